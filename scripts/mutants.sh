@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Changes the rules in src/core/ one by one, and checks that a unit test notices each change.
 #
-# Usage: mutants.sh [FILE], where FILE is a path such as src/core/round.rs.
+# Usage: mutants.sh [FILE], where FILE is a path such as src/core/vote/round.rs.
 #
 # The core needs neither a runtime nor the redis crate. So it is copied into a crate of its own,
 # which builds in two seconds. .cargo/mutants.toml lists the changes that no test can notice.

@@ -2,19 +2,23 @@
 
 use std::time::{Duration, Instant};
 
-use crate::core::{
-    command::Verb,
-    config_error::ConfigError,
-    lease::{Drift, Lease, Ttl},
-    name::{KeyTemplate, Kind},
-    quorum::{Tally, Verdict, Vote},
-    round::{Outcome, Round},
-};
 #[cfg(feature = "redis")]
-use crate::core::{
+use crate::core::kind::{
     command::{Action, Command, NewKey},
     identity::Identity,
     name::Token,
+};
+use crate::core::{
+    config::error::ConfigError,
+    kind::{
+        command::Verb,
+        name::{KeyTemplate, Kind},
+    },
+    time::lease::{Drift, Lease, Ttl},
+    vote::{
+        quorum::{Tally, Verdict, Vote},
+        round::{Outcome, Round},
+    },
 };
 #[cfg(feature = "redis")]
 pub use crate::master::{in_process, read_reply, reply_lengths};

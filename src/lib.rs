@@ -94,49 +94,47 @@
 #[macro_use]
 mod mutants;
 
-#[cfg(feature = "blocking")]
-pub mod blocking;
-mod break_held;
-mod builder;
 mod check;
-mod coordinator;
 mod core;
 mod driver;
-mod error;
-mod fence;
-mod guard;
-mod lock;
+mod face;
 mod log;
 mod master;
 mod meter;
-mod owner;
 mod user_code;
 
+#[cfg(feature = "blocking")]
+pub use crate::face::blocking;
 pub use crate::{
-    builder::Builder,
     check::{Finding, Preflight, Setting, Severity},
-    coordinator::Coordinator,
     core::{
-        health::{MasterHealth, MasterState},
-        held_report::HeldReport,
-        inspection::{Holder, Inspection, View},
-        lock_state::{LockState, LostReason},
-        name::Kind,
-        quorum::{Failure, Refusal, Vote},
-        renewal::Renewal,
+        kind::{held_report::HeldReport, name::Kind},
         restart::RestartGuard,
-        votes::{VoteRow, Votes},
+        time::renewal::Renewal,
+        view::{
+            health::{MasterHealth, MasterState},
+            inspection::{Holder, Inspection, View},
+            lock_state::{LockState, LostReason},
+        },
+        vote::{
+            quorum::{Failure, Refusal, Vote},
+            votes::{VoteRow, Votes},
+        },
     },
-    driver::health_events::HealthEvents,
-    error::{
-        AcquireError, ConfigError, Contention, ExtendError, InspectError, LostError, ReadyError,
-        ReleaseError, RunError,
+    driver::ask::health_events::HealthEvents,
+    face::{
+        builder::Builder,
+        coordinator::Coordinator,
+        error::{
+            AcquireError, ConfigError, Contention, ExtendError, InspectError, LostError,
+            ReadyError, ReleaseError, RunError,
+        },
+        fence::{Fence, StaleToken},
+        guard::Guard,
+        lock::Lock,
+        owner::Owner,
     },
-    fence::{Fence, StaleToken},
-    guard::Guard,
-    lock::Lock,
     master::MasterSpec,
-    owner::Owner,
 };
 
 #[cfg(feature = "test-util")]

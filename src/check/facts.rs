@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use crate::{
     core::{
         config::Config,
-        quorum::Failure,
         restart::{RestartGuard, quarantine},
+        vote::quorum::Failure,
     },
     master::{
         probe::ProbeError,

@@ -13,8 +13,8 @@ use crate::{
     Coordinator, MemoryMaster, RestartGuard,
     core::{
         config::{Config, Settings},
-        lease::Drift,
-        quorum::Failure,
+        time::lease::Drift,
+        vote::quorum::Failure,
     },
     master::{dial_error::DialError, probe::ProbeError},
 };

@@ -8,7 +8,7 @@ use super::{
     report::{Finding, Severity},
     rights,
 };
-use crate::core::{lease::CLOCK_WINDOW, quorum::majority};
+use crate::core::{time::lease::CLOCK_WINDOW, vote::quorum::majority};
 
 pub(super) fn find(masters: &[MasterAnswer], ours: &Ours<'_>) -> Vec<Finding> {
     let mut findings: Vec<_> = votes(masters, ours).into_iter().collect();

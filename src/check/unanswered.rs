@@ -2,7 +2,7 @@
 
 use super::{about, report::Finding};
 use crate::{
-    core::quorum::Failure,
+    core::vote::quorum::Failure,
     master::{
         dial_error::DialError,
         probe::ProbeError,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::lease::{Drift, Ttl};
+use super::time::lease::{Drift, Ttl};
 
 /// The protection against masters that may have lost locks. A master can lose locks by a restart or
 /// by `FLUSHALL`, or because a replica takes its place or it was a replica meanwhile.

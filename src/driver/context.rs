@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{local_waiters::LocalWaiters, masters::Masters, renewer::Renewer};
+use super::{masters::Masters, renew::renewer::Renewer, waiting::local_waiters::LocalWaiters};
 
 /// The parts of a coordinator that a claim uses. Dropping this value ends the background tasks of
 /// the coordinator.

@@ -11,28 +11,27 @@ use std::{
 };
 
 use super::{
-    acquire,
-    claim::{Claim, Level, LockRequest},
-    clock,
+    acquire::{self, deadline::Deadline, denied::NotAcquired},
+    ask::{
+        inspect::{self, NotInspected},
+        ready::ready,
+    },
+    claim::{Claim, Level, LockRequest, owned_lock::LockOwner},
     context::Context,
-    deadline::Deadline,
-    denied::NotAcquired,
-    inspect::{self, NotInspected},
-    local_waiters::LocalWaiters,
     masters::Masters,
-    metrics::LockMetrics,
-    observed::observed,
-    owned_lock::LockOwner,
-    ready::ready,
-    renewer::Renewer,
+    observe::{metrics::LockMetrics, observed::observed},
+    renew::renewer::Renewer,
     shared::Shared,
     supervisors,
-    timers::Timers,
+    time::{clock, timers::Timers},
+    waiting::local_waiters::LocalWaiters,
 };
 #[cfg(test)]
 use crate::master::sim::Process;
 use crate::{
-    core::{config::Config, inspection::Inspection, name::Resource, votes::Votes},
+    core::{
+        config::Config, kind::name::Resource, view::inspection::Inspection, vote::votes::Votes,
+    },
     master::{HealthBoard, Mailbox, Supervisor},
 };
 
@@ -150,7 +149,7 @@ impl Engine {
     }
 
     #[cfg(test)]
-    pub(crate) fn fair_waiters(&self) -> &super::fair_waiters::FairWaiters {
+    pub(crate) fn fair_waiters(&self) -> &super::waiting::fair_waiters::FairWaiters {
         &self.shared.fair_waiters
     }
 }

@@ -7,13 +7,17 @@ use std::{
 };
 
 use super::{
-    clock, live_round::LiveRound, metrics::LockMetrics, pending_releases::PendingReleases,
-    select::first_of, timers::Timers, timestamps::Timestamps,
+    claim::{live_round::LiveRound, pending_releases::PendingReleases},
+    observe::metrics::LockMetrics,
+    select::first_of,
+    time::{clock, timers::Timers, timestamps::Timestamps},
 };
 use crate::{
     core::{
-        agreed_master::rank, command::Command, config::Config, master_set::MasterSet,
-        quorum::Failure, run::Rivals, votes::Votes,
+        config::Config,
+        kind::command::Command,
+        vote::{master_set::MasterSet, quorum::Failure, votes::Votes},
+        wait::{agreed_master::rank, run::Rivals},
     },
     master::{CountVotes, HealthBoard, Mailbox, Request, Subscriber, Watcher},
     meter::Meter,

@@ -11,10 +11,10 @@ use std::{
 use parking_lot::Mutex;
 
 use super::{
-    clock, context::Context, denied::NotAcquired, fair_waiters::FairWaiters, masters::Masters,
-    quorum_log::QuorumLog,
+    acquire::denied::NotAcquired, context::Context, masters::Masters,
+    observe::quorum_log::QuorumLog, time::clock, waiting::fair_waiters::FairWaiters,
 };
-use crate::core::chances::{Chance, Chances};
+use crate::core::wait::chances::{Chance, Chances};
 
 /// The parts of a coordinator that its acquisitions share.
 #[derive(Debug)]

@@ -118,7 +118,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::driver::clock;
+    use crate::driver::time::clock;
 
     /// Counts how often the task was woken.
     #[derive(Default)]

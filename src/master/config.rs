@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{health::HealthBoard, restart::RestartTracker};
-use crate::core::{retry::Backoff, timeout::NodeTimeout};
+use crate::core::{time::timeout::NodeTimeout, wait::retry::Backoff};
 
 /// The settings that all masters of one coordinator share, with its clock and its random numbers.
 #[derive(Clone, Debug)]

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 #[cfg(feature = "redis")]
 use super::redis::wire_error::WireError;
-use crate::core::health::DialRefusal;
+use crate::core::view::health::DialRefusal;
 
 /// The rights that the restart guard needs, in the syntax of `ACL SETUSER`.
 macro_rules! guard_rights {

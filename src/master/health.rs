@@ -14,8 +14,8 @@ use tokio::sync::watch;
 use super::{metrics::HealthMetrics, server_error::ServerError};
 use crate::{
     core::{
-        episode::Episode,
-        health::{DialRefusal, MasterHealth, MasterState},
+        time::episode::Episode,
+        view::health::{DialRefusal, MasterHealth, MasterState},
     },
     log,
     meter::Meter,

@@ -1,7 +1,7 @@
 //! The metrics of one master.
 
 use crate::{
-    core::quorum::{Failure, Vote},
+    core::vote::quorum::{Failure, Vote},
     meter::{ByValue, Counter, Gauge, Meter, counter, gauge, names},
 };
 

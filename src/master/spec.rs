@@ -8,9 +8,8 @@ use super::memory::MemoryMaster;
 use super::redis;
 use super::{
     config::MasterConfig,
-    mailbox::Mailbox,
     probe::{Dialer, Probe},
-    supervisor::supervise,
+    session::{mailbox::Mailbox, supervisor::supervise},
 };
 
 /// One master, as given to [`Builder::master`](crate::Builder::master). It is made from a URL, a

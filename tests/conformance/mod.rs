@@ -35,24 +35,32 @@ use self::{
 use super::{
     config::MasterConfig,
     health::HealthBoard,
-    mailbox::Mailbox,
     memory::{Fault, MemoryMaster},
-    request::{CountVotes, Request},
     restart::RestartTracker,
+    session::{
+        mailbox::Mailbox,
+        request::{CountVotes, Request},
+    },
     spec::MasterSpec,
 };
-use crate::core::{
-    ballot::Ballot,
-    client_name::ClientName,
-    command::{Action, Command, NewKey, Verb},
-    identity::Identity,
-    lease::{Drift, Ttl},
-    name::{KeyTemplate, Kind, Resource, Token},
-    quorum::{Failure, Refusal, Vote},
-    retry::Backoff,
-    timeout::NodeTimeout,
+use crate::{
+    core::{
+        ballot::Ballot,
+        kind::{
+            client_name::ClientName,
+            command::{Action, Command, NewKey, Verb},
+            identity::Identity,
+            name::{KeyTemplate, Kind, Resource, Token},
+        },
+        time::{
+            lease::{Drift, Ttl},
+            timeout::NodeTimeout,
+        },
+        vote::quorum::{Failure, Refusal, Vote},
+        wait::retry::Backoff,
+    },
+    driver::time::clock,
 };
-use crate::driver::clock;
 
 mod guard;
 mod random;

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use super::{step::parse_field, *};
-use crate::core::identity::QueueOptions;
+use crate::core::kind::identity::QueueOptions;
 
 /// Steps, each with the number of its lock.
 type Steps = [(usize, Step)];

@@ -15,7 +15,7 @@
 //! - `won`: the attempt that is released got the lock
 
 use super::*;
-use crate::core::identity::{FairAttempt, OwnerAttempt, QueueOptions, Ticket};
+use crate::core::kind::identity::{FairAttempt, OwnerAttempt, QueueOptions, Ticket};
 
 #[derive(Clone, Debug)]
 pub(super) enum Step {

@@ -1,7 +1,7 @@
 //! The effects of time, measured by the masters' own clocks.
 
 use super::*;
-use crate::core::identity::{FairAttempt, OwnerAttempt, QueueOptions, Ticket};
+use crate::core::kind::identity::{FairAttempt, OwnerAttempt, QueueOptions, Ticket};
 
 fn fair(verb: Verb, who: char, waiter_timeout: Duration) -> RowCommand {
     RowCommand {

@@ -1,6 +1,7 @@
 //! Reports of changes, which wake waiters.
 
-use super::{super::watchers::Watcher, step::RowCommand, *};
+use super::{step::RowCommand, *};
+use crate::master::session::watchers::Watcher;
 
 /// Sends an empty message for each report.
 #[derive(Debug)]

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     AcquireError, Coordinator, Guard, Kind, Lock, Owner, Renewal, RestartGuard,
-    master::known_origins::KnownOrigins,
+    master::restart::known_origins::KnownOrigins,
 };
 
 /// What all programs of a run share.

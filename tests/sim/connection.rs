@@ -14,18 +14,21 @@ use super::{
     network::{Delivery, Greeting, Packet},
     world::World,
 };
-use crate::core::{
-    command::Reply,
-    restart::{Loss, RestartGuard, Sign},
-};
-use crate::master::{
-    connection::{Connection, Dial, Dialled},
-    dial_error::DialError,
-    in_flight::{InFlight, Transmit},
-    known_origins::KnownOrigins,
-    request::Request,
-    restart::RestartTracker,
-    subscriptions::Change,
+use crate::{
+    core::{
+        kind::command::Reply,
+        restart::{Loss, RestartGuard, Sign},
+    },
+    master::{
+        dial_error::DialError,
+        restart::{RestartTracker, known_origins::KnownOrigins},
+        session::{
+            connection::{Connection, Dial, Dialled},
+            in_flight::{InFlight, Transmit},
+            request::Request,
+            subscriptions::Change,
+        },
+    },
 };
 
 /// A master as one simulated process reaches it.

@@ -4,10 +4,10 @@ use std::{borrow::Cow, collections::VecDeque, sync::Arc, task::Waker};
 
 use crate::{
     core::{
-        command::{Command, Reply},
+        kind::command::{Command, Reply},
         restart::RestartRecord,
     },
-    master::subscriptions::Change,
+    master::session::subscriptions::Change,
 };
 
 /// From a client to a master.

@@ -12,7 +12,7 @@ use std::{
 use parking_lot::Mutex;
 
 use super::random::Random;
-use crate::driver::clock::Suspensions;
+use crate::driver::time::clock::Suspensions;
 
 thread_local! {
     static CURRENT: RefCell<Option<Arc<Process>>> = const { RefCell::new(None) };

@@ -12,9 +12,9 @@ use super::{
 };
 use crate::{
     core::{
-        command::{Action, Command, Reply, Verb},
-        quorum::Vote,
+        kind::command::{Action, Command, Reply, Verb},
         restart::{Observation, Process as Incarnated, RestartRecord},
+        vote::quorum::Vote,
     },
     master::memory::{
         keys::{Keys, Value},

@@ -27,15 +27,14 @@ const FLOORS: &[(&str, &[&str])] = &[
 
 /// The rows for single files.
 const FILES: &[(&str, &[&str])] = &[
-    ("src/fence.rs", &[]),
+    ("src/face/fence.rs", &[]),
     ("src/internals.rs", &["core", "master"]),
     ("src/log.rs", &[]),
     ("src/user_code.rs", &[]),
 ];
 
-/// The folders of the face. These folders, and all other files directly in `src`, may name
-/// everything.
-const FACE: &[&str] = &["src/blocking/", "src/error/", "src/lock/"];
+/// The face. This folder, and all other files directly in `src`, may name everything.
+const FACE: &str = "src/face/";
 
 /// Words, the files that may use them, and the reason why no other file may. `name::` is the crate
 /// `name`.
@@ -48,8 +47,8 @@ const WORDS: &[(&str, &str, &str)] = &[
     (
         "tokio::",
         // A blocking coordinator has a runtime of its own, and its calls wait for it.
-        "src/driver/ src/master/ src/check/ask.rs src/builder.rs src/blocking/background.rs \
-         src/blocking/park.rs",
+        "src/driver/ src/master/ src/check/ask.rs src/face/builder.rs src/face/blocking/background.rs \
+         src/face/blocking/park.rs",
         "the other floors know no runtime",
     ),
     (
@@ -59,27 +58,27 @@ const WORDS: &[(&str, &str, &str)] = &[
     ),
     (
         "async await",
-        "src/driver/ src/master/ src/check/ src/break_held.rs src/coordinator.rs src/guard.rs src/lock/ \
-         src/blocking/background.rs",
+        "src/driver/ src/master/ src/check/ src/face/break_held.rs src/face/coordinator.rs src/face/guard.rs src/face/lock/ \
+         src/face/blocking/background.rs",
         "rules are functions of their arguments",
     ),
     (
         "Instant::now SystemTime",
         // A memory master acts as a server and has a clock of its own.
-        "src/driver/clock.rs src/master/memory/",
-        "only driver/clock.rs reads a clock",
+        "src/driver/time/clock.rs src/master/memory/",
+        "only driver/time/clock.rs reads a clock",
     ),
     (
         "rand:: getrandom:: RandomState",
-        "src/driver/clock.rs",
-        "only driver/clock.rs draws random numbers",
+        "src/driver/time/clock.rs",
+        "only driver/time/clock.rs draws random numbers",
     ),
     (
         "spawn spawn_blocking spawn_local JoinSet",
         // The tasks of a check end when the check ends. A blocking coordinator starts one thread.
         // The system resolves a name only in a thread that it may block. Outside of the
         // coordinator's runtime, a timer is a task or a thread.
-        "src/driver/engine.rs src/driver/timers.rs src/check/ask.rs src/blocking/background.rs \
+        "src/driver/engine.rs src/driver/time/timers.rs src/check/ask.rs src/face/blocking/background.rs \
          src/master/redis/resolve.rs",
         "only the engine spawns, so that every task has one owner",
     ),
@@ -92,7 +91,7 @@ const WORDS: &[(&str, &str, &str)] = &[
         "majority Tally Verdict",
         // The coordinator tells users how many masters are a majority. A check tells users whether
         // a majority is left. The Sentinels of one master must agree where it is.
-        "src/core/ src/coordinator.rs src/check/together.rs src/internals.rs \
+        "src/core/ src/face/coordinator.rs src/check/together.rs src/internals.rs \
          src/master/redis/sentinel.rs",
         "only the core counts votes",
     ),
@@ -122,7 +121,7 @@ fn wrong_floors(source: &Source, modules: &BTreeSet<Vec<String>>) -> Vec<String>
     let file = FILES.iter().find(|(file, _)| path == file);
     let row = file.or_else(|| FLOORS.iter().find(|(folder, _)| path.starts_with(folder)));
     let Some((_, allowed)) = row else {
-        let is_face = FACE.iter().any(|folder| path.starts_with(folder));
+        let is_face = path.starts_with(FACE);
         return if is_face || path.matches('/').count() == 1 {
             vec![]
         } else {

@@ -31,7 +31,7 @@ const FOR_EACH_KIND: &[&str] = &["Dialer"];
 
 /// Types of the blocking API, which have the names of their async counterparts.
 const MIRRORED: (&str, &[&str]) = (
-    "src/blocking/",
+    "src/face/blocking/",
     &["Coordinator", "Guard", "HealthEvents", "Lock"],
 );
 
@@ -193,7 +193,7 @@ fn a_name_that_does_not_exist_is_found() {
         "src/lib.rs",
         "lib.rs",
         "src/",
-        "core/round.rs",
+        "core/vote/round.rs",
         "docs/architecture.md",
         "architecture.md",
         "mutex/acquire",
@@ -249,15 +249,15 @@ fn a_type_that_is_defined_twice_is_found() {
             "pub trait A {} struct B; fn c() {} pub struct D; pub struct Lock;",
         ),
         ("src/c.rs", "pub struct Lock;"),
-        ("src/blocking/a.rs", "pub struct C; pub struct Guard;"),
-        ("src/guard.rs", "pub struct Guard;"),
+        ("src/face/blocking/a.rs", "pub struct C; pub struct Guard;"),
+        ("src/face/guard.rs", "pub struct Guard;"),
     ];
     let sources = sources.map(|(path, text)| Source::new(path, text));
     assert_eq!(
         ambiguous_types(&sources),
         [
             "A: src/a.rs src/b.rs",
-            "C: src/a.rs src/blocking/a.rs",
+            "C: src/a.rs src/face/blocking/a.rs",
             "Lock: src/b.rs src/c.rs",
         ]
     );

@@ -9,7 +9,7 @@ pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
 /// A Rust file.
 pub(crate) struct Source {
-    /// The path from the package's directory, such as `src/core/round.rs`.
+    /// The path from the package's directory, such as `src/core/vote/round.rs`.
     pub(crate) path: String,
     /// The number of lines outside of tests.
     pub(crate) length: usize,

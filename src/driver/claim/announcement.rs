@@ -8,12 +8,8 @@ use std::{
 
 use parking_lot::MutexGuard;
 
-use super::{Claim, State};
-use crate::{
-    core::lock_state::LostReason,
-    driver::{live_round::LiveRound, span::in_span},
-    log,
-};
+use super::{Claim, State, live_round::LiveRound};
+use crate::{core::view::lock_state::LostReason, driver::observe::span::in_span, log};
 
 /// The state while it is locked. A change is announced after the unlock, because the announcement
 /// runs code of the program.

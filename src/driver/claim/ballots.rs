@@ -3,8 +3,8 @@
 
 use super::{Claim, rounds::NextRound};
 use crate::core::{
-    identity::QueueOptions,
-    round::{Outcome, Round},
+    kind::identity::QueueOptions,
+    vote::round::{Outcome, Round},
 };
 
 /// The maximum number of further ballots in a row. One is for counters that are above our

@@ -13,20 +13,25 @@ use super::{
     Claim, Level,
     announcement::{LockEvent, Locked},
     expiry_of,
+    live_round::LiveRound,
 };
 use crate::{
     core::{
-        command::{Action, Verb},
-        config_error::ConfigError,
-        effect::Effect,
-        lease::{Lease, Ttl},
-        lock_state::{LockState, LostReason},
-        master_set::MasterSet,
-        quorum::Vote,
-        renewal::{Renewal, RenewalPlan},
-        round::{Outcome, Round},
+        config::error::ConfigError,
+        kind::command::{Action, Verb},
+        time::{
+            lease::{Lease, Ttl},
+            renewal::{Renewal, RenewalPlan},
+        },
+        view::lock_state::{LockState, LostReason},
+        vote::{
+            effect::Effect,
+            master_set::MasterSet,
+            quorum::Vote,
+            round::{Outcome, Round},
+        },
     },
-    driver::{clock, live_round::LiveRound, renewer::Renew, span::LockSpan},
+    driver::{observe::span::LockSpan, renew::renewer::Renew, time::clock},
     log,
     master::CountVotes,
 };

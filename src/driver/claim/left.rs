@@ -6,18 +6,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Claim, announcement::Locked};
+use super::{Claim, announcement::Locked, live_round::LiveRound, pending_releases::PendingRelease};
 use crate::{
     core::{
-        command::{Action, Verb},
-        identity::OwnerAttempt,
-        lease::Ttl,
-        lock_state::LockState,
-        master_set::MasterSet,
-        quorum::Vote,
-        round::{Outcome, Round},
+        kind::{
+            command::{Action, Verb},
+            identity::OwnerAttempt,
+        },
+        time::lease::Ttl,
+        view::lock_state::LockState,
+        vote::{
+            master_set::MasterSet,
+            quorum::Vote,
+            round::{Outcome, Round},
+        },
     },
-    driver::{clock, live_round::LiveRound, pending_releases::PendingRelease},
+    driver::time::clock,
     log,
     master::CountVotes,
     user_code::shielded,

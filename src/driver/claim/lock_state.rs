@@ -10,8 +10,8 @@ use super::{
     announcement::{LockEvent, Locked},
 };
 use crate::{
-    core::lock_state::{LockState, LostReason},
-    driver::clock,
+    core::view::lock_state::{LockState, LostReason},
+    driver::time::clock,
 };
 
 impl Claim {

@@ -9,39 +9,46 @@ use std::{
 use parking_lot::Mutex;
 
 use super::{
-    clock,
-    context::Context,
-    hold::{Hold, HoldEnd},
-    live_round::LiveRound,
-    masters::Posted,
-    owned_lock::{LockOwner, OwnedLock},
-    pending_releases::PendingRelease,
-    schedule::TimerKey,
-    signal::Signal,
+    context::Context, masters::Posted, renew::schedule::TimerKey, time::clock,
+    waiting::signal::Signal,
 };
 use crate::{
     core::{
         ballot::Ballot,
-        command::{Action, Command, NewKey, Verb},
-        identity::Identity,
-        lease::{Lease, Ttl},
-        lock_state::LostReason,
-        master_set::MasterSet,
-        name::Resource,
-        quorum::{Refusal, Vote},
-        renewal::RenewalPlan,
-        round::{Outcome, Round},
-        votes::Votes,
+        kind::{
+            command::{Action, Command, NewKey, Verb},
+            identity::Identity,
+            name::Resource,
+        },
+        time::{
+            lease::{Lease, Ttl},
+            renewal::RenewalPlan,
+        },
+        view::lock_state::LostReason,
+        vote::{
+            master_set::MasterSet,
+            quorum::{Refusal, Vote},
+            round::{Outcome, Round},
+            votes::Votes,
+        },
     },
     master::CountVotes,
 };
+use hold::{Hold, HoldEnd};
+use live_round::LiveRound;
+use owned_lock::{LockOwner, OwnedLock};
+use pending_releases::PendingRelease;
 
 mod announcement;
 pub(crate) mod ballots;
 pub(crate) mod extension;
+pub(in crate::driver) mod hold;
 mod left;
+pub(crate) mod live_round;
 mod lock_state;
 mod observed;
+pub(crate) mod owned_lock;
+pub(in crate::driver) mod pending_releases;
 pub(crate) mod rounds;
 
 /// A request for a lock: its resource, its TTL, its owner and its counter.

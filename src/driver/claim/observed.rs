@@ -2,15 +2,11 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use super::Claim;
-use crate::{
-    core::lock_state::LostReason,
-    driver::{
-        hold::{Hold, HoldEnd},
-        span::LockSpan,
-    },
-    meter::Counted,
+use super::{
+    Claim,
+    hold::{Hold, HoldEnd},
 };
+use crate::{core::view::lock_state::LostReason, driver::observe::span::LockSpan, meter::Counted};
 
 impl Claim {
     /// Begins the hold. Returns `None` if it has begun before: then the owner has acquired the lock

@@ -8,24 +8,30 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::{Claim, LockRequest, State, expiry_of};
+use super::{
+    Claim, LockRequest, State, expiry_of,
+    live_round::{IgnoreVotes, LiveRound},
+    owned_lock::OwnedLock,
+};
 use crate::{
     core::{
-        command::{Action, Verb},
-        identity::{Identity, QueueOptions},
-        lease::Lease,
-        master_set::MasterSet,
-        quorum::{Refusal, Vote},
-        round::{Outcome, Round},
+        kind::{
+            command::{Action, Verb},
+            identity::{Identity, QueueOptions},
+        },
+        time::lease::Lease,
+        vote::{
+            master_set::MasterSet,
+            quorum::{Refusal, Vote},
+            round::{Outcome, Round},
+        },
     },
     driver::{
-        clock,
         context::Context,
-        live_round::{IgnoreVotes, LiveRound},
         masters::{Masters, Posted},
-        owned_lock::OwnedLock,
         select::first_of,
-        signal::Signal,
+        time::clock,
+        waiting::signal::Signal,
     },
 };
 

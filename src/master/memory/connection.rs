@@ -19,16 +19,18 @@ use super::{
 };
 use crate::{
     core::{
-        command::{Command, Reply},
+        kind::command::{Command, Reply},
         restart::{Loss, Observation, Process, RestartGuard, RestartRecord},
     },
     master::{
-        connection::{Connection, Dial, Dialled},
         dial_error::DialError,
-        in_flight::{InFlight, Transmit},
-        request::Request,
         restart::RestartTracker,
-        subscriptions::Change,
+        session::{
+            connection::{Connection, Dial, Dialled},
+            in_flight::{InFlight, Transmit},
+            request::Request,
+            subscriptions::Change,
+        },
     },
 };
 

@@ -5,7 +5,7 @@ use super::{
     scripts::{FAIR, MODE, Mine, Words, is_at_most, is_of, other_kind, say, whole},
     server::State,
 };
-use crate::core::command::Reply;
+use crate::core::kind::command::Reply;
 
 /// The keys of a fair lock's queue.
 #[derive(Clone, Copy)]

@@ -7,8 +7,8 @@ use super::{
 };
 use crate::core::{
     ballot::{BallotReply, ballot_reply},
-    command::Reply,
-    lease::CLOCK_WINDOW,
+    kind::command::Reply,
+    time::lease::CLOCK_WINDOW,
 };
 
 /// A counter expires if no candidate raises it for this many milliseconds: 30 days.

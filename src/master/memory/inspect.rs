@@ -8,7 +8,7 @@ use super::{
     scripts::{Words, other_kind, say},
     server::State,
 };
-use crate::core::{client_name::ClientName, command::Reply};
+use crate::core::kind::{client_name::ClientName, command::Reply};
 
 impl State {
     pub(super) fn inspect(&self, words: Words<'_>) -> Replied {

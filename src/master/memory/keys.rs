@@ -3,7 +3,7 @@
 
 use std::{borrow::Cow, cmp::Ordering, collections::BTreeMap};
 
-use crate::core::command::Reply;
+use crate::core::kind::command::Reply;
 
 /// The error of a server if a key has another type than the command needs.
 pub(in crate::master) const WRONGTYPE: Error =

@@ -19,7 +19,7 @@ use super::{
     keys::Value,
     server::{State, millis},
 };
-use crate::master::{config::MasterConfig, known_origins::KnownOrigins};
+use crate::master::{config::MasterConfig, restart::known_origins::KnownOrigins};
 
 /// A master in this process, for tests without a server.
 ///

@@ -8,7 +8,7 @@ use super::{
     server::State,
 };
 use crate::{
-    core::quorum::Failure,
+    core::vote::quorum::Failure,
     master::{
         dial_error::DialError,
         question::{Answer, Question},

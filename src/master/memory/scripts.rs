@@ -6,7 +6,7 @@ use super::{
     keys::{Error, KeyResult, Replied, Value},
     server::State,
 };
-use crate::core::{
+use crate::core::kind::{
     command::{Call, Command, Reply},
     script::Script,
 };

@@ -15,8 +15,10 @@ use super::{
     keys::{Keys, Replied},
 };
 use crate::core::{
-    command::{Action, Command, Reply},
-    identity::Identity,
+    kind::{
+        command::{Action, Command, Reply},
+        identity::Identity,
+    },
     restart::RestartRecord,
 };
 

@@ -10,22 +10,24 @@ use std::{
 
 use ::redis::{PushKind, Value};
 
+use super::{
+    encode::{self, Encoded, ScriptHead, ScriptHeads, encode},
+    native_release::NativeRelease,
+    resp::{is_push, reply},
+    wire::Wire,
+};
 #[cfg(feature = "__internals")]
-use crate::core::command::Command;
+use crate::core::kind::command::Command;
 use crate::{
-    core::{command::Reply, script::Script},
+    core::kind::{command::Reply, script::Script},
     master::{
-        connection::Connection,
-        in_flight::{InFlight, Transmit},
-        redis::{
-            encode::{self, Encoded, ScriptHead, ScriptHeads, encode},
-            native_release::NativeRelease,
-            resp::{is_push, reply},
-            wire::Wire,
-        },
-        request::Request,
         server_error::ServerError,
-        subscriptions::Change,
+        session::{
+            connection::Connection,
+            in_flight::{InFlight, Transmit},
+            request::Request,
+            subscriptions::Change,
+        },
     },
 };
 

@@ -23,9 +23,9 @@ use crate::{
     core::restart::{Incarnation, RestartGuard},
     master::{
         config::MasterConfig,
-        connection::{Dial, Dialled},
         dial_error::DialError,
         restart::RestartTracker,
+        session::connection::{Dial, Dialled},
     },
 };
 

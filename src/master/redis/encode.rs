@@ -1,6 +1,6 @@
 //! Encodes commands as bytes, usually without an allocation per command.
 
-use crate::core::{
+use crate::core::kind::{
     command::{Call, Command},
     script::Script,
     words::decimal,
@@ -117,7 +117,7 @@ fn push_length(out: &mut Vec<u8>, kind: u8, length: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::{
+    use crate::core::kind::{
         command::{
             Verb,
             fixture::{of as command_for, resource},

@@ -10,7 +10,7 @@ use super::{
     resp::reply,
 };
 use crate::{
-    core::{command::Reply, script::Script},
+    core::kind::{command::Reply, script::Script},
     master::{dial_error::DialError, server_error::ServerError},
 };
 

@@ -3,7 +3,7 @@
 use super::{encode::encode, greeting::entry, resp::reply};
 use crate::{
     core::{
-        command::Reply,
+        kind::command::Reply,
         restart::{Incarnation, RestartGuard},
     },
     log,
@@ -158,7 +158,7 @@ impl Durability {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::clock;
+    use crate::driver::time::clock;
 
     /// The error texts are those of Redis 6 and 7, and of Valkey.
     #[test]

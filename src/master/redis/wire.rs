@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use super::{resolve::resolve, resp::FrameScan, wire_error::WireError};
-use crate::master::{dial_error::DialError, task::poll_yield};
+use crate::master::{dial_error::DialError, session::task::poll_yield};
 
 /// The transport of a connection: TCP, TLS or a unix socket.
 pub(in crate::master) trait Stream: AsyncRead + AsyncWrite + Send {

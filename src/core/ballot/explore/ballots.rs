@@ -14,9 +14,11 @@ use std::{cell::RefCell, time::Duration};
 use super::*;
 use crate::core::{
     ballot::{BallotReply, ballot_reply},
-    command::Verb,
-    quorum::{Failure, Refusal, Vote},
-    round::{Outcome, Round},
+    kind::command::Verb,
+    vote::{
+        quorum::{Failure, Refusal, Vote},
+        round::{Outcome, Round},
+    },
 };
 
 /// The way in which a rule is broken, to test that the search finds the flaw.

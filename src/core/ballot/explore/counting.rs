@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use super::*;
 use crate::core::{
-    command::Verb,
-    quorum::Vote,
-    round::{Outcome, Round},
+    kind::command::Verb,
+    vote::{
+        quorum::Vote,
+        round::{Outcome, Round},
+    },
 };
 
 /// The way in which the numbers become one token.

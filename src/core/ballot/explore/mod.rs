@@ -2,8 +2,9 @@
 //! checks the guarantees of fencing tokens. The same search must find the flaws of designs that are
 //! known to be wrong.
 //!
-//! The clients decide by [`Round`](crate::core::round::Round), as in production. In the design that
-//! is in use, the masters decide by [`ballot_reply`](super::ballot_reply), also as in production.
+//! The clients decide by [`Round`](crate::core::vote::round::Round), as in production. In the
+//! design that is in use, the masters decide by [`ballot_reply`](super::ballot_reply), also as in
+//! production.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,

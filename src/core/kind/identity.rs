@@ -1,0 +1,154 @@
+//! The identities by which masters tell attempts at a lock apart.
+
+use std::{sync::Arc, time::Duration};
+
+use super::name::Token;
+use crate::core::time::lease::CLOCK_WINDOW;
+
+/// The identity of one attempt at a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Identity {
+    /// The token of an attempt at a mutex.
+    Token(Token),
+    /// An attempt at a reentrant lock.
+    Owner(OwnerAttempt),
+    /// An attempt at a fair lock.
+    Ticket(FairAttempt),
+}
+
+impl Identity {
+    /// Returns the token of a mutex.
+    pub(crate) fn token(&self) -> Option<&Token> {
+        let Self::Token(token) = self else {
+            return None;
+        };
+        Some(token)
+    }
+
+    /// Returns the owner and the number of its attempt. `None` for a mutex.
+    pub(crate) fn owner(&self) -> Option<&OwnerAttempt> {
+        match self {
+            Self::Token(_) => None,
+            Self::Owner(owner) => Some(owner),
+            Self::Ticket(fair) => Some(&fair.owner),
+        }
+    }
+}
+
+/// One attempt of an owner. A later attempt has a larger number. So a master recognises a late
+/// command of an earlier attempt, and the command does no harm.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OwnerAttempt {
+    pub(crate) owner: Arc<str>,
+    pub(crate) attempt: u64,
+}
+
+/// An attempt of an owner at a fair lock, with the ticket for its position in the queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FairAttempt {
+    pub(crate) owner: OwnerAttempt,
+    pub(crate) ticket: Ticket,
+}
+
+/// The entry of a waiter in a queue. A ticket consists of the time when the waiter came, in
+/// microseconds as 16 digits, then `:` and the owner. This crate and the masters compare tickets as
+/// strings.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Ticket(Arc<str>);
+
+impl Ticket {
+    pub(crate) fn new(micros: u64, owner: &str) -> Self {
+        Self(format!("{micros:016}:{owner}").into())
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns the owner in the text of a ticket.
+    pub(crate) fn owner_of(ticket: &str) -> &str {
+        ticket.split_once(':').map_or(ticket, |(_, owner)| owner)
+    }
+}
+
+impl std::borrow::Borrow<str> for Ticket {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+/// The options for a waiter in a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct QueueOptions {
+    /// The time after which a waiter that has not asked again counts as dead.
+    pub(crate) waiter_timeout: Duration,
+    /// `true` if no majority has seen the ticket before. Masters check the time in a fresh ticket.
+    pub(crate) is_fresh: bool,
+}
+
+impl QueueOptions {
+    /// Returns the waiter timeout in milliseconds, and the window in microseconds. A window of 0
+    /// means that masters do not check the time.
+    pub(in crate::core) fn in_words(self) -> [u64; 2] {
+        let window = if self.is_fresh {
+            CLOCK_WINDOW
+        } else {
+            Duration::ZERO
+        };
+        [whole_millis(self.waiter_timeout), window.as_micros() as u64]
+    }
+}
+
+/// Returns `duration` in milliseconds.
+pub(in crate::core) fn whole_millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Borrow;
+
+    use super::*;
+
+    #[test]
+    fn an_identity_is_a_token_or_an_owner() {
+        let owner = OwnerAttempt {
+            owner: "u:1".into(),
+            attempt: 7,
+        };
+        let ticket = Ticket::new(5, "u:1");
+        let fair = FairAttempt {
+            owner: owner.clone(),
+            ticket,
+        };
+        let token = Token::new([1; 20], None);
+        for (identity, expected) in [
+            (Identity::Token(token.clone()), (Some(&token), None)),
+            (Identity::Owner(owner.clone()), (None, Some(&owner))),
+            (Identity::Ticket(fair), (None, Some(&owner))),
+        ] {
+            assert_eq!((identity.token(), identity.owner()), expected);
+        }
+    }
+
+    #[test]
+    fn a_ticket_is_its_text() {
+        let ticket = Ticket::new(5, "u:1");
+        let text: &str = ticket.borrow();
+        assert_eq!((text, ticket.as_str()), ("0000000000000005:u:1", text));
+        assert_eq!(Ticket::owner_of(text), "u:1");
+        assert_eq!(Ticket::owner_of("no ticket"), "no ticket");
+    }
+
+    #[test]
+    fn masters_check_the_time_in_a_fresh_ticket_only() {
+        for (is_fresh, window) in [(true, 1_000_000), (false, 0)] {
+            let options = QueueOptions {
+                waiter_timeout: Duration::from_micros(3_000_999),
+                is_fresh,
+            };
+            assert_eq!(options.in_words(), [3_000, window]);
+        }
+        assert_eq!(whole_millis(Duration::MAX), u64::MAX);
+    }
+}

@@ -1,0 +1,522 @@
+//! Names of locks, their keys on the masters, and the tokens of mutexes.
+
+use std::{
+    fmt,
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
+
+use super::client_name::ClientName;
+use crate::core::config::error::ConfigError;
+
+/// A kind of lock. Locks with the same name exclude each other, even if their kinds differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Kind {
+    /// A lock that can be held only once at a time, as in most Redlock libraries.
+    Mutex,
+    /// A lock that its owner can acquire again while it holds the lock. It has the layout of
+    /// Redisson's plain lock.
+    Reentrant,
+    /// A reentrant lock that serves its waiters in the order in which they came.
+    Fair,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Mutex => "mutex",
+            Self::Reentrant => "reentrant lock",
+            Self::Fair => "fair lock",
+        })
+    }
+}
+
+/// The name and the kind of a lock, and its keys on every master.
+#[derive(Clone, Debug)]
+pub(crate) struct Resource(Arc<Names>);
+
+/// The contents of a [`Resource`]. They are shared, because every attempt and every command has a
+/// clone of its resource.
+#[derive(Debug)]
+struct Names {
+    kind: Kind,
+    name: Arc<str>,
+    key: Arc<str>,
+    channel: Arc<str>,
+    /// The key of the queue of a fair lock. This text and `deadlines` are empty for other kinds.
+    queue: String,
+    deadlines: String,
+}
+
+/// Compares kind and key. All other fields follow from these two.
+impl PartialEq for Resource {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || (self.kind(), self.key()) == (other.kind(), other.key())
+    }
+}
+
+impl Eq for Resource {}
+
+impl Hash for Resource {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.kind(), self.key()).hash(state);
+    }
+}
+
+impl Resource {
+    fn new(kind: Kind, name: Arc<str>, key: Arc<str>) -> Self {
+        let companion = |of: CompanionKey| match kind {
+            Kind::Fair => of.key(&key),
+            Kind::Mutex | Kind::Reentrant => String::new(),
+        };
+        let channel = match kind {
+            Kind::Reentrant => redisson_channel(&key),
+            // The scripts call the next waiter of a fair lock on the channel of that waiter's
+            // coordinator.
+            Kind::Mutex | Kind::Fair => String::new(),
+        };
+        Self(Arc::new(Names {
+            kind,
+            name,
+            queue: companion(QUEUE),
+            deadlines: companion(DEADLINES),
+            channel: channel.into(),
+            key,
+        }))
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        self.0.kind
+    }
+
+    /// Returns the name as the user gave it.
+    pub(crate) fn name(&self) -> &Arc<str> {
+        &self.0.name
+    }
+
+    /// Returns the key of the lock on the masters.
+    pub(crate) fn key(&self) -> &Arc<str> {
+        &self.0.key
+    }
+
+    /// Returns the channel on which the release of a reentrant lock is published, for the waiters
+    /// of Redisson. It is empty for locks of other kinds.
+    pub(crate) fn channel(&self) -> &Arc<str> {
+        &self.0.channel
+    }
+
+    /// Returns the channel that [`channel`](Self::channel) would return for a reentrant lock.
+    pub(crate) fn redisson_channel(&self) -> Arc<str> {
+        redisson_channel(self.key()).into()
+    }
+
+    /// Returns the key of the counter for fencing tokens.
+    pub(crate) fn counter(&self) -> Arc<str> {
+        FENCE.key(&self.0.key).into()
+    }
+
+    /// Returns the key of a fair lock's queue, which holds the tickets of its waiters.
+    pub(crate) fn queue(&self) -> &str {
+        &self.0.queue
+    }
+
+    /// Returns the key of a fair lock's deadlines, the times at which its waiters count as dead.
+    pub(crate) fn deadlines(&self) -> &str {
+        &self.0.deadlines
+    }
+}
+
+/// A key that the crate keeps in addition to the key of a lock.
+struct CompanionKey {
+    /// The purpose of the key, with a colon at the end.
+    prefix: &'static str,
+    /// Letters for which the CRC16 of the prefix, the letters and a colon is 0. The whole companion
+    /// key then has the same CRC16 as the lock's key, so both keys have the same slot.
+    neutral: &'static str,
+}
+
+const QUEUE: CompanionKey = CompanionKey::new("quorlock:queue:", "bmcq");
+const DEADLINES: CompanionKey = CompanionKey::new("quorlock:deadlines:", "cbha");
+const FENCE: CompanionKey = CompanionKey::new("quorlock:fence:", "maui");
+
+impl CompanionKey {
+    const fn new(prefix: &'static str, neutral: &'static str) -> Self {
+        Self { prefix, neutral }
+    }
+
+    /// Returns the companion of `key`. Both have the same slot in a cluster. Different keys have
+    /// different companions.
+    fn key(&self, key: &str) -> String {
+        let Self { prefix, neutral } = self;
+        if has_hash_tag(key) {
+            format!("{prefix}:{key}")
+        } else if key.contains('}') {
+            // In braces, the hash tag would end at the first `}` of the key. Without braces, a
+            // cluster hashes the whole companion key.
+            format!("{prefix}{neutral}:{key}")
+        } else {
+            format!("{prefix}{{{key}}}")
+        }
+    }
+}
+
+/// Returns the channel of a lock by Redisson's rule. Two keys such as `a` and `{a}` share a
+/// channel. This is harmless, because messages are only hints.
+fn redisson_channel(key: &str) -> String {
+    if key.contains('{') {
+        format!("redisson_lock__channel:{key}")
+    } else {
+        format!("redisson_lock__channel:{{{key}}}")
+    }
+}
+
+/// Returns whether a cluster hashes only a part of `key`. This part is the text between the first
+/// `{` and the first `}` after it, if that text is not empty.
+fn has_hash_tag(key: &str) -> bool {
+    let after = key.split_once('{').map(|(_, after)| after);
+    let tag = after.and_then(|after| after.split_once('}'));
+    tag.is_some_and(|(tag, _)| !tag.is_empty())
+}
+
+/// The template for the keys of locks. It contains `{name}` exactly once, in the place of the name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeyTemplate {
+    before: String,
+    after: String,
+}
+
+impl KeyTemplate {
+    const VARIABLE: &str = "{name}";
+    /// The length of the longest name in bytes. Masters repeat the name to subscribers in every
+    /// message. A longer name is a mistake.
+    const MOST_NAME: usize = 64 * 1024;
+
+    pub(crate) fn parse(template: &str) -> Result<Self, ConfigError> {
+        if template.starts_with(RESERVED) {
+            return Err(reserved(template));
+        }
+        match template.split_once(Self::VARIABLE) {
+            Some((before, after)) if !after.contains(Self::VARIABLE) => Ok(Self {
+                before: before.to_owned(),
+                after: after.to_owned(),
+            }),
+            _ => Err(ConfigError::KeyTemplate {
+                template: template.to_owned(),
+            }),
+        }
+    }
+
+    /// Returns the lock of this kind and name. An empty name is refused, because its key would be
+    /// the template without a name.
+    pub(crate) fn resource(&self, kind: Kind, name: Arc<str>) -> Result<Resource, ConfigError> {
+        if name.is_empty() {
+            return Err(ConfigError::EmptyName);
+        }
+        if name.len() > Self::MOST_NAME {
+            return Err(ConfigError::NameTooLong {
+                length: name.len(),
+                most: Self::MOST_NAME,
+            });
+        }
+        let key = self.key(&name);
+        if key.starts_with(RESERVED) {
+            return Err(reserved(&key));
+        }
+        Ok(Resource::new(kind, name, key))
+    }
+
+    /// Returns the fair lock `quorlock:check`. A check uses the keys of this lock to try commands.
+    /// With a key template of only `{name}`, this name is reserved, so no user can acquire the
+    /// lock.
+    pub(crate) fn example(&self) -> Resource {
+        let name: Arc<str> = "quorlock:check".into();
+        let key = self.key(&name);
+        Resource::new(Kind::Fair, name, key)
+    }
+
+    fn key(&self, name: &Arc<str>) -> Arc<str> {
+        if self.before.is_empty() && self.after.is_empty() {
+            name.clone()
+        } else {
+            format!("{}{name}{}", self.before, self.after).into()
+        }
+    }
+}
+
+/// The start of all keys of the crate, except the keys of the locks themselves.
+const RESERVED: &str = "quorlock:";
+
+fn reserved(key: &str) -> ConfigError {
+    ConfigError::ReservedKey {
+        key: key.to_owned(),
+    }
+}
+
+/// The value that the holder of a mutex writes under the key. It consists of 20 random bytes in
+/// hex, which are new for every attempt. If the coordinator has a client name, `@` and this name
+/// follow.
+///
+/// Any client that knows a token can release the lock, so `Debug` never shows a token.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Token {
+    /// The digits are in the token itself, and the name is shared. So no attempt allocates memory
+    /// for its token.
+    hex: [u8; Self::HEX],
+    client: Option<ClientName>,
+}
+
+/// The room in which the bytes of a token with a client name are put together.
+pub(crate) type TokenRoom = Option<[u8; Token::MOST]>;
+
+impl Token {
+    const HEX: usize = 40;
+    const MOST: usize = Self::HEX + 1 + ClientName::MOST;
+
+    pub(crate) fn new(random: [u8; Self::HEX / 2], client: Option<&ClientName>) -> Self {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut hex = [0; Self::HEX];
+        for (pair, byte) in hex.chunks_exact_mut(2).zip(random) {
+            pair[0] = DIGITS[usize::from(byte >> 4)];
+            pair[1] = DIGITS[usize::from(byte & 15)];
+        }
+        let client = client.cloned();
+        Self { hex, client }
+    }
+
+    /// Returns the bytes. Uses `room` only if there is a client name.
+    pub(crate) fn bytes<'a>(&'a self, room: &'a mut TokenRoom) -> &'a [u8] {
+        let Some(client) = &self.client else {
+            return &self.hex;
+        };
+        let client = client.as_str().as_bytes();
+        let room = room.insert([0; Self::MOST]);
+        let (hex, rest) = room.split_at_mut(Self::HEX);
+        hex.copy_from_slice(&self.hex);
+        rest[0] = ClientName::MARK as u8;
+        rest[1..=client.len()].copy_from_slice(client);
+        &room[..=Self::HEX + client.len()]
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_template_holds_the_name_exactly_once() {
+        for (template, name, key) in [
+            ("{name}", "a", Some("a")),
+            ("redlock:{name}", "a", Some("redlock:a")),
+            ("{name}:lock", "{name}", Some("{name}:lock")),
+            ("redlock:", "a", None),
+            ("", "a", None),
+            ("{name}{name}", "a", None),
+        ] {
+            let made = KeyTemplate::parse(template).ok().map(|template| {
+                template
+                    .resource(Kind::Mutex, name.into())
+                    .unwrap()
+                    .key()
+                    .to_string()
+            });
+            assert_eq!(made.as_deref(), key, "{template}");
+        }
+    }
+
+    #[test]
+    fn every_reentrant_lock_has_the_channel_of_redisson() {
+        let channel = |kind, name: &str| {
+            let template = KeyTemplate::parse("{name}").unwrap();
+            template
+                .resource(kind, name.into())
+                .unwrap()
+                .channel()
+                .to_string()
+        };
+        assert_eq!(channel(Kind::Reentrant, "a"), "redisson_lock__channel:{a}");
+        assert_eq!(
+            channel(Kind::Reentrant, "{a}b"),
+            "redisson_lock__channel:{a}b"
+        );
+    }
+
+    #[test]
+    fn a_lock_is_the_same_if_its_kind_and_its_key_are() {
+        let resource = |template: &str, kind, name: &str| {
+            let template = KeyTemplate::parse(template).unwrap();
+            template.resource(kind, name.into()).unwrap()
+        };
+        let hash = |resource: &Resource| {
+            let mut hasher = std::hash::DefaultHasher::new();
+            resource.hash(&mut hasher);
+            hasher.finish()
+        };
+        let one = resource("{name}", Kind::Mutex, "a:b");
+        let same = resource("a:{name}", Kind::Mutex, "b");
+        assert_eq!((&one, hash(&one)), (&same, hash(&same)));
+        assert_eq!((&**one.name(), &**same.name()), ("a:b", "b"));
+        for (kind, name) in [(Kind::Fair, "a:b"), (Kind::Mutex, "b")] {
+            let other = resource("{name}", kind, name);
+            assert_ne!(one, other);
+            assert_ne!(hash(&one), hash(&other));
+        }
+    }
+
+    #[test]
+    fn a_check_uses_a_fair_lock_of_the_template() {
+        let example = KeyTemplate::parse("app:{name}").unwrap().example();
+        let found = (example.kind(), &**example.key());
+        assert_eq!(found, (Kind::Fair, "app:quorlock:check"));
+    }
+
+    #[test]
+    fn kinds_have_names() {
+        let names = [Kind::Mutex, Kind::Reentrant, Kind::Fair].map(|kind| kind.to_string());
+        assert_eq!(names, ["mutex", "reentrant lock", "fair lock"]);
+    }
+
+    #[test]
+    fn a_name_has_at_most_64_kb() {
+        let template = KeyTemplate::parse("{name}").unwrap();
+        let named = |length| template.resource(Kind::Mutex, "a".repeat(length).into());
+        assert!(named(65_536).is_ok());
+        let error = ConfigError::NameTooLong {
+            length: 65_537,
+            most: 65_536,
+        };
+        assert_eq!(named(65_537).unwrap_err(), error);
+    }
+
+    #[test]
+    fn an_empty_name_is_refused() {
+        let refused = KeyTemplate::parse("{name}")
+            .unwrap()
+            .resource(Kind::Mutex, "".into());
+        assert!(matches!(refused, Err(ConfigError::EmptyName)));
+    }
+
+    #[test]
+    fn a_token_is_hex_and_debug_does_not_show_it() {
+        let token = Token::new([0xa5; 20], None);
+        assert_eq!(token.bytes(&mut None), "a5".repeat(20).as_bytes());
+        assert_eq!(format!("{token:?}"), "Token(..)");
+    }
+
+    #[test]
+    fn the_name_of_the_client_follows_the_digits() {
+        for name in ["a", "web-3/812", &"n".repeat(64)] {
+            let client = ClientName::parse(name.to_owned()).unwrap();
+            let token = Token::new([0xa5; 20], Some(&client));
+            let expected = format!("{}@{name}", "a5".repeat(20));
+            assert_eq!(token.bytes(&mut None), expected.as_bytes());
+            assert_eq!(ClientName::of_value(&expected), Some(name));
+            assert_eq!(format!("{token:?}"), "Token(..)");
+            assert_ne!(token, Token::new([0xa5; 20], None));
+        }
+    }
+
+    /// Returns the slot of a key in Redis Cluster: the CRC16 (XMODEM) of the hash tag. A key
+    /// without a hash tag is hashed as a whole.
+    fn slot(key: &str) -> u16 {
+        let tag = key
+            .split_once('{')
+            .and_then(|(_, rest)| rest.split_once('}'))
+            .map_or("", |(tag, _)| tag);
+        let hashed = if tag.is_empty() { key } else { tag };
+        let crc = hashed.bytes().fold(0_u16, |crc, byte| {
+            (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| {
+                if crc & 0x8000 == 0 {
+                    crc << 1
+                } else {
+                    (crc << 1) ^ 0x1021
+                }
+            })
+        });
+        crc % 16_384
+    }
+
+    fn companion_keys(name: &str) -> [String; 3] {
+        let template = KeyTemplate::parse("{name}").unwrap();
+        let fair = template.resource(Kind::Fair, name.into()).unwrap();
+        [
+            fair.queue().to_owned(),
+            fair.deadlines().to_owned(),
+            fair.counter().to_string(),
+        ]
+    }
+
+    #[test]
+    fn slots_are_those_of_redis_cluster() {
+        // The expected slots are the replies of `CLUSTER KEYSLOT`.
+        for (key, expected) in [
+            ("123456789", 12_739),
+            ("foo{bar}{zap}", 5_061),
+            ("bar", 5_061),
+        ] {
+            assert_eq!(slot(key), expected, "{key}");
+        }
+    }
+
+    #[test]
+    fn companion_keys_have_their_usual_names() {
+        for (name, queue, counter) in [
+            ("a", "quorlock:queue:{a}", "quorlock:fence:{a}"),
+            ("{a}b", "quorlock:queue::{a}b", "quorlock:fence::{a}b"),
+            ("x{", "quorlock:queue:{x{}", "quorlock:fence:{x{}"),
+            ("a}b", "quorlock:queue:bmcq:a}b", "quorlock:fence:maui:a}b"),
+        ] {
+            let [its_queue, _, its_counter] = companion_keys(name);
+            assert_eq!((&*its_queue, &*its_counter), (queue, counter), "{name}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn companion_keys_are_in_the_slot_of_the_key(name in "[ab{}:]{1,8}|.{1,12}") {
+            for companion in companion_keys(&name) {
+                prop_assert_eq!(slot(&companion), slot(&name), "{} of {}", companion, name);
+            }
+        }
+
+        #[test]
+        fn no_two_names_share_a_companion_key(one in "[a{}:]{1,6}", other in "[a{}:]{1,6}") {
+            for (its, others) in companion_keys(&one).iter().zip(companion_keys(&other)) {
+                prop_assert_eq!(*its == others, one == other, "{} of {} and {}", its, one, other);
+            }
+        }
+    }
+
+    #[test]
+    fn keys_with_the_prefix_of_the_crate_are_refused() {
+        let refused = |template: &str, name: &str| {
+            let template = KeyTemplate::parse(template)?;
+            template.resource(Kind::Mutex, name.into()).map(|_| ())
+        };
+        for (template, name, key) in [
+            ("{name}", "quorlock:fence:{a}", "quorlock:fence:{a}"),
+            ("{name}", "quorlock:", "quorlock:"),
+            ("quorl{name}", "ock:guard", "quorlock:guard"),
+            ("quorlock:{name}", "a", "quorlock:{name}"),
+        ] {
+            let key = key.to_owned();
+            let error = Err(ConfigError::ReservedKey { key });
+            assert_eq!(refused(template, name), error, "{template} {name}");
+        }
+        for (template, name) in [
+            ("{name}", "quorlock"),
+            ("{name}", "Quorlock:a"),
+            ("app:{name}", "quorlock:guard"),
+        ] {
+            assert_eq!(refused(template, name), Ok(()), "{template} {name}");
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! The meaning of a master's reply.
+
+use std::time::Duration;
+
+use super::{
+    command::{Action, Command, Reply, Verb},
+    name::Kind,
+    refusal_text,
+};
+use crate::core::vote::quorum::{Failure, Refusal, Vote};
+
+impl Command {
+    /// Returns the vote that `reply` means.
+    ///
+    /// An error reply is a failure, with one exception. WRONGTYPE means that a lock of another kind
+    /// is held under the name.
+    pub(crate) fn vote(&self, reply: &Reply<'_>) -> Vote {
+        let is_mutex = self.action.identity().0.is_some();
+        let is_set = self.action.is_set() && !self.watch;
+        match (&self.action, reply) {
+            (_, Reply::Error(text)) if is_wrong_type(text) => Vote::Refuse(Refusal::OtherKind),
+            (_, Reply::Error(_)) if mutant!(ErrorGrants) => Vote::Grant,
+            (_, Reply::Error(text)) => Vote::Fail(Failure::Rejected((&**text).into())),
+            (Action::Inspect, Reply::Text(_)) => Vote::Grant,
+            (Action::Inspect, _) => Vote::nonsense(),
+            // The key may exist. The server checks whether it takes writes before it looks.
+            (Action::Probe, Reply::Ok | Reply::Nil) => Vote::Grant,
+            (Action::Probe, _) => Vote::nonsense(),
+            // The holder is a mutex, or a lock of another kind.
+            (Action::Break { .. }, Reply::Nil) => held(None),
+            (Action::Break { .. }, Reply::Int(left)) if *left < 0 => {
+                held(Some(Duration::from_millis(left.unsigned_abs())))
+            }
+            (_, Reply::Nil) if is_mutex => held(None),
+            (_, Reply::Ok) if is_set => Vote::Grant,
+            _ if is_set => Vote::nonsense(),
+            (_, Reply::Int(1)) => Vote::Grant,
+            (
+                Action::Extend { .. }
+                | Action::SetDepth { .. }
+                | Action::Release { .. }
+                | Action::Break { .. }
+                | Action::Yield { .. },
+                Reply::Int(0),
+            ) => Vote::Refuse(Refusal::Gone),
+            (_, Reply::Int(left)) if is_mutex && *left < 0 => {
+                held(Some(Duration::from_millis(left.unsigned_abs())))
+            }
+            (_, Reply::Text(text)) => refusal_text::refusal(text)
+                .filter(|refusal| self.can_get(refusal))
+                .map_or_else(Vote::nonsense, Vote::Refuse),
+            _ => Vote::nonsense(),
+        }
+    }
+
+    /// Returns whether a script that this command runs can answer with this refusal.
+    fn can_get(&self, refusal: &Refusal) -> bool {
+        let (verb, kind) = (self.verb(), self.resource.kind());
+        let is_owned = kind != Kind::Mutex;
+        match refusal {
+            Refusal::Held(_) => is_owned && !matches!(verb, Verb::Break | Verb::Yield),
+            Refusal::OtherKind => verb == Verb::Break || is_owned && verb != Verb::Yield,
+            Refusal::Queued { .. } => verb == Verb::Acquire && kind == Kind::Fair,
+            Refusal::Skewed { .. } => {
+                verb == Verb::Acquire && (kind == Kind::Fair || self.action.is_fenced())
+            }
+            Refusal::Stale { .. } => {
+                matches!(verb, Verb::Acquire | Verb::Heal) && self.action.is_fenced()
+            }
+            Refusal::Gone => false,
+        }
+    }
+}
+
+impl Action {
+    /// Returns whether this action takes a mutex without a fencing token. An action of this kind is
+    /// sent as SET.
+    fn is_set(&self) -> bool {
+        let takes = matches!(self, Self::Acquire { .. } | Self::Heal { .. });
+        takes && self.identity().0.is_some() && !self.is_fenced()
+    }
+
+    /// Returns whether this action takes a lock with a fencing token.
+    fn is_fenced(&self) -> bool {
+        match self {
+            Self::Acquire { key, .. }
+            | Self::AcquireOrQueue { key, .. }
+            | Self::Heal { key, .. } => key.ballot.is_some(),
+            _ => false,
+        }
+    }
+}
+
+fn held(remaining: Option<Duration>) -> Vote {
+    Vote::Refuse(Refusal::held(remaining))
+}
+
+/// Returns whether an error is WRONGTYPE. Redis 6 wraps the errors of a script, so this word may
+/// come later in the text. `DELEX` has a text of its own.
+fn is_wrong_type(error: &str) -> bool {
+    error.starts_with("WRONGTYPE")
+        || error.starts_with("ERR Key should be of string type ")
+        || (error.starts_with("ERR Error running script") && error.contains(": WRONGTYPE "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::kind::{
+        command::{
+            Verb,
+            fixture::{command, fenced},
+        },
+        held_report::HeldReport,
+        name::Kind,
+    };
+
+    #[test]
+    fn fenced_vote_table() {
+        use Verb::{Acquire, Extend, Heal, Release};
+        let held = |left: Option<u64>| Vote::Refuse(Refusal::held(left.map(Duration::from_millis)));
+        let stale = |counter| Vote::Refuse(Refusal::Stale { counter });
+        let skewed = |micros| {
+            let clock = Duration::from_micros(micros);
+            Vote::Refuse(Refusal::Skewed { clock })
+        };
+        for (verb, reply, vote) in [
+            (Acquire, Reply::Int(1), Vote::Grant),
+            (Heal, Reply::Int(1), Vote::Grant),
+            (Acquire, Reply::Ok, Vote::nonsense()), // this is the reply to SET
+            (Acquire, Reply::Int(0), Vote::nonsense()),
+            (Acquire, Reply::Int(-250), held(Some(250))),
+            (Acquire, Reply::Nil, held(None)),
+            (
+                Acquire,
+                Reply::Text("stale 1770000000000001".into()),
+                stale(1_770_000_000_000_001),
+            ),
+            (Heal, Reply::Text("stale 5".into()), stale(5)),
+            (
+                Acquire,
+                Reply::Text("stale 1.77e+15".into()),
+                Vote::nonsense(),
+            ),
+            (Acquire, Reply::Text("stale".into()), Vote::nonsense()),
+            (Acquire, Reply::Text("stale -1".into()), Vote::nonsense()),
+            (
+                Acquire,
+                Reply::Text("skew 1500000".into()),
+                skewed(1_500_000),
+            ),
+            (Acquire, Reply::Text("skew".into()), Vote::nonsense()),
+            (Extend, Reply::Int(0), Vote::Refuse(Refusal::Gone)),
+            (Release, Reply::Int(0), Vote::Refuse(Refusal::Gone)),
+            (Release, Reply::Int(-250), held(Some(250))),
+            (Extend, Reply::Text("kind".into()), Vote::nonsense()),
+            (Release, Reply::Text("kind".into()), Vote::nonsense()),
+        ] {
+            assert_eq!(
+                fenced(Kind::Mutex, verb, 1).vote(&reply),
+                vote,
+                "{verb:?} {reply:?}"
+            );
+        }
+        for kind in [Kind::Reentrant, Kind::Fair] {
+            let vote =
+                |text: &'static str| fenced(kind, Acquire, 1).vote(&Reply::Text(text.into()));
+            assert_eq!(vote("stale 5"), stale(5));
+            assert_eq!(vote("skew 5"), skewed(5));
+        }
+        // A lock that is not fenced has no candidate, so this reply makes no sense.
+        let text = Reply::Text("stale 5".into());
+        assert_eq!(
+            command(Kind::Mutex, Acquire, 1).vote(&text),
+            Vote::nonsense()
+        );
+    }
+
+    #[test]
+    fn owned_vote_table() {
+        use Verb::{Acquire, Break, Extend, Inspect, Release, Yield};
+        let held = |remaining: Option<u64>, owner: &str, depth, position| {
+            let remaining = remaining.map(Duration::from_millis);
+            let report = HeldReport::owned(remaining, owner.to_owned(), depth, position);
+            Vote::Refuse(Refusal::Held(report))
+        };
+        for (verb, reply, vote) in [
+            (Acquire, Reply::Int(1), Vote::Grant),
+            (Acquire, Reply::Int(0), Vote::nonsense()),
+            (Acquire, Reply::Ok, Vote::nonsense()),
+            (Acquire, Reply::Nil, Vote::nonsense()),
+            (
+                Acquire,
+                Reply::Text("held 250 2 3 u:2".into()),
+                held(Some(250), "u:2", 2, Some(3)),
+            ),
+            (
+                Acquire,
+                Reply::Text("held -1 1 0 an owner".into()),
+                held(None, "an owner", 1, None),
+            ),
+            (
+                Acquire,
+                Reply::Text("held 0 1 0 u:2".into()), // in its last millisecond
+                held(Some(1), "u:2", 1, None),
+            ),
+            (Acquire, Reply::Text("held 250 2".into()), Vote::nonsense()),
+            (
+                Acquire,
+                Reply::Text("kind".into()),
+                Vote::Refuse(Refusal::OtherKind),
+            ),
+            (
+                Acquire,
+                Reply::Text("queued 2".into()),
+                Vote::Refuse(Refusal::Queued { position: Some(2) }),
+            ),
+            (
+                Acquire,
+                Reply::Text("skew 1500000".into()),
+                Vote::Refuse(Refusal::Skewed {
+                    clock: Duration::from_millis(1_500),
+                }),
+            ),
+            (Acquire, Reply::Text("".into()), Vote::nonsense()),
+            (Extend, Reply::Int(1), Vote::Grant),
+            (Extend, Reply::Int(0), Vote::Refuse(Refusal::Gone)),
+            (Extend, Reply::Int(-5), Vote::nonsense()),
+            (Release, Reply::Int(0), Vote::Refuse(Refusal::Gone)),
+            (Yield, Reply::Int(0), Vote::Refuse(Refusal::Gone)),
+            // A release is proved only by a reply that its script has.
+            (Release, Reply::Text("queued 2".into()), Vote::nonsense()),
+            (Release, Reply::Text("stale 5".into()), Vote::nonsense()),
+            (Release, Reply::Text("skew 5".into()), Vote::nonsense()),
+            (Release, Reply::Nil, Vote::nonsense()),
+            (Yield, Reply::Text("kind".into()), Vote::nonsense()),
+            (
+                Yield,
+                Reply::Text("held 1 1 0 u:2".into()),
+                Vote::nonsense(),
+            ),
+            (
+                Break,
+                Reply::Text("held 1 1 0 u:2".into()),
+                Vote::nonsense(),
+            ),
+            (Extend, Reply::Text("queued 2".into()), Vote::nonsense()),
+            (Acquire, Reply::Text("stale 5".into()), Vote::nonsense()),
+            (Inspect, Reply::Text("free 0 0 ".into()), Vote::Grant),
+            (Inspect, Reply::Int(1), Vote::nonsense()),
+            (Break, Reply::Int(1), Vote::Grant),
+            (Break, Reply::Int(0), Vote::Refuse(Refusal::Gone)),
+            (
+                Break,
+                Reply::Int(-250),
+                Vote::Refuse(Refusal::held(Some(Duration::from_millis(250)))),
+            ),
+            (Break, Reply::Nil, Vote::Refuse(Refusal::held(None))),
+            (
+                Break,
+                Reply::Text("kind".into()),
+                Vote::Refuse(Refusal::OtherKind),
+            ),
+        ] {
+            let counted = command(Kind::Fair, verb, 1).vote(&reply);
+            assert_eq!(counted, vote, "{verb:?} {reply:?}");
+        }
+        // The commands of a mutex that is not fenced never get a text.
+        assert_eq!(
+            command(Kind::Mutex, Acquire, 1).vote(&Reply::Text("kind".into())),
+            Vote::nonsense()
+        );
+    }
+
+    #[test]
+    fn only_the_start_of_a_long_owner_is_kept() {
+        let text = format!("held 250 1 0 {}", "é".repeat(100_000));
+        let vote = command(Kind::Fair, Verb::Acquire, 1).vote(&Reply::Text(text.into()));
+        assert!(vote.to_string().len() < 600, "{vote}");
+    }
+
+    #[test]
+    fn vote_table() {
+        use Verb::{Acquire, Extend, Release};
+        let held = |remaining: Option<u64>| {
+            Vote::Refuse(Refusal::held(remaining.map(Duration::from_millis)))
+        };
+        let gone = || Vote::Refuse(Refusal::Gone);
+        let rejected = |text: &str| Vote::Fail(Failure::Rejected(text.into()));
+        for (verb, reply, vote) in [
+            (Acquire, Reply::Ok, Vote::Grant),
+            (Acquire, Reply::Nil, held(None)),
+            (Acquire, Reply::Int(1), Vote::nonsense()),
+            (
+                Acquire,
+                Reply::Error("OOM command not allowed".into()),
+                rejected("OOM command not allowed"),
+            ),
+            (
+                Acquire,
+                Reply::Error("WRONGTYPE Operation".into()),
+                Vote::Refuse(Refusal::OtherKind),
+            ),
+            (Extend, Reply::Int(1), Vote::Grant),
+            (Extend, Reply::Int(0), gone()),
+            (Extend, Reply::Int(-250), held(Some(250))),
+            (Extend, Reply::Int(2), Vote::nonsense()),
+            (Extend, Reply::Nil, held(None)),
+            (Extend, Reply::Ok, Vote::nonsense()),
+            (Release, Reply::Int(1), Vote::Grant),
+            (Release, Reply::Int(0), gone()),
+            (Release, Reply::Int(i64::MIN), held(Some(1 << 63))),
+            (Release, Reply::Nil, held(None)),
+            (
+                Release,
+                Reply::Error(
+                    "ERR Error running script (call to f_1): @user_script:13: WRONGTYPE Op".into(),
+                ),
+                Vote::Refuse(Refusal::OtherKind),
+            ),
+            (
+                Release,
+                Reply::Error("ERR Key should be of string type if conditions are specified".into()),
+                Vote::Refuse(Refusal::OtherKind),
+            ),
+            (
+                Release,
+                Reply::Error("ERR no WRONGTYPE".into()),
+                rejected("ERR no WRONGTYPE"),
+            ),
+            (
+                Release,
+                Reply::Error("ERR not of a script: WRONGTYPE Op".into()),
+                rejected("ERR not of a script: WRONGTYPE Op"),
+            ),
+            (
+                Release,
+                Reply::Error("ERR Error running script (call to f_1): @user_script:13: OOM".into()),
+                rejected("ERR Error running script (call to f_1): @user_script:13: OOM"),
+            ),
+            (
+                Release,
+                Reply::Error("READONLY".into()),
+                rejected("READONLY"),
+            ),
+            (Release, Reply::Other, Vote::nonsense()),
+        ] {
+            assert_eq!(
+                command(Kind::Mutex, verb, 1).vote(&reply),
+                vote,
+                "{verb:?} {reply:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_error_is_never_a_refusal() {
+        for text in [
+            "OOM",
+            "BUSY",
+            "LOADING",
+            "READONLY",
+            "MISCONF",
+            "NOREPLICAS",
+            "NOAUTH",
+            "NOPERM",
+            "MASTERDOWN",
+            "TRYAGAIN",
+            "CLUSTERDOWN",
+            "ERR",
+            "",
+        ] {
+            for verb in [Verb::Acquire, Verb::Extend, Verb::Release] {
+                assert!(matches!(
+                    command(Kind::Mutex, verb, 1).vote(&Reply::Error(text.into())),
+                    Vote::Fail(Failure::Rejected(_))
+                ));
+            }
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! The times at which a held lock is renewed.
+
+use std::time::{Duration, Instant};
+
+use super::lease::Lease;
+
+/// A limit for the renewal of a lock, for [`Lock::renewal`](crate::Lock::renewal) and
+/// [`Builder::renewal`](crate::Builder::renewal). A lock is renewed only while its guard lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Renewal {
+    /// The lock is never renewed. It ends when its validity ends, unless it is
+    /// [extended](crate::Guard::extend).
+    Off,
+    /// The lock is renewed for this time, counted from the round that won it. After that, it ends
+    /// when its validity ends, at most one TTL later. So a holder that is alive but stuck does not
+    /// keep the lock forever.
+    UpTo(Duration),
+    /// The lock is renewed as long as the guard lives.
+    Unlimited,
+}
+
+/// The times at which one held lock is renewed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RenewalPlan {
+    /// The time that is left of a lease when its renewal is due.
+    ahead: Duration,
+    /// The time by which the next renewal comes earlier, see [`spread`](Self::spread).
+    early: Duration,
+    retry: Duration,
+    /// No renewal is due at this instant or later. `None` means no limit.
+    end: Option<Instant>,
+}
+
+impl RenewalPlan {
+    /// Plans the renewal of a lock. Each renewal gives a lease as long as `lease`, which began at
+    /// `start`. A renewal that failed is tried again after `retry`. Returns `None` for
+    /// [`Renewal::Off`].
+    ///
+    /// A renewal is due when two thirds of a lease are left. This leaves time for masters that are
+    /// slow, restarting or gone.
+    pub(crate) fn new(
+        start: Instant,
+        lease: Lease,
+        retry: Duration,
+        renewal: Renewal,
+    ) -> Option<Self> {
+        let end = match renewal {
+            Renewal::Off => return None,
+            // A limit that does not fit into an `Instant` counts as no limit.
+            Renewal::UpTo(limit) => start.checked_add(limit),
+            Renewal::Unlimited => None,
+        };
+        Some(Self {
+            ahead: lease.remaining(start) / 3 * 2,
+            early: Duration::ZERO,
+            retry,
+            end,
+        })
+    }
+
+    /// Returns this plan with the first renewal up to half a period earlier. Locks that were
+    /// acquired together then have their renewals at different times. `random` must be uniform over
+    /// all of `u64`.
+    pub(crate) fn spread(self, random: u64) -> Self {
+        let most = self.ahead / 4; // half of the period, which is a third of the lease
+        let early = (most.as_nanos() * u128::from(random)) >> 64;
+        Self {
+            early: Duration::from_nanos(early as u64).min(most),
+            ..self
+        }
+    }
+
+    /// Returns the plan for the time after a renewal. Each renewal is half as early as the one
+    /// before. So the first renewals move apart, by up to a period in total, and later ones cost
+    /// nothing more than without the spread.
+    pub(crate) fn after_renewal(self) -> Self {
+        Self {
+            early: self.early / 2,
+            ..self
+        }
+    }
+
+    /// Returns this plan with the later end of the two plans.
+    pub(crate) fn or_longer(self, other: Self) -> Self {
+        Self {
+            end: self.end.zip(other.end).map(|(end, other)| end.max(other)),
+            ..self
+        }
+    }
+
+    /// Returns when to renew `lease`, which may have any length. `None` if `lease` is the last one.
+    pub(crate) fn due(self, lease: Lease) -> Option<Instant> {
+        let due = lease.until().checked_sub(self.ahead + self.early)?;
+        (!self.is_over(due)).then_some(due)
+    }
+
+    /// Returns whether nothing is renewed at `now` any more, not even if a renewal was due before.
+    pub(crate) fn is_over(self, now: Instant) -> bool {
+        self.end.is_some_and(|end| end <= now)
+    }
+
+    /// Returns the time after which a renewal that failed is tried again.
+    pub(crate) fn retry(self) -> Duration {
+        self.retry
+    }
+
+    /// Returns when to check on a renewal that was posted at `now`.
+    pub(crate) fn look_again(self, now: Instant) -> Instant {
+        now + self.retry
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::disallowed_methods, reason = "an origin for the laws")]
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::core::time::lease::{Drift, Ttl};
+
+    fn parse(ttl: u64, drift: Drift) -> Option<Ttl> {
+        Ttl::parse(Duration::from_millis(ttl), Duration::from_millis(50), drift).ok()
+    }
+
+    #[test]
+    fn a_lease_is_renewed_with_two_thirds_left_until_the_limit() {
+        let (millis, seconds) = (Duration::from_millis, Duration::from_secs);
+        let start = Instant::now();
+        let drift = Drift::from_ppm(0).unwrap();
+        let lease = |at: Instant, ttl: u64| Lease::new(at, parse(ttl, drift).unwrap(), drift);
+        let limit = Renewal::UpTo(seconds(60));
+        let plan = RenewalPlan::new(start, lease(start, 9_002), millis(450), limit).unwrap();
+        for (at, ttl, due) in [
+            (0, 9_002, Some(millis(3_000))),
+            (3, 9_002, Some(millis(6_000))),
+            (3, 40_002, Some(seconds(37))), // extended by hand, so it is due late
+            (57, 9_002, None),
+            (56, 9_002, Some(millis(59_000))),
+        ] {
+            let due_at = plan.due(lease(start + seconds(at), ttl));
+            assert_eq!(due_at.map(|due_at| due_at - start), due, "{at} {ttl}");
+        }
+        assert_eq!(plan.look_again(start) - start, millis(450));
+        assert!(plan.is_over(start + seconds(60)) && !plan.is_over(start + millis(59_999)));
+    }
+
+    #[test]
+    fn of_two_plans_the_later_end_counts() {
+        let start = Instant::now();
+        let drift = Drift::from_ppm(0).unwrap();
+        let lease = Lease::new(start, parse(9_002, drift).unwrap(), drift);
+        let retry = Duration::from_millis(450);
+        let plan = |renewal| RenewalPlan::new(start, lease, retry, renewal).unwrap();
+        let until = |seconds| plan(Renewal::UpTo(Duration::from_secs(seconds)));
+        let unlimited = plan(Renewal::Unlimited);
+        assert_eq!(until(7).or_longer(until(9)), until(9));
+        assert_eq!(until(9).or_longer(until(7)), until(9));
+        assert_eq!(until(9).or_longer(unlimited), unlimited);
+        assert_eq!(unlimited.or_longer(until(9)), unlimited);
+        assert_eq!(RenewalPlan::new(start, lease, retry, Renewal::Off), None);
+    }
+
+    #[test]
+    fn the_first_renewals_are_spread_over_half_a_period_and_later_ones_keep_their_distance() {
+        let millis = Duration::from_millis;
+        let start = Instant::now();
+        let drift = Drift::from_ppm(0).unwrap();
+        let lease = |at: Instant| Lease::new(at, parse(9_002, drift).unwrap(), drift);
+        let plan = RenewalPlan::new(start, lease(start), millis(450), Renewal::Unlimited).unwrap();
+        for (random, times) in [
+            (0, [3_000, 6_000, 9_000, 12_000]),
+            (1 << 63, [2_250, 4_875, 7_688, 10_594]),
+            (u64::MAX, [1_500, 3_750, 6_375, 9_188]),
+        ] {
+            let (mut plan, mut now) = (plan.spread(random), start);
+            for at in times {
+                now = plan.due(lease(now)).unwrap();
+                plan = plan.after_renewal();
+                let expected = start + millis(at);
+                assert!(
+                    now.max(expected) - now.min(expected) < millis(1),
+                    "{random} {at}"
+                );
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_renewal_is_due_before_the_lease_ends(
+            ttl in 53..1_000_000u64,
+            ppm in 0..900_000u32,
+            random: u64,
+        ) {
+            let start = Instant::now();
+            let drift = Drift::from_ppm(ppm).unwrap();
+            if let Some(ttl) = parse(ttl, drift) {
+                let lease = Lease::new(start, ttl, drift);
+                let retry = Duration::from_millis(50);
+                let plan = RenewalPlan::new(start, lease, retry, Renewal::Unlimited);
+                let plan = plan.unwrap();
+                let due = plan.due(lease).unwrap();
+                let early = plan.spread(random).due(lease).unwrap();
+                prop_assert!(start <= early && early <= due && due < lease.until());
+            }
+        }
+    }
+}

@@ -1,0 +1,568 @@
+//! The holder of a lock and its waiters, according to the masters.
+
+use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
+
+use crate::core::{
+    kind::{
+        client_name::ClientName,
+        identity::Ticket,
+        name::{Kind, Resource},
+        refusal_text,
+    },
+    vote::{quorum::majority, votes::Votes},
+};
+
+/// The holder and the waiters of a lock, as the masters reported them to
+/// [`Lock::inspect`](crate::Lock::inspect). Both may have changed since then.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Inspection {
+    /// The lock's name.
+    pub name: Arc<str>,
+    /// The holder. `None` if the lock can be acquired. This is the case if the masters where the
+    /// lock is free, together with the masters that did not answer, are a majority.
+    pub holder: Option<Holder>,
+    /// The [IDs](crate::Owner::id) of the owners that wait for a fair lock, in the order of the
+    /// queue. The list contains every waiter that any master knows, but at most 1,000 from each
+    /// master. A waiter whose process died stays in the list until the masters remove it from their
+    /// queues. The list is empty for a lock of another kind.
+    pub queue: Vec<String>,
+    /// The answer of each master. A master that answered has the vote
+    /// [`Vote::Grant`](crate::Vote::Grant) here, even if the lock is held on that master.
+    pub votes: Votes,
+    pub(crate) resource: Resource,
+    pub(crate) seen: Vec<Option<Seen>>,
+}
+
+impl Inspection {
+    /// Returns whether the lock is held. If so, no other client can acquire it now, because too few
+    /// masters are free.
+    pub fn is_held(&self) -> bool {
+        self.holder.is_some()
+    }
+
+    /// Returns whether the lock is held, but by no one on a majority of masters. This happens for a
+    /// moment while several clients contend for the lock.
+    pub fn is_contested(&self) -> bool {
+        self.is_held() && by_one(&held(&self.seen), self.seen.len()).is_none()
+    }
+
+    /// Returns what each master reported, in the order in which the masters were configured.
+    pub fn views(&self) -> impl ExactSizeIterator<Item = View> {
+        views(&self.seen)
+    }
+
+    /// Returns the holders that the masters reported, each of them once, as `lua/shared/break.lua`
+    /// takes them.
+    pub(crate) fn holders(&self) -> String {
+        let held = held(&self.seen).into_iter();
+        let holders: BTreeSet<_> = held.filter_map(HeldBy::described).collect();
+        holders.into_iter().collect()
+    }
+}
+
+/// The view that one master has of a lock: see [`Inspection::views`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum View {
+    /// The lock is free on this master.
+    Free,
+    /// The lock is held on this master.
+    Held(Holder),
+    /// The master did not answer, or its answer makes no sense. Its vote says which.
+    Unknown,
+}
+
+/// Shows, for example, `"orders/42" is held as a mutex for 9.9s more: a:6379 answered`.
+impl fmt::Display for Inspection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, votes) = (&self.name, &self.votes);
+        match &self.holder {
+            Some(holder) => write!(f, "{name:?} is {holder}")?,
+            None => write!(f, "{name:?} is free")?,
+        }
+        if !self.queue.is_empty() {
+            write!(f, ", waiting: {}", self.queue.len())?;
+        }
+        write!(f, ": {votes}")
+    }
+}
+
+/// The holder of a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Holder {
+    /// The kind of lock that is held. `None` if the masters hold locks of different kinds, or a key
+    /// that this crate does not recognise as a lock.
+    pub kind: Option<Kind>,
+    /// The [ID](crate::Owner::id) of the owner. `None` for a mutex, which has no owner. Also `None`
+    /// if no single owner holds a majority of masters. That happens for a moment while several
+    /// clients contend for the lock. It is always the case while Redisson's `RedissonRedLock` holds
+    /// the lock, because it has a different ID on every master.
+    pub owner: Option<String>,
+    /// The [client name](crate::Builder::client_name) of the coordinator that holds the lock.
+    /// `None` if it has no name, if another library holds the lock, or if no single holder has a
+    /// majority of masters. For an owner, this is the end of its ID.
+    ///
+    /// The text consists of 1 to 64 graphic ASCII characters. It is what the client says of itself,
+    /// and proves nothing.
+    pub client: Option<String>,
+    /// The number of times that the owner has acquired the lock. If no single holder has a
+    /// majority, this is the median of the numbers that the masters report.
+    pub depth: u64,
+    /// The time until the holder loses its majority of masters, unless the holder extends or
+    /// releases the lock. If no single holder has a majority, this is the time until a majority of
+    /// masters is free. `None` if the lock has no TTL.
+    pub remaining: Option<Duration>,
+}
+
+/// Shows, for example, `held as a mutex by "web-3/812" for 9.9s more`, or
+/// `held as a reentrant lock by "u:1" (2 times) for 9.9s more`. The ID of an owner contains the
+/// client name.
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("held")?;
+        if let Some(kind) = self.kind {
+            write!(f, " as a {kind}")?;
+        }
+        if let Some(holder) = self.owner.as_ref().or(self.client.as_ref()) {
+            write!(f, " by {holder:?}")?;
+        }
+        if self.depth != 1 {
+            write!(f, " ({} times)", self.depth)?;
+        }
+        if let Some(remaining) = self.remaining {
+            write!(f, " for {remaining:.1?} more")?;
+        }
+        Ok(())
+    }
+}
+
+/// The answer of one master.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    held: Option<HeldBy>,
+    queue: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct HeldBy {
+    kind: Option<Kind>,
+    /// A digest of the token or the owner. It tells holders apart.
+    digest: String,
+    /// For a mutex, the client name.
+    owner: String,
+    depth: u64,
+    remaining: Option<Duration>,
+}
+
+impl Seen {
+    /// Reads the reply of `lua/shared/inspect.lua`. Returns `None` if the reply makes no sense.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let mut lines = text.split('\n');
+        let held = match lines.next()? {
+            "free" => None,
+            held => Some(HeldBy::parse(held)?),
+        };
+        let queue = lines.map(str::to_owned).collect();
+        Some(Self { held, queue })
+    }
+}
+
+impl HeldBy {
+    fn parse(line: &str) -> Option<Self> {
+        let mut words = line.splitn(5, ' ');
+        let kind = match words.next()? {
+            "mutex" => Some(Kind::Mutex),
+            "reentrant" => Some(Kind::Reentrant),
+            "fair" => Some(Kind::Fair),
+            "other" => None,
+            _ => return None,
+        };
+        let left: i64 = words.next()?.parse().ok()?;
+        Some(Self {
+            kind,
+            remaining: u64::try_from(left).ok().map(Duration::from_millis),
+            depth: words.next()?.parse().ok()?,
+            digest: words.next()?.to_owned(),
+            owner: refusal_text::owner(words.next()?),
+        })
+    }
+
+    /// Returns a line with the kind and the digest. `None` if the key is no lock that this crate
+    /// recognises.
+    fn described(&self) -> Option<String> {
+        let kind = match self.kind? {
+            Kind::Mutex => "mutex",
+            Kind::Reentrant => "reentrant",
+            Kind::Fair => "fair",
+        };
+        Some(format!("{kind} {}\n", self.digest))
+    }
+
+    /// Returns the ID of the owner. `None` for a mutex, and for a key that is no lock.
+    fn owner(&self) -> Option<String> {
+        let has_owner = matches!(self.kind, Some(Kind::Reentrant | Kind::Fair));
+        has_owner.then(|| self.owner.clone())
+    }
+
+    fn client(&self) -> Option<String> {
+        let client = match self.kind? {
+            Kind::Mutex => ClientName::of_mutex(&self.owner),
+            Kind::Reentrant | Kind::Fair => ClientName::of_owner(&self.owner),
+        };
+        client.map(str::to_owned)
+    }
+}
+
+/// Returns what each master reported.
+pub(crate) fn views(seen: &[Option<Seen>]) -> impl ExactSizeIterator<Item = View> {
+    seen.iter().map(|seen| match seen {
+        None => View::Unknown,
+        Some(seen) => seen.held.as_ref().map_or(View::Free, |held| {
+            View::Held(Holder {
+                kind: held.kind,
+                owner: held.owner(),
+                client: held.client(),
+                depth: held.depth,
+                remaining: held.remaining,
+            })
+        }),
+    })
+}
+
+/// Returns the holder according to the answers of all masters.
+pub(crate) fn holder(seen: &[Option<Seen>]) -> Option<Holder> {
+    let held = held(seen);
+    by_one(&held, seen.len()).or_else(|| by_several(held, seen.len()))
+}
+
+fn held(seen: &[Option<Seen>]) -> Vec<&HeldBy> {
+    let answers = seen.iter().flatten();
+    answers.filter_map(|seen| seen.held.as_ref()).collect()
+}
+
+/// Returns the holder that has a majority of masters.
+fn by_one(held: &[&HeldBy], masters: usize) -> Option<Holder> {
+    let need = majority(masters);
+    held.iter().find_map(|one| {
+        let mut same: Vec<_> = held
+            .iter()
+            .filter(|other| (other.kind, &other.digest) == (one.kind, &one.digest))
+            .collect();
+        // The longest remaining time comes first. A lock without a TTL comes before all others.
+        same.sort_by_key(|held| std::cmp::Reverse(held.remaining.unwrap_or(Duration::MAX)));
+        let remaining = same.get(need - 1)?.remaining;
+        same.sort_by_key(|held| held.depth);
+        Some(Holder {
+            kind: one.kind,
+            owner: one.owner(),
+            client: one.client(),
+            depth: same[same.len() / 2].depth,
+            remaining,
+        })
+    })
+}
+
+/// Returns several holders as one, for a lock that no single holder has on a majority of masters.
+/// Returns `None` if the remaining masters are a majority, because another client can then acquire
+/// the lock.
+fn by_several(mut held: Vec<&HeldBy>, masters: usize) -> Option<Holder> {
+    let others = masters - held.len();
+    let missing = majority(masters).checked_sub(others)?;
+    let kind = held.first()?.kind;
+    let is_one_kind = held.iter().all(|held| held.kind == kind);
+    held.sort_by_key(|held| held.depth);
+    let depth = held[held.len() / 2].depth;
+    held.sort_by_key(|held| held.remaining.unwrap_or(Duration::MAX));
+    let last = held.get(missing.checked_sub(1)?)?;
+    Some(Holder {
+        kind: kind.filter(|_| is_one_kind),
+        owner: None,
+        client: None,
+        depth,
+        remaining: last.remaining,
+    })
+}
+
+/// Returns the owners of all tickets that any master has, in the order of the tickets.
+pub(crate) fn queue(seen: &[Option<Seen>]) -> Vec<String> {
+    let tickets: BTreeSet<_> = seen.iter().flatten().flat_map(|seen| &seen.queue).collect();
+    tickets
+        .into_iter()
+        .map(|ticket| Ticket::owner_of(ticket).to_owned())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::kind::command::fixture;
+
+    fn seen(texts: &[&str]) -> Vec<Option<Seen>> {
+        texts.iter().map(|text| Seen::parse(text)).collect()
+    }
+
+    fn inspection(texts: &[&str]) -> Inspection {
+        let seen = seen(texts);
+        Inspection {
+            name: "r".into(),
+            holder: holder(&seen),
+            queue: Vec::new(),
+            votes: Votes::new(Arc::new([]), Box::new([]), "answered"),
+            resource: fixture::resource(Kind::Fair, "r"),
+            seen,
+        }
+    }
+
+    #[test]
+    fn an_inspection_is_shown_in_one_line() {
+        let holder = |kind, owner: Option<&str>, depth| Holder {
+            kind,
+            owner: owner.map(str::to_owned),
+            client: None,
+            depth,
+            remaining: Some(Duration::from_millis(9_900)),
+        };
+        let (mutex, fair) = (Some(Kind::Mutex), Some(Kind::Fair));
+        for (holder, queue, text) in [
+            (None, vec![], "free"),
+            (
+                Some(holder(mutex, None, 1)),
+                vec![],
+                "held as a mutex for 9.9s more",
+            ),
+            (
+                Some(holder(fair, Some("u:1"), 2)),
+                vec!["u:2".to_owned()],
+                "held as a fair lock by \"u:1\" (2 times) for 9.9s more, waiting: 1",
+            ),
+            (Some(holder(None, None, 1)), vec![], "held for 9.9s more"),
+            (
+                Some(Holder {
+                    client: Some("web-3/812".to_owned()),
+                    ..holder(mutex, None, 1)
+                }),
+                vec![],
+                "held as a mutex by \"web-3/812\" for 9.9s more",
+            ),
+            // The ID contains the name already.
+            (
+                Some(Holder {
+                    client: Some("web-3/812".to_owned()),
+                    ..holder(fair, Some("u:1@web-3/812"), 1)
+                }),
+                vec![],
+                "held as a fair lock by \"u:1@web-3/812\" for 9.9s more",
+            ),
+        ] {
+            let inspection = Inspection {
+                holder,
+                queue,
+                ..inspection(&[])
+            };
+            assert_eq!(inspection.to_string(), format!("\"r\" is {text}: "));
+        }
+    }
+
+    #[test]
+    fn a_lock_is_held_if_a_majority_names_one_holder() {
+        for (texts, owner, depth, left) in [
+            (&["free", "free", "free"][..], None, 0, None),
+            (&["reentrant 5 1 a:1 a:1", "free", "x"], None, 0, None),
+            (
+                &["fair 5 2 a:1 a:1", "fair 7 2 a:1 a:1", "fair 9 1 a:1 a:1"],
+                Some("a:1"),
+                2,
+                Some(7), // two of the three keys have expired by then
+            ),
+            (
+                &["fair 5 1 a:1 a:1", "fair 7 2 a:1 a:1", "free"],
+                Some("a:1"),
+                2,
+                Some(5),
+            ),
+            (
+                &["fair -1 1 a:1 a:1", "fair -1 1 a:1 a:1", "free"],
+                Some("a:1"),
+                1,
+                None,
+            ),
+        ] {
+            let holder = holder(&seen(texts));
+            let found = holder.as_ref().and_then(|holder| holder.owner.as_deref());
+            assert_eq!(found, owner, "{texts:?}");
+            if let Some(holder) = holder {
+                let left = left.map(Duration::from_millis);
+                assert_eq!((holder.depth, holder.remaining), (depth, left), "{texts:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_inspection_with_a_holder_is_of_a_held_lock() {
+        for texts in [["fair 5 1 a:1 a:1", "fair 5 1 a:1 a:1"], ["free", "free"]] {
+            assert_eq!(
+                inspection(&texts).is_held(),
+                texts[0].starts_with("fair"),
+                "{texts:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_lock_is_contested_if_no_one_holds_a_majority_and_no_one_can_acquire_it() {
+        let free = "free";
+        for (texts, is_contested) in [
+            (["mutex 5 1 0a ", "mutex 5 1 0b ", free], true),
+            (["mutex 5 1 0a ", "mutex 5 1 0b ", "mutex 5 1 0c "], true),
+            (["mutex 5 1 0a ", "mutex 5 1 0a ", "mutex 5 1 0c "], false),
+            (["mutex 5 1 0a ", free, free], false),
+            ([free, free, free], false),
+        ] {
+            assert_eq!(inspection(&texts).is_contested(), is_contested, "{texts:?}");
+        }
+    }
+
+    #[test]
+    fn each_master_has_a_view() {
+        let seen = inspection(&["mutex 5 1 0a ", "fair -1 2 u:1 u:1", "free", "nonsense"]);
+        let holder = |kind, owner: Option<&str>, depth, left| {
+            View::Held(Holder {
+                kind: Some(kind),
+                owner: owner.map(str::to_owned),
+                client: None,
+                depth,
+                remaining: left,
+            })
+        };
+        let views: Vec<_> = seen.views().collect();
+        let expected = [
+            holder(Kind::Mutex, None, 1, Some(Duration::from_millis(5))),
+            holder(Kind::Fair, Some("u:1"), 2, None),
+            View::Free,
+            View::Unknown,
+        ];
+        assert_eq!(views, expected);
+    }
+
+    #[test]
+    fn a_holder_has_the_name_of_its_client() {
+        let owner = "01234567-89ab-cdef-0123-456789abcdef:1@web-3/812";
+        let (fair, reentrant) = (
+            format!("fair 5 1 0a {owner}"),
+            format!("reentrant 5 1 0a {owner}"),
+        );
+        for (text, client) in [
+            ("mutex 5 1 0a web-3/812", Some("web-3/812")),
+            (&*fair, Some("web-3/812")),
+            (&*reentrant, Some("web-3/812")),
+            ("mutex 5 1 0a ", None),
+            // A master that says something else than the scripts.
+            ("mutex 5 1 0a a\x1b[2J", None),
+            ("fair 5 1 u:1 u:1@a", None),
+            ("other 5 0 0a a", None),
+        ] {
+            let seen = inspection(&[text, text, "free"]);
+            let holder = holder(&seen.seen).unwrap();
+            assert_eq!(holder.client.as_deref(), client, "{text}");
+            let View::Held(view) = seen.views().next().unwrap() else {
+                panic!("{text} is a holder");
+            };
+            assert_eq!(view.client, holder.client, "{text}");
+        }
+        // Several holders have no name, even if it is the same.
+        let several = seen(&["mutex 5 1 0a web", "mutex 5 1 0b web"]);
+        assert_eq!(holder(&several).unwrap().client, None);
+        let broken = inspection(&["mutex 5 1 0a web"]).holders();
+        assert_eq!(broken, "mutex 0a\n");
+    }
+
+    #[test]
+    fn each_holder_that_can_be_broken_is_named_once() {
+        let texts = [
+            "fair 5 1 u:1 u:1",
+            "mutex 5 1 0a ",
+            "fair 7 2 u:1 u:1",
+            "other 5 0 - ",
+            "free",
+        ];
+        assert_eq!(inspection(&texts).holders(), "fair u:1\nmutex 0a\n");
+    }
+
+    #[test]
+    fn a_mutex_has_no_owner() {
+        let holder = holder(&seen(&["mutex 5 1 0a ", "mutex 5 1 0a ", "mutex 5 1 0b "])).unwrap();
+        assert_eq!((holder.kind, holder.owner), (Some(Kind::Mutex), None));
+    }
+
+    #[test]
+    fn several_holders_hold_a_lock_that_no_one_else_can_acquire() {
+        let (mutex, reentrant) = (Some(Kind::Mutex), Some(Kind::Reentrant));
+        let free = "free";
+        for (texts, expected) in [
+            // A majority is free.
+            (&["reentrant 5 1 a:1 a:1", free, free][..], None),
+            (
+                &[
+                    "reentrant 5 1 a:1 a:1",
+                    "reentrant 5 1 b:1 b:1",
+                    free,
+                    free,
+                    free,
+                ],
+                None,
+            ),
+            (&["reentrant 5 1 a:1 a:1", "x", free], None),
+            (&[free, free], None),
+            // RedissonRedLock holds a lock in this way. A split vote looks the same.
+            (
+                &[
+                    "reentrant 5 2 a:1 a:1",
+                    "reentrant 7 2 b:1 b:1",
+                    "reentrant 9 2 c:1 c:1",
+                ],
+                Some((reentrant, 2, Some(7))),
+            ),
+            (
+                &["reentrant 9 1 a:1 a:1", "reentrant 5 3 b:1 b:1", free],
+                Some((reentrant, 3, Some(5))),
+            ),
+            (
+                &[
+                    "reentrant -1 1 a:1 a:1",
+                    "reentrant -1 1 b:1 b:1",
+                    "reentrant 5 1 c:1 c:1",
+                ],
+                Some((reentrant, 1, None)),
+            ),
+            (
+                &["mutex 5 1 0a ", "mutex 6 1 0b ", free, free],
+                Some((mutex, 1, Some(5))),
+            ),
+            (
+                &["mutex 5 1 0a ", "reentrant 6 1 b:1 b:1", free],
+                Some((None, 1, Some(5))),
+            ),
+        ] {
+            let found = holder(&seen(texts)).map(|holder| {
+                assert_eq!(holder.owner, None, "{texts:?}");
+                let left = holder.remaining.map(|left| left.as_millis());
+                (holder.kind, holder.depth, left)
+            });
+            assert_eq!(found, expected, "{texts:?}");
+        }
+    }
+
+    #[test]
+    fn the_queue_is_in_the_order_of_tickets() {
+        let (one, two) = ("0000000000000001:b:1", "0000000000000002:a:1");
+        let texts = [
+            format!("free\n{two}"),
+            format!("free\n{one}\n{two}"),
+            "free".to_owned(),
+        ];
+        let seen = seen(&texts.each_ref().map(String::as_str));
+        assert_eq!(queue(&seen), ["b:1", "a:1"]);
+    }
+}

@@ -1,0 +1,183 @@
+//! The reasons why an attempt did not end in a lock.
+
+use std::{fmt, time::Duration};
+
+use super::round::{Outcome, Round};
+
+/// The reason why an attempt did not end in a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// Another client holds the lock. The lock becomes free after this time, unless that client
+    /// extends or releases it first. `None` if the masters do not say how long it takes.
+    HeldUntil(Option<Duration>),
+    /// Too many masters failed, so no one can get the lock.
+    NoQuorum,
+    /// Another kind of lock is held under the name.
+    OtherKind,
+    /// Another task of the same owner was in the middle of an attempt. Nothing was sent.
+    OwnerBusy,
+    /// Too many masters are in quarantine, so no majority can vote for this time.
+    Quarantined(Duration),
+    /// The fair lock is free, but other waiters come first.
+    Queued,
+    /// Several attempts split the votes, so none of them has a majority.
+    Split,
+    /// A majority granted the lock, but too late to leave any validity. The duration is the time
+    /// since the start of the round.
+    TooSlow(Duration),
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::HeldUntil(None) => f.write_str("held by another holder"),
+            Self::HeldUntil(Some(left)) => write!(f, "held by another holder for {left:.1?} more"),
+            Self::NoQuorum => f.write_str("too few masters voted"),
+            Self::OtherKind => f.write_str("held as another kind of lock"),
+            Self::OwnerBusy => {
+                f.write_str("another task of its owner is in the middle of an attempt")
+            }
+            Self::Quarantined(left) => {
+                write!(
+                    f,
+                    "too many masters may have forgotten locks, for {left:.1?} more"
+                )
+            }
+            Self::Queued => f.write_str("other waiters come first"),
+            Self::Split => f.write_str("the vote was split"),
+            Self::TooSlow(elapsed) => write!(f, "a majority took {elapsed:.1?} to grant it"),
+        }
+    }
+}
+
+impl Refused {
+    /// Returns why an acquisition did not end in a lock. `round` is its round. According to the
+    /// masters, the lock will be free in `free_in`. `elapsed` is the time since the start of the
+    /// round.
+    pub(crate) fn of(
+        round: &Round,
+        outcome: Outcome,
+        free_in: Option<Duration>,
+        elapsed: Duration,
+    ) -> Self {
+        if outcome == Outcome::TooLate {
+            Self::TooSlow(elapsed)
+        } else if let Some(left) = round.quarantined() {
+            Self::Quarantined(left)
+        } else if round.lacks_masters() {
+            Self::NoQuorum
+        } else if round.is_other_kind() {
+            Self::OtherKind
+        } else if round.lets_others_pass() {
+            // This is the reason even if `free_in` says that another client has the lock by now.
+            Self::Queued
+        } else if free_in == Some(Duration::ZERO) {
+            Self::Split
+        } else {
+            Self::HeldUntil(free_in)
+        }
+    }
+
+    /// Returns why `round` did not give a fair lock to a waiter in the queues. A waiter that is not
+    /// the next one waits until it is called, regardless of the remaining TTL.
+    pub(crate) fn in_queue(round: &Round) -> Self {
+        if let Some(left) = round.quarantined() {
+            Self::Quarantined(left)
+        } else if round.lacks_masters() {
+            Self::NoQuorum
+        } else if !round.is_next() {
+            Self::HeldUntil(None)
+        } else if round.is_held_by_one() {
+            Self::HeldUntil(round.free_in())
+        } else {
+            Self::Split
+        }
+    }
+
+    /// Returns whether another attempt would be useless.
+    pub(crate) fn is_final(&self) -> bool {
+        matches!(self, Self::OtherKind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::{
+        kind::{command::Verb, held_report::HeldReport},
+        vote::quorum::{Failure, Refusal, Vote},
+    };
+
+    fn seconds(count: u64) -> Duration {
+        Duration::from_secs(count)
+    }
+
+    /// Returns a round with the vote of each letter. `g` is granted, `h` is held by another, `q` is
+    /// free but others come first, `k` is held as another kind, `f` is failed, and `r` is in
+    /// quarantine.
+    fn round(letters: &str) -> Round {
+        #[expect(clippy::disallowed_methods, reason = "an origin for the table")]
+        let start = std::time::Instant::now();
+        let mut round = Round::open(Verb::Acquire, letters.len(), start, None);
+        for (master, letter) in letters.chars().enumerate() {
+            let vote = match letter {
+                'g' => Vote::Grant,
+                'h' => {
+                    let report = HeldReport::owned(Some(seconds(5)), "u:1".to_owned(), 1, Some(1));
+                    Vote::Refuse(Refusal::Held(report))
+                }
+                'q' => Vote::Refuse(Refusal::Queued { position: Some(2) }),
+                'k' => Vote::Refuse(Refusal::OtherKind),
+                'r' => Vote::Fail(Failure::Quarantined {
+                    remaining: seconds(9),
+                }),
+                _ => Vote::Fail(Failure::TimedOut(seconds(1))),
+            };
+            round.on_vote(master, vote, start);
+        }
+        round
+    }
+
+    #[test]
+    fn refused_table() {
+        use Refused::{HeldUntil, NoQuorum, OtherKind, Quarantined, Queued, Split};
+        let zero = Some(Duration::ZERO);
+        for (letters, free_in, expected) in [
+            ("hhg", Some(seconds(5)), HeldUntil(Some(seconds(5)))),
+            ("hhg", None, HeldUntil(None)),
+            ("ghg", zero, Split),
+            ("gqq", zero, Queued),
+            // Another holder has taken the lock since the masters answered.
+            ("qqq", Some(seconds(10)), Queued),
+            ("qhh", Some(seconds(5)), HeldUntil(Some(seconds(5)))),
+            ("kkg", None, OtherKind),
+            ("ffg", None, NoQuorum),
+            ("rrg", None, Quarantined(seconds(9))),
+        ] {
+            let refused = Refused::of(&round(letters), Outcome::Lost, free_in, Duration::ZERO);
+            assert_eq!(refused, expected, "{letters} {free_in:?}");
+        }
+        let late = Refused::of(&round("ggg"), Outcome::TooLate, None, seconds(1));
+        assert_eq!(late, Refused::TooSlow(seconds(1)));
+    }
+
+    #[test]
+    fn only_another_kind_is_final() {
+        assert!(Refused::OtherKind.is_final());
+        assert!(!Refused::Split.is_final() && !Refused::NoQuorum.is_final());
+    }
+
+    #[test]
+    fn in_queue_table() {
+        use Refused::{HeldUntil, NoQuorum, Quarantined, Split};
+        for (letters, expected) in [
+            ("qqq", HeldUntil(None)), // not the next one
+            ("hhh", HeldUntil(Some(seconds(5)))),
+            ("ghf", Split), // granted by a minority
+            ("ffg", NoQuorum),
+            ("rrg", Quarantined(seconds(9))),
+        ] {
+            assert_eq!(Refused::in_queue(&round(letters)), expected, "{letters}");
+        }
+    }
+}

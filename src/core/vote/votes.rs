@@ -1,0 +1,321 @@
+//! The votes of one round, by master.
+
+use std::{
+    fmt,
+    num::NonZeroU64,
+    ops::{Deref, DerefMut},
+    sync::Arc,
+    time::Duration,
+};
+
+use super::quorum::{Failure, Vote, majority};
+
+/// The votes of all masters in one round, in the order in which the masters were configured.
+///
+/// A round is decided as soon as its outcome is certain, so some masters may not have voted yet.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use quorlock::{Coordinator, MemoryMaster, Vote};
+/// let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
+/// let locks = Coordinator::new(masters)?;
+/// let guard = locks.mutex("orders/42").try_acquire().await?;
+/// let votes = guard.settled().await;
+/// assert_eq!((votes.granted_count(), votes.quorum(), votes.master_count()), (3, 2, 3));
+/// assert!(votes.iter().all(|row| row.vote() == Some(&Vote::Grant)));
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Votes {
+    masters: Arc<[Arc<str>]>,
+    cast: Box<[Option<CastVote>]>,
+    /// The word for a grant in this round.
+    granted: &'static str,
+    /// The word for a vote that is missing.
+    missing: &'static str,
+}
+
+/// One vote, and the time from the start of the round until the vote came in.
+#[derive(Clone, Debug)]
+pub(crate) struct CastVote {
+    /// The vote, unless it is a grant. Most votes for a held lock are grants, so the box saves
+    /// memory.
+    other: Option<Box<Vote>>,
+    /// The time in nanoseconds, plus 1. Because it is never 0, `Option<CastVote>` is as small as
+    /// `CastVote`.
+    latency: NonZeroU64,
+}
+
+impl CastVote {
+    pub(crate) fn new(vote: Vote, latency: Duration) -> Self {
+        let nanos = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
+        Self {
+            other: (vote != Vote::Grant).then(|| Box::new(vote)),
+            latency: NonZeroU64::MIN.saturating_add(nanos),
+        }
+    }
+
+    pub(crate) fn vote(&self) -> &Vote {
+        self.other.as_deref().unwrap_or(&Vote::Grant)
+    }
+
+    pub(crate) fn latency(&self) -> Duration {
+        Duration::from_nanos(self.latency.get() - 1)
+    }
+}
+
+/// The votes of one round, one for each master. Up to [`CastVotes::FEW`] votes are stored without
+/// an allocation, because there are one or two rounds for every lock that is held.
+#[derive(Debug)]
+pub(crate) enum CastVotes {
+    Few([Option<CastVote>; Self::FEW], u8),
+    Many(Box<[Option<CastVote>]>),
+}
+
+impl CastVotes {
+    const FEW: usize = 5;
+
+    pub(crate) fn none(masters: usize) -> Self {
+        if masters <= Self::FEW {
+            Self::Few([const { None }; Self::FEW], masters as u8)
+        } else {
+            Self::Many(vec![None; masters].into_boxed_slice())
+        }
+    }
+}
+
+impl Deref for CastVotes {
+    type Target = [Option<CastVote>];
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Self::Few(cast, masters) => &cast[..usize::from(*masters)],
+            Self::Many(cast) => cast,
+        }
+    }
+}
+
+impl DerefMut for CastVotes {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        match self {
+            Self::Few(cast, masters) => &mut cast[..usize::from(*masters)],
+            Self::Many(cast) => cast,
+        }
+    }
+}
+
+impl Votes {
+    pub(crate) fn new(
+        masters: Arc<[Arc<str>]>,
+        cast: Box<[Option<CastVote>]>,
+        granted: &'static str,
+    ) -> Self {
+        debug_assert_eq!(masters.len(), cast.len());
+        Self {
+            masters,
+            cast,
+            granted,
+            missing: "not answered yet",
+        }
+    }
+
+    /// Returns the same votes for a caller that did not wait for those that are missing.
+    pub(crate) fn sufficient(self) -> Self {
+        Self {
+            missing: "not waited for",
+            ..self
+        }
+    }
+
+    /// Returns one row for each master.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = VoteRow<'_>> {
+        self.masters
+            .iter()
+            .zip(&self.cast)
+            .map(|(master, cast)| VoteRow { master, cast })
+    }
+
+    /// Returns the number of masters that are configured.
+    pub fn master_count(&self) -> usize {
+        self.masters.len()
+    }
+
+    /// Returns the number of masters that make a majority.
+    pub fn quorum(&self) -> usize {
+        majority(self.masters.len())
+    }
+
+    /// Returns the number of masters that have granted so far.
+    pub fn granted_count(&self) -> usize {
+        self.count(|vote| matches!(vote, Vote::Grant))
+    }
+
+    /// Returns the number of masters that have refused so far.
+    pub fn refused_count(&self) -> usize {
+        self.count(|vote| matches!(vote, Vote::Refuse(_)))
+    }
+
+    /// Returns the number of masters that have failed so far.
+    pub fn failed_count(&self) -> usize {
+        self.count(|vote| matches!(vote, Vote::Fail(_)))
+    }
+
+    fn count(&self, of: impl Fn(&Vote) -> bool) -> usize {
+        self.cast
+            .iter()
+            .flatten()
+            .filter(|cast| of(cast.vote()))
+            .count()
+    }
+}
+
+/// Shows, for example, `a:6379 granted, b:6379 no answer in 50ms, c:6379 not answered yet`.
+impl fmt::Display for Votes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, row) in self.iter().enumerate() {
+            if n > 0 {
+                f.write_str(", ")?;
+            }
+            write!(f, "{} ", row.master)?;
+            match row.vote() {
+                Some(Vote::Grant) => f.write_str(self.granted)?,
+                Some(vote) => vote.fmt(f)?,
+                None => f.write_str(self.missing)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Votes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{self}]")
+    }
+}
+
+/// One master's row of [`Votes`].
+#[derive(Clone, Copy, Debug)]
+pub struct VoteRow<'a> {
+    master: &'a str,
+    cast: &'a Option<CastVote>,
+}
+
+impl<'a> VoteRow<'a> {
+    /// Returns the master's address, without the user name and the password.
+    pub fn master(&self) -> &'a str {
+        self.master
+    }
+
+    /// Returns the master's vote. `None` if the master has not voted yet.
+    pub fn vote(&self) -> Option<&'a Vote> {
+        self.cast.as_ref().map(CastVote::vote)
+    }
+
+    /// Returns the time from the start of the round until the master voted, or until the client
+    /// gave up on the master.
+    pub fn latency(&self) -> Option<Duration> {
+        let cast = self.cast.as_ref()?;
+        Some(cast.latency())
+    }
+
+    /// Returns the master's failure. `None` if the master granted, refused or has not voted yet.
+    pub fn failure(&self) -> Option<&'a Failure> {
+        match self.vote() {
+            Some(Vote::Fail(failure)) => Some(failure),
+            Some(Vote::Grant | Vote::Refuse(_)) | None => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::vote::quorum::Refusal;
+
+    /// Returns the votes of masters named `m0`, `m1` and so on. Master n votes after n seconds.
+    fn votes(cast: &[Option<Vote>]) -> Votes {
+        let masters = (0..cast.len()).map(|master| Arc::from(format!("m{master}")));
+        let mut table = CastVotes::none(cast.len());
+        for (master, vote) in cast.iter().enumerate() {
+            let latency = Duration::from_secs(master as u64);
+            table[master] = vote.clone().map(|vote| CastVote::new(vote, latency));
+        }
+        Votes::new(
+            masters.collect(),
+            table.to_vec().into_boxed_slice(),
+            "granted",
+        )
+    }
+
+    #[test]
+    fn votes_are_counted_and_shown_by_master() {
+        let gone = || Vote::Refuse(Refusal::Gone);
+        let closed = || Vote::Fail(Failure::Closed);
+        for (cast, counts, text) in [
+            (vec![], (0, 0, 0), ""),
+            (
+                vec![Some(Vote::Grant), Some(gone()), None],
+                (1, 1, 0),
+                "m0 granted, m1 holds nothing, m2 not answered yet",
+            ),
+            (
+                vec![
+                    Some(closed()),
+                    Some(closed()),
+                    Some(gone()),
+                    None,
+                    None,
+                    None,
+                    Some(closed()),
+                ],
+                (0, 1, 3),
+                "m0 closed, m1 closed, m2 holds nothing, m3 not answered yet, \
+                 m4 not answered yet, m5 not answered yet, m6 closed",
+            ),
+        ] {
+            let votes = votes(&cast);
+            let found = (
+                votes.granted_count(),
+                votes.refused_count(),
+                votes.failed_count(),
+            );
+            assert_eq!(found, counts, "{text}");
+            assert_eq!(
+                (votes.master_count(), votes.quorum()),
+                (cast.len(), cast.len() / 2 + 1)
+            );
+            assert_eq!(
+                (votes.to_string(), format!("{votes:?}")),
+                (text.into(), format!("[{text}]"))
+            );
+            assert_eq!(votes.iter().len(), cast.len());
+            for (master, (row, vote)) in votes.iter().zip(&cast).enumerate() {
+                assert_eq!(
+                    (row.master(), row.vote()),
+                    (&*format!("m{master}"), vote.as_ref())
+                );
+                let seconds = row.latency().map(|latency| latency.as_secs());
+                assert_eq!(seconds, vote.as_ref().map(|_| master as u64));
+                let has_failed = matches!(vote, Some(Vote::Fail(_)));
+                assert_eq!(row.failure().is_some(), has_failed);
+            }
+        }
+    }
+
+    #[test]
+    fn a_cast_vote_is_small_and_keeps_its_vote_and_its_latency() {
+        assert_eq!(size_of::<Option<CastVote>>(), 16);
+        for vote in [
+            Vote::Grant,
+            Vote::Refuse(Refusal::Gone),
+            Vote::Fail(Failure::Closed),
+        ] {
+            for nanos in [0, 1, 1_000_000_000] {
+                let latency = Duration::from_nanos(nanos);
+                let cast = CastVote::new(vote.clone(), latency);
+                assert_eq!((cast.vote(), cast.latency()), (&vote, latency));
+            }
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! The rules for waiting: who asks when, and who gives way.
+
+pub(crate) mod agreed_master;
+pub(crate) mod chances;
+pub(crate) mod false_reports;
+pub(crate) mod policy;
+pub(crate) mod retry;
+pub(crate) mod rivalry;
+pub(crate) mod run;
+pub(crate) mod wait_order;

@@ -1,0 +1,196 @@
+//! Makes one attempt at a lock.
+
+use std::time::Instant;
+
+use super::denied::{Denied, NotAcquired};
+use crate::{
+    core::{
+        config::error::ConfigError,
+        kind::{
+            identity::{Identity, Ticket},
+            name::{Kind, Token},
+        },
+        vote::{
+            refused::Refused,
+            round::{Outcome, Round},
+        },
+    },
+    driver::{
+        claim::{
+            Claim, Level, LockRequest, ballots::MORE_BALLOTS, extension::NotExtended,
+            owned_lock::OwnedLock,
+        },
+        shared::Shared,
+        time::clock,
+        waiting::{local_waiters::LocalWaiter, watched::Watched},
+    },
+};
+
+/// The part of a waiter in an attempt.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::driver) struct Waiting<'a> {
+    pub(in crate::driver) waiter: &'a LocalWaiter<'a>,
+    /// The master to ask before the others. `None` if all masters are asked at once.
+    pub(in crate::driver) first: Option<usize>,
+}
+
+/// Makes one attempt. If the request has an owner, waits until the owner's other attempts at this
+/// lock are over. If they are not over at the instant that `permit_by` returns, sends nothing.
+pub(in crate::driver) async fn attempt(
+    shared: &Shared,
+    request: &LockRequest,
+    permit_by: impl FnOnce() -> Instant,
+    waiting: Option<Waiting<'_>>,
+) -> Result<Level, NotAcquired> {
+    let first = waiting.and_then(|waiting| waiting.first);
+    if let (Some(waiting), Some(_)) = (waiting, first) {
+        waiting.waiter.watch(); // before the command that asks for the report
+    }
+    shared.check_open()?;
+    let Some(owner) = &request.owner else {
+        let random = if mutant!(OneToken) {
+            [7; 20]
+        } else {
+            clock::random()
+        };
+        let client = shared.masters().config().client_name.as_ref();
+        let identity = Identity::Token(Token::new(random, client));
+        let claim = Claim::begin(&shared.context, request, identity, None, first);
+        return Ok(decide(shared, Level::new(claim), waiting).await?);
+    };
+    let (owned, timers) = (owner.lock(&request.resource), &shared.masters().timers);
+    // This task tries to reenter before it waits for the permit, too. The future that has the
+    // permit may not be polled now, because the task of that future is reentering.
+    if let Some(reentered) = reenter(request, &owned).await {
+        return reentered;
+    }
+    let Some(_permit) = owned.permit(Some(permit_by()), timers).await else {
+        return Err(Denied::owner_busy().into());
+    };
+    if let Some(reentered) = reenter(request, &owned).await {
+        return reentered;
+    }
+    let ticket = match request.resource.kind() {
+        Kind::Fair => Some(Ticket::new(shared.masters().timestamps.next(), owner.id())),
+        Kind::Mutex | Kind::Reentrant => None,
+    };
+    let identity = owner.identity(ticket);
+    let claim = Claim::begin(
+        &shared.context,
+        request,
+        identity,
+        Some(owned.clone()),
+        first,
+    );
+    let level = decide(shared, Level::new(claim), waiting).await?;
+    owned.won(&level);
+    Ok(level)
+}
+
+/// Waits for the outcome of the first round. Makes further ballots for a fencing token if they can
+/// win. Takes the attempt back if it was not won.
+async fn decide(
+    shared: &Shared,
+    level: Level,
+    waiting: Option<Waiting<'_>>,
+) -> Result<Level, Denied> {
+    if let Some(first) = waiting.and_then(|waiting| waiting.first)
+        && let Some(left) = level.refused_by(first).await
+    {
+        return Err(Denied {
+            watched: Watched::One(first),
+            ..Denied::in_round(Refused::HeldUntil(left), level.newest_round())
+        });
+    }
+    let mut outcome = level.decided_for_ballot(waiting.is_some()).await;
+    for _ in 0..MORE_BALLOTS {
+        if outcome != Outcome::Lost || !level.raise_ballot(None) {
+            break;
+        }
+        outcome = level.decided_for_ballot(waiting.is_some()).await;
+    }
+    match outcome {
+        Outcome::Won => {
+            shared.quorum_log.found_quorum();
+            Ok(level)
+        }
+        outcome => {
+            let waiter = waiting.map(|waiting| waiting.waiter);
+            let denied = give_back(shared, &level, outcome, waiter).await;
+            let quorum_log = &shared.quorum_log;
+            quorum_log.denied(level.name(), &denied, shared.masters());
+            Err(denied)
+        }
+    }
+}
+
+/// Releases the keys that a round may have left on the masters although it was not won. Returns why
+/// the round was not won.
+///
+/// The answers to the release say for how long others hold the lock. The answers to a `SET` that
+/// acquires a mutex do not say this. A `waiter` also hears of the next change from every master.
+async fn give_back(
+    shared: &Shared,
+    level: &Level,
+    outcome: Outcome,
+    waiter: Option<&LocalWaiter<'_>>,
+) -> Denied {
+    let release = match waiter {
+        Some(waiter) => {
+            waiter.watch();
+            level.give_back(true)
+        }
+        None => level.release(),
+    };
+    let acquisition = level.newest_round();
+    if outcome == Outcome::Lost {
+        // One refusal and a failure may decide the round. Only the other votes tell whether the
+        // reason is another holder, or a lack of masters.
+        let is_clear = |round: &Round| {
+            let missing = round.unanswered() - shared.masters().undialled();
+            round.is_contested() || round.lacks_masters() || missing.is_empty()
+        };
+        let look = || acquisition.read(is_clear).then_some(());
+        acquisition.watch(look).await;
+    }
+    if outcome == Outcome::Lost && acquisition.read(Round::is_contested) {
+        shared.masters().released(&release).await;
+    } else {
+        shared.masters().settled(&release).await; // completes the table of votes
+    }
+    if release.read(Round::is_other_kind) {
+        // The answer to a `SET` says only that the key exists, and not which kind of lock it is.
+        return Denied::in_round(Refused::OtherKind, release);
+    }
+    let mut denied = Denied::by(acquisition, outcome, release.read(Round::free_in));
+    if let (Some(waiter), Refused::HeldUntil(_)) = (waiter, &denied.refused) {
+        let agreed = waiter.agreed(release.read(Round::held));
+        denied.watched = Watched::All { release, agreed };
+    }
+    denied
+}
+
+/// Adds a level to the claim of the owner. Returns `None` if the owner does not hold the lock, or
+/// loses the lock meanwhile.
+pub(in crate::driver) async fn reenter(
+    request: &LockRequest,
+    owned: &OwnedLock<Claim>,
+) -> Option<Result<Level, NotAcquired>> {
+    let claim = owned.claim().filter(|claim| claim.can_reenter())?;
+    if request.counter.is_some() && claim.fencing_token().is_none() {
+        return Some(Err(NotAcquired::Config(ConfigError::NotFenced)));
+    }
+    let (level, extension) = claim.reenter(request.ttl)?;
+    let round = extension.round.clone();
+    let refused = match claim.extended(&extension).await {
+        Ok(()) => return Some(Ok(level)),
+        Err(NotExtended::NoQuorum { .. }) => Refused::NoQuorum,
+        Err(NotExtended::TooSlow(_)) => Refused::TooSlow(round.elapsed(clock::now())),
+        // The lock was lost, and the owner's other guards report the loss. The caller goes on as if
+        // the owner had never held the lock.
+        Err(NotExtended::Config(_) | NotExtended::Expired { .. } | NotExtended::Lost(_)) => {
+            return None;
+        }
+    };
+    Some(Err(Denied::in_round(refused, round).into()))
+}

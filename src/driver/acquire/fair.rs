@@ -1,0 +1,434 @@
+//! Waits for a fair lock in the queues of all masters, with the same ticket on all masters.
+
+use std::{mem, sync::Arc, time::Duration};
+
+use tokio::{sync::SemaphorePermit, task::yield_now};
+
+use super::{
+    deadline::Deadline,
+    denied::{Denied, NotAcquired},
+};
+use crate::{
+    core::{
+        kind::identity::{QueueOptions, Ticket},
+        vote::{
+            master_set::MasterSet,
+            refused::Refused,
+            round::{Outcome, Round},
+        },
+        wait::{
+            chances::{Chance, Chances, Position},
+            policy::{LastAttempt, WaitPolicy, next_wait},
+            retry::Backoff,
+        },
+    },
+    driver::{
+        ask::reachability::majority_answers,
+        claim::{
+            Claim, Level, LockRequest,
+            ballots::MORE_BALLOTS,
+            live_round::LiveRound,
+            owned_lock::{LockOwner, OwnedLock},
+            rounds::NextRound,
+        },
+        masters::Masters,
+        select::first_of,
+        shared::Shared,
+        time::clock,
+        waiting::fair_waiters::FairWaiter,
+    },
+};
+
+/// The number of times that a waiter corrects the time in its ticket before masters no longer check
+/// that time. Masters also stop checking after this number of rounds in which any master disagrees
+/// with the time. Without this limit, masters that disagree on the time could make a waiter correct
+/// its ticket forever.
+const CORRECTIONS: u32 = 2;
+
+/// The reason why a stay in the queues ends.
+enum Stay {
+    Won(Level),
+    /// The time in the ticket, or in the candidate, is too far from the clocks of a majority of
+    /// masters. The value is the median of these clocks.
+    Skewed(Duration),
+    /// No majority of masters has answered in time for half a waiter timeout.
+    Unable,
+}
+
+/// Makes rounds until one wins the lock. Between rounds, waits in the queues of all masters, or
+/// aside.
+pub(in crate::driver) async fn acquire_fair(
+    shared: &Shared,
+    request: &LockRequest,
+    owner: &LockOwner<Claim>,
+    owned: &Arc<OwnedLock<Claim>>,
+    deadline: Deadline,
+) -> Result<Level, NotAcquired> {
+    let masters = shared.masters();
+    let mut wait = FairWait {
+        shared,
+        request,
+        owner,
+        owned,
+        deadline,
+        ticket: Ticket::new(masters.timestamps.next(), owner.id()),
+        options: QueueOptions {
+            waiter_timeout: masters.waiter_timeout(),
+            is_fresh: true,
+        },
+        chances: shared.chances(),
+        quarantine: None,
+        failures: 0,
+        splits: 0,
+        disputes: 0,
+        ballots: 0,
+        is_head: false,
+    };
+    let mut corrections = 0;
+    loop {
+        match wait.stay().await? {
+            Stay::Won(level) => return Ok(level),
+            Stay::Skewed(clock) => {
+                masters.timestamps.correct(clock);
+                corrections += 1;
+                wait.draw_ticket();
+                wait.options.is_fresh = corrections < CORRECTIONS;
+                wait.disputes = 0;
+            }
+            Stay::Unable => {
+                wait.wait_aside().await?;
+                if wait.options.is_fresh {
+                    // The clocks of the masters have moved on, so the masters would refuse the time
+                    // in the old ticket. No majority of masters has seen that ticket.
+                    wait.draw_ticket();
+                }
+            }
+        }
+    }
+}
+
+/// A wait for a fair lock, in the queues of the masters or aside. The waiter has one ticket at a
+/// time.
+struct FairWait<'a> {
+    shared: &'a Shared,
+    request: &'a LockRequest,
+    owner: &'a LockOwner<Claim>,
+    owned: &'a Arc<OwnedLock<Claim>>,
+    deadline: Deadline,
+    ticket: Ticket,
+    options: QueueOptions,
+    chances: Chances,
+    /// The time until the masters that are not in quarantine are a majority. `None` if they were a
+    /// majority in the last round.
+    quarantine: Option<Duration>,
+    failures: u32,
+    /// The number of rounds in a row that were split or had no quorum.
+    splits: u32,
+    /// The number of rounds since the last correction in which a master disagreed with the time in
+    /// the ticket.
+    disputes: u32,
+    /// The number of further ballots that were made in a row for a fencing token.
+    ballots: usize,
+    /// `true` if this waiter was the next one in the last round. Masters then report changes of the
+    /// key to it, because no one calls a waiter when the key is deleted by another program.
+    is_head: bool,
+}
+
+impl<'a> FairWait<'a> {
+    /// Waits in the queues.
+    async fn stay(&mut self) -> Result<Stay, NotAcquired> {
+        let mut permit = self.permit().await?;
+        let mut is_last = self.deadline.is_over();
+        let level = self.begin();
+        let mut waiter = None;
+        loop {
+            let outcome = level.decided_for_ballot(!is_last).await;
+            if outcome == Outcome::Won {
+                self.owned.won(&level);
+                self.shared.note_chance(Chance::Had, clock::now());
+                self.shared.quorum_log.found_quorum();
+                return Ok(Stay::Won(level));
+            }
+            let round = level.newest_round();
+            let is_fresh = self.options.is_fresh;
+            if let Some(clock) = round.read(Round::skewed_to).filter(|_| is_fresh) {
+                return Ok(Stay::Skewed(clock));
+            }
+            if self.raise_ballot(&level, waiter.is_some()) {
+                continue;
+            }
+            self.give_back(&level, &round, waiter.as_ref()).await;
+            drop(permit);
+            self.check(&round, outcome, is_last).await?;
+            if self.note_round(&round, outcome) == Position::Aside {
+                return Ok(Stay::Unable); // dropping `level` also removes the ticket from the queues
+            }
+            if let Some(waiter) = &waiter {
+                self.wait(waiter, &round).await;
+                self.failures = self.failures.saturating_add(1);
+            }
+            // The waiter starts to listen before it first joins the queues, so it misses no call.
+            let waiter = waiter.get_or_insert_with(|| self.listen());
+            permit = self.permit().await?;
+            is_last = self.deadline.is_over();
+            waiter.begin_attempt();
+            level.ask_again(NextRound {
+                // The round is a new attempt. The command that gives back the grants of the last
+                // attempt may arrive late, and then leaves the grants of the new attempt alone.
+                identity: Some(self.owner.identity(Some(self.ticket.clone()))),
+                queue: Some(self.options),
+                candidate: None,
+                watch: self.is_head,
+            });
+        }
+    }
+
+    /// Begins the first round. It does not join the queues, because the lock may be free.
+    fn begin(&self) -> Level {
+        let (context, owned) = (&self.shared.context, Some(self.owned.clone()));
+        let identity = self.owner.identity(Some(self.ticket.clone()));
+        Level::new(Claim::begin(context, self.request, identity, owned, None))
+    }
+
+    /// Waits aside until a majority of masters answer in time, or until the deadline.
+    async fn wait_aside(&mut self) -> Result<(), NotAcquired> {
+        // Masters do not call this waiter. Closing the coordinator wakes it.
+        let waiter = self.listen();
+        let masters = self.masters();
+        let retry = masters.config().retry;
+        let delays = Chances::delays(self.options.waiter_timeout);
+        for failures in 0.. {
+            waiter.begin_attempt();
+            self.shared.check_open()?;
+            let random = clock::random_u64();
+            let delay = match self.quarantine.take() {
+                // No client can win before the quarantine ends.
+                Some(left) => left + retry.least(),
+                None if masters.has_quorum() => delays.delay(failures, random),
+                // Nothing is sent while there are too few connections.
+                None => retry.delay(u32::MAX, random),
+            };
+            let end = self.deadline.limit(clock::now() + delay);
+            waiter.called(MasterSet::NONE, end).await;
+            // At the deadline, the caller makes a last attempt.
+            if self.deadline.is_over() || majority_answers(self.shared, self.request).await {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn masters(&self) -> &'a Masters {
+        self.shared.masters()
+    }
+
+    fn listen(&self) -> FairWaiter<'a> {
+        let waiters = &self.shared.fair_waiters;
+        waiters.join(self.masters(), &self.ticket)
+    }
+
+    fn draw_ticket(&mut self) {
+        let timestamp = self.masters().timestamps.next();
+        self.ticket = Ticket::new(timestamp, self.owner.id());
+    }
+
+    /// Waits for the permit to make a round. Without the permit, two attempts of one owner could
+    /// run at the same time and take over each other's grants.
+    async fn permit(&self) -> Result<SemaphorePermit<'a>, NotAcquired> {
+        let timeout = self.masters().attempt_timeout();
+        let end = self.deadline.queued_permit_by(timeout);
+        loop {
+            let permit = self.owned.permit(end, &self.masters().timers).await;
+            self.shared.check_open()?;
+            let Some(permit) = permit else {
+                return Err(self.deadline.expired(Denied::owner_busy(), self.failures));
+            };
+            if !self.owned.claim().is_some_and(|claim| claim.can_reenter()) {
+                return Ok(permit);
+            }
+            drop(permit);
+            // Another task of the owner has won the lock. The caller stops polling this future and
+            // reenters.
+            // If the lock was released meanwhile, the caller polls this future again.
+            yield_now().await;
+        }
+    }
+
+    /// Notes the results of a round that was not won. Returns the position for the next wait.
+    fn note_round(&mut self, round: &LiveRound, outcome: Outcome) -> Position {
+        // Two waiters may use the times of different masters, and each time may have only a
+        // minority. If masters kept checking the time, no waiter would ever be the first in the
+        // queues of a majority.
+        self.disputes += u32::from(round.read(Round::is_skewed_to_any));
+        self.options.is_fresh &= !round.read(Round::is_queued) && self.disputes < CORRECTIONS;
+        self.quarantine = round.read(Round::quarantined);
+        let chance = round.read(|round| Chance::of_round(round, outcome));
+        self.chances = self.shared.note_chance(chance, round.read(Round::start));
+        self.chances.position(self.options.waiter_timeout)
+    }
+
+    /// Posts another ballot for a fencing token, at most [`MORE_BALLOTS`] times in a row. Returns
+    /// whether a ballot was posted.
+    fn raise_ballot(&mut self, level: &Level, is_queued: bool) -> bool {
+        let queue = is_queued.then_some(self.options);
+        let is_raised = self.ballots < MORE_BALLOTS && level.raise_ballot(queue);
+        self.ballots = if is_raised { self.ballots + 1 } else { 0 };
+        is_raised
+    }
+
+    /// Returns an error if the wait ends with this round, which was not won.
+    async fn check(
+        &self,
+        round: &Arc<LiveRound>,
+        outcome: Outcome,
+        is_last: bool,
+    ) -> Result<(), NotAcquired> {
+        let position = self.chances.position(self.options.waiter_timeout);
+        if round.read(Round::lacks_masters) || position == Position::Aside {
+            // Waits for the other votes, to complete the table of votes. Masters that are down have
+            // already cast a failure.
+            round.settled().await;
+        }
+        let free_in = round.read(Round::free_in);
+        let denied = Denied::by(round.clone(), outcome, free_in);
+        let (name, quorum_log) = (self.request.resource.name(), &self.shared.quorum_log);
+        quorum_log.denied(name, &denied, self.masters());
+        self.deadline.check(&denied, is_last, self.failures)
+    }
+
+    /// Gives back the grants of a round that was not won. The masters that have voted get their
+    /// grants back at once. The other masters get theirs back after a wait. The wait ends when all
+    /// votes are in, when masters call the waiter, or after a node timeout. A waiter that is not in
+    /// the queues yet does not wait.
+    ///
+    /// The wait is needed because a round can be lost before all masters have answered. From the
+    /// first answers alone, the waiter could wrongly conclude that it is the next waiter, or that
+    /// the votes are split. The waiter would then ask again far too soon.
+    async fn give_back(&self, level: &Level, round: &LiveRound, waiter: Option<&FairWaiter<'_>>) {
+        let timeout = self.options.waiter_timeout;
+        let known = round.read(|round| round.may_hold() - round.unanswered());
+        level.yield_grants(known, timeout);
+        if let Some(waiter) = waiter {
+            let end = clock::now() + self.masters().node_timeout();
+            first_of(round.settled(), waiter.called(MasterSet::NONE, end)).await;
+        }
+        level.yield_grants(round.read(Round::may_hold) - known, timeout);
+    }
+
+    /// Waits until another round may win, or until a round is needed to keep the position in the
+    /// queues.
+    async fn wait(&mut self, waiter: &FairWaiter<'_>, round: &LiveRound) {
+        let now = clock::now();
+        // A waiter polls well before masters count it as dead. The delay is random, so waiters do
+        // not all poll at the same time.
+        let timeout = self.options.waiter_timeout;
+        let policy = WaitPolicy {
+            retry: self.masters().config().retry,
+            poll: Backoff::between(timeout / 4, timeout / 3),
+        };
+        let refused = round.read(Refused::in_queue);
+        let was_head = mem::replace(&mut self.is_head, round.read(Round::is_next));
+        if self.is_head && !was_head && matches!(refused, Refused::HeldUntil(_)) {
+            waiter.watch(self.request.resource.key());
+            return; // the next round watches the key
+        }
+        let random = clock::random_u64();
+        let last = LastAttempt {
+            refused: &refused,
+            took_some: false,
+            is_heard: true,
+            failures: self.splits,
+            false_reports: 0,
+        };
+        let wait = next_wait(last, policy, random);
+        match refused {
+            Refused::NoQuorum | Refused::Split => self.splits = self.splits.saturating_add(1),
+            Refused::Quarantined(_) => {}
+            _ => self.splits = 0,
+        }
+        let until = now + wait.end.min(policy.poll.delay(u32::MAX, random));
+        let held = round.read(Round::held);
+        waiter.called(held, self.deadline.limit(until)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+    use crate::{Coordinator, MemoryMaster};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_with_a_wrong_clock_uses_the_clocks_of_the_masters() {
+        const HOUR: i64 = 3_600_000_000;
+        for off in [-HOUR, HOUR] {
+            let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
+            let right = Coordinator::new(&masters).unwrap();
+            let wrong = Coordinator::new(&masters).unwrap();
+            let offset = &wrong.engine().masters().timestamps.offset;
+            offset.store(off, Ordering::Relaxed);
+            let guard = right.fair("r", &right.owner()).acquire().await.unwrap();
+            let mut arrived = Vec::new();
+            let mut waiting = Vec::new();
+            for locks in [&right, &wrong, &right, &wrong, &right] {
+                let owner = locks.owner();
+                let mut waiter = Box::pin({
+                    let lock = locks.fair("r", &owner);
+                    async move { drop(lock.acquire().await.unwrap()) }
+                });
+                let wait = tokio::time::timeout(Duration::from_millis(10), waiter.as_mut());
+                assert!(wait.await.is_err());
+                arrived.push(owner.id().to_owned());
+                waiting.push(waiter);
+                // The clocks are real. The error of a correction can be as long as a round trip, so
+                // the waiters come 5 ms apart.
+                let arrival = clock::wall_micros();
+                while clock::wall_micros() < arrival + 5_000 {}
+            }
+            for master in &masters {
+                let tickets = master.queue("quorlock:queue:{r}");
+                let owners = tickets.iter().map(|ticket| Ticket::owner_of(ticket));
+                assert!(owners.eq(&arrived), "{off}: {tickets:?}, not {arrived:?}");
+            }
+            assert!(offset.load(Ordering::Relaxed).abs() < HOUR / 100);
+            drop(guard);
+            for waiter in waiting {
+                waiter.await;
+            }
+        }
+    }
+
+    /// The masters show two different times, and no majority of masters agree on the time. The two
+    /// waiting clients each use a different one of these times.
+    #[tokio::test(start_paused = true)]
+    async fn masters_that_disagree_on_the_time_still_serve() {
+        const APART: i64 = 3_000_000;
+        let seconds = Duration::from_secs;
+        for (size, down) in [(2, 0), (3, 1), (4, 0), (5, 1), (5, 2)] {
+            let masters: Vec<_> = (0..size).map(|_| MemoryMaster::new()).collect();
+            let up = size - down;
+            masters[up..]
+                .iter()
+                .for_each(|master| master.inject(crate::Fault::Down));
+            masters[up / 2..]
+                .iter()
+                .for_each(|master| master.set_clock(APART));
+            let locks = [(); 3].map(|()| Coordinator::new(&masters).unwrap());
+            let offset = &locks[1].engine().masters().timestamps.offset;
+            offset.store(APART, Ordering::Relaxed);
+            tokio::time::sleep(seconds(1)).await;
+            let held = &locks[2];
+            let held = held.fair("r", &held.owner()).acquire().await.unwrap();
+            let wait = |locks: &Coordinator| {
+                let lock = locks.fair("r", &locks.owner());
+                async move { drop(lock.acquire_within(seconds(10)).await.unwrap()) }
+            };
+            let release = async {
+                tokio::time::sleep(seconds(5)).await;
+                drop(held);
+            };
+            tokio::join!(wait(&locks[0]), wait(&locks[1]), release);
+        }
+    }
+}

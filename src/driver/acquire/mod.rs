@@ -1,0 +1,73 @@
+//! Acquires a lock: makes a single attempt, or waits until an attempt wins the lock.
+
+pub(in crate::driver) mod attempt;
+pub(in crate::driver) mod contend;
+pub(in crate::driver) mod deadline;
+pub(crate) mod denied;
+pub(in crate::driver) mod fair;
+
+use std::{pin::pin, time::Duration};
+
+use super::{
+    claim::{Claim, Level, LockRequest},
+    select::within,
+    shared::Shared,
+    time::clock,
+};
+use crate::core::kind::name::Kind;
+use attempt::{attempt, reenter};
+use contend::contend;
+use deadline::Deadline;
+use denied::NotAcquired;
+use fair::acquire_fair;
+
+/// Makes one attempt.
+pub(super) async fn try_acquire(
+    shared: &Shared,
+    request: &LockRequest,
+) -> Result<Level, NotAcquired> {
+    let permit_by = || clock::now() + shared.masters().attempt_timeout();
+    attempt(shared, request, permit_by, None).await
+}
+
+/// Waits until the lock is acquired. If there is a `limit`, the last attempt begins when that time
+/// has passed.
+pub(super) async fn acquire(
+    shared: &Shared,
+    request: &LockRequest,
+    limit: Option<Duration>,
+) -> Result<Level, NotAcquired> {
+    let deadline = Deadline::new(limit);
+    let Some(owner) = &request.owner else {
+        return contend(shared, request, deadline).await;
+    };
+    let owned = owner.lock(&request.resource);
+    let mut acquired = pin!(async {
+        match request.resource.kind() {
+            Kind::Fair => acquire_fair(shared, request, owner, &owned, deadline).await,
+            Kind::Mutex | Kind::Reentrant => contend(shared, request, deadline).await,
+        }
+    });
+    for failures in 0.. {
+        // When one task of the owner wins the lock, the owner's other tasks reenter the lock. They
+        // do not wait until the winner drops its guard.
+        let is_held = owned.until_held(&shared.masters().timers, Claim::can_reenter);
+        if let Some(acquired) = within(is_held, acquired.as_mut()).await {
+            return acquired;
+        }
+        shared.check_open()?;
+        let is_last = deadline.is_over();
+        // The future `acquired` may have the permit, but reentering needs no permit. That future
+        // keeps its position in the queues until this task has reentered.
+        match reenter(request, &owned).await {
+            Some(Err(NotAcquired::Denied(denied))) => {
+                deadline.check(&denied, is_last, failures)?;
+                let end = deadline.limit(shared.retry_at(failures));
+                shared.masters().timers.sleep_until(end).await;
+            }
+            Some(reentered) => return reentered,
+            None => {} // the lock was released or lost meanwhile
+        }
+    }
+    Err(NotAcquired::Closed) // reached only after 2^32 failures
+}

@@ -1,0 +1,99 @@
+//! Asks all masters who holds a lock and who waits for it, and breaks the lock of a dead holder.
+
+use std::{sync::Arc, time::Instant};
+
+use parking_lot::Mutex;
+
+use crate::{
+    core::{
+        kind::{
+            command::{Action, Command, Verb},
+            name::Resource,
+        },
+        view::inspection::{self, Inspection, Seen, View},
+        vote::{
+            quorum::Vote,
+            round::{Outcome, Round},
+            votes::Votes,
+        },
+    },
+    driver::{claim::live_round::LiveRound, masters::Masters, time::clock},
+    master::CountVotes,
+};
+
+/// The error for an inspection that too few masters answered.
+#[derive(Debug)]
+pub(crate) struct NotInspected {
+    pub(crate) round: Arc<LiveRound>,
+    pub(crate) views: Vec<View>,
+}
+
+/// An inspection that is under way: the votes, and the answer of each master.
+struct Inquiry {
+    round: Arc<LiveRound>,
+    seen: Mutex<Vec<Option<Seen>>>,
+}
+
+impl CountVotes for Arc<Inquiry> {
+    fn note(&self, master: usize, text: &str) {
+        if let Some(seen) = self.seen.lock().get_mut(master) {
+            *seen = Seen::parse(text);
+        }
+    }
+
+    fn count(&self, master: usize, vote: Vote, now: Instant) {
+        let is_seen = self.seen.lock().get(master).is_some_and(Option::is_some);
+        let vote = match vote {
+            Vote::Grant if !is_seen => Vote::nonsense(),
+            vote => vote,
+        };
+        self.round.count(master, vote, now);
+    }
+}
+
+/// Asks all masters who holds `resource` and who waits for it.
+pub(in crate::driver) async fn inspect(
+    masters: &Masters,
+    resource: &Resource,
+) -> Result<Inspection, NotInspected> {
+    let round = Round::open(Verb::Inspect, masters.count(), clock::now(), None);
+    let inquiry = Arc::new(Inquiry {
+        round: LiveRound::open(round, &masters.metrics),
+        seen: Mutex::new(vec![None; masters.count()]),
+    });
+    let command = Command::new(resource, Action::Inspect);
+    masters.post(command, inquiry.clone());
+    // Waits for all masters. The answers of a majority may not be enough to name the holder.
+    inquiry.round.settled().await;
+    let seen = inquiry.seen.lock().clone();
+    if inquiry.round.read(Round::outcome) != Outcome::Won {
+        return Err(NotInspected {
+            round: inquiry.round.clone(),
+            views: inspection::views(&seen).collect(),
+        });
+    }
+    Ok(Inspection {
+        name: resource.name().clone(),
+        holder: inspection::holder(&seen),
+        queue: inspection::queue(&seen),
+        votes: masters.votes(&inquiry.round),
+        resource: resource.clone(),
+        seen,
+    })
+}
+
+/// Deletes the lock on every master where one of the holders of `inspection` still has it. Waits
+/// for all masters.
+pub(in crate::driver) async fn break_held(masters: &Masters, inspection: &Inspection) -> Votes {
+    let round = Round::open(Verb::Break, masters.count(), clock::now(), None);
+    let round = LiveRound::open(round, &masters.metrics);
+    let resource = &inspection.resource;
+    let action = Action::Break {
+        channel: resource.redisson_channel(),
+        holders: inspection.holders().into(),
+    };
+    let command = Command::new(resource, action);
+    masters.post(command, round.clone());
+    round.settled().await;
+    masters.votes(&round)
+}

@@ -1,0 +1,6 @@
+//! Questions to all masters that take no lock.
+
+pub(crate) mod health_events;
+pub(crate) mod inspect;
+pub(in crate::driver) mod reachability;
+pub(in crate::driver) mod ready;

@@ -1,0 +1,55 @@
+//! Checks whether a majority of masters answer in time, without asking for a lock.
+
+use crate::{
+    core::{
+        kind::command::{Action, Command, Verb},
+        vote::round::Round,
+        wait::chances::{Chances, Position},
+    },
+    driver::{
+        claim::{LockRequest, live_round::LiveRound},
+        masters::Masters,
+        shared::Shared,
+        time::clock,
+    },
+};
+
+/// Returns whether another attempt may win. If the waiter is aside, asks the masters whether they
+/// answer in time.
+pub(in crate::driver) async fn may_win(
+    shared: &Shared,
+    request: &LockRequest,
+    chances: Chances,
+) -> bool {
+    match chances.position(shared.masters().waiter_timeout()) {
+        Position::Aside => majority_answers(shared, request).await,
+        Position::Queued => true,
+    }
+}
+
+/// Returns whether a majority of masters answer an inspection in time. An answer is in time while a
+/// lock that was asked for together with the inspection would still be valid. An error counts as an
+/// answer. The next attempt shows whether the error matters.
+pub(in crate::driver) async fn majority_answers(shared: &Shared, request: &LockRequest) -> bool {
+    let masters = shared.masters();
+    let answers = is_answered(masters, request).await;
+    if !answers {
+        let name = request.resource.name();
+        shared.quorum_log.lacks_masters(name, masters);
+    }
+    answers
+}
+
+async fn is_answered(masters: &Masters, request: &LockRequest) -> bool {
+    if !masters.has_quorum() {
+        return false;
+    }
+    let start = clock::now();
+    let limit = start + masters.config().drift.usable(request.ttl);
+    let round = Round::open(Verb::Inspect, masters.count(), start, Some(limit));
+    let inspection = LiveRound::open(round, &masters.metrics);
+    let command = Command::new(&request.resource, Action::Inspect);
+    masters.post(command, inspection.clone());
+    inspection.settled().await;
+    inspection.read(Round::majority_replied_in_time)
+}

@@ -1,0 +1,90 @@
+//! Waits until enough masters can vote.
+
+use crate::{
+    core::{
+        kind::command::{Action, Command, Verb},
+        vote::{
+            quorum::{Failure, Vote},
+            round::Round,
+            votes::{CastVote, VoteRow, Votes},
+        },
+    },
+    driver::{
+        acquire::deadline::Deadline, claim::live_round::LiveRound, masters::Masters,
+        select::first_of, shared::Shared, time::clock,
+    },
+    master::{Entry, server_error::ServerError},
+};
+
+/// Waits until `needed` masters can vote. Asks for the last time at the deadline. Returns the votes
+/// of the last round. A vote is a grant if its master can vote. Returns `None` if the coordinator
+/// is closed, or if its runtime has shut down.
+pub(in crate::driver) async fn ready(
+    shared: &Shared,
+    needed: usize,
+    deadline: Deadline,
+) -> Option<Votes> {
+    let masters = shared.masters();
+    let mut changes = masters.health.watch();
+    let retry = masters.config().retry;
+    let mut failures = 0;
+    loop {
+        shared.check_open().ok()?;
+        let known = changes.borrow_and_update().clone();
+        let votes = ask(masters, needed).await;
+        let is_gone = |row: VoteRow<'_>| row.failure() == Some(&Failure::Closed);
+        if votes.iter().all(is_gone) {
+            return None;
+        }
+        if votes.granted_count() >= needed {
+            return Some(votes.sufficient());
+        }
+        if deadline.is_over() {
+            return Some(votes);
+        }
+        let pause = clock::now() + retry.delay(failures, clock::random_u64());
+        let changed = async {
+            let is_other = |(entry, known): (&Entry, &Entry)| entry.has_other_connection(known);
+            let _ = changes
+                .wait_for(|entries| entries.iter().zip(&known).any(is_other))
+                .await;
+        };
+        let pause = masters.timers.sleep_until(deadline.limit(pause));
+        first_of(changed, pause).await;
+        failures = failures.saturating_add(1);
+    }
+}
+
+/// Asks all masters whether they take locks. Waits until `needed` masters do, or until all masters
+/// have answered or timed out.
+async fn ask(masters: &Masters, needed: usize) -> Votes {
+    let round = Round::open(Verb::Probe, masters.count(), clock::now(), None);
+    let round = LiveRound::open(round, &masters.metrics);
+    let lock = masters.config().key_template.example();
+    masters.post(Command::new(&lock, Action::Probe), round.clone());
+    let look = || {
+        let is_settled = round.read(Round::is_settled);
+        let votes = judged(masters, &round);
+        (is_settled || votes.granted_count() >= needed).then_some(votes)
+    };
+    round.watch(look).await
+}
+
+/// Returns the answers in `round`. If a right is missing, the question says nothing: the program
+/// may not need that right for its locks. Then the answer to the last lock counts. A script may say
+/// the same denial in other words.
+fn judged(masters: &Masters, round: &LiveRound) -> Votes {
+    let mut cast = round.votes();
+    for (cast, health) in cast.iter_mut().zip(masters.health.read()) {
+        if let Some(answer) = cast
+            && let Vote::Fail(Failure::Rejected(error)) = answer.vote()
+            && let denial = ServerError::of(error)
+            && denial.is_denial()
+            && health.error.as_deref().map(ServerError::of) != Some(denial)
+        {
+            *cast = Some(CastVote::new(Vote::Grant, answer.latency()));
+        }
+    }
+    let granted = Verb::Probe.granted_word();
+    Votes::new(masters.addresses().clone(), cast, granted)
+}

@@ -1,0 +1,257 @@
+//! A round while its votes come in, and the tasks that wait for it.
+
+use std::{
+    future::poll_fn,
+    mem,
+    sync::Arc,
+    task::{Poll, Waker},
+    time::{Duration, Instant},
+};
+
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::{
+    core::vote::{
+        quorum::Vote,
+        round::{Outcome, Round},
+        votes::CastVote,
+    },
+    driver::{observe::metrics::LockMetrics, time::clock},
+    master::CountVotes,
+    meter::Meter,
+    user_code::shielded,
+};
+
+/// A round that masters vote in. The task that serves a master casts the vote of that master.
+#[derive(Debug)]
+pub(crate) struct LiveRound {
+    state: Mutex<State>,
+    metrics: Meter<LockMetrics>,
+}
+
+#[derive(Debug)]
+struct State {
+    round: Round,
+    /// The task that waits for the outcome.
+    decided: Option<Waker>,
+    /// The task that looks at the votes as they come in.
+    voted: Option<Waker>,
+    /// The tasks that wait for all votes.
+    settled: Vec<Waker>,
+}
+
+impl LiveRound {
+    pub(crate) fn open(round: Round, metrics: &Meter<LockMetrics>) -> Arc<Self> {
+        Arc::new(Self {
+            state: Mutex::new(State {
+                round,
+                decided: None,
+                voted: None,
+                settled: Vec::new(),
+            }),
+            metrics: metrics.clone(),
+        })
+    }
+
+    /// Waits until the outcome is certain. Only the task that posted the round may wait here. The
+    /// round keeps a single waker, so a second task would replace the waker of the first.
+    pub(crate) async fn decided(&self) -> Outcome {
+        poll_fn(|cx| {
+            match self.read(Round::outcome) {
+                Outcome::Pending => {}
+                outcome => return Poll::Ready(outcome),
+            }
+            // A waker runs code of the program, so it is cloned and dropped while the state is
+            // unlocked.
+            let mut waker = Some(cx.waker().clone());
+            let mut state = self.state.lock();
+            match state.round.outcome() {
+                Outcome::Pending => {
+                    mem::swap(&mut state.decided, &mut waker);
+                    drop(state);
+                    Poll::Pending
+                }
+                outcome => Poll::Ready(outcome),
+            }
+        })
+        .await
+    }
+
+    /// Waits until `master` has voted. Only the task that posted the round may wait here.
+    pub(crate) async fn voted(&self, master: usize) -> Vote {
+        self.watch(|| self.read(|round| round.vote(master).cloned()))
+            .await
+    }
+
+    /// Waits until `look` returns `Some`. Calls `look` at once, and then again after every vote.
+    /// Only the task that posted the round may wait here.
+    pub(crate) async fn watch<T>(&self, look: impl Fn() -> Option<T>) -> T {
+        poll_fn(|cx| {
+            // The task registers before it looks, to miss no vote. Wakers are cloned and dropped
+            // while the state is unlocked.
+            let waker = cx.waker().clone();
+            let old = self.state.lock().voted.replace(waker);
+            drop(old);
+            let Some(seen) = look() else {
+                return Poll::Pending;
+            };
+            let waker = self.state.lock().voted.take();
+            drop(waker);
+            Poll::Ready(seen)
+        })
+        .await
+    }
+
+    /// Waits until every master has voted. The vote of a master that does not answer in time is a
+    /// failure.
+    pub(crate) async fn settled(&self) {
+        poll_fn(|cx| {
+            if self.read(Round::is_settled) {
+                return Poll::Ready(());
+            }
+            // `waker` is declared before `state`. If the waker is not kept, it is dropped after the
+            // state is unlocked.
+            let waker = cx.waker().clone();
+            let mut state = self.state.lock();
+            if state.round.is_settled() {
+                return Poll::Ready(());
+            }
+            if !state.settled.iter().any(|other| other.will_wake(&waker)) {
+                state.settled.push(waker);
+            }
+            Poll::Pending
+        })
+        .await;
+    }
+
+    pub(crate) fn votes(&self) -> Box<[Option<CastVote>]> {
+        self.read(|round| round.votes().into())
+    }
+
+    pub(crate) fn read<T>(&self, look: impl FnOnce(&Round) -> T) -> T {
+        look(&self.state.lock().round)
+    }
+
+    /// Returns the time from the start of the round to `now`.
+    pub(crate) fn elapsed(&self, now: Instant) -> Duration {
+        self.read(|round| now.saturating_duration_since(round.start()))
+    }
+
+    pub(crate) fn is_pending(&self) -> bool {
+        self.read(Round::outcome) == Outcome::Pending
+    }
+
+    /// Returns whether the round can no longer win: there is no majority, or it came too late.
+    pub(crate) fn has_failed(&self) -> bool {
+        matches!(self.read(Round::outcome), Outcome::Lost | Outcome::TooLate)
+    }
+
+    /// Counts a vote that was read at `now` on the monotonic clock. Then calls `look` with the
+    /// round and with the outcome before the vote, and returns the result of `look`. Wakes no task:
+    /// the caller must call [`wake`](Self::wake) next.
+    pub(crate) fn cast<T>(
+        &self,
+        master: usize,
+        vote: Vote,
+        now: Instant,
+        look: impl FnOnce(&Round, Outcome) -> T,
+    ) -> T {
+        let now = clock::from_monotonic(now);
+        let mut state = self.state.lock();
+        let before = state.round.outcome();
+        state.round.on_vote(master, vote, now);
+        let seen = look(&state.round, before);
+        let is_decided = state.round.was_decided_after(before);
+        drop(state);
+        if is_decided {
+            self.record(now);
+        }
+        seen
+    }
+
+    pub(crate) fn metrics(&self) -> &Meter<LockMetrics> {
+        &self.metrics
+    }
+
+    /// Records in the metrics that the round is over at `now`.
+    pub(crate) fn record(&self, now: Instant) {
+        self.metrics.record(|metrics| {
+            let (verb, outcome) = self.read(|round| (round.verb(), round.outcome()));
+            metrics.round(verb, outcome, self.elapsed(now));
+        });
+    }
+
+    /// Decides that the round is lost, unless it is decided already. Wakes no task, so only the
+    /// task that waits for the outcome may call this.
+    pub(crate) fn give_up(&self) {
+        let mut state = self.state.lock();
+        if state.round.outcome() == Outcome::Pending {
+            state.round.give_up();
+            drop(state);
+            self.record(clock::now());
+        }
+    }
+
+    /// Notes that the key was put back on `master`.
+    pub(crate) fn healed(&self, master: usize) {
+        self.state.lock().round.healed(master);
+    }
+
+    /// Wakes the tasks that no longer have to wait.
+    pub(crate) fn wake(&self) {
+        Self::wake_all(self.state.lock());
+    }
+
+    fn wake_all(mut state: MutexGuard<'_, State>) {
+        let voted = state.voted.take();
+        if state.round.outcome() == Outcome::Pending {
+            drop(state);
+            return voted
+                .into_iter()
+                .for_each(|waker| shielded(|| waker.wake()));
+        }
+        let decided = state.decided.take();
+        let settled = if state.round.is_settled() {
+            mem::take(&mut state.settled)
+        } else {
+            Vec::new()
+        };
+        drop(state); // a task that is woken may lock the state at once
+        for waker in voted.into_iter().chain(decided).chain(settled) {
+            shielded(|| waker.wake());
+        }
+    }
+}
+
+impl Drop for LiveRound {
+    /// Drops the wakers of tasks that have stopped waiting.
+    fn drop(&mut self) {
+        let state = self.state.get_mut();
+        let wakers = state.decided.take().into_iter().chain(state.voted.take());
+        for waker in wakers.chain(mem::take(&mut state.settled)) {
+            shielded(|| drop(waker));
+        }
+    }
+}
+
+impl CountVotes for Arc<LiveRound> {
+    fn count(&self, master: usize, vote: Vote, now: Instant) {
+        let now = clock::from_monotonic(now);
+        let mut state = self.state.lock();
+        let before = state.round.outcome();
+        state.round.on_vote(master, vote, now);
+        let is_decided = state.round.was_decided_after(before);
+        LiveRound::wake_all(state);
+        if is_decided {
+            self.record(now);
+        }
+    }
+}
+
+/// A counter that ignores all votes, for requests whose votes do not matter.
+#[derive(Debug)]
+pub(crate) struct IgnoreVotes;
+
+impl CountVotes for IgnoreVotes {
+    fn count(&self, _master: usize, _vote: Vote, _now: Instant) {}
+}

@@ -1,0 +1,165 @@
+//! Owners and their locks. For each lock, an owner makes one attempt at a time, and all tasks of
+//! the owner share one claim.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    ops::ControlFlow,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use crate::{
+    core::kind::{
+        client_name::ClientName,
+        identity::{FairAttempt, Identity, OwnerAttempt, Ticket},
+        name::Resource,
+    },
+    driver::{select::first_of, time::timers::Timers, waiting::signal::Signal},
+};
+
+/// An owner of reentrant and fair locks. The claim is a type parameter, because the file of the
+/// claim imports this file, and imports form no cycle.
+pub(crate) struct LockOwner<C> {
+    id: Arc<str>,
+    /// The number of attempts that this owner has made so far, at all locks together.
+    attempts: AtomicU64,
+    /// The locks that the owner holds or tries to acquire.
+    locks: Mutex<HashMap<Resource, Weak<OwnedLock<C>>>>,
+}
+
+impl<C> LockOwner<C> {
+    /// Creates owner `number` of the coordinator that is called `process` on the masters.
+    pub(crate) fn new(process: &str, number: u64, client: Option<&ClientName>) -> Self {
+        let id = match client {
+            None => format!("{process}:{number}"),
+            Some(client) => {
+                let (mark, client) = (ClientName::MARK, client.as_str());
+                format!("{process}:{number}{mark}{client}")
+            }
+        };
+        Self {
+            id: id.into(),
+            attempts: AtomicU64::new(0),
+            locks: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Returns the identity of a new attempt. The number of the attempt is larger than the numbers
+    /// of all earlier attempts. Only an attempt at a fair lock has a ticket.
+    pub(crate) fn identity(&self, ticket: Option<Ticket>) -> Identity {
+        let owner = OwnerAttempt {
+            owner: self.id.clone(),
+            attempt: self.attempts.fetch_add(1, Ordering::Relaxed) + 1,
+        };
+        match ticket {
+            None => Identity::Owner(owner),
+            Some(ticket) => Identity::Ticket(FairAttempt { owner, ticket }),
+        }
+    }
+
+    /// Returns the state that this owner has for the lock `resource`.
+    pub(crate) fn lock(self: &Arc<Self>, resource: &Resource) -> Arc<OwnedLock<C>> {
+        let mut locks = self.locks.lock();
+        if let Some(lock) = locks.get(resource).and_then(Weak::upgrade) {
+            return lock;
+        }
+        let lock = Arc::new(OwnedLock {
+            owner: self.clone(),
+            resource: resource.clone(),
+            permit: Semaphore::new(1),
+            claim: Mutex::default(),
+            is_won: Signal::default(),
+        });
+        locks.insert(resource.clone(), Arc::downgrade(&lock));
+        lock
+    }
+}
+
+impl<C> fmt::Debug for LockOwner<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Owner").field(&self.id).finish()
+    }
+}
+
+/// The state that one owner has for one lock: the permit to make an attempt, and the claim of the
+/// last attempt that won the lock.
+pub(crate) struct OwnedLock<C> {
+    owner: Arc<LockOwner<C>>,
+    resource: Resource,
+    /// The permit to make an attempt. Without it, two attempts of one owner could run at the same
+    /// time and take over each other's grants.
+    permit: Semaphore,
+    claim: Mutex<Weak<C>>,
+    is_won: Signal,
+}
+
+impl<C> OwnedLock<C> {
+    /// Waits for the permit to make an attempt, or until `end`. Keep the permit until the attempt
+    /// is won, or until the command that takes the attempt back is posted. Without an `end`, this
+    /// method may wait forever, because the future that has the permit may no longer be polled.
+    pub(crate) async fn permit(
+        &self,
+        end: Option<Instant>,
+        timers: &Timers,
+    ) -> Option<SemaphorePermit<'_>> {
+        let permit = async { self.permit.acquire().await.ok() };
+        let Some(end) = end.filter(|_| !mutant!(OwnerWaitsForever)) else {
+            return permit.await;
+        };
+        let mut permitted = None;
+        // The permit is polled first. A task that runs again long after `end` gets the permit if it
+        // is free.
+        first_of(async { permitted = permit.await }, timers.sleep_until(end)).await;
+        permitted
+    }
+
+    /// Returns the claim that was won last, if a guard still keeps it alive.
+    pub(crate) fn claim(&self) -> Option<Arc<C>> {
+        self.claim.lock().upgrade()
+    }
+
+    /// Lets the other tasks of the owner reenter `claim`.
+    pub(crate) fn won(&self, claim: &Arc<C>) {
+        *self.claim.lock() = Arc::downgrade(claim);
+        self.is_won.notify();
+    }
+
+    /// Waits until the owner has a claim for which `is_held` returns `true`.
+    pub(crate) async fn until_held(&self, timers: &Timers, is_held: impl Fn(&C) -> bool) {
+        let check = || match self.claim() {
+            Some(claim) if is_held(&claim) => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(None),
+        };
+        self.is_won.wait(timers, check).await;
+    }
+}
+
+impl<C> Drop for OwnedLock<C> {
+    fn drop(&mut self) {
+        let mut locks = self.owner.locks.lock();
+        let is_gone = |lock: &Weak<Self>| lock.strong_count() == 0;
+        if locks.get(&self.resource).is_some_and(is_gone) {
+            locks.remove(&self.resource);
+        }
+    }
+}
+
+impl<C> fmt::Debug for OwnedLock<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwnedLock")
+            .field("owner", &self.owner)
+            .field("resource", &self.resource)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,4 @@
+//! Renews held locks.
+
+pub(in crate::driver) mod renewer;
+pub(in crate::driver) mod schedule;

@@ -1,0 +1,295 @@
+//! Renews locks. All guards of a coordinator share one schedule and one task.
+
+use std::{
+    collections::VecDeque,
+    future::poll_fn,
+    pin::pin,
+    sync::{Arc, Weak},
+    task::{Poll, Waker},
+    time::{Duration, Instant},
+};
+
+use parking_lot::Mutex;
+
+use super::schedule::{Schedule, TimerKey};
+use crate::{
+    core::vote::round::{Outcome, Round},
+    driver::{claim::live_round::LiveRound, time::clock},
+};
+
+/// A claim that can be renewed.
+pub(crate) trait Renew: Send + Sync {
+    /// Renews the lock if its renewal is due at `now`. Returns when to call this method again, or
+    /// `None` if it need not be called again. Also returns the round of the renewal, if a renewal
+    /// was posted.
+    fn renew(self: Arc<Self>, now: Instant) -> (Option<Instant>, Option<Arc<LiveRound>>);
+}
+
+/// Renews locks when their renewal is due. Renewals that are due at the same time share a batch per
+/// master. The task waits for votes only if very many renewals are under way, see [`Backlog`].
+#[derive(Default)]
+pub(crate) struct Renewer {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    schedule: Schedule<Weak<dyn Renew>>,
+    waker: Option<Waker>,
+    /// The time until which the task sleeps, even if no claim is left that is due by then. `None`
+    /// if the task waits for a claim.
+    sleeps_until: Option<Instant>,
+    is_closed: bool,
+}
+
+impl Renewer {
+    /// Renews `claim` at `due`, and then at the instants that [`Renew::renew`] returns.
+    pub(crate) fn add(&self, due: Instant, claim: Weak<dyn Renew>) -> TimerKey {
+        let mut state = self.state.lock();
+        if state.sleeps_until.is_none_or(|until| due < until) {
+            state.wake();
+        }
+        state.schedule.insert(due, claim)
+    }
+
+    /// Returns whether there are so many claims that renewals which are due together would be late.
+    pub(crate) fn is_crowded(&self) -> bool {
+        const MANY: usize = 250;
+        self.state.lock().schedule.len() >= MANY
+    }
+
+    pub(crate) fn remove(&self, key: TimerKey) {
+        self.state.lock().schedule.remove(key);
+    }
+
+    /// Ends the task.
+    pub(crate) fn close(&self) {
+        let mut state = self.state.lock();
+        state.is_closed = true;
+        state.wake();
+    }
+
+    /// Renews claims when they are due, until [`close`](Self::close) is called.
+    pub(crate) async fn run(self: Arc<Self>) {
+        let mut backlog = Backlog::default();
+        while let Some(due) = self.next_due().await {
+            let now = clock::now();
+            if now < due {
+                self.sleep_until(due).await;
+                continue;
+            }
+            if let Some(batch) = self.renew_some(now, backlog.undecided / 3) {
+                backlog.push(batch, now - due).await;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Waits until there is a claim. Returns the instant at which the next claim is due, or `None`
+    /// if the renewer is closed.
+    async fn next_due(&self) -> Option<Instant> {
+        poll_fn(|cx| {
+            let mut state = self.state.lock();
+            if state.is_closed {
+                return Poll::Ready(None);
+            }
+            state.sleeps_until = state.schedule.next_due();
+            if state.sleeps_until.is_none() {
+                state.waker = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+            Poll::Ready(state.sleeps_until)
+        })
+        .await
+    }
+
+    /// Sleeps until `due`, or a little longer if there are many claims, so that more renewals share
+    /// a batch. Returns early if a claim that is due earlier is added, or if the renewer is closed.
+    async fn sleep_until(&self, due: Instant) {
+        let longer = Duration::from_millis(if self.is_crowded() { 5 } else { 0 });
+        let mut sleep = pin!(clock::sleep_until(due + longer));
+        poll_fn(|cx| {
+            {
+                let mut state = self.state.lock();
+                let next = state.schedule.next_due();
+                if state.is_closed || next.is_some_and(|next| next < due) {
+                    return Poll::Ready(());
+                }
+                state.waker = Some(cx.waker().clone());
+            }
+            sleep.as_mut().poll(cx)
+        })
+        .await;
+    }
+
+    /// Renews up to `most` of the claims that are due at `now`. Then other tasks can run.
+    fn renew_some(&self, now: Instant, most: usize) -> Option<Batch> {
+        let mut batch: Option<Batch> = None;
+        for _ in 0..most {
+            let Some((key, claim)) = self.state.lock().schedule.pop_due(now) else {
+                break;
+            };
+            let claim = claim.upgrade();
+            let (next, posted) = claim.map_or((None, None), |claim| claim.renew(now));
+            if let Some(last) = posted {
+                let renewals = batch.map_or(0, |batch| batch.renewals) + 1;
+                batch = Some(Batch { last, renewals });
+            }
+            let schedule = &mut self.state.lock().schedule;
+            match next {
+                Some(at) => schedule.restart(key, at),
+                None => schedule.remove(key),
+            }
+        }
+        batch
+    }
+}
+
+impl std::fmt::Debug for Renewer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Renewer").finish_non_exhaustive()
+    }
+}
+
+impl State {
+    /// Wakes the task of the renewer. It is a tokio task, so its waker runs no code of the program
+    /// and may be called while the state is locked.
+    fn wake(&mut self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+/// Renewals that were posted together.
+#[derive(Debug)]
+struct Batch {
+    last: Arc<LiveRound>,
+    renewals: usize,
+}
+
+/// The batches that some masters have not answered yet, oldest first. The backlog limits the number
+/// of renewals under way. Masters can answer only a limited number of renewals within the node
+/// timeout. Any further renewals would time out, and would be posted again.
+///
+/// If the masters are far away or this process gets little processor time, the limit may be too low
+/// to renew all locks in time. So while renewals are late, the limit doubles each time the masters
+/// have confirmed as many renewals.
+///
+/// Masters answer in order. So a batch is decided when its last round is decided, and settled when
+/// its last round is settled. While a majority answers, a master that hangs delays renewals only if
+/// very many are due. The delay is one node timeout. After that, the master counts as down.
+#[derive(Debug)]
+struct Backlog {
+    batches: VecDeque<Batch>,
+    /// The number of renewals that may be undecided.
+    undecided: usize,
+}
+
+impl Backlog {
+    /// The number of renewals that may be undecided while none is late.
+    const FEW: usize = 384;
+    const MOST: usize = 16 * Self::FEW;
+    const LATE: Duration = Duration::from_millis(500);
+
+    /// Adds a batch whose first renewal is `late`, and waits until more renewals may be posted.
+    async fn push(&mut self, batch: Batch, late: Duration) {
+        self.batches.push_back(batch);
+        let outcome = match self.newest_before(self.undecided) {
+            Some(round) => round.decided().await,
+            None => Outcome::Pending,
+        };
+        // A slow master may lack more answers than those that decide.
+        if let Some(round) = self.newest_before(4 * self.undecided) {
+            round.settled().await;
+        }
+        match outcome {
+            _ if late < Self::LATE => self.undecided = Self::FEW,
+            Outcome::Pending => return, // keeps the batches until they show what masters can do
+            Outcome::Won if self.undecided < Self::MOST => {
+                self.undecided *= 2;
+                return self.batches.clear(); // only later batches show more
+            }
+            Outcome::Won => {}
+            Outcome::Lost | Outcome::TooLate => self.undecided = Self::FEW,
+        }
+        let is_over = |batch: &Batch| batch.last.read(Round::is_settled);
+        while self.batches.front().is_some_and(is_over) {
+            self.batches.pop_front();
+        }
+    }
+
+    /// Counts the renewals of the batches, newest batch first. Returns the last round of the batch
+    /// with which the count reaches `renewals`. Returns `None` if the whole backlog has fewer.
+    fn newest_before(&self, renewals: usize) -> Option<&LiveRound> {
+        let mut posted = 0;
+        let mut batches = self.batches.iter().rev();
+        let batch = batches.find(|batch| {
+            posted += batch.renewals;
+            posted >= renewals
+        });
+        batch.map(|batch| &*batch.last)
+    }
+}
+
+impl Default for Backlog {
+    fn default() -> Self {
+        Self {
+            batches: VecDeque::new(),
+            undecided: Self::FEW,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::atomic::{AtomicUsize, Ordering},
+        task::{Context, Wake},
+    };
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    struct Idle;
+
+    impl Renew for Idle {
+        fn renew(self: Arc<Self>, _now: Instant) -> (Option<Instant>, Option<Arc<LiveRound>>) {
+            (None, None)
+        }
+    }
+
+    /// On the multi-thread runtime, a needless wake-up can cost a switch to another thread.
+    #[tokio::test(start_paused = true)]
+    async fn only_a_claim_that_is_due_before_the_task_wakes_up_wakes_it() {
+        let claim: Arc<dyn Renew> = Arc::new(Idle);
+        let renewer = Arc::<Renewer>::default();
+        let wakes = Arc::<Wakes>::default();
+        let waker = Waker::from(wakes.clone());
+        let mut run = pin!(renewer.clone().run());
+        let mut poll = || run.as_mut().poll(&mut Context::from_waker(&waker));
+        let start = clock::now();
+        let add = |seconds| {
+            let due = start + Duration::from_secs(seconds);
+            let key = renewer.add(due, Arc::downgrade(&claim));
+            (key, wakes.0.load(Ordering::Relaxed))
+        };
+        assert!(poll().is_pending());
+        let (first, woken) = add(10);
+        assert_eq!(woken, 1);
+        assert!(poll().is_pending());
+        renewer.remove(first);
+        assert_eq!(add(11).1, 1);
+        assert_eq!(add(9).1, 2);
+        assert!(poll().is_pending());
+        assert_eq!(add(10).1, 2);
+    }
+}

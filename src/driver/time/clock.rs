@@ -1,0 +1,472 @@
+//! Clocks and random numbers. No other file reads a clock or draws a random number, except for
+//! memory masters, which have clocks of their own.
+
+use std::{
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant, SystemTime},
+};
+
+use parking_lot::Mutex;
+
+#[cfg(test)]
+use crate::master::sim::Process;
+
+/// Returns the time on the clock that leases use. This clock is the monotonic clock plus the time
+/// for which the machine was suspended.
+///
+/// While a machine is suspended, its monotonic clock stops. The wall clock and the masters' TTLs do
+/// not stop. If the wall clock has run ahead of the monotonic clock, the difference counts as time
+/// that has passed. Setting the wall clock forward has the same effect, and costs a holder some
+/// validity. Setting the wall clock back changes nothing.
+///
+/// Timers, and all code that drives a single master, use only the [`monotonic`] clock. If a test
+/// pauses tokio's clock, both clocks show virtual time.
+pub(crate) fn now() -> Instant {
+    now_at(monotonic())
+}
+
+/// Returns the time on the clock of [`now`], for a caller that has just read the [`monotonic`]
+/// clock.
+pub(crate) fn now_at(now: Instant) -> Instant {
+    suspensions(|suspensions| now + suspensions.look(now))
+}
+
+/// Converts an instant of the [`monotonic`] clock to the clock of [`now`], without a new comparison
+/// of the clocks. Use this function only for votes. Before a caller relies on the outcome of a
+/// round, it calls [`now`], which compares the clocks.
+pub(crate) fn from_monotonic(at: Instant) -> Instant {
+    at + suspensions(Suspensions::total)
+}
+
+/// Converts an instant of the clock of [`now`] to the [`monotonic`] clock. Returns `least` if that
+/// is later. For a future instant, the result is right if the machine is not suspended before then.
+/// An instant that has passed on one clock has passed on the other. For a past instant, the
+/// monotonic clock may have shown another time then: the machine may have been suspended since, or
+/// the wall clock may have been set forward.
+pub(crate) fn to_monotonic(at: Instant, least: Instant) -> Instant {
+    let slept = suspensions(|suspensions| suspensions.look(monotonic()));
+    at.checked_sub(slept).map_or(least, |at| at.max(least))
+}
+
+/// Sleeps until `at` on the clock of [`now`]. Only for tasks on the coordinator's runtime.
+pub(crate) async fn sleep_until(at: Instant) {
+    sleep_until_by(at, tokio::time::sleep).await;
+}
+
+/// Sleeps until `at` on the clock of [`now`], by the timer `sleep`. Reads that clock at least once
+/// a second, because the machine may have been suspended.
+pub(crate) async fn sleep_until_by<S: Future<Output = ()>>(
+    at: Instant,
+    sleep: impl Fn(Duration) -> S,
+) {
+    const LONGEST: Duration = Duration::from_secs(1);
+    loop {
+        let left = at.saturating_duration_since(now());
+        if left.is_zero() {
+            return;
+        }
+        sleep(left.min(LONGEST)).await;
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place where the crate reads its clock"
+)]
+pub(crate) fn monotonic() -> Instant {
+    #[cfg(test)]
+    if let Some(now) = Process::current(|process| process.monotonic()) {
+        return now;
+    }
+    tokio::time::Instant::now().into_std()
+}
+
+/// Returns the time of the wall clock in microseconds since 1970. It is for timestamps that are
+/// compared with those of other processes.
+pub(crate) fn wall_micros() -> u64 {
+    let since = wall().duration_since(SystemTime::UNIX_EPOCH);
+    u64::try_from(since.unwrap_or_default().as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Passes the suspensions of this machine to `f`.
+fn suspensions<T>(f: impl FnOnce(&Suspensions) -> T) -> T {
+    static MACHINE: Suspensions = Suspensions::new();
+    #[cfg(test)]
+    if let Some(process) = Process::current(std::sync::Arc::clone) {
+        return f(&process.suspensions);
+    }
+    f(&MACHINE)
+}
+
+/// The time for which a machine was suspended.
+#[derive(Debug)]
+pub(crate) struct Suspensions {
+    /// The time of the first comparison of the clocks.
+    origin: OnceLock<Instant>,
+    /// The time of the last comparison, in nanoseconds after the origin.
+    compared: AtomicU64,
+    last: Mutex<Option<Reading>>,
+    /// The total time for which the monotonic clock has stood still, in nanoseconds. It is at most
+    /// [`MAX`](Self::MAX).
+    slept: AtomicU64,
+}
+
+impl Suspensions {
+    /// About 100 years. Any instant can be moved by this time without an overflow. Only tests that
+    /// set the wall clock back and forth add up to more.
+    const MAX: u64 = 100 * 366 * 24 * 60 * 60 * 1_000_000_000;
+
+    pub(crate) const fn new() -> Self {
+        Self {
+            origin: OnceLock::new(),
+            compared: AtomicU64::new(u64::MAX),
+            last: Mutex::new(None),
+            slept: AtomicU64::new(0),
+        }
+    }
+
+    /// Compares the clocks, and returns the total time for which the monotonic clock has stood
+    /// still.
+    ///
+    /// Does not compare them if the last comparison was less than a millisecond before `now` on the
+    /// [`monotonic`] clock. That clock stands still during a suspension, so a suspension may be
+    /// noticed up to a millisecond after it ends.
+    fn look(&self, now: Instant) -> Duration {
+        if mutant!(MonotonicOnly) {
+            return Duration::ZERO;
+        }
+        const INTERVAL: Duration = Duration::from_millis(1);
+        let origin = *self.origin.get_or_init(|| now);
+        let now = now.saturating_duration_since(origin).as_nanos() as u64;
+        // `now` may be before the last comparison, because each test that pauses the clock has its
+        // own time.
+        if now.abs_diff(self.compared.load(Ordering::Relaxed)) >= INTERVAL.as_nanos() as u64 {
+            self.compare(now);
+        }
+        self.total()
+    }
+
+    pub(crate) fn total(&self) -> Duration {
+        Duration::from_nanos(self.slept.load(Ordering::Relaxed))
+    }
+
+    fn compare(&self, now: u64) {
+        let Some(mut last) = self.last.try_lock() else {
+            return;
+        };
+        let Some(reading) = Reading::take() else {
+            return;
+        };
+        if let Some(last) = *last {
+            let slept = self.slept.load(Ordering::Relaxed); // changes only while `last` is locked
+            let slept = slept.saturating_add(reading.ahead_of(last));
+            self.slept.store(slept.min(Self::MAX), Ordering::Relaxed);
+        }
+        *last = Some(reading);
+        self.compared.store(now, Ordering::Relaxed);
+    }
+}
+
+/// A reading of the two clocks whose comparison shows that the machine was suspended. Both are
+/// clocks of the operating system. Tests may pause and advance tokio's clock, but not these.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    monotonic: Instant,
+    wall: SystemTime,
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place where the crate reads the wall clock"
+)]
+fn wall() -> SystemTime {
+    #[cfg(test)]
+    if let Some(now) = Process::current(|process| process.wall()) {
+        return now;
+    }
+    let wall = SystemTime::now();
+    #[cfg(test)]
+    let wall = wall + tests::ahead();
+    wall
+}
+
+impl Reading {
+    /// Reads both clocks. Returns `None` if the reading takes so long that it could look like a
+    /// suspension.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place where the crate compares the clocks of the machine"
+    )]
+    fn take() -> Option<Self> {
+        const PAUSE: Duration = Duration::from_millis(1);
+        #[cfg(test)]
+        if let Some((monotonic, wall)) =
+            Process::current(|process| (process.monotonic(), process.wall()))
+        {
+            return Some(Self { monotonic, wall });
+        }
+        let before = Instant::now();
+        let wall = wall();
+        let monotonic = Instant::now();
+        (monotonic - before < PAUSE).then_some(Self { monotonic, wall })
+    }
+
+    /// Returns by how many nanoseconds the wall clock has run ahead of the monotonic clock since
+    /// `last`.
+    fn ahead_of(self, last: Self) -> u64 {
+        const NOISE: Duration = Duration::from_millis(5);
+        let monotonic = self.monotonic.saturating_duration_since(last.monotonic);
+        let wall = self.wall.duration_since(last.wall).unwrap_or_default();
+        match wall.saturating_sub(monotonic) {
+            ahead if ahead < NOISE => 0,
+            ahead => u64::try_from(ahead.as_nanos()).unwrap_or(0),
+        }
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place where the crate draws random numbers"
+)]
+pub(crate) fn random<const BYTES: usize>() -> [u8; BYTES] {
+    let mut bytes = [0; BYTES];
+    #[cfg(test)]
+    if Process::current(|process| process.random(&mut bytes)).is_some() {
+        return bytes;
+    }
+    rand::Rng::fill_bytes(&mut rand::rng(), &mut bytes);
+    bytes
+}
+
+pub(crate) fn random_u64() -> u64 {
+    u64::from_ne_bytes(random())
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(
+        clippy::disallowed_methods,
+        reason = "a suspended machine takes real time"
+    )]
+
+    use std::{env, process::Command, thread};
+
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::{Coordinator, Guard, LockState, LostReason, MemoryMaster};
+
+    /// The milliseconds by which a test has set the wall clock forward.
+    static AHEAD: AtomicU64 = AtomicU64::new(0);
+
+    pub(super) fn ahead() -> Duration {
+        Duration::from_millis(AHEAD.load(Ordering::Relaxed))
+    }
+
+    /// Simulates a suspension of the machine: the wall clock moves on, and the monotonic clock
+    /// stands still.
+    async fn suspend(time: Duration) {
+        let millis = u64::try_from(time.as_millis()).unwrap();
+        AHEAD.fetch_add(millis, Ordering::Relaxed);
+        pass().await;
+    }
+
+    /// Lets enough time pass for the clocks to be compared again.
+    async fn pass() {
+        thread::sleep(Duration::from_millis(3));
+        tokio::time::advance(Duration::from_millis(2)).await;
+    }
+
+    /// Returns the state of the lock after the clocks were compared. Tries several comparisons,
+    /// because a reading of the clocks that takes too long is not used.
+    async fn state(guard: &Guard) -> LockState {
+        for _ in 0..4 {
+            guard.state();
+            pass().await;
+        }
+        guard.state()
+    }
+
+    /// Runs `test` with a paused clock in a process of its own, because a simulated suspension
+    /// affects all tests of a process.
+    fn alone(name: &str, test: impl Future<Output = ()>) {
+        const ALONE: &str = "QUORLOCK_TEST_ALONE";
+        if env::var_os(ALONE).is_some() {
+            let mut runtime = tokio::runtime::Builder::new_current_thread();
+            let runtime = runtime.enable_all().start_paused(true).build().unwrap();
+            return runtime.block_on(test);
+        }
+        let ended = Command::new(env::current_exe().unwrap())
+            .args([
+                "--exact",
+                &format!("driver::time::clock::tests::{name}"),
+                "--nocapture",
+            ])
+            .env(ALONE, "")
+            .output()
+            .unwrap();
+        let stdout = String::from_utf8_lossy(&ended.stdout);
+        let stderr = String::from_utf8_lossy(&ended.stderr);
+        let has_passed = ended.status.success() && stdout.contains("1 passed");
+        assert!(has_passed, "{stdout}{stderr}");
+    }
+
+    const fn seconds(count: u64) -> Duration {
+        Duration::from_secs(count)
+    }
+
+    /// Acquires a lock with the default TTL, 10 s.
+    async fn guard(name: &str, is_renewed: bool) -> (Vec<MemoryMaster>, Coordinator, Guard) {
+        let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
+        let locks = Coordinator::new(&masters).unwrap();
+        let mut lock = locks.mutex(name);
+        if !is_renewed {
+            lock = lock.renewal(crate::Renewal::Off);
+        }
+        let guard = lock.acquire().await.unwrap();
+        (masters, locks, guard)
+    }
+
+    #[test]
+    fn a_lock_is_lost_when_the_machine_wakes_up_after_its_validity() {
+        alone(
+            "a_lock_is_lost_when_the_machine_wakes_up_after_its_validity",
+            async {
+                for is_renewed in [true, false] {
+                    let (masters, _locks, guard) = guard("r", is_renewed).await;
+                    tokio::time::sleep(seconds(1)).await;
+                    assert_eq!(state(&guard).await, LockState::Held);
+                    suspend(seconds(10)).await;
+                    let now = state(&guard).await;
+                    assert_eq!(now, LockState::Lost(LostReason::Expired));
+                    assert!(!guard.is_valid() && guard.remaining().is_zero());
+                    let commands = masters[0].commands();
+                    // The lock is lost although the masters still have the key. Their clock stood
+                    // still, too.
+                    assert_eq!(masters[0].keys(), ["r"]);
+                    guard.extend(seconds(10)).await.unwrap_err();
+                    tokio::time::sleep(seconds(5)).await;
+                    assert_eq!(masters[0].commands(), commands);
+                    guard.release().await.unwrap();
+                }
+            },
+        );
+    }
+
+    /// The timer of `lost` uses the monotonic clock, which stands still. `lost` still resolves in
+    /// time.
+    #[test]
+    fn lost_resolves_within_a_second_of_waking_up() {
+        alone("lost_resolves_within_a_second_of_waking_up", async {
+            let (_masters, _locks, guard) = guard("r", false).await;
+            let early = timeout(seconds(2), guard.lost()).await;
+            assert!(early.is_err());
+            let (lost, ()) = tokio::join!(timeout(seconds(2), guard.lost()), async {
+                tokio::time::sleep(Duration::from_millis(500)).await;
+                suspend(seconds(10)).await;
+            });
+            assert_eq!(lost.unwrap().reason, LostReason::Expired);
+        });
+    }
+
+    #[test]
+    fn a_lock_is_renewed_within_a_second_of_waking_up_in_time() {
+        alone(
+            "a_lock_is_renewed_within_a_second_of_waking_up_in_time",
+            async {
+                let (masters, _locks, guard) = guard("r", true).await;
+                let commands = masters[0].commands();
+                tokio::time::sleep(Duration::from_millis(500)).await;
+                suspend(seconds(5)).await;
+                assert_eq!(state(&guard).await, LockState::Held);
+                assert!(guard.remaining() < seconds(5), "{guard:?}");
+                assert_eq!(masters[0].commands(), commands);
+                tokio::time::sleep(seconds(1) + Duration::from_millis(10)).await;
+                assert_eq!(masters[0].commands(), commands + 1);
+                assert_eq!(state(&guard).await, LockState::Held);
+                assert!(guard.remaining() > seconds(8), "{guard:?}");
+                suspend(seconds(7)).await; // longer than the rest of the first lease
+                assert_eq!(state(&guard).await, LockState::Held);
+            },
+        );
+    }
+
+    #[test]
+    fn validity_ends_in_the_past_once_it_is_over() {
+        alone("validity_ends_in_the_past_once_it_is_over", async {
+            let origin = monotonic();
+            tokio::time::sleep(seconds(1)).await;
+            let (_masters, _locks, guard) = guard("r", false).await;
+            let began = monotonic();
+            tokio::time::sleep(seconds(1)).await;
+            suspend(seconds(4)).await;
+            assert_eq!(state(&guard).await, LockState::Held);
+            assert_eq!(guard.valid_until(), monotonic() + guard.remaining());
+            for hours in [1, 24 * 365 * 50, 24 * 365 * 500] {
+                suspend(seconds(3_600 * hours)).await;
+                assert!(matches!(state(&guard).await, LockState::Lost(_)));
+                assert!(guard.valid_until() <= monotonic());
+                assert!(guard.valid_until() >= began - Duration::from_millis(10));
+                assert!(guard.valid_until() > origin);
+            }
+        });
+    }
+
+    /// A step of the wall clock does not end a pending release.
+    #[test]
+    fn a_release_is_owed_when_the_wall_clock_is_set_forward() {
+        alone(
+            "a_release_is_owed_when_the_wall_clock_is_set_forward",
+            async {
+                let (masters, locks, guard) = guard("r", false).await;
+                guard.settled().await;
+                masters[0].inject(crate::Fault::Down);
+                tokio::time::sleep(seconds(1)).await;
+                guard.release().await.unwrap();
+                suspend(seconds(3_600)).await;
+                let other = locks.mutex("other").try_acquire().await.unwrap();
+                tokio::time::sleep(seconds(2)).await;
+                assert_eq!(masters[0].keys(), ["r"]);
+                masters[0].inject(crate::Fault::None);
+                tokio::time::sleep(seconds(2)).await;
+                assert!(!masters[0].keys().contains(&"r".to_owned()));
+                drop(other);
+                timeout(seconds(60), locks.close()).await.unwrap();
+            },
+        );
+    }
+
+    #[test]
+    fn only_a_wall_clock_that_ran_ahead_counts() {
+        let origin = Reading {
+            monotonic: monotonic(),
+            wall: wall(),
+        };
+        let mut last = origin;
+        let mut slept = 0;
+        for (monotonic, wall, expected) in [
+            (10, 10, 0),
+            (20, 80, 60),     // suspended for a minute
+            (30, 85, 60),     // set back a little
+            (40, -3_600, 60), // set back by an hour
+            (50, -3_560, 90), // suspended for half a minute after that
+            (50, -3_559, 91),
+        ] {
+            let distance = Duration::from_secs(i64::unsigned_abs(wall));
+            let reading = Reading {
+                monotonic: origin.monotonic + Duration::from_secs(monotonic),
+                wall: if wall < 0 {
+                    origin.wall - distance
+                } else {
+                    origin.wall + distance
+                },
+            };
+            slept += Duration::from_nanos(reading.ahead_of(last)).as_secs();
+            assert_eq!(slept, expected, "{monotonic} {wall}");
+            last = reading;
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! Timestamps for tickets and fencing tokens. They follow the clocks of the masters.
+
+use std::{
+    sync::atomic::{AtomicI64, AtomicU64, Ordering},
+    time::Duration,
+};
+
+use super::clock;
+use crate::{log, user_code::shielded};
+
+/// A source of timestamps in microseconds since 1970. Each timestamp is larger than all timestamps
+/// that were handed out or noted since the last correction.
+#[derive(Debug, Default)]
+pub(crate) struct Timestamps {
+    /// The largest timestamp that was handed out or noted since the last correction.
+    last: AtomicU64,
+    /// The microseconds by which the clocks of the masters are ahead of the local clock.
+    pub(in crate::driver) offset: AtomicI64,
+}
+
+impl Timestamps {
+    /// Returns the time of the masters, estimated from the local clock. If the last timestamp is
+    /// not earlier than this time, returns the last timestamp plus one.
+    pub(crate) fn next(&self) -> u64 {
+        let offset = self.offset.load(Ordering::Relaxed);
+        let now = if mutant!(CountsOnly) {
+            0
+        } else {
+            clock::wall_micros().saturating_add_signed(offset)
+        };
+        let after = |last: u64| now.max(last.saturating_add(1));
+        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
+        let last = self.last.fetch_update(set, fetch, |last| Some(after(last)));
+        last.map_or(now, after)
+    }
+
+    /// Notes a timestamp that the masters have seen. Later timestamps are larger.
+    pub(crate) fn note(&self, timestamp: u64) {
+        self.last.fetch_max(timestamp, Ordering::Relaxed);
+    }
+
+    /// Follows the clocks of the masters from now on. At this moment, these clocks show `theirs`.
+    pub(crate) fn correct(&self, theirs: Duration) {
+        let theirs = i64::try_from(theirs.as_micros()).unwrap_or(i64::MAX);
+        let ours = i64::try_from(clock::wall_micros()).unwrap_or(i64::MAX);
+        let offset_us = theirs.saturating_sub(ours);
+        let before = self.offset.swap(offset_us, Ordering::Relaxed);
+        // A smaller difference may only mean that a ticket took long to arrive.
+        if offset_us.abs_diff(before) > 500_000 {
+            shielded(|| {
+                tracing::warn!(
+                    target: log::MASTER,
+                    offset_us,
+                    "the local clock differs from the clocks of the masters: using theirs"
+                );
+            });
+        }
+        // The last timestamp may come from a clock that was ahead. The next ones may be smaller.
+        self.last.store(0, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        collections::BTreeSet,
+        future::Future,
+        sync::{
+            Arc,
+            atomic::{AtomicU64, Ordering},
+        },
+        task::Poll,
+        time::Duration,
+    };
+
+    use parking_lot::Mutex;
+    use tokio::task::JoinSet;
+
+    use crate::{
+        AcquireError, Coordinator, Fault, Guard, Kind, Lock, MemoryMaster, driver::time::clock,
+    };
+
+    const HOUR: i64 = 3_600_000_000;
+    const KINDS: [Kind; 3] = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
+
+    fn lock(kind: Kind, locks: &Coordinator) -> Lock {
+        match kind {
+            Kind::Mutex => locks.mutex("r"),
+            Kind::Reentrant => locks.reentrant("r", &locks.owner()),
+            Kind::Fair => locks.fair("r", &locks.owner()),
+        }
+        .fenced()
+    }
+
+    fn masters(count: usize) -> Vec<MemoryMaster> {
+        (0..count).map(|_| MemoryMaster::new()).collect()
+    }
+
+    fn set_clock(locks: &Coordinator, ahead: i64) {
+        let offset = &locks.engine().masters().timestamps.offset;
+        offset.store(ahead, Ordering::Relaxed);
+    }
+
+    /// The table lists the numbers of rounds of three acquisitions. A client with a wrong clock
+    /// makes the first and the third one. A client with a right clock makes the second one.
+    #[tokio::test(start_paused = true)]
+    async fn a_wrong_clock_costs_a_round_or_two() {
+        for kind in KINDS {
+            for (ahead, rounds) in [
+                (0, [1, 1, 1]),
+                (900_000, [1, 2, 1]),  // the counter is ahead of the right clock
+                (-900_000, [1, 1, 2]), // the counter is ahead of the wrong clock
+                (HOUR, [2, 1, 1]),     // the masters correct the wrong clock
+                (-HOUR, [2, 1, 1]),
+            ] {
+                let masters = masters(3);
+                let (off, right) = (
+                    Coordinator::new(&masters).unwrap(),
+                    Coordinator::new(&masters).unwrap(),
+                );
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                set_clock(&off, ahead);
+                let mut last = 0;
+                for (locks, rounds) in [&off, &right, &off].into_iter().zip(rounds) {
+                    let guard = lock(kind, locks).acquire().await.unwrap();
+                    let token = guard.fencing_token().unwrap();
+                    assert!(token > last, "{kind} {ahead}: {token} after {last}");
+                    // A waiter for a fair lock starts again with another ticket. The count of
+                    // rounds starts again, too.
+                    let rounds = if kind == Kind::Fair && ahead.abs() == HOUR {
+                        1
+                    } else {
+                        rounds
+                    };
+                    // The clocks are real. If this thread stands still during a correction, the
+                    // corrected clock is wrong by that time, which costs another round.
+                    let most = rounds + u32::from(ahead.abs() == HOUR);
+                    assert!(
+                        (rounds..=most).contains(&guard.rounds()),
+                        "{kind} {ahead}: {} rounds",
+                        guard.rounds()
+                    );
+                    last = token;
+                    guard.release().await.unwrap();
+                }
+            }
+        }
+    }
+
+    /// The candidate of a dropped attempt with a wrong clock does not raise the counters.
+    #[tokio::test(start_paused = true)]
+    async fn a_client_with_a_wrong_clock_does_not_raise_the_counters() {
+        for kind in KINDS {
+            let masters = masters(3);
+            let (off, right) = (
+                Coordinator::new(&masters).unwrap(),
+                Coordinator::new(&masters).unwrap(),
+            );
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            set_clock(&off, HOUR);
+            let attempt = lock(kind, &off);
+            let mut attempt = Box::pin(attempt.acquire());
+            let dropped = std::future::poll_fn(|cx| {
+                assert!(attempt.as_mut().poll(cx).is_pending());
+                Poll::Ready(())
+            });
+            dropped.await;
+            drop(attempt);
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            let guard = lock(kind, &right).acquire().await.unwrap();
+            assert_eq!(guard.rounds(), 1, "{kind}");
+            assert!(guard.fencing_token().unwrap() <= clock::wall_micros());
+        }
+    }
+
+    /// If one master does not answer, a round is lost before a majority of masters have said that
+    /// the candidate is too low.
+    #[tokio::test(start_paused = true)]
+    async fn the_next_waiter_raises_its_ballot_while_a_master_is_down() {
+        for (size, down, off) in [
+            (3, 0, -900_000),
+            (3, 1, -900_000),
+            (5, 1, -900_000),
+            (3, 1, -HOUR),
+            (5, 1, HOUR),
+        ] {
+            for kind in KINDS {
+                let masters = masters(size);
+                let (right, behind) = (
+                    Coordinator::new(&masters).unwrap(),
+                    Coordinator::new(&masters).unwrap(),
+                );
+                masters[..down]
+                    .iter()
+                    .for_each(|master| master.inject(Fault::Down));
+                for (number, master) in masters[down..].iter().enumerate() {
+                    master.inject(Fault::Delay(Duration::from_millis(1 + number as u64)));
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                set_clock(&behind, off);
+                let held = lock(kind, &right).acquire().await.unwrap();
+                let waiter = lock(kind, &behind);
+                let served = async {
+                    let _guard = waiter.acquire().await.unwrap();
+                    clock::now()
+                };
+                let released = async {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    held.release().await.unwrap();
+                    clock::now()
+                };
+                let (served, released) = tokio::join!(served, released);
+                let took = served.saturating_duration_since(released);
+                assert!(
+                    took < Duration::from_millis(50),
+                    "{size} {down} {off} {kind}: {took:?}"
+                );
+            }
+        }
+    }
+
+    /// One master is down, one says that the candidate is below its counter, and one says that the
+    /// time in the candidate is wrong. Neither are a majority.
+    #[tokio::test(start_paused = true)]
+    async fn a_counter_and_a_clock_are_a_majority_together() {
+        for kind in KINDS {
+            let masters = masters(3);
+            let (right, behind) = (
+                Coordinator::new(&masters).unwrap(),
+                Coordinator::new(&masters).unwrap(),
+            );
+            masters[0].inject(Fault::Down);
+            masters[1].inject(Fault::Down);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            set_clock(&behind, -HOUR);
+            lock(kind, &right).try_acquire().await.unwrap_err();
+            masters[1].inject(Fault::None);
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            let asked = clock::now();
+            let limit = Duration::from_secs(60);
+            let _guard = lock(kind, &behind).acquire_within(limit).await.unwrap();
+            let took = clock::now().saturating_duration_since(asked);
+            assert!(took < Duration::from_millis(50), "{kind}: {took:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_master_with_a_wrong_clock_is_no_obstacle() {
+        for kind in KINDS {
+            for ahead in [-HOUR, -1_500_000, 1_500_000, HOUR] {
+                let masters = masters(3);
+                let locks = Coordinator::new(&masters).unwrap();
+                let mut last = 0;
+                for turn in 0..9 {
+                    masters[turn % 3].set_clock(if turn < 6 { ahead } else { 0 });
+                    masters[(turn + 2) % 3].set_clock(0);
+                    let guard = lock(kind, &locks).acquire().await.unwrap();
+                    let token = guard.fencing_token().unwrap();
+                    assert!(token > last, "{kind} {ahead}: {token} after {last}");
+                    last = token;
+                    guard.release().await.unwrap();
+                }
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tokens_increase_when_the_clocks_of_all_masters_go_back() {
+        for kind in KINDS {
+            let masters = masters(3);
+            let locks = Coordinator::new(&masters).unwrap();
+            let mut last = 0;
+            for turn in 0..20 {
+                if turn % 5 == 4 {
+                    for master in &masters {
+                        master.set_clock(-HOUR * turn);
+                    }
+                }
+                let guard = lock(kind, &locks).acquire().await.unwrap();
+                let token = guard.fencing_token().unwrap();
+                assert!(token > last, "{kind} {turn}: {token} after {last}");
+                last = token;
+                guard.release().await.unwrap();
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn acquire_within_ends_in_time_if_masters_disagree_on_the_time() {
+        for kind in KINDS {
+            let masters = masters(3);
+            for (hours, master) in (0..).zip(&masters) {
+                master.set_clock(hours * HOUR);
+                master.inject(Fault::Delay(Duration::from_millis(1)));
+            }
+            let locks = Coordinator::new(&masters).unwrap();
+            let lock = lock(kind, &locks);
+            let limited = lock.acquire_within(Duration::from_secs(5));
+            let ended = tokio::time::timeout(Duration::from_secs(6), limited).await;
+            let error = ended.expect("acquire_within did not end").unwrap_err();
+            assert!(matches!(error, AcquireError::Deadline { .. }), "{error}");
+            let commands = masters[0].commands();
+            assert!(commands < 400, "{kind}: {commands} in 5 s");
+        }
+    }
+
+    /// The fencing tokens that a lock has given so far.
+    #[derive(Default)]
+    struct Seen {
+        /// The largest token of an acquisition that has returned.
+        largest: AtomicU64,
+        all: Mutex<BTreeSet<u64>>,
+    }
+
+    impl Seen {
+        fn note(&self, guard: &Guard, before: u64) {
+            let token = guard.fencing_token().unwrap();
+            assert!(token > before, "{token} after {before}");
+            self.largest.fetch_max(token, Ordering::SeqCst);
+            assert!(self.all.lock().insert(token), "{token} twice");
+        }
+    }
+
+    /// Simulates sixteen processes. In each, four tasks contend for one lock. From time to time, a
+    /// task deletes the lock that it holds.
+    async fn contend(kind: Kind, turns: usize) {
+        const PROCESSES: i64 = 16;
+        const TASKS: usize = 4;
+        let masters = masters(5);
+        let seen = Arc::new(Seen::default());
+        let mut tasks = JoinSet::new();
+        for process in 0..PROCESSES {
+            let locks = Coordinator::builder()
+                .masters(&masters)
+                .retry_delay(Duration::from_millis(1), Duration::from_millis(5))
+                .build()
+                .unwrap();
+            set_clock(
+                &locks,
+                match process {
+                    0 => HOUR,
+                    1 => -HOUR,
+                    _ => (process - 2) * 1_800_000 / 13 - 900_000,
+                },
+            );
+            for task in 0..TASKS {
+                let (lock, locks) = (lock(kind, &locks), locks.clone());
+                let (seen, masters) = (seen.clone(), masters.clone());
+                tasks.spawn(async move {
+                    for turn in 0..turns {
+                        let before = seen.largest.load(Ordering::SeqCst);
+                        let guard = lock.acquire().await.unwrap();
+                        seen.note(&guard, before);
+                        if (turn + task) % 8 == 7 {
+                            // This breaks exclusion: the next holder comes before the release.
+                            masters.iter().for_each(|master| master.delete("r"));
+                            tokio::time::sleep(Duration::from_millis(2)).await;
+                        }
+                        if turn == turns / 2 && task == 0 {
+                            set_clock(&locks, -HOUR); // the clock jumps back
+                        }
+                        let _ = guard.release().await;
+                    }
+                });
+            }
+        }
+        while let Some(task) = tasks.join_next().await {
+            task.unwrap();
+        }
+        let count = PROCESSES as usize * TASKS * turns;
+        assert_eq!(seen.all.lock().len(), count);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn clients_with_wrong_clocks_get_tokens_in_order() {
+        for kind in KINDS {
+            contend(kind, 20).await;
+        }
+    }
+
+    /// Run this test with `cargo test --release --lib a_million -- --ignored`. It takes minutes.
+    #[tokio::test(start_paused = true)]
+    #[ignore = "takes minutes"]
+    async fn a_million_tokens_of_clients_with_wrong_clocks() {
+        for kind in KINDS {
+            contend(kind, 5_300).await;
+        }
+    }
+}

@@ -1,0 +1,525 @@
+//! The waiters of this coordinator for mutexes and reentrant locks. They contend in turn: for each
+//! lock, one waiter makes attempts, and the others wait for their turn.
+
+use std::{
+    collections::HashMap,
+    mem,
+    pin::pin,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::{
+    signal::Signal,
+    watched::{Free, Watched},
+};
+use crate::{
+    core::{
+        kind::name::Resource,
+        vote::master_set::MasterSet,
+        wait::{
+            agreed_master::rank,
+            rivalry::Rivalry,
+            run::{Cause, Rivals, Run},
+            wait_order::{Turn, WaitOrder},
+        },
+    },
+    driver::{masters::Masters, select::first_of, time::clock},
+    master::Watcher,
+    user_code::shielded,
+};
+
+/// The wait queues of this coordinator, one for each lock that a task waits for.
+#[derive(Debug, Default)]
+pub(crate) struct LocalWaiters {
+    queues: Mutex<HashMap<Resource, Arc<WaitQueue>>>,
+    /// The number of queues.
+    count: AtomicUsize,
+    rivalry: Mutex<Rivalry>,
+    /// The runs, by the last byte of the hash of the lock's key. A run outlives the queue. Two
+    /// locks may share a run, and then a waiter gives way early.
+    runs: Mutex<HashMap<u8, Run>>,
+}
+
+/// The waiters for one lock. They contend on the masters one at a time, in the order in which they
+/// came.
+#[derive(Debug, Default)]
+struct WaitQueue {
+    state: Mutex<State>,
+    /// Notified when an event has changed the state.
+    changed: Signal,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The number of waiters. It changes only while [`LocalWaiters::queues`] is locked, too. A
+    /// queue without waiters is removed from that map.
+    waiters: usize,
+    order: WaitOrder<Arc<Notify>>,
+    /// `true` once the queue gets the changes that masters report.
+    is_watching: bool,
+    /// `true` if a guard of this process has released the lock since the attempt began, or if the
+    /// coordinator has been closed.
+    is_released: bool,
+    /// The masters on which the lock has changed since the attempt began, or may have changed.
+    changed: MasterSet,
+}
+
+/// The events that end a wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    /// A guard of this process has released the lock, or the coordinator has been closed.
+    Released,
+    /// Masters have reported a change.
+    Changed(Free),
+}
+
+impl LocalWaiters {
+    /// Joins the wait queue for `resource`.
+    pub(crate) fn join<'a>(
+        &'a self,
+        masters: &'a Masters,
+        resource: &'a Resource,
+    ) -> LocalWaiter<'a> {
+        let mut queues = self.queues.lock();
+        let queue = queues.entry(resource.clone()).or_default();
+        let number = {
+            let mut state = queue.state.lock();
+            state.waiters += 1;
+            state.order.number()
+        };
+        let queue = queue.clone();
+        self.count.store(queues.len(), Ordering::Release);
+        LocalWaiter {
+            waiters: self,
+            masters,
+            resource,
+            queue,
+            number,
+        }
+    }
+
+    /// Notes that a guard of this coordinator has just posted its release. A waiter that contends
+    /// now finds the lock free on every master, because its commands are sent after the release.
+    ///
+    /// This method is cheap while no task waits for any lock: it only reads the number of queues. A
+    /// waiter can miss the lock because of this guard only if it joined its queue before the
+    /// release was posted. So the number includes the queue of that waiter.
+    pub(crate) fn released(&self, resource: &Resource) {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let queue = self.queues.lock().get(resource).cloned();
+        if let Some(queue) = queue {
+            queue.released();
+        }
+    }
+
+    /// Wakes the contending waiter of every lock, to make it try again.
+    pub(crate) fn wake_all(&self) {
+        let queues: Vec<_> = self.queues.lock().values().cloned().collect();
+        for queue in queues {
+            queue.released();
+        }
+    }
+
+    /// Removes `waiter`. Returns the handle that wakes the next waiter, if its turn has come.
+    fn remove(&self, waiter: &LocalWaiter<'_>) -> Option<Arc<Notify>> {
+        let mut queues = self.queues.lock();
+        let mut state = waiter.queue.state.lock();
+        let next = state.order.leave(waiter.number, clock::now());
+        state.waiters -= 1;
+        if state.waiters > 0 {
+            return next;
+        }
+        queues.remove(waiter.resource);
+        self.count.store(queues.len(), Ordering::Release);
+        if state.is_watching {
+            // The next waiter to join makes another queue.
+            let watcher = waiter.queue.watcher();
+            waiter.masters.unwatch(waiter.resource.key(), &watcher);
+        }
+        next
+    }
+}
+
+/// A waiter in its queue. It leaves the queue when dropped.
+#[derive(Debug)]
+pub(crate) struct LocalWaiter<'a> {
+    waiters: &'a LocalWaiters,
+    masters: &'a Masters,
+    resource: &'a Resource,
+    queue: Arc<WaitQueue>,
+    number: u64,
+}
+
+impl LocalWaiter<'_> {
+    /// Waits until this waiter has its turn to contend, or until `deadline`. If the waiter is not
+    /// polled for too long, it loses its turn and must wait again. Returns whether there was a
+    /// wait.
+    pub(crate) async fn turn(&self, deadline: Option<Instant>) -> bool {
+        for waits in 0_u64.. {
+            let now = clock::now();
+            let turn = {
+                let mut state = self.queue.state.lock();
+                state.order.turn(self.number, now, Arc::default)
+            };
+            let Turn::Wait { wakeup, look_again } = turn else {
+                return waits > 0;
+            };
+            if deadline.is_some_and(|deadline| deadline <= now) {
+                return true;
+            }
+            let end = deadline.map_or(look_again, |deadline| deadline.min(look_again));
+            let end = self.masters.timers.sleep_until(end);
+            first_of(wakeup.notified(), pin!(end)).await;
+        }
+        true // reached only after 2^64 waits
+    }
+
+    /// If this waiter has its turn, notes that it does not act before `at`.
+    pub(crate) fn expect(&self, at: Instant) {
+        self.queue.state.lock().order.expect(self.number, at);
+    }
+
+    /// Sleeps until `at`. The waiter keeps its turn meanwhile.
+    pub(crate) async fn sleep_until(&self, at: Instant) {
+        self.expect(at);
+        self.masters.timers.sleep_until(at).await;
+    }
+
+    /// Sleeps until `at`, or until a guard of this process releases the lock.
+    pub(crate) async fn pause_until(&self, at: Instant) {
+        self.expect(at);
+        let is_released = || self.is_released();
+        let timers = &self.masters.timers;
+        self.queue.changed.wait_until(at, timers, is_released).await;
+    }
+
+    /// Moves this waiter to the end of its queue.
+    pub(crate) fn step_back(&mut self) {
+        let next = {
+            let mut state = self.queue.state.lock();
+            let next = state.order.step_back(self.number, clock::now());
+            if next.is_some() {
+                self.number = state.order.number();
+            }
+            next
+        };
+        wake(next);
+    }
+
+    /// Forgets the events that came before the attempt that begins now. Does nothing if it is not
+    /// this waiter's turn: a last attempt at a deadline must not take the events of the waiter that
+    /// contends.
+    pub(crate) fn begin_attempt(&self) {
+        let mut state = self.queue.state.lock();
+        if !state.order.contends(self.number) {
+            return;
+        }
+        state.is_released = false;
+        state.changed = MasterSet::NONE;
+    }
+
+    /// Starts to get the changes that masters report. A master reports a change only after a
+    /// command that watches the lock.
+    pub(crate) fn watch(&self) {
+        let was_watching = mem::replace(&mut self.queue.state.lock().is_watching, true);
+        if !was_watching {
+            let watcher = self.queue.watcher();
+            self.masters.watch(self.resource.key(), &watcher);
+        }
+    }
+
+    /// Waits until the lock may be free, or until `end`. The masters in `watched` tell of changes.
+    /// Does not wait if another waiter has taken over: the events are for that one.
+    pub(crate) async fn event(&self, watched: &Watched, end: Instant) -> Option<Event> {
+        if !self.queue.state.lock().order.contends(self.number) {
+            return None;
+        }
+        self.expect(end);
+        let event = || self.queue.state.lock().event(watched, self.masters.count());
+        let timers = &self.masters.timers;
+        let changed = &self.queue.changed;
+        let changed = changed.wait_until(end, timers, || event().is_some());
+        // A release that was decided may still get answers that the lock is free.
+        first_of(changed, watched.until(|| event().is_some())).await;
+        event()
+    }
+
+    /// Returns whether a guard of this process has released the lock since the last attempt of any
+    /// waiter in this queue began.
+    pub(crate) fn is_released(&self) -> bool {
+        self.queue.state.lock().is_released
+    }
+
+    /// Returns for how long this waiter should let the waiters of other processes go first. They
+    /// need this time to notice that the lock is free, and to ask for it. The last attempt took the
+    /// time `took`.
+    pub(crate) fn gives_way_for(&self, took: Duration) -> Option<Duration> {
+        const LEAST: Duration = Duration::from_millis(5);
+        const MOST: Duration = Duration::from_millis(100);
+        let rivals = self.masters.rivals();
+        let runs = self.waiters.runs.lock();
+        let run = runs.get(&(self.hash() as u8))?;
+        run.is_over(rivals, clock::now()).then(|| match rivals {
+            Rivals::Hear => (took * 2).clamp(LEAST, MOST),
+            Rivals::Poll => {
+                let config = self.masters.config();
+                config.retry.most().min(config.poll.least()) + took
+            }
+        })
+    }
+
+    /// Notes the result of an attempt. `met_a_rival` says whether another client asked for the lock
+    /// at the same moment. It is `None` if the attempt does not tell.
+    pub(crate) fn note_attempt(&self, cause: Cause, is_won: bool, met_a_rival: Option<bool>) {
+        let mut runs = self.waiters.runs.lock();
+        let run = runs.entry(self.hash() as u8).or_default();
+        run.note(cause, is_won, clock::now());
+        drop(runs);
+        if let Some(met_a_rival) = met_a_rival {
+            let mut rivalry = self.waiters.rivalry.lock();
+            rivalry.note(self.hash(), met_a_rival);
+        }
+    }
+
+    /// Returns the master in `among` to ask first, if another client is likely to ask for the lock
+    /// at the same moment.
+    pub(crate) fn first(&self, among: MasterSet) -> Option<usize> {
+        let is_contested = self.waiters.rivalry.lock().is_likely(self.hash());
+        is_contested.then(|| self.agreed(among)).flatten()
+    }
+
+    /// Returns the master to ask first in the first attempt of this waiter. `None` in most cases,
+    /// because the answer of one master before the others costs a round trip.
+    pub(crate) fn first_of_all(&self) -> Option<usize> {
+        let is_contested = self.waiters.rivalry.lock().is_certain(self.hash());
+        is_contested.then(|| self.agreed(MasterSet::ALL)).flatten()
+    }
+
+    /// Returns the master in `among` that all clients agree to ask first.
+    pub(crate) fn agreed(&self, among: MasterSet) -> Option<usize> {
+        self.masters.agreed(self.resource.key(), among)
+    }
+
+    fn hash(&self) -> u64 {
+        rank(self.resource.key(), "")
+    }
+}
+
+impl Drop for LocalWaiter<'_> {
+    fn drop(&mut self) {
+        wake(self.waiters.remove(self));
+    }
+}
+
+/// Wakes the waiter whose turn has come. The caller must hold no mutex, because a waker runs code
+/// of the program.
+fn wake(next: Option<Arc<Notify>>) {
+    if let Some(next) = next {
+        shielded(|| next.notify_one());
+    }
+}
+
+impl State {
+    /// Returns the event that the contending waiter waits for, if it has come. The masters in
+    /// `watched` tell that waiter of changes.
+    fn event(&self, watched: &Watched, masters: usize) -> Option<Event> {
+        if self.is_released {
+            return Some(Event::Released);
+        }
+        let free = watched.free(self.changed, masters);
+        free.map(Event::Changed)
+    }
+}
+
+impl WaitQueue {
+    fn released(&self) {
+        {
+            let mut state = self.state.lock();
+            state.is_released = true;
+            state.order.on_event(clock::now());
+        }
+        self.changed.notify();
+    }
+
+    fn watcher(self: &Arc<Self>) -> Weak<dyn Watcher> {
+        Arc::downgrade(self) as Weak<dyn Watcher>
+    }
+}
+
+impl Watcher for WaitQueue {
+    fn on_change(&self, master: usize) {
+        {
+            let mut state = self.state.lock();
+            state.changed.insert(master);
+            state.order.on_event(clock::now());
+        }
+        self.changed.notify();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{future::poll_fn, pin::pin, task::Poll, time::Duration};
+
+    use tokio::time::timeout;
+
+    use super::Watcher;
+    use crate::{Coordinator, Fault, MemoryMaster};
+
+    #[tokio::test(start_paused = true)]
+    async fn waiters_leave_nothing_behind_when_they_win_give_up_or_are_dropped() {
+        let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
+        let (locks, others) = (
+            Coordinator::new(&masters).unwrap(),
+            Coordinator::new(&masters).unwrap(),
+        );
+        let moment = Duration::from_millis(20);
+        for name in 0..1_000 {
+            let lock = locks.mutex(format!("{name}"));
+            if name % 2 == 0 {
+                drop(lock.acquire().await.unwrap());
+                continue;
+            }
+            let _held = others.mutex(format!("{name}")).try_acquire().await.unwrap();
+            lock.acquire_within(moment).await.unwrap_err();
+            let _ = timeout(moment, lock.acquire()).await;
+        }
+        assert_eq!(locks.engine().local_waiters().queues.lock().len(), 0);
+        assert_eq!(locks.engine().masters().watchers(), 0);
+    }
+
+    /// Another holder has three of five masters, and the other two are free.
+    #[tokio::test(start_paused = true)]
+    async fn masters_that_were_given_back_wake_a_waiter_when_they_are_a_majority() {
+        let masters: Vec<_> = (0..5).map(|_| MemoryMaster::new()).collect();
+        let locks = Coordinator::new(&masters).unwrap();
+        for master in &masters[..3] {
+            master.set_hash("r", [("another:1", "1")], None);
+        }
+        let lock = locks.reentrant("r", &locks.owner());
+        let mut waiting = pin!(lock.acquire());
+        let moment = Duration::from_millis(50);
+        assert!(timeout(moment, waiting.as_mut()).await.is_err());
+        let queues = locks.engine().local_waiters().queues.lock().clone();
+        let queue = queues.values().next().unwrap();
+        let sent = masters[0].commands();
+        for master in [3, 4] {
+            queue.on_change(master);
+            assert!(timeout(moment, waiting.as_mut()).await.is_err());
+        }
+        assert_eq!(masters[0].commands(), sent, "two masters are no majority");
+        masters[0].delete("r");
+        let got = timeout(moment, waiting.as_mut()).await;
+        drop(got.expect("three masters are one").unwrap());
+    }
+
+    /// Every millisecond, the masters report a change that did not happen.
+    #[tokio::test(start_paused = true)]
+    async fn false_reports_cost_few_commands_and_hide_no_release_for_long() {
+        let masters: Vec<_> = (0..5).map(|_| MemoryMaster::new()).collect();
+        let (locks, others) = (
+            Coordinator::new(&masters).unwrap(),
+            Coordinator::new(&masters).unwrap(),
+        );
+        let sent = || masters.iter().map(MemoryMaster::commands).sum::<u64>();
+        let millis = Duration::from_millis;
+        let mut counts = Vec::new();
+        for is_flooded in [false, true] {
+            let held = others.mutex("r").acquire().await.unwrap();
+            let lock = locks.mutex("r");
+            let mut waiting = pin!(lock.acquire());
+            assert!(timeout(millis(20), waiting.as_mut()).await.is_err());
+            let before = sent();
+            let queues = locks.engine().local_waiters().queues.lock().clone();
+            let queue = queues.values().next().unwrap();
+            let flood = async || loop {
+                tokio::time::sleep(millis(1)).await;
+                (0..5).for_each(|master| queue.on_change(master));
+            };
+            let moment = timeout(millis(20_000), async {
+                if is_flooded {
+                    tokio::join!(waiting.as_mut(), flood()).0
+                } else {
+                    waiting.as_mut().await
+                }
+            });
+            assert!(moment.await.is_err());
+            counts.push(sent() - before);
+            drop(held);
+            let got = timeout(millis(501), waiting).await;
+            got.expect("it was not woken")
+                .unwrap()
+                .release()
+                .await
+                .unwrap();
+        }
+        assert!(counts[1] <= 2 * counts[0], "{counts:?}");
+    }
+
+    /// A waiter can be dropped at any poll. The other waiters still hear of releases, and nothing
+    /// is left after the last waiter.
+    #[tokio::test(start_paused = true)]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the next waiter goes on by itself"
+    )]
+    async fn a_waiter_that_is_dropped_at_any_poll_leaves_nothing() {
+        let millis = Duration::from_millis;
+        let mut watched = 0;
+        for polls in 1..32 {
+            let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
+            let (locks, others) = (
+                Coordinator::new(&masters).unwrap(),
+                Coordinator::new(&masters).unwrap(),
+            );
+            let held = others.mutex("r").acquire().await.unwrap();
+            for (n, master) in masters.iter().enumerate() {
+                master.inject(Fault::Delay(millis(1 + n as u64)));
+            }
+            let (first, next) = (locks.mutex("r"), locks.mutex("r"));
+            let next = tokio::spawn(async move { next.acquire().await.unwrap() });
+            let dropped = timeout(millis(60_000), polled(polls, first.acquire()));
+            assert!(
+                dropped.await.is_ok_and(|got| got.is_none()),
+                "{polls} polls"
+            );
+            // Leaves time for the requests under way, and for the next waiter to watch the lock.
+            tokio::time::sleep(millis(400)).await;
+            watched += usize::from(locks.engine().masters().watchers() == 3);
+            held.release().await.unwrap();
+            let served = timeout(millis(60), next).await;
+            drop(served.expect("the waiter was not woken").unwrap());
+            tokio::time::sleep(millis(20)).await;
+            for master in &masters {
+                assert_eq!(master.keys().len(), 0, "{polls} polls");
+            }
+            assert_eq!(locks.engine().local_waiters().queues.lock().len(), 0);
+            assert_eq!(locks.engine().masters().watchers(), 0);
+        }
+        assert_eq!(watched, 31);
+    }
+
+    /// Polls `future` each time that it wakes its task, at most `polls` times. Then drops it.
+    async fn polled<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> {
+        let mut future = pin!(future);
+        let mut left = polls;
+        poll_fn(|cx| {
+            left -= 1;
+            match future.as_mut().poll(cx) {
+                Poll::Ready(output) => Poll::Ready(Some(output)),
+                Poll::Pending if left == 0 => Poll::Ready(None),
+                Poll::Pending => Poll::Pending,
+            }
+        })
+        .await
+    }
+}

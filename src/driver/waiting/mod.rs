@@ -1,0 +1,6 @@
+//! The waiters of this coordinator, and what wakes them.
+
+pub(in crate::driver) mod fair_waiters;
+pub(in crate::driver) mod local_waiters;
+pub(in crate::driver) mod signal;
+pub(crate) mod watched;

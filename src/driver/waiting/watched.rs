@@ -1,0 +1,80 @@
+//! The masters that tell a waiter of changes of a lock.
+
+use std::{future, sync::Arc};
+
+use crate::{
+    core::vote::{master_set::MasterSet, round::Round},
+    driver::{claim::live_round::LiveRound, masters::Masters},
+};
+
+/// The masters that tell a waiter of the next change of the lock.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Watched {
+    #[default]
+    None,
+    /// The only master that was asked. It has refused.
+    One(usize),
+    /// All masters, from this release of a lost attempt on.
+    All {
+        release: Arc<LiveRound>,
+        /// The agreed master among those on which another holds the lock. Its report alone makes
+        /// another attempt worthwhile, because releases are sent to all masters at once.
+        agreed: Option<usize>,
+    },
+}
+
+impl Watched {
+    /// Returns whether a majority of masters, or the only one that matters, can tell the waiter of
+    /// changes.
+    pub(crate) fn is_heard(&self, masters: &Masters) -> bool {
+        match self {
+            Self::None => false,
+            Self::One(_) => true,
+            Self::All { .. } => masters.reporting().is_majority_of(masters.count()),
+        }
+    }
+
+    /// Waits until `is_done` returns `true`. Calls `is_done` at once, and then again after every
+    /// answer that makes [`free`](Self::free) change.
+    pub(crate) async fn until(&self, is_done: impl Fn() -> bool) {
+        match self {
+            Self::None | Self::One(_) => future::pending().await,
+            Self::All { release, .. } => release.watch(|| is_done().then_some(())).await,
+        }
+    }
+
+    /// Returns where to ask again, if the lock may be free because these masters have `changed`.
+    ///
+    /// A change may also be a renewal. A holder that renews the lock puts its key back on masters
+    /// that have lost the key. Those masters are not asked first. Otherwise a waiter would take
+    /// them for a moment at each renewal, and the holder could never put its key back.
+    pub(crate) fn free(&self, changed: MasterSet, masters: usize) -> Option<Free> {
+        match self {
+            Self::None => None,
+            Self::One(master) => changed.contains(*master).then_some(Free {
+                first: MasterSet::ALL,
+                ask_first: true,
+            }),
+            Self::All { release, agreed } => {
+                let given_back = release.read(Round::freed);
+                let free = changed | given_back;
+                let news = changed - given_back;
+                let is_reported = agreed.is_some_and(|agreed| news.contains(agreed));
+                let may_be_free = is_reported || free.is_majority_of(masters);
+                may_be_free.then_some(Free {
+                    first: if news.is_empty() { free } else { news },
+                    ask_first: !given_back.is_empty(),
+                })
+            }
+        }
+    }
+}
+
+/// A lock that may be free.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Free {
+    /// The masters that may be asked first.
+    pub(crate) first: MasterSet,
+    /// `true` if one of them must be asked before the others.
+    pub(crate) ask_first: bool,
+}

@@ -1,0 +1,105 @@
+//! The background thread of a blocking coordinator.
+
+use std::{io, sync::mpsc, thread, time::Duration};
+
+use tokio::{
+    runtime::{self, EnterGuard, Handle},
+    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    time::timeout,
+};
+
+use super::park::block_on;
+use crate::{core::config::error::ConfigError, driver::ask::health_events::HealthEvents};
+
+/// A handle of a thread with a runtime. The runtime has the timers of blocked calls, and the tasks
+/// of a coordinator that was built for blocking calls.
+///
+/// The runtime is created and dropped on its own thread, because dropping a runtime in async code
+/// panics.
+#[derive(Clone, Debug)]
+pub(super) struct BackgroundThread {
+    runtime: Handle,
+    /// Takes what the thread waits for before it ends. It ends after the last clone is dropped.
+    last_work: UnboundedSender<HealthEvents>,
+}
+
+impl BackgroundThread {
+    pub(super) fn start() -> Result<Self, ConfigError> {
+        let (last_work, waits_for) = unbounded_channel();
+        let (sender, started) = mpsc::channel();
+        let spawned = thread::Builder::new()
+            .name("quorlock".to_owned())
+            .spawn(move || run(waits_for, &sender));
+        let started = spawned.and_then(|_| started.recv().map_err(io::Error::other)?);
+        let runtime = started.map_err(|error| ConfigError::NoThread {
+            reason: error.to_string(),
+        })?;
+        Ok(Self { runtime, last_work })
+    }
+
+    /// Makes this thread use the runtime for new tasks and timers.
+    pub(super) fn enter(&self) -> Result<EnterGuard<'_>, ConfigError> {
+        match Handle::try_current() {
+            Err(error) if error.is_thread_local_destroyed() => Err(ConfigError::CannotBlock),
+            Ok(_) | Err(_) => Ok(self.runtime.enter()),
+        }
+    }
+
+    /// Keeps the thread until `events` end.
+    pub(super) fn outlive(&self, events: HealthEvents) {
+        let _ = self.last_work.send(events); // the thread lives as long as this handle
+    }
+
+    /// Blocks until `future` is done.
+    pub(super) fn wait<T>(&self, future: impl Future<Output = T>) -> Result<T, ConfigError> {
+        let _entered = self.enter()?;
+        block_on(future)
+    }
+
+    /// Blocks until `future` is done, at most for `limit`.
+    pub(super) fn wait_within<T>(
+        &self,
+        limit: Duration,
+        future: impl Future<Output = T>,
+    ) -> Result<Option<T>, ConfigError> {
+        self.wait(async { timeout(limit, future).await.ok() })
+    }
+}
+
+/// Runs the thread, and sends a handle of its runtime to `started`.
+fn run(mut waits_for: UnboundedReceiver<HealthEvents>, started: &mpsc::Sender<io::Result<Handle>>) {
+    let runtime = match runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            let _ = started.send(Err(error));
+            return;
+        }
+    };
+    let _ = started.send(Ok(runtime.handle().clone()));
+    runtime.block_on(async {
+        while let Some(mut events) = waits_for.recv().await {
+            // The stream ends after the supervisors have delivered everything.
+            while events.next().await.is_some() {}
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use super::*;
+
+    #[test]
+    fn the_thread_ends_after_its_last_handle_is_dropped() {
+        let thread = BackgroundThread::start().unwrap();
+        let task = thread.runtime.spawn(pending::<()>());
+        let other = thread.clone();
+        drop(thread);
+        let still_runs = other.wait(other.runtime.spawn(async {}));
+        assert!(still_runs.unwrap().is_ok());
+        drop(other);
+        let ended = block_on(task).unwrap();
+        assert!(ended.unwrap_err().is_cancelled());
+    }
+}

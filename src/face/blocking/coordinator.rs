@@ -1,0 +1,241 @@
+//! A set of masters that hold locks together, for code without async.
+
+use std::{fmt, time::Duration};
+
+use super::{background::BackgroundThread, health_events::HealthEvents, lock::Lock};
+use crate::{
+    check::Preflight,
+    core::{
+        view::{health::MasterHealth, inspection::Inspection},
+        vote::votes::Votes,
+    },
+    face::{
+        builder::Builder,
+        coordinator,
+        error::{ConfigError, ReadyError},
+        owner::Owner,
+    },
+    master::MasterSpec,
+};
+
+/// A set of independent masters that hold locks together, as an async
+/// [`Coordinator`](crate::Coordinator).
+///
+/// A coordinator is cheap to clone, and all clones share everything. Threads may share one
+/// coordinator, lock or guard.
+///
+/// [`Coordinator::new`] and [`Builder::build_blocking`] make a coordinator with a
+/// [thread](super#the-background-thread) of its own. They need no runtime.
+/// [`blocking`](crate::Coordinator::blocking) makes a view of an async coordinator.
+#[derive(Clone)]
+pub struct Coordinator {
+    coordinator: coordinator::Coordinator,
+    thread: BackgroundThread,
+}
+
+impl Coordinator {
+    /// Creates a coordinator of `masters` with the [default settings](Builder), and starts to
+    /// connect.
+    ///
+    /// # Errors
+    ///
+    /// See [`Builder::build_blocking`].
+    pub fn new(
+        masters: impl IntoIterator<Item = impl Into<MasterSpec>>,
+    ) -> Result<Self, ConfigError> {
+        Self::builder().masters(masters).build_blocking()
+    }
+
+    /// Returns a builder with the default settings and no masters. Finish it with
+    /// [`build_blocking`](Builder::build_blocking).
+    pub fn builder() -> Builder {
+        coordinator::Coordinator::builder()
+    }
+
+    /// Returns the mutex called `name`: see [`mutex`](crate::Coordinator::mutex).
+    pub fn mutex(&self, name: impl AsRef<str>) -> Lock {
+        Lock::new(self.coordinator.mutex(name), &self.thread)
+    }
+
+    /// Returns a new owner for reentrant and fair locks: see [`owner`](crate::Coordinator::owner).
+    pub fn owner(&self) -> Owner {
+        self.coordinator.owner()
+    }
+
+    /// Returns the reentrant lock called `name` for `owner`: see
+    /// [`reentrant`](crate::Coordinator::reentrant).
+    pub fn reentrant(&self, name: impl AsRef<str>, owner: &Owner) -> Lock {
+        Lock::new(self.coordinator.reentrant(name, owner), &self.thread)
+    }
+
+    /// Returns the fair lock called `name` for `owner`: see [`fair`](crate::Coordinator::fair).
+    pub fn fair(&self, name: impl AsRef<str>, owner: &Owner) -> Lock {
+        Lock::new(self.coordinator.fair(name, owner), &self.thread)
+    }
+
+    /// Checks all masters, and reports each danger: see [`check`](crate::Coordinator::check).
+    ///
+    /// # Errors
+    ///
+    /// [`CannotBlock`](ConfigError::CannotBlock). Nothing was sent.
+    pub fn check(&self) -> Result<Preflight, ConfigError> {
+        self.thread.wait(self.coordinator.check())
+    }
+
+    /// Deletes a lock that its holder does not release: see
+    /// [`break_held`](crate::Coordinator::break_held).
+    ///
+    /// # Errors
+    ///
+    /// [`CannotBlock`](ConfigError::CannotBlock). Nothing was sent.
+    pub fn break_held(&self, inspection: &Inspection) -> Result<Votes, ConfigError> {
+        self.thread.wait(self.coordinator.break_held(inspection))
+    }
+
+    /// Waits until a majority of masters can vote, at most for `limit`: see
+    /// [`ready`](crate::Coordinator::ready).
+    ///
+    /// # Errors
+    ///
+    /// The same, and [`CannotBlock`](ConfigError::CannotBlock).
+    pub fn ready(&self, limit: Duration) -> Result<Votes, ReadyError> {
+        self.thread.wait(self.coordinator.ready(limit))?
+    }
+
+    /// Waits until all masters can vote, at most for `limit`: see
+    /// [`all_ready`](crate::Coordinator::all_ready).
+    ///
+    /// # Errors
+    ///
+    /// The same, and [`CannotBlock`](ConfigError::CannotBlock).
+    pub fn all_ready(&self, limit: Duration) -> Result<Votes, ReadyError> {
+        self.thread.wait(self.coordinator.all_ready(limit))?
+    }
+
+    /// Returns the present state of each master: see [`health`](crate::Coordinator::health).
+    pub fn health(&self) -> Vec<MasterHealth> {
+        self.coordinator.health()
+    }
+
+    /// Returns the changes of the masters' states, starting with the present state of each master.
+    /// Does not keep the coordinator alive.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use quorlock::{MasterState, MemoryMaster, blocking::Coordinator};
+    /// # let locks = Coordinator::new([MemoryMaster::new()])?;
+    /// let mut events = locks.health_events();
+    /// while let Some(master) = events.next()? {
+    ///     println!("{master}");
+    /// #   if master.state == MasterState::Connected { break }
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn health_events(&self) -> HealthEvents {
+        HealthEvents::new(self.coordinator.health_events())
+    }
+
+    /// Returns the TTL of locks that do not [set their own](super::Lock::ttl).
+    pub fn ttl(&self) -> Duration {
+        self.coordinator.ttl()
+    }
+
+    /// Returns the number of masters.
+    pub fn master_count(&self) -> usize {
+        self.coordinator.master_count()
+    }
+
+    /// Returns the number of masters that make a majority.
+    pub fn quorum(&self) -> usize {
+        self.coordinator.quorum()
+    }
+
+    /// Refuses new acquisitions, and blocks until all posted releases are delivered: see
+    /// [`close`](crate::Coordinator::close). If masters are down, this may take the longest TTL in
+    /// use, so prefer [`close_within`](Self::close_within).
+    ///
+    /// # Errors
+    ///
+    /// [`CannotBlock`](ConfigError::CannotBlock). The coordinator is not closed.
+    pub fn close(&self) -> Result<(), ConfigError> {
+        self.thread.wait(self.coordinator.close())
+    }
+
+    /// Closes the coordinator as [`close`](Self::close) does, but waits at most for `limit`.
+    /// Returns whether all posted releases were delivered in that time.
+    ///
+    /// Call it at the end of `main`, so that the releases of dropped guards arrive. If it returns
+    /// `false`, the thread goes on to deliver them while the program runs.
+    ///
+    /// # Errors
+    ///
+    /// [`CannotBlock`](ConfigError::CannotBlock). The coordinator is not closed.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::time::Duration;
+    /// # use quorlock::{MemoryMaster, blocking::Coordinator};
+    /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
+    /// let guard = locks.mutex("orders/42").acquire()?;
+    /// drop(guard);
+    /// if !locks.close_within(Duration::from_secs(2))? {
+    ///     eprintln!("some masters are down: their keys end with the TTL");
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn close_within(&self, limit: Duration) -> Result<bool, ConfigError> {
+        let closed = self.thread.wait_within(limit, self.coordinator.close())?;
+        Ok(closed.is_some())
+    }
+}
+
+impl fmt::Debug for Coordinator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.coordinator.fmt(f)
+    }
+}
+
+impl Builder {
+    /// Checks all settings, creates a [blocking coordinator](crate::blocking) and starts to
+    /// connect.
+    ///
+    /// Needs no runtime: the coordinator has a [thread](crate::blocking#the-background-thread) of
+    /// its own. Does not wait for any master.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`build`](Self::build) except `NoRuntime`, and
+    /// [`NoThread`](ConfigError::NoThread). Nothing was sent.
+    pub fn build_blocking(self) -> Result<Coordinator, ConfigError> {
+        let thread = BackgroundThread::start()?;
+        let coordinator = {
+            let _entered = thread.enter()?;
+            self.build()?
+        };
+        thread.outlive(coordinator.health_events());
+        Ok(Coordinator {
+            coordinator,
+            thread,
+        })
+    }
+}
+
+impl coordinator::Coordinator {
+    /// Returns a view of this coordinator for [code without async](crate::blocking). Both share
+    /// everything: the connections, the waiters and [`close`](Self::close).
+    ///
+    /// The connections stay on the runtime of this coordinator. That runtime must run while the
+    /// view is used. Each view has a thread of its own for time limits, and its clones share it.
+    /// So make one view and clone it. The thread ends after the last clone of the view and the
+    /// last of its locks and guards are dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`NoThread`](ConfigError::NoThread): the thread could not be started.
+    pub fn blocking(&self) -> Result<Coordinator, ConfigError> {
+        Ok(Coordinator {
+            coordinator: self.clone(),
+            thread: BackgroundThread::start()?,
+        })
+    }
+}

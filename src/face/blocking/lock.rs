@@ -1,0 +1,169 @@
+//! A named lock, for code without async.
+
+use std::{fmt, time::Duration};
+
+use super::{background::BackgroundThread, guard::Guard};
+use crate::{
+    core::{time::renewal::Renewal, view::inspection::Inspection},
+    face::{
+        error::{AcquireError, InspectError, RunError},
+        guard, lock,
+    },
+};
+
+/// A named lock on all masters of a [`Coordinator`](super::Coordinator), as an async
+/// [`Lock`](crate::Lock).
+///
+/// A call cannot be cancelled while it blocks. To limit the wait, call
+/// [`acquire_within`](Self::acquire_within). To end all waits, close the coordinator in another
+/// thread.
+///
+/// In an async task, every method that blocks returns
+/// [`CannotBlock`](crate::ConfigError::CannotBlock) inside its error, and sends nothing.
+#[derive(Clone)]
+#[must_use = "a lock is not held until it is acquired"]
+pub struct Lock {
+    lock: lock::Lock,
+    thread: BackgroundThread,
+}
+
+impl Lock {
+    pub(super) fn new(lock: lock::Lock, thread: &BackgroundThread) -> Self {
+        Self {
+            lock,
+            thread: thread.clone(),
+        }
+    }
+
+    /// Makes one attempt to acquire the lock: see [`try_acquire`](crate::Lock::try_acquire).
+    ///
+    /// # Errors
+    ///
+    /// The same, and [`CannotBlock`](crate::ConfigError::CannotBlock).
+    pub fn try_acquire(&self) -> Result<Guard, AcquireError> {
+        self.guard(self.thread.wait(self.lock.try_acquire())?)
+    }
+
+    /// Waits for the lock, for about `limit`: see [`acquire_within`](crate::Lock::acquire_within).
+    ///
+    /// # Errors
+    ///
+    /// The same, and [`CannotBlock`](crate::ConfigError::CannotBlock).
+    pub fn acquire_within(&self, limit: Duration) -> Result<Guard, AcquireError> {
+        self.guard(self.thread.wait(self.lock.acquire_within(limit))?)
+    }
+
+    /// Waits until the lock is acquired: see [`acquire`](crate::Lock::acquire).
+    ///
+    /// # Errors
+    ///
+    /// The same, and [`CannotBlock`](crate::ConfigError::CannotBlock).
+    pub fn acquire(&self) -> Result<Guard, AcquireError> {
+        self.guard(self.thread.wait(self.lock.acquire())?)
+    }
+
+    fn guard(&self, acquired: Result<guard::Guard, AcquireError>) -> Result<Guard, AcquireError> {
+        acquired.map(|guard| Guard::new(guard, self.thread.clone()))
+    }
+
+    /// Acquires the lock as [`acquire`](Self::acquire) does, runs `body`, and releases the lock. If
+    /// `body` panics, the lock is released, too.
+    ///
+    /// A loss of the lock does not stop `body`, because nothing can interrupt a thread. Between its
+    /// steps, `body` should call [`ensure_held`](Guard::ensure_held). The async
+    /// [`run`](crate::Lock::run) drops its body instead.
+    ///
+    /// # Errors
+    ///
+    /// - [`Acquire`](RunError::Acquire): the lock was not acquired, and `body` did not run.
+    /// - [`Body`](RunError::Body): the body returned this error, even if the lock was lost by then.
+    /// - [`Lost`](RunError::Lost): the body returned a value, but the lock was lost before.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use quorlock::{MemoryMaster, blocking::Coordinator};
+    /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
+    /// let sum = locks.mutex("orders/42").run(|guard| {
+    ///     let first = 40;
+    ///     guard.ensure_held()?;
+    ///     Ok::<_, Box<dyn std::error::Error + Send + Sync>>(first + 2)
+    /// })?;
+    /// assert_eq!(sum, 42);
+    /// # Ok(()) }
+    /// ```
+    pub fn run<T, E>(&self, body: impl FnOnce(&Guard) -> Result<T, E>) -> Result<T, RunError<E>> {
+        let guard = self.acquire()?;
+        let outcome = body(&guard).map_err(RunError::Body);
+        if outcome.is_ok() {
+            guard.ensure_held()?;
+        }
+        // As in the async `run`, the result of the body counts, whether or not the release is
+        // confirmed.
+        let _ = guard.release();
+        outcome
+    }
+
+    /// Asks all masters who holds the lock, and who waits for it: see
+    /// [`inspect`](crate::Lock::inspect).
+    ///
+    /// # Errors
+    ///
+    /// The same, and [`CannotBlock`](crate::ConfigError::CannotBlock).
+    pub fn inspect(&self) -> Result<Inspection, InspectError> {
+        self.thread.wait(self.lock.inspect())?
+    }
+
+    /// Returns whether the lock is held: see [`is_held`](crate::Lock::is_held).
+    ///
+    /// # Errors
+    ///
+    /// The same, and [`CannotBlock`](crate::ConfigError::CannotBlock).
+    pub fn is_held(&self) -> Result<bool, InspectError> {
+        self.thread.wait(self.lock.is_held())?
+    }
+}
+
+/// Settings. Each replaces the setting of the coordinator for this lock.
+impl Lock {
+    /// Sets how long the lock lives on the masters unless it is extended or released: see
+    /// [`ttl`](crate::Lock::ttl).
+    pub fn ttl(self, ttl: Duration) -> Self {
+        Self {
+            lock: self.lock.ttl(ttl),
+            ..self
+        }
+    }
+
+    /// Sets how long the lock is renewed while its guard lives: see
+    /// [`renewal`](crate::Lock::renewal).
+    pub fn renewal(self, renewal: Renewal) -> Self {
+        Self {
+            lock: self.lock.renewal(renewal),
+            ..self
+        }
+    }
+
+    /// Keeps others from the lock until `time` after its acquisition: see
+    /// [`min_hold`](crate::Lock::min_hold).
+    pub fn min_hold(self, time: Duration) -> Self {
+        Self {
+            lock: self.lock.min_hold(time),
+            ..self
+        }
+    }
+
+    /// Makes every guard carry a [fencing token](Guard::fencing_token): see
+    /// [`fenced`](crate::Lock::fenced).
+    pub fn fenced(self) -> Self {
+        Self {
+            lock: self.lock.fenced(),
+            ..self
+        }
+    }
+}
+
+impl fmt::Debug for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.lock.fmt(f)
+    }
+}

@@ -1,0 +1,387 @@
+//! The settings of a coordinator.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{coordinator::Coordinator, error::ConfigError};
+use crate::{
+    check::Checker,
+    core::{
+        config::{Config, Settings},
+        restart::{RestartGuard, quarantine},
+        time::renewal::Renewal,
+        vote::master_set::MasterSet,
+        wait::retry::Backoff,
+    },
+    driver::{
+        engine::Engine,
+        time::{clock, timers::Timers},
+    },
+    master::{HealthBoard, Mailbox, MasterConfig, MasterSpec, RestartTracker, Supervisor},
+};
+
+impl Coordinator {
+    /// Creates a coordinator of `masters` with the [default settings](Builder), and starts to
+    /// connect. Must be called inside a tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// See [`Builder::build`].
+    pub fn new(
+        masters: impl IntoIterator<Item = impl Into<MasterSpec>>,
+    ) -> Result<Self, ConfigError> {
+        Self::builder().masters(masters).build()
+    }
+
+    /// Returns a builder with the default settings and no masters.
+    pub fn builder() -> Builder {
+        Builder {
+            masters: Vec::new(),
+            settings: Settings::default(),
+            #[cfg(feature = "tls")]
+            tls: None,
+        }
+    }
+}
+
+/// A builder for a [`Coordinator`].
+///
+/// [`build`](Self::build) checks all settings before anything is sent. The settings may be made in
+/// any order.
+///
+/// # Defaults
+///
+/// | setting | default |
+/// |---|---|
+/// | [`ttl`](Self::ttl) | 10 s |
+/// | [`renewal`](Self::renewal) | up to 1 h |
+/// | [`max_ttl`](Self::max_ttl) | 1 min, or the TTL if that is longer |
+/// | [`node_timeout`](Self::node_timeout) | four round trips to the master, 50 ms to 1 s |
+/// | [`connect_timeout`](Self::connect_timeout) | 1 s |
+/// | [`drift_ppm`](Self::drift_ppm) | 10,000 ppm (1 %) |
+/// | [`retry_delay`](Self::retry_delay) | 10 ms to 200 ms |
+/// | [`poll_interval`](Self::poll_interval) | 500 ms to 1.5 s |
+/// | [`waiter_timeout`](Self::waiter_timeout) | 3 s, or four node timeouts if that is longer |
+/// | [`key_template`](Self::key_template) | `{name}` |
+/// | [`client_name`](Self::client_name) | none |
+/// | [`restart_guard`](Self::restart_guard) | [`Observed`](RestartGuard::Observed) |
+/// | [`durable_masters`](Self::durable_masters) | `false` |
+#[derive(Debug)]
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct Builder {
+    masters: Vec<MasterSpec>,
+    settings: Settings,
+    #[cfg(feature = "tls")]
+    tls: Option<Arc<tokio_rustls::rustls::ClientConfig>>,
+}
+
+impl Builder {
+    /// Adds one master: a URL, a ready [`Client`](crate::redis::Client) of the `redis` crate, or a
+    /// [`MemoryMaster`](crate::MemoryMaster).
+    ///
+    /// Masters must be independent servers without replication between them. Use three or five
+    /// masters. An even number of masters survives no more failures than one master fewer.
+    pub fn master(mut self, master: impl Into<MasterSpec>) -> Self {
+        self.masters.push(master.into());
+        self
+    }
+
+    /// Adds several masters: see [`master`](Self::master).
+    pub fn masters(mut self, masters: impl IntoIterator<Item = impl Into<MasterSpec>>) -> Self {
+        self.masters.extend(masters.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets how long a lock lives on the masters unless it is extended or released. Defaults to
+    /// 10 s. A lock can have a [TTL of its own](crate::Lock::ttl).
+    ///
+    /// A longer TTL means fewer renewals, and a longer wait for others after a holder has died. The
+    /// TTL must be longer than the sum of the node timeout and the drift allowance. Masters count
+    /// in milliseconds, so fractions of a millisecond are cut off.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.settings.ttl = ttl;
+        self
+    }
+
+    /// Sets how long one master may take to answer a command, from 1 ms to 60 s. The time starts
+    /// when the command is sent. If the master does not answer in this time, its vote counts as a
+    /// failure.
+    ///
+    /// The default is different for each master: four times its fastest answer, at least 50 ms and
+    /// at most 1 s. A timeout that is set here applies to all masters. The timeout should be much
+    /// shorter than the TTL, and much longer than the round trip to every master. A master with a
+    /// longer round trip never votes in time.
+    ///
+    /// A connection that waits for a reply is closed after three node timeouts without a byte from
+    /// the master. It is also closed after thirty node timeouts without a complete reply.
+    pub fn node_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.node_timeout = Some(timeout);
+        self
+    }
+
+    /// Sets how long it may take to connect to a master, including name resolution, TLS and login,
+    /// from 1 ms to 60 s. Defaults to 1 s.
+    ///
+    /// The first commands of a coordinator wait for its first connections. They wait for at most
+    /// this time, and stop earlier if their outcome is certain. After that, a command to a master
+    /// without a connection fails at once.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.connect_timeout = timeout;
+        self
+    }
+
+    /// Sets by how much the rates of clocks may differ, in parts per million of the TTL. Must be
+    /// below 1,000,000. Defaults to 10,000 (1 %), the usual value for Redlock.
+    ///
+    /// The drift allowance is this part of the TTL, and 2 ms more for the granularity of Redis'
+    /// expiry. Every validity is shorter than the TTL by the drift allowance. The setting must
+    /// cover the errors of a master's wall clock and of the client's clock together. Use 100,000 if
+    /// a time daemon may slew a clock by more than the default. By default, chrony slews a clock by
+    /// up to 8.3 % to correct a large error.
+    pub fn drift_ppm(mut self, ppm: u32) -> Self {
+        self.settings.drift_ppm = ppm;
+        self
+    }
+
+    /// Sets the bounds of the random delay between two attempts. Defaults to 10 ms and 200 ms. The
+    /// delay applies when a waiter cannot wait for a change of the lock. This is the case if too
+    /// few masters answered, if the vote was split, or if no majority of masters can report
+    /// changes.
+    ///
+    /// The delay grows, and reaches the upper bound after a few failures. If changes wake a waiter
+    /// again and again, it makes at most one attempt in a tenth of the lower bound. The lower bound
+    /// should be longer than the time that it takes to acquire a majority. Otherwise contenders may
+    /// split the vote again.
+    pub fn retry_delay(mut self, least: Duration, most: Duration) -> Self {
+        self.settings.retry_delay = (least, most);
+        self
+    }
+
+    /// Sets the bounds of the random time for which a waiter relies on masters to report changes of
+    /// the lock. After that time the waiter tries again without a report. Defaults to 500 ms and
+    /// 1.5 s. Does not apply to fair locks.
+    ///
+    /// Masters report every release, also one by another library, and the waiter has a timer for
+    /// the TTL. So polls matter only if something is unusual: for example, if a proxy swallows a
+    /// report, or if a master has the key of a client that died.
+    ///
+    /// Every poll costs each master three commands, and may split the vote of other clients. For
+    /// each name, only one waiter of a coordinator polls. So the default costs each master about
+    /// three commands a second for each name and coordinator.
+    pub fn poll_interval(mut self, least: Duration, most: Duration) -> Self {
+        self.settings.poll_interval = (least, most);
+        self
+    }
+
+    /// Sets how long a lock is renewed while its guard lives. Defaults to [`Renewal::UpTo`] one
+    /// hour. A lock can have a [setting of its own](crate::Lock::renewal).
+    pub fn renewal(mut self, renewal: Renewal) -> Self {
+        self.settings.renewal = renewal;
+        self
+    }
+
+    /// Sets how long a waiter of a fair lock may be silent before other waiters are served in its
+    /// place, from four node timeouts to 1 h. Defaults to 3 s, or four node timeouts if that is
+    /// longer.
+    ///
+    /// A waiter sends a command to the masters three or four times in this time. If this setting is
+    /// shorter than four node timeouts of the slowest master, the waiter timeout is those four node
+    /// timeouts.
+    pub fn waiter_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.waiter_timeout = Some(timeout);
+        self
+    }
+
+    /// Sets what to do about masters that may have forgotten locks. Defaults to
+    /// [`Observed`](RestartGuard::Observed).
+    pub fn restart_guard(mut self, guard: RestartGuard) -> Self {
+        self.settings.restart_guard = guard;
+        self
+    }
+
+    /// Declares whether every master keeps everything that it has confirmed, over any restart. If
+    /// so, a master that restarts votes at once, because it still has its locks. Defaults to
+    /// `false`.
+    ///
+    /// The coordinator checks some of the conditions each time that it connects to a master. A
+    /// master that fails this check is quarantined as without this setting, and the log says why.
+    /// Set this to `true` only if the other conditions hold, too: see
+    /// [`docs::guarantees`](crate::docs::guarantees#masters-that-keep-everything).
+    pub fn durable_masters(mut self, durable: bool) -> Self {
+        self.settings.durable_masters = durable;
+        self
+    }
+
+    /// Sets the longest TTL that a lock may have. A longer TTL is an error. Defaults to 1 min, or
+    /// to the [TTL](Self::ttl) if that is longer. Without a [restart guard](Self::restart_guard),
+    /// the default is 366 days.
+    ///
+    /// A master that may have forgotten locks has no vote for this time plus the drift allowance,
+    /// and for at least 3 s. All clients of the masters must use the same value.
+    pub fn max_ttl(mut self, max_ttl: Duration) -> Self {
+        self.settings.max_ttl = Some(max_ttl);
+        self
+    }
+
+    /// Sets the template for the keys of locks. A key is the template with the lock's name in place
+    /// of `{name}`. Defaults to `{name}`. The libraries RedLock.net and pottery use
+    /// `redlock:{name}`.
+    ///
+    /// Keys that begin with `quorlock:` are reserved for this crate. A lock with such a key is
+    /// refused.
+    pub fn key_template(mut self, template: impl Into<String>) -> Self {
+        self.settings.key_template = template.into();
+        self
+    }
+
+    /// Sets the name under which the locks of this coordinator are shown, such as `web-3/812` (the
+    /// host and the process ID): 1 to 64 graphic ASCII characters, without spaces. Defaults to no
+    /// name.
+    ///
+    /// [`Holder::client`](crate::Holder::client) is this name. It tells a person which program
+    /// holds a lock. It changes nothing else: two coordinators with the same name exclude each
+    /// other.
+    ///
+    /// Masters store the name with every lock: after the token of a mutex, and at the end of the
+    /// [ID](crate::Owner::id) of an owner. All users with read access to the locks can read the
+    /// name, so it must not contain a secret. A name of another client is what that client says,
+    /// and proves nothing.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use quorlock::{Coordinator, MemoryMaster};
+    ///
+    /// let name = format!("web-3/{}", std::process::id());
+    /// let locks = Coordinator::builder()
+    ///     .masters((0..3).map(|_| MemoryMaster::new()))
+    ///     .client_name(&name)
+    ///     .build()?;
+    /// let lock = locks.mutex("orders/42");
+    /// let guard = lock.acquire().await?;
+    /// let holder = lock.inspect().await?.holder.expect("it is held");
+    /// assert_eq!(holder.client, Some(name));
+    /// # drop(guard);
+    /// # Ok(()) }
+    /// ```
+    pub fn client_name(mut self, name: impl Into<String>) -> Self {
+        self.settings.client_name = Some(name.into());
+        self
+    }
+
+    /// Sets whether the names of locks are labels of metrics. Defaults to `false`.
+    ///
+    /// With `true`, the metrics of locks have the label `lock`. Most recorders keep the series of
+    /// each name until the program ends. So set this only if the program uses few names.
+    /// [`docs::operations`](crate::docs::operations#metrics) lists the metrics.
+    ///
+    /// The other metrics belong to the recorder that is installed when the coordinator is built.
+    /// Those with this label belong to the recorder that is installed when they are recorded.
+    #[cfg(feature = "metrics")]
+    pub fn lock_names_in_metrics(mut self, are_labels: bool) -> Self {
+        self.settings.lock_names_in_metrics = are_labels;
+        self
+    }
+
+    /// Sets the TLS configuration for `rediss://` masters: the root certificates to trust, and the
+    /// client certificate to present. Defaults to the system's trusted roots, or those in the file
+    /// that the environment variable `SSL_CERT_FILE` names, and no client certificate.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use quorlock::{Coordinator, rustls};
+    /// use rustls::{ClientConfig, RootCertStore, crypto::ring, pki_types::CertificateDer};
+    ///
+    /// /// Trusts the authority that signed the certificates of the masters.
+    /// fn builder(authority: CertificateDer<'static>) -> Result<quorlock::Builder, rustls::Error> {
+    ///     let mut roots = RootCertStore::empty();
+    ///     roots.add(authority)?; // more than one, while authorities change
+    ///     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    ///         .with_safe_default_protocol_versions()?
+    ///         .with_root_certificates(roots)
+    ///         .with_no_client_auth(); // or with_client_auth_cert, for mutual TLS
+    ///     Ok(Coordinator::builder().tls(config))
+    /// }
+    /// ```
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, config: impl Into<Arc<tokio_rustls::rustls::ClientConfig>>) -> Self {
+        self.tls = Some(config.into());
+        self
+    }
+
+    /// Checks all settings, creates the coordinator and starts to connect.
+    ///
+    /// Must be called inside a tokio runtime with time and I/O enabled. That
+    /// [runtime](Coordinator#runtimes) must keep running as long as locks are used.
+    ///
+    /// This method does not wait for any master. If a master is not up yet, the coordinator keeps
+    /// trying to connect to it.
+    ///
+    /// # Errors
+    ///
+    /// Any [`ConfigError`] that is not about a single lock. Nothing was sent.
+    pub fn build(self) -> Result<Coordinator, ConfigError> {
+        let config = Config::parse(self.settings)?;
+        let addresses = check_masters(&self.masters)?;
+        let runtime = tokio::runtime::Handle::try_current().map_err(|_| ConfigError::NoRuntime)?;
+        if !Timers::are_enabled() {
+            return Err(ConfigError::NoRuntime);
+        }
+        let master_config = MasterConfig {
+            node_timeout: config.node_timeout,
+            connect_timeout: config.connect_timeout,
+            redial: Backoff::between(Duration::from_millis(20), Duration::from_secs(1)),
+            now: clock::monotonic,
+            random: clock::random_u64,
+            restart_tracker: RestartTracker::new(
+                config.restart_guard,
+                config.durable_masters,
+                clock::monotonic,
+            ),
+            quarantine: quarantine(config.max_ttl, config.drift),
+            health: HealthBoard::new(&addresses, clock::monotonic),
+            #[cfg(feature = "tls")]
+            tls: self.tls,
+        };
+        let probes = self.masters.iter().enumerate();
+        let probes = probes.filter_map(|(master, spec)| spec.probe(master, &master_config));
+        let checker = Checker::new(probes.collect(), runtime.clone(), clock::wall_micros);
+        let masters: Vec<(Arc<Mailbox>, Supervisor)> = self
+            .masters
+            .into_iter()
+            .zip(addresses)
+            .enumerate()
+            .map(|(master, (spec, address))| spec.open(master, address, &master_config))
+            .collect();
+        let engine = Engine::start(config, masters, master_config.health, &runtime);
+        Ok(Coordinator::from_parts(engine, checker))
+    }
+}
+
+/// Checks the number and the addresses of the masters. Returns the addresses.
+fn check_masters(masters: &[MasterSpec]) -> Result<Vec<Arc<str>>, ConfigError> {
+    if masters.is_empty() {
+        return Err(ConfigError::NoMasters);
+    }
+    if masters.len() > MasterSet::MOST {
+        return Err(ConfigError::TooManyMasters {
+            given: masters.len(),
+            most: MasterSet::MOST,
+        });
+    }
+    let mut addresses = Vec::<Arc<str>>::with_capacity(masters.len());
+    for (index, master) in masters.iter().enumerate() {
+        let address = master.address().map_err(|reason| ConfigError::BadMaster {
+            master: index + 1,
+            reason,
+        })?;
+        if let Some(first) = addresses.iter().position(|known| *known == address) {
+            return Err(ConfigError::DuplicateMaster {
+                first: first + 1,
+                second: index + 1,
+                address: address.to_string(),
+            });
+        }
+        addresses.push(address);
+    }
+    Ok(addresses)
+}

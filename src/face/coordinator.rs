@@ -1,0 +1,402 @@
+//! A set of masters that hold locks together.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use super::{error::ReadyError, lock::Lock, owner::Owner};
+use crate::{
+    check::{Checker, Preflight},
+    core::{
+        kind::name::Kind,
+        view::health::MasterHealth,
+        vote::{quorum::majority, votes::Votes},
+    },
+    driver::{ask::health_events::HealthEvents, engine::Engine, time::clock},
+};
+
+/// A set of independent masters that hold locks together.
+///
+/// A coordinator is cheap to clone, and all clones share everything. Each master has one
+/// connection. A background task connects to the masters, notices when a master hangs, and
+/// reconnects. A request to a master that is known to be down fails at once. Another task renews
+/// the locks that are held. The tasks end after the last clone of the coordinator, the last lock
+/// and the last guard are dropped and everything that was posted is delivered.
+///
+/// # Runtimes
+///
+/// The tasks and timers live on the tokio runtime in which the coordinator was built. Any executor
+/// may poll the futures of locks and guards while that runtime runs. A current-thread runtime runs
+/// only during a `block_on`: between two of them no lock is renewed, and futures wait without
+/// limit. After a shutdown, acquisitions fail with [`Closed`](crate::AcquireError::Closed).
+///
+/// # Guarantees
+///
+/// At any instant, at most one holder of a name [is valid](crate::Guard::is_valid). A holder is the
+/// guard of a mutex, or an [`Owner`] with all its guards. This guarantee has two conditions: the
+/// rates of the clocks differ by less than the [drift](crate::Builder::drift_ppm), and no master
+/// forgets a lock that has not expired. Any majority of the masters is enough to lock. See
+/// [`docs::guarantees`](crate::docs::guarantees).
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+/// use quorlock::{Coordinator, MemoryMaster};
+///
+/// let locks = Coordinator::builder()
+///     .masters((0..5).map(|_| MemoryMaster::new())) // or ["redis://10.0.0.1", ..]
+///     .ttl(Duration::from_secs(30))
+///     .build()?;
+/// let guard = locks.mutex("orders/42").acquire_within(Duration::from_secs(1)).await?;
+/// assert!(guard.is_valid());
+/// guard.release().await?;
+/// locks.close().await;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Coordinator {
+    engine: Arc<Engine>,
+    checker: Arc<Checker>,
+}
+
+impl Coordinator {
+    pub(crate) fn from_parts(engine: Engine, checker: Checker) -> Self {
+        Self {
+            engine: Arc::new(engine),
+            checker: Arc::new(checker),
+        }
+    }
+
+    /// Returns the mutex called `name`. Sends nothing.
+    ///
+    /// On every master a mutex is a string under the lock's key, written by `SET NX PX`. Most
+    /// Redlock libraries use the same format, so their locks and these mutexes exclude each other.
+    ///
+    /// A mutex is not reentrant. A task that holds a mutex and acquires it again waits for itself.
+    ///
+    /// A name that cannot be used is reported when the lock is acquired.
+    pub fn mutex(&self, name: impl AsRef<str>) -> Lock {
+        Lock::new(self.engine.clone(), Kind::Mutex, name.as_ref(), None)
+    }
+
+    /// Returns a new owner for [`reentrant`](Self::reentrant) and [`fair`](Self::fair) locks. Sends
+    /// nothing.
+    ///
+    /// Make one owner for each job, because tasks that share an owner do not exclude each other.
+    /// The owner works with this coordinator and its clones. Locks of another coordinator refuse
+    /// the owner with [`ForeignOwner`](crate::ConfigError::ForeignOwner).
+    pub fn owner(&self) -> Owner {
+        Owner(Arc::new(self.engine.owner()))
+    }
+
+    /// Returns the reentrant lock called `name` for `owner`. Sends nothing.
+    ///
+    /// The owner may acquire the lock as often as it likes. Each guard is one level, and dropping
+    /// the last guard releases the lock. Each further acquisition takes one round. The round
+    /// extends the lock to the [TTL](Lock::ttl) of that acquisition, and never shortens the lock.
+    /// The guards of one owner have one validity, and they are lost together.
+    ///
+    /// On every master a reentrant lock is a hash under the lock's key, in the format of Redisson's
+    /// `RLock`. So this lock and Redisson's `RedissonRedLock` over the same masters exclude each
+    /// other and wake each other's waiters. While this lock is held, Redisson's read-write lock of
+    /// the same name cannot be acquired.
+    ///
+    /// Two locks of Redisson must not have the name of a reentrant or fair lock of this crate. One
+    /// is Redisson's fair lock. The other is `getMultiLock(name, values)`, which acquires a name
+    /// even if another client holds it. See
+    /// [`docs::guarantees`](crate::docs::guarantees#reentrant-locks).
+    ///
+    /// A name or an owner that cannot be used is reported when the lock is acquired. If the name is
+    /// held as another kind of lock, the error is [`OtherKind`](crate::AcquireError::OtherKind). A
+    /// name that is free can be acquired as any kind.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use quorlock::{AcquireError, Coordinator, MemoryMaster};
+    /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
+    /// let owner = locks.owner();
+    /// let lock = locks.reentrant("orders/42", &owner);
+    /// let outer = lock.acquire().await?;
+    /// let inner = lock.try_acquire().await?; // does not wait: the owner has the lock
+    /// assert_eq!(inner.depth(), 2);
+    ///
+    /// let refused = locks.reentrant("orders/42", &locks.owner()).try_acquire().await;
+    /// assert!(matches!(refused, Err(AcquireError::Contended { .. })));
+    /// # drop((outer, inner));
+    /// # Ok(()) }
+    /// ```
+    pub fn reentrant(&self, name: impl AsRef<str>, owner: &Owner) -> Lock {
+        Lock::new(
+            self.engine.clone(),
+            Kind::Reentrant,
+            name.as_ref(),
+            Some(owner),
+        )
+    }
+
+    /// Returns the fair lock called `name` for `owner`. Sends nothing.
+    ///
+    /// A fair lock is a [reentrant](Self::reentrant) lock that serves its waiters in the order in
+    /// which they came, across all processes and masters.
+    ///
+    /// Each waiter has a position in a queue on every master. To keep the position, the waiter
+    /// sends every master about one command a second. If the process of a waiter has died, other
+    /// waiters are served in its place after the
+    /// [waiter timeout](crate::Builder::waiter_timeout).
+    /// [`try_acquire`](Lock::try_acquire) does not join the queues. It fails while other waiters
+    /// come first.
+    ///
+    /// A waiter cannot win while no majority of masters answers it in time. If this lasts for half
+    /// the waiter timeout, the waiter leaves the queues, so that others can win. When a majority
+    /// answers again, the waiter takes its old position. If no majority ever knew its position, it
+    /// gets a new one.
+    ///
+    /// A name or an owner that cannot be used is reported when the lock is acquired. If the name is
+    /// held as another kind of lock, the error is [`OtherKind`](crate::AcquireError::OtherKind). A
+    /// name that is free can be acquired as any kind.
+    ///
+    /// # Guarantees
+    ///
+    /// If a majority of masters have two waiters in their queues, the waiter that came first is
+    /// served first. All guarantees of a [reentrant](Self::reentrant) lock apply as well.
+    ///
+    /// # Not guaranteed
+    ///
+    /// The waiters' clocks decide the order of arrival. They may be off by up to one second. If a
+    /// waiter's clock is off by more, the masters' clocks decide. If masters are down or have lost
+    /// their queues, a later waiter may be served first. The same may happen after an outage that
+    /// is longer than half the waiter timeout, because the waiters return to the queues one by one.
+    /// See [`docs::guarantees`](crate::docs::guarantees#fair-locks).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use quorlock::{Coordinator, MemoryMaster};
+    /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
+    /// let (mine, yours) = (locks.owner(), locks.owner());
+    /// let guard = locks.fair("orders/42", &mine).acquire().await?;
+    /// let next = locks.fair("orders/42", &yours);
+    /// let waiting = tokio::spawn(async move { next.acquire().await });
+    /// while locks.fair("orders/42", &mine).inspect().await?.queue != [yours.id()] {
+    ///     tokio::task::yield_now().await;
+    /// }
+    /// guard.release().await?;
+    /// // The lock is free, or the waiter has it already. No other owner gets it before the waiter.
+    /// assert!(locks.fair("orders/42", &mine).try_acquire().await.is_err());
+    /// assert!(waiting.await??.is_valid());
+    /// # Ok(()) }
+    /// ```
+    pub fn fair(&self, name: impl AsRef<str>, owner: &Owner) -> Lock {
+        Lock::new(self.engine.clone(), Kind::Fair, name.as_ref(), Some(owner))
+    }
+
+    /// Checks all masters. Reports each danger, the reason for it, and how to fix it.
+    ///
+    /// The check covers the servers, their settings and the rights of their user. It finds, for
+    /// example, eviction, replicas, a server that is listed twice, missing rights, and clocks that
+    /// differ. A fact that the check cannot find out is a finding, too. So a report without
+    /// findings means that all is well, with one exception.
+    /// [`docs::operations`](crate::docs::operations#before-the-start) describes the exception, and
+    /// lists the findings.
+    ///
+    /// Call this method when a program starts, or in a test of a deployment. The check changes
+    /// nothing on the masters except the guard key, which every first connection writes. No lock is
+    /// refused because of a finding. The check needs the rights `+info` and `+config|get` in
+    /// addition to the rights that locks need.
+    ///
+    /// The check opens a connection of its own to each master. Connecting takes at most the connect
+    /// timeout. After that, the check takes about four round trips. It waits for a master that does
+    /// not answer for at most three node timeouts.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect on the masters.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use quorlock::{Coordinator, MemoryMaster, Severity};
+    /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
+    /// let report = locks.check().await;
+    /// if report.worst() >= Some(Severity::Unknown) {
+    ///     eprintln!("{report}");
+    /// }
+    /// // A `Warn` should not stop the program. For example, one master may be in quarantine.
+    /// assert!(report.worst() < Some(Severity::Refuse));
+    /// # Ok(()) }
+    /// ```
+    pub async fn check(&self) -> Preflight {
+        let (config, masters) = (self.engine.config(), self.engine.masters());
+        self.checker.run(config, masters.node_timeout()).await
+    }
+
+    /// Waits until a majority of masters can vote, at most for `limit`. Returns the answer of each
+    /// master. A [grant](crate::Vote::Grant) means that the master can vote.
+    ///
+    /// A master can vote if it is connected, answers in time, takes locks and is not
+    /// [in quarantine](crate::RestartGuard).
+    ///
+    /// Call this method when a program starts, or in a health probe. Without it, the first attempts
+    /// of a program may fail because too few connections are ready. The call asks each master to
+    /// write a key of the crate's own, `quorlock:check` in the key template, which expires after a
+    /// millisecond. So a master that refuses writes is not ready, for example a replica or a server
+    /// without memory. The call asks again until enough masters can vote. A master whose user may
+    /// not use that key counts as ready.
+    ///
+    /// # Duration
+    ///
+    /// This method returns at most one node timeout after `limit`. The first connections may take
+    /// the connect timeout in addition. With a limit of zero, it asks each master once.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoQuorum`](ReadyError::NoQuorum): too few masters could vote before the limit. The error
+    ///   says which, and why.
+    /// - [`Closed`](ReadyError::Closed): the coordinator is closed, or its runtime has shut down.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect on the masters.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::time::Duration;
+    /// # use quorlock::{Coordinator, Fault, MemoryMaster};
+    /// let masters = [(); 3].map(|()| MemoryMaster::new());
+    /// masters[0].inject(Fault::Down);
+    /// let locks = Coordinator::new(&masters)?;
+    /// let votes = locks.ready(Duration::from_secs(5)).await?;
+    /// assert!(votes.granted_count() >= 2);
+    ///
+    /// // Gives the third master a moment, too.
+    /// match locks.all_ready(Duration::from_millis(100)).await {
+    ///     Ok(_) => println!("all masters can vote"),
+    ///     Err(error) if error.has_quorum() => eprintln!("start anyway: {error}"),
+    ///     Err(error) => return Err(error.into()),
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn ready(&self, limit: Duration) -> Result<Votes, ReadyError> {
+        self.when_ready(self.quorum(), limit).await
+    }
+
+    /// Waits until all masters can vote, at most for `limit`. Otherwise the same as
+    /// [`ready`](Self::ready).
+    ///
+    /// If a majority but not all masters can vote by then, the error's
+    /// [`has_quorum`](ReadyError::has_quorum) returns `true`.
+    ///
+    /// # Errors
+    ///
+    /// See [`ready`](Self::ready).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect on the masters.
+    pub async fn all_ready(&self, limit: Duration) -> Result<Votes, ReadyError> {
+        self.when_ready(self.master_count(), limit).await
+    }
+
+    async fn when_ready(&self, needed: usize, limit: Duration) -> Result<Votes, ReadyError> {
+        let start = clock::now();
+        let votes = self.engine.ready(needed, limit).await;
+        let votes = votes.ok_or(ReadyError::Closed)?;
+        if votes.granted_count() >= needed {
+            return Ok(votes);
+        }
+        Err(ReadyError::NoQuorum {
+            needed,
+            waited: clock::now().saturating_duration_since(start),
+            votes,
+        })
+    }
+
+    /// Returns the state of each master, in the order in which the masters were configured. Sends
+    /// nothing, so [`last_heard`](MasterHealth::last_heard) says how old the state may be.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::time::Duration;
+    /// # use quorlock::{Coordinator, MasterState, MemoryMaster};
+    /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
+    /// locks.all_ready(Duration::from_secs(5)).await?;
+    /// for master in locks.health() {
+    ///     println!("{master}"); // 10.0.0.1:6379 connected for 2.0s, round trip 310.0µs
+    ///     assert_eq!(master.state, MasterState::Connected);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn health(&self) -> Vec<MasterHealth> {
+        self.engine.masters().health.read()
+    }
+
+    /// Returns a stream of the changes of the masters' states. It begins with the present state of
+    /// each master. The stream does not keep the coordinator alive.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use quorlock::{Coordinator, MasterState, MemoryMaster};
+    /// # let locks = Coordinator::new([MemoryMaster::new()])?;
+    /// let mut events = locks.health_events();
+    /// while let Some(master) = events.next().await {
+    ///     println!("{master}");
+    /// #   if master.state == MasterState::Connected { break }
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn health_events(&self) -> HealthEvents {
+        HealthEvents::new(self.engine.masters().health.watch())
+    }
+
+    /// Returns the TTL of locks that do not [set their own](crate::Lock::ttl).
+    pub fn ttl(&self) -> Duration {
+        self.engine.config().ttl.duration()
+    }
+
+    /// Returns the number of masters.
+    pub fn master_count(&self) -> usize {
+        self.engine.masters().count()
+    }
+
+    /// Returns the number of masters that make a majority.
+    pub fn quorum(&self) -> usize {
+        majority(self.engine.masters().count())
+    }
+
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    /// Refuses new acquisitions, and waits until all posted releases are delivered.
+    ///
+    /// A release is delivered when it has reached every master that may hold the key, or when the
+    /// key has expired there. So `close` takes at most the longest TTL in use, or twice the [waiter
+    /// timeout](crate::Builder::waiter_timeout) of a fair lock if that is longer. `close` may take
+    /// that long if masters are down, so call it with a [timeout](tokio::time::timeout).
+    ///
+    /// Call `close` at the end of a program, so that the releases of dropped guards arrive. Before
+    /// that, join the tasks that hold or want locks. Guards that are still alive stay valid, are
+    /// renewed, and can be extended and released. `close` does not wait for these guards or for
+    /// attempts that are under way. Waiters make no further attempt, and return
+    /// [`Closed`](crate::AcquireError::Closed). Closing a coordinator closes all its clones.
+    /// Closing it again does no harm.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the coordinator closed. Releases that are owed are still
+    /// delivered, as long as the runtime lives.
+    pub async fn close(&self) {
+        self.engine.close().await;
+    }
+}
+
+impl fmt::Debug for Coordinator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Coordinator")
+            .field("masters", &self.engine.masters().addresses())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,116 @@
+//! Makes the errors of the API from the values that the driver returns.
+
+use super::{AcquireError, Contention, ExtendError, InspectError};
+use crate::{
+    core::{
+        kind::name::Resource,
+        vote::{refused::Refused, votes::Votes},
+    },
+    driver::{
+        acquire::denied::{Denied, NotAcquired},
+        ask::inspect::NotInspected,
+        claim::{Claim, LockRequest, extension::NotExtended},
+        masters::Masters,
+    },
+};
+
+impl AcquireError {
+    pub(crate) fn from_driver(
+        error: NotAcquired,
+        request: &LockRequest,
+        masters: &Masters,
+    ) -> Self {
+        match error {
+            NotAcquired::Closed => Self::Closed,
+            NotAcquired::Config(error) => Self::Config(error),
+            NotAcquired::Denied(denied) => Self::from_denied(denied, request, masters),
+            NotAcquired::Deadline {
+                waited,
+                attempts,
+                last,
+            } => Self::Deadline {
+                name: request.resource.name().clone(),
+                waited,
+                attempts,
+                last: Box::new(Self::from_denied(last, request, masters)),
+            },
+        }
+    }
+
+    fn from_denied(denied: Denied, request: &LockRequest, masters: &Masters) -> Self {
+        let name = request.resource.name().clone();
+        let Some(round) = denied.round else {
+            return Self::OwnerBusy { name };
+        };
+        let votes = masters.votes(&round);
+        match denied.refused {
+            Refused::HeldUntil(remaining) => Self::Contended {
+                name,
+                reason: Contention::Held { remaining },
+                votes,
+            },
+            Refused::NoQuorum => Self::NoQuorum { name, votes },
+            Refused::OtherKind => Self::OtherKind {
+                name,
+                asked: request.resource.kind(),
+                votes,
+            },
+            Refused::OwnerBusy => Self::OwnerBusy { name },
+            Refused::Quarantined(remaining) => Self::Quarantined {
+                name,
+                remaining,
+                votes,
+            },
+            Refused::Queued => Self::Contended {
+                name,
+                reason: Contention::Queued,
+                votes,
+            },
+            Refused::Split => Self::Contended {
+                name,
+                reason: Contention::Split,
+                votes,
+            },
+            Refused::TooSlow(elapsed) => Self::TooSlow {
+                name,
+                elapsed,
+                ttl: request.ttl.duration(),
+                votes,
+            },
+        }
+    }
+}
+
+impl ExtendError {
+    pub(crate) fn from_driver(error: NotExtended, claim: &Claim) -> Self {
+        let name = claim.name().clone();
+        let votes = |round| -> Votes { claim.votes(round) };
+        match error {
+            NotExtended::Config(error) => Self::Config(error),
+            NotExtended::Expired { since } => Self::Expired { name, since },
+            NotExtended::Lost(round) => Self::Lost {
+                name,
+                votes: votes(&round),
+            },
+            NotExtended::NoQuorum { remaining, round } => Self::NoQuorum {
+                name,
+                remaining,
+                votes: votes(&round),
+            },
+            NotExtended::TooSlow(round) => Self::TooSlow {
+                name,
+                votes: votes(&round),
+            },
+        }
+    }
+}
+
+impl InspectError {
+    pub(crate) fn from_driver(error: NotInspected, resource: &Resource, masters: &Masters) -> Self {
+        Self::NoQuorum {
+            name: resource.name().clone(),
+            votes: masters.votes(&error.round),
+            views: error.views,
+        }
+    }
+}

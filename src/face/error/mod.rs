@@ -1,0 +1,465 @@
+//! The errors, one type for each operation.
+//!
+//! A message includes the message of its cause, so `source` returns `None`.
+
+use std::{sync::Arc, time::Duration};
+
+pub use self::ready::ReadyError;
+pub use crate::core::config::error::ConfigError;
+use crate::core::{
+    kind::name::Kind,
+    view::{inspection::View, lock_state::LostReason},
+    vote::votes::Votes,
+};
+
+mod from_driver;
+mod ready;
+
+/// The reason why a lock was not acquired.
+///
+/// After any of these errors the attempt holds nothing. Every attempt that sent something and did
+/// not win the lock is followed by a release on all masters. A master that cannot be reached is
+/// owed the release until the TTL has passed. If the owner of a reentrant or fair lock held the
+/// lock before, its other guards are as valid as they were.
+///
+/// To decide what to do, match on the error of the last attempt. After a
+/// [`Deadline`](Self::Deadline), [`last_attempt`](Self::last_attempt) returns the error inside it:
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use std::time::Duration;
+/// # use quorlock::{AcquireError, Coordinator, MemoryMaster};
+/// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
+/// # let lock = locks.mutex("orders/42");
+/// # let _holder = lock.acquire().await?;
+/// match lock.acquire_within(Duration::from_millis(20)).await {
+///     Ok(guard) => drop(guard), // work
+///     Err(error) => match error.last_attempt() {
+///         // Try again later.
+///         AcquireError::Contended { .. } => println!("another holder has it: {error}"),
+///         AcquireError::NoQuorum { .. } => println!("too few masters answer: {error}"),
+///         AcquireError::Quarantined { remaining, .. } => println!("wait for {remaining:?}"),
+///         AcquireError::TooSlow { .. } => println!("the masters are too slow: {error}"),
+///         AcquireError::OwnerBusy { .. } => println!("another task is at it: {error}"),
+///         // The program is shutting down.
+///         AcquireError::Closed => return Ok(()),
+///         // A mistake in the program (`Config`, `OtherKind`): another attempt fails as well.
+///         _ => return Err(error.into()),
+///     },
+/// }
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AcquireError {
+    /// The coordinator is closed, or its runtime has shut down. This attempt sent nothing.
+    #[error("could not lock: the coordinator is closed")]
+    Closed,
+
+    /// A setting, the name or the owner cannot be used. This attempt sent nothing.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+
+    /// Another holder has the lock, other waiters of a fair lock come first, or the vote was split.
+    /// Try again later.
+    #[error("could not lock {name:?}: {}: {votes}", describe(*.reason, .votes))]
+    #[non_exhaustive]
+    Contended {
+        /// The lock's name.
+        name: Arc<str>,
+        /// The reason why the attempt did not win.
+        reason: Contention,
+        /// The votes of the round that failed.
+        votes: Votes,
+    },
+
+    /// The time limit of [`Lock::acquire_within`](crate::Lock::acquire_within) has passed.
+    #[error("gave up after {attempts} attempts in {waited:.1?}: {last}")]
+    #[non_exhaustive]
+    Deadline {
+        /// The lock's name.
+        name: Arc<str>,
+        /// The duration of the call.
+        waited: Duration,
+        /// The number of attempts.
+        attempts: u32,
+        /// The error of the last attempt.
+        last: Box<Self>,
+    },
+
+    /// Too many masters failed. This client cannot get the lock until enough of them are back.
+    ///
+    /// The error is the same if some masters are down and too many of the others are quarantined.
+    /// `votes` shows which masters are quarantined, and for how long
+    /// ([`Failure::Quarantined`](crate::Failure::Quarantined)).
+    #[error(
+        "could not lock {name:?}: only {} of {} masters voted (need {}): {votes}",
+        .votes.granted_count() + .votes.refused_count(), .votes.master_count(), .votes.quorum()
+    )]
+    #[non_exhaustive]
+    NoQuorum {
+        /// The lock's name.
+        name: Arc<str>,
+        /// The votes of the round that failed.
+        votes: Votes,
+    },
+
+    /// The name is held as another kind of lock. This is a mistake in one of the programs that use
+    /// the name, and waiting does not fix it. It is detected only while the lock is held.
+    #[error(
+        "could not lock {name:?} as a {asked}: it is held as another kind of lock, \
+         use each name with one kind: {votes}"
+    )]
+    #[non_exhaustive]
+    OtherKind {
+        /// The lock's name.
+        name: Arc<str>,
+        /// The kind that was asked for.
+        asked: Kind,
+        /// The votes of the round that failed.
+        votes: Votes,
+    },
+
+    /// Another task of the same [owner](crate::Owner) has been in the middle of an attempt at this
+    /// lock for longer than an attempt takes. The attempt that got this error sent nothing.
+    ///
+    /// Tasks of one owner make their attempts one after the other. Try again later. This does not
+    /// help if the other task no longer polls its future: see
+    /// [`Lock`](crate::Lock#futures-that-are-not-polled).
+    #[error(
+        "could not lock {name:?}: another task of its owner is in the middle of an attempt, \
+         try again later"
+    )]
+    #[non_exhaustive]
+    OwnerBusy {
+        /// The lock's name.
+        name: Arc<str>,
+    },
+
+    /// Too many masters may have forgotten locks, for example after a restart. The other masters
+    /// are no majority. A master that may have forgotten locks has no vote until all of these locks
+    /// have ended.
+    #[error(
+        "could not lock {name:?}: too many masters may have forgotten locks, \
+         enough of them vote again in {remaining:.1?}: {votes}"
+    )]
+    #[non_exhaustive]
+    Quarantined {
+        /// The lock's name.
+        name: Arc<str>,
+        /// The time until enough masters may vote again. Try again after this time, as
+        /// [`Lock::acquire`](crate::Lock::acquire) does.
+        remaining: Duration,
+        /// The votes of the round that failed.
+        votes: Votes,
+    },
+
+    /// A majority granted the lock, but so late that no validity was left.
+    #[error(
+        "could not lock {name:?}: a majority took {elapsed:.1?} to grant a TTL of {ttl:?}: {votes}"
+    )]
+    #[non_exhaustive]
+    TooSlow {
+        /// The lock's name.
+        name: Arc<str>,
+        /// The time that the majority took.
+        elapsed: Duration,
+        /// The TTL that was asked for.
+        ttl: Duration,
+        /// The votes of the round that failed.
+        votes: Votes,
+    },
+}
+
+impl AcquireError {
+    /// Returns the error of the last attempt: `last` of a [`Deadline`](Self::Deadline), otherwise
+    /// this error itself.
+    pub fn last_attempt(&self) -> &Self {
+        match self {
+            Self::Deadline { last, .. } => last.last_attempt(),
+            error => error,
+        }
+    }
+
+    /// Returns what each master answered in the last attempt. `None` if nothing was sent.
+    pub fn votes(&self) -> Option<&Votes> {
+        match self {
+            Self::Closed | Self::Config(_) | Self::OwnerBusy { .. } => None,
+            Self::Deadline { last, .. } => last.votes(),
+            Self::Contended { votes, .. }
+            | Self::NoQuorum { votes, .. }
+            | Self::OtherKind { votes, .. }
+            | Self::Quarantined { votes, .. }
+            | Self::TooSlow { votes, .. } => Some(votes),
+        }
+    }
+}
+
+/// The reason why an attempt failed with [`AcquireError::Contended`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Contention {
+    /// Other holders have the lock on too many masters. The other masters are no majority.
+    Held {
+        /// The time until a majority of masters will be free, unless a holder extends or releases
+        /// the lock. `None` if too few masters reported a time, or if the lock has no TTL.
+        ///
+        /// Masters may report this time when they answer the release that follows the attempt. So
+        /// the time may belong to a holder that came after the attempt.
+        remaining: Option<Duration>,
+    },
+    /// The fair lock is free on a majority of masters, but other waiters come first.
+    Queued,
+    /// The vote was split: no client got a majority, or the lock was released during the attempt.
+    Split,
+}
+
+fn describe(reason: Contention, votes: &Votes) -> String {
+    let (granted, refused) = (votes.granted_count(), votes.refused_count());
+    let (masters, quorum) = (votes.master_count(), votes.quorum());
+    match reason {
+        Contention::Held { remaining: None } => {
+            format!("held by another holder on {refused} of {masters} masters")
+        }
+        Contention::Held {
+            remaining: Some(remaining),
+        } => {
+            format!(
+                "held by another holder on {refused} of {masters} masters for {remaining:.1?} more"
+            )
+        }
+        Contention::Queued => "other waiters come first".to_owned(),
+        Contention::Split => {
+            format!("the vote was split, {granted} of {masters} masters granted (need {quorum})")
+        }
+    }
+}
+
+/// The reason why a lock was not extended.
+///
+/// After [`Lost`](Self::Lost) and [`Expired`](Self::Expired) the guard is not valid. After any
+/// other error it is as valid as before. No master's key was created, deleted or shortened. Masters
+/// that confirmed keep the key for the new TTL, but the guard is not valid for longer.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExtendError {
+    /// The TTL cannot be used. Nothing was sent.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+
+    /// The guard's validity has ended. If it ended before the call, nothing was sent. It may also
+    /// end after a majority has confirmed, before the calling task runs again.
+    #[error("could not extend {name:?}: its validity ended {since:.1?} ago")]
+    #[non_exhaustive]
+    Expired {
+        /// The lock's name.
+        name: Arc<str>,
+        /// The time since the validity ended.
+        since: Duration,
+    },
+
+    /// The lock is lost: a majority of masters say that the guard does not hold it.
+    #[error("could not extend {name:?}: it is lost: {votes}")]
+    #[non_exhaustive]
+    Lost {
+        /// The lock's name.
+        name: Arc<str>,
+        /// The votes of the round that failed.
+        votes: Votes,
+    },
+
+    /// Too few masters confirmed. The lock is still valid for `remaining`. Try again after a pause.
+    #[error(
+        "could not extend {name:?}: only {} of {} masters confirmed (need {}), \
+         still valid for {remaining:.1?}: {votes}",
+        .votes.granted_count(), .votes.master_count(), .votes.quorum()
+    )]
+    #[non_exhaustive]
+    NoQuorum {
+        /// The lock's name.
+        name: Arc<str>,
+        /// The rest of the guard's validity.
+        remaining: Duration,
+        /// The votes of the round that failed.
+        votes: Votes,
+    },
+
+    /// A majority confirmed too late: the guard's validity had ended, or the extended validity
+    /// would have ended by then.
+    #[error("could not extend {name:?}: a majority confirmed too late to be of use: {votes}")]
+    #[non_exhaustive]
+    TooSlow {
+        /// The lock's name.
+        name: Arc<str>,
+        /// The votes of the round that failed.
+        votes: Votes,
+    },
+}
+
+/// The reason why a lock was not inspected.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InspectError {
+    /// The name cannot be used. Nothing was sent.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+
+    /// Too few masters answered to say who holds the lock.
+    #[error(
+        "could not inspect {name:?}: only {} of {} masters answered (need {}): {votes}",
+        .votes.granted_count(), .votes.master_count(), .votes.quorum()
+    )]
+    #[non_exhaustive]
+    NoQuorum {
+        /// The lock's name.
+        name: Arc<str>,
+        /// The votes of the round that failed.
+        votes: Votes,
+        /// The report of each master, in the order in which the masters were configured.
+        views: Vec<View>,
+    },
+}
+
+/// A lock that was held is lost. Its keys are gone, or will be gone when their TTL has passed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("lost {name:?}: {}; last round: {votes}", .reason.after(*.stalled))]
+#[non_exhaustive]
+pub struct LostError {
+    /// The lock's name.
+    pub name: Arc<str>,
+    /// The reason.
+    pub reason: LostReason,
+    /// The least time for which this process did not run before the loss, so that it could not
+    /// renew the lock. `None` if it ran, or if that is not known.
+    pub stalled: Option<Duration>,
+    /// The votes of the last round.
+    pub votes: Votes,
+}
+
+/// The reason why [`Lock::run`](crate::Lock::run) did not return the value of its body.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError<E> {
+    /// The lock was not acquired, and the body did not run.
+    #[error(transparent)]
+    Acquire(#[from] AcquireError),
+
+    /// The body returned this error.
+    #[error("{0}")]
+    Body(E),
+
+    /// The lock was lost before the body ended. The body was dropped unfinished, or it returned a
+    /// value too late.
+    #[error(transparent)]
+    Lost(#[from] LostError),
+}
+
+/// The reason why a release was not confirmed, or why a lock was not left in place.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReleaseError {
+    /// A [blocking](crate::blocking) call cannot wait here. The release was posted as if the guard
+    /// had been dropped, and no one waited for its result.
+    #[error("posted the release, but did not wait for it: {0}")]
+    Config(#[from] ConfigError),
+
+    /// Fewer than a majority of masters confirmed. The other masters are owed the release until the
+    /// TTL has passed. Then their keys expire. The caller need not do anything.
+    ///
+    /// If the owner has other guards of the lock, only one level was released. No master is owed
+    /// that release, because the next extension or release tells the masters the depth.
+    #[error(
+        "released {name:?} on only {} of {} masters (need {}), \
+         the others are owed the release until the TTL has passed: {votes}",
+        .votes.granted_count() + .votes.refused_count(), .votes.master_count(), .votes.quorum()
+    )]
+    #[non_exhaustive]
+    NoQuorum {
+        /// The lock's name.
+        name: Arc<str>,
+        /// The votes of the round that failed.
+        votes: Votes,
+    },
+
+    /// The lock should have been left in place for its
+    /// [minimum time](crate::Lock::min_hold), and fewer than a majority of masters confirmed.
+    /// Others may get the lock when its TTL has passed. On the masters that confirmed, the key
+    /// stays for the rest of the minimum time. If these are half of the masters, the lock stays,
+    /// too.
+    #[error(
+        "kept {name:?} for its minimum time on only {} of {} masters (need {}), \
+         others may get it when its TTL has passed: {votes}",
+        .votes.granted_count(), .votes.master_count(), .votes.quorum()
+    )]
+    #[non_exhaustive]
+    NotLeft {
+        /// The lock's name.
+        name: Arc<str>,
+        /// The votes of the round that failed.
+        votes: Votes,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::vote::{
+        quorum::{Refusal, Vote},
+        votes::CastVote,
+    };
+
+    fn votes(votes: &[Vote]) -> Votes {
+        let names = ["a", "b", "c"].map(Arc::from);
+        let cast = votes
+            .iter()
+            .map(|vote| Some(CastVote::new(vote.clone(), Duration::ZERO)));
+        Votes::new(Arc::new(names), cast.collect(), "granted")
+    }
+
+    #[test]
+    fn the_error_for_contention_says_its_reason() {
+        let seconds = Duration::from_secs;
+        let held = || Vote::Refuse(Refusal::held(Some(seconds(5))));
+        let queued = || Vote::Refuse(Refusal::Queued { position: Some(2) });
+        for (reason, answers, text) in [
+            (
+                Contention::Held {
+                    remaining: Some(seconds(5)),
+                },
+                [Vote::Grant, held(), held()],
+                "held by another holder on 2 of 3 masters for 5.0s more: a granted, \
+                 b held by another holder for 5.0s more, c held by another holder for 5.0s more",
+            ),
+            (
+                Contention::Held { remaining: None },
+                [Vote::Grant, held(), held()],
+                "held by another holder on 2 of 3 masters: a granted, \
+                 b held by another holder for 5.0s more, c held by another holder for 5.0s more",
+            ),
+            (
+                Contention::Queued,
+                [queued(), queued(), held()],
+                "other waiters come first: a free, position 2 in the queue, \
+                 b free, position 2 in the queue, c held by another holder for 5.0s more",
+            ),
+            (
+                Contention::Split,
+                [Vote::Grant, held(), held()],
+                "the vote was split, 1 of 3 masters granted (need 2): a granted, \
+                 b held by another holder for 5.0s more, c held by another holder for 5.0s more",
+            ),
+        ] {
+            let votes = votes(&answers);
+            let error = AcquireError::Contended {
+                name: "orders/42".into(),
+                reason,
+                votes,
+            };
+            assert_eq!(
+                error.to_string(),
+                format!("could not lock \"orders/42\": {text}")
+            );
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! A lock that is held.
+
+use std::{
+    fmt,
+    time::{Duration, Instant},
+};
+
+use super::error::{ExtendError, LostError, ReleaseError};
+use crate::{
+    core::{
+        kind::command::Verb,
+        view::lock_state::{LockState, LostReason},
+        vote::{
+            round::{Outcome, Round},
+            votes::Votes,
+        },
+    },
+    driver::claim::Level,
+    meter::Counted,
+};
+
+/// A lock that a majority of masters holds for this guard, until
+/// [`valid_until`](Self::valid_until).
+///
+/// As long as the guard lives, the lock is renewed whenever two thirds of its TTL are left, up to
+/// the limit of [`Lock::renewal`](crate::Lock::renewal). [`lost`](Self::lost) resolves when the
+/// lock is lost, for example because it could not be renewed.
+///
+/// Bind the guard to a name: `let guard = ..` or `let _guard = ..` holds the lock to the end of the
+/// scope. `let _ = ..` and `if lock.try_acquire().await.is_ok()` drop the guard and release the
+/// lock before the work begins.
+///
+/// Dropping the guard posts a release to all masters. The drop does not block, spawns no task, and
+/// works inside and outside a runtime. To know the result, call [`release`](Self::release) instead.
+/// To be sure that the release has arrived, wait for
+/// [`Coordinator::close`](crate::Coordinator::close).
+///
+/// # Guarantees
+///
+/// While this guard [is valid](Self::is_valid), no other guard of this name is valid in any
+/// process, except for guards of the same [owner](crate::Owner).
+/// [`docs::guarantees`](crate::docs::guarantees) lists the conditions.
+///
+/// The guards that an owner has of one reentrant or fair lock are levels of that lock. They share
+/// its validity, its renewal and its loss. For example, extending one of them extends all of them.
+/// The lock is released when the last of them is dropped.
+///
+/// # Not guaranteed
+///
+/// A check of the guard is true only at the moment of the check. If the holder is paused after the
+/// check, it may act when the guard is no longer valid. To refuse a late action, the resource must
+/// check each action itself, for example by a [fencing token](Self::fencing_token).
+#[must_use = "dropping a guard releases its lock: bind it, as in `let _guard = ..`, and not to `_`"]
+#[clippy::has_significant_drop]
+pub struct Guard {
+    level: Level,
+    /// Counts this guard in the metrics.
+    _counted: Option<Counted>,
+}
+
+impl Guard {
+    pub(crate) fn new(level: Level) -> Self {
+        let _counted = level.count_guard();
+        Self { level, _counted }
+    }
+
+    /// Returns the lock's name.
+    pub fn name(&self) -> &str {
+        self.level.name()
+    }
+
+    /// Returns the fencing token of a [fenced](crate::Lock::fenced) lock. `None` if the lock is not
+    /// fenced.
+    ///
+    /// The token is below 2^53, and larger than the token of every earlier holder of this lock. It
+    /// stays the same when the lock is extended, and when its owner acquires it again.
+    pub fn fencing_token(&self) -> Option<u64> {
+        self.level.fencing_token()
+    }
+
+    /// Returns the number of rounds that it took to acquire the lock.
+    ///
+    /// For a mutex or a reentrant lock, earlier attempts of a waiter do not count. The number is 1,
+    /// or more if a fencing token took more rounds. For a fair lock, the rounds that the waiter
+    /// made from its position in the queues count as well.
+    pub fn rounds(&self) -> u32 {
+        self.level.rounds()
+    }
+
+    /// Returns the number of guards that the owner has of this lock, including the guards that it
+    /// is acquiring now. The guards are counted in this process. For a mutex, the number is 1.
+    pub fn depth(&self) -> u32 {
+        self.level.depth()
+    }
+
+    /// Returns the length of the validity when the lock was won or last extended: the TTL minus the
+    /// duration of the round minus the drift allowance.
+    pub fn validity(&self) -> Duration {
+        self.level.validity()
+    }
+
+    /// Returns when the validity ends, on the clock of [`Instant`].
+    ///
+    /// While the lock is valid, this instant is now plus [`remaining`](Self::remaining). If the
+    /// machine is suspended, or its wall clock steps forward, the validity ends earlier on this
+    /// clock. After the validity has ended, this instant is in the past, but not before the start
+    /// of the acquisition.
+    pub fn valid_until(&self) -> Instant {
+        self.level.valid_until()
+    }
+
+    /// Returns the rest of the validity. It is zero once the lock is lost.
+    pub fn remaining(&self) -> Duration {
+        self.level.remaining()
+    }
+
+    /// Returns whether this guard still holds the lock. Once this is `false`, it stays `false`.
+    pub fn is_valid(&self) -> bool {
+        !self.remaining().is_zero()
+    }
+
+    /// Returns the state of the lock: held, in doubt, or lost with the reason.
+    pub fn state(&self) -> LockState {
+        self.level.state()
+    }
+
+    /// Checks that this guard still holds the lock.
+    ///
+    /// # Errors
+    ///
+    /// [`LostError`], with the reason, if the lock is lost.
+    pub fn ensure_held(&self) -> Result<(), LostError> {
+        match self.state() {
+            LockState::Held | LockState::InDoubt => Ok(()),
+            LockState::Lost(reason) => Err(self.lost_error(reason)),
+        }
+    }
+
+    /// Waits until the lock is lost. Use it in a `select!` with the work.
+    ///
+    /// A lock is lost when its validity ends. A timer in this process detects that without an
+    /// answer from any master.
+    ///
+    /// A lock is lost earlier if a majority of masters refuse a renewal or an extension because the
+    /// guard does not hold the lock. Masters report this only when they are asked. So the loss is
+    /// noticed with the next renewal, when two thirds of the TTL are left.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect on the lock.
+    pub async fn lost(&self) -> LostError {
+        let reason = self.level.lost().await;
+        self.lost_error(reason)
+    }
+
+    /// Stops the renewal. The lock then ends with its present validity unless it is
+    /// [extended](Self::extend).
+    ///
+    /// The renewal stops for all guards that the owner has of this lock. It starts again when the
+    /// owner acquires the lock again.
+    pub fn stop_renewing(&self) {
+        self.level.stop_renewing();
+    }
+
+    fn lost_error(&self, reason: LostReason) -> LostError {
+        LostError {
+            name: self.level.name().clone(),
+            reason,
+            stalled: self.level.stalled(),
+            votes: self.votes(),
+        }
+    }
+
+    /// Returns the vote of each master in the round that won the lock, or in the last extension or
+    /// renewal. Masters that are slower than the majority may not have voted yet. A later call
+    /// returns their votes, too.
+    pub fn votes(&self) -> Votes {
+        self.level.votes(&self.level.newest_round())
+    }
+
+    /// Waits until every master has answered or timed out, and returns the [votes](Self::votes).
+    /// The wait takes at most the node timeout.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect on the lock.
+    pub async fn settled(&self) -> Votes {
+        self.level.newest_round().settled().await;
+        self.votes()
+    }
+
+    /// Makes the lock valid for `ttl` from now, minus the round trip and the drift allowance.
+    ///
+    /// An extension never shortens the lock. If `ttl` would end before the present validity,
+    /// nothing changes. An extension counts only if a majority confirms while the guard is still
+    /// valid.
+    ///
+    /// A master may have lost the key, for example by a restart. It gets the key back after a
+    /// majority has confirmed. From then on, its vote in [`votes`](Self::votes) is a grant.
+    ///
+    /// The lock is still renewed with its own TTL, once two thirds of that TTL are left. An
+    /// extension does not restart the limit of the renewal.
+    ///
+    /// # Errors
+    ///
+    /// After every error except `Lost` and `Expired` the guard is as valid as before. No key was
+    /// created, deleted or shortened. Masters that confirmed keep the key for the new TTL, but the
+    /// guard is not valid for longer.
+    ///
+    /// - [`NoQuorum`](ExtendError::NoQuorum): too few masters confirmed. Try again after a pause,
+    ///   because masters that are known to be down fail in microseconds.
+    /// - [`Lost`](ExtendError::Lost): a majority says that the guard does not hold the lock. Stop
+    ///   the work, even if the validity would not have ended yet.
+    /// - [`Expired`](ExtendError::Expired): the validity has ended. Stop the work.
+    /// - [`TooSlow`](ExtendError::TooSlow): a majority confirmed too late. Stop the work if the
+    ///   guard [is not valid](Self::is_valid).
+    /// - [`Config`](ExtendError::Config): `ttl` cannot be used. Nothing was sent.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future does not stop the extension. The extension counts if a majority
+    /// confirms.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::time::Duration;
+    /// # use quorlock::{Coordinator, MemoryMaster};
+    /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
+    /// let guard = locks.mutex("orders/42").ttl(Duration::from_secs(5)).acquire().await?;
+    /// guard.extend(Duration::from_secs(60)).await?;
+    /// assert!(guard.remaining() > Duration::from_secs(58));
+    /// # Ok(()) }
+    /// ```
+    pub async fn extend(&self, ttl: Duration) -> Result<(), ExtendError> {
+        let extended = self.level.extend(ttl).await;
+        extended.map_err(|error| ExtendError::from_driver(error, &self.level))
+    }
+
+    /// Releases the lock on all masters, and waits until a majority has confirmed.
+    ///
+    /// The release also succeeds if the lock was lost before. To find out whether the lock was held
+    /// to the end of the work, call [`ensure_held`](Self::ensure_held) before the release. If the
+    /// owner has other guards of this lock, this method releases one level, and the lock stays
+    /// held.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoQuorum`](ReleaseError::NoQuorum): fewer than a majority confirmed in time. Each master
+    ///   has a node timeout to confirm. If other commands must be sent before, the wait is longer:
+    ///   the connect timeout and two node timeouts at most. The other masters get the release when
+    ///   they can be reached, until the TTL has passed. If only one level was released, the next
+    ///   extension or release tells them the depth.
+    /// - [`NotLeft`](ReleaseError::NotLeft): the lock has a [minimum time](crate::Lock::min_hold),
+    ///   and fewer than a majority confirmed that they keep it for the rest of that time.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future does not stop the release.
+    pub async fn release(self) -> Result<(), ReleaseError> {
+        let release = self.level.release();
+        match release.decided().await {
+            Outcome::Won => Ok(()),
+            Outcome::Lost | Outcome::Pending | Outcome::TooLate => {
+                self.level.settled(&release).await; // so that the error shows every vote
+                let name = self.level.name().clone();
+                let votes = self.level.votes(&release);
+                Err(if release.read(Round::verb) == Verb::Extend {
+                    ReleaseError::NotLeft { name, votes }
+                } else {
+                    ReleaseError::NoQuorum { name, votes }
+                })
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard")
+            .field("name", &self.name())
+            .field("remaining", &self.remaining())
+            .field("votes", &self.votes())
+            .finish()
+    }
+}
+
+#[cfg(all(test, feature = "test-util"))]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::{runtime, time::sleep};
+
+    use crate::{Coordinator, Fault, MemoryMaster, Renewal, RestartGuard, mutants::Mutant};
+
+    /// A master says that it has no key, but only after the lease has ended.
+    #[test]
+    fn no_key_is_put_back_after_the_lease() {
+        let ttl = Duration::from_millis(4_100);
+        let is_left_alone = async || {
+            let masters = [(); 3].map(|()| MemoryMaster::new());
+            let locks = Coordinator::builder()
+                .restart_guard(RestartGuard::Off)
+                .node_timeout(Duration::from_secs(4))
+                .masters(&masters)
+                .build();
+            let lock = locks.unwrap().mutex("a").ttl(ttl).renewal(Renewal::Off);
+            let guard = lock.try_acquire().await.unwrap();
+            masters[0].forget();
+            masters[0].inject(Fault::Delay(2 * ttl));
+            guard.extend(ttl).await.unwrap();
+            sleep(guard.remaining()).await;
+            masters[0].inject(Fault::None); // the answer comes now
+            sleep(Duration::from_secs(1)).await;
+            masters[0].get("a").is_none()
+        };
+        assert!(Mutant::HealsLate.breaks(|| {
+            let mut runtime = runtime::Builder::new_current_thread();
+            let runtime = runtime.enable_time().start_paused(true).build().unwrap();
+            runtime.block_on(is_left_alone())
+        }));
+    }
+}

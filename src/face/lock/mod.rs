@@ -1,0 +1,368 @@
+//! A named lock that can be acquired.
+
+use std::{fmt, future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration};
+
+use super::{
+    error::{AcquireError, ConfigError, InspectError, RunError},
+    guard::Guard,
+    owner::Owner,
+};
+use crate::{
+    core::{
+        kind::name::{Kind, Resource},
+        time::{lease::Ttl, renewal::Renewal},
+        view::inspection::Inspection,
+    },
+    driver::{
+        acquire::denied::NotAcquired,
+        claim::{Level, LockRequest},
+        engine::Engine,
+    },
+};
+
+mod settings;
+
+/// A named lock on all masters of a [`Coordinator`](crate::Coordinator), of one
+/// [kind](crate::Kind).
+///
+/// A lock is cheap to make and to clone. It holds nothing until it is acquired.
+///
+/// If the [owner](Owner) of a reentrant or fair lock holds it already, acquiring it again takes one
+/// round, like an [extension](Guard::extend). If that round fails, the owner's other guards are as
+/// valid as they were.
+///
+/// # Cancel safety
+///
+/// The future of [`try_acquire`](Self::try_acquire), [`acquire_within`](Self::acquire_within) or
+/// [`acquire`](Self::acquire) may be dropped at any point. The drop posts a release to all masters
+/// for everything that was sent by then. A master that cannot be reached gets the release as soon
+/// as it can be reached, until the TTL has passed.
+///
+/// # Futures that are not polled
+///
+/// Poll every future of a `Lock` to its end, or drop it. A future that is neither polled nor
+/// dropped keeps its turn for a while. This happens, for example, with `select!` on `&mut future`
+/// when another branch completes first. The effects are:
+///
+/// - Waiters for one name in one coordinator take turns. If a waiter has not been polled for about
+///   2 s longer than it meant to sleep, the next waiter takes the turn.
+/// - Tasks of one [owner](Owner) make their attempts one after the other. While an unpolled future
+///   is in the middle of an attempt, [`try_acquire`](Self::try_acquire) and
+///   [`acquire_within`](Self::acquire_within) of the same owner and name return in time and report
+///   [`OwnerBusy`](AcquireError::OwnerBusy). [`acquire`](Self::acquire) waits.
+/// - An attempt of the unpolled future may win. Then the lock is held, but not renewed, until its
+///   TTL has passed.
+///
+/// In a loop with `select!`, create the future before the loop and poll it in every iteration.
+/// Otherwise drop the future.
+#[derive(Clone)]
+#[must_use = "a lock is not held until it is acquired"]
+pub struct Lock {
+    engine: Arc<Engine>,
+    resource: Result<Resource, ConfigError>,
+    ttl: Result<Ttl, ConfigError>,
+    /// `None` for a mutex.
+    owner: Option<Owner>,
+    is_fenced: bool,
+    renewal: Renewal,
+    min_hold: Duration,
+}
+
+impl Lock {
+    pub(crate) fn new(engine: Arc<Engine>, kind: Kind, name: &str, owner: Option<&Owner>) -> Self {
+        let foreign = owner.filter(|owner| !engine.knows(&owner.0));
+        Self {
+            resource: match foreign {
+                None => engine.config().key_template.resource(kind, name.into()),
+                Some(owner) => Err(ConfigError::ForeignOwner {
+                    owner: owner.id().to_owned(),
+                }),
+            },
+            owner: owner.cloned(),
+            is_fenced: false,
+            ttl: Ok(engine.config().ttl),
+            renewal: engine.config().renewal,
+            min_hold: Duration::ZERO,
+            engine,
+        }
+    }
+
+    /// Makes one attempt to acquire the lock, without waiting for other holders.
+    ///
+    /// If you call this method in a loop, pause for 10 to 200 ms between attempts, because masters
+    /// that are known to be down fail in microseconds. [`acquire`](Self::acquire) and
+    /// [`acquire_within`](Self::acquire_within) pause by themselves.
+    ///
+    /// # Duration
+    ///
+    /// An attempt takes one round trip to the slowest master of the fastest majority, and at most
+    /// one node timeout. After a failure it takes at most one more node timeout to find out the
+    /// reason. Both times may double while a master does not keep up with the commands of this
+    /// coordinator. If another task of the same owner is making an attempt, this call first waits
+    /// until that attempt ends, for at most three node timeouts. Until every master was dialled
+    /// once, each of these waits may take longer, by at most the connect timeout.
+    ///
+    /// # Errors
+    ///
+    /// - [`Contended`](AcquireError::Contended): another holder has the lock, other waiters of a
+    ///   fair lock come first, or the vote was split.
+    /// - [`NoQuorum`](AcquireError::NoQuorum): too many masters failed.
+    /// - [`Quarantined`](AcquireError::Quarantined): too many masters have no vote for a while,
+    ///   because they may have forgotten locks.
+    /// - [`TooSlow`](AcquireError::TooSlow): a majority granted, but no validity was left.
+    /// - [`OtherKind`](AcquireError::OtherKind): the name is held as another kind of lock. This is
+    ///   detected only while the name is held.
+    /// - [`OwnerBusy`](AcquireError::OwnerBusy): another task of the same owner has been in the
+    ///   middle of an attempt for longer than the wait above.
+    /// - [`Config`](AcquireError::Config) and [`Closed`](AcquireError::Closed): nothing was sent.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future releases whatever the attempt has acquired: see
+    /// [`Lock`](Self#cancel-safety).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use quorlock::{AcquireError, Contention, Coordinator, MemoryMaster};
+    /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
+    /// let lock = locks.mutex("orders/42");
+    /// let guard = lock.try_acquire().await?;
+    /// let refused = lock.try_acquire().await.unwrap_err();
+    /// assert!(matches!(
+    ///     refused,
+    ///     AcquireError::Contended { reason: Contention::Held { remaining: Some(_) }, .. }
+    /// ));
+    /// # drop(guard);
+    /// # Ok(()) }
+    /// ```
+    pub async fn try_acquire(&self) -> Result<Guard, AcquireError> {
+        let request = self.request()?;
+        let acquired = self.engine.try_acquire(&request).await;
+        self.guard(acquired, &request)
+    }
+
+    /// Waits for the lock. If the lock is not acquired when `limit` has passed, makes one last
+    /// attempt.
+    ///
+    /// The wait is the same as in [`acquire`](Self::acquire).
+    ///
+    /// # Duration
+    ///
+    /// This method returns about four node timeouts after `limit` at the latest. An attempt may be
+    /// under way when `limit` has passed. That attempt and the last attempt may take two node
+    /// timeouts each. A fenced lock may take two more node timeouts. The first connections may take
+    /// the connect timeout. All these times may double while a master does not keep up with the
+    /// commands of this coordinator.
+    ///
+    /// Tasks of one owner make their attempts one after the other. If the turn of a task has not
+    /// come three node timeouts after `limit`, or the connect timeout later until every master was
+    /// dialled once, the task makes no last attempt. If the turn comes just before that, the task
+    /// may return two node timeouts later.
+    ///
+    /// # Errors
+    ///
+    /// - [`Deadline`](AcquireError::Deadline), with the error of the last attempt.
+    /// - [`Config`](AcquireError::Config), [`OtherKind`](AcquireError::OtherKind) and
+    ///   [`Closed`](AcquireError::Closed), without waiting for `limit`.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future releases whatever the attempt has acquired. The drop also removes the
+    /// waiter from the wait queue of this coordinator, and from a fair lock's queues on the
+    /// masters. A new call starts at the end of the queues. See [`Lock`](Self#cancel-safety).
+    pub async fn acquire_within(&self, limit: Duration) -> Result<Guard, AcquireError> {
+        self.acquire_until(Some(limit)).await
+    }
+
+    /// Waits until the lock is acquired. The wait goes on while too few masters are up or too many
+    /// are quarantined.
+    ///
+    /// Waiters of one coordinator are served in the order in which they came. One of them at a time
+    /// contends on the masters. That waiter makes an attempt when masters report that the lock has
+    /// changed, and when the TTLs on a majority of masters have passed. It also makes an attempt
+    /// about once a second ([`poll_interval`](crate::Builder::poll_interval)).
+    ///
+    /// Waiters of a fair lock are in a queue on every master. They are served in the order in which
+    /// they came, across all processes. A waiter makes an attempt when the masters call it, and
+    /// about once a second to keep its position.
+    ///
+    /// Tasks of one [owner](Owner) wait for each other's attempts, but not for each other's guards.
+    /// When one of these tasks gets the lock, the others acquire it, too.
+    ///
+    /// # Errors
+    ///
+    /// [`Config`](AcquireError::Config), [`OtherKind`](AcquireError::OtherKind) and
+    /// [`Closed`](AcquireError::Closed). After any other failure, the wait goes on.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future releases whatever the attempt has acquired. The drop also removes the
+    /// waiter from the wait queue of this coordinator, and from a fair lock's queues on the
+    /// masters. A new call starts at the end of the queues. See [`Lock`](Self#cancel-safety).
+    pub async fn acquire(&self) -> Result<Guard, AcquireError> {
+        self.acquire_until(None).await
+    }
+
+    async fn acquire_until(&self, limit: Option<Duration>) -> Result<Guard, AcquireError> {
+        let request = self.request()?;
+        let acquired = self.engine.acquire(&request, limit).await;
+        self.guard(acquired, &request)
+    }
+
+    fn guard(
+        &self,
+        acquired: Result<Level, NotAcquired>,
+        request: &LockRequest,
+    ) -> Result<Guard, AcquireError> {
+        let masters = self.engine.masters();
+        let level = acquired.map_err(|error| AcquireError::from_driver(error, request, masters))?;
+        level.hold(self.renewal);
+        level.hold_for(self.min_hold);
+        Ok(Guard::new(level))
+    }
+
+    /// Acquires the lock as [`acquire`](Self::acquire) does, runs `body`, and releases the lock. If
+    /// the lock is lost while `body` waits, `body` is dropped unfinished.
+    ///
+    /// # Errors
+    ///
+    /// - [`Acquire`](RunError::Acquire): the lock was not acquired, see [`acquire`](Self::acquire).
+    /// - [`Body`](RunError::Body): the body returned this error, even if the lock was lost by then.
+    /// - [`Lost`](RunError::Lost): the lock was lost before the body had returned a value.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the unfinished body, and releases the lock.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use quorlock::{Coordinator, MemoryMaster};
+    /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
+    /// let sum = locks
+    ///     .mutex("orders/42")
+    ///     .run(async |guard| {
+    ///         guard.ensure_held()?;
+    ///         Ok::<_, Box<dyn std::error::Error + Send + Sync>>(40 + 2)
+    ///     })
+    ///     .await?;
+    /// assert_eq!(sum, 42);
+    /// # Ok(()) }
+    /// ```
+    pub async fn run<T, E>(
+        &self,
+        body: impl AsyncFnOnce(&Guard) -> Result<T, E>,
+    ) -> Result<T, RunError<E>> {
+        let guard = self.acquire().await?;
+        let outcome = {
+            let mut body = pin!(body(&guard));
+            let mut lost = pin!(guard.lost());
+            poll_fn(|cx| {
+                // The body is polled first, because its result takes precedence over the loss.
+                if let Poll::Ready(done) = body.as_mut().poll(cx) {
+                    return Poll::Ready(done.map_err(RunError::Body));
+                }
+                lost.as_mut().poll(cx).map(|lost| Err(RunError::Lost(lost)))
+            })
+            .await
+        };
+        if outcome.is_ok() {
+            guard.ensure_held()?;
+        }
+        // The body has done its work, so its result counts, whether or not the release is
+        // confirmed. The masters that did not confirm are owed the release. If the lock should have
+        // been left in place, the log has a warning.
+        let _ = guard.release().await;
+        outcome
+    }
+
+    /// Asks all masters who holds the lock, how many times and for how long, and who waits for it.
+    ///
+    /// Changes nothing on the masters. The answer may be out of date when it arrives. The holder is
+    /// reported even if it holds the name as another kind of lock. The queue is reported only if
+    /// this lock is a fair lock. Waits for all masters, for at most the node timeout.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoQuorum`](InspectError::NoQuorum): fewer than a majority answered in time.
+    /// - [`Config`](InspectError::Config): the name cannot be used. Nothing was sent.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect on the masters.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use quorlock::{Coordinator, Kind, MemoryMaster};
+    /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
+    /// let owner = locks.owner();
+    /// let lock = locks.reentrant("orders/42", &owner);
+    /// let guard = lock.acquire().await?;
+    /// let holder = lock.inspect().await?.holder.expect("it is held");
+    /// assert_eq!(holder.kind, Some(Kind::Reentrant));
+    /// assert_eq!(holder.owner.as_deref(), Some(owner.id()));
+    /// assert_eq!(holder.depth, 1);
+    ///
+    /// guard.release().await?;
+    /// assert!(!lock.is_held().await?);
+    /// # Ok(()) }
+    /// ```
+    pub async fn inspect(&self) -> Result<Inspection, InspectError> {
+        let resource = self.resource.as_ref().map_err(Clone::clone)?;
+        let inspected = self.engine.inspect(resource).await;
+        let masters = self.engine.masters();
+        inspected.map_err(|error| InspectError::from_driver(error, resource, masters))
+    }
+
+    /// Returns whether the lock is held. It counts as held if it is free on too few masters for
+    /// another client to acquire it now.
+    ///
+    /// The lock also counts as held while several owners hold it on different masters. This happens
+    /// for a moment while clients contend. It is always so for a `RedissonRedLock`, because it has
+    /// a different owner on every master. See [`inspect`](Self::inspect).
+    ///
+    /// # Errors
+    ///
+    /// See [`inspect`](Self::inspect).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect on the masters.
+    pub async fn is_held(&self) -> Result<bool, InspectError> {
+        Ok(self.inspect().await?.is_held())
+    }
+
+    fn request(&self) -> Result<LockRequest, ConfigError> {
+        let resource = self.resource.clone()?;
+        Ok(LockRequest {
+            counter: self.is_fenced.then(|| resource.counter()),
+            resource,
+            ttl: self.ttl.clone()?,
+            owner: self.owner.as_ref().map(|owner| owner.0.clone()),
+        })
+    }
+}
+
+impl fmt::Debug for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Lock");
+        match &self.resource {
+            Ok(resource) => shown
+                .field("name", resource.name())
+                .field("kind", &resource.kind()),
+            Err(error) => shown.field("error", error),
+        };
+        match &self.ttl {
+            Ok(ttl) => shown.field("ttl", &ttl.duration()),
+            Err(error) => shown.field("ttl", error),
+        };
+        shown
+            .field("owner", &self.owner)
+            .field("is_fenced", &self.is_fenced)
+            .field("renewal", &self.renewal)
+            .field("min_hold", &self.min_hold)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,98 @@
+//! The settings of one lock.
+
+use std::time::Duration;
+
+use super::Lock;
+use crate::core::time::renewal::Renewal;
+
+/// Settings. Each replaces the setting of the coordinator for this lock.
+impl Lock {
+    /// Sets how long the lock lives on the masters unless it is extended or released. A TTL that
+    /// cannot be used is reported when the lock is acquired.
+    ///
+    /// Replaces the coordinator's [TTL](crate::Builder::ttl) for this lock.
+    pub fn ttl(self, ttl: Duration) -> Self {
+        Self {
+            ttl: self.engine.config().ttl(ttl),
+            ..self
+        }
+    }
+
+    /// Sets how long the lock is renewed while its guard lives. If an owner acquires the lock
+    /// again, a second limit counts from that round, and the later of the two limits applies.
+    ///
+    /// Replaces the coordinator's [setting](crate::Builder::renewal) for this lock.
+    pub fn renewal(self, renewal: Renewal) -> Self {
+        Self { renewal, ..self }
+    }
+
+    /// Keeps others from the lock until `time` after its acquisition, even if its guard is released
+    /// or dropped before. Defaults to zero.
+    ///
+    /// Use this for a job that must run once in a while on one host. Without it, the lock is free
+    /// as soon as the job is done, and a host whose clock is late runs the job again. ShedLock
+    /// calls this `lockAtLeastFor`.
+    ///
+    /// If a guard is released or dropped too early, the lock stays on the masters for the rest of
+    /// the time plus the [drift](crate::Builder::drift_ppm), without a holder and without a
+    /// renewal. The process may end meanwhile. The rest may be longer than
+    /// [`max_ttl`](crate::Builder::max_ttl), up to 366 days. If the TTL is longer than the rest,
+    /// the lock stays until its TTL has passed.
+    ///
+    /// # Not guaranteed
+    ///
+    /// While the guard lives, its TTL and its [renewal](Self::renewal) decide how long the lock is
+    /// held. If the holder dies or the lock is lost, it is not left in place.
+    ///
+    /// The [owner](crate::Owner) of a reentrant or fair lock may acquire it again meanwhile. If the
+    /// owner tries, the rest of the minimum time is over, even if the attempt fails. So use a
+    /// mutex, or a new owner for each job.
+    ///
+    /// Masters that restart may forget a lock that was left in place. The
+    /// [restart guard](crate::RestartGuard) protects holders only: these masters vote again after
+    /// [`max_ttl`](crate::Builder::max_ttl), even if the minimum time is longer. The lock is free
+    /// if a majority of masters has forgotten it.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::time::Duration;
+    /// # use quorlock::{AcquireError, Coordinator, MemoryMaster};
+    /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
+    /// let lock = locks.mutex("nightly report").min_hold(Duration::from_secs(600));
+    /// let guard = lock.try_acquire().await?;
+    /// // The job takes a second.
+    /// guard.release().await?;
+    ///
+    /// let late = lock.try_acquire().await;
+    /// assert!(matches!(late, Err(AcquireError::Contended { .. })));
+    /// # Ok(()) }
+    /// ```
+    pub fn min_hold(self, time: Duration) -> Self {
+        Self {
+            min_hold: time,
+            ..self
+        }
+    }
+
+    /// Makes every guard carry a [fencing token](crate::Guard::fencing_token). This number is
+    /// larger than the token of every earlier holder of this lock.
+    ///
+    /// The holder passes the token to the resource that it writes to. The resource refuses a token
+    /// that is smaller than the largest token it has seen: see [`Fence`](crate::Fence). In this way
+    /// the resource stops a holder that acts late. A lock alone cannot do that.
+    ///
+    /// A token normally costs no extra round. It costs one more round if the masters' counters for
+    /// tokens are above the clock of this process. It costs one more round, only once, if this
+    /// clock is more than one second off the masters' clocks. See
+    /// [`docs::fencing`](crate::docs::fencing#what-it-costs).
+    ///
+    /// For a fenced mutex, the masters run a script instead of a `SET`. All clients that use the
+    /// name must ask for a token.
+    pub fn fenced(self) -> Self {
+        Self {
+            is_fenced: true,
+            ..self
+        }
+    }
+}

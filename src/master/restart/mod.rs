@@ -1,0 +1,203 @@
+//! Remembers which server each master of a coordinator is, and the origin of its data.
+
+pub(in crate::master) mod known_origins;
+pub(in crate::master) mod quarantine;
+
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
+
+use parking_lot::Mutex;
+
+use super::dial_error::DialError;
+use crate::core::restart::RestartGuard;
+use known_origins::KnownOrigins;
+
+/// Keeps what dials need to notice that a master has restarted, or that two masters are the same
+/// server. All dialers of a coordinator share one tracker.
+#[derive(Clone, Debug)]
+pub(crate) struct RestartTracker {
+    pub(crate) guard: RestartGuard,
+    /// Set if the user has declared that masters keep all data over restarts. Each dial then asks
+    /// whether its master does.
+    #[cfg_attr(
+        not(feature = "redis"),
+        expect(dead_code, reason = "only servers are asked")
+    )]
+    pub(super) expects_durable: bool,
+    now: fn() -> Instant,
+    masters: Arc<Mutex<BTreeMap<usize, Met>>>,
+    /// The known origins of the master that is dialled.
+    known_origins: KnownOrigins,
+}
+
+/// The findings of the last dial of one master.
+#[derive(Clone, Debug)]
+struct Met {
+    /// The run id of the server. No other master may be a server with this run id, because no
+    /// server may vote as two masters.
+    ///
+    /// `None` after a dial reached the server of another master and was refused. Two servers may
+    /// have swapped addresses. A dial of the other master may then find the run id that was here.
+    server: Option<String>,
+    /// The run id of the process that the server's data began with.
+    origin: String,
+    /// The known origins of the master.
+    known_origins: KnownOrigins,
+}
+
+/// A question that a dial asks the master: may it have forgotten locks?
+#[derive(Debug)]
+pub(super) struct RestartQuery {
+    master: usize,
+    known_origins: KnownOrigins,
+    /// The known origins of the master, each with the number of milliseconds since a server with
+    /// that origin last answered.
+    pub(super) known: Vec<(String, u64)>,
+    asked: Instant,
+}
+
+impl RestartTracker {
+    pub(crate) fn new(guard: RestartGuard, expects_durable: bool, now: fn() -> Instant) -> Self {
+        Self {
+            guard,
+            expects_durable,
+            now,
+            masters: Arc::default(),
+            known_origins: KnownOrigins::default(),
+        }
+    }
+
+    /// Returns a clone of this tracker for the dialer of a master with `known_origins`.
+    pub(super) fn with(&self, known_origins: &KnownOrigins) -> Self {
+        Self {
+            known_origins: known_origins.clone(),
+            ..self.clone()
+        }
+    }
+
+    /// Returns a clone of this tracker for the dialer of the master at `address`. The address
+    /// includes the database, because each database has its own guard key.
+    #[cfg(feature = "redis")]
+    pub(super) fn at(&self, address: &str) -> Self {
+        match self.guard {
+            RestartGuard::Off => self.clone(),
+            RestartGuard::Observed | RestartGuard::Strict => self.with(&KnownOrigins::of(address)),
+        }
+    }
+
+    /// Returns the query for a dial of `master`.
+    pub(super) fn query(&self, master: usize) -> RestartQuery {
+        let asked = (self.now)();
+        RestartQuery {
+            master,
+            known_origins: self.known_origins.clone(),
+            known: self.known_origins.known(asked),
+            asked,
+        }
+    }
+
+    /// Notes that the master of `query` is the server with `run_id`, and that its data has this
+    /// `origin`. Fails if another master is the same server, or if a server with another origin
+    /// answered after the query.
+    pub(super) fn meet(
+        &self,
+        query: &RestartQuery,
+        run_id: &str,
+        origin: &str,
+    ) -> Result<(), DialError> {
+        let (mut masters, master) = (self.masters.lock(), query.master);
+        let is_same = |met: &Met| met.server.as_deref() == Some(run_id);
+        let mut same = masters.iter().filter(|(_, met)| is_same(met));
+        let other = same.find_map(|(other, _)| (*other != master).then_some(other + 1));
+        if let Some(other) = other {
+            // Only the run id is removed. The origin is kept, because the master's own server may
+            // come back without its locks.
+            if let Some(met) = masters.get_mut(&master) {
+                met.server = None;
+            }
+            return Err(DialError::SameServer { other });
+        }
+        let known_origins = query.known_origins.clone();
+        known_origins.meet(origin, query.asked, (self.now)())?;
+        let met = Met {
+            server: Some(run_id.to_owned()),
+            origin: origin.to_owned(),
+            known_origins,
+        };
+        masters.insert(master, met);
+        Ok(())
+    }
+
+    /// Returns `true` if a dial of this coordinator has asked the process with this run id whether
+    /// it restarted. Also returns `true` if the restart guard is off, because then the question is
+    /// never asked.
+    pub(super) fn has_met(&self, master: usize, run_id: Option<&str>) -> bool {
+        let masters = self.masters.lock();
+        let met = masters.get(&master).and_then(|met| met.server.as_deref());
+        self.guard == RestartGuard::Off || (met.is_some() && met == run_id)
+    }
+
+    /// Returns a tracker for the connection of a check. The new tracker has a copy of the servers
+    /// that this tracker knows. The check does not change which server a master is.
+    pub(super) fn detached(&self) -> Self {
+        let masters = self.masters.lock().clone();
+        Self {
+            masters: Arc::new(Mutex::new(masters)),
+            ..self.clone()
+        }
+    }
+
+    /// Notes that `master` answered at `at`.
+    pub(super) fn heard(&self, master: usize, at: Instant) {
+        if let Some(met) = self.masters.lock().get(&master) {
+            met.known_origins.hear(&met.origin, at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::time::clock;
+
+    #[test]
+    fn a_server_under_two_addresses_is_refused_and_the_origin_is_remembered() {
+        let tracker = RestartTracker::new(RestartGuard::Observed, false, clock::monotonic);
+        let known = [KnownOrigins::default(), KnownOrigins::default()];
+        let origin = |master: usize| {
+            let mut origins = known[master].known(clock::monotonic()).into_iter();
+            (origins.next().map(|(origin, _)| origin), origins.next())
+        };
+        let meet = |master: usize, run_id, origin| {
+            let query = tracker.with(&known[master]).query(master);
+            tracker.meet(&query, run_id, origin)
+        };
+        meet(0, "a", "a").unwrap();
+        meet(1, "b", "b").unwrap();
+        let refused = meet(1, "a", "a").unwrap_err();
+        let text = refused.to_string();
+        assert!(text.contains("the same server as master 1"), "{text}");
+        assert_eq!(origin(1), (Some("b".to_owned()), None));
+        // The servers have swapped addresses.
+        meet(0, "b", "b").unwrap();
+        meet(1, "a", "a").unwrap();
+        // A later process has the data of server b.
+        meet(0, "c", "b").unwrap();
+        assert_eq!(origin(0), (Some("b".to_owned()), None));
+        assert!(meet(1, "c", "b").is_err());
+        meet(0, "c", "b").unwrap();
+    }
+
+    /// Each coordinator counts its own votes, so both may use the server.
+    #[test]
+    fn two_coordinators_may_use_the_same_server_and_share_its_origins() {
+        let known = KnownOrigins::default();
+        let [one, other] =
+            [0, 1].map(|_| RestartTracker::new(RestartGuard::Observed, false, clock::monotonic));
+        let query = one.with(&known).query(0);
+        assert_eq!(query.known, []);
+        one.meet(&query, "a", "a").unwrap();
+        let query = other.with(&known).query(1);
+        assert_eq!(query.known[0].0, "a");
+        other.meet(&query, "a", "a").unwrap();
+    }
+}

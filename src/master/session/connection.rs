@@ -1,0 +1,42 @@
+//! A connection as a supervisor uses it. The master may be a server or a memory master.
+
+use std::{
+    future::Future,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use super::in_flight::{InFlight, Transmit};
+use crate::{core::restart::Loss, master::dial_error::DialError};
+
+/// Opens connections to one master.
+pub(in crate::master) trait Dial: Send + 'static {
+    type Connection: Connection;
+
+    /// Opens a connection. The caller limits the time for it.
+    fn dial(&mut self)
+    -> impl Future<Output = Result<Dialled<Self::Connection>, DialError>> + Send;
+}
+
+/// A connection that was just opened.
+pub(in crate::master) struct Dialled<C> {
+    pub(in crate::master) connection: C,
+    /// The time that the master took to answer the first request.
+    pub(in crate::master) round_trip: Duration,
+    /// `true` if the master reports changes of keys over this connection.
+    pub(in crate::master) reports_changes: bool,
+    /// The loss of locks, if there is a sign of any.
+    pub(in crate::master) loss: Option<Loss>,
+}
+
+/// An open connection. Replies come in the order of sends.
+pub(in crate::master) trait Connection: Transmit + Send {
+    /// Drops the bytes that were not sent. The master then never receives them. Called before a
+    /// connection to a silent master is closed.
+    fn give_up(&mut self) {}
+
+    /// Writes and reads as much as possible, and hands each reply to `in_flight`. Resolves with the
+    /// reason when the connection breaks.
+    fn poll(&mut self, cx: &mut Context<'_>, in_flight: &mut InFlight<'_>) -> Poll<Arc<str>>;
+}

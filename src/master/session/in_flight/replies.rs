@@ -1,0 +1,216 @@
+//! Matches the replies of a master to the commands in flight.
+
+use std::{sync::Arc, time::Instant};
+
+use super::InFlight;
+use crate::{
+    core::{
+        kind::command::{Reply, Verb},
+        restart::RestartGuard,
+        vote::quorum::{Failure, Vote},
+    },
+    log,
+    master::{
+        server_error::ServerError,
+        session::{
+            request::Request,
+            subscriptions::ChannelEvent,
+            unanswered::{Item, Sent},
+        },
+    },
+    user_code::shielded,
+};
+
+impl InFlight<'_> {
+    /// Notes that bytes came, even if they do not complete a reply.
+    #[cfg(feature = "redis")]
+    pub(crate) fn on_bytes(&mut self, now: Instant) {
+        self.liveness.on_bytes(now);
+    }
+
+    /// Handles the reply to the oldest command, and casts the vote that the reply means. `now` was
+    /// read after the reply came. Fails if no command is unanswered, if `reply` cannot be a reply
+    /// to the oldest one, or if it says that the master has become a replica.
+    pub(crate) fn on_reply(&mut self, reply: &Reply<'_>, now: Instant) -> Result<(), Arc<str>> {
+        let sent = self.pop(now)?;
+        let request = match &sent.item {
+            Item::Request(request) => request,
+            Item::Change(channel) => return self.on_refused_change(channel, reply),
+            Item::Caching => return self.on_caching(reply),
+        };
+        if !sent.is_resent && self.liveness.measure(sent.at, now) {
+            self.mailbox.set_node_timeout(self.liveness.timeout());
+        }
+        let master = self.master();
+        if let Reply::Text(text) = reply {
+            request.votes_to.note(master, text);
+        }
+        let vote = request.command.vote(reply);
+        if matches!(vote, Vote::Fail(_)) && request.is_owed_to(master) {
+            let random = (self.config.random)();
+            self.owed.failed(request.clone(), sent.is_owed, now, random);
+        } else if sent.is_owed {
+            self.owed.succeeded();
+        }
+        // The caller of a finished round sees the new health.
+        let checked = check_role(reply);
+        match &checked {
+            Ok(()) => self.note_fitness(request.command.verb(), &vote),
+            Err(why) => self.config.health.ends(master, why),
+        }
+        self.mailbox.cast(request, vote, now);
+        checked
+    }
+
+    /// Notes what the answer of a master to `verb` says about it. After an error, the master takes
+    /// no locks until it grants a command that takes one. A server without memory still releases
+    /// and extends locks, so other grants say nothing.
+    fn note_fitness(&mut self, verb: Verb, vote: &Vote) {
+        let health = &self.config.health;
+        match vote {
+            Vote::Grant if self.is_unfit && verb.takes() => {
+                self.is_unfit = false;
+                health.takes_locks(self.mailbox.master());
+            }
+            Vote::Fail(Failure::Rejected(error))
+                if ServerError::of(error).is_about_server(verb) =>
+            {
+                self.is_unfit = true;
+                health.takes_no_locks(self.mailbox.master(), error);
+            }
+            _ => {}
+        }
+    }
+
+    /// Handles the reply to a change of a subscription. On an error reply, tells the subscribers
+    /// that the master refused the change. Fails on any other reply.
+    fn on_refused_change(&mut self, channel: &str, reply: &Reply<'_>) -> Result<(), Arc<str>> {
+        let Reply::Error(error) = reply else {
+            return Err("a reply came instead of the confirmation of a subscription".into());
+        };
+        self.log_denial(error);
+        self.mailbox.notify(channel, ChannelEvent::Denied);
+        Ok(())
+    }
+
+    /// Handles the reply to a request to report changes. After an error, the master counts as one
+    /// that reports nothing, and waiters poll. Fails on any other reply than `OK` or an error.
+    fn on_caching(&mut self, reply: &Reply<'_>) -> Result<(), Arc<str>> {
+        match reply {
+            Reply::Ok => Ok(()),
+            Reply::Error(error) => {
+                self.log_denial(error);
+                self.mailbox.set_reports_changes(false);
+                self.mailbox.changed(None);
+                Ok(())
+            }
+            _ => Err("a reply came that CLIENT CACHING does not have".into()),
+        }
+    }
+
+    /// Notes whether the master reports changes over this connection.
+    pub(crate) fn set_reports_changes(&mut self, reports: bool) {
+        self.mailbox.set_reports_changes(reports);
+        if !reports {
+            self.log_denial("CLIENT TRACKING is refused");
+        }
+    }
+
+    /// Logs, once for each connection, that the master will not tell waiters of releases.
+    fn log_denial(&mut self, error: &str) {
+        if !self.is_denial_logged {
+            self.is_denial_logged = true;
+            let master = self.mailbox.address();
+            shielded(|| {
+                tracing::warn!(target: log::MASTER, %master, %error, "the master tells no waiter of releases: waiters poll");
+            });
+        }
+    }
+
+    /// Handles a report that `key` has changed, or without a `key` that any key may have.
+    pub(crate) fn on_changed(&self, key: Option<&str>) {
+        if !mutant!(Deaf) {
+            self.mailbox.changed(key);
+        }
+    }
+
+    /// Handles a report that all keys have changed: they were flushed, or replaced by those of
+    /// another server. With a restart guard, always fails. The replies that come later on the
+    /// connection are then not read, and the next dial finds out which locks are lost.
+    pub(crate) fn on_flushed(&mut self) -> Result<(), Arc<str>> {
+        if self.config.restart_tracker.guard == RestartGuard::Off || mutant!(FlushUnnoticed) {
+            self.on_changed(None);
+            return Ok(());
+        }
+        self.is_flushed = true;
+        Err("its keys may have been deleted or replaced".into())
+    }
+
+    /// Handles the confirmation of a subscription, and tells the subscribers of `channel`. Fails if
+    /// the oldest command is not a change of a subscription to `channel`.
+    pub(crate) fn on_confirmation(&mut self, channel: &str, now: Instant) -> Result<(), Arc<str>> {
+        // The command is checked before it is removed. A command of another kind must stay, because
+        // its own reply may still come.
+        match self.sent.oldest() {
+            Some(Item::Change(changed)) if **changed == *channel => {}
+            _ if mutant!(ConfirmsOldest) => {}
+            _ => return Err("a subscription was confirmed out of order".into()),
+        }
+        self.pop(now)?;
+        self.mailbox.notify(channel, ChannelEvent::Subscribed);
+        Ok(())
+    }
+
+    /// Passes a published message on to the subscribers of `channel`.
+    pub(crate) fn on_message(&self, channel: &str, message: &str) {
+        if !mutant!(Deaf) {
+            self.mailbox.notify(channel, ChannelEvent::Message(message));
+        }
+    }
+
+    /// Returns the oldest command, if it is a lock command.
+    #[cfg(feature = "redis")]
+    pub(crate) fn oldest(&self) -> Option<&Request> {
+        match self.sent.oldest()? {
+            Item::Request(request) => Some(request),
+            Item::Caching | Item::Change(_) => None,
+        }
+    }
+
+    /// Moves the oldest command to the end and returns it, if it may be sent again. Called when the
+    /// server knows neither the command nor its script, and so has not executed the command.
+    #[cfg(feature = "redis")]
+    pub(crate) fn resend(&mut self, now: Instant) -> Option<Arc<Request>> {
+        self.liveness.restart(now);
+        self.sent.resend(self.mailbox.reports_changes())
+    }
+
+    /// Returns whether `request` is sent with a request to report changes.
+    pub(crate) fn watches(&self, request: &Request) -> bool {
+        request.command.watch && self.mailbox.reports_changes()
+    }
+
+    fn pop(&mut self, now: Instant) -> Result<Sent, Arc<str>> {
+        let sent = self.sent.pop().ok_or("a reply came without a command")?;
+        self.window = (self.window + 1).min(Self::MAX_WINDOW);
+        // All replies of one read have the same time.
+        if self.last_reply.replace(now) != Some(now)
+            && let Some(last_heard) = &self.last_heard
+        {
+            last_heard.note(now);
+        }
+        self.liveness.restart(now);
+        Ok(sent)
+    }
+}
+
+/// Fails if the reply says that the master has become a replica. The next dial finds out whether it
+/// is a master again, and which locks it may have forgotten meanwhile.
+fn check_role(reply: &Reply<'_>) -> Result<(), Arc<str>> {
+    match reply {
+        Reply::Error(error) if ServerError::of(error).is_of_replica() => {
+            Err("it has become a replica".into())
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,542 @@
+#![expect(clippy::disallowed_methods, reason = "an origin for the clock")]
+
+use std::{
+    cell::Cell,
+    sync::{
+        LazyLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use parking_lot::Mutex;
+use proptest::{prelude::*, test_runner::TestRunner};
+use tokio::time::sleep;
+
+use super::*;
+use crate::{
+    core::{
+        kind::{
+            command::{Reply, Verb, fixture::command},
+            name::Kind,
+        },
+        restart::RestartGuard,
+        time::timeout::NodeTimeout,
+        vote::quorum::Vote,
+        wait::retry::Backoff,
+    },
+    master::{
+        dial_error::DialError,
+        health::HealthBoard,
+        restart::RestartTracker,
+        session::{
+            connection::{Connection, Dial, Dialled},
+            request::CountVotes,
+            supervisor::supervise,
+        },
+    },
+    mutants::Mutant,
+};
+
+const TIMEOUT: Duration = Duration::from_millis(50);
+const CONNECT: Duration = Duration::from_secs(1);
+const OWED: Duration = Duration::from_secs(60);
+
+/// An event on a connection, from the client or from the server.
+#[derive(Clone, Debug)]
+enum Event {
+    Post {
+        verb: Verb,
+        is_owed: bool,
+    },
+    Subscribe,
+    Reply(&'static str),
+    /// The server does not know the script.
+    NoScript,
+    Confirm(bool),
+    Message,
+    Bytes,
+}
+
+fn any_event() -> impl Strategy<Value = Event> {
+    let verb = prop::sample::select(vec![Verb::Acquire, Verb::Extend, Verb::Release]);
+    let reply = prop::sample::select(vec!["ok", "1", "0", "nil", "-OOM no room", "text", "other"]);
+    prop_oneof![
+        6 => (verb, any::<bool>()).prop_map(|(verb, is_owed)| Event::Post { verb, is_owed }),
+        1 => Just(Event::Subscribe),
+        4 => reply.prop_map(Event::Reply),
+        3 => Just(Event::NoScript),
+        1 => any::<bool>().prop_map(Event::Confirm),
+        1 => Just(Event::Message),
+        1 => Just(Event::Bytes),
+    ]
+}
+
+proptest! {
+    /// Every command gets a vote, whatever the server sends or does not send. The vote comes before
+    /// the times for the send and for the answer are over, or when the connection breaks.
+    #[test]
+    fn every_command_gets_a_vote_by_its_deadline((window, events) in any_connection()) {
+        check_votes(window, events)?;
+    }
+}
+
+/// The check above is able to fail.
+#[test]
+fn the_check_of_votes_notices_a_wrong_rule() {
+    assert!(Mutant::ConfirmsOldest.breaks(|| {
+        let check = |(window, events)| check_votes(window, events);
+        let checked = TestRunner::deterministic().run(&any_connection(), check);
+        checked.is_ok()
+    }));
+}
+
+/// Returns a window, and events with the milliseconds before each.
+fn any_connection() -> impl Strategy<Value = (usize, Vec<(u64, Event)>)> {
+    (
+        1..6usize,
+        prop::collection::vec((0..40u64, any_event()), 1..80),
+    )
+}
+
+fn check_votes(window: usize, events: Vec<(u64, Event)>) -> Result<(), TestCaseError> {
+    set_clock(Duration::ZERO);
+    let config = config();
+    let mailbox = Mailbox::new(0, "m".into(), clock);
+    let mut wire = Wire::default();
+    let mut in_flight = InFlight::new(&mailbox, &config, Duration::ZERO, window);
+    let mut posted = Vec::new();
+    let mut is_broken = false;
+    for (gap, event) in events {
+        for _ in 0..gap {
+            set_clock(ELAPSED.get() + Duration::from_millis(1));
+            is_broken |= poll(&mut in_flight, &mut wire);
+        }
+        is_broken |= apply(event, &mut in_flight, &mut wire, &mut posted).is_err();
+        prop_assert!(wire.in_flight <= InFlight::MAX_WINDOW);
+        if is_broken {
+            break;
+        }
+        // Each command is sent at most twice.
+        prop_assert!(wire.resent <= posted.len());
+        for (request, limit) in &posted {
+            let Counted { at, votes, .. } = &*request.votes_to.0;
+            prop_assert!(*at + *limit > clock() || *votes.lock() > 0);
+        }
+    }
+    in_flight.disconnect(&"broken".into());
+    for (request, _) in &posted {
+        prop_assert!(*request.votes_to.0.votes.lock() > 0);
+    }
+    Ok(())
+}
+
+/// A process that was stalled during a dial has measured a long round trip.
+#[test]
+fn a_stall_during_the_dial_does_not_make_a_connection_patient() {
+    set_clock(Duration::ZERO);
+    let (config, mailbox) = (config(), Mailbox::new(0, "m".into(), clock));
+    let (mut wire, mut posted) = (Wire::default(), Vec::new());
+    let mut in_flight = InFlight::new(&mailbox, &config, 60 * config.connect_timeout, 1);
+    let (verb, is_owed) = (Verb::Acquire, false);
+    let post = Event::Post { verb, is_owed };
+    apply(post, &mut in_flight, &mut wire, &mut posted).unwrap();
+    while !poll(&mut in_flight, &mut wire) {
+        set_clock(ELAPSED.get() + Duration::from_millis(1));
+        assert!(ELAPSED.get() < 7 * config.connect_timeout);
+    }
+}
+
+/// This process was stalled while the reply was in its socket, so it is not the master that did not
+/// keep up.
+#[test]
+fn a_stall_fails_no_command_that_waits_for_room() {
+    set_clock(Duration::ZERO);
+    let (config, mailbox) = (config(), Mailbox::new(0, "m".into(), clock));
+    let (mut wire, mut posted) = (Wire::default(), Vec::new());
+    let mut in_flight = InFlight::new(&mailbox, &config, Duration::ZERO, 1);
+    for _ in 0..2 {
+        let (verb, is_owed) = (Verb::Acquire, false);
+        let post = Event::Post { verb, is_owed };
+        apply(post, &mut in_flight, &mut wire, &mut posted).unwrap();
+    }
+    set_clock(TIMEOUT * 2);
+    in_flight.send(&mut wire, &mut Vec::new(), &mut Vec::new());
+    in_flight.on_reply(&Reply::Ok, clock()).unwrap();
+    assert!(in_flight.send_more(&mut wire));
+    assert_eq!(*posted[1].0.votes_to.0.votes.lock(), 0);
+}
+
+/// The runtime notices the deadline of a command before it notices the reply in the socket.
+#[tokio::test(start_paused = true)]
+async fn a_reply_that_has_arrived_is_read_before_time_is_judged() {
+    let now = crate::driver::time::clock::monotonic;
+    let mailbox = Arc::new(Mailbox::new(0, "m".into(), now));
+    let config = MasterConfig { now, ..config() };
+    let supervising = tokio::spawn(supervise(LateSocket::default(), mailbox.clone(), config));
+    let votes = Votes::default();
+    let command = command(Kind::Mutex, Verb::Acquire, 1);
+    let request = Arc::new(Request::new(command, now(), votes.clone()));
+    assert!(mailbox.post(request).is_none());
+    sleep(TIMEOUT * 2).await;
+    assert_eq!(*votes.0.lock(), [Vote::Grant]);
+    mailbox.abandon();
+    supervising.await.unwrap();
+}
+
+#[derive(Clone, Default)]
+struct Votes(Arc<Mutex<Vec<Vote>>>);
+
+impl CountVotes for Votes {
+    fn count(&self, _: usize, vote: Vote, _: Instant) {
+        self.0.lock().push(vote);
+    }
+}
+
+/// A connection on which the reply to the first command is seen only in the second poll after its
+/// deadline.
+#[derive(Default)]
+struct LateSocket {
+    sent: Option<Instant>,
+    late_polls: usize,
+}
+
+impl Dial for LateSocket {
+    type Connection = Self;
+
+    async fn dial(&mut self) -> Result<Dialled<Self>, DialError> {
+        Ok(Dialled {
+            connection: Self::default(),
+            round_trip: Duration::ZERO,
+            reports_changes: true,
+            loss: None,
+        })
+    }
+}
+
+impl Transmit for LateSocket {
+    fn send(&mut self, _: &Request) {
+        self.sent = Some(crate::driver::time::clock::monotonic());
+    }
+
+    fn send_caching(&mut self) {}
+
+    fn send_change(&mut self, _: &Change) {}
+}
+
+impl Connection for LateSocket {
+    fn poll(&mut self, _: &mut Context<'_>, in_flight: &mut InFlight<'_>) -> Poll<Arc<str>> {
+        let now = (in_flight.clock())();
+        if self.sent.is_some_and(|sent| sent + TIMEOUT <= now) {
+            self.late_polls += 1;
+            if self.late_polls == 2 {
+                in_flight.on_reply(&Reply::Ok, now).unwrap();
+            }
+        }
+        Poll::Pending
+    }
+}
+
+/// A deadline that is always "now" would make the supervisor poll every millisecond, and is never
+/// judged.
+#[test]
+fn a_release_that_is_no_longer_owed_sets_no_timer() {
+    set_clock(Duration::ZERO);
+    let (config, mailbox) = (config(), Mailbox::new(0, "m".into(), clock));
+    let (mut wire, mut posted) = (Wire::default(), Vec::new());
+    let mut in_flight = InFlight::new(&mailbox, &config, Duration::ZERO, 2);
+    let (verb, is_owed) = (Verb::Release, true);
+    for _ in 0..3 {
+        let post = Event::Post { verb, is_owed };
+        apply(post, &mut in_flight, &mut wire, &mut posted).unwrap();
+    }
+    set_clock(TIMEOUT);
+    in_flight.expire(clock());
+    let late = posted.pop().unwrap().0;
+    late.votes_to.0.is_owed.store(false, Ordering::Relaxed);
+    in_flight.send(&mut wire, &mut Vec::new(), &mut Vec::new());
+    assert_eq!(Arc::strong_count(&late), 1);
+    assert!(in_flight.next_expiry() > Some(clock()));
+
+    // One more than the most that are kept.
+    let oldest = request(verb, is_owed);
+    in_flight.owed = Owed::default();
+    in_flight.owed.push(oldest.clone());
+    for _ in 0..32_768 {
+        in_flight.owed.push(request(verb, is_owed));
+    }
+    in_flight.send(&mut wire, &mut Vec::new(), &mut Vec::new());
+    assert_eq!(Arc::strong_count(&oldest), 1);
+    assert!(in_flight.next_expiry() > Some(clock()));
+}
+
+/// After an error reply, releases are sent one at a time, each after a pause, until one succeeds.
+#[test]
+fn owed_releases_are_paced_by_the_replies() {
+    set_clock(Duration::ZERO);
+    let config = config();
+    let mailbox = Mailbox::new(0, "m".into(), clock);
+    let mut wire = Wire::default();
+    let mut in_flight = InFlight::new(&mailbox, &config, Duration::ZERO, InFlight::WINDOW);
+    let mut posted = Vec::new();
+    for _ in 0..100 {
+        let (verb, is_owed) = (Verb::Release, true);
+        let post = Event::Post { verb, is_owed };
+        apply(post, &mut in_flight, &mut wire, &mut posted).unwrap();
+    }
+    let mut answer = |error: bool, until: u64, wire: &mut Wire| {
+        let before = wire.sent;
+        while ELAPSED.get() < Duration::from_millis(until) {
+            while wire.in_flight > 0 {
+                wire.in_flight -= 1;
+                let reply = if error {
+                    Reply::Error("OOM".into())
+                } else {
+                    Reply::Int(1)
+                };
+                in_flight.on_reply(&reply, clock()).unwrap();
+                in_flight.send_more(wire);
+            }
+            set_clock(ELAPSED.get() + Duration::from_millis(1));
+            assert!(!poll(&mut in_flight, wire));
+        }
+        wire.sent - before
+    };
+    let resent = answer(true, 10_000, &mut wire);
+    assert!((10..=40).contains(&resent), "{resent}");
+    assert_eq!(answer(false, 11_100, &mut wire), 100);
+}
+
+/// A master that answers one release after the other gets all of them. Those that wait have not
+/// failed, however many there are. Other commands fail if they are not sent in time.
+#[test]
+fn releases_that_wait_for_room_have_not_failed() {
+    set_clock(Duration::ZERO);
+    let (config, mailbox) = (config(), Mailbox::new(0, "m".into(), clock));
+    let (mut wire, mut posted) = (Wire::default(), Vec::new());
+    let mut in_flight = InFlight::new(&mailbox, &config, Duration::ZERO, InFlight::WINDOW);
+    for _ in 0..50_000 {
+        let (verb, is_owed) = (Verb::Release, true);
+        let post = Event::Post { verb, is_owed };
+        apply(post, &mut in_flight, &mut wire, &mut posted).unwrap();
+    }
+    let (verb, is_owed) = (Verb::Acquire, false);
+    let post = Event::Post { verb, is_owed };
+    apply(post, &mut in_flight, &mut wire, &mut posted).unwrap();
+    let (acquisition, _) = posted.pop().unwrap();
+    for at in 1..=1_000 {
+        set_clock(Duration::from_millis(at));
+        for _ in 0..wire.in_flight.min(100) {
+            wire.in_flight -= 1;
+            in_flight.on_reply(&Reply::Int(1), clock()).unwrap();
+        }
+        assert!(!poll(&mut in_flight, &mut wire));
+    }
+    assert_eq!(wire.sent, 50_000);
+    assert_eq!(*acquisition.votes_to.0.votes.lock(), 1);
+    // Each master would get the releases once more if they were owed.
+    assert!(in_flight.is_empty());
+}
+
+/// A late release that is no longer owed stays as long as one before it is owed. Its vote does not
+/// wait for that one.
+#[test]
+fn a_late_release_gets_its_vote_whatever_is_before_it() {
+    set_clock(Duration::ZERO);
+    let (config, mailbox) = (config(), Mailbox::new(0, "m".into(), clock));
+    let (mut wire, mut posted) = (Wire::default(), Vec::new());
+    let mut in_flight = InFlight::new(&mailbox, &config, Duration::ZERO, 1);
+    for _ in 0..4 {
+        let (verb, is_owed) = (Verb::Release, true);
+        let post = Event::Post { verb, is_owed };
+        apply(post, &mut in_flight, &mut wire, &mut posted).unwrap();
+    }
+    let waiting = posted.split_off(1);
+    let mut advance = |until: Duration| {
+        while ELAPSED.get() < until {
+            set_clock(ELAPSED.get() + Duration::from_millis(1));
+            poll(&mut in_flight, &mut wire);
+        }
+    };
+    advance(TIMEOUT);
+    let (second, _) = &waiting[1];
+    second.votes_to.0.is_owed.store(false, Ordering::Relaxed);
+    advance(TIMEOUT + CONNECT);
+    for (release, _) in &waiting {
+        assert_eq!(*release.votes_to.0.votes.lock(), 1);
+    }
+    advance(OWED);
+    assert!(in_flight.late.is_empty());
+}
+
+/// If there are too many releases, the oldest one is given up. The log says so once.
+#[test]
+fn the_number_of_owed_releases_is_bounded() {
+    set_clock(Duration::ZERO);
+    let mut owed = Owed::default();
+    let (oldest, is_owed) = (request(Verb::Release, true), true);
+    owed.push(oldest.clone());
+    for _ in 0..32_767 {
+        owed.push(request(Verb::Release, is_owed));
+    }
+    assert_eq!(owed.expire(0, clock()).0.len(), 0);
+    for must_log in [true, false] {
+        owed.push(request(Verb::Release, is_owed));
+        let (expired, logs) = owed.expire(0, clock());
+        assert_eq!((expired.len(), logs), (1, must_log));
+    }
+    assert_eq!(Arc::strong_count(&oldest), 1);
+    set_clock(Duration::from_secs(61));
+    assert_eq!(owed.expire(0, clock()).0.len(), 32_768);
+    assert!(owed.is_empty());
+}
+
+/// Does one iteration of the supervisor's loop. Returns whether the connection must be given up.
+fn poll(in_flight: &mut InFlight<'_>, wire: &mut Wire) -> bool {
+    in_flight.send(wire, &mut Vec::new(), &mut Vec::new());
+    let now = clock();
+    if in_flight.next_expiry().is_none_or(|at| at > now) {
+        return false;
+    }
+    in_flight.expire(now)
+}
+
+fn apply(
+    event: Event,
+    in_flight: &mut InFlight<'_>,
+    wire: &mut Wire,
+    posted: &mut Vec<(Arc<Request<Counter>>, Duration)>,
+) -> Result<(), Arc<str>> {
+    let now = clock();
+    match event {
+        Event::Post { verb, is_owed } => {
+            let request = request(verb, is_owed);
+            in_flight.send(wire, &mut vec![request.clone()], &mut Vec::new());
+            let limit = match () {
+                () if in_flight.waiting.is_empty() => TIMEOUT,
+                () if request.is_owed_to(0) => CONNECT + TIMEOUT * 2,
+                () => TIMEOUT * 2,
+            };
+            posted.push((request, limit));
+        }
+        Event::Subscribe => {
+            let change = Change {
+                channel: "channel".into(),
+                begins: true,
+            };
+            in_flight.send(wire, &mut Vec::new(), &mut vec![change]);
+        }
+        Event::Reply(reply) => {
+            let reply = match reply {
+                "ok" => Reply::Ok,
+                "1" => Reply::Int(1),
+                "0" => Reply::Int(0),
+                "nil" => Reply::Nil,
+                "text" => Reply::Text("held 5 1 0 somebody".into()),
+                "other" => Reply::Other,
+                error => Reply::Error(error.into()),
+            };
+            wire.in_flight = wire.in_flight.saturating_sub(1);
+            return in_flight.on_reply(&reply, now);
+        }
+        Event::NoScript => {
+            #[cfg(feature = "redis")]
+            if in_flight.resend(now).is_some() {
+                wire.resent += 1;
+                return Ok(());
+            }
+            wire.in_flight = wire.in_flight.saturating_sub(1);
+            return in_flight.on_reply(&Reply::Error("NOSCRIPT".into()), now);
+        }
+        Event::Confirm(is_ours) => {
+            let channel = if is_ours { "channel" } else { "another" };
+            return in_flight.on_confirmation(channel, now);
+        }
+        Event::Message => in_flight.on_message("channel", "0"),
+        Event::Bytes => {
+            #[cfg(feature = "redis")]
+            in_flight.on_bytes(now);
+        }
+    }
+    Ok(())
+}
+
+/// Counts what is sent.
+#[derive(Default)]
+struct Wire {
+    sent: usize,
+    in_flight: usize,
+    resent: usize,
+}
+
+impl Transmit for Wire {
+    fn send(&mut self, _: &Request) {
+        self.sent += 1;
+        self.in_flight += 1;
+    }
+
+    fn send_caching(&mut self) {}
+
+    fn send_change(&mut self, _: &Change) {}
+}
+
+struct Counted {
+    at: Instant,
+    is_owed: AtomicBool,
+    votes: Mutex<u32>,
+}
+
+struct Counter(Arc<Counted>);
+
+impl CountVotes for Counter {
+    fn count(&self, _: usize, _: Vote, _: Instant) {
+        *self.0.votes.lock() += 1;
+    }
+
+    fn owed_until(&self, _: usize) -> Option<Instant> {
+        let is_owed = self.0.is_owed.load(Ordering::Relaxed);
+        is_owed.then(|| self.0.at + OWED)
+    }
+}
+
+fn request(verb: Verb, is_owed: bool) -> Arc<Request<Counter>> {
+    let counted = Counted {
+        at: clock(),
+        is_owed: AtomicBool::new(is_owed && verb == Verb::Release),
+        votes: Mutex::new(0),
+    };
+    Arc::new(Request::new(
+        command(Kind::Mutex, verb, 1),
+        clock(),
+        Counter(Arc::new(counted)),
+    ))
+}
+
+fn config() -> MasterConfig {
+    MasterConfig {
+        node_timeout: NodeTimeout::Fixed(TIMEOUT),
+        connect_timeout: CONNECT,
+        redial: Backoff::between(Duration::from_millis(20), Duration::from_secs(1)),
+        now: clock,
+        random: || u64::MAX / 2,
+        restart_tracker: RestartTracker::new(RestartGuard::Off, false, clock),
+        quarantine: Duration::ZERO,
+        health: HealthBoard::new(&[], clock),
+        #[cfg(feature = "tls")]
+        tls: None,
+    }
+}
+
+thread_local! {
+    static ELAPSED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+}
+
+static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+fn set_clock(elapsed: Duration) {
+    ELAPSED.set(elapsed);
+}
+
+fn clock() -> Instant {
+    *ORIGIN + Duration::from_secs(3_600) + ELAPSED.get()
+}

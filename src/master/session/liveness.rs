@@ -1,0 +1,98 @@
+//! The rules for giving up a silent connection.
+
+use std::time::{Duration, Instant};
+
+use crate::core::time::timeout::{Limits, NodeTimeout};
+
+/// The time limits of a connection, and the times from which the silence of its master counts.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::master) struct Liveness {
+    node_timeout: NodeTimeout,
+    /// The shortest time of a measured reply. Longer times are ignored, because a slow reply may
+    /// have waited for earlier replies.
+    round_trip: Duration,
+    limits: Limits,
+    /// Set if a faster reply could lower the limits. Most masters are near, and have the lowest
+    /// limits already.
+    can_improve: bool,
+    /// The time when the last byte came. A later send replaces this time if no other command was
+    /// unanswered.
+    last_byte: Instant,
+    /// The time when the last whole reply came. A later send replaces this time in the same case.
+    last_reply: Instant,
+    /// Set when a stall of this process is forgiven. Cleared by the next
+    /// [`restart`](Self::restart).
+    is_forgiven: bool,
+}
+
+impl Liveness {
+    pub(in crate::master) fn new(
+        node_timeout: NodeTimeout,
+        round_trip: Duration,
+        now: Instant,
+    ) -> Self {
+        let limits = node_timeout.limits(round_trip);
+        Self {
+            node_timeout,
+            round_trip,
+            limits,
+            can_improve: limits != node_timeout.limits(Duration::ZERO),
+            last_byte: now,
+            last_reply: now,
+            is_forgiven: false,
+        }
+    }
+
+    /// Returns how long one command may take.
+    pub(in crate::master) fn timeout(&self) -> Duration {
+        self.limits.timeout
+    }
+
+    /// Notes that a whole reply came, or that a command was sent while no other was unanswered.
+    pub(in crate::master) fn restart(&mut self, now: Instant) {
+        (self.last_byte, self.last_reply) = (now, now);
+        self.is_forgiven = false;
+    }
+
+    /// Notes that bytes came, even if they do not complete a reply.
+    #[cfg(feature = "redis")]
+    pub(in crate::master) fn on_bytes(&mut self, now: Instant) {
+        self.last_byte = now;
+    }
+
+    /// Measures a reply that came at `now`, to a command that was sent at `sent`. Lowers the limits
+    /// if the reply is the fastest so far. Returns whether the limits may have changed.
+    pub(in crate::master) fn measure(&mut self, sent: Instant, now: Instant) -> bool {
+        if !self.can_improve {
+            return false;
+        }
+        let round_trip = now.saturating_duration_since(sent);
+        if round_trip >= self.round_trip {
+            return false;
+        }
+        self.round_trip = round_trip;
+        self.limits = self.node_timeout.limits(round_trip);
+        self.can_improve = self.limits != self.node_timeout.limits(Duration::ZERO);
+        true
+    }
+
+    /// Calls [`restart`](Self::restart) if this process was stalled until long after `due`. Replies
+    /// may have arrived during the stall, and this process has not read them.
+    ///
+    /// At most one stall is forgiven between two replies. Even a process that is always late must
+    /// give up a silent master.
+    pub(in crate::master) fn forgive_stall(&mut self, due: Instant, now: Instant) {
+        let was_stalled = now.saturating_duration_since(due) >= self.limits.timeout / 2;
+        if was_stalled && !self.is_forgiven {
+            self.restart(now);
+            self.is_forgiven = true;
+        }
+    }
+
+    /// Returns when to give the connection up if nothing more comes.
+    pub(in crate::master) fn deadline(&self) -> Option<Instant> {
+        let silence = self.last_byte.checked_add(self.limits.silence)?;
+        let progress = self.last_reply.checked_add(self.limits.progress)?;
+        Some(silence.min(progress))
+    }
+}

@@ -1,0 +1,111 @@
+//! The outages of one master, and the log messages about them.
+
+use std::{mem, time::Duration};
+
+use super::in_flight::InFlight;
+use crate::{core::wait::retry::Backoff, log, user_code::shielded};
+
+/// The failures of a master since it last worked. The log gets one warning when an outage begins,
+/// and one message when the master seems to work again.
+///
+/// An outage ends with a connection that works for at least a second. All failures before that
+/// belong to the same outage. For example, a master that accepts every connection and never answers
+/// has one outage, however often it is dialled.
+#[derive(Debug, Default)]
+pub(in crate::master) struct Outage {
+    /// The number of dials that failed and connections that broke in this outage.
+    failures: u32,
+    /// The number of them since a connection last served for a while. Only these make the pause
+    /// before the next dial longer.
+    in_vain: u32,
+    /// Set if the last connection was given up because the master was silent.
+    is_silent: bool,
+    /// Set if the last connection broke before it had worked for a second.
+    was_useless: bool,
+    /// Set if the last connection worked until the master lost all of its keys.
+    was_flushed: bool,
+    /// Set once the log has said that the outage seems to be over.
+    is_end_logged: bool,
+}
+
+impl Outage {
+    /// Notes that a dial succeeded.
+    pub(in crate::master) fn connected(&mut self, master: &str) {
+        if self.is_end_logged || self.was_useless {
+            shielded(|| tracing::debug!(target: log::MASTER, %master, "connected"));
+        } else {
+            self.is_end_logged = true;
+            shielded(|| tracing::info!(target: log::MASTER, %master, "connected"));
+        }
+    }
+
+    /// Notes whether the master has answered a command on the current connection.
+    pub(in crate::master) fn polled(&mut self, master: &str, has_answered: bool) {
+        if self.was_useless && !self.is_end_logged && has_answered {
+            self.is_end_logged = true;
+            shielded(|| tracing::info!(target: log::MASTER, %master, "master answers again"));
+        }
+    }
+
+    /// Returns how many commands may be unanswered when the next connection begins. If the master
+    /// was silent on the last connection, it gets only a few commands until it answers.
+    pub(in crate::master) fn window(&self) -> usize {
+        if self.is_silent {
+            InFlight::CAREFUL_WINDOW
+        } else {
+            InFlight::WINDOW
+        }
+    }
+
+    /// Notes that the connection ended after `age`. `was_given_up` is set if the master was silent
+    /// for too long, and `was_flushed` if it lost all of its keys.
+    pub(in crate::master) fn disconnected(
+        &mut self,
+        was_given_up: bool,
+        was_flushed: bool,
+        has_answered: bool,
+        age: Duration,
+    ) {
+        const LEAST: Duration = Duration::from_secs(1);
+        /// A master whose connections break sooner gets fewer and fewer dials, even if it answers.
+        const BRIEF: Duration = Duration::from_millis(50);
+        self.is_silent = was_given_up;
+        let has_worked = has_answered || !was_given_up;
+        self.was_useless = !has_worked || age < LEAST;
+        if !self.was_useless {
+            (self.failures, self.in_vain) = (0, 0);
+        } else if has_answered && !was_given_up && age >= BRIEF {
+            self.in_vain = 0;
+        }
+        self.was_flushed = was_flushed && !self.was_useless;
+    }
+
+    /// Returns whether the master is dialled at once, and its last connection is no failure. That
+    /// connection ended only because the next dial must find out which locks are lost.
+    pub(in crate::master) fn is_none(&mut self, master: &str, why: &str) -> bool {
+        let is_none = mem::take(&mut self.was_flushed);
+        if is_none {
+            shielded(|| tracing::info!(target: log::MASTER, %master, %why, "connecting again"));
+        }
+        is_none
+    }
+
+    /// Notes a failure. Returns the number of failures in this outage.
+    pub(in crate::master) fn failed(&mut self, master: &str, why: &str) -> u32 {
+        let is_first = self.failures == 0;
+        self.failures = self.failures.saturating_add(1);
+        self.in_vain = self.in_vain.saturating_add(1);
+        if is_first {
+            self.is_end_logged = false;
+            shielded(|| tracing::warn!(target: log::MASTER, %master, %why, "master down"));
+        } else {
+            shielded(|| tracing::debug!(target: log::MASTER, %master, %why, "master still down"));
+        }
+        self.failures
+    }
+
+    /// Returns the pause before the next dial, after a failure.
+    pub(in crate::master) fn pause(&self, redial: Backoff, random: u64) -> Duration {
+        redial.delay(self.in_vain.saturating_sub(1), random)
+    }
+}

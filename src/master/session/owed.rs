@@ -1,0 +1,234 @@
+//! Releases that a master must still get after their votes have been cast.
+
+use std::{
+    collections::VecDeque,
+    mem,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::request::Request;
+use crate::{core::wait::retry::Backoff, log, user_code::shielded};
+
+/// The releases that are owed to one master, in the order in which they are sent. A release that
+/// fails moves to the end.
+///
+/// Releases are sent as fast as the master answers them. After an error reply, they are sent one at
+/// a time, each after a pause, until one succeeds. A release is no longer owed once the key that it
+/// would delete has expired.
+#[derive(Debug, Default)]
+pub(in crate::master) struct Owed {
+    releases: VecDeque<Arc<Request>>,
+    /// The number of owed releases that were sent over this connection and are not answered.
+    in_flight: usize,
+    /// The limit of `in_flight`, or `None` before the first error reply. An error reply sets it to
+    /// 1, and each success adds 1.
+    limit: Option<usize>,
+    /// The number of pauses since the last success.
+    failures: u32,
+    /// The end of the pause after an error reply.
+    retry_at: Option<Instant>,
+    /// The releases that were given up because there were too many. `expire` removes them.
+    given_up: Vec<Arc<Request>>,
+    /// Set once the log has said that releases were given up. Cleared when no release is owed.
+    is_logged: bool,
+}
+
+impl Owed {
+    /// The most releases that are kept for one master. If there are more, the oldest are given up.
+    /// Their locks end on that master when their TTL is over.
+    const MAX: usize = 32_768;
+    /// The pause after an error reply.
+    const PAUSE: Backoff =
+        Backoff::between(Duration::from_millis(250), Duration::from_millis(1_000));
+
+    pub(in crate::master) fn is_empty(&self) -> bool {
+        self.releases.is_empty()
+    }
+
+    /// Adds `release`. If there are then too many releases, the oldest one is given up.
+    pub(in crate::master) fn push(&mut self, release: Arc<Request>) {
+        self.releases.push_back(release);
+        if self.releases.len() > Self::MAX {
+            self.given_up.extend(self.releases.pop_front());
+        }
+    }
+
+    /// Returns when to call [`expire`](Self::expire), or `None` if there is no release.
+    pub(in crate::master) fn next_expiry(
+        &self,
+        master: usize,
+        now: fn() -> Instant,
+    ) -> Option<Instant> {
+        if !self.given_up.is_empty() {
+            return Some(now());
+        }
+        let oldest = self.releases.front()?;
+        if mutant!(ClosesLate) {
+            return oldest.votes_to.owed_until(master);
+        }
+        Some(owed_until(oldest, master, now))
+    }
+
+    /// Removes the releases that were given up. Also removes the oldest releases, up to the first
+    /// one that is still owed to `master` at `now`. The caller must hold no mutex when it drops
+    /// them, because the drop may wake tasks. Also returns whether to log that releases were given
+    /// up.
+    pub(in crate::master) fn expire(
+        &mut self,
+        master: usize,
+        now: Instant,
+    ) -> (Vec<Arc<Request>>, bool) {
+        let first = self
+            .releases
+            .iter()
+            .position(|release| is_owed(release, master, now));
+        let expired = first.unwrap_or(self.releases.len());
+        let mut removed = mem::take(&mut self.given_up);
+        let must_log = !removed.is_empty() && !mem::replace(&mut self.is_logged, true);
+        removed.extend(self.releases.drain(..expired));
+        self.is_logged &= !self.is_empty();
+        (removed, must_log)
+    }
+
+    /// Returns the next release to send to `master`, if one may be sent now. At most `window`
+    /// commands may be unanswered. Half of that number is left to new requests.
+    pub(in crate::master) fn next(
+        &mut self,
+        master: usize,
+        now: Instant,
+        window: usize,
+    ) -> Option<Arc<Request>> {
+        let limit = self.limit.unwrap_or(usize::MAX).min(window / 2).max(1);
+        if self.in_flight >= limit || self.retry_at.is_some_and(|at| now < at) {
+            return None;
+        }
+        while let Some(next) = self.releases.pop_front() {
+            if is_owed(&next, master, now) {
+                self.in_flight += 1;
+                return Some(next);
+            }
+        }
+        None
+    }
+
+    /// Returns the time at which the pause after an error reply is over. Returns `None` if there
+    /// was no pause, if no release is kept, or if a release is unanswered.
+    pub(in crate::master) fn next_send(&self) -> Option<Instant> {
+        self.retry_at
+            .filter(|_| self.in_flight == 0 && !self.is_empty())
+    }
+
+    /// Notes the success of a release that [`next`](Self::next) returned.
+    pub(in crate::master) fn succeeded(&mut self) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        self.limit = self.limit.map(|limit| limit.saturating_add(1));
+        self.failures = 0;
+        self.retry_at = None;
+    }
+
+    /// Keeps a release that was answered with an error. Begins a pause if none is under way.
+    /// `was_owed` is set if [`next`](Self::next) returned the release.
+    pub(in crate::master) fn failed(
+        &mut self,
+        release: Arc<Request>,
+        was_owed: bool,
+        now: Instant,
+        random: u64,
+    ) {
+        if was_owed {
+            self.in_flight = self.in_flight.saturating_sub(1);
+        }
+        self.push(release);
+        if mutant!(ReleaseInALoop) {
+            return;
+        }
+        self.limit = Some(1);
+        if self.retry_at.is_none_or(|at| at <= now) {
+            self.retry_at = Some(now + Self::PAUSE.delay(self.failures, random));
+            self.failures = self.failures.saturating_add(1);
+        }
+    }
+
+    /// Takes all releases out.
+    pub(in crate::master) fn drain(&mut self) -> impl Iterator<Item = Arc<Request>> + use<> {
+        mem::take(&mut self.releases).into_iter()
+    }
+}
+
+/// Returns until when `release` is owed to `master`. Returns the time `now` if it is not owed.
+pub(in crate::master) fn owed_until(
+    release: &Request,
+    master: usize,
+    now: fn() -> Instant,
+) -> Instant {
+    release.votes_to.owed_until(master).unwrap_or_else(now)
+}
+
+/// Returns whether `release` is still owed to `master` at `now`.
+pub(in crate::master) fn is_owed(release: &Request, master: usize, now: Instant) -> bool {
+    let until = release.votes_to.owed_until(master);
+    until.is_some_and(|until| until > now)
+}
+
+/// Logs that releases were given up because `master` was owed too many.
+pub(in crate::master) fn log_given_up(master: &str) {
+    shielded(|| {
+        tracing::warn!(target: log::MASTER, %master, "too many releases are owed: the oldest are given up, and their locks end with the TTL");
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+    use crate::{
+        core::{
+            kind::{
+                command::{Verb, fixture::command},
+                name::Kind,
+            },
+            vote::quorum::Vote,
+        },
+        driver::time::clock,
+        master::session::request::CountVotes,
+        mutants::Mutant,
+    };
+
+    /// A release that is owed until the vote on its acquisition is cast.
+    #[derive(Default)]
+    struct OwedAtFirst(AtomicBool);
+
+    impl CountVotes for OwedAtFirst {
+        fn count(&self, _: usize, _: Vote, _: Instant) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+
+        fn owed_until(&self, _: usize) -> Option<Instant> {
+            let is_voted = self.0.load(Ordering::Relaxed);
+            (!is_voted).then(|| clock::monotonic() + Duration::from_secs(60))
+        }
+    }
+
+    /// The release was posted while another thread was about to cast the vote. A supervisor that
+    /// sets no timer then keeps the release until the master is back, and `close` waits for it.
+    #[test]
+    fn a_release_that_is_no_longer_owed_is_given_up_at_once() {
+        let is_given_up = || {
+            let now = clock::monotonic();
+            let command = command(Kind::Mutex, Verb::Release, 1);
+            let release = Arc::new(Request::new(command, now, OwedAtFirst::default()));
+            let mut owed = Owed::default();
+            owed.push(release.clone());
+            assert!(owed.next_expiry(0, clock::monotonic) > Some(now));
+            release.votes_to.count(0, Vote::Grant, now);
+            let Some(at) = owed.next_expiry(0, clock::monotonic) else {
+                return false;
+            };
+            owed.expire(0, at);
+            owed.is_empty() && at <= clock::monotonic()
+        };
+        assert!(Mutant::ClosesLate.breaks(is_given_up));
+    }
+}

@@ -1,0 +1,74 @@
+//! A command on its way to the masters, and the receiver of their votes.
+
+#[cfg(feature = "redis")]
+use std::sync::OnceLock;
+use std::{fmt, time::Instant};
+
+use crate::core::{kind::command::Command, vote::quorum::Vote};
+#[cfg(feature = "redis")]
+use crate::master::redis::encode::Encoded;
+
+/// The receiver of the votes on one [`Request`].
+///
+/// Every master to which the request was posted casts at least one vote. The first vote comes at
+/// the latest when the node timeout of the master is over. If a reply comes later, another vote
+/// follows. The node timeout begins when the command is sent. Before that, the command may have to
+/// wait for the first dial. If the master does not keep up, the command may also wait for up to one
+/// node timeout. A release that the master is owed may wait for longer, until it is sent, until the
+/// connection ends, or until it is no longer owed. If this process notices a deadline late, the
+/// master gets that time again, for at most one more node timeout.
+pub(crate) trait CountVotes: Send + Sync {
+    /// Counts a vote of `master`. `now` is the time, read after the vote was known.
+    fn count(&self, master: usize, vote: Vote, now: Instant);
+
+    /// Takes the text of a reply that says more than a vote can. The vote of that reply is counted
+    /// next.
+    fn note(&self, _master: usize, _text: &str) {}
+
+    /// Returns the time until which `master` is owed the command, or `None` if it is not owed the
+    /// command. An owed command is sent later if the master cannot be reached now. At the returned
+    /// time, the key that the command would delete on the master has expired.
+    fn owed_until(&self, _master: usize) -> Option<Instant> {
+        None
+    }
+}
+
+/// One command, shared by the masters to which it is posted.
+pub(crate) struct Request<C: ?Sized = dyn CountVotes> {
+    pub(crate) command: Command,
+    /// The time of the post. The node timeout of each master begins later, when the command is
+    /// sent.
+    pub(crate) posted: Instant,
+    /// The encoded command, which is the same for all masters. The first send creates it.
+    #[cfg(feature = "redis")]
+    pub(in crate::master) encoded: OnceLock<Encoded>,
+    pub(crate) votes_to: C,
+}
+
+impl<C> Request<C> {
+    pub(crate) fn new(command: Command, posted: Instant, votes_to: C) -> Self {
+        Self {
+            command,
+            posted,
+            #[cfg(feature = "redis")]
+            encoded: OnceLock::new(),
+            votes_to,
+        }
+    }
+}
+
+impl<C: CountVotes + ?Sized> Request<C> {
+    /// Returns whether `master` must be sent the command even after its vote has been cast.
+    pub(in crate::master) fn is_owed_to(&self, master: usize) -> bool {
+        self.votes_to.owed_until(master).is_some()
+    }
+}
+
+impl<C: ?Sized> fmt::Debug for Request<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request")
+            .field("command", &self.command)
+            .field("posted", &self.posted)
+            .finish_non_exhaustive()
+    }
+}
