@@ -224,6 +224,17 @@ pub(crate) mod fixture {
         time::lease::Drift,
     };
 
+    pub(crate) const VERBS: [Verb; 8] = [
+        Verb::Acquire,
+        Verb::Break,
+        Verb::Extend,
+        Verb::Heal,
+        Verb::Inspect,
+        Verb::Probe,
+        Verb::Release,
+        Verb::Yield,
+    ];
+
     /// Returns a command for the lock `r`. After this command, the owner holds `depth` levels.
     pub(crate) fn command(kind: Kind, verb: Verb, depth: u32) -> Command {
         of(&resource(kind, "r"), verb, depth, None)
@@ -310,19 +321,8 @@ pub(crate) mod fixture {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{fixture::VERBS, *};
     use crate::core::vote::quorum::{Failure, Refusal};
-
-    const VERBS: [Verb; 8] = [
-        Verb::Acquire,
-        Verb::Break,
-        Verb::Extend,
-        Verb::Heal,
-        Verb::Inspect,
-        Verb::Probe,
-        Verb::Release,
-        Verb::Yield,
-    ];
 
     #[test]
     fn a_quarantine_applies_to_what_relies_on_the_memory_of_a_master() {

@@ -289,7 +289,7 @@ mod tests {
         client_name::ClientName,
         command::{
             Verb,
-            fixture::{command, fenced},
+            fixture::{VERBS, command, fenced},
         },
     };
 
@@ -301,212 +301,73 @@ mod tests {
                 keys,
                 arguments,
             } => {
-                let rest = [keys, arguments].concat().join(&b' ');
-                format!("{script:?} {}", String::from_utf8(rest).unwrap())
+                let texts = |words: &[&[u8]]| {
+                    let words = words.iter().map(|word| String::from_utf8(word.to_vec()));
+                    words.collect::<Result<Vec<_>, _>>().unwrap()
+                };
+                let (keys, arguments) = (texts(keys), texts(arguments));
+                format!("{} {keys:?} {arguments:?}", name(script))
             }
         })
     }
 
-    #[test]
-    fn each_command_has_its_words() {
-        use Kind::{Fair, Mutex, Reentrant};
-        use Verb::{Acquire, Break, Extend, Heal, Inspect, Release, Yield};
-        let token = "0".repeat(40);
-        let queue = "r quorlock:queue:{r} quorlock:deadlines:{r}";
-        let ticket = "0000000000000005:u:1";
-        for (kind, verb, depth, expected) in [
-            (Mutex, Acquire, 1, format!("SET r {token} NX PX 10000")),
-            (Mutex, Heal, 1, format!("SET r {token} NX PX 10000")),
-            (Mutex, Extend, 1, format!("MutexExtend r {token} 10000")),
-            (Mutex, Release, 0, format!("MutexRelease r {token}")),
-            (Mutex, Inspect, 0, "Inspect r".into()),
-            (
-                Mutex,
-                Break,
-                0,
-                "Break r redisson_lock__channel:{r} mutex 0a\nfair 0b\n".into(),
-            ),
-            (
-                Fair,
-                Break,
-                0,
-                format!("Break {queue} redisson_lock__channel:{{r}} mutex 0a\nfair 0b\n"),
-            ),
-            (
-                Reentrant,
-                Acquire,
-                1,
-                "ReentrantAcquire r u:1 7 1 10000 quorlock:reentrant".into(),
-            ),
-            (
-                Reentrant,
-                Heal,
-                2,
-                "ReentrantAcquire r u:1 7 2 10000 quorlock:reentrant".into(),
-            ),
-            (
-                Reentrant,
-                Extend,
-                3,
-                "ReentrantExtend r u:1 7 3 10000 quorlock:reentrant".into(),
-            ),
-            (
-                Reentrant,
-                Release,
-                0,
-                "ReentrantRelease r u:1 7 0 quorlock:reentrant redisson_lock__channel:{r}".into(),
-            ),
-            (
-                Fair,
-                Acquire,
-                1,
-                format!("FairAcquire {queue} u:1 7 1 10000 {ticket} 3000 1000000"),
-            ),
-            (
-                Fair,
-                Heal,
-                2,
-                "ReentrantAcquire r u:1 7 2 10000 quorlock:fair".into(),
-            ),
-            (
-                Fair,
-                Extend,
-                2,
-                "ReentrantExtend r u:1 7 2 10000 quorlock:fair".into(),
-            ),
-            (
-                Fair,
-                Release,
-                1,
-                "ReentrantRelease r u:1 7 1 quorlock:fair ".into(),
-            ),
-            (
-                Fair,
-                Release,
-                0,
-                format!("FairRelease {queue} u:1 7 {ticket}"),
-            ),
-            (
-                Fair,
-                Yield,
-                0,
-                format!("FairYield {queue} u:1 7 {ticket} 3000"),
-            ),
-            (Fair, Inspect, 0, "Inspect r quorlock:queue:{r}".into()),
-        ] {
-            assert_eq!(
-                words(&command(kind, verb, depth)),
-                expected,
-                "{kind} {verb:?}"
-            );
+    /// Returns the file of a script, without what it is put together with.
+    fn name(script: Script) -> &'static str {
+        match script {
+            Script::MutexAcquire => "mutex/acquire",
+            Script::MutexAcquireWatched => "mutex/acquire_watched",
+            Script::MutexExtend => "mutex/extend",
+            Script::MutexRelease => "mutex/release",
+            Script::MutexReleaseFenced => "mutex/release_fenced",
+            Script::ReentrantAcquire => "reentrant/acquire",
+            Script::ReentrantExtend => "reentrant/extend",
+            Script::ReentrantRelease => "reentrant/release",
+            Script::ReentrantReleaseFenced => "reentrant/release_fenced",
+            Script::FairAcquire => "fair/acquire",
+            Script::FairRelease => "fair/release",
+            Script::FairReleaseFenced => "fair/release_fenced",
+            Script::FairYield => "fair/yield",
+            Script::Inspect => "shared/inspect",
+            Script::Break => "shared/break",
         }
     }
 
+    /// The file lists the words for a server. A change there is a change of what earlier versions
+    /// of this crate and the masters understand.
     #[test]
-    fn each_command_of_a_fenced_lock_has_its_words() {
-        use Kind::{Fair, Mutex, Reentrant};
-        use Verb::{Acquire, Extend, Heal, Inspect, Release, Yield};
-        let token = "0".repeat(40);
-        let queue = "r quorlock:queue:{r} quorlock:deadlines:{r}";
-        let ticket = "0000000000000005:u:1";
-        let (counter, candidate) = ("quorlock:fence:{r}", "1770000000000001");
-        for (kind, verb, depth, expected) in [
-            (
-                Mutex,
-                Acquire,
-                1,
-                format!("MutexAcquire r {counter} {token} 10000 {candidate} 1000000"),
-            ),
-            // The candidate of a key that is put back may have been accepted long ago.
-            (
-                Mutex,
-                Heal,
-                1,
-                format!("MutexAcquire r {counter} {token} 10000 {candidate} 0"),
-            ),
-            (Mutex, Extend, 1, format!("MutexExtend r {token} 10000")),
-            (
-                Mutex,
-                Release,
-                0,
-                format!("MutexReleaseFenced r {counter} {token} {candidate}"),
-            ),
-            (Mutex, Inspect, 0, "Inspect r".into()),
-            (
-                Reentrant,
-                Acquire,
-                1,
-                format!(
-                    "ReentrantAcquire r {counter} u:1 7 1 10000 quorlock:reentrant {candidate} 1000000"
-                ),
-            ),
-            (
-                Reentrant,
-                Heal,
-                2,
-                format!(
-                    "ReentrantAcquire r {counter} u:1 7 2 10000 quorlock:reentrant {candidate} 0"
-                ),
-            ),
-            (
-                Reentrant,
-                Extend,
-                3,
-                "ReentrantExtend r u:1 7 3 10000 quorlock:reentrant".into(),
-            ),
-            (
-                Reentrant,
-                Release,
-                0,
-                format!(
-                    "ReentrantReleaseFenced r {counter} u:1 7 0 quorlock:reentrant redisson_lock__channel:{{r}} {candidate}"
-                ),
-            ),
-            (
-                Fair,
-                Acquire,
-                1,
-                format!(
-                    "FairAcquire {queue} {counter} u:1 7 1 10000 {ticket} 3000 1000000 {candidate} 1000000"
-                ),
-            ),
-            (
-                Fair,
-                Heal,
-                2,
-                format!("ReentrantAcquire r {counter} u:1 7 2 10000 quorlock:fair {candidate} 0"),
-            ),
-            (
-                Fair,
-                Extend,
-                2,
-                "ReentrantExtend r u:1 7 2 10000 quorlock:fair".into(),
-            ),
-            (
-                Fair,
-                Release,
-                1,
-                format!("ReentrantReleaseFenced r {counter} u:1 7 1 quorlock:fair  {candidate}"),
-            ),
-            (
-                Fair,
-                Release,
-                0,
-                format!("FairReleaseFenced {queue} {counter} u:1 7 {ticket} {candidate}"),
-            ),
-            (
-                Fair,
-                Yield,
-                0,
-                format!("FairYield {queue} u:1 7 {ticket} 3000"),
-            ),
-        ] {
-            assert_eq!(
-                words(&fenced(kind, verb, depth)),
-                expected,
-                "{kind} {verb:?}"
-            );
+    fn the_words_of_all_commands_are_those_of_the_list() {
+        const CASES: [(u32, bool, bool); 6] = [
+            (0, false, false),
+            (0, false, true),
+            (0, true, false),
+            (0, true, true),
+            (2, false, false),
+            (2, true, false),
+        ];
+        let mut lines = String::new();
+        for kind in [Kind::Mutex, Kind::Reentrant, Kind::Fair] {
+            for verb in VERBS {
+                if verb == Verb::Yield && kind != Kind::Fair {
+                    continue; // only a waiter in a queue yields
+                }
+                for (depth, is_fenced, watch) in CASES {
+                    let of = if is_fenced { fenced } else { command };
+                    let mut command = of(kind, verb, depth);
+                    command.watch = watch;
+                    let shown = [(is_fenced, ", fenced"), (watch, ", watched")];
+                    let shown = shown.map(|(is_so, what)| if is_so { what } else { "" });
+                    let (words, [is_fenced, watch]) = (words(&command), shown);
+                    let line =
+                        format!("{kind}, {verb:?}, depth {depth}{is_fenced}{watch}: {words}\n");
+                    lines.push_str(&line);
+                }
+            }
         }
+        let list = include_str!("../../../tests/golden/words.txt");
+        for (line, listed) in lines.lines().zip(list.lines()) {
+            assert_eq!(line, listed);
+        }
+        assert_eq!(lines, list, "some words are missing");
     }
 
     #[test]
@@ -515,8 +376,14 @@ mod tests {
         let token = format!("{}@web-3/812", "0".repeat(40));
         for (verb, expected) in [
             (Verb::Acquire, format!("SET r {token} NX PX 10000")),
-            (Verb::Extend, format!("MutexExtend r {token} 10000")),
-            (Verb::Release, format!("MutexRelease r {token}")),
+            (
+                Verb::Extend,
+                format!("mutex/extend [\"r\"] [\"{token}\", \"10000\"]"),
+            ),
+            (
+                Verb::Release,
+                format!("mutex/release [\"r\"] [\"{token}\"]"),
+            ),
         ] {
             let mut named = command(Kind::Mutex, verb, 0);
             if let Action::Acquire { by, .. }
@@ -535,8 +402,8 @@ mod tests {
         if let Action::Heal { by, key } = attempt.action {
             attempt.action = Action::Acquire { by, key };
         }
-        let expected = "FairAcquire r quorlock:queue:{r} quorlock:deadlines:{r} \
-                        u:1 7 1 10000 0000000000000005:u:1 0 0";
+        let expected = "fair/acquire [\"r\", \"quorlock:queue:{r}\", \"quorlock:deadlines:{r}\"] \
+            [\"u:1\", \"7\", \"1\", \"10000\", \"0000000000000005:u:1\", \"0\", \"0\"]";
         assert_eq!(words(&attempt), expected);
     }
 
