@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 #[cfg(feature = "redis")]
 use crate::core::kind::{
-    command::{Action, Command, NewKey},
+    command::{Attempt, Command},
     identity::Identity,
     name::Token,
 };
@@ -64,12 +64,16 @@ impl TtlAndDrift {
     }
 }
 
+/// All kinds of locks.
+pub const KINDS: [Kind; Kind::ALL.len()] = Kind::ALL;
+
 /// Returns the keys of a lock: the lock itself, the counter for fencing tokens, the queue and the
 /// deadlines. The last two are empty for a lock that is not fair.
 pub fn keys(template: &str, kind: Kind, name: &str) -> Result<[String; 4], ConfigError> {
     let lock = KeyTemplate::parse(template)?.resource(kind, name.into())?;
-    let keys = [lock.key(), &*lock.counter(), lock.queue(), lock.deadlines()];
-    Ok(keys.map(str::to_owned))
+    let queue = [lock.queue(), lock.deadlines()];
+    let [queue, deadlines] = if kind.has_queue() { queue } else { [""; 2] };
+    Ok([lock.key(), &*lock.counter(), queue, deadlines].map(str::to_owned))
 }
 
 /// An acquisition, to be encoded for a server.
@@ -85,14 +89,13 @@ impl Acquisition {
             .ok()?
             .resource(Kind::Mutex, "orders/42".into())
             .ok()?;
-        let key = NewKey {
-            ttl: TtlAndDrift::new()?.0,
+        let attempt = Attempt {
+            by: Identity::Token(Token::new([7; 20], None)),
             depth: 1,
             ballot: None,
         };
-        let by = Identity::Token(Token::new([7; 20], None));
-        let action = Action::Acquire { by, key };
-        Some(Self(Command::new(&resource, action)))
+        let ttl = TtlAndDrift::new()?.0;
+        Some(Self(Command::acquire(&resource, attempt, ttl, None)))
     }
 
     /// Appends the bytes of the command.

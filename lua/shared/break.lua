@@ -28,15 +28,9 @@ if not string.find(ARGV[2], kind .. ' ' .. digest .. '\n', 1, true) then
 end
 redis.call('DEL', KEYS[1])
 -- The messages are only hints, so errors are ignored.
-if kind == 'reentrant' then
-  redis.pcall('PUBLISH', ARGV[1], '0')
-end
-if KEYS[3] then
-  best_effort(function()
-    local head = redis.call('ZRANGE', KEYS[2], 0, 0)[1] and next_waiter((clock()))
-    if head then
-      notify(head)
-    end
-  end)
+for _, waiting in ipairs(kinds) do
+  if waiting.on_break then
+    waiting.on_break(kind, ARGV[1])
+  end
 end
 return 1

@@ -27,7 +27,7 @@ local function describe_holder(key, marker, position)
   end
   -- A lock of Redisson's has no marker, and counts as a reentrant lock. A lock of this crate has a
   -- marker. The depth of a lock must be a count.
-  local needs_marker = has_mode or marker == 'quorlock:fair'
+  local needs_marker = has_mode or marker ~= 'quorlock:reentrant'
   if not owner or not depth or not (depth >= 0 and depth < 2 ^ 53)
       or (needs_marker and not is_marked) then
     return 'kind'

@@ -7,45 +7,25 @@ use super::{
     report::{Finding, Severity},
     setting::Setting,
 };
-use crate::master::server_error::ServerError;
+use crate::{
+    core::kind::{name::Kind, spec::Rights},
+    master::server_error::ServerError,
+};
 
-/// The rights that each kind of lock needs. A row has four parts:
-///
-/// 1. The setting.
-/// 2. The commands that acquire the lock. This part is empty for fair locks and fencing tokens,
-///    because they also need the rights of another row.
-/// 3. The other commands, in capitals, and the keys, in small letters.
-/// 4. The fix.
-///
-/// If only rights of the third part are missing, the user can acquire the lock, but cannot release
-/// or keep it.
-const KINDS: [(Setting, &str, &str, &str); 4] = [
-    (
-        Setting::RightsMutex,
-        "SET",
-        "GET DEL PTTL PEXPIRE",
-        "ACL SETUSER <user> +set +get +del +pttl +pexpire",
-    ),
-    (
-        Setting::RightsReentrant,
-        "EXISTS HSET",
-        "HMGET HLEN HGETALL HDEL DEL PTTL PEXPIRE",
-        "ACL SETUSER <user> +exists +hset +hmget +hlen +hgetall +hdel +del +pttl +pexpire",
-    ),
-    (
-        Setting::RightsFair,
-        "",
-        "EXISTS HSET TIME ZADD ZREM ZRANGE ZRANK ZSCORE queue deadlines",
-        "ACL SETUSER <user> +time +zadd +zrem +zrange +zrank +zscore \
-         ~quorlock:queue:* ~quorlock:deadlines:*, and what reentrant locks need",
-    ),
-    (
-        Setting::RightsFencing,
-        "",
-        "GET SET TIME fence",
-        "ACL SETUSER <user> +get +set +time ~quorlock:fence:*",
-    ),
-];
+/// The rights that fencing tokens need, in addition to those of the lock.
+const FENCING: Rights = Rights {
+    name: "rights for fencing tokens",
+    takes: "",
+    needs: "GET SET TIME fence",
+    fix: "ACL SETUSER <user> +get +set +time ~quorlock:fence:*",
+};
+
+/// Returns the rights that each kind of lock needs, with the setting that their findings are about.
+fn rights() -> impl Iterator<Item = (Setting, Rights)> {
+    let kinds = Kind::ALL.into_iter().map(|kind| kind.spec().rights);
+    let rights = kinds.chain([FENCING]);
+    rights.filter_map(|rights| Some((Setting::named(rights.name)?, rights)))
+}
 
 /// Returns whether the user lacks the right to a command or to a key.
 pub(super) fn is_without(facts: &Facts, right: &str) -> bool {
@@ -64,9 +44,7 @@ fn can_be_taken(facts: &Facts, commands: &str) -> bool {
 }
 
 fn has_any_kind(facts: &Facts) -> bool {
-    KINDS
-        .iter()
-        .any(|(_, takes, ..)| can_be_taken(facts, takes))
+    rights().any(|(_, rights)| can_be_taken(facts, rights.takes))
 }
 
 /// Returns whether the master can grant at least one kind of lock now.
@@ -75,28 +53,51 @@ pub(super) fn may_lock(facts: &Facts) -> bool {
 }
 
 pub(super) fn find(facts: &Facts) -> impl Iterator<Item = Finding> {
-    KINDS
-        .into_iter()
-        .filter_map(|(setting, takes, needs, fix)| {
-            let rights = takes.split_whitespace().chain(needs.split_whitespace());
-            let missing: Vec<_> = rights.filter(|right| is_without(facts, right)).collect();
-            let (severity, why) = if can_be_taken(facts, takes) {
-                (
-                    Severity::Refuse,
-                    "such locks can be acquired, and not be released or kept",
-                )
-            } else if has_any_kind(facts) {
-                (Severity::Info, "its user cannot have such locks there")
-            } else {
-                (Severity::Refuse, "its user cannot have any lock there")
-            };
-            let about = About {
-                severity,
-                setting,
-                why,
-                fix,
-            };
-            let value = format!("without {}", missing.join(", "));
-            (!missing.is_empty()).then(|| about.with(value))
-        })
+    rights().filter_map(|(setting, rights)| {
+        let Rights {
+            takes, needs, fix, ..
+        } = rights;
+        let rights = takes.split_whitespace().chain(needs.split_whitespace());
+        let missing: Vec<_> = rights.filter(|right| is_without(facts, right)).collect();
+        let (severity, why) = if can_be_taken(facts, takes) {
+            (
+                Severity::Refuse,
+                "such locks can be acquired, and not be released or kept",
+            )
+        } else if has_any_kind(facts) {
+            (Severity::Info, "its user cannot have such locks there")
+        } else {
+            (Severity::Refuse, "its user cannot have any lock there")
+        };
+        let about = About {
+            severity,
+            setting,
+            why,
+            fix,
+        };
+        let value = format!("without {}", missing.join(", "));
+        (!missing.is_empty()).then(|| about.with(value))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_has_a_setting_for_its_rights() {
+        assert_eq!(rights().count(), Kind::ALL.len() + 1);
+    }
+
+    /// The check would not notice that such a right is missing.
+    #[test]
+    fn the_script_of_the_check_tries_all_rights() {
+        let script = include_str!("../../lua/shared/check.lua");
+        for (setting, Rights { takes, needs, .. }) in rights() {
+            for right in takes.split_whitespace().chain(needs.split_whitespace()) {
+                let is_tried = script.contains(&format!("'{right}'"));
+                assert!(is_tried, "{setting}: {right}");
+            }
+        }
+    }
 }

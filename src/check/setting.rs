@@ -15,6 +15,11 @@ macro_rules! settings {
         }
 
         impl Setting {
+            /// Returns the setting with this name.
+            pub(super) fn named(name: &str) -> Option<Self> {
+                [$(Self::$variant),+].into_iter().find(|setting| setting.name() == name)
+            }
+
             /// Returns the name that findings show.
             pub fn name(self) -> &'static str {
                 match self {
@@ -126,21 +131,17 @@ impl Setting {
     /// Returns whether this is a setting or a field with a value. Otherwise it is a condition, and
     /// the value of a finding describes the condition.
     pub(super) fn has_value(self) -> bool {
-        !matches!(
-            self,
-            Self::Connection
-                | Self::Hosts
-                | Self::Loading
-                | Self::Login
-                | Self::RightsFair
-                | Self::RightsFencing
-                | Self::RightsMutex
-                | Self::RightsReentrant
-                | Self::RightsToInspect
-                | Self::RightsToKeys
-                | Self::Votes
-                | Self::Writes
-        )
+        let is_right = self.name().starts_with("rights ");
+        !is_right
+            && !matches!(
+                self,
+                Self::Connection
+                    | Self::Hosts
+                    | Self::Loading
+                    | Self::Login
+                    | Self::Votes
+                    | Self::Writes
+            )
     }
 }
 

@@ -190,6 +190,14 @@ impl Coordinator {
         Lock::new(self.engine.clone(), Kind::Fair, name.as_ref(), Some(owner))
     }
 
+    /// Returns the lock called `name` of this kind. `owner` is not used for a mutex.
+    #[cfg(any(test, feature = "__internals"))]
+    #[doc(hidden)]
+    pub fn of_kind(&self, kind: Kind, name: impl AsRef<str>, owner: &Owner) -> Lock {
+        let owner = kind.has_owner().then_some(owner);
+        Lock::new(self.engine.clone(), kind, name.as_ref(), owner)
+    }
+
     /// Checks all masters. Reports each danger, the reason for it, and how to fix it.
     ///
     /// The check covers the servers, their settings and the rights of their user. It finds, for

@@ -48,7 +48,7 @@ use crate::{
         ballot::Ballot,
         kind::{
             client_name::ClientName,
-            command::{Action, Command, NewKey, Verb},
+            command::{Attempt, Command, Verb},
             identity::Identity,
             name::{KeyTemplate, Kind, Resource, Token},
         },
@@ -554,10 +554,12 @@ impl Subject {
             counter: step::resource(command.kind, key).counter(),
             candidate: self.began.saturating_add_signed(off),
         });
-        let mut sent = command.command(key, ballot);
-        if let Action::Break { holders, .. } = &mut sent.action {
-            *holders = self.holder(key, command).await.into();
-        }
+        let sent = if command.verb == Verb::Break {
+            let holders = self.holder(key, command).await.into();
+            Command::break_held(&step::resource(command.kind, key), holders)
+        } else {
+            command.command(key, ballot)
+        };
         self.post(sent, None);
         let (_, vote, note) = self.votes.recv().await.unwrap();
         let answer = match &vote {
@@ -571,14 +573,17 @@ impl Subject {
     /// `command` means. Servers and memory masters have different digests.
     async fn holder(&mut self, key: &str, command: &RowCommand) -> String {
         let resource = step::resource(Kind::Mutex, key);
-        self.post(Command::new(&resource, Action::Inspect), None);
+        self.post(Command::inspect(&resource), None);
         let (_, _, note) = self.votes.recv().await.unwrap();
         let words: Vec<_> = note.splitn(5, ' ').collect();
-        match (words[0], command.kind, command.who) {
-            ("mutex", Kind::Mutex, 'A' | 'C') => {}
-            ("reentrant", Kind::Reentrant, who) | ("fair", Kind::Fair, who)
-                if words[4] == step::owner(who) => {}
-            _ => return String::new(),
+        let is_it = words[0] == command.kind.word()
+            && if command.kind.has_owner() {
+                words[4] == step::owner(command.who)
+            } else {
+                matches!(command.who, 'A' | 'C')
+            };
+        if !is_it {
+            return String::new();
         }
         format!("{} {}\n", words[0], words[3])
     }

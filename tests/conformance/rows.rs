@@ -1,7 +1,13 @@
 //! The rows. Each row is a series of steps on one lock. After a command and a colon come its answer
 //! and the messages that it publishes. After `left` come the keys that are left.
 
-use super::{check, check_on, native_subjects};
+use std::collections::BTreeSet;
+
+use super::{check, check_on, native_subjects, step::Step};
+use crate::core::{
+    ballot::Ballot,
+    kind::{command::Call, script::Script, table::scripts},
+};
 
 #[tokio::test]
 async fn a_mutex_is_acquired() {
@@ -661,4 +667,27 @@ async fn a_key_that_is_no_queue_is_reported() {
     ];
     let rows = rows.map(|row| row.replace("NO", NO_SET));
     check(&rows.each_ref().map(String::as_str)).await;
+}
+
+/// A script without a row could differ between servers and memory masters.
+#[test]
+fn each_script_has_a_row() {
+    let mut run = BTreeSet::new();
+    let texts = include_str!("rows.rs").split('"').skip(1).step_by(2);
+    for row in texts.filter(|text| text.find(", left ") > Some(0)) {
+        let steps = row.split(", ").map(|step| step.split(": ").next());
+        for step in steps.flatten().filter(|step| !step.starts_with("left ")) {
+            if let Step::Command(command) = Step::parse(step) {
+                let ballot = command.ballot.map(|_| Ballot {
+                    counter: "counter".into(),
+                    candidate: 1,
+                });
+                command.command("key", ballot).call(|call| match call {
+                    Call::Plain(_) => false,
+                    Call::Script { script, .. } => run.insert(script.name()),
+                });
+            }
+        }
+    }
+    assert_eq!(run, scripts().map(Script::name).collect());
 }

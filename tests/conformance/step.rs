@@ -15,7 +15,10 @@
 //! - `won`: the attempt that is released got the lock
 
 use super::*;
-use crate::core::kind::identity::{FairAttempt, OwnerAttempt, QueueOptions, Ticket};
+use crate::core::kind::{
+    identity::{FairAttempt, OwnerAttempt, QueueOptions, Ticket},
+    spec::HolderForm,
+};
 
 #[derive(Clone, Debug)]
 pub(super) enum Step {
@@ -81,53 +84,28 @@ impl RowCommand {
     }
 
     pub(super) fn command(&self, key: &str, ballot: Option<Ballot>) -> Command {
-        let resource = resource(self.kind, key);
-        let mut command = Command::new(&resource, self.action(&resource, ballot));
+        let resource = &resource(self.kind, key);
+        let attempt = Attempt {
+            by: self.identity(),
+            depth: self.depth,
+            ballot,
+        };
+        let ttl = checked(self.ttl);
+        let mut command = match self.verb {
+            Verb::Acquire => Command::acquire(resource, attempt, ttl, self.queue),
+            Verb::Heal => Command::heal(resource, attempt, ttl),
+            Verb::Extend => Command::extend(resource, attempt, ttl),
+            Verb::Release => Command::release(resource, attempt, self.was_won),
+            Verb::Yield => {
+                let timeout = self.queue.map(|queue| queue.waiter_timeout);
+                Command::yield_grant(resource, attempt, timeout.unwrap_or_default())
+            }
+            Verb::Inspect => Command::inspect(resource),
+            Verb::Probe => Command::probe(resource),
+            Verb::Break => Command::break_held(resource, "".into()), // `Subject::answer` knows them
+        };
         command.watch = self.watch;
         command
-    }
-
-    fn action(&self, resource: &Resource, ballot: Option<Ballot>) -> Action {
-        let (depth, was_won) = (self.depth, self.was_won);
-        let ttl = checked(self.ttl);
-        let timeout = self.queue.map(|queue| queue.waiter_timeout);
-        let key = |ballot| NewKey { ttl, depth, ballot };
-        match (self.verb, self.identity()) {
-            (Verb::Acquire, by) => match (by, self.queue) {
-                (Identity::Ticket(by), Some(queue)) => {
-                    let key = key(ballot);
-                    Action::AcquireOrQueue { by, queue, key }
-                }
-                (by, _) => Action::Acquire {
-                    by,
-                    key: key(ballot),
-                },
-            },
-            (Verb::Heal, by) => Action::Heal {
-                by,
-                key: key(ballot),
-            },
-            (Verb::Extend, by) => Action::Extend { by, ttl, depth },
-            (Verb::Release, by) => match by.owner().cloned() {
-                Some(by) if depth > 0 => Action::SetDepth { by, depth, ballot },
-                _ => Action::Release {
-                    by,
-                    ballot,
-                    was_won,
-                },
-            },
-            (Verb::Yield, Identity::Ticket(by)) => Action::Yield {
-                by,
-                timeout: timeout.unwrap_or_default(),
-            },
-            (Verb::Inspect, _) => Action::Inspect,
-            (Verb::Probe, _) => Action::Probe,
-            (Verb::Break, _) => Action::Break {
-                channel: resource.redisson_channel(),
-                holders: "".into(), // `Subject::answer` sets them
-            },
-            (verb @ Verb::Yield, _) => panic!("no step is {verb:?}"),
-        }
     }
 
     fn identity(&self) -> Identity {
@@ -135,10 +113,10 @@ impl RowCommand {
             owner: owner(self.who).into(),
             attempt: self.attempt,
         };
-        match self.kind {
-            Kind::Mutex => Identity::Token(token(self.who)),
-            Kind::Reentrant => Identity::Owner(owner),
-            Kind::Fair => Identity::Ticket(FairAttempt {
+        match self.kind.spec().holder {
+            HolderForm::Token => Identity::Token(token(self.who)),
+            HolderForm::Owner => Identity::Owner(owner),
+            HolderForm::Ticket => Identity::Ticket(FairAttempt {
                 owner,
                 ticket: ticket(self.who, self.drawn),
             }),
@@ -183,10 +161,9 @@ impl RowCommand {
 impl Step {
     pub(super) fn parse(text: &str) -> Self {
         let words: Vec<_> = text.split(' ').collect();
-        let (kind, words) = match words[0] {
-            "reentrant" => (Kind::Reentrant, &words[1..]),
-            "fair" => (Kind::Fair, &words[1..]),
-            _ => (Kind::Mutex, &words[..]),
+        let (kind, words) = match Kind::of_word(words[0]) {
+            Some(kind) => (kind, &words[1..]),
+            None => (Kind::Mutex, &words[..]),
         };
         let ask = |verb, who, rest| Self::Command(RowCommand::parse(kind, verb, who, rest));
         match words {

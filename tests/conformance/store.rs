@@ -173,7 +173,7 @@ impl Store {
             (channel, format!("turn-{who}"))
         });
         let resource = resource(Kind::Reentrant, key);
-        let redisson = (resource.channel().to_string(), "redisson".to_owned());
+        let redisson = (resource.channel().to_owned(), "redisson".to_owned());
         let names: BTreeMap<_, _> = turns.into_iter().chain([redisson]).collect();
         messages
             .iter()

@@ -26,17 +26,13 @@ fn queue_up(key: &str, drawn: u64, is_fresh: bool) -> Command {
         waiter_timeout: seconds(40),
         is_fresh,
     };
-    let new = NewKey {
-        ttl: step::checked(seconds(40)),
+    let attempt = Attempt {
+        by: Identity::Ticket(by),
         depth: 1,
         ballot: None,
     };
-    let action = Action::AcquireOrQueue {
-        by,
-        queue,
-        key: new,
-    };
-    Command::new(&step::resource(Kind::Fair, key), action)
+    let ttl = step::checked(seconds(40));
+    Command::acquire(&step::resource(Kind::Fair, key), attempt, ttl, Some(queue))
 }
 
 #[tokio::test]

@@ -57,16 +57,16 @@ fn inspected(note: &str) -> String {
     } else {
         in_seconds(left / 1000.0)
     };
-    let owner = match kind {
-        "mutex" => {
+    let owner = match Kind::of_word(kind) {
+        Some(kind) if !kind.has_owner() => {
             let tokens = ['A', 'B', 'C', '?'].map(|who| text_of(&token(who)));
             assert!(digest.len() >= 16 && !tokens.iter().any(|token| token.contains(digest)));
             assert!(digest.bytes().all(|digit| digit.is_ascii_hexdigit()));
             let mark = if owner.is_empty() { "" } else { "@" };
             format!("digest{mark}{owner}")
         }
-        "other" => return format!("{kind} {left}{waiters}"),
-        _ => short(owner),
+        None => return format!("{kind} {left}{waiters}"),
+        Some(_) => short(owner),
     };
     format!("{kind} {owner} x{depth} {left}{waiters}")
 }

@@ -410,7 +410,7 @@ impl Checker {
     fn check_order(&mut self, winner: &Contender) {
         /// The clocks of processes drift apart, and tickets need time to arrive.
         const SAME_TIME: Duration = Duration::from_millis(100);
-        if self.locks[winner.lock].plan.kind != Kind::Fair {
+        if !self.locks[winner.lock].plan.kind.has_queue() {
             return;
         }
         let comes_first = |other: &&Contender| {

@@ -18,7 +18,7 @@ use super::{
     world::World,
 };
 use crate::{
-    AcquireError, Coordinator, Guard, Kind, Lock, Owner, Renewal, RestartGuard,
+    AcquireError, Coordinator, Guard, Lock, Owner, Renewal, RestartGuard,
     master::restart::known_origins::KnownOrigins,
 };
 
@@ -161,7 +161,7 @@ impl Task {
         let which = self.random.index(self.owners.len());
         let lock = self.lock(number, which);
         let kind = self.shared.plan.locks[number].kind;
-        let owner = (kind != Kind::Mutex).then_some(self.first_owner | which as u64);
+        let owner = kind.has_owner().then_some(self.first_owner | which as u64);
         let way = self.random.below(10);
         let attempt = self
             .shared
@@ -330,7 +330,7 @@ impl Task {
     }
 
     async fn reenter(&mut self, attempt: Attempt, guard: &Arc<Guard>, lock: &Lock) {
-        if self.shared.plan.locks[attempt.lock].kind == Kind::Mutex {
+        if !self.shared.plan.locks[attempt.lock].kind.has_owner() {
             return;
         }
         let bound = self.shared.plan.attempt_bound();
@@ -392,10 +392,6 @@ impl Task {
 }
 
 pub(super) fn lock(locks: &Coordinator, plan: &LockPlan, owner: &Owner) -> Lock {
-    let lock = match plan.kind {
-        Kind::Mutex => locks.mutex(plan.name),
-        Kind::Reentrant => locks.reentrant(plan.name, owner),
-        Kind::Fair => locks.fair(plan.name, owner),
-    };
+    let lock = locks.of_kind(plan.kind, plan.name, owner);
     if plan.is_fenced { lock.fenced() } else { lock }
 }

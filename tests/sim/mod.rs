@@ -30,7 +30,7 @@ use self::{
     plan::{Data, Fault, Model, Plan},
     world::World,
 };
-use crate::{Kind, mutants::Mutant};
+use crate::mutants::Mutant;
 
 mod checker;
 mod client;
@@ -182,7 +182,7 @@ async fn check_progress(clients: &Clients) {
             let (lock, is_hopeless) = (*lock, is_hopeless(place));
             let (of, holder) = (
                 process.clone(),
-                (lock.kind != Kind::Mutex).then_some(1 << 40 | place as u64),
+                lock.kind.has_owner().then_some(1 << 40 | place as u64),
             );
             let task = tokio::spawn(process.task(async move {
                 if !is_hopeless {

@@ -240,7 +240,6 @@ impl Plan {
     pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_millis(200);
     const CALM_ONE_IN: u64 = 16;
     const NAMES: [&'static str; 3] = ["a", "b", "c"];
-    const KINDS: [Kind; 3] = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
 
     /// Returns a plan without faults: one fenced lock, and one process for each offset of a wall
     /// clock, in milliseconds. There is a master for each offset in `servers`.
@@ -276,7 +275,7 @@ impl Plan {
         let names = 1 + random.index(2);
         let locks = Self::NAMES[..names].iter().map(|name| LockPlan {
             name,
-            kind: random.pick(&Self::KINDS),
+            kind: random.pick(&Kind::ALL),
             is_fenced: random.is_one_in(2),
         });
         let locks = locks.collect();

@@ -12,7 +12,10 @@ use super::{
 };
 use crate::{
     core::{
-        kind::command::{Action, Command, Reply, Verb},
+        kind::{
+            command::{Command, Reply, Verb},
+            identity::Identity,
+        },
         restart::{Observation, Process as Incarnated, RestartRecord},
         vote::quorum::Vote,
     },
@@ -169,17 +172,16 @@ impl Server {
     fn foreign(&self, command: &Command) -> Option<(Value, i64)> {
         let key = command.resource.key();
         let value = self.state.keys.value(key)?;
-        let is_own = match (&command.action, value) {
-            (Action::Inspect, _) => false,
-            (action, Value::Text(token)) => action
-                .identity()
-                .0
+        let by = command.by();
+        let is_own = match value {
+            _ if command.verb == Verb::Inspect => false,
+            Value::Text(token) => by
+                .and_then(Identity::token)
                 .is_some_and(|mine| mine.bytes(&mut None) == token.as_bytes()),
-            (action, Value::Hash(fields)) => action
-                .identity()
-                .1
+            Value::Hash(fields) => by
+                .and_then(Identity::owner)
                 .is_some_and(|owner| fields.contains_key(&*owner.owner)),
-            (_, Value::Sorted(_)) => false,
+            Value::Sorted(_) => false,
         };
         (!is_own).then(|| (value.clone(), self.state.keys.pttl(key)))
     }
@@ -253,11 +255,11 @@ impl World {
                 .map(|value| (value.clone(), server.state.keys.pttl(key)))
         });
         let is_changed = after.is_some_and(|after| after != before);
-        let may_create = matches!(command.verb(), Verb::Acquire | Verb::Heal);
+        let may_create = matches!(command.verb, Verb::Acquire | Verb::Heal);
         let is_created = was_free && !may_create && server.state.keys.exists(key);
         let vote = replied.as_ref().ok().map(|reply| command.vote(reply));
         if vote == Some(Vote::Grant)
-            && matches!(command.verb(), Verb::Acquire | Verb::Heal | Verb::Extend)
+            && matches!(command.verb, Verb::Acquire | Verb::Heal | Verb::Extend)
             && !server.stale.contains(&number)
             && let Some(process) = process
         {
@@ -269,30 +271,26 @@ impl World {
             .is_some_and(|(lost, ttl)| server.millis(now) < lost + ttl);
         self.log(|| {
             format!(
-                "master {master} executes for connection {number}: {:?} {key}: {replied:?}",
-                command.action
+                "master {master} executes for connection {number}: {command:?} {key}: {replied:?}"
             )
         });
         if is_created {
             self.violate(Rule::ForeignKey, || {
-                format!("master {master}: {:?} created {key}", command.action)
+                format!("master {master}: {command:?} created {key}")
             });
         }
         if is_changed {
             self.violate(Rule::ForeignKey, || {
-                format!(
-                    "master {master}: {:?} changed another holder's {key}",
-                    command.action
-                )
+                format!("master {master}: {command:?} changed another holder's {key}")
             });
         }
         // The process has given up its connection, or learns of the loss before it gets the reply.
         let is_stale = process.is_none() || self.servers[master].stale.contains(&number);
-        if in_quarantine && !is_stale && command.verb().quarantine_applies() {
+        if in_quarantine && !is_stale && command.verb.quarantine_applies() {
             self.violate(Rule::Quarantine, || {
                 format!(
                     "master {master} was asked to {:?} {key} in its quarantine",
-                    command.verb()
+                    command.verb
                 )
             });
         }

@@ -175,7 +175,7 @@ fn exclusion_breaks_outside_the_model_and_tokens_hold() {
 /// more. Neither are a majority.
 #[test]
 fn a_client_at_the_edge_of_the_window_gets_a_fenced_lock() {
-    for kind in [Kind::Mutex, Kind::Reentrant, Kind::Fair] {
+    for kind in Kind::ALL {
         let outcome = run_plan(Plan::of_clocks(kind, &[0, 0, -94, -94], &[960]), false);
         assert!(
             outcome.violations.is_empty(),

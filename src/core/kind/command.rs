@@ -1,106 +1,75 @@
 //! The commands that a master is asked to execute.
 //!
-//! [`words`](super::words) writes a command for a server. [`reply`](super::reply) reads the reply.
+//! The module of each kind writes the words of its commands for a server, and reads the replies.
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use super::{
-    identity::{FairAttempt, Identity, OwnerAttempt, QueueOptions},
-    name::{Resource, Token},
+    identity::{Identity, QueueOptions},
+    name::Resource,
     script::Script,
 };
 use crate::core::{ballot::Ballot, time::lease::Ttl, vote::quorum::Vote};
 
-/// One action on one lock. A master executes it atomically.
+/// An action on one lock. A master executes it atomically.
 #[derive(Clone, Debug)]
 pub(crate) struct Command {
     pub(crate) resource: Resource,
-    pub(crate) action: Action,
-    /// `true` if the master is also asked to report the next change of the lock's key. The action
+    pub(crate) verb: Verb,
+    /// `true` if the master is also asked to report the next change of the lock's key. The command
     /// and the request to report are one step, so no change is missed in between.
     pub(crate) watch: bool,
+    /// `None` if the verb is not about an attempt.
+    attempt: Option<Attempt>,
+    /// The TTL of a key that is written or prolonged.
+    ttl: Option<Ttl>,
+    /// The options for a queue that the attempt joins, or stays in.
+    queue: Option<QueueOptions>,
+    /// `true` for a release of an attempt that got the lock. Otherwise the caller needs to know for
+    /// how long another holds it.
+    was_won: bool,
+    /// The holders whose lock is broken.
+    holders: Option<Arc<str>>,
 }
 
-/// The action of a [`Command`] on its lock.
+/// An attempt at a lock. After a command, its owner holds `depth` levels.
 #[derive(Clone, Debug)]
-pub(crate) enum Action {
-    /// Takes a lock that is free.
-    Acquire { by: Identity, key: NewKey },
-    /// Takes a fair lock that is free, if no other waiter comes first. Otherwise puts the caller
-    /// into the queue of the lock.
-    AcquireOrQueue {
-        by: FairAttempt,
-        queue: QueueOptions,
-        key: NewKey,
-    },
-    /// Prolongs the life of the key, and sets the depth.
-    Extend { by: Identity, ttl: Ttl, depth: u32 },
-    /// Puts the key back on a master that lost it, while the lock is held.
-    Heal { by: Identity, key: NewKey },
-    /// Releases a level that is not the last one.
-    SetDepth {
-        by: OwnerAttempt,
-        depth: u32,
-        ballot: Option<Ballot>,
-    },
-    /// Deletes the key. For a fair lock, also deletes the ticket.
-    Release {
-        by: Identity,
-        ballot: Option<Ballot>,
-        /// `false` if the attempt did not get the lock. The caller then needs to know for how long
-        /// another holds it.
-        #[cfg_attr(
-            not(feature = "redis"),
-            expect(dead_code, reason = "memory masters always say this")
-        )]
-        was_won: bool,
-    },
-    /// Deletes the key of a fair lock, and keeps the ticket in the queue for the waiter timeout.
-    Yield { by: FairAttempt, timeout: Duration },
-    /// Deletes the key of a lock of any kind, if one of these holders has it. Each holder is a line
-    /// with a kind and a digest, as `lua/shared/inspect.lua` reports them. The channel is for
-    /// waiters of Redisson.
-    Break {
-        channel: Arc<str>,
-        holders: Arc<str>,
-    },
-    /// Asks who holds the lock and who waits for it.
-    Inspect,
-    /// Asks whether the master takes locks now. Writes a key of the crate's own, which is gone a
-    /// millisecond later. A key that exists stays as it is.
-    Probe,
-}
-
-/// The key that a master writes when it grants a lock.
-#[derive(Clone, Debug)]
-pub(crate) struct NewKey {
-    pub(crate) ttl: Ttl,
-    /// The number of levels that the owner holds after the grant. The key of a mutex does not
-    /// contain it.
+pub(crate) struct Attempt {
+    pub(crate) by: Identity,
+    /// The key of a mutex does not contain the depth.
     pub(crate) depth: u32,
     /// The candidate for the fencing token of a fenced lock.
     pub(crate) ballot: Option<Ballot>,
 }
 
-/// The kind of a [`Command`].
+/// The action of a [`Command`] on its lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
+    /// Takes a lock that is free. If the lock has a queue, other waiters may come first.
     Acquire,
+    /// Deletes the key of a lock of any kind, if one of the given holders has it.
     Break,
+    /// Prolongs the life of the key, and sets the depth.
     Extend,
+    /// Puts the key back on a master that lost it, while the lock is held.
     Heal,
+    /// Asks who holds the lock and who waits for it.
     Inspect,
+    /// Asks whether the master takes locks now. Writes a key of the crate's own, which is gone a
+    /// millisecond later. A key that exists stays as it is.
     Probe,
+    /// Releases a level. With the last one, deletes the key and the place in the queue.
     Release,
+    /// Deletes the key, and keeps the place in the queue for the waiter timeout.
     Yield,
 }
 
 /// The words of a command for a server: a plain command, or a script with its keys and arguments.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Call<'a> {
     Plain(&'a [&'a [u8]]),
     Script {
-        script: Script,
+        script: &'static Script,
         keys: &'a [&'a [u8]],
         arguments: &'a [&'a [u8]],
     },
@@ -121,49 +90,136 @@ pub(crate) enum Reply<'a> {
 }
 
 impl Command {
-    pub(crate) fn new(resource: &Resource, action: Action) -> Self {
+    /// Takes the lock. With `queue`, waits in the queues of the masters if the lock has any.
+    pub(crate) fn acquire(
+        resource: &Resource,
+        attempt: Attempt,
+        ttl: Ttl,
+        queue: Option<QueueOptions>,
+    ) -> Self {
         Self {
-            resource: resource.clone(),
-            action,
-            watch: false,
+            ttl: Some(ttl),
+            queue,
+            ..Self::of(resource, Verb::Acquire, attempt)
         }
     }
 
-    pub(crate) fn verb(&self) -> Verb {
-        match self.action {
-            Action::Acquire { .. } | Action::AcquireOrQueue { .. } => Verb::Acquire,
-            Action::Extend { .. } => Verb::Extend,
-            Action::Heal { .. } => Verb::Heal,
-            Action::SetDepth { .. } | Action::Release { .. } => Verb::Release,
-            Action::Yield { .. } => Verb::Yield,
-            Action::Break { .. } => Verb::Break,
-            Action::Inspect => Verb::Inspect,
-            Action::Probe => Verb::Probe,
+    pub(crate) fn extend(resource: &Resource, attempt: Attempt, ttl: Ttl) -> Self {
+        Self {
+            ttl: Some(ttl),
+            ..Self::of(resource, Verb::Extend, attempt)
         }
+    }
+
+    pub(crate) fn heal(resource: &Resource, attempt: Attempt, ttl: Ttl) -> Self {
+        Self {
+            ttl: Some(ttl),
+            ..Self::of(resource, Verb::Heal, attempt)
+        }
+    }
+
+    pub(crate) fn release(resource: &Resource, attempt: Attempt, was_won: bool) -> Self {
+        Self {
+            was_won,
+            ..Self::of(resource, Verb::Release, attempt)
+        }
+    }
+
+    /// Gives a grant back, and stays in the queues for `timeout`.
+    pub(crate) fn yield_grant(resource: &Resource, attempt: Attempt, timeout: Duration) -> Self {
+        Self {
+            queue: Some(QueueOptions {
+                waiter_timeout: timeout,
+                is_fresh: false,
+            }),
+            ..Self::of(resource, Verb::Yield, attempt)
+        }
+    }
+
+    /// Breaks the lock of these holders. Each is a line with a kind and a digest, as
+    /// `lua/shared/inspect.lua` reports them.
+    pub(crate) fn break_held(resource: &Resource, holders: Arc<str>) -> Self {
+        Self {
+            holders: Some(holders),
+            ..Self::new(resource, Verb::Break)
+        }
+    }
+
+    pub(crate) fn inspect(resource: &Resource) -> Self {
+        Self::new(resource, Verb::Inspect)
+    }
+
+    pub(crate) fn probe(resource: &Resource) -> Self {
+        Self::new(resource, Verb::Probe)
+    }
+
+    fn new(resource: &Resource, verb: Verb) -> Self {
+        Self {
+            resource: resource.clone(),
+            verb,
+            watch: false,
+            attempt: None,
+            ttl: None,
+            queue: None,
+            was_won: false,
+            holders: None,
+        }
+    }
+
+    fn of(resource: &Resource, verb: Verb, attempt: Attempt) -> Self {
+        Self {
+            attempt: Some(attempt),
+            ..Self::new(resource, verb)
+        }
+    }
+
+    /// Returns the identity of the attempt. `None` for a command that is not about an attempt.
+    pub(crate) fn by(&self) -> Option<&Identity> {
+        self.attempt.as_ref().map(|attempt| &attempt.by)
+    }
+
+    /// Returns the number of levels that the owner holds after this command.
+    pub(super) fn depth(&self) -> u32 {
+        self.attempt.as_ref().map_or(0, |attempt| attempt.depth)
+    }
+
+    pub(super) fn ballot(&self) -> Option<&Ballot> {
+        self.attempt.as_ref()?.ballot.as_ref()
+    }
+
+    pub(super) fn is_fenced(&self) -> bool {
+        self.ballot().is_some()
+    }
+
+    /// Returns whether this command takes the lock or puts it back.
+    pub(super) fn is_acquisition(&self) -> bool {
+        matches!(self.verb, Verb::Acquire | Verb::Heal)
+    }
+
+    /// Returns the TTL in milliseconds.
+    pub(super) fn ttl(&self) -> u64 {
+        self.ttl.map_or(0, Ttl::millis)
+    }
+
+    pub(super) fn queue(&self) -> Option<QueueOptions> {
+        self.queue
+    }
+
+    pub(super) fn holders(&self) -> &str {
+        self.holders.as_deref().unwrap_or_default()
+    }
+
+    #[cfg(feature = "redis")]
+    pub(super) fn was_won(&self) -> bool {
+        self.was_won
     }
 
     /// Returns whether this command releases what `other` takes, or one level of it.
     #[cfg(feature = "redis")]
     pub(crate) fn undoes(&self, other: &Self) -> bool {
-        matches!(self.verb(), Verb::Release | Verb::Yield)
+        matches!(self.verb, Verb::Release | Verb::Yield)
             && self.resource == other.resource
-            && self.action.identity() == other.action.identity()
-    }
-}
-
-impl Action {
-    /// Returns the identity of the attempt. For a mutex, this is the token. For the other kinds, it
-    /// is the owner and the number of the attempt. The other actions have neither.
-    pub(crate) fn identity(&self) -> (Option<&Token>, Option<&OwnerAttempt>) {
-        match self {
-            Self::Acquire { by, .. }
-            | Self::Extend { by, .. }
-            | Self::Heal { by, .. }
-            | Self::Release { by, .. } => (by.token(), by.owner()),
-            Self::AcquireOrQueue { by, .. } | Self::Yield { by, .. } => (None, Some(&by.owner)),
-            Self::SetDepth { by, .. } => (None, Some(by)),
-            Self::Break { .. } | Self::Inspect | Self::Probe => (None, None),
-        }
+            && self.by() == other.by()
     }
 }
 
@@ -218,8 +274,9 @@ pub(crate) mod fixture {
     use super::*;
     use crate::core::{
         kind::{
-            identity::Ticket,
-            name::{KeyTemplate, Kind},
+            identity::{FairAttempt, OwnerAttempt, Ticket},
+            name::{KeyTemplate, Kind, Token},
+            spec::HolderForm,
         },
         time::lease::Drift,
     };
@@ -237,7 +294,7 @@ pub(crate) mod fixture {
 
     /// Returns a command for the lock `r`. After this command, the owner holds `depth` levels.
     pub(crate) fn command(kind: Kind, verb: Verb, depth: u32) -> Command {
-        of(&resource(kind, "r"), verb, depth, None)
+        of(&resource(kind, "r"), verb, attempt(kind, depth, None))
     }
 
     /// Does the same as [`command`] for a fenced lock.
@@ -247,7 +304,7 @@ pub(crate) mod fixture {
             counter: resource.counter(),
             candidate: 1_770_000_000_000_001, // more digits than `tostring` in Lua prints
         };
-        of(&resource, verb, depth, Some(ballot))
+        of(&resource, verb, attempt(kind, depth, Some(ballot)))
     }
 
     pub(crate) fn resource(kind: Kind, name: &str) -> Resource {
@@ -255,67 +312,43 @@ pub(crate) mod fixture {
         names.resource(kind, name.into()).unwrap()
     }
 
-    pub(crate) fn of(
-        resource: &Resource,
-        verb: Verb,
-        depth: u32,
-        ballot: Option<Ballot>,
-    ) -> Command {
-        let (kind, fair) = (resource.kind(), fair_attempt());
-        let (owner, timeout) = (fair.owner.clone(), Duration::from_secs(3));
-        let by = match kind {
-            Kind::Mutex => Identity::Token(Token::new([0; 20], None)),
-            Kind::Reentrant => Identity::Owner(owner.clone()),
-            Kind::Fair => Identity::Ticket(fair.clone()),
-        };
-        let no_drift = Drift::from_ppm(0).unwrap();
-        let ttl = Ttl::parse(Duration::from_secs(10), Duration::ZERO, no_drift).unwrap();
-        let key = |ballot| NewKey { ttl, depth, ballot };
-        let queue = QueueOptions {
-            waiter_timeout: timeout,
-            is_fresh: true,
-        };
-        let action = match (verb, by) {
-            (Verb::Acquire, Identity::Ticket(by)) => {
-                let key = key(ballot);
-                Action::AcquireOrQueue { by, queue, key }
-            }
-            (Verb::Acquire, by) => Action::Acquire {
-                by,
-                key: key(ballot),
-            },
-            (Verb::Extend, by) => Action::Extend { by, ttl, depth },
-            (Verb::Heal, by) => Action::Heal {
-                by,
-                key: key(ballot),
-            },
-            (Verb::Release, Identity::Owner(_) | Identity::Ticket(_)) if depth > 0 => {
-                let by = owner;
-                Action::SetDepth { by, depth, ballot }
-            }
-            (Verb::Release, by) => Action::Release {
-                by,
-                ballot,
-                was_won: true,
-            },
-            (Verb::Yield, _) => Action::Yield { by: fair, timeout },
-            (Verb::Break, _) => Action::Break {
-                channel: resource.redisson_channel(),
-                holders: "mutex 0a\nfair 0b\n".into(),
-            },
-            (Verb::Inspect, _) => Action::Inspect,
-            (Verb::Probe, _) => Action::Probe,
-        };
-        Command::new(resource, action)
-    }
-
-    fn fair_attempt() -> FairAttempt {
+    pub(crate) fn attempt(kind: Kind, depth: u32, ballot: Option<Ballot>) -> Attempt {
         let owner = OwnerAttempt {
             owner: "u:1".into(),
             attempt: 7,
         };
-        let ticket = Ticket::new(5, &owner.owner);
-        FairAttempt { owner, ticket }
+        let by = match kind.spec().holder {
+            HolderForm::Token => Identity::Token(Token::new([0; 20], None)),
+            HolderForm::Owner => Identity::Owner(owner),
+            HolderForm::Ticket => {
+                let ticket = Ticket::new(5, &owner.owner);
+                Identity::Ticket(FairAttempt { owner, ticket })
+            }
+        };
+        Attempt { by, depth, ballot }
+    }
+
+    pub(crate) fn ttl() -> Ttl {
+        let no_drift = Drift::from_ppm(0).unwrap();
+        Ttl::parse(Duration::from_secs(10), Duration::ZERO, no_drift).unwrap()
+    }
+
+    pub(crate) fn of(resource: &Resource, verb: Verb, attempt: Attempt) -> Command {
+        let waiter_timeout = Duration::from_secs(3);
+        let queue = QueueOptions {
+            waiter_timeout,
+            is_fresh: true,
+        };
+        match verb {
+            Verb::Acquire => Command::acquire(resource, attempt, ttl(), Some(queue)),
+            Verb::Extend => Command::extend(resource, attempt, ttl()),
+            Verb::Heal => Command::heal(resource, attempt, ttl()),
+            Verb::Release => Command::release(resource, attempt, true),
+            Verb::Yield => Command::yield_grant(resource, attempt, waiter_timeout),
+            Verb::Break => Command::break_held(resource, "mutex 0a\nfair 0b\n".into()),
+            Verb::Inspect => Command::inspect(resource),
+            Verb::Probe => Command::probe(resource),
+        }
     }
 }
 
@@ -354,27 +387,23 @@ mod tests {
     #[cfg(feature = "redis")]
     #[test]
     fn a_release_undoes_the_acquisition_of_the_same_attempt() {
-        use super::fixture::{command, of, resource};
-        use crate::core::kind::name::Kind;
+        use super::fixture::{attempt, command, of, resource};
+        use crate::core::kind::name::{Kind, Token};
 
-        for kind in [Kind::Mutex, Kind::Reentrant, Kind::Fair] {
+        for kind in Kind::ALL {
             let acquisition = command(kind, Verb::Acquire, 1);
             for verb in VERBS {
-                let undoes = match verb {
-                    Verb::Release => true,
-                    Verb::Yield => kind != Kind::Mutex, // only a fair lock is yielded
-                    _ => false,
-                };
+                let undoes = matches!(verb, Verb::Release | Verb::Yield);
                 let command = command(kind, verb, 0);
                 assert_eq!(command.undoes(&acquisition), undoes, "{kind:?} {verb:?}");
             }
-            let other_lock = of(&resource(kind, "other"), Verb::Release, 0, None);
+            let release = attempt(kind, 0, None);
+            let other_lock = of(&resource(kind, "other"), Verb::Release, release);
             assert!(!other_lock.undoes(&acquisition), "{kind:?}");
         }
-        let mut other_attempt = command(Kind::Mutex, Verb::Release, 0);
-        if let Action::Release { by, .. } = &mut other_attempt.action {
-            *by = Identity::Token(Token::new([1; 20], None));
-        }
-        assert!(!other_attempt.undoes(&command(Kind::Mutex, Verb::Acquire, 1)));
+        let mut other = attempt(Kind::Mutex, 0, None);
+        other.by = Identity::Token(Token::new([1; 20], None));
+        let other = of(&resource(Kind::Mutex, "r"), Verb::Release, other);
+        assert!(!other.undoes(&command(Kind::Mutex, Verb::Acquire, 1)));
     }
 }

@@ -25,6 +25,14 @@ impl Identity {
         Some(token)
     }
 
+    /// Returns the ticket of an attempt that waits in a queue.
+    pub(crate) fn ticket(&self) -> Option<&Ticket> {
+        match self {
+            Self::Ticket(fair) => Some(&fair.ticket),
+            Self::Owner(_) | Self::Token(_) => None,
+        }
+    }
+
     /// Returns the owner and the number of its attempt. `None` for a mutex.
     pub(crate) fn owner(&self) -> Option<&OwnerAttempt> {
         match self {

@@ -3,34 +3,28 @@
 use std::{
     fmt,
     hash::{Hash, Hasher},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 use super::client_name::ClientName;
 use crate::core::config::error::ConfigError;
 
-/// A kind of lock. Locks with the same name exclude each other, even if their kinds differ.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Kind {
-    /// A lock that can be held only once at a time, as in most Redlock libraries.
-    Mutex,
-    /// A lock that its owner can acquire again while it holds the lock. It has the layout of
-    /// Redisson's plain lock.
-    Reentrant,
-    /// A reentrant lock that serves its waiters in the order in which they came.
-    Fair,
-}
+macro_rules! enumerate {
+    ($($(#[doc = $doc:literal])+ $kind:ident => $module:ident,)+) => {
+        /// A kind of lock. Locks with the same name exclude each other, even if their kinds differ.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum Kind {
+            $($(#[doc = $doc])+ $kind,)+
+        }
 
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Mutex => "mutex",
-            Self::Reentrant => "reentrant lock",
-            Self::Fair => "fair lock",
-        })
-    }
+        impl Kind {
+            /// All kinds.
+            pub(crate) const ALL: [Self; [$(Self::$kind),+].len()] = [$(Self::$kind),+];
+        }
+    };
 }
+kinds!(enumerate);
 
 /// The name and the kind of a lock, and its keys on every master.
 #[derive(Clone, Debug)]
@@ -43,10 +37,10 @@ struct Names {
     kind: Kind,
     name: Arc<str>,
     key: Arc<str>,
-    channel: Arc<str>,
-    /// The key of the queue of a fair lock. This text and `deadlines` are empty for other kinds.
-    queue: String,
-    deadlines: String,
+    // Few locks need the following texts, so they are made when they are first needed.
+    channel: OnceLock<String>,
+    queue: OnceLock<String>,
+    deadlines: OnceLock<String>,
 }
 
 /// Compares kind and key. All other fields follow from these two.
@@ -66,23 +60,13 @@ impl Hash for Resource {
 
 impl Resource {
     fn new(kind: Kind, name: Arc<str>, key: Arc<str>) -> Self {
-        let companion = |of: CompanionKey| match kind {
-            Kind::Fair => of.key(&key),
-            Kind::Mutex | Kind::Reentrant => String::new(),
-        };
-        let channel = match kind {
-            Kind::Reentrant => redisson_channel(&key),
-            // The scripts call the next waiter of a fair lock on the channel of that waiter's
-            // coordinator.
-            Kind::Mutex | Kind::Fair => String::new(),
-        };
         Self(Arc::new(Names {
             kind,
             name,
-            queue: companion(QUEUE),
-            deadlines: companion(DEADLINES),
-            channel: channel.into(),
             key,
+            channel: OnceLock::new(),
+            queue: OnceLock::new(),
+            deadlines: OnceLock::new(),
         }))
     }
 
@@ -100,15 +84,11 @@ impl Resource {
         &self.0.key
     }
 
-    /// Returns the channel on which the release of a reentrant lock is published, for the waiters
-    /// of Redisson. It is empty for locks of other kinds.
-    pub(crate) fn channel(&self) -> &Arc<str> {
-        &self.0.channel
-    }
-
-    /// Returns the channel that [`channel`](Self::channel) would return for a reentrant lock.
-    pub(crate) fn redisson_channel(&self) -> Arc<str> {
-        redisson_channel(self.key()).into()
+    /// Returns the channel on which the release of a reentrant lock of this name is published, for
+    /// the waiters of Redisson.
+    pub(crate) fn channel(&self) -> &str {
+        let channel = &self.0.channel;
+        channel.get_or_init(|| redisson_channel(self.key()))
     }
 
     /// Returns the key of the counter for fencing tokens.
@@ -116,14 +96,14 @@ impl Resource {
         FENCE.key(&self.0.key).into()
     }
 
-    /// Returns the key of a fair lock's queue, which holds the tickets of its waiters.
+    /// Returns the key of the queue, which holds the tickets of waiters.
     pub(crate) fn queue(&self) -> &str {
-        &self.0.queue
+        self.0.queue.get_or_init(|| QUEUE.key(self.key()))
     }
 
-    /// Returns the key of a fair lock's deadlines, the times at which its waiters count as dead.
+    /// Returns the key of the deadlines, the times at which the waiters in the queue count as dead.
     pub(crate) fn deadlines(&self) -> &str {
-        &self.0.deadlines
+        self.0.deadlines.get_or_init(|| DEADLINES.key(self.key()))
     }
 }
 
@@ -334,19 +314,16 @@ mod tests {
 
     #[test]
     fn every_reentrant_lock_has_the_channel_of_redisson() {
-        let channel = |kind, name: &str| {
+        let channel = |name: &str| {
             let template = KeyTemplate::parse("{name}").unwrap();
             template
-                .resource(kind, name.into())
+                .resource(Kind::Reentrant, name.into())
                 .unwrap()
                 .channel()
-                .to_string()
+                .to_owned()
         };
-        assert_eq!(channel(Kind::Reentrant, "a"), "redisson_lock__channel:{a}");
-        assert_eq!(
-            channel(Kind::Reentrant, "{a}b"),
-            "redisson_lock__channel:{a}b"
-        );
+        assert_eq!(channel("a"), "redisson_lock__channel:{a}");
+        assert_eq!(channel("{a}b"), "redisson_lock__channel:{a}b");
     }
 
     #[test]
@@ -376,12 +353,6 @@ mod tests {
         let example = KeyTemplate::parse("app:{name}").unwrap().example();
         let found = (example.kind(), &**example.key());
         assert_eq!(found, (Kind::Fair, "app:quorlock:check"));
-    }
-
-    #[test]
-    fn kinds_have_names() {
-        let names = [Kind::Mutex, Kind::Reentrant, Kind::Fair].map(|kind| kind.to_string());
-        assert_eq!(names, ["mutex", "reentrant lock", "fair lock"]);
     }
 
     #[test]

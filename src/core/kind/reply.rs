@@ -3,96 +3,65 @@
 use std::time::Duration;
 
 use super::{
-    command::{Action, Command, Reply, Verb},
-    name::Kind,
+    command::{Command, Reply, Verb},
     refusal_text,
 };
 use crate::core::vote::quorum::{Failure, Refusal, Vote};
 
+/// Returns the vote that `reply` means for a lock of any kind. `None` if this depends on the kind.
+///
+/// An error reply is a failure, with one exception. WRONGTYPE means that a lock of another kind is
+/// held under the name.
+pub(super) fn of_any_kind(verb: Verb, reply: &Reply<'_>) -> Option<Vote> {
+    Some(match (verb, reply) {
+        (_, Reply::Error(text)) if is_wrong_type(text) => Vote::Refuse(Refusal::OtherKind),
+        (_, Reply::Error(_)) if mutant!(ErrorGrants) => Vote::Grant,
+        (_, Reply::Error(text)) => Vote::Fail(Failure::Rejected((&**text).into())),
+        (Verb::Inspect, Reply::Text(_)) => Vote::Grant,
+        // The key may exist. The server checks whether it takes writes before it looks.
+        (Verb::Probe, Reply::Ok | Reply::Nil) => Vote::Grant,
+        (Verb::Inspect | Verb::Probe, _) => Vote::nonsense(),
+        // The holder is a mutex, or a lock of another kind.
+        (Verb::Break, reply) => vote(reply, |refusal| match refusal {
+            Refusal::Gone | Refusal::OtherKind => true,
+            Refusal::Held(report) => report.owner().is_none(),
+            Refusal::Queued { .. } | Refusal::Skewed { .. } | Refusal::Stale { .. } => false,
+        }),
+        (Verb::Acquire | Verb::Extend | Verb::Heal | Verb::Release | Verb::Yield, _) => {
+            return None;
+        }
+    })
+}
+
+/// Returns the vote that the reply of a script means. `can_be_refused` says which refusals the
+/// script can answer with.
+pub(super) fn vote(reply: &Reply<'_>, can_be_refused: impl FnOnce(&Refusal) -> bool) -> Vote {
+    let refusal = match reply {
+        Reply::Int(1) => return Vote::Grant,
+        Reply::Int(0) => Some(Refusal::Gone),
+        Reply::Int(left) if *left < 0 => {
+            let left = Duration::from_millis(left.unsigned_abs());
+            Some(Refusal::held(Some(left)))
+        }
+        Reply::Nil => Some(Refusal::held(None)),
+        Reply::Text(text) => refusal_text::refusal(text),
+        _ => None,
+    };
+    refusal
+        .filter(can_be_refused)
+        .map_or_else(Vote::nonsense, Vote::Refuse)
+}
+
 impl Command {
-    /// Returns the vote that `reply` means.
-    ///
-    /// An error reply is a failure, with one exception. WRONGTYPE means that a lock of another kind
-    /// is held under the name.
-    pub(crate) fn vote(&self, reply: &Reply<'_>) -> Vote {
-        let is_mutex = self.action.identity().0.is_some();
-        let is_set = self.action.is_set() && !self.watch;
-        match (&self.action, reply) {
-            (_, Reply::Error(text)) if is_wrong_type(text) => Vote::Refuse(Refusal::OtherKind),
-            (_, Reply::Error(_)) if mutant!(ErrorGrants) => Vote::Grant,
-            (_, Reply::Error(text)) => Vote::Fail(Failure::Rejected((&**text).into())),
-            (Action::Inspect, Reply::Text(_)) => Vote::Grant,
-            (Action::Inspect, _) => Vote::nonsense(),
-            // The key may exist. The server checks whether it takes writes before it looks.
-            (Action::Probe, Reply::Ok | Reply::Nil) => Vote::Grant,
-            (Action::Probe, _) => Vote::nonsense(),
-            // The holder is a mutex, or a lock of another kind.
-            (Action::Break { .. }, Reply::Nil) => held(None),
-            (Action::Break { .. }, Reply::Int(left)) if *left < 0 => {
-                held(Some(Duration::from_millis(left.unsigned_abs())))
-            }
-            (_, Reply::Nil) if is_mutex => held(None),
-            (_, Reply::Ok) if is_set => Vote::Grant,
-            _ if is_set => Vote::nonsense(),
-            (_, Reply::Int(1)) => Vote::Grant,
-            (
-                Action::Extend { .. }
-                | Action::SetDepth { .. }
-                | Action::Release { .. }
-                | Action::Break { .. }
-                | Action::Yield { .. },
-                Reply::Int(0),
-            ) => Vote::Refuse(Refusal::Gone),
-            (_, Reply::Int(left)) if is_mutex && *left < 0 => {
-                held(Some(Duration::from_millis(left.unsigned_abs())))
-            }
-            (_, Reply::Text(text)) => refusal_text::refusal(text)
-                .filter(|refusal| self.can_get(refusal))
-                .map_or_else(Vote::nonsense, Vote::Refuse),
-            _ => Vote::nonsense(),
-        }
-    }
-
-    /// Returns whether a script that this command runs can answer with this refusal.
-    fn can_get(&self, refusal: &Refusal) -> bool {
-        let (verb, kind) = (self.verb(), self.resource.kind());
-        let is_owned = kind != Kind::Mutex;
+    /// Returns whether the scripts of all kinds can refuse this command in this way.
+    pub(super) fn can_be_refused(&self, refusal: &Refusal) -> bool {
         match refusal {
-            Refusal::Held(_) => is_owned && !matches!(verb, Verb::Break | Verb::Yield),
-            Refusal::OtherKind => verb == Verb::Break || is_owned && verb != Verb::Yield,
-            Refusal::Queued { .. } => verb == Verb::Acquire && kind == Kind::Fair,
-            Refusal::Skewed { .. } => {
-                verb == Verb::Acquire && (kind == Kind::Fair || self.action.is_fenced())
-            }
-            Refusal::Stale { .. } => {
-                matches!(verb, Verb::Acquire | Verb::Heal) && self.action.is_fenced()
-            }
-            Refusal::Gone => false,
+            Refusal::Gone => !self.is_acquisition(),
+            Refusal::Skewed { .. } => self.verb == Verb::Acquire && self.is_fenced(),
+            Refusal::Stale { .. } => self.is_acquisition() && self.is_fenced(),
+            Refusal::Held(_) | Refusal::OtherKind | Refusal::Queued { .. } => false,
         }
     }
-}
-
-impl Action {
-    /// Returns whether this action takes a mutex without a fencing token. An action of this kind is
-    /// sent as SET.
-    fn is_set(&self) -> bool {
-        let takes = matches!(self, Self::Acquire { .. } | Self::Heal { .. });
-        takes && self.identity().0.is_some() && !self.is_fenced()
-    }
-
-    /// Returns whether this action takes a lock with a fencing token.
-    fn is_fenced(&self) -> bool {
-        match self {
-            Self::Acquire { key, .. }
-            | Self::AcquireOrQueue { key, .. }
-            | Self::Heal { key, .. } => key.ballot.is_some(),
-            _ => false,
-        }
-    }
-}
-
-fn held(remaining: Option<Duration>) -> Vote {
-    Vote::Refuse(Refusal::held(remaining))
 }
 
 /// Returns whether an error is WRONGTYPE. Redis 6 wraps the errors of a script, so this word may

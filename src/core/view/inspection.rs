@@ -173,11 +173,8 @@ impl HeldBy {
     fn parse(line: &str) -> Option<Self> {
         let mut words = line.splitn(5, ' ');
         let kind = match words.next()? {
-            "mutex" => Some(Kind::Mutex),
-            "reentrant" => Some(Kind::Reentrant),
-            "fair" => Some(Kind::Fair),
             "other" => None,
-            _ => return None,
+            word => Some(Kind::of_word(word)?),
         };
         let left: i64 = words.next()?.parse().ok()?;
         Some(Self {
@@ -192,24 +189,20 @@ impl HeldBy {
     /// Returns a line with the kind and the digest. `None` if the key is no lock that this crate
     /// recognises.
     fn described(&self) -> Option<String> {
-        let kind = match self.kind? {
-            Kind::Mutex => "mutex",
-            Kind::Reentrant => "reentrant",
-            Kind::Fair => "fair",
-        };
+        let kind = self.kind?.word();
         Some(format!("{kind} {}\n", self.digest))
     }
 
     /// Returns the ID of the owner. `None` for a mutex, and for a key that is no lock.
     fn owner(&self) -> Option<String> {
-        let has_owner = matches!(self.kind, Some(Kind::Reentrant | Kind::Fair));
-        has_owner.then(|| self.owner.clone())
+        self.kind?.has_owner().then(|| self.owner.clone())
     }
 
     fn client(&self) -> Option<String> {
-        let client = match self.kind? {
-            Kind::Mutex => ClientName::of_mutex(&self.owner),
-            Kind::Reentrant | Kind::Fair => ClientName::of_owner(&self.owner),
+        let client = if self.kind?.has_owner() {
+            ClientName::of_owner(&self.owner)
+        } else {
+            ClientName::of_mutex(&self.owner)
         };
         client.map(str::to_owned)
     }

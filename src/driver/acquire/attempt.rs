@@ -8,7 +8,7 @@ use crate::{
         config::error::ConfigError,
         kind::{
             identity::{Identity, Ticket},
-            name::{Kind, Token},
+            name::Token,
         },
         vote::{
             refused::Refused,
@@ -70,10 +70,8 @@ pub(in crate::driver) async fn attempt(
     if let Some(reentered) = reenter(request, &owned).await {
         return reentered;
     }
-    let ticket = match request.resource.kind() {
-        Kind::Fair => Some(Ticket::new(shared.masters().timestamps.next(), owner.id())),
-        Kind::Mutex | Kind::Reentrant => None,
-    };
+    let has_queue = request.resource.kind().has_queue();
+    let ticket = has_queue.then(|| Ticket::new(shared.masters().timestamps.next(), owner.id()));
     let identity = owner.identity(ticket);
     let claim = Claim::begin(
         &shared.context,

@@ -14,7 +14,6 @@ use super::{
     shared::Shared,
     time::clock,
 };
-use crate::core::kind::name::Kind;
 use attempt::{attempt, reenter};
 use contend::contend;
 use deadline::Deadline;
@@ -43,9 +42,10 @@ pub(super) async fn acquire(
     };
     let owned = owner.lock(&request.resource);
     let mut acquired = pin!(async {
-        match request.resource.kind() {
-            Kind::Fair => acquire_fair(shared, request, owner, &owned, deadline).await,
-            Kind::Mutex | Kind::Reentrant => contend(shared, request, deadline).await,
+        if request.resource.kind().has_queue() {
+            acquire_fair(shared, request, owner, &owned, deadline).await
+        } else {
+            contend(shared, request, deadline).await
         }
     });
     for failures in 0.. {

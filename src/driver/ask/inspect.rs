@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use crate::{
     core::{
         kind::{
-            command::{Action, Command, Verb},
+            command::{Command, Verb},
             name::Resource,
         },
         view::inspection::{self, Inspection, Seen, View},
@@ -61,7 +61,7 @@ pub(in crate::driver) async fn inspect(
         round: LiveRound::open(round, &masters.metrics),
         seen: Mutex::new(vec![None; masters.count()]),
     });
-    let command = Command::new(resource, Action::Inspect);
+    let command = Command::inspect(resource);
     masters.post(command, inquiry.clone());
     // Waits for all masters. The answers of a majority may not be enough to name the holder.
     inquiry.round.settled().await;
@@ -87,12 +87,8 @@ pub(in crate::driver) async fn inspect(
 pub(in crate::driver) async fn break_held(masters: &Masters, inspection: &Inspection) -> Votes {
     let round = Round::open(Verb::Break, masters.count(), clock::now(), None);
     let round = LiveRound::open(round, &masters.metrics);
-    let resource = &inspection.resource;
-    let action = Action::Break {
-        channel: resource.redisson_channel(),
-        holders: inspection.holders().into(),
-    };
-    let command = Command::new(resource, action);
+    let holders = inspection.holders().into();
+    let command = Command::break_held(&inspection.resource, holders);
     masters.post(command, round.clone());
     round.settled().await;
     masters.votes(&round)

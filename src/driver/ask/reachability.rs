@@ -2,7 +2,7 @@
 
 use crate::{
     core::{
-        kind::command::{Action, Command, Verb},
+        kind::command::{Command, Verb},
         vote::round::Round,
         wait::chances::{Chances, Position},
     },
@@ -48,7 +48,7 @@ async fn is_answered(masters: &Masters, request: &LockRequest) -> bool {
     let limit = start + masters.config().drift.usable(request.ttl);
     let round = Round::open(Verb::Inspect, masters.count(), start, Some(limit));
     let inspection = LiveRound::open(round, &masters.metrics);
-    let command = Command::new(&request.resource, Action::Inspect);
+    let command = Command::inspect(&request.resource);
     masters.post(command, inspection.clone());
     inspection.settled().await;
     inspection.read(Round::majority_replied_in_time)

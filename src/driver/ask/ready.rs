@@ -2,7 +2,7 @@
 
 use crate::{
     core::{
-        kind::command::{Action, Command, Verb},
+        kind::command::{Command, Verb},
         vote::{
             quorum::{Failure, Vote},
             round::Round,
@@ -61,7 +61,7 @@ async fn ask(masters: &Masters, needed: usize) -> Votes {
     let round = Round::open(Verb::Probe, masters.count(), clock::now(), None);
     let round = LiveRound::open(round, &masters.metrics);
     let lock = masters.config().key_template.example();
-    masters.post(Command::new(&lock, Action::Probe), round.clone());
+    masters.post(Command::probe(&lock), round.clone());
     let look = || {
         let is_settled = round.read(Round::is_settled);
         let votes = judged(masters, &round);

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     core::{
         config::error::ConfigError,
-        kind::command::{Action, Verb},
+        kind::command::{Command, Verb},
         time::{
             lease::{Lease, Ttl},
             renewal::{Renewal, RenewalPlan},
@@ -234,12 +234,7 @@ impl Claim {
         state.keys_until = state.keys_until.max(expiry);
         let retired = mem::replace(&mut state.newest, extension.round.clone());
         state.announcement.retired = Some(retired);
-        let action = Action::Extend {
-            by: state.identity.clone(),
-            ttl,
-            depth: state.depth,
-        };
-        let command = self.command(action);
+        let command = Command::extend(&self.resource, self.attempt(&state), ttl);
         let posted = masters.post_locked(MasterSet::ALL, command, extension.clone());
         drop(state);
         drop(posted);
@@ -307,12 +302,8 @@ impl Claim {
         let expiry = expiry_of(extension.ttl, clock::monotonic());
         state.keys_until = state.keys_until.max(expiry);
         state.may_hold |= masters;
-        let action = Action::Heal {
-            by: state.identity.clone(),
-            key: self.new_key(&state, extension.ttl),
-        };
         let votes = HealVotes(extension.round.clone());
-        let command = self.command(action);
+        let command = Command::heal(&self.resource, self.attempt(&state), extension.ttl);
         let posted = self.context.masters.post_locked(masters, command, votes);
         drop(state);
         drop(posted);

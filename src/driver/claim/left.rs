@@ -9,10 +9,7 @@ use std::{
 use super::{Claim, announcement::Locked, live_round::LiveRound, pending_releases::PendingRelease};
 use crate::{
     core::{
-        kind::{
-            command::{Action, Verb},
-            identity::OwnerAttempt,
-        },
+        kind::command::{Attempt, Command, Verb},
         time::lease::Ttl,
         view::lock_state::LockState,
         vote::{
@@ -66,12 +63,8 @@ impl Claim {
 
     /// Tells all masters the depth after a level was removed that was not the last one. This is not
     /// owed to any master, because the next extension of this claim also sets the depth.
-    pub(super) fn post_depth(&self, state: Locked<'_>, by: OwnerAttempt, release: &Arc<LiveRound>) {
-        let command = self.command(Action::SetDepth {
-            by,
-            depth: state.depth,
-            ballot: self.ballot(&state),
-        });
+    pub(super) fn post_depth(&self, state: Locked<'_>, release: &Arc<LiveRound>) {
+        let command = Command::release(&self.resource, self.attempt(&state), true);
         let masters = &self.context.masters;
         let posted = masters.post_locked(MasterSet::ALL, command, release.clone());
         drop(state);
@@ -97,11 +90,12 @@ impl Claim {
         let round = Round::open(Verb::Extend, masters.count(), now, None);
         let round = LiveRound::open(round, &masters.metrics);
         state.release = Some(round.clone());
-        let command = self.command(Action::Extend {
-            by: state.identity.clone(),
-            ttl: masters.config().drift.outlasting(left),
+        let attempt = Attempt {
             depth: 1,
-        });
+            ..self.attempt(&state)
+        };
+        let ttl = masters.config().drift.outlasting(left);
+        let command = Command::extend(&self.resource, attempt, ttl);
         let votes = LastExtension {
             round: round.clone(),
             name: self.name().clone(),
@@ -125,15 +119,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_lock_stays_for_the_minimum_time_on_masters_whose_clocks_are_fast() {
-        for kind in [Kind::Mutex, Kind::Reentrant, Kind::Fair] {
+        for kind in Kind::ALL {
             let masters = [(); 3].map(|()| MemoryMaster::new());
             masters.iter().for_each(|master| master.set_gain(9_999));
             let [locks, others] = [(); 2].map(|()| Coordinator::new(&masters).unwrap());
-            let lock = |locks: &Coordinator| match kind {
-                Kind::Reentrant => locks.reentrant("a", &locks.owner()),
-                Kind::Fair => locks.fair("a", &locks.owner()),
-                _ => locks.mutex("a"),
-            };
+            let lock = |locks: &Coordinator| locks.of_kind(kind, "a", &locks.owner());
             for time in [20_000_500, 600_000_000].map(Duration::from_micros) {
                 let start = clock::monotonic();
                 let guard = lock(&locks).min_hold(time).acquire().await.unwrap();

@@ -16,7 +16,7 @@ use crate::{
     core::{
         ballot::Ballot,
         kind::{
-            command::{Action, Command, NewKey, Verb},
+            command::{Attempt, Command, Verb},
             identity::Identity,
             name::Resource,
         },
@@ -189,24 +189,17 @@ impl Claim {
         self.counter.is_some().then(|| self.lock().candidate)
     }
 
-    fn ballot(&self, state: &State) -> Option<Ballot> {
-        self.counter.as_ref().map(|counter| Ballot {
+    /// Returns the attempt as commands to masters carry it.
+    fn attempt(&self, state: &State) -> Attempt {
+        let ballot = self.counter.as_ref().map(|counter| Ballot {
             counter: counter.clone(),
             candidate: state.candidate,
-        })
-    }
-
-    /// Returns the key that a master writes when it grants the lock.
-    fn new_key(&self, state: &State, ttl: Ttl) -> NewKey {
-        NewKey {
-            ttl,
+        });
+        Attempt {
+            by: state.identity.clone(),
             depth: state.depth,
-            ballot: self.ballot(state),
+            ballot,
         }
-    }
-
-    fn command(&self, action: Action) -> Command {
-        Command::new(&self.resource, action)
     }
 
     /// Removes one level. Removing the last level releases the lock on all masters. The release
@@ -220,9 +213,8 @@ impl Claim {
         let release = LiveRound::open(round, &masters.metrics);
         let mut state = self.lock();
         state.depth = state.depth.saturating_sub(1);
-        if let Some(owner) = state.identity.owner().filter(|_| state.depth > 0) {
-            let owner = owner.clone();
-            self.post_depth(state, owner, &release);
+        if state.depth > 0 {
+            self.post_depth(state, &release);
             return release;
         }
         let hold = state.hold.take();
@@ -276,11 +268,8 @@ impl Claim {
             newest: state.newest.clone(),
             _pending: masters.pending_releases.add(state.keys_until),
         };
-        let mut command = self.command(Action::Release {
-            by: state.identity.clone(),
-            ballot: self.ballot(state),
-            was_won: state.was_won(),
-        });
+        let attempt = self.attempt(state);
+        let mut command = Command::release(&self.resource, attempt, state.was_won());
         command.watch = watch;
         let to = state.needs_release();
         (to, masters.post_locked(to, command, votes))

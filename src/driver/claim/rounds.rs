@@ -16,7 +16,7 @@ use super::{
 use crate::{
     core::{
         kind::{
-            command::{Action, Verb},
+            command::{Command, Verb},
             identity::{Identity, QueueOptions},
         },
         time::lease::Lease,
@@ -158,13 +158,9 @@ impl Claim {
         to: MasterSet,
         watch: bool,
     ) -> Posted<'_, Arc<LiveRound>> {
-        let key = self.new_key(state, self.ttl);
-        let action = match (state.identity.clone(), queue) {
-            (Identity::Ticket(by), Some(queue)) => Action::AcquireOrQueue { by, queue, key },
-            (by, _) => Action::Acquire { by, key },
-        };
         let masters = &self.context.masters;
-        let mut command = self.command(action);
+        let attempt = self.attempt(state);
+        let mut command = Command::acquire(&self.resource, attempt, self.ttl, queue);
         command.watch = watch;
         masters.post_locked(to, command, state.newest.clone())
     }
@@ -183,13 +179,12 @@ impl Claim {
     /// Gives back the grants of some masters after a round that was not won. Keeps the position in
     /// the queues of these masters.
     pub(crate) fn yield_grants(&self, to: MasterSet, timeout: Duration) {
-        let by = match &self.lock().identity {
-            Identity::Ticket(by) if !to.is_empty() => by.clone(),
-            _ => return,
-        };
-        let action = Action::Yield { by, timeout };
-        let masters = &self.context.masters;
-        masters.post_to(to, self.command(action), IgnoreVotes);
+        if to.is_empty() {
+            return;
+        }
+        let attempt = self.attempt(&self.lock());
+        let command = Command::yield_grant(&self.resource, attempt, timeout);
+        self.context.masters.post_to(to, command, IgnoreVotes);
     }
 
     /// Waits for the outcome of the newest round. `will_retry` says whether the caller asks again

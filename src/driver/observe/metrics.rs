@@ -65,11 +65,9 @@ impl LockMetrics {
                 "too_slow",
             ];
             let renewal = |outcome| counter(names::RENEWALS, &[("outcome", outcome)]);
-            let kinds: &[_] = if shows_names {
-                &[]
-            } else {
-                &["fair", "mutex", "reentrant"]
-            };
+            let kinds: &[_] = if shows_names { &[] } else { &Kind::ALL };
+            let kinds: Vec<_> = kinds.iter().map(|kind| kind.word()).collect();
+            let kinds = &*kinds;
             let ends = ["left", "lost", "released"];
             Self {
                 waits: Family::new(names::WAIT, histogram, kinds, ("outcome", &outcomes)),
@@ -181,11 +179,7 @@ impl<M: Clone> Family<M> {
 
     /// Returns the series for the kind of `lock` and for `value`, the value of the second label.
     fn at(&self, lock: &Resource, value: &str) -> M {
-        let kind = match lock.kind() {
-            Kind::Fair => "fair",
-            Kind::Mutex => "mutex",
-            Kind::Reentrant => "reentrant",
-        };
+        let kind = lock.kind().word();
         let series = self.series.get(kind);
         let known = series.and_then(|series| series.get(value)).cloned();
         known.unwrap_or_else(|| self.one(kind, value, Some(lock.name())))

@@ -81,15 +81,8 @@ mod tests {
     };
 
     const HOUR: i64 = 3_600_000_000;
-    const KINDS: [Kind; 3] = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
-
     fn lock(kind: Kind, locks: &Coordinator) -> Lock {
-        match kind {
-            Kind::Mutex => locks.mutex("r"),
-            Kind::Reentrant => locks.reentrant("r", &locks.owner()),
-            Kind::Fair => locks.fair("r", &locks.owner()),
-        }
-        .fenced()
+        locks.of_kind(kind, "r", &locks.owner()).fenced()
     }
 
     fn masters(count: usize) -> Vec<MemoryMaster> {
@@ -105,7 +98,7 @@ mod tests {
     /// makes the first and the third one. A client with a right clock makes the second one.
     #[tokio::test(start_paused = true)]
     async fn a_wrong_clock_costs_a_round_or_two() {
-        for kind in KINDS {
+        for kind in Kind::ALL {
             for (ahead, rounds) in [
                 (0, [1, 1, 1]),
                 (900_000, [1, 2, 1]),  // the counter is ahead of the right clock
@@ -150,7 +143,7 @@ mod tests {
     /// The candidate of a dropped attempt with a wrong clock does not raise the counters.
     #[tokio::test(start_paused = true)]
     async fn a_client_with_a_wrong_clock_does_not_raise_the_counters() {
-        for kind in KINDS {
+        for kind in Kind::ALL {
             let masters = masters(3);
             let (off, right) = (
                 Coordinator::new(&masters).unwrap(),
@@ -184,7 +177,7 @@ mod tests {
             (3, 1, -HOUR),
             (5, 1, HOUR),
         ] {
-            for kind in KINDS {
+            for kind in Kind::ALL {
                 let masters = masters(size);
                 let (right, behind) = (
                     Coordinator::new(&masters).unwrap(),
@@ -223,7 +216,7 @@ mod tests {
     /// time in the candidate is wrong. Neither are a majority.
     #[tokio::test(start_paused = true)]
     async fn a_counter_and_a_clock_are_a_majority_together() {
-        for kind in KINDS {
+        for kind in Kind::ALL {
             let masters = masters(3);
             let (right, behind) = (
                 Coordinator::new(&masters).unwrap(),
@@ -246,7 +239,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_master_with_a_wrong_clock_is_no_obstacle() {
-        for kind in KINDS {
+        for kind in Kind::ALL {
             for ahead in [-HOUR, -1_500_000, 1_500_000, HOUR] {
                 let masters = masters(3);
                 let locks = Coordinator::new(&masters).unwrap();
@@ -266,7 +259,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn tokens_increase_when_the_clocks_of_all_masters_go_back() {
-        for kind in KINDS {
+        for kind in Kind::ALL {
             let masters = masters(3);
             let locks = Coordinator::new(&masters).unwrap();
             let mut last = 0;
@@ -287,7 +280,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn acquire_within_ends_in_time_if_masters_disagree_on_the_time() {
-        for kind in KINDS {
+        for kind in Kind::ALL {
             let masters = masters(3);
             for (hours, master) in (0..).zip(&masters) {
                 master.set_clock(hours * HOUR);
@@ -373,7 +366,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn clients_with_wrong_clocks_get_tokens_in_order() {
-        for kind in KINDS {
+        for kind in Kind::ALL {
             contend(kind, 20).await;
         }
     }
@@ -382,7 +375,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     #[ignore = "takes minutes"]
     async fn a_million_tokens_of_clients_with_wrong_clocks() {
-        for kind in KINDS {
+        for kind in Kind::ALL {
             contend(kind, 5_300).await;
         }
     }

@@ -2,7 +2,7 @@
 
 use super::{
     keys::{KeyResult, Replied, WRONGTYPE},
-    scripts::{FAIR, MODE, Mine, Words, is_at_most, is_of, other_kind, say, whole},
+    scripts::{FAIR, MODE, Mine, ScriptWords, is_at_most, is_of, other_kind, say, whole},
     server::State,
 };
 use crate::core::kind::command::Reply;
@@ -16,7 +16,7 @@ pub(super) struct QueueKeys<'a> {
 
 impl State {
     /// Does the same as `fair/acquire`, followed by `shared/companions`.
-    pub(super) fn fair_acquire(&mut self, words: Words<'_>) -> Replied {
+    pub(super) fn fair_acquire(&mut self, words: ScriptWords<'_>) -> Replied {
         let ([key, queue, deadlines], []) = words.take();
         let replied = self.fair_acquire_or_queue(words);
         if replied == Err(WRONGTYPE) && self.keys.hgetall(key).is_ok() {
@@ -30,7 +30,7 @@ impl State {
         replied
     }
 
-    fn fair_acquire_or_queue(&mut self, words: Words<'_>) -> Replied {
+    fn fair_acquire_or_queue(&mut self, words: ScriptWords<'_>) -> Replied {
         let ([key, queue, deadlines], [owner, attempt, _depth, _ttl, ticket, timeout, window]) =
             words.take();
         let queue_keys = QueueKeys { queue, deadlines };
@@ -76,7 +76,7 @@ impl State {
         self.describe_holder(key, FAIR, position)
     }
 
-    fn grant(&mut self, words: Words<'_>, queue_keys: QueueKeys<'_>, mine: &Mine) -> Replied {
+    fn grant(&mut self, words: ScriptWords<'_>, queue_keys: QueueKeys<'_>, mine: &Mine) -> Replied {
         let ([key], [owner, attempt, depth, ttl, ticket]) = words.take();
         if let Some(refused) = self.ballot_reply(words, 3, 7, is_of(mine, attempt))? {
             return Ok(refused);
@@ -88,7 +88,7 @@ impl State {
         Ok(Reply::Int(1))
     }
 
-    pub(super) fn fair_release(&mut self, words: Words<'_>) -> Replied {
+    pub(super) fn fair_release(&mut self, words: ScriptWords<'_>) -> Replied {
         let ([key, queue, deadlines], [owner, attempt, ticket]) = words.take();
         let queue_keys = QueueKeys { queue, deadlines };
         let mine = self.keys.hmget(key, [owner, FAIR, MODE.0]);
@@ -116,7 +116,7 @@ impl State {
         Ok(Reply::Int(is_mine.into()))
     }
 
-    pub(super) fn fair_yield(&mut self, words: Words<'_>) -> Replied {
+    pub(super) fn fair_yield(&mut self, words: ScriptWords<'_>) -> Replied {
         let ([key, queue, deadlines], [owner, attempt, ticket, timeout]) = words.take();
         let queue_keys = QueueKeys { queue, deadlines };
         let mine = self.keys.hmget(key, [owner, FAIR, MODE.0])?;

@@ -2,7 +2,7 @@
 
 use super::{
     keys::{KeyResult, Replied, Value},
-    scripts::{Words, say, whole},
+    scripts::{ScriptWords, say, whole},
     server::State,
 };
 use crate::core::{
@@ -17,7 +17,7 @@ const IDLE: u64 = 2_592_000_000;
 const TOMBSTONE: u64 = 3_000;
 
 impl State {
-    pub(super) fn mutex_acquire(&mut self, words: Words<'_>) -> Replied {
+    pub(super) fn mutex_acquire(&mut self, words: ScriptWords<'_>) -> Replied {
         let ([key], [token, ttl]) = words.take();
         let holder = self.keys.get(key)?.map(str::to_owned);
         let is_mine = holder.as_deref() == Some(token);
@@ -41,7 +41,7 @@ impl State {
     /// number `argument`, and the window is the next argument.
     pub(super) fn ballot_reply(
         &mut self,
-        words: Words<'_>,
+        words: ScriptWords<'_>,
         key: usize,
         argument: usize,
         is_mine: bool,
@@ -68,7 +68,7 @@ impl State {
     }
 
     /// Does the same as `shared/tombstone`. `replied` is the reply of the release.
-    pub(super) fn tombstone(&mut self, words: Words<'_>, replied: Replied) -> Replied {
+    pub(super) fn tombstone(&mut self, words: ScriptWords<'_>, replied: Replied) -> Replied {
         let reply = replied?;
         let (fence, candidate) = words.last();
         let candidate = whole(candidate);

@@ -5,13 +5,13 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use super::{
     fair::QueueKeys,
     keys::{Replied, Value},
-    scripts::{Words, other_kind, say},
+    scripts::{ScriptWords, other_kind, say},
     server::State,
 };
 use crate::core::kind::{client_name::ClientName, command::Reply};
 
 impl State {
-    pub(super) fn inspect(&self, words: Words<'_>) -> Replied {
+    pub(super) fn inspect(&self, words: ScriptWords<'_>) -> Replied {
         let ([key, queue], []) = words.take();
         let holder = self.describe_any_holder(key);
         let mut lines = vec![holder.as_str()];
@@ -20,7 +20,7 @@ impl State {
         Ok(say(lines.join("\n")))
     }
 
-    pub(super) fn break_held(&mut self, words: Words<'_>) -> Replied {
+    pub(super) fn break_held(&mut self, words: ScriptWords<'_>) -> Replied {
         let ([key, queue, deadlines], [channel, holders]) = words.take();
         let holder = self.describe_any_holder(key);
         let parts: Vec<_> = holder.split(' ').collect();

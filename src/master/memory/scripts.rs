@@ -22,12 +22,12 @@ pub(super) type Mine = [Option<String>; 3];
 
 /// The keys and arguments of a script.
 #[derive(Clone, Copy)]
-pub(super) struct Words<'a> {
+pub(super) struct ScriptWords<'a> {
     keys: &'a [&'a [u8]],
     arguments: &'a [&'a [u8]],
 }
 
-impl<'a> Words<'a> {
+impl<'a> ScriptWords<'a> {
     pub(super) fn take<const K: usize, const A: usize>(self) -> ([&'a str; K], [&'a str; A]) {
         (text(self.keys), text(self.arguments))
     }
@@ -68,36 +68,37 @@ impl State {
                 script,
                 keys,
                 arguments,
-            } => self.run(script, Words { keys, arguments }),
+            } => self.run(script, ScriptWords { keys, arguments }),
         })
     }
 
-    fn run(&mut self, script: Script, words: Words<'_>) -> Replied {
-        match script {
-            Script::MutexAcquire => self.mutex_acquire(words),
-            Script::MutexAcquireWatched => self.mutex_acquire_watched(words),
-            Script::MutexReleaseFenced => {
+    fn run(&mut self, script: &Script, words: ScriptWords<'_>) -> Replied {
+        match script.name() {
+            "mutex/acquire" => self.mutex_acquire(words),
+            "mutex/acquire_watched" => self.mutex_acquire_watched(words),
+            "mutex/release_fenced" => {
                 let replied = self.mutex_release(words);
                 self.tombstone(words, replied)
             }
-            Script::ReentrantReleaseFenced => {
+            "reentrant/release_fenced" => {
                 let replied = self.reentrant_release(words);
                 self.tombstone(words, replied)
             }
-            Script::FairReleaseFenced => {
+            "fair/release_fenced" => {
                 let replied = self.fair_release(words);
                 self.tombstone(words, replied)
             }
-            Script::MutexExtend => self.mutex_extend(words),
-            Script::MutexRelease => self.mutex_release(words),
-            Script::ReentrantAcquire => self.reentrant_acquire(words),
-            Script::ReentrantExtend => self.reentrant_extend(words),
-            Script::ReentrantRelease => self.reentrant_release(words),
-            Script::FairAcquire => self.fair_acquire(words),
-            Script::FairRelease => self.fair_release(words),
-            Script::FairYield => self.fair_yield(words),
-            Script::Inspect => self.inspect(words),
-            Script::Break => self.break_held(words),
+            "mutex/extend" => self.mutex_extend(words),
+            "mutex/release" => self.mutex_release(words),
+            "reentrant/acquire" => self.reentrant_acquire(words),
+            "reentrant/extend" => self.reentrant_extend(words),
+            "reentrant/release" => self.reentrant_release(words),
+            "fair/acquire" => self.fair_acquire(words),
+            "fair/release" => self.fair_release(words),
+            "fair/yield" => self.fair_yield(words),
+            "shared/inspect" => self.inspect(words),
+            "shared/break" => self.break_held(words),
+            name => Err(format!("ERR memory masters do not know {name}").into()),
         }
     }
 
@@ -110,7 +111,7 @@ impl State {
         Ok(Reply::Ok)
     }
 
-    fn mutex_acquire_watched(&mut self, words: Words<'_>) -> Replied {
+    fn mutex_acquire_watched(&mut self, words: ScriptWords<'_>) -> Replied {
         let ([key], [token, ttl]) = words.take();
         match self.keys.get(key)? {
             Some(holder) if holder == token => {}
@@ -123,7 +124,7 @@ impl State {
         Ok(Reply::Int(1))
     }
 
-    fn mutex_extend(&mut self, words: Words<'_>) -> Replied {
+    fn mutex_extend(&mut self, words: ScriptWords<'_>) -> Replied {
         let ([key], [token, ttl]) = words.take();
         let Some(holder) = self.keys.get(key)? else {
             if mutant!(ExtensionTakes) {
@@ -138,7 +139,7 @@ impl State {
         Ok(self.left(key))
     }
 
-    fn mutex_release(&mut self, words: Words<'_>) -> Replied {
+    fn mutex_release(&mut self, words: ScriptWords<'_>) -> Replied {
         let ([key], [token]) = words.take();
         let Some(holder) = self.keys.get(key)? else {
             return Ok(Reply::Int(0));
@@ -150,7 +151,7 @@ impl State {
         Ok(self.left(key))
     }
 
-    fn reentrant_acquire(&mut self, words: Words<'_>) -> Replied {
+    fn reentrant_acquire(&mut self, words: ScriptWords<'_>) -> Replied {
         let ([key], [owner, attempt, depth, ttl, marker]) = words.take();
         let mine = self.keys.hmget(key, [owner, marker, MODE.0])?;
         if self.keys.exists(key)
@@ -168,7 +169,7 @@ impl State {
         Ok(Reply::Int(1))
     }
 
-    fn reentrant_extend(&mut self, words: Words<'_>) -> Replied {
+    fn reentrant_extend(&mut self, words: ScriptWords<'_>) -> Replied {
         let ([key], [owner, attempt, depth, ttl, marker]) = words.take();
         let mine = self.keys.hmget(key, [owner, marker, MODE.0])?;
         if is_of(&mine, attempt) && self.is_unaltered(key, &mine)? {
@@ -182,7 +183,7 @@ impl State {
         self.describe_holder(key, marker, 0)
     }
 
-    fn reentrant_release(&mut self, words: Words<'_>) -> Replied {
+    fn reentrant_release(&mut self, words: ScriptWords<'_>) -> Replied {
         let ([key], [owner, attempt, depth, marker, channel]) = words.take();
         let mine = self.keys.hmget(key, [owner, marker, MODE.0])?;
         if is_at_most(&mine, attempt)? {

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::core::{
     kind::{
-        command::{Action, Command, Reply},
+        command::{Command, Reply, Verb},
         identity::Identity,
     },
     restart::RestartRecord,
@@ -134,13 +134,9 @@ impl State {
         let tracked = (command.resource.key().to_string(), connection);
         // All scripts read the key first, except for those that take a mutex: they read the key if
         // it exists already.
-        let reads_first = !matches!(
-            command.action,
-            Action::Acquire {
-                by: Identity::Token(_),
-                ..
-            }
-        );
+        let takes_mutex =
+            command.verb == Verb::Acquire && matches!(command.by(), Some(Identity::Token(_)));
+        let reads_first = !takes_mutex;
         if command.watch && reads_first {
             self.tracked.insert(tracked.clone());
         }

@@ -3,7 +3,7 @@
 use std::{
     cell::Cell,
     ops::ControlFlow,
-    sync::{Arc, LazyLock},
+    sync::Arc,
     task::{Context, Poll},
     time::Instant,
 };
@@ -11,7 +11,7 @@ use std::{
 use ::redis::{PushKind, Value};
 
 use super::{
-    encode::{self, Encoded, ScriptHead, ScriptHeads, encode},
+    encode::{self, Encoded, ScriptAs, encode},
     native_release::NativeRelease,
     resp::{is_push, reply},
     wire::Wire,
@@ -19,7 +19,7 @@ use super::{
 #[cfg(feature = "__internals")]
 use crate::core::kind::command::Command;
 use crate::{
-    core::kind::{command::Reply, script::Script},
+    core::kind::command::Reply,
     master::{
         server_error::ServerError,
         session::{
@@ -74,7 +74,7 @@ impl Transmit for RedisConnection {
         {
             return native.encode(key, token.bytes(&mut None), out);
         }
-        let encode = || Encoded::new(&request.command, &HASHES, out);
+        let encode = || Encoded::new(&request.command, out);
         let encoded = request.encoded.get_or_init(encode);
         out.extend_from_slice(encoded.as_slice());
     }
@@ -178,7 +178,7 @@ fn on_reply(
         if in_flight.watches(&request) {
             out.extend_from_slice(CACHING);
         }
-        encode::encode_command(&request.command, &TEXTS, out);
+        encode::encode_command(&request.command, ScriptAs::Text, out);
         return Ok(());
     }
     in_flight.on_reply(reply, now)
@@ -213,20 +213,8 @@ fn on_push(frame: &[u8], in_flight: &mut InFlight<'_>, now: Instant) -> Result<(
     Ok(())
 }
 
-/// The `EVALSHA` words of each script: the command and the hash.
-static HASHES: LazyLock<ScriptHeads> = LazyLock::new(|| {
-    Script::ALL.map(|script| {
-        let hash = ::redis::Script::new(script.text());
-        ScriptHead::new(b"EVALSHA", hash.get_hash())
-    })
-});
-
-/// The `EVAL` words of each script: the command and the text.
-static TEXTS: LazyLock<ScriptHeads> =
-    LazyLock::new(|| Script::ALL.map(|script| ScriptHead::new(b"EVAL", script.text())));
-
 /// Encodes a command for a server that has the scripts.
 #[cfg(feature = "__internals")]
 pub(crate) fn encode_command(command: &Command, out: &mut Vec<u8>) {
-    encode::encode_command(command, &HASHES, out);
+    encode::encode_command(command, ScriptAs::Hash, out);
 }

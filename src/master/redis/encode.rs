@@ -2,7 +2,6 @@
 
 use crate::core::kind::{
     command::{Call, Command},
-    script::Script,
     words::decimal,
 };
 
@@ -22,13 +21,9 @@ impl Encoded {
 
     /// Encodes a command. Uses the space after the contents of `scratch`, and leaves the contents
     /// unchanged.
-    pub(in crate::master) fn new(
-        command: &Command,
-        scripts: &ScriptHeads,
-        scratch: &mut Vec<u8>,
-    ) -> Self {
+    pub(in crate::master) fn new(command: &Command, scratch: &mut Vec<u8>) -> Self {
         let start = scratch.len();
-        encode_command(command, scripts, scratch);
+        encode_command(command, ScriptAs::Hash, scratch);
         let bytes = &scratch[start..];
         let mut few = [0; Self::FEW];
         let encoded = match few.get_mut(..bytes.len()) {
@@ -50,20 +45,12 @@ impl Encoded {
     }
 }
 
-/// The encoded words of a script call before the number of keys: `EVALSHA` and a hash, or `EVAL`
-/// and a text.
-pub(in crate::master) struct ScriptHead(Vec<u8>);
-
-/// The heads of all scripts.
-pub(in crate::master) type ScriptHeads = [ScriptHead; Script::ALL.len()];
-
-impl ScriptHead {
-    pub(in crate::master) fn new(verb: &[u8], script: &str) -> Self {
-        let mut bytes = Vec::new();
-        push_word(&mut bytes, verb);
-        push_word(&mut bytes, script.as_bytes());
-        Self(bytes)
-    }
+/// The form in which a script is sent.
+#[derive(Clone, Copy)]
+pub(in crate::master) enum ScriptAs {
+    /// The hash, for a server that has the script.
+    Hash,
+    Text,
 }
 
 /// Appends a command as an array of bulk strings.
@@ -72,12 +59,8 @@ pub(in crate::master) fn encode(out: &mut Vec<u8>, words: &[&[u8]]) {
     words.iter().for_each(|word| push_word(out, word));
 }
 
-/// Appends a lock command. Takes the heads of scripts from `scripts`.
-pub(in crate::master) fn encode_command(
-    command: &Command,
-    scripts: &ScriptHeads,
-    out: &mut Vec<u8>,
-) {
+/// Appends a lock command.
+pub(in crate::master) fn encode_command(command: &Command, script_as: ScriptAs, out: &mut Vec<u8>) {
     command.call(|call| match call {
         Call::Plain(words) => encode(out, words),
         Call::Script {
@@ -86,12 +69,20 @@ pub(in crate::master) fn encode_command(
             arguments,
         } => {
             push_length(out, b'*', 3 + keys.len() + arguments.len());
-            out.extend_from_slice(&scripts[script as usize].0);
+            let head: [&[u8]; 2] = match script_as {
+                ScriptAs::Hash => [b"EVALSHA", script.hash(hash).as_bytes()],
+                ScriptAs::Text => [b"EVAL", script.text().as_bytes()],
+            };
+            head.iter().for_each(|word| push_word(out, word));
             push_word(out, decimal(keys.len() as u64, &mut [0; 20]));
             keys.iter().for_each(|key| push_word(out, key));
             arguments.iter().for_each(|word| push_word(out, word));
         }
     });
+}
+
+fn hash(text: &str) -> String {
+    ::redis::Script::new(text).get_hash().to_owned()
 }
 
 fn push_word(out: &mut Vec<u8>, word: &[u8]) {
@@ -120,7 +111,7 @@ mod tests {
     use crate::core::kind::{
         command::{
             Verb,
-            fixture::{of as command_for, resource},
+            fixture::{attempt, of as command_for, resource},
         },
         name::Kind,
     };
@@ -138,15 +129,14 @@ mod tests {
 
     #[test]
     fn a_command_encoded_once_has_the_bytes_of_one_encoded_for_each_master() {
-        let scripts = Script::ALL.map(|script| ScriptHead::new(b"EVALSHA", script.text()));
         for verb in [Verb::Acquire, Verb::Extend, Verb::Release] {
             for length in [1, 99, 100, 1_000] {
                 let resource = resource(Kind::Mutex, &"n".repeat(length));
-                let command = command_for(&resource, verb, 1, None);
+                let command = command_for(&resource, verb, attempt(Kind::Mutex, 1, None));
                 let mut out = b"before ".to_vec();
-                let encoded = Encoded::new(&command, &scripts, &mut out);
+                let encoded = Encoded::new(&command, &mut out);
                 assert_eq!(out, b"before ");
-                encode_command(&command, &scripts, &mut out);
+                encode_command(&command, ScriptAs::Hash, &mut out);
                 assert_eq!(&out[7..], encoded.as_slice(), "{verb:?} {length}");
             }
         }

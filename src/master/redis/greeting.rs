@@ -10,7 +10,7 @@ use super::{
     resp::reply,
 };
 use crate::{
-    core::kind::{command::Reply, script::Script},
+    core::kind::{command::Reply, table::scripts},
     master::{dial_error::DialError, server_error::ServerError},
 };
 
@@ -56,7 +56,7 @@ impl Greeting {
             .write_packed_command(&mut bytes);
         bytes.extend_from_slice(CACHING); // it has no effect on a command that reads no key
         steps.extend([Step::Track, Step::Track]);
-        for script in Script::ALL {
+        for script in scripts() {
             ::redis::cmd("SCRIPT")
                 .arg("LOAD")
                 .arg(script.text())
@@ -144,6 +144,18 @@ pub(super) fn entry(map: &[u8], name: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_scripts_of_all_kinds_are_loaded() {
+        let greeting = Greeting::new(&RedisConnectionInfo::default());
+        let bytes = String::from_utf8_lossy(&greeting.bytes);
+        for script in scripts() {
+            assert!(bytes.contains(script.text()), "{script:?}");
+        }
+        let loads = |step: &&Step| matches!(step, Step::LoadScript);
+        let loaded = greeting.steps.iter().filter(loads).count();
+        assert_eq!(loaded, scripts().count());
+    }
 
     #[test]
     fn the_reply_to_each_step_is_checked() {

@@ -231,7 +231,7 @@ impl Mailbox {
         }
         let mut queue = self.queue.lock();
         queue.quarantine = Some(until);
-        let applies = |request: &mut Arc<Request>| request.command.verb().quarantine_applies();
+        let applies = |request: &mut Arc<Request>| request.command.verb.quarantine_applies();
         let refused: Vec<_> = queue.requests.extract_if(.., applies).collect();
         let left = until.saturating_duration_since((self.now)());
         drop(queue);

@@ -48,7 +48,7 @@ impl Queue {
             return Some(failure.clone());
         }
         if let Some(until) = self.quarantine
-            && request.command.verb().quarantine_applies()
+            && request.command.verb.quarantine_applies()
             && let left = until.saturating_duration_since(now())
             && !left.is_zero()
         {

@@ -1,0 +1,27 @@
+-- fair/describe: what shared/any_holder and the scripts that use it know of fair locks. Uses
+-- shared/queue.
+--
+-- KEYS[2]  the queue; only if the caller asks about a fair lock
+-- KEYS[3]  the deadlines; only if the caller breaks a fair lock
+return {
+  name = 'fair',
+  type = 'hash',
+  describe = function(key)
+    return describe_owner(key, 'quorlock:fair')
+  end,
+  waiters = function()
+    local is_queue = KEYS[2] and redis.call('TYPE', KEYS[2])['ok'] == 'zset'
+    return is_queue and redis.call('ZRANGE', KEYS[2], 0, 999) or {}
+  end,
+  -- A waiter is next, whatever kind of lock was in its way.
+  on_break = function()
+    if KEYS[3] then
+      best_effort(function()
+        local head = redis.call('ZRANGE', KEYS[2], 0, 0)[1] and next_waiter((clock()))
+        if head then
+          notify(head)
+        end
+      end)
+    end
+  end,
+}

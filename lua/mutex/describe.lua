@@ -1,0 +1,17 @@
+-- mutex/describe: what shared/any_holder and the scripts that use it know of mutexes.
+
+-- Returns the client name in the value of a mutex. Returns '' for a value of any other form,
+-- because the value of another library may be a secret from the first character to the last.
+local function client_in(value)
+  local client = string.match(value, '^' .. string.rep('[0-9a-f]', 40) .. '@([!-~]+)$')
+  return client and #client <= 64 and client or ''
+end
+
+return {
+  name = 'mutex',
+  type = 'string',
+  describe = function(key)
+    local value = redis.call('GET', key)
+    return '1', value, client_in(value)
+  end,
+}

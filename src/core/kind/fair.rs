@@ -1,0 +1,88 @@
+//! The fair lock: the hash of a reentrant lock, and a queue of tickets on each master.
+
+use super::{
+    command::{Command, Reply, Verb},
+    reentrant::{can_be_refused, marked_words},
+    reply,
+    script::{Script, fenced, lua, owned},
+    spec::{HolderForm, Rights, Spec},
+    words::Words,
+};
+use crate::core::vote::quorum::{Refusal, Vote};
+
+/// A fair lock that is held is extended, healed and left by the scripts of a reentrant lock.
+pub(super) static SPEC: Spec = Spec {
+    word: "fair",
+    shown: "fair lock",
+    holder: HolderForm::Ticket,
+    scripts: &[&ACQUIRE, &RELEASE, &RELEASE_FENCED, &YIELD],
+    words,
+    vote,
+    is_token: false,
+    rights: Rights {
+        name: "rights for fair locks",
+        takes: "",
+        needs: "EXISTS HSET TIME ZADD ZREM ZRANGE ZRANK ZSCORE queue deadlines",
+        fix: "ACL SETUSER <user> +time +zadd +zrem +zrange +zrank +zscore \
+              ~quorlock:queue:* ~quorlock:deadlines:*, and what reentrant locks need",
+    },
+};
+
+static ACQUIRE: Script = Script::new(
+    "fair/acquire",
+    concat!(
+        lua!(
+            "shared/holder",
+            "shared/store",
+            "shared/ownership",
+            "shared/queue",
+            "shared/ballot"
+        ),
+        "local function acquire()\n",
+        lua!("fair/acquire"),
+        "end\n",
+        lua!("shared/companions")
+    ),
+);
+static RELEASE: Script = Script::new("fair/release", owned!("shared/queue", "fair/release"));
+static RELEASE_FENCED: Script = Script::new(
+    "fair/release_fenced",
+    fenced!(owned!("shared/queue", "fair/release")),
+);
+static YIELD: Script = Script::new(
+    "fair/yield",
+    lua!("shared/ownership", "shared/queue", "fair/yield"),
+);
+
+fn words(command: &Command) -> Words<'_> {
+    let is_fenced = command.is_fenced();
+    match command.verb {
+        Verb::Acquire => {
+            let words = Words::of(&ACQUIRE, command).queue().deadlines();
+            words.depth().ttl().ticket().waiting().ballot()
+        }
+        Verb::Release if command.depth() == 0 => {
+            let script = if is_fenced { &RELEASE_FENCED } else { &RELEASE };
+            let words = Words::of(script, command).queue().deadlines();
+            words.ticket().ballot()
+        }
+        Verb::Yield => {
+            let words = Words::of(&YIELD, command).queue().deadlines();
+            words.ticket().waiter_timeout()
+        }
+        Verb::Break => Words::break_held(command).queue().deadlines(),
+        Verb::Inspect => Words::inspect(command).queue(),
+        // A heal ignores the queue, because the lock is held.
+        Verb::Extend | Verb::Heal | Verb::Probe | Verb::Release => {
+            marked_words(command, "quorlock:fair", "")
+        }
+    }
+}
+
+fn vote(command: &Command, reply: &Reply<'_>) -> Vote {
+    reply::vote(reply, |refusal| match (command.verb, refusal) {
+        (Verb::Acquire, Refusal::Queued { .. } | Refusal::Skewed { .. }) => true,
+        (Verb::Yield, refusal) => *refusal == Refusal::Gone,
+        (_, refusal) => can_be_refused(command, refusal),
+    })
+}

@@ -1,0 +1,88 @@
+//! The reentrant lock: a hash with the depth of its owner, which Redisson can read.
+
+use super::{
+    command::{Command, Reply, Verb},
+    reply,
+    script::{Script, fenced, lua, owned},
+    spec::{HolderForm, Rights, Spec},
+    words::Words,
+};
+use crate::core::vote::quorum::{Refusal, Vote};
+
+pub(super) static SPEC: Spec = Spec {
+    word: "reentrant",
+    shown: "reentrant lock",
+    holder: HolderForm::Owner,
+    scripts: &[&ACQUIRE, &EXTEND, &RELEASE, &RELEASE_FENCED],
+    words,
+    vote,
+    is_token: false,
+    rights: Rights {
+        name: "rights for reentrant locks",
+        takes: "EXISTS HSET",
+        needs: "HMGET HLEN HGETALL HDEL DEL PTTL PEXPIRE",
+        fix: "ACL SETUSER <user> +exists +hset +hmget +hlen +hgetall +hdel +del +pttl +pexpire",
+    },
+};
+
+static ACQUIRE: Script = Script::new(
+    "reentrant/acquire",
+    lua!(
+        "shared/holder",
+        "shared/store",
+        "shared/ownership",
+        "shared/ballot",
+        "reentrant/acquire"
+    ),
+);
+static EXTEND: Script = Script::new("reentrant/extend", owned!("reentrant/extend"));
+static RELEASE: Script = Script::new("reentrant/release", owned!("reentrant/release"));
+static RELEASE_FENCED: Script = Script::new(
+    "reentrant/release_fenced",
+    fenced!(owned!("reentrant/release")),
+);
+
+fn words(command: &Command) -> Words<'_> {
+    marked_words(command, "quorlock:reentrant", command.resource.channel())
+}
+
+/// Returns the words for a lock whose hash has the field `marker`, which names its kind. The value
+/// of the field is the number of the attempt that holds the lock. A release is published on
+/// `channel`, if the channel is not empty.
+pub(super) fn marked_words<'a>(
+    command: &'a Command,
+    marker: &'static str,
+    channel: &'a str,
+) -> Words<'a> {
+    match command.verb {
+        Verb::Acquire | Verb::Heal => {
+            let words = Words::of(&ACQUIRE, command).depth().ttl();
+            words.text(marker).ballot()
+        }
+        Verb::Extend => Words::of(&EXTEND, command).depth().ttl().text(marker),
+        Verb::Release | Verb::Yield => {
+            let is_fenced = command.is_fenced();
+            let script = if is_fenced { &RELEASE_FENCED } else { &RELEASE };
+            let words = Words::of(script, command).depth();
+            words.text(marker).text(channel).ballot()
+        }
+        Verb::Break => Words::break_held(command),
+        Verb::Inspect => Words::inspect(command),
+        Verb::Probe => Words::probe(command),
+    }
+}
+
+fn vote(command: &Command, reply: &Reply<'_>) -> Vote {
+    reply::vote(reply, |refusal| can_be_refused(command, refusal))
+}
+
+/// Returns whether a script of a reentrant lock can answer `command` with this refusal.
+pub(super) fn can_be_refused(command: &Command, refusal: &Refusal) -> bool {
+    match refusal {
+        Refusal::Held(report) => report.owner().is_some(),
+        Refusal::OtherKind => true,
+        Refusal::Gone | Refusal::Queued { .. } | Refusal::Skewed { .. } | Refusal::Stale { .. } => {
+            command.can_be_refused(refusal)
+        }
+    }
+}

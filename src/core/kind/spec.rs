@@ -1,0 +1,54 @@
+//! The particulars of a kind of lock.
+
+use super::{
+    command::{Command, Reply},
+    script::Script,
+    words::Words,
+};
+use crate::core::vote::quorum::Vote;
+
+/// The particulars of a kind of lock. The module of the kind has them as `SPEC`.
+pub(crate) struct Spec {
+    /// The word in metrics and on the wire: see `lua/README.md`.
+    pub(crate) word: &'static str,
+    /// The words for people.
+    pub(in crate::core) shown: &'static str,
+    pub(crate) holder: HolderForm,
+    /// The scripts that masters run for this kind only.
+    pub(in crate::core) scripts: &'static [&'static Script],
+    pub(in crate::core) words: fn(&Command) -> Words<'_>,
+    /// Returns the vote that a reply means. The reply is not an error, and the verb is not one that
+    /// all kinds share.
+    pub(in crate::core) vote: fn(&Command, &Reply<'_>) -> Vote,
+    /// `true` if the lock is a string that holds a token, which some servers can compare and delete
+    /// without a script.
+    pub(in crate::core) is_token: bool,
+    pub(crate) rights: Rights,
+}
+
+/// The form in which masters know the holder of a lock. It also decides how attempts wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HolderForm {
+    /// An owner, which may hold several levels. Attempts wait in turn.
+    Owner,
+    /// An owner with a ticket, by which it waits in the queue of each master.
+    Ticket,
+    /// A token, which is new for every attempt. Attempts wait in turn.
+    Token,
+}
+
+/// The rights that a kind of lock needs on the masters. Commands are in capitals, and keys in small
+/// letters, separated by spaces.
+#[derive(Clone, Copy)]
+pub(crate) struct Rights {
+    /// The name of the [`Setting`](crate::Setting) that findings are about.
+    pub(crate) name: &'static str,
+    /// The commands that acquire the lock. Empty if the lock also needs the rights of another row.
+    ///
+    /// If only rights of `needs` are missing, the user can acquire the lock, but cannot release or
+    /// keep it.
+    pub(crate) takes: &'static str,
+    /// The other commands and the keys.
+    pub(crate) needs: &'static str,
+    pub(crate) fix: &'static str,
+}

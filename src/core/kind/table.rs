@@ -1,0 +1,258 @@
+//! The table of the kinds, and what a command and a reply are for each of them.
+
+use std::fmt;
+
+#[cfg(feature = "redis")]
+use super::{
+    command::Verb,
+    name::Token,
+    script::{self, Script},
+};
+use super::{
+    command::{Call, Command, Reply},
+    fair, mutex,
+    name::Kind,
+    reentrant, reply,
+    spec::{HolderForm, Spec},
+};
+use crate::core::vote::quorum::Vote;
+
+macro_rules! look_up {
+    ($($(#[doc = $doc:literal])+ $kind:ident => $module:ident,)+) => {
+        impl Kind {
+            pub(crate) fn spec(self) -> &'static Spec {
+                match self {
+                    $(Self::$kind => &$module::SPEC,)+
+                }
+            }
+        }
+    };
+}
+kinds!(look_up);
+
+impl Kind {
+    /// Returns the kind with this word.
+    pub(crate) fn of_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.word() == word)
+    }
+
+    /// Returns the word for the kind, as in metrics: `mutex`, `reentrant` or `fair`.
+    pub fn word(self) -> &'static str {
+        self.spec().word
+    }
+
+    /// Returns whether an owner holds the lock. Otherwise a token does.
+    pub(crate) fn has_owner(self) -> bool {
+        self.spec().holder != HolderForm::Token
+    }
+
+    /// Returns whether attempts at the lock wait in the queues of the masters.
+    pub(crate) fn has_queue(self) -> bool {
+        self.spec().holder == HolderForm::Ticket
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.spec().shown)
+    }
+}
+
+impl Command {
+    /// Calls `send` with the words of this command.
+    pub(crate) fn call<T>(&self, send: impl FnOnce(Call<'_>) -> T) -> T {
+        (self.resource.kind().spec().words)(self).send(send)
+    }
+
+    /// Returns the vote that `reply` means.
+    pub(crate) fn vote(&self, reply: &Reply<'_>) -> Vote {
+        let of_kind = self.resource.kind().spec().vote;
+        reply::of_any_kind(self.verb, reply).unwrap_or_else(|| of_kind(self, reply))
+    }
+
+    /// Returns the key and the token, if this command only has to delete the key if it holds the
+    /// token. This is so for the release of a mutex that was won and is not fenced.
+    #[cfg(feature = "redis")]
+    pub(crate) fn comparison(&self) -> Option<(&[u8], &Token)> {
+        let is_release = self.verb == Verb::Release && self.was_won();
+        let is_plain = is_release && !self.is_fenced() && !self.watch;
+        let is_comparison = is_plain && self.resource.kind().spec().is_token;
+        let token = self.by().filter(|_| is_comparison)?.token()?;
+        Some((self.resource.key().as_bytes(), token))
+    }
+}
+
+/// Returns all scripts that lock commands run.
+#[cfg(feature = "redis")]
+pub(crate) fn scripts() -> impl Iterator<Item = &'static Script> {
+    let of_kinds = Kind::ALL.into_iter().flat_map(|kind| kind.spec().scripts);
+    of_kinds.copied().chain([&script::INSPECT, &script::BREAK])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::core::kind::{
+        client_name::ClientName,
+        command::{
+            Verb,
+            fixture::{VERBS, attempt, command, fenced, of, resource, ttl},
+        },
+        identity::Identity,
+        name::Token,
+    };
+
+    fn words(command: &Command) -> String {
+        command.call(|call| match call {
+            Call::Plain(words) => String::from_utf8(words.join(&b' ')).unwrap(),
+            Call::Script {
+                script,
+                keys,
+                arguments,
+            } => {
+                let texts = |words: &[&[u8]]| {
+                    let words = words.iter().map(|word| String::from_utf8(word.to_vec()));
+                    words.collect::<Result<Vec<_>, _>>().unwrap()
+                };
+                format!("{script:?} {:?} {:?}", texts(keys), texts(arguments))
+            }
+        })
+    }
+
+    /// The file lists the words for a server. A change there is a change of what earlier versions
+    /// of this crate and the masters understand.
+    #[test]
+    fn the_words_of_all_commands_are_those_of_the_list() {
+        const CASES: [(u32, bool, bool); 6] = [
+            (0, false, false),
+            (0, false, true),
+            (0, true, false),
+            (0, true, true),
+            (2, false, false),
+            (2, true, false),
+        ];
+        let mut lines = String::new();
+        for (kind, verb) in all() {
+            for (depth, is_fenced, watch) in CASES {
+                let of = if is_fenced { fenced } else { command };
+                let mut command = of(kind, verb, depth);
+                command.watch = watch;
+                let shown = [(is_fenced, ", fenced"), (watch, ", watched")];
+                let shown = shown.map(|(is_so, what)| if is_so { what } else { "" });
+                let (words, [is_fenced, watch]) = (words(&command), shown);
+                let line = format!("{kind}, {verb:?}, depth {depth}{is_fenced}{watch}: {words}\n");
+                lines.push_str(&line);
+            }
+        }
+        let list = include_str!("../../../tests/golden/words.txt");
+        for (line, listed) in lines.lines().zip(list.lines()) {
+            assert_eq!(line, listed);
+        }
+        assert_eq!(lines, list, "some words are missing");
+    }
+
+    /// Returns all verbs of all kinds. Only a waiter in a queue yields.
+    fn all() -> impl Iterator<Item = (Kind, Verb)> {
+        let of_kind = |kind| VERBS.map(|verb| (kind, verb));
+        let all = Kind::ALL.into_iter().flat_map(of_kind);
+        all.filter(|(kind, verb)| *verb != Verb::Yield || kind.has_queue())
+    }
+
+    #[cfg(feature = "redis")]
+    #[test]
+    fn the_commands_run_all_scripts_of_the_table_and_no_others() {
+        let mut run = BTreeSet::new();
+        for (kind, verb) in all() {
+            for (is_fenced, watch) in [(false, false), (false, true), (true, false)] {
+                let of = if is_fenced { fenced } else { command };
+                let mut command = of(kind, verb, 0);
+                command.watch = watch;
+                command.call(|call| match call {
+                    Call::Plain(_) => false,
+                    Call::Script { script, .. } => run.insert(script.name()),
+                });
+            }
+        }
+        let names: Vec<_> = scripts().map(Script::name).collect();
+        assert_eq!(run, names.iter().copied().collect());
+        assert_eq!(
+            run.len(),
+            names.len(),
+            "a script is listed twice: {names:?}"
+        );
+    }
+
+    #[cfg(feature = "redis")]
+    #[test]
+    fn each_script_has_a_text_of_its_own() {
+        let texts: BTreeSet<_> = scripts().map(Script::text).collect();
+        assert_eq!(texts.len(), scripts().count());
+        assert!(texts.iter().all(|text| text.contains("redis.call(")));
+    }
+
+    #[test]
+    fn kinds_have_names_and_words() {
+        let shown = Kind::ALL.map(|kind| kind.to_string());
+        assert_eq!(shown, ["mutex", "reentrant lock", "fair lock"]);
+        for kind in Kind::ALL {
+            assert_eq!(Kind::of_word(kind.word()), Some(kind));
+        }
+        assert_eq!(Kind::of_word("other"), None);
+    }
+
+    #[test]
+    fn a_token_with_a_client_name_is_one_word() {
+        let client = ClientName::parse("web-3/812".to_owned()).unwrap();
+        let token = format!("{}@web-3/812", "0".repeat(40));
+        let mutex = resource(Kind::Mutex, "r");
+        for (verb, expected) in [
+            (Verb::Acquire, format!("SET r {token} NX PX 10000")),
+            (
+                Verb::Extend,
+                format!("mutex/extend [\"r\"] [\"{token}\", \"10000\"]"),
+            ),
+            (
+                Verb::Release,
+                format!("mutex/release [\"r\"] [\"{token}\"]"),
+            ),
+        ] {
+            let mut named = attempt(Kind::Mutex, 0, None);
+            named.by = Identity::Token(Token::new([0; 20], Some(&client)));
+            assert_eq!(words(&of(&mutex, verb, named)), expected, "{verb:?}");
+        }
+    }
+
+    #[test]
+    fn an_attempt_at_a_fair_lock_that_does_not_wait_has_no_waiter_timeout() {
+        let fair = resource(Kind::Fair, "r");
+        let attempt = Command::acquire(&fair, attempt(Kind::Fair, 1, None), ttl(), None);
+        let expected = "fair/acquire [\"r\", \"quorlock:queue:{r}\", \"quorlock:deadlines:{r}\"] \
+            [\"u:1\", \"7\", \"1\", \"10000\", \"0000000000000005:u:1\", \"0\", \"0\"]";
+        assert_eq!(words(&attempt), expected);
+    }
+
+    #[cfg(feature = "redis")]
+    #[test]
+    fn only_a_mutex_that_was_won_is_released_by_a_comparison() {
+        let release = command(Kind::Mutex, Verb::Release, 0);
+        let token = Token::new([0; 20], None);
+        assert_eq!(release.comparison(), Some((&b"r"[..], &token)));
+        let mutex = resource(Kind::Mutex, "r");
+        let lost = Command::release(&mutex, attempt(Kind::Mutex, 0, None), false);
+        let mut watched = release;
+        watched.watch = true;
+        for command in [
+            lost,
+            watched,
+            command(Kind::Mutex, Verb::Acquire, 1),
+            command(Kind::Mutex, Verb::Extend, 1),
+            fenced(Kind::Mutex, Verb::Release, 0),
+            command(Kind::Reentrant, Verb::Release, 0),
+            command(Kind::Fair, Verb::Release, 0),
+        ] {
+            assert_eq!(command.comparison(), None, "{command:?}");
+        }
+    }
+}
