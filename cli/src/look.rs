@@ -234,7 +234,7 @@ impl Look {
 impl HolderLook {
     fn of(holder: &Holder) -> Self {
         Self {
-            kind: holder.kind.map(kind_name),
+            kind: holder.kind.map(Kind::word),
             owner: holder.owner.clone(),
             client: holder.client.clone(),
             depth: holder.depth,
@@ -342,15 +342,6 @@ fn reason(row: VoteRow<'_>) -> Option<String> {
         Some(Vote::Fail(failure)) => Some(in_words_of_the_file(&failure.to_string())),
         Some(_) => None,
         None => Some("not answered yet".to_owned()),
-    }
-}
-
-fn kind_name(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Mutex => "mutex",
-        Kind::Reentrant => "reentrant",
-        Kind::Fair => "fair",
-        _ => "unknown",
     }
 }
 

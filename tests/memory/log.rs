@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 
-use quorlock::{Fault, Kind};
+use quorlock::Fault;
 use tokio::time::{sleep, timeout};
 use tracing::Level;
 
@@ -90,11 +90,7 @@ async fn a_time_without_a_quorum_is_logged_once() {
         for kind in KINDS {
             sleep(seconds(20)).await;
             let owner = world.locks.owner();
-            let names = ["a", "b", "c"].map(|name| match kind {
-                Kind::Fair => world.locks.fair(name, &owner),
-                Kind::Reentrant => world.locks.reentrant(name, &owner),
-                _ => world.locks.mutex(name),
-            });
+            let names = ["a", "b", "c"].map(|name| world.locks.of_kind(kind, name, &owner));
             drop(names[0].acquire().await.unwrap());
             said.take();
             world.inject([fault.clone(), fault.clone()]);

@@ -6,27 +6,12 @@ use tracing::Level;
 
 use crate::{captured_log::CapturedLog, world::*};
 
-const KINDS: [Kind; 3] = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
-
 /// Returns when another process gets the lock, counted from `start`.
 async fn taken_after(others: &Coordinator, kind: Kind, start: Instant) -> std::time::Duration {
     let owner = others.owner();
-    let lock = lock_of_kind(kind, NAME, others, &owner);
+    let lock = others.of_kind(kind, NAME, &owner);
     lock.acquire().await.unwrap().release().await.unwrap();
     start.elapsed()
-}
-
-fn lock_of_kind(
-    kind: Kind,
-    name: &str,
-    locks: &Coordinator,
-    owner: &quorlock::Owner,
-) -> quorlock::Lock {
-    match kind {
-        Kind::Reentrant => locks.reentrant(name, owner),
-        Kind::Fair => locks.fair(name, owner),
-        _ => locks.mutex(name),
-    }
 }
 
 /// The minimum time is longer than the longest TTL, and the process of the holder has ended.
@@ -38,7 +23,10 @@ async fn a_short_job_keeps_others_out_for_the_whole_minimum_time() {
             let others = Coordinator::new(&world.masters).unwrap();
             let start = Instant::now();
             let owner = world.locks.owner();
-            let lock = lock_of_kind(kind, NAME, &world.locks, &owner).min_hold(seconds(600));
+            let lock = world
+                .locks
+                .of_kind(kind, NAME, &owner)
+                .min_hold(seconds(600));
             let guard = lock.try_acquire().await.unwrap();
             sleep(seconds(1)).await;
             if is_dropped {
@@ -63,7 +51,10 @@ async fn a_long_job_releases_its_lock_at_its_end() {
     for kind in KINDS {
         let world = World::new(3).await;
         let owner = world.locks.owner();
-        let lock = lock_of_kind(kind, NAME, &world.locks, &owner).min_hold(seconds(30));
+        let lock = world
+            .locks
+            .of_kind(kind, NAME, &owner)
+            .min_hold(seconds(30));
         let guard = lock.try_acquire().await.unwrap();
         sleep(seconds(31)).await;
         guard.release().await.unwrap();

@@ -118,11 +118,7 @@ pub(crate) async fn held_for_a_second() -> (World, Guard) {
 
 /// Returns a lock of this kind, with the name that most tests use.
 pub(crate) fn lock(kind: Kind, locks: &Coordinator, owner: &Owner) -> Lock {
-    match kind {
-        Kind::Reentrant => locks.reentrant(NAME, owner),
-        Kind::Fair => locks.fair(NAME, owner),
-        _ => locks.mutex(NAME),
-    }
+    locks.of_kind(kind, NAME, owner)
 }
 
 /// Returns each master's vote as text, or `-` if it has not voted.
@@ -201,7 +197,7 @@ pub(crate) const fn seconds(count: u64) -> Duration {
 /// The longest time until a master that is back has been dialled again and answers.
 pub(crate) const REDIAL: Duration = millis(1_100);
 
-pub(crate) const KINDS: [Kind; 3] = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
+pub(crate) use quorlock::__internals::KINDS;
 
 pub(crate) const NAME: &str = "orders/42";
 

@@ -22,7 +22,7 @@ pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(40);
 /// A TTL that is longer than any test. With this TTL, a key that is gone was released.
 pub(crate) const LONG: Duration = Duration::from_secs(600);
 
-pub(crate) const KINDS: [Kind; 3] = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
+pub(crate) use quorlock::__internals::KINDS;
 
 /// A lock that a test that runs alone takes for writing. All other tests take it for reading.
 static MACHINE: RwLock<()> = RwLock::new(());
@@ -110,11 +110,7 @@ pub(crate) const fn millis(count: u64) -> Duration {
 
 /// Returns the lock `name` of this kind. `owner` is not used for a mutex.
 pub(crate) fn lock_of_kind(kind: Kind, name: &str, locks: &Coordinator, owner: &Owner) -> Lock {
-    match kind {
-        Kind::Reentrant => locks.reentrant(name, owner),
-        Kind::Fair => locks.fair(name, owner),
-        _ => locks.mutex(name),
-    }
+    locks.of_kind(kind, name, owner)
 }
 
 pub(crate) fn urls(masters: &[Server]) -> Vec<String> {

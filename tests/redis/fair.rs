@@ -31,7 +31,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quorlock::{AcquireError, Builder, Coordinator, Guard, Kind, Owner, Refusal, Renewal, Vote};
+use quorlock::{AcquireError, Builder, Coordinator, Guard, Owner, Refusal, Renewal, Vote};
 use tokio::{
     task::JoinHandle,
     time::{sleep, timeout},
@@ -598,15 +598,10 @@ fn kinds_of_one_name_do_not_mix() {
     with_masters(3, async |masters| {
         let locks = coordinator(patient(), &masters);
         let owner = locks.owner();
-        let of = |kind| match kind {
-            Kind::Fair => locks.fair("r", &owner),
-            Kind::Reentrant => locks.reentrant("r", &owner),
-            _ => locks.mutex("r"),
-        };
-        let kinds = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
-        for held in kinds {
+        let of = |kind| locks.of_kind(kind, "r", &owner);
+        for held in KINDS {
             let guard = acquire_on_all(&of(held)).await;
-            for other in kinds.into_iter().filter(|kind| *kind != held) {
+            for other in KINDS.into_iter().filter(|kind| *kind != held) {
                 let refused = timeout(TEST_TIMEOUT / 8, of(other).acquire())
                     .await
                     .unwrap();

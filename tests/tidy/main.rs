@@ -7,6 +7,7 @@ mod cycles;
 mod defined;
 mod examples;
 mod floors;
+mod kinds;
 mod monitoring;
 mod mutants;
 mod names;
