@@ -22,14 +22,14 @@ pub(crate) struct Command {
     /// `None` if the verb is not about an attempt.
     attempt: Option<Attempt>,
     /// The TTL of a key that is written or prolonged.
-    ttl: Option<Ttl>,
+    pub(super) ttl: Option<Ttl>,
     /// The options for a queue that the attempt joins, or stays in.
-    queue: Option<QueueOptions>,
+    pub(super) queue: Option<QueueOptions>,
     /// `true` for a release of an attempt that got the lock. Otherwise the caller needs to know for
     /// how long another holds it.
-    was_won: bool,
+    pub(super) was_won: bool,
     /// The holders whose lock is broken.
-    holders: Option<Arc<str>>,
+    pub(super) holders: Option<Arc<str>>,
 }
 
 /// An attempt at a lock. After a command, its owner holds `depth` levels.
@@ -100,28 +100,28 @@ impl Command {
         Self {
             ttl: Some(ttl),
             queue,
-            ..Self::of(resource, Verb::Acquire, attempt)
+            ..Self::new(resource, Verb::Acquire, Some(attempt))
         }
     }
 
     pub(crate) fn extend(resource: &Resource, attempt: Attempt, ttl: Ttl) -> Self {
         Self {
             ttl: Some(ttl),
-            ..Self::of(resource, Verb::Extend, attempt)
+            ..Self::new(resource, Verb::Extend, Some(attempt))
         }
     }
 
     pub(crate) fn heal(resource: &Resource, attempt: Attempt, ttl: Ttl) -> Self {
         Self {
             ttl: Some(ttl),
-            ..Self::of(resource, Verb::Heal, attempt)
+            ..Self::new(resource, Verb::Heal, Some(attempt))
         }
     }
 
     pub(crate) fn release(resource: &Resource, attempt: Attempt, was_won: bool) -> Self {
         Self {
             was_won,
-            ..Self::of(resource, Verb::Release, attempt)
+            ..Self::new(resource, Verb::Release, Some(attempt))
         }
     }
 
@@ -132,7 +132,7 @@ impl Command {
                 waiter_timeout: timeout,
                 is_fresh: false,
             }),
-            ..Self::of(resource, Verb::Yield, attempt)
+            ..Self::new(resource, Verb::Yield, Some(attempt))
         }
     }
 
@@ -141,35 +141,28 @@ impl Command {
     pub(crate) fn break_held(resource: &Resource, holders: Arc<str>) -> Self {
         Self {
             holders: Some(holders),
-            ..Self::new(resource, Verb::Break)
+            ..Self::new(resource, Verb::Break, None)
         }
     }
 
     pub(crate) fn inspect(resource: &Resource) -> Self {
-        Self::new(resource, Verb::Inspect)
+        Self::new(resource, Verb::Inspect, None)
     }
 
     pub(crate) fn probe(resource: &Resource) -> Self {
-        Self::new(resource, Verb::Probe)
+        Self::new(resource, Verb::Probe, None)
     }
 
-    fn new(resource: &Resource, verb: Verb) -> Self {
+    fn new(resource: &Resource, verb: Verb, attempt: Option<Attempt>) -> Self {
         Self {
             resource: resource.clone(),
             verb,
             watch: false,
-            attempt: None,
+            attempt,
             ttl: None,
             queue: None,
             was_won: false,
             holders: None,
-        }
-    }
-
-    fn of(resource: &Resource, verb: Verb, attempt: Attempt) -> Self {
-        Self {
-            attempt: Some(attempt),
-            ..Self::new(resource, verb)
         }
     }
 
@@ -194,24 +187,6 @@ impl Command {
     /// Returns whether this command takes the lock or puts it back.
     pub(super) fn is_acquisition(&self) -> bool {
         matches!(self.verb, Verb::Acquire | Verb::Heal)
-    }
-
-    /// Returns the TTL in milliseconds.
-    pub(super) fn ttl(&self) -> u64 {
-        self.ttl.map_or(0, Ttl::millis)
-    }
-
-    pub(super) fn queue(&self) -> Option<QueueOptions> {
-        self.queue
-    }
-
-    pub(super) fn holders(&self) -> &str {
-        self.holders.as_deref().unwrap_or_default()
-    }
-
-    #[cfg(feature = "redis")]
-    pub(super) fn was_won(&self) -> bool {
-        self.was_won
     }
 
     /// Returns whether this command releases what `other` takes, or one level of it.

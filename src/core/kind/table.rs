@@ -74,10 +74,10 @@ impl Command {
     /// token. This is so for the release of a mutex that was won and is not fenced.
     #[cfg(feature = "redis")]
     pub(crate) fn comparison(&self) -> Option<(&[u8], &Token)> {
-        let is_release = self.verb == Verb::Release && self.was_won();
-        let is_plain = is_release && !self.is_fenced() && !self.watch;
-        let is_comparison = is_plain && self.resource.kind().spec().is_token;
-        let token = self.by().filter(|_| is_comparison)?.token()?;
+        let was_won = self.verb == Verb::Release && self.was_won;
+        let is_plain = was_won && !self.is_fenced() && !self.watch;
+        let is_token = self.resource.kind().spec().is_token;
+        let token = self.by()?.token().filter(|_| is_plain && is_token)?;
         Some((self.resource.key().as_bytes(), token))
     }
 }

@@ -6,7 +6,7 @@ use super::{
     name::{Token, TokenRoom},
     script::{self, Script},
 };
-use crate::core::time::lease::CLOCK_WINDOW;
+use crate::core::time::lease::{CLOCK_WINDOW, Ttl};
 
 use Word::{Bytes, Number};
 
@@ -51,10 +51,9 @@ impl<'a> Words<'a> {
     }
 
     pub(super) fn break_held(command: &'a Command) -> Self {
+        let holders = command.holders.as_deref().unwrap_or_default();
         let words = Self::of(&script::BREAK, command);
-        words
-            .text(command.resource.channel())
-            .text(command.holders())
+        words.text(command.resource.channel()).text(holders)
     }
 
     pub(super) fn inspect(command: &'a Command) -> Self {
@@ -111,7 +110,7 @@ impl<'a> Words<'a> {
     }
 
     pub(super) fn ttl(self) -> Self {
-        let ttl = self.command.ttl();
+        let ttl = self.command.ttl.map_or(0, Ttl::millis);
         self.number(ttl)
     }
 
@@ -129,12 +128,12 @@ impl<'a> Words<'a> {
     /// Adds the waiter timeout, and the window for the time in the ticket. Both are 0 for an
     /// attempt that does not wait.
     pub(super) fn waiting(self) -> Self {
-        let [timeout, window] = self.command.queue().map_or([0, 0], QueueOptions::in_words);
+        let [timeout, window] = self.command.queue.map_or([0, 0], QueueOptions::in_words);
         self.number(timeout).number(window)
     }
 
     pub(super) fn waiter_timeout(self) -> Self {
-        let timeout = self.command.queue().map(|queue| queue.waiter_timeout);
+        let timeout = self.command.queue.map(|queue| queue.waiter_timeout);
         self.number(timeout.map_or(0, whole_millis))
     }
 
