@@ -10,11 +10,12 @@ cd "$(dirname "$0")/.."
 
 crate=target/mutants
 mkdir -p "$crate/src" "$crate/.cargo"
-rm -rf "$crate/src" "$crate/lua" "$crate/mutants.out"
-mkdir "$crate/src"
+rm -rf "$crate/src" "$crate/lua" "$crate/tests" "$crate/mutants.out"
+mkdir "$crate/src" "$crate/tests"
 cp -r src/core "$crate/src/core"
 cp src/mutants.rs "$crate/src/mutants.rs"
 cp -r lua "$crate/lua"
+cp -r tests/golden "$crate/tests/golden" # the unit tests of src/core/kind/ read it
 cp Cargo.lock "$crate/Cargo.lock"
 cp .cargo/mutants.toml "$crate/.cargo/mutants.toml"
 cat >"$crate/Cargo.toml" <<END

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::{check, check_on, native_subjects, step::Step};
 use crate::core::{
     ballot::Ballot,
-    kind::{command::Call, script::Script, table::scripts},
+    kind::{command::Call, table::scripts},
 };
 
 #[tokio::test]
@@ -684,10 +684,10 @@ fn each_script_has_a_row() {
                 });
                 command.command("key", ballot).call(|call| match call {
                     Call::Plain(_) => false,
-                    Call::Script { script, .. } => run.insert(script.name()),
+                    Call::Script { script, .. } => run.insert(script.name),
                 });
             }
         }
     }
-    assert_eq!(run, scripts().map(Script::name).collect());
+    assert_eq!(run, scripts().map(|script| script.name).collect());
 }

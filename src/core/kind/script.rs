@@ -6,7 +6,8 @@ use std::sync::OnceLock;
 
 /// A script that masters run.
 pub(crate) struct Script {
-    name: &'static str,
+    /// The file in `lua/`. For a fenced lock, the name may have `_fenced` at the end.
+    pub(crate) name: &'static str,
     #[cfg_attr(
         not(feature = "redis"),
         expect(dead_code, reason = "only servers need it")
@@ -94,11 +95,6 @@ impl Script {
             #[cfg(feature = "redis")]
             hash: OnceLock::new(),
         }
-    }
-
-    /// Returns the name: the file in `lua/`. For a fenced lock, it may have `_fenced` at the end.
-    pub(crate) fn name(&self) -> &'static str {
-        self.name
     }
 
     #[cfg(feature = "redis")]

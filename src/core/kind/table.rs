@@ -10,9 +10,8 @@ use super::{
 };
 use super::{
     command::{Call, Command, Reply},
-    fair, mutex,
     name::Kind,
-    reentrant, reply,
+    reply,
     spec::{HolderForm, Spec},
 };
 use crate::core::vote::quorum::Vote;
@@ -22,7 +21,7 @@ macro_rules! look_up {
         impl Kind {
             pub(crate) fn spec(self) -> &'static Spec {
                 match self {
-                    $(Self::$kind => &$module::SPEC,)+
+                    $(Self::$kind => &super::$module::SPEC,)+
                 }
             }
         }
@@ -171,11 +170,11 @@ mod tests {
                 command.watch = watch;
                 command.call(|call| match call {
                     Call::Plain(_) => false,
-                    Call::Script { script, .. } => run.insert(script.name()),
+                    Call::Script { script, .. } => run.insert(script.name),
                 });
             }
         }
-        let names: Vec<_> = scripts().map(Script::name).collect();
+        let names: Vec<_> = scripts().map(|script| script.name).collect();
         assert_eq!(run, names.iter().copied().collect());
         assert_eq!(
             run.len(),
@@ -194,7 +193,7 @@ mod tests {
 
     #[test]
     fn kinds_have_names_and_words() {
-        let shown = Kind::ALL.map(|kind| kind.to_string());
+        let shown = [Kind::Mutex, Kind::Reentrant, Kind::Fair].map(|kind| kind.to_string());
         assert_eq!(shown, ["mutex", "reentrant lock", "fair lock"]);
         for kind in Kind::ALL {
             assert_eq!(Kind::of_word(kind.word()), Some(kind));

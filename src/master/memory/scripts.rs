@@ -73,7 +73,7 @@ impl State {
     }
 
     fn run(&mut self, script: &Script, words: ScriptWords<'_>) -> Replied {
-        match script.name() {
+        match script.name {
             "mutex/acquire" => self.mutex_acquire(words),
             "mutex/acquire_watched" => self.mutex_acquire_watched(words),
             "mutex/release_fenced" => {
