@@ -673,7 +673,7 @@ async fn a_key_that_is_no_queue_is_reported() {
 #[test]
 fn each_script_has_a_row() {
     let mut run = BTreeSet::new();
-    let texts = include_str!("rows.rs").split('"').skip(1).step_by(2);
+    let texts = include_str!("rows.rs").split('"');
     for row in texts.filter(|text| text.find(", left ") > Some(0)) {
         let steps = row.split(", ").map(|step| step.split(": ").next());
         for step in steps.flatten().filter(|step| !step.starts_with("left ")) {

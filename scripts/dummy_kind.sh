@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Adds a kind of lock to a copy of the crate: a row and a module in src/core/kind/, and a folder in
+# lua/. Checks that this is enough to build the crate, and to load, run, inspect and break locks of the
+# kind on a server. Also checks that the build or a test fails while a part is missing.
+set -eu
+cd "$(dirname "$0")/.."
+
+copy=target/dummy_kind
+export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}"
+rm -rf "$copy"
+mkdir -p "$copy"
+cp -r Cargo.lock README.md src lua docs examples tests "$copy/"
+sed -e '/^default-members = /d' -e 's/^members = .*/members = []/' Cargo.toml >"$copy/Cargo.toml"
+added="$PWD/tests/dummy_kind"
+cd "$copy"
+
+say() { echo "dummy_kind: $*"; }
+
+# Runs a command that must fail, and whose output must contain the given text.
+fails_with() {
+    text="$1"
+    shift
+    if "$@" >log 2>&1; then
+        say "passed, and must not: $*"
+        exit 1
+    fi
+    if ! grep -qF -- "$text" log; then
+        tail -n 40 log
+        say "failed without saying '$text': $*"
+        exit 1
+    fi
+}
+
+check() { cargo check --all-features --lib; }
+tests() { cargo test --all-features --lib -- "$@"; }
+
+sed -i -e 's/^            Fair => fair,$/&\n            \/\/\/ A kind for a test.\n            Dummy => dummy,/' \
+    -e 's/^mod fair;$/mod dummy;\n&/' src/core/kind/mod.rs
+fails_with 'file not found for module `dummy`' check
+cp "$added/dummy.rs" src/core/kind/
+fails_with 'lua/dummy/describe.lua' check
+mkdir lua/dummy
+cp "$added"/lua/*.lua lua/dummy/
+tests core::kind::table::tests::the_commands_run master::redis::greeting core::view
+fails_with 'each_script_has_a_row' tests each_script_has_a_row
+cat "$added/rows.rs" >>tests/conformance/rows.rs
+tests master::conformance
+fails_with 'dummy lock, Acquire' tests the_words_of_all_commands
+fails_with 'each_kind_has_a_setting' tests each_kind_has_a_setting
+say "a row, a module and a folder are enough"
