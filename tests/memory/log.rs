@@ -117,11 +117,7 @@ async fn an_outage_soon_after_another_one_is_logged_if_it_lasts() {
     for kind in KINDS {
         let world = World::new(3).await;
         let owner = world.locks.owner();
-        let lock = match kind {
-            Kind::Fair => world.locks.fair("a", &owner),
-            Kind::Reentrant => world.locks.reentrant("a", &owner),
-            _ => world.locks.mutex("a"),
-        };
+        let lock = world.locks.of_kind(kind, "a", &owner);
         for pause in [seconds(1), seconds(60)] {
             drop(lock.acquire().await.unwrap());
             world.inject([Fault::Down, Fault::Down]);
