@@ -142,11 +142,18 @@ fn failure(error: &Error) -> DialError {
         ) => "it does not accept the client's certificate in Builder::tls",
         error => return DialError::Tls(error.to_string()),
     };
-    DialError::Certificate(match error {
+    let text = match error {
         Error::InvalidCertificate(bad) => format!("its certificate is refused: {bad}; {advice}"),
         Error::AlertReceived(alert) => format!("the server refused TLS ({alert:?}): {advice}"),
         error => error.to_string(),
-    })
+    };
+    match error {
+        // It is valid soon, perhaps once the clock of a machine that has just started is set.
+        Error::InvalidCertificate(Bad::NotValidYet | Bad::NotValidYetContext { .. }) => {
+            DialError::Tls(text)
+        }
+        _ => DialError::Certificate(text),
+    }
 }
 
 /// An open TLS connection.
@@ -221,5 +228,25 @@ impl AsyncWrite for TlsWire {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::view::health::DialRefusal;
+
+    #[test]
+    fn a_certificate_that_is_not_valid_yet_is_worth_a_wait() {
+        use CertificateError::{Expired, NotValidYet, UnknownIssuer};
+        for (bad, refusal) in [
+            (UnknownIssuer, Some(DialRefusal::Certificate)),
+            (Expired, Some(DialRefusal::Certificate)),
+            (NotValidYet, None),
+        ] {
+            let refused = failure(&Error::InvalidCertificate(bad.clone()));
+            assert_eq!(refused.refusal(), refusal, "{bad:?}");
+            assert!(refused.to_string().contains("look at the clock") == (bad != UnknownIssuer));
+        }
     }
 }
