@@ -14,6 +14,7 @@ use tokio::{
 
 /// Lets other tasks run, and lets the runtime handle its timers and sockets, before this task goes
 /// on. A task that merely wakes itself may be polled many times before the runtime handles them.
+/// If another thread of the runtime is at its timers and sockets, this task does not wait for it.
 pub(in crate::master) fn poll_yield<T>(cx: &mut Context<'_>) -> Poll<T> {
     let _ = pin!(yield_now()).poll(cx);
     Poll::Pending

@@ -271,10 +271,11 @@ impl<'a> InFlight<'a> {
     /// Returns the time up to which deadlines may be judged, if a deadline at `due` is over.
     ///
     /// Returns `None` when a deadline is found to be over, because replies may have arrived that
-    /// were not read. The caller must then let the runtime look at its sockets, and read, before it
-    /// calls this method again. If the deadline was noticed late, this process was stalled, and so
-    /// may have been the masters on the same machine. Then they get that time again, for at most
-    /// one node timeout. So do masters that send faster than this process reads.
+    /// were not read. The caller must then wait for a new timer, and read, before it calls this
+    /// method again: the runtime looks at its sockets before it fires timers. If the deadline was
+    /// noticed late, this process was stalled, and so may have been the masters on the same
+    /// machine. Then they get that time again, for at most one node timeout. So do masters that
+    /// send faster than this process reads.
     pub(in crate::master) fn judged_until(&mut self, due: Instant) -> Option<Instant> {
         if mutant!(ForgivesNoStall) {
             return Some(due);
