@@ -28,6 +28,7 @@ pub struct Fake {
 pub struct Tally {
     connections: AtomicUsize,
     commands: AtomicUsize,
+    acquires: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -83,6 +84,11 @@ impl Fake {
     /// The number of commands read so far, without the commands of greetings.
     pub fn commands(&self) -> usize {
         self.tally.commands.load(Ordering::Relaxed)
+    }
+
+    /// The number of commands read so far that acquire a mutex.
+    pub fn acquires(&self) -> usize {
+        self.tally.acquires.load(Ordering::Relaxed)
     }
 
     fn at(address: Address) -> Self {
@@ -153,6 +159,9 @@ impl Peer {
                 self.at += length;
                 if greeting(&words).is_none() {
                     self.tally.commands.fetch_add(1, Ordering::Relaxed);
+                }
+                if words[0] == b"SET" {
+                    self.tally.acquires.fetch_add(1, Ordering::Relaxed);
                 }
                 return Some(words);
             }
