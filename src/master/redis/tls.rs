@@ -105,9 +105,27 @@ fn has_ended(error: &io::Error) -> bool {
 
 /// Returns what is wrong, and what to do.
 fn failure(error: &Error) -> DialError {
+    use CertificateError::{NotValidYet, NotValidYetContext};
+    let Some(advice) = advice(error) else {
+        return DialError::Tls(error.to_string());
+    };
+    let text = match error {
+        Error::InvalidCertificate(bad) => format!("its certificate is refused: {bad}; {advice}"),
+        Error::AlertReceived(alert) => format!("the server refused TLS ({alert:?}): {advice}"),
+        error => error.to_string(),
+    };
+    match error {
+        // It is valid soon, perhaps once the clock of a machine that has just started is set.
+        Error::InvalidCertificate(NotValidYet | NotValidYetContext { .. }) => DialError::Tls(text),
+        _ => DialError::Certificate(text),
+    }
+}
+
+/// Returns what to do about a certificate that is refused.
+fn advice(error: &Error) -> Option<&'static str> {
     use AlertDescription as Alert;
     use CertificateError as Bad;
-    let advice = match error {
+    Some(match error {
         Error::InvalidCertificate(Bad::UnknownIssuer) => {
             "nothing that is trusted has signed it: trust the authority that signed it, with \
              Builder::tls, with the environment variable SSL_CERT_FILE, or in the system's certificates"
@@ -140,20 +158,8 @@ fn failure(error: &Error) -> DialError {
             | Alert::UnknownCA
             | Alert::UnsupportedCertificate,
         ) => "it does not accept the client's certificate in Builder::tls",
-        error => return DialError::Tls(error.to_string()),
-    };
-    let text = match error {
-        Error::InvalidCertificate(bad) => format!("its certificate is refused: {bad}; {advice}"),
-        Error::AlertReceived(alert) => format!("the server refused TLS ({alert:?}): {advice}"),
-        error => error.to_string(),
-    };
-    match error {
-        // It is valid soon, perhaps once the clock of a machine that has just started is set.
-        Error::InvalidCertificate(Bad::NotValidYet | Bad::NotValidYetContext { .. }) => {
-            DialError::Tls(text)
-        }
-        _ => DialError::Certificate(text),
-    }
+        _ => return None,
+    })
 }
 
 /// An open TLS connection.
