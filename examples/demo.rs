@@ -16,10 +16,7 @@ use std::{
 };
 
 use quorlock::{AcquireError, ConfigError, Contention, Coordinator, Votes};
-use server::Server;
-
-#[path = "support/server.rs"]
-mod server;
+use testkit::server::{self, Server};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {

@@ -26,10 +26,7 @@ use std::{
 };
 
 use quorlock::{Coordinator, Guard, Lock, Renewal};
-use server::Server;
-
-#[path = "support/server.rs"]
-mod server;
+use testkit::server::{self, Server};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 

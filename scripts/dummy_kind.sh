@@ -44,7 +44,7 @@ cp "$added"/lua/*.lua lua/dummy/
 tests core::kind::table::tests::the_commands_run master::redis::greeting core::view
 fails_with 'each_script_has_a_row' tests each_script_has_a_row
 cat "$added/rows.rs" >>tests/conformance/rows.rs
-tests master::conformance
+tests conformance
 fails_with 'dummy lock, Acquire' tests the_words_of_all_commands
 fails_with 'each_kind_has_a_setting' tests each_kind_has_a_setting
 say "a row, a module and a folder are enough"

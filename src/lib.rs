@@ -103,6 +103,10 @@ mod master;
 mod meter;
 mod user_code;
 
+#[cfg(all(test, feature = "redis"))]
+#[path = "../tests/conformance/mod.rs"]
+mod conformance;
+
 #[cfg(feature = "blocking")]
 pub use crate::face::blocking;
 pub use crate::{

@@ -3,9 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use support::server::{self, Server};
-
-mod support;
+use testkit::server::{self, Server};
 
 #[test]
 fn a_restarted_master_is_empty_and_keeps_its_address() {

@@ -22,15 +22,13 @@ use quorlock::{
     AcquireError, Builder, ConfigError, Coordinator, ExtendError, Guard, MasterSpec, ReleaseError,
     Renewal,
 };
-use support::server::{self, Server};
+use testkit::server::{self, Server};
 use tokio::time::{sleep_until, timeout};
 use tracing::{
     Event, Metadata, Subscriber,
     field::{Field, Visit},
     span,
 };
-
-mod support;
 
 const PASSWORD: &str = "hunter2-of-all";
 const OF_ALICE: &str = "hunter2-of-alice";

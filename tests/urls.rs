@@ -20,10 +20,8 @@ use std::{
 };
 
 use quorlock::{AcquireError, Coordinator, Renewal};
-use support::server::{self, Server};
+use testkit::server::{self, Server};
 use tokio::{task::yield_now, time::timeout};
-
-mod support;
 
 const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 

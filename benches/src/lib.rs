@@ -5,8 +5,6 @@ pub mod contestants;
 pub mod fault;
 pub mod figure;
 pub mod handover;
-#[path = "../../tests/support/hostile/mod.rs"]
-pub mod hostile;
 pub mod load;
 pub mod options;
 pub mod plot;

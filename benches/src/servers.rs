@@ -1,9 +1,6 @@
 //! The servers for the benches: the tests' fixture, and functions that only the benches need.
 
-#[path = "../../examples/support/server.rs"]
-mod fixture;
-
-pub use fixture::{Server, masters};
+pub use testkit::server::{Server, masters};
 
 use std::ops::Sub;
 use std::thread;

@@ -14,11 +14,11 @@ use tokio::{
     time::sleep,
 };
 
-use super::{
+use testkit::hostile::{
     answers::{
         CHANNELS, ERRORS, HUGE, NO_SCRIPT, PUSHES, REPLIES, greeting, honest, nested, subscription,
     },
-    resp_frames,
+    resp,
 };
 
 /// The answers of a master, in order. After the last one, the master is honest.
@@ -130,7 +130,7 @@ impl HostileMaster {
         let (mut input, mut overtaken) = (Vec::new(), Vec::new());
         loop {
             let mut at = 0;
-            while let Some((words, length)) = resp_frames::command(&input[at..]) {
+            while let Some((words, length)) = resp::command(&input[at..]) {
                 at += length;
                 if self
                     .answer(&words, &mut overtaken, &mut stream)

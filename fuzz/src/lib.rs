@@ -3,23 +3,11 @@
 //! `fuzz_targets/` gives them to libFuzzer. `tests/fuzz_corpus.rs` of the crate includes this file
 //! and runs the targets on the corpus, without libFuzzer.
 
-#[path = "../../tests/support/hostile/answers.rs"]
-#[allow(
-    dead_code,
-    reason = "included in several crates, and not all use everything"
-)]
-mod answers;
 pub mod configuration;
 mod hostile_master;
 pub mod names;
 pub mod replies;
 pub mod resp;
-#[path = "../../tests/support/hostile/resp.rs"]
-#[allow(
-    dead_code,
-    reason = "included in several crates, and not all use everything"
-)]
-mod resp_frames;
 mod session;
 pub mod urls;
 

@@ -5,14 +5,10 @@
 
 mod hand_over;
 mod peers;
-#[path = "../../tests/support/proxy.rs"]
-mod proxy;
 mod restart;
 mod round;
 mod runs;
 mod scale;
-#[path = "../../examples/support/server.rs"]
-mod server;
 mod svg;
 mod tap;
 mod times;

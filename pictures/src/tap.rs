@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::proxy::Proxy;
+use testkit::proxy::Proxy;
 
 /// A proxy in front of one master, and what has passed it.
 #[derive(Debug)]

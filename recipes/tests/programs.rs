@@ -10,10 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-#[path = "../../examples/support/server.rs"]
-mod server;
-
-use server::{Server, masters};
+use testkit::server::{Server, masters};
 
 fn program(path: &str, masters: &[Server]) -> Command {
     let urls: Vec<_> = masters.iter().map(Server::url).collect();

@@ -3,9 +3,6 @@
 //! This floor knows commands and votes. It does not know what a majority is.
 
 mod config;
-#[cfg(all(test, feature = "redis"))]
-#[path = "../../tests/conformance/mod.rs"]
-mod conformance;
 pub(crate) mod dial_error;
 mod health;
 #[cfg(feature = "test-util")]

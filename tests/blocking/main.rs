@@ -11,8 +11,5 @@ mod contexts;
 mod ending;
 #[cfg(feature = "redis")]
 mod servers;
-#[cfg(feature = "redis")]
-#[path = "../support/mod.rs"]
-mod support;
 mod threads;
 mod views;

@@ -3,11 +3,9 @@
 use std::thread;
 
 use quorlock::blocking::Coordinator;
+use testkit::server::{self, Server};
 
-use crate::{
-    common::*,
-    support::server::{self, Server},
-};
+use crate::common::*;
 
 fn connected(masters: &[Server]) -> Coordinator {
     let urls = masters.iter().map(Server::url);

@@ -20,6 +20,7 @@ use proptest::{
     prelude::*,
     test_runner::{Config, TestRunner},
 };
+use testkit::server::{self, Server};
 use tokio::{
     runtime::{self, Runtime},
     sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
@@ -27,21 +28,9 @@ use tokio::{
 };
 
 use self::{
-    server::Server,
     step::{RowCommand, Step},
     store::Store,
     words::{alike, in_seconds, written},
-};
-use super::{
-    config::MasterConfig,
-    health::HealthBoard,
-    memory::{Fault, MemoryMaster},
-    restart::RestartTracker,
-    session::{
-        mailbox::Mailbox,
-        request::{CountVotes, Request},
-    },
-    spec::MasterSpec,
 };
 use crate::{
     core::{
@@ -60,13 +49,15 @@ use crate::{
         wait::retry::Backoff,
     },
     driver::time::clock,
+    master::{
+        CountVotes, Fault, HealthBoard, Mailbox, MasterConfig, MasterSpec, MemoryMaster, Request,
+        RestartTracker,
+    },
 };
 
 mod guard;
 mod random;
 mod rows;
-#[path = "../../examples/support/server.rs"]
-mod server;
 mod step;
 mod store;
 mod times;

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{server::Listener, step::*, *};
+use testkit::server::Listener;
+
+use super::{step::*, *};
 
 pub(super) enum Store {
     Memory(MemoryMaster),

@@ -1,7 +1,7 @@
 //! Reports of changes, which wake waiters.
 
 use super::{step::RowCommand, *};
-use crate::master::session::watchers::Watcher;
+use crate::master::Watcher;
 
 /// Sends an empty message for each report.
 #[derive(Debug)]

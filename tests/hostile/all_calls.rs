@@ -2,17 +2,19 @@
 
 use std::env;
 
-use crate::{
-    own_process::{fuzz_length, in_own_process, run},
-    servers,
-    support::{all_calls::fuzz, process_stats, random::Random},
+use testkit::{
+    hostile::{all_calls::fuzz, process_stats},
+    random::Random,
+    server,
 };
+
+use crate::own_process::{fuzz_length, in_own_process, run};
 
 /// `QUORLOCK_HOSTILE_SEED` repeats a run as far as possible, and `QUORLOCK_HOSTILE_SECONDS` makes
 /// it longer.
 #[test]
 fn every_call_returns_whatever_masters_reply() {
-    if servers::only_urls() {
+    if server::only_urls() {
         return;
     }
     in_own_process(
@@ -21,7 +23,7 @@ fn every_call_returns_whatever_masters_reply() {
             process_stats::count_panics();
             let seed = env::var("QUORLOCK_HOSTILE_SEED").ok();
             let seed = seed.map_or_else(Random::fresh_seed, |seed| seed.parse().unwrap());
-            let servers = servers::masters(3);
+            let servers = server::masters(3);
             let before = process_stats::rss_mb();
             run(async {
                 let fuzzed = fuzz(&servers, seed, fuzz_length()).await;

@@ -10,16 +10,17 @@ use std::{
 };
 
 use quorlock::{Coordinator, RestartGuard};
+use testkit::{
+    hostile::{close::late_closes, fake_server::Fake},
+    random::Random,
+    server::{self, Server},
+};
 use tokio::{
     runtime::{Handle, Runtime},
     time::{sleep, timeout},
 };
 
-use crate::{
-    own_process::{beside_others, in_own_process, multi_thread},
-    servers::{self, Server},
-    support::{close::late_closes, fake_server::Fake, random::Random},
-};
+use crate::own_process::{beside_others, in_own_process, multi_thread};
 
 #[test]
 fn close_returns_by_the_longest_ttl_without_any_server() {
@@ -69,13 +70,13 @@ fn close_returns_by_the_longest_ttl_after_connections_broke_under_load() {
 
 #[test]
 fn close_returns_by_the_longest_ttl_after_masters_were_killed_under_load() {
-    if servers::only_urls() {
+    if server::only_urls() {
         return;
     }
     in_own_process(
         "close::close_returns_by_the_longest_ttl_after_masters_were_killed_under_load",
         || {
-            let mut masters = servers::masters(3);
+            let mut masters = server::masters(3);
             let urls: Vec<_> = masters.iter().map(Server::url).collect();
             four_threads().block_on(async {
                 for round in 0..8 {

@@ -8,27 +8,27 @@ use std::{
 };
 
 use quorlock::Coordinator;
-use tokio::{net::TcpSocket, time::timeout};
-
-use crate::{
-    own_process::{current_thread, in_own_process, run},
-    servers::{self, Server, skipped},
-    support::{
+use testkit::{
+    hostile::{
         fake_server::Fake,
         first_attempt::{count_wins, far_away, first_attempt},
-        proxy::Proxy,
     },
+    proxy::Proxy,
+    server::{self, Server, skipped},
 };
+use tokio::{net::TcpSocket, time::timeout};
+
+use crate::own_process::{current_thread, in_own_process, run};
 
 #[test]
 fn a_free_lock_is_won_at_the_first_attempt_however_far_the_masters_are() {
-    if servers::only_urls() {
+    if server::only_urls() {
         return;
     }
     in_own_process(
         "first_attempt::a_free_lock_is_won_at_the_first_attempt_however_far_the_masters_are",
         || {
-            let masters = servers::masters(5);
+            let masters = server::masters(5);
             for each_way in [0, 8, 20, 60] {
                 let proxies = far_away(&masters, Duration::from_millis(each_way));
                 let urls: Vec<_> = proxies.iter().map(Proxy::url).collect();
@@ -44,7 +44,7 @@ fn a_free_lock_is_won_at_the_first_attempt_however_far_the_masters_are() {
 /// Each attempt is made in a new process.
 #[test]
 fn a_fresh_process_gets_a_free_lock_at_the_first_attempt() {
-    if servers::only_urls() {
+    if server::only_urls() {
         return;
     }
     const URLS: &str = "QUORLOCK_HOSTILE_FIRST";
@@ -57,7 +57,7 @@ fn a_fresh_process_gets_a_free_lock_at_the_first_attempt() {
     in_own_process(
         "first_attempt::a_fresh_process_gets_a_free_lock_at_the_first_attempt",
         || {
-            let masters = servers::masters(5);
+            let masters = server::masters(5);
             let proxies = far_away(&masters, Duration::from_millis(20));
             let urls: Vec<_> = proxies.iter().map(Proxy::url).collect();
             for _ in 0..ROUNDS {
@@ -79,13 +79,13 @@ fn a_fresh_process_gets_a_free_lock_at_the_first_attempt() {
 
 #[test]
 fn a_first_inspection_is_answered_by_distant_masters() {
-    if servers::only_urls() {
+    if server::only_urls() {
         return;
     }
     in_own_process(
         "first_attempt::a_first_inspection_is_answered_by_distant_masters",
         || {
-            let masters = servers::masters(5);
+            let masters = server::masters(5);
             let proxies = far_away(&masters, Duration::from_millis(20));
             let coordinator = || {
                 let urls = proxies.iter().map(Proxy::url);
@@ -148,10 +148,10 @@ fn the_first_attempt_does_not_wait_for_an_unreachable_master() {
 /// Checks that no call waits for the fifth master, at `url`, while four masters answer. A call that
 /// waits would take the whole connect timeout.
 async fn check_no_wait_for(url: String) {
-    if servers::only_urls() {
+    if server::only_urls() {
         return;
     }
-    let masters = servers::masters(4);
+    let masters = server::masters(4);
     let urls: Vec<_> = masters.iter().map(Server::url).chain([url]).collect();
     for round in 0..ROUNDS {
         let locks = Coordinator::builder()

@@ -7,16 +7,16 @@ use std::{
 };
 
 use quorlock::{Coordinator, RestartGuard};
-use tokio::{runtime::Runtime, time::timeout};
-
-use crate::{
-    own_process::{current_thread, in_own_process, multi_thread},
-    servers,
-    support::{
+use testkit::{
+    hostile::{
         fake_server::{Fake, Peer},
         floods::{Flood, Floods, over_limit},
     },
+    server,
 };
+use tokio::{runtime::Runtime, time::timeout};
+
+use crate::own_process::{current_thread, in_own_process, multi_thread};
 
 #[test]
 fn a_flood_over_tcp_delays_no_call_on_one_thread() {
@@ -82,10 +82,10 @@ fn check_limits(runtime: &Runtime) {
 /// Checks that calls return long before the flood ends. Also checks that the connection to the
 /// flooding master is given up.
 fn check_no_delay(runtime: &Runtime, over: Over) {
-    if servers::only_urls() {
+    if server::only_urls() {
         return;
     }
-    let masters = servers::masters(2);
+    let masters = server::masters(2);
     let floods = Arc::new(Floods::default());
     let hostile = {
         let floods = floods.clone();
@@ -95,7 +95,7 @@ fn check_no_delay(runtime: &Runtime, over: Over) {
             Over::Unix => Fake::unix(serve),
         }
     };
-    let urls = masters.iter().map(servers::Server::url);
+    let urls = masters.iter().map(server::Server::url);
     runtime.block_on(async {
         let locks = Coordinator::builder()
             .masters(urls.chain([hostile.url()]))

@@ -14,19 +14,13 @@
 )]
 
 mod all_calls;
-#[path = "../support/child_output.rs"]
-mod child_output;
 mod close;
 mod first_attempt;
 mod flood;
 mod own_process;
 mod releases;
 mod replies;
-#[path = "../../examples/support/server.rs"]
-mod servers;
 mod short_lived;
 mod slow_master;
 mod stall;
-#[path = "../support/hostile/mod.rs"]
-mod support;
 mod tiny_pieces;

@@ -9,9 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use testkit::child_output::output_of;
 use tokio::runtime::{Builder, Runtime};
-
-use crate::child_output::output_of;
 
 /// Runs `body` in a process of its own, while no other test runs. Fails if the process does not end
 /// within `TIME_LIMIT` plus the length of the fuzz test.

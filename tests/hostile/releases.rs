@@ -9,17 +9,17 @@ use std::{
 };
 
 use quorlock::{Coordinator, Guard, RestartGuard};
-use tokio::time::{sleep, timeout};
-
-use crate::{
-    own_process::{beside_others, run},
-    servers::{self, Server},
-    support::{
+use testkit::{
+    hostile::{
         answers::honest,
         fake_server::Fake,
         releases::{ErrorServer, commands_for},
     },
+    server::{self, Server},
 };
+use tokio::time::{sleep, timeout};
+
+use crate::own_process::{beside_others, run};
 
 #[test]
 fn a_failed_release_is_repeated_at_a_bounded_rate() {
@@ -48,13 +48,13 @@ fn a_failed_release_is_repeated_at_a_bounded_rate() {
 /// The master is a real server that requires replicas for writes and has none.
 #[test]
 fn a_release_refused_for_lack_of_replicas_is_repeated_at_a_bounded_rate() {
-    if servers::only_urls() {
+    if server::only_urls() {
         return;
     }
     beside_others(
         "releases::a_release_refused_for_lack_of_replicas_is_repeated_at_a_bounded_rate",
         || {
-            let masters = servers::masters(3);
+            let masters = server::masters(3);
             run(async {
                 let locks = coordinator(masters.iter().map(Server::url));
                 let guard = on_all(&locks, "a").await;

@@ -10,16 +10,14 @@ use std::{
 };
 
 use quorlock::{Coordinator, RestartGuard};
+use testkit::hostile::{
+    all_calls::{Calls, HANG},
+    answers::{honest, subscription},
+    fake_server::{Fake, Peer},
+};
 use tokio::time::timeout;
 
-use crate::{
-    own_process::{in_own_process, run},
-    support::{
-        all_calls::{Calls, HANG},
-        answers::{honest, subscription},
-        fake_server::{Fake, Peer},
-    },
-};
+use crate::own_process::{in_own_process, run};
 
 /// A confirmation comes in place of a reply. The command without a reply must still get its vote.
 #[test]

@@ -3,29 +3,29 @@
 use std::{sync::Arc, time::Duration};
 
 use quorlock::Coordinator;
-
-use crate::{
-    own_process::{in_own_process, run},
-    servers,
-    support::{
+use testkit::{
+    hostile::{
         process_stats::Log,
         short_lived::{Killer, locks_per_second},
     },
+    server,
 };
+
+use crate::own_process::{in_own_process, run};
 
 #[test]
 fn locks_go_on_while_connections_are_killed() {
-    if servers::only_urls() {
+    if server::only_urls() {
         return;
     }
     in_own_process(
         "short_lived::locks_go_on_while_connections_are_killed",
         || {
             let log = Log::listen();
-            let masters = Arc::new(servers::masters(5));
+            let masters = Arc::new(server::masters(5));
             run(async {
                 let locks = Coordinator::builder()
-                    .masters(masters.iter().map(servers::Server::url))
+                    .masters(masters.iter().map(server::Server::url))
                     .build()
                     .unwrap();
                 let before = locks_per_second(&locks, 4).await;

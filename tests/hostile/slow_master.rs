@@ -4,18 +4,18 @@
 use std::time::Duration;
 
 use quorlock::{Builder, Coordinator, RestartGuard};
-use tokio::time::sleep;
-
-use crate::{
-    own_process::{beside_others, in_own_process, run},
-    servers,
-    support::{
+use testkit::{
+    hostile::{
         fake_server::Fake,
         load::Load,
         process_stats::{self, Log},
         slow_master::{lock_commands, one_far_away, tarpit},
     },
+    server,
 };
+use tokio::time::sleep;
+
+use crate::own_process::{beside_others, in_own_process, run};
 
 #[test]
 fn a_slow_master_gets_no_more_commands_than_the_others() {
@@ -38,11 +38,11 @@ fn a_master_slower_than_the_node_timeout_gets_no_more_commands_than_the_others()
 /// One of five masters has a round trip of 200 ms. Checks that this master gets no more commands
 /// than the others.
 fn check_commands(set: impl FnOnce(Builder) -> Builder) {
-    if servers::only_urls() {
+    if server::only_urls() {
         return;
     }
     let log = Log::listen();
-    let masters = servers::masters(5);
+    let masters = server::masters(5);
     let (urls, proxy) = one_far_away(&masters, Duration::from_millis(100));
     run(async {
         let builder = Coordinator::builder()
@@ -82,15 +82,15 @@ fn a_master_that_greets_and_hangs_up_is_one_outage() {
     beside_others(
         "slow_master::a_master_that_greets_and_hangs_up_is_one_outage",
         || {
-            if servers::only_urls() {
+            if server::only_urls() {
                 return;
             }
             let log = Log::listen();
-            let masters = servers::masters(2);
+            let masters = server::masters(2);
             let hostile = Fake::tcp(|peer| drop(peer.greet()));
             run(async {
                 let locks = Coordinator::builder()
-                    .masters(masters.iter().map(servers::Server::url))
+                    .masters(masters.iter().map(server::Server::url))
                     .master(hostile.url())
                     .restart_guard(RestartGuard::Off)
                     .build()
@@ -128,7 +128,7 @@ fn a_master_that_never_answers_takes_no_unbounded_memory() {
 /// The silent master is a real server that holds back all writes.
 #[test]
 fn a_paused_master_takes_no_unbounded_memory() {
-    if servers::only_urls() {
+    if server::only_urls() {
         return;
     }
     in_own_process(
@@ -136,7 +136,7 @@ fn a_paused_master_takes_no_unbounded_memory() {
         || {
             let log = Log::listen();
             let fakes = [Fake::honest(Duration::ZERO), Fake::honest(Duration::ZERO)];
-            let master = servers::Server::start();
+            let master = server::Server::start();
             master.command(&["CLIENT", "PAUSE", "600000", "WRITE"]);
             let urls = fakes.iter().map(Fake::url).chain([master.url()]);
             run(check_memory(urls.collect(), log));

@@ -3,12 +3,10 @@
 use std::{thread, time::Duration};
 
 use quorlock::{Coordinator, RestartGuard};
+use testkit::hostile::{fake_server::Fake, load, process_stats::Log};
 use tokio::time::{sleep, timeout};
 
-use crate::{
-    own_process::{current_thread, in_own_process, multi_thread},
-    support::{fake_server::Fake, load, process_stats::Log},
-};
+use crate::own_process::{current_thread, in_own_process, multi_thread};
 
 #[test]
 fn a_stall_of_the_runtime_gives_up_no_connection() {

@@ -7,16 +7,16 @@ use std::{
 };
 
 use quorlock::{Coordinator, RestartGuard};
+use testkit::{
+    hostile::{answers::greeting, process_stats, resp},
+    server::skipped,
+};
 use tokio::{
     net::{TcpListener, TcpStream},
     time::{sleep, timeout},
 };
 
-use crate::{
-    own_process::{current_thread, in_own_process},
-    servers::skipped,
-    support::{answers::greeting, process_stats, resp},
-};
+use crate::own_process::{current_thread, in_own_process};
 
 #[test]
 fn a_reply_in_tiny_pieces_costs_time_in_proportion_to_its_length() {

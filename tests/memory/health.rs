@@ -163,7 +163,7 @@ async fn a_master_that_answers_errors_cannot_vote_until_it_grants_a_lock() {
 /// A dial to a replica fails, so the next connection shows that the master is none any more.
 #[tokio::test(start_paused = true)]
 async fn a_replica_is_down_until_the_next_connection() {
-    let (log, _listening) = crate::captured_log::CapturedLog::listen();
+    let (log, _listening) = testkit::captured_log::CapturedLog::listen();
     for error in [
         "READONLY You can't write against a read only replica.",
         "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
@@ -193,7 +193,7 @@ async fn a_replica_is_down_until_the_next_connection() {
 /// A dial to a master that loads its data fails.
 #[tokio::test(start_paused = true)]
 async fn a_new_connection_shows_that_a_master_has_loaded_its_data() {
-    let (log, _listening) = crate::captured_log::CapturedLog::listen();
+    let (log, _listening) = testkit::captured_log::CapturedLog::listen();
     let world = World::new(3).await;
     world.inject([Fault::ErrorReply("LOADING Redis is loading".into())]);
     drop(world.guard().await);
@@ -262,7 +262,7 @@ async fn the_votes_of_a_ready_majority_do_not_read_like_trouble() {
 
 #[tokio::test(start_paused = true)]
 async fn a_master_in_quarantine_is_not_ready_and_is_reported_when_it_votes_again() {
-    let (log, _listening) = crate::captured_log::CapturedLog::listen();
+    let (log, _listening) = testkit::captured_log::CapturedLog::listen();
     let world = World::with(3, |builder| {
         builder
             .restart_guard(quorlock::RestartGuard::Observed)
@@ -306,7 +306,7 @@ async fn a_master_in_quarantine_is_not_ready_and_is_reported_when_it_votes_again
 /// Only the first dial after the loss finds it. Later ones find its record.
 #[tokio::test(start_paused = true)]
 async fn a_quarantine_keeps_its_reason_and_is_told_once() {
-    let (log, _listening) = crate::captured_log::CapturedLog::listen();
+    let (log, _listening) = testkit::captured_log::CapturedLog::listen();
     let world = World::with(3, |builder| {
         builder
             .restart_guard(quorlock::RestartGuard::Observed)

@@ -3,13 +3,11 @@
 use std::pin::pin;
 
 use quorlock::Fault;
+use testkit::captured_log::CapturedLog;
 use tokio::time::{sleep, timeout};
 use tracing::Level;
 
-use crate::{
-    captured_log::CapturedLog,
-    world::{KINDS, NAME, World, error, millis, seconds},
-};
+use crate::world::{KINDS, NAME, World, error, millis, seconds};
 
 #[tokio::test(start_paused = true)]
 async fn an_outage_is_logged_as_one_warning() {

@@ -199,7 +199,7 @@ async fn releasing_a_lost_lock_is_no_error() {
 /// The clock moves on while no task runs, as when the process is stopped.
 #[tokio::test(start_paused = true)]
 async fn a_loss_because_the_process_did_not_run_says_so() {
-    let (log, _listening) = crate::captured_log::CapturedLog::listen();
+    let (log, _listening) = testkit::captured_log::CapturedLog::listen();
     for (before, stall) in [(seconds(1), seconds(20)), (seconds(40), seconds(12))] {
         let world = World::new(3).await;
         let guard = renewed_guard(&world).await;

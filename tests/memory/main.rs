@@ -13,8 +13,6 @@ mod acquire;
 mod attempt_numbers;
 mod break_held;
 mod cancel;
-#[path = "../support/captured_log.rs"]
-mod captured_log;
 mod client_name;
 mod close;
 mod config;
@@ -34,15 +32,9 @@ mod loss;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod min_hold;
-#[path = "../support/on_event.rs"]
-mod on_event;
 mod owners;
 mod pending_releases;
-#[path = "../support/polled.rs"]
-mod polled;
 mod preflight;
-#[path = "../support/random.rs"]
-mod random;
 mod random_faults;
 #[cfg(feature = "metrics")]
 mod recorder;

@@ -1,10 +1,11 @@
 //! Locks that stay in place for a minimum time although their guards are gone.
 
 use quorlock::{AcquireError, Coordinator, Fault, Kind, ReleaseError};
+use testkit::captured_log::CapturedLog;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::Level;
 
-use crate::{captured_log::CapturedLog, world::*};
+use crate::world::*;
 
 /// Returns when another process gets the lock, counted from `start`.
 async fn taken_after(others: &Coordinator, kind: Kind, start: Instant) -> std::time::Duration {

@@ -7,15 +7,13 @@
 use std::{cell::RefCell, rc::Rc, thread, time::Duration};
 
 use quorlock::{Coordinator, Fault, Guard, Lock, MemoryMaster, Renewal};
+use testkit::random::Random;
 use tokio::{
     runtime,
     time::{Instant, sleep, timeout},
 };
 
-use crate::{
-    random::Random,
-    world::{delay, error, millis},
-};
+use crate::world::{delay, error, millis};
 
 const CLIENTS: usize = 3;
 const LONGEST_TTL: u64 = 1_500;

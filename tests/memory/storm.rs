@@ -7,17 +7,14 @@
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, thread, time::Duration};
 
 use quorlock::{AcquireError, Coordinator, Fault, Guard, Lock, MemoryMaster, Owner, Renewal};
+use testkit::{polled::polled, random::Random};
 use tokio::{
     runtime,
     task::{JoinSet, LocalSet},
     time::{Instant, sleep, timeout},
 };
 
-use crate::{
-    polled::polled,
-    random::Random,
-    world::{delay, error, millis, seconds},
-};
+use crate::world::{delay, error, millis, seconds};
 
 const TTL: Duration = millis(600);
 const SEEDS: u64 = 6;

@@ -15,13 +15,11 @@ use std::{
 };
 
 use quorlock::{Coordinator, Fault, Guard, Lock, LockState, LostReason};
+use testkit::on_event::OnEvent;
 use tokio::time::{advance, sleep, timeout};
 use tracing::subscriber::set_default;
 
-use crate::{
-    on_event::OnEvent,
-    world::{World, millis, paused_runtime, seconds},
-};
+use crate::world::{World, millis, paused_runtime, seconds};
 
 /// A waker that calls a function whenever it is woken.
 struct OnWake<F>(F);

@@ -8,7 +8,7 @@ use quorlock::{
 };
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-pub(crate) use crate::polled::polled;
+pub(crate) use testkit::polled::polled;
 
 /// Masters and a coordinator that is connected to them.
 pub(crate) struct World {

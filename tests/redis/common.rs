@@ -9,12 +9,11 @@ use parking_lot::RwLock;
 use quorlock::{
     Builder, Coordinator, Failure, Guard, Kind, Lock, Owner, RestartGuard, VoteRow, Votes,
 };
-use tokio::time::{sleep, timeout};
-
-pub(crate) use crate::{
+pub(crate) use testkit::{
     polled::polled,
-    support::server::{self, Server, skipped},
+    server::{self, Server, skipped},
 };
+use tokio::time::{sleep, timeout};
 
 /// The time limit for one test, even on a slow machine. A test that hangs fails after this time.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(40);

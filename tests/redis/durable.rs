@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use quorlock::{AcquireError, Builder, Coordinator, Failure, LockState, RestartGuard};
+use testkit::proxy::Proxy;
 use tokio::join;
 
 use crate::{
     common::*,
-    proxy::Proxy,
     restart_guard::{ALWAYS, KEY, connected, copy_once, guarded, is_copy, is_quarantined, lock},
 };
 

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use crate::{common::*, proxy::Proxy, waiter_processes::*};
+use testkit::proxy::Proxy;
+
+use crate::{common::*, waiter_processes::*};
 
 const PROCESSES: usize = 8;
 const WAITERS: u32 = 25;

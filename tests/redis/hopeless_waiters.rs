@@ -7,12 +7,10 @@ use std::{
 };
 
 use quorlock::{Coordinator, Lock};
+use testkit::proxy::Proxy;
 use tokio::time::sleep;
 
-use crate::{
-    common::{Server, brisk, coordinator, until, urls, with_masters},
-    proxy::Proxy,
-};
+use crate::common::{Server, brisk, coordinator, until, urls, with_masters};
 
 fn fair(locks: &Coordinator) -> Lock {
     locks.fair("r", &locks.owner())

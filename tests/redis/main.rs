@@ -11,13 +11,6 @@
 
 mod basics;
 mod cancel;
-#[path = "../support/captured_log.rs"]
-mod captured_log;
-#[cfg(feature = "tls")]
-#[path = "../support/certificates.rs"]
-mod certificates;
-#[path = "../support/child_output.rs"]
-mod child_output;
 mod client_name;
 mod common;
 mod contention;
@@ -35,15 +28,9 @@ mod lock_names;
 mod login;
 mod lost_wake_ups;
 mod native_release;
-#[path = "../support/on_event.rs"]
-mod on_event;
 mod out_of_memory;
-#[path = "../support/polled.rs"]
-mod polled;
 mod preflight;
 mod process;
-#[path = "../support/proxy.rs"]
-mod proxy;
 mod redisson;
 mod reentrant;
 mod renewal;
@@ -54,12 +41,7 @@ mod runtimes;
 mod script_flush;
 #[cfg(feature = "sentinel")]
 mod sentinel;
-#[cfg(feature = "sentinel")]
-#[path = "../support/sentinels.rs"]
-mod sentinels;
 mod skewed_clocks;
-#[path = "../support/mod.rs"]
-mod support;
 mod suspend;
 #[cfg(feature = "tls")]
 mod tls;
@@ -68,6 +50,3 @@ mod unfit;
 mod waiter_processes;
 mod waiter_timeout;
 mod waiting;
-
-#[cfg(any(feature = "sentinel", feature = "tls"))]
-use support::server;

@@ -13,12 +13,10 @@ use std::{
 };
 
 use quorlock::{Guard, Kind, Lock};
+use testkit::proxy::{Proxy, pass_delayed};
 use tokio::task::JoinSet;
 
-use crate::{
-    common::*,
-    proxy::{Proxy, pass_delayed},
-};
+use crate::common::*;
 
 /// The versions that the tests use, and the command with which each releases a mutex.
 const VERSIONS: [(&str, &str); 7] = [

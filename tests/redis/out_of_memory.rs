@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use quorlock::{AcquireError, Renewal};
+use testkit::proxy::Proxy;
 
-use crate::{common::*, proxy::Proxy};
+use crate::common::*;
 
 fn run_out_of_memory(master: &Server) {
     for setting in [["maxmemory-policy", "noeviction"], ["maxmemory", "1"]] {

@@ -11,7 +11,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{child_output::output_of, common::TEST_TIMEOUT};
+use testkit::child_output::output_of;
+
+use crate::common::TEST_TIMEOUT;
 
 /// A child process. It is killed when this value is dropped.
 pub(crate) struct Process {

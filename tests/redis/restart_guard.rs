@@ -12,10 +12,11 @@ use quorlock::{
     AcquireError, Builder, Coordinator, Failure, Kind, Lock, LockState, Owner, Renewal,
     RestartGuard, Votes,
 };
+use testkit::{captured_log::CapturedLog, proxy::Proxy};
 use tokio::join;
 use tracing::Level;
 
-use crate::{captured_log::CapturedLog, common::*, proxy::Proxy};
+use crate::common::*;
 
 /// The longest TTL in these tests.
 const TTL: Duration = Duration::from_millis(1_500);

@@ -13,12 +13,9 @@ use std::{
 use quorlock::{
     AcquireError, Builder, Coordinator, Failure, MasterState, Renewal, RestartGuard, Setting, Votes,
 };
+use testkit::sentinels::{Group, sentinel_url, watch};
 
-use crate::{
-    common::*,
-    impostors::impostor,
-    sentinels::{Group, sentinel_url, watch},
-};
+use crate::{common::*, impostors::impostor};
 
 /// The longest TTL in these tests. A failover takes less time.
 const TTL: Duration = Duration::from_secs(6);
@@ -468,7 +465,7 @@ fn one_service_is_one_master_whatever_the_order_of_its_sentinels() {
 #[cfg(feature = "tls")]
 #[test]
 fn sentinels_and_masters_may_expect_tls() {
-    use crate::certificates::{Authority, is_without_tls};
+    use testkit::certificates::{Authority, is_without_tls};
 
     if server::only_urls() || is_without_tls() {
         return;
@@ -481,7 +478,7 @@ fn sentinels_and_masters_may_expect_tls() {
         let options: Vec<_> = options.iter().map(String::as_str).collect();
         let sentinel = watch(&master, 1, "tls-replication yes\n", &options);
         let url = sentinel_url([&sentinel]).replace("redis+", "rediss+");
-        let builder = patient().tls(authority.trusted());
+        let builder = patient().tls(crate::tls::trusting(&authority));
         let locks = builder.master(url).build().unwrap();
         lock_once(&locks).await;
         locks.close().await;

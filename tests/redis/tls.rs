@@ -14,33 +14,27 @@ use quorlock::{
         pki_types::PrivatePkcs8KeyDer,
     },
 };
+use testkit::certificates::{Authority, Signed, is_without_tls, tls_url};
 
-use crate::{
-    certificates::{Authority, Signed, is_without_tls, tls_url},
-    common::*,
-    impostors::impostor,
-    process::Process,
-};
+use crate::{common::*, impostors::impostor, process::Process};
 
 const HOST: &str = "127.0.0.1";
 
-impl Authority {
-    /// Returns the settings of a client that trusts this authority.
-    pub(crate) fn trusted(&self) -> ClientConfig {
-        trusting([self]).with_no_client_auth()
-    }
+/// Returns the settings of a client that trusts this authority.
+pub(crate) fn trusting(authority: &Authority) -> ClientConfig {
+    trusting_all([authority]).with_no_client_auth()
+}
 
-    /// Returns the settings of a client that trusts this authority and has a certificate.
-    pub(crate) fn trusted_with(&self, own: &Signed) -> ClientConfig {
-        let key = PrivatePkcs8KeyDer::from(own.key.serialize_der());
-        let chain = vec![own.certificate.der().clone()];
-        let settings = trusting([self]).with_client_auth_cert(chain, key.into());
-        settings.unwrap()
-    }
+/// Returns the settings of a client that trusts this authority and has a certificate.
+fn trusting_with(authority: &Authority, own: &Signed) -> ClientConfig {
+    let key = PrivatePkcs8KeyDer::from(own.key.serialize_der());
+    let chain = vec![own.certificate.der().clone()];
+    let settings = trusting_all([authority]).with_client_auth_cert(chain, key.into());
+    settings.unwrap()
 }
 
 /// Returns the settings of a client that trusts all of `authorities`.
-fn trusting<'a>(
+fn trusting_all<'a>(
     authorities: impl IntoIterator<Item = &'a Authority>,
 ) -> ConfigBuilder<ClientConfig, WantsClientCert> {
     let mut roots = RootCertStore::empty();
@@ -131,7 +125,7 @@ async fn assert_locks_work(locks: &Coordinator, masters: &[Server]) {
 fn every_kind_of_lock_works_with_an_authority_of_our_own() {
     with_authority(async |authority| {
         let masters = three(&authority, &authority.sign(HOST), "no");
-        let locks = locks(renewing().tls(authority.trusted()), &masters);
+        let locks = locks(renewing().tls(trusting(&authority)), &masters);
         assert_locks_work(&locks, &masters).await;
         locks.close().await;
         assert_no_keys(&masters);
@@ -144,7 +138,7 @@ fn masters_may_have_different_authorities() {
     with_authority(async |old| {
         let new = Authority::new();
         let masters = [&old, &new, &old].map(|one| one.server(&one.sign(HOST), "no", &[]));
-        let settings = trusting([&old, &new]).with_no_client_auth();
+        let settings = trusting_all([&old, &new]).with_no_client_auth();
         let locks = locks(patient().tls(settings), &masters);
         acquire_on_all(&locks.mutex("r"))
             .await
@@ -160,7 +154,7 @@ fn servers_that_want_a_certificate_of_the_client_get_it() {
     with_authority(async |authority| {
         let masters = three(&authority, &authority.sign(HOST), "yes");
         let own = authority.sign("client");
-        let locks = locks(renewing().tls(authority.trusted_with(&own)), &masters);
+        let locks = locks(renewing().tls(trusting_with(&authority, &own)), &masters);
         assert_locks_work(&locks, &masters).await;
         locks.close().await;
         assert_no_keys(&masters);
@@ -171,7 +165,7 @@ fn servers_that_want_a_certificate_of_the_client_get_it() {
 fn a_client_without_its_certificate_is_told_so() {
     with_authority(async |authority| {
         let masters = three(&authority, &authority.sign(HOST), "yes");
-        let without = locks(patient().tls(authority.trusted()), &masters);
+        let without = locks(patient().tls(trusting(&authority)), &masters);
         let said = refusal(&without).await;
         for master in &masters {
             let expected = format!(
@@ -184,7 +178,10 @@ fn a_client_without_its_certificate_is_told_so() {
         until_refused(&without).await;
 
         let stranger = Authority::new().sign("client");
-        let wrong = locks(patient().tls(authority.trusted_with(&stranger)), &masters);
+        let wrong = locks(
+            patient().tls(trusting_with(&authority, &stranger)),
+            &masters,
+        );
         let said = refusal(&wrong).await;
         let expected = "it does not accept the client's certificate in Builder::tls";
         assert_eq!(said.matches(expected).count(), 3, "{said}");
@@ -216,7 +213,7 @@ fn a_certificate_that_is_refused_is_explained() {
             ),
         ] {
             let masters = [authority.server(&certificate, "no", &[])];
-            let locks = locks(patient().tls(trusted.trusted()), &masters);
+            let locks = locks(patient().tls(trusting(trusted)), &masters);
             let said = refusal(&locks).await;
             println!("{said}");
             let master = format!(
@@ -303,7 +300,7 @@ fn a_server_that_never_answers_the_handshake_delays_no_call() {
         let silent = impostor(move |stream| drop(keep.send(stream)));
         let builder = patient().connect_timeout(millis(300));
         let locks = builder
-            .tls(authority.trusted())
+            .tls(trusting(&authority))
             .masters(masters.iter().map(tls_url))
             .master(silent.replace("redis", "rediss"))
             .build()
@@ -353,7 +350,7 @@ fn a_password_goes_over_tls() {
         let with = |login: &str| {
             let url = tls_url(&master).replace("//", &format!("//{login}"));
             patient()
-                .tls(authority.trusted())
+                .tls(trusting(&authority))
                 .master(url)
                 .build()
                 .unwrap()
@@ -373,7 +370,7 @@ fn a_password_goes_over_tls() {
 fn a_master_that_restarts_is_reached_again() {
     with_authority(async |authority| {
         let mut masters = three(&authority, &authority.sign(HOST), "no");
-        let locks = locks(patient().tls(authority.trusted()), &masters);
+        let locks = locks(patient().tls(trusting(&authority)), &masters);
         let lock = locks.mutex("r");
         acquire_on_all(&lock).await.release().await.unwrap();
         masters[0].kill();
@@ -390,7 +387,7 @@ fn a_master_that_restarts_is_reached_again() {
 fn a_check_finds_nothing_wrong_with_tls() {
     with_authority(async |authority| {
         let masters = three(&authority, &authority.sign(HOST), "no");
-        let tls = locks(patient().tls(authority.trusted()), &masters);
+        let tls = locks(patient().tls(trusting(&authority)), &masters);
         acquire_on_all(&tls.mutex("r"))
             .await
             .release()
@@ -434,5 +431,5 @@ fn tls_that_verifies_nothing_is_refused_before_anything_is_sent() {
 
 /// Returns settings with which no server is trusted.
 fn nothing_trusted() -> ClientConfig {
-    trusting([]).with_no_client_auth()
+    trusting_all([]).with_no_client_auth()
 }

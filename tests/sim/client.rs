@@ -3,6 +3,7 @@
 use std::{future::Future, pin::pin, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
+use testkit::{polled::polled, random::Random};
 use tokio::{
     task::JoinHandle,
     time::{Instant, sleep, timeout},
@@ -12,9 +13,7 @@ use super::{
     checker::{Attempt, Checker, Rule},
     connection::Endpoint,
     plan::{Breach, LockPlan, Model, Plan},
-    polled::polled,
     process::Process,
-    random::Random,
     world::World,
 };
 use crate::{

@@ -38,11 +38,7 @@ mod connection;
 mod nemesis;
 mod network;
 mod plan;
-#[path = "../support/polled.rs"]
-mod polled;
 mod process;
-#[path = "../support/random.rs"]
-mod random;
 mod server;
 mod tests;
 mod world;

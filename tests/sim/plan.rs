@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::random::Random;
+use testkit::random::Random;
+
 use crate::{Kind, core::restart::RestartGuard};
 
 /// Whether the faults of a run are within the model, in which the crate promises exclusion.

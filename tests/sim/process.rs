@@ -10,8 +10,8 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use testkit::random::Random;
 
-use super::random::Random;
 use crate::driver::time::clock::Suspensions;
 
 thread_local! {

@@ -11,6 +11,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use testkit::random::Random;
 use tokio::{sync::Notify, time::Instant};
 
 use super::{
@@ -18,7 +19,6 @@ use super::{
     network::{Delivery, Link, Packet, Path},
     plan::{Latency, Plan},
     process::Process,
-    random::Random,
     server::{Run, Server},
 };
 use crate::driver::select::first_of;

@@ -1,11 +1,9 @@
 //! `quorlock bench`.
 
 use nix::sys::signal::Signal;
+use testkit::server::{Server, masters};
 
-use crate::{
-    server::{Server, masters},
-    support::{Running, ended, until, with},
-};
+use crate::support::{Running, ended, until, with};
 
 #[test]
 fn a_bench_leaves_nothing() {

@@ -2,10 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::{
-    server::masters,
-    support::{Running, ended, until, with, write_fair, write_mutex},
-};
+use testkit::server::masters;
+
+use crate::support::{Running, ended, until, with, write_fair, write_mutex};
 
 #[test]
 fn a_break_without_a_terminal_needs_yes() {

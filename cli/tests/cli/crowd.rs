@@ -2,10 +2,9 @@
 
 use std::{fs, process::Command};
 
-use crate::{
-    server::masters,
-    support::{said, urls},
-};
+use testkit::server::masters;
+
+use crate::support::{said, urls};
 
 #[test]
 fn two_hundred_scripts_lose_no_increment() {

@@ -1,9 +1,8 @@
 //! `quorlock doctor`: severities, and commands that fix.
 
-use crate::{
-    server::masters,
-    support::{ended, with},
-};
+use testkit::server::masters;
+
+use crate::support::{ended, with};
 
 #[test]
 fn the_doctor_exits_by_severity() {

@@ -8,10 +8,10 @@ use std::{
 };
 
 use nix::sys::signal::Signal;
+use testkit::server::{Server, masters};
 
-use crate::{
-    server::{Server, masters},
-    support::{Running, assert_free, ended, ignores_interrupts, quorlock, script, urls, with},
+use crate::support::{
+    Running, assert_free, ended, ignores_interrupts, quorlock, script, urls, with,
 };
 
 #[test]

@@ -3,9 +3,9 @@
 use std::process::Command;
 
 use nix::sys::signal::Signal;
+use testkit::server::{Server, masters};
 
 use crate::{
-    server::{Server, masters},
     support::{assert_free, ignores, ignores_interrupts, is_alive, until, urls, with},
     terminal::Terminal,
 };

@@ -2,11 +2,9 @@
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
+use testkit::server::masters;
 
-use crate::{
-    server::masters,
-    support::{Running, ended, json, with, write_fair, write_mutex},
-};
+use crate::support::{Running, ended, json, with, write_fair, write_mutex};
 
 /// Returns the names of the fields that a section of `JSON.md` documents, with the fields of a
 /// holder at each path that has one.

@@ -11,11 +11,9 @@ use nix::{
     sys::signal::Signal,
     time::{ClockId, clock_gettime},
 };
+use testkit::server::masters;
 
-use crate::{
-    server::masters,
-    support::{Running, dead_by, is_alive, script, until},
-};
+use crate::support::{Running, dead_by, is_alive, script, until};
 
 /// Prints the process IDs of two children and of itself. None of them ends by itself or obeys
 /// signals that can be ignored.

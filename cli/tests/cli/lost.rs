@@ -10,11 +10,9 @@ use nix::{
     fcntl::{FcntlArg, OFlag, fcntl},
     sys::signal::Signal,
 };
+use testkit::server::{Server, masters};
 
-use crate::{
-    server::{Server, masters},
-    support::{Running, assert_free, dead_by, ended, is_alive, script, until, with},
-};
+use crate::support::{Running, assert_free, dead_by, ended, is_alive, script, until, with};
 
 /// A command that cleans up and succeeds when it is asked to end.
 const CLEAN: &str =

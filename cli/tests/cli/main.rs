@@ -5,14 +5,8 @@
     reason = "a helper that fails is a test that fails"
 )]
 
-#[path = "../../../examples/support/server.rs"]
-mod server;
-
 mod bench;
 mod break_lock;
-#[cfg(feature = "tls")]
-#[path = "../../../tests/support/certificates.rs"]
-mod certificates;
 mod crowd;
 mod doctor;
 mod exits;
@@ -26,9 +20,6 @@ mod recipes;
 mod screen;
 #[cfg(feature = "sentinel")]
 mod sentinel;
-#[cfg(feature = "sentinel")]
-#[path = "../../../tests/support/sentinels.rs"]
-mod sentinels;
 mod signals;
 mod sources;
 mod starts;

@@ -5,10 +5,9 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::{
-    server::masters,
-    support::{Running, assert_free, ended, script, urls, with},
-};
+use testkit::server::masters;
+
+use crate::support::{Running, assert_free, ended, script, urls, with};
 
 /// Opens a file on a disk that is full.
 fn full() -> File {

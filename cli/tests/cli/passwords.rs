@@ -6,10 +6,9 @@ use std::{
     os::unix::{ffi::OsStrExt, fs::PermissionsExt},
 };
 
-use crate::{
-    server::{Server, masters},
-    support::{Running, ended, with},
-};
+use testkit::server::{Server, masters};
+
+use crate::support::{Running, ended, with};
 
 const PASSWORD: &str = "hunter2 /@:%";
 

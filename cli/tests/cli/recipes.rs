@@ -2,10 +2,9 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
-use crate::{
-    server::{Server, masters},
-    support::ended,
-};
+use testkit::server::{Server, masters};
+
+use crate::support::ended;
 
 const PAGE: &str = include_str!("../../../docs/recipes.md");
 

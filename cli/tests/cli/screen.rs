@@ -1,9 +1,9 @@
 //! The view in a terminal: questions, live tables, colours and cut lines.
 
 use nix::sys::signal::Signal;
+use testkit::server::{Server, masters};
 
 use crate::{
-    server::{Server, masters},
     support::{with, write_mutex},
     terminal::Terminal,
 };

@@ -2,11 +2,12 @@
 
 use std::{fs, process::Command, slice, time::Duration, time::Instant};
 
-use crate::{
+use testkit::{
     sentinels::{Group, sentinel_url, watch},
     server::{self, Server, masters},
-    support::{Running, assert_free, ended, until, with},
 };
+
+use crate::support::{Running, assert_free, ended, until, with};
 
 /// The TTL of the locks, and the time for which a new master has no vote.
 const TTL: Duration = Duration::from_secs(4);

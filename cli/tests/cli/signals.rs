@@ -10,11 +10,9 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
+use testkit::server::masters;
 
-use crate::{
-    server::masters,
-    support::{Running, assert_free, ended, script, signals, until, urls, with},
-};
+use crate::support::{Running, assert_free, ended, script, signals, until, urls, with};
 
 #[test]
 fn signals_are_passed_on() {
@@ -146,7 +144,7 @@ fn nohup_keeps_its_meaning() {
             "QUORLOCK_MASTERS",
             masters
                 .iter()
-                .map(crate::server::Server::url)
+                .map(testkit::server::Server::url)
                 .collect::<Vec<_>>()
                 .join(","),
         )

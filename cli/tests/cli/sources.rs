@@ -2,10 +2,9 @@
 
 use std::{fs, path::Path, process::Command};
 
-use crate::{
-    server::{Server, masters},
-    support::{Running, ended, json, urls, with},
-};
+use testkit::server::{Server, masters};
+
+use crate::support::{Running, ended, json, urls, with};
 
 /// Writes the usual configuration file, with one set called `cron`.
 fn write(folder: &Path, masters: &[Server], settings: &str) {

@@ -16,11 +16,9 @@ use nix::{
     },
     unistd::{Pid, mkfifo},
 };
+use testkit::server::{Server, masters};
 
-use crate::{
-    server::{Server, masters},
-    support::{Running, assert_free, script, until},
-};
+use crate::support::{Running, assert_free, script, until};
 
 /// A file that the dynamic linker opens when a program starts. The program waits there until it may
 /// pass.

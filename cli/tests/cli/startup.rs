@@ -5,10 +5,9 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use crate::{
-    server::{Server, masters},
-    support::{Running, ended, with},
-};
+use testkit::server::{Server, masters};
+
+use crate::support::{Running, ended, with};
 
 #[test]
 fn the_start_takes_little_longer_than_flock() {

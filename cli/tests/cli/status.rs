@@ -1,11 +1,9 @@
 //! `quorlock status`: verdicts, and what is shown.
 
 use nix::{sys::signal::Signal, unistd::gethostname};
+use testkit::server::masters;
 
-use crate::{
-    server::masters,
-    support::{Running, ended, json, with, write_fair, write_mutex},
-};
+use crate::support::{Running, ended, json, with, write_fair, write_mutex};
 
 #[test]
 fn the_status_of_a_free_lock_is_0() {

@@ -12,8 +12,7 @@ use nix::{
     unistd::Pid,
 };
 use serde_json::Value;
-
-use crate::server::Server;
+use testkit::server::Server;
 
 /// Returns the masters as the variable `QUORLOCK_MASTERS` lists them.
 pub fn urls(masters: &[Server]) -> String {

@@ -6,11 +6,9 @@ use std::{
 };
 
 use nix::sys::signal::Signal;
+use testkit::server::{Server, masters};
 
-use crate::{
-    server::{Server, masters},
-    support::{Running, assert_free, ended, urls, with},
-};
+use crate::support::{Running, assert_free, ended, urls, with};
 
 #[test]
 fn completions_can_be_read_by_their_shells() {

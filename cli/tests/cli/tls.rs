@@ -3,12 +3,12 @@
 use std::{fs, path::PathBuf, process::Command};
 
 use nix::sys::signal::Signal;
-
-use crate::{
+use testkit::{
     certificates::{Authority, Signed, is_without_tls, tls_url},
     server::Server,
-    support::{Running, assert_free, ended, with},
 };
+
+use crate::support::{Running, assert_free, ended, with};
 
 /// Three masters that have no port without TLS.
 struct Masters {

@@ -6,13 +6,13 @@ use std::error::Error;
 use std::time::{Duration, Instant};
 
 use quorlock::{AcquireError, Coordinator, Guard, Lock};
+use testkit::server::{Server, masters};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::Result;
 use crate::runs::typical;
-use crate::server::{Server, masters};
 use crate::tap::{Part, Tap, Way};
 use crate::times::ms;
 

@@ -6,12 +6,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use quorlock::{Coordinator, Guard, HealthEvents, MasterHealth, MasterState};
+use testkit::server::{Server, masters, try_command_on};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, sleep_until, timeout_at};
 
 use crate::Result;
 use crate::runs::typical;
-use crate::server::{Server, masters, try_command_on};
 use crate::times::ms;
 
 const NAME: &str = "orders/42";

@@ -5,10 +5,10 @@ mod drawing;
 use std::time::{Duration, Instant};
 
 use quorlock::{Coordinator, Guard, Renewal, Vote};
+use testkit::server::{Server, masters};
 
 use crate::Result;
 use crate::runs::typical;
-use crate::server::{Server, masters};
 use crate::tap::{Tap, Way};
 use crate::times::{millis, ms};
 

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use quorlock::{AcquireError, Coordinator, Guard, Lock, Renewal, RestartGuard};
+use testkit::random::Random;
 use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{sleep, timeout};
@@ -18,7 +19,6 @@ use crate::clock::{self, Nanos, WrongClock};
 use crate::command;
 use crate::locks::{LOCKS, LockNumber, MOST_TTL, NODE_TIMEOUT, settings, validity};
 use crate::note::Note;
-use crate::random::Random;
 use crate::store::StoreClient;
 
 /// The number of tasks in a client. There are several tasks for each lock.

@@ -5,6 +5,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use quorlock::Kind;
+use testkit::random::Random;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
@@ -15,7 +16,6 @@ use crate::clock::{self, Nanos};
 use crate::history::COMMAND;
 use crate::locks::{LockNumber, MOST_TTL};
 use crate::note::Note;
-use crate::random::Random;
 use crate::store::StoreClient;
 
 /// The first argument of the program as a command.

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use quorlock::{Kind, RestartGuard};
+use testkit::random::Random;
 use tokio::runtime::Runtime;
 
 use crate::Result;
@@ -22,7 +23,6 @@ use crate::masters::Master;
 use crate::nemesis::{Done, Nemesis};
 use crate::note::Note;
 use crate::plan::{CLIENTS, Class, Episode, Fault, MASTERS};
-use crate::random::Random;
 use crate::spans::Span;
 use crate::store::{Resource, Store};
 use crate::watch::{Seen, Watch};

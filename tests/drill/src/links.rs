@@ -5,13 +5,12 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use testkit::random::Random;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
-
-use crate::random::Random;
 
 /// The way in which the proxy treats data.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -14,11 +14,7 @@ mod masters;
 mod nemesis;
 mod note;
 mod plan;
-#[path = "../../support/random.rs"]
-mod random;
 mod report;
-#[path = "../../../examples/support/server.rs"]
-mod server;
 mod spans;
 mod store;
 mod timeline;
@@ -30,9 +26,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use testkit::random::Random;
+use testkit::server;
+
 use crate::episode::{Outcome, Setting};
 use crate::plan::{Class, Episode};
-use crate::random::Random;
 use crate::report::Report;
 
 /// The result of a part of the drill that is not itself under test.

@@ -8,12 +8,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use testkit::{
+    random::Random,
+    server::{self, Server},
+};
 
 use crate::Result;
 use crate::clock::WrongClock;
 use crate::plan::{Episode, Storage};
-use crate::random::Random;
-use crate::server::{self, Server};
 
 /// The longest time that a command of the drill may take.
 const TIMEOUT: Duration = Duration::from_secs(2);

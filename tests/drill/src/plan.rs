@@ -4,9 +4,9 @@ use std::fmt;
 use std::time::Duration;
 
 use quorlock::RestartGuard;
+use testkit::random::Random;
 
 use crate::locks::{LEAST_TTL, MOST_TTL, QUARANTINE};
-use crate::random::Random;
 
 pub const MASTERS: usize = 5;
 pub const CLIENTS: usize = 12;

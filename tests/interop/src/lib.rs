@@ -8,8 +8,6 @@ pub mod peers;
 pub mod process;
 pub mod programs;
 pub mod scenarios;
-#[path = "../../../examples/support/server.rs"]
-pub mod server;
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -7,8 +7,8 @@ use quorlock_interop::page::{Baseline, Clash, Page, Row};
 use quorlock_interop::pair::{Extent, Findings, Pair, wake_ups};
 use quorlock_interop::peers::{self, Built, PEERS, Peer};
 use quorlock_interop::process::Program;
-use quorlock_interop::server::{Server, masters};
 use quorlock_interop::{in_repository, in_target, programs};
+use testkit::server::{Server, masters};
 
 const USAGE: &str = "usage: [--quick] [--only NAME,..] [--seconds N]";
 

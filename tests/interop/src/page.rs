@@ -4,11 +4,12 @@ use std::fs;
 use std::thread;
 use std::time::Duration;
 
+use testkit::server::Server;
+
 use crate::build::NotRun;
 use crate::pair::{Extent, Findings, PAUSE};
 use crate::peers::{PEERS, Peer};
 use crate::scenarios::{Count, Share};
-use crate::server::Server;
 use crate::{Failure, Outcome};
 
 #[derive(Debug)]

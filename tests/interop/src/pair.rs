@@ -3,9 +3,10 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use testkit::server::Server;
+
 use crate::process::{Process, Program};
 use crate::scenarios::{self, Count, Mismatch};
-use crate::server::Server;
 use crate::{Failure, Outcome};
 
 /// A program of this crate and a program of a peer, on the same masters.

@@ -7,7 +7,8 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::server::Server;
+use testkit::server::Server;
+
 use crate::{Failure, Outcome, in_target};
 
 /// A program that can be started. The addresses of the masters come after `command`.

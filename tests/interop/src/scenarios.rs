@@ -5,8 +5,9 @@ use std::process;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use testkit::server::Server;
+
 use crate::process::{Process, Program, TTL};
-use crate::server::Server;
 use crate::{Failure, Outcome, in_target};
 
 /// Checks that `other` does not get the lock while `holder` has it, and gets it after the release.

@@ -4,8 +4,8 @@ use std::fmt::Debug;
 
 use quorlock_interop::page::Page;
 use quorlock_interop::pair::{Extent, Pair, wake_ups};
-use quorlock_interop::server::masters;
 use quorlock_interop::{Failure, Outcome, peers, scenarios};
+use testkit::server::masters;
 
 #[test]
 fn every_check_finds_the_faults_of_a_lock() {

@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
+use testkit::server::try_command_on;
+
 use super::{Attempt, Library};
-use crate::server::try_command_on;
 
 pub(super) struct Faulty {
     port: u16,

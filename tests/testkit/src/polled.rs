@@ -7,7 +7,7 @@ use std::{
 };
 
 /// Polls `future` each time it is woken, but at most `polls` times, and then drops it.
-pub(crate) async fn polled<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> {
+pub async fn polled<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
     let mut left = polls;
     poll_fn(|cx| {

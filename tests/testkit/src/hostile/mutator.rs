@@ -8,9 +8,9 @@ use std::thread;
 use std::time::Duration;
 
 use super::answers::{CHANNELS, ERRORS, HUGE, NO_SCRIPT, PUSHES, REPLIES, nested, subscription};
-use super::proxy::{Proxy, pass_delayed};
-use super::random::Random;
 use super::resp;
+use crate::proxy::{Proxy, pass_delayed};
+use crate::random::Random;
 
 /// Falsifies one reply out of a given number.
 #[derive(Debug)]

@@ -1,19 +1,7 @@
 //! Private masters: real servers, each with its own port and directory, without persistence.
 //!
-//! The module needs only the standard library, so tests, examples and benches can include it with
-//! `#[path]`. A server is killed when its [`Server`] is dropped, and also when the test process is
+//! A server is killed when its [`Server`] is dropped, and also when the test process is
 //! killed.
-
-#![allow(
-    dead_code,
-    missing_docs,
-    unreachable_pub,
-    reason = "included with #[path] in several crates, none of which uses everything"
-)]
-#![allow(
-    clippy::disallowed_methods,
-    reason = "these helpers wait for real servers in real time"
-)]
 
 use std::env;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -528,12 +516,11 @@ pub fn version(name: &str) -> Option<PathBuf> {
     is_there.then_some(program)
 }
 
-/// Returns the directory of the workspace. Several packages use this file.
+/// Returns the directory of the workspace.
 fn workspace() -> &'static Path {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut directories = package.ancestors();
-    let workspace = directories.find(|directory| directory.join("Cargo.lock").is_file());
-    workspace.unwrap_or(package)
+    let workspace = package.ancestors().nth(2);
+    workspace.expect("this package is in tests/testkit")
 }
 
 /// Says that this test leaves something out. The test harness would capture `eprintln`, and it does

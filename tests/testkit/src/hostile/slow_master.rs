@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::fake_server::Fake;
-use super::proxy::Proxy;
-use crate::servers::Server;
+use crate::proxy::Proxy;
+use crate::server::Server;
 
 /// Returns the URLs of `servers`. The last server is behind a proxy that adds `each_way` in each
 /// direction.

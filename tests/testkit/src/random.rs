@@ -1,12 +1,5 @@
 //! Random numbers that can be reproduced from a seed.
 
-#![allow(
-    dead_code,
-    missing_docs,
-    unreachable_pub,
-    reason = "included with #[path] in several crates, none of which uses everything"
-)]
-
 /// The generator `splitmix64`.
 #[derive(Clone, Debug)]
 pub struct Random(u64);

@@ -10,9 +10,9 @@ use quorlock::{Coordinator, Guard, Lock, RestartGuard};
 use tokio::time::timeout;
 
 use super::mutator::{Mutator, falsifying_proxy};
-use super::proxy::Proxy;
-use super::random::Random;
-use crate::servers::Server;
+use crate::proxy::Proxy;
+use crate::random::Random;
+use crate::server::Server;
 
 /// The number of calls made, and the calls that did not return.
 #[derive(Debug, Default)]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use quorlock::Coordinator;
 use tokio::time::sleep;
 
-use crate::servers::Server;
+use crate::server::Server;
 
 /// Returns the locks that were acquired in each second. Each task pauses after each lock, so the
 /// undisturbed rate does not depend on the speed of the machine alone.

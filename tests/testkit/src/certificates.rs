@@ -1,11 +1,4 @@
 //! Certificates that the tests make, and servers that use them.
-//!
-//! The command line's tests include this file, too, so it knows nothing of the crate.
-
-#![allow(
-    dead_code,
-    reason = "included with #[path] in several crates, none of which uses everything"
-)]
 
 use std::{
     env, fs,
@@ -19,22 +12,22 @@ use rcgen::{
     KeyPair, date_time_ymd,
 };
 
-use super::server::{Server, skipped};
+use crate::server::{Server, skipped};
 
 /// An authority that signs certificates. Its files are gone when the value is dropped.
-pub(crate) struct Authority {
-    pub(crate) issuer: CertifiedIssuer<'static, KeyPair>,
+pub struct Authority {
+    pub issuer: CertifiedIssuer<'static, KeyPair>,
     directory: PathBuf,
 }
 
 /// A certificate with its key.
-pub(crate) struct Signed {
-    pub(crate) certificate: rcgen::Certificate,
-    pub(crate) key: KeyPair,
+pub struct Signed {
+    pub certificate: rcgen::Certificate,
+    pub key: KeyPair,
 }
 
 impl Authority {
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         let mut params = CertificateParams::new([]).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let name = format!("quorlock-tls-{}", unique());
@@ -48,11 +41,11 @@ impl Authority {
     }
 
     /// Signs a certificate for `host`.
-    pub(crate) fn sign(&self, host: &str) -> Signed {
+    pub fn sign(&self, host: &str) -> Signed {
         self.sign_with(host, |_| {})
     }
 
-    pub(crate) fn sign_expired(&self, host: &str) -> Signed {
+    pub fn sign_expired(&self, host: &str) -> Signed {
         self.sign_with(host, |params| {
             params.not_before = date_time_ymd(2019, 1, 1);
             params.not_after = date_time_ymd(2020, 1, 1);
@@ -73,7 +66,7 @@ impl Authority {
 
     /// Starts a server that shows `certificate` and has no port without TLS. `clients` says whether
     /// clients need certificates of this authority: `yes` or `no`.
-    pub(crate) fn server(&self, certificate: &Signed, clients: &str, more: &[&str]) -> Server {
+    pub fn server(&self, certificate: &Signed, clients: &str, more: &[&str]) -> Server {
         let options = self.options(certificate, clients);
         let options = options
             .iter()
@@ -83,7 +76,7 @@ impl Authority {
     }
 
     /// Returns the options of such a server.
-    pub(crate) fn options(&self, certificate: &Signed, clients: &str) -> Vec<String> {
+    pub fn options(&self, certificate: &Signed, clients: &str) -> Vec<String> {
         let files = [&self.files(certificate)[..], &[self.file()]].concat();
         let [public, secret, ca] = [0, 1, 2].map(|at| files[at].to_str().unwrap());
         let options = [
@@ -102,12 +95,12 @@ impl Authority {
     }
 
     /// Returns the file with the certificate of this authority.
-    pub(crate) fn file(&self) -> PathBuf {
+    pub fn file(&self) -> PathBuf {
         self.directory.join("ca")
     }
 
     /// Writes a certificate and its key to files, and returns the files.
-    pub(crate) fn files(&self, signed: &Signed) -> [PathBuf; 2] {
+    pub fn files(&self, signed: &Signed) -> [PathBuf; 2] {
         let name = unique();
         let texts = [signed.certificate.pem(), signed.key.serialize_pem()];
         let files = ["pem", "key"].map(|end| self.directory.join(format!("{name}.{end}")));
@@ -131,12 +124,12 @@ fn unique() -> String {
 }
 
 /// Returns the URL of a server with TLS.
-pub(crate) fn tls_url(server: &Server) -> String {
+pub fn tls_url(server: &Server) -> String {
     format!("rediss://127.0.0.1:{}", server.port())
 }
 
 /// Returns whether the server program has no TLS. If so, prints a line to stderr.
-pub(crate) fn is_without_tls() -> bool {
+pub fn is_without_tls() -> bool {
     let is_without = Server::start()
         .command(&["CONFIG", "GET", "tls-port"])
         .is_empty();

@@ -1,10 +1,5 @@
 //! A `tracing` subscriber that calls a function.
 
-#![allow(
-    unreachable_pub,
-    reason = "a test crate exports nothing, yet its modules use this"
-)]
-
 use std::fmt::{self, Write};
 
 use tracing::{

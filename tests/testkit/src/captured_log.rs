@@ -11,11 +11,11 @@ use crate::on_event::OnEvent;
 
 /// The events that this thread has logged.
 #[derive(Clone, Default)]
-pub(crate) struct CapturedLog(Arc<Mutex<Vec<(Level, String)>>>);
+pub struct CapturedLog(Arc<Mutex<Vec<(Level, String)>>>);
 
 impl CapturedLog {
     /// Captures events from now on, until the returned guard is dropped.
-    pub(crate) fn listen() -> (Self, (DefaultGuard, Dispatch)) {
+    pub fn listen() -> (Self, (DefaultGuard, Dispatch)) {
         let log = Self::default();
         let events = log.0.clone();
         let on_event = move |level, text| events.lock().unwrap().push((level, text));
@@ -27,7 +27,7 @@ impl CapturedLog {
     }
 
     /// Returns the events since the last call.
-    pub(crate) fn take(&self) -> Vec<(Level, String)> {
+    pub fn take(&self) -> Vec<(Level, String)> {
         std::mem::take(&mut self.0.lock().unwrap())
     }
 }

@@ -9,7 +9,7 @@ use std::{
 
 /// Reads both outputs of `process` in the background. When an output ends, the receiver gets its
 /// text. After both texts, the channel is closed.
-pub(crate) fn output_of(process: &mut Child) -> mpsc::Receiver<String> {
+pub fn output_of(process: &mut Child) -> mpsc::Receiver<String> {
     let (sender, output) = mpsc::channel();
     read(process.stdout.take(), sender.clone());
     read(process.stderr.take(), sender);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tracing::Level;
 
-use super::on_event::OnEvent;
+use crate::on_event::OnEvent;
 
 /// Returns the memory of this process in megabytes, or 0 where there is no `/proc`.
 pub fn rss_mb() -> f64 {

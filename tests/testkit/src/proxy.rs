@@ -1,12 +1,5 @@
 //! TCP proxies in front of real masters. They delay the data that passes.
 
-#![allow(
-    dead_code,
-    clippy::disallowed_methods,
-    unreachable_pub,
-    reason = "delays take real time, and none of the crates that include this uses everything"
-)]
-
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;

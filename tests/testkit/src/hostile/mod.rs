@@ -4,13 +4,6 @@
 //! figures. Masters and proxies run on threads of the standard library, so a stalled runtime does
 //! not stall them.
 
-#![allow(
-    dead_code,
-    missing_docs,
-    unreachable_pub,
-    reason = "included with #[path] in two crates, neither of which uses everything"
-)]
-
 pub mod all_calls;
 pub mod answers;
 pub mod close;
@@ -19,13 +12,7 @@ pub mod first_attempt;
 pub mod floods;
 pub mod load;
 pub mod mutator;
-#[path = "../on_event.rs"]
-pub mod on_event;
 pub mod process_stats;
-#[path = "../proxy.rs"]
-pub mod proxy;
-#[path = "../random.rs"]
-pub mod random;
 pub mod releases;
 pub mod resp;
 pub mod short_lived;

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use quorlock::{Builder, Coordinator};
 use tokio::time::timeout;
 
-use super::proxy::Proxy;
-use crate::servers::Server;
+use crate::proxy::Proxy;
+use crate::server::Server;
 
 /// Starts proxies in front of `servers` that delay each direction by `each_way`.
 pub fn far_away(servers: &[Server], each_way: Duration) -> Vec<Proxy> {

@@ -1,29 +1,22 @@
 //! Masters behind Sentinel.
-//!
-//! The command line's tests include this file, too, so it knows nothing of the crate.
-
-#![allow(
-    dead_code,
-    reason = "included with #[path] in several crates, none of which uses everything"
-)]
 
 use std::{
     thread,
     time::{Duration, Instant},
 };
 
-use super::server::Server;
+use crate::server::Server;
 
 /// A master with a replica, and the Sentinels that watch it as `svc`.
-pub(crate) struct Group {
-    pub(crate) primary: Server,
-    pub(crate) replica: Server,
-    pub(crate) sentinels: Vec<Server>,
+pub struct Group {
+    pub primary: Server,
+    pub replica: Server,
+    pub sentinels: Vec<Server>,
 }
 
 impl Group {
     /// Starts a group, and waits until the Sentinels can promote the replica.
-    pub(crate) fn start(sentinels: usize) -> Self {
+    pub fn start(sentinels: usize) -> Self {
         let primary = Server::start_with(&["--repl-diskless-sync-delay", "0"]);
         let replica = Server::start_with(&["--repl-diskless-sync-delay", "0"]);
         let port = primary.port().to_string();
@@ -51,13 +44,13 @@ impl Group {
         }
     }
 
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         sentinel_url(&self.sentinels)
     }
 }
 
 /// Starts a Sentinel that watches `primary` as `svc`.
-pub(crate) fn watch(primary: &Server, quorum: usize, more: &str, options: &[&str]) -> Server {
+pub fn watch(primary: &Server, quorum: usize, more: &str, options: &[&str]) -> Server {
     let port = primary.port();
     let config = format!(
         "sentinel monitor svc 127.0.0.1 {port} {quorum}\n\
@@ -68,7 +61,7 @@ pub(crate) fn watch(primary: &Server, quorum: usize, more: &str, options: &[&str
 }
 
 /// Returns the URL of the master that these Sentinels watch.
-pub(crate) fn sentinel_url<'a>(sentinels: impl IntoIterator<Item = &'a Server>) -> String {
+pub fn sentinel_url<'a>(sentinels: impl IntoIterator<Item = &'a Server>) -> String {
     let hosts = sentinels
         .into_iter()
         .map(|sentinel| format!("127.0.0.1:{}", sentinel.port()));
