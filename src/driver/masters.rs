@@ -149,7 +149,7 @@ impl Masters {
         masters: MasterSet,
         command: Command,
         votes_to: C,
-    ) -> Posted<'_, C> {
+    ) -> Posted<'_> {
         let now = clock::monotonic();
         let request = Arc::new(Request::new(command, now, votes_to));
         let mailboxes = self.mailboxes.iter();
@@ -255,12 +255,12 @@ impl Drop for Masters {
 /// A request that was posted. Dropping this value casts the votes of the masters at which the
 /// request failed at once, and may drop the request. Both may run code of the program.
 #[must_use = "dropping it casts votes, and the caller may have to unlock a mutex before"]
-pub(crate) struct Posted<'a, C: CountVotes + 'static> {
+pub(crate) struct Posted<'a> {
     failed: Vec<(&'a Mailbox, Failure)>,
-    request: Arc<Request<C>>,
+    request: Arc<Request>,
 }
 
-impl<C: CountVotes + 'static> Drop for Posted<'_, C> {
+impl Drop for Posted<'_> {
     fn drop(&mut self) {
         for (mailbox, failure) in mem::take(&mut self.failed) {
             mailbox.fail(&*self.request, failure);

@@ -9,7 +9,12 @@ use std::{
 use parking_lot::MutexGuard;
 
 use super::{Claim, State, live_round::LiveRound};
-use crate::{core::view::lock_state::LostReason, driver::observe::span::in_span, log};
+use crate::{
+    core::{kind::command::Command, view::lock_state::LostReason, vote::master_set::MasterSet},
+    driver::observe::span::in_span,
+    log,
+    master::CountVotes,
+};
 
 /// The state while it is locked. A change is announced after the unlock, because the announcement
 /// runs code of the program.
@@ -31,6 +36,23 @@ impl Deref for Locked<'_> {
 impl DerefMut for Locked<'_> {
     fn deref_mut(&mut self) -> &mut State {
         &mut self.state
+    }
+}
+
+impl Locked<'_> {
+    /// Posts `command`, unlocks, and then casts the votes of the masters that failed at once. They
+    /// may run code of the program. The claim is locked until the command is posted, so a release
+    /// never overtakes an extension.
+    pub(super) fn post<C: CountVotes + 'static>(
+        self,
+        to: MasterSet,
+        command: Command,
+        votes_to: C,
+    ) {
+        let masters = &self.announcement.claim.context.masters;
+        let posted = masters.post_locked(to, command, votes_to);
+        drop(self);
+        drop(posted);
     }
 }
 

@@ -198,8 +198,7 @@ impl Claim {
         }
     }
 
-    /// Asks all masters to extend the lock. The state stays locked until the extension is posted,
-    /// so a release is never posted before the extension.
+    /// Asks all masters to extend the lock.
     fn post_extension(
         self: &Arc<Self>,
         mut state: Locked<'_>,
@@ -235,9 +234,7 @@ impl Claim {
         let retired = mem::replace(&mut state.newest, extension.round.clone());
         state.announcement.retired = Some(retired);
         let command = Command::extend(&self.resource, self.attempt(&state), ttl);
-        let posted = masters.post_locked(MasterSet::ALL, command, extension.clone());
-        drop(state);
-        drop(posted);
+        state.post(MasterSet::ALL, command, extension.clone());
         extension
     }
 
@@ -304,9 +301,7 @@ impl Claim {
         state.may_hold |= masters;
         let votes = HealVotes(extension.round.clone());
         let command = Command::heal(&self.resource, self.attempt(&state), extension.ttl);
-        let posted = self.context.masters.post_locked(masters, command, votes);
-        drop(state);
-        drop(posted);
+        state.post(masters, command, votes);
     }
 
     /// Begins the hold after the lock was won or reentered, and starts to renew the lock. If the

@@ -65,10 +65,7 @@ impl Claim {
     /// owed to any master, because the next extension of this claim also sets the depth.
     pub(super) fn post_depth(&self, state: Locked<'_>, release: &Arc<LiveRound>) {
         let command = Command::release(&self.resource, self.attempt(&state), true);
-        let masters = &self.context.masters;
-        let posted = masters.post_locked(MasterSet::ALL, command, release.clone());
-        drop(state);
-        drop(posted);
+        state.post(MasterSet::ALL, command, release.clone());
     }
 
     /// If the lock is held and must stay, posts its last extension, and returns the round of that
@@ -104,10 +101,7 @@ impl Claim {
         if let Some(timer) = state.timer.take() {
             self.context.renewer.remove(timer);
         }
-        // The extension is posted after the unlock, because its votes may be logged. The claim
-        // posts nothing after it.
-        drop(state);
-        masters.post(command, votes);
+        state.post(MasterSet::ALL, command, votes);
         Ok(round)
     }
 }

@@ -8,10 +8,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::{
-    context::Context, masters::Posted, renew::schedule::TimerKey, time::clock,
-    waiting::signal::Signal,
-};
+use super::{context::Context, renew::schedule::TimerKey, time::clock, waiting::signal::Signal};
 use crate::{
     core::{
         ballot::Ballot,
@@ -34,6 +31,7 @@ use crate::{
     },
     master::CountVotes,
 };
+use announcement::Locked;
 use hold::{Hold, HoldEnd};
 use live_round::LiveRound;
 use owned_lock::{LockOwner, OwnedLock};
@@ -230,13 +228,11 @@ impl Claim {
         };
         state.release = Some(release.clone());
         let (was_won, is_lost) = (state.was_won(), state.lost.is_some());
-        let (to, posted) = self.post_release(&state, &release, watch);
         if let Some(timer) = state.timer.take() {
             self.context.renewer.remove(timer);
         }
-        drop(state);
-        // The next calls may wake a task, so they come after the unlock.
-        drop(posted);
+        let to = state.needs_release();
+        self.post_release(state, to, &release, watch);
         for master in (0..masters.count()).filter(|master| !to.contains(*master)) {
             release.count(master, Vote::Refuse(Refusal::Gone), clock::monotonic());
         }
@@ -252,14 +248,14 @@ impl Claim {
         release
     }
 
-    /// Posts the release of the last level. Returns the masters that need it. The caller must
-    /// unlock the state before it drops the other returned value.
+    /// Posts the release of the last level to the masters that need it.
     fn post_release(
         &self,
-        state: &State,
+        state: Locked<'_>,
+        to: MasterSet,
         release: &Arc<LiveRound>,
         watch: bool,
-    ) -> (MasterSet, Posted<'_, PostedRelease>) {
+    ) {
         let masters = &self.context.masters;
         let votes = PostedRelease {
             release: release.clone(),
@@ -268,11 +264,10 @@ impl Claim {
             newest: state.newest.clone(),
             _pending: masters.pending_releases.add(state.keys_until),
         };
-        let attempt = self.attempt(state);
+        let attempt = self.attempt(&state);
         let mut command = Command::release(&self.resource, attempt, state.was_won());
         command.watch = watch;
-        let to = state.needs_release();
-        (to, masters.post_locked(to, command, votes))
+        state.post(to, command, votes);
     }
 }
 

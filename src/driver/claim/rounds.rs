@@ -9,7 +9,9 @@ use std::{
 use parking_lot::Mutex;
 
 use super::{
-    Claim, LockRequest, State, expiry_of,
+    Claim, LockRequest, State,
+    announcement::Locked,
+    expiry_of,
     live_round::{IgnoreVotes, LiveRound},
     owned_lock::OwnedLock,
 };
@@ -27,11 +29,7 @@ use crate::{
         },
     },
     driver::{
-        context::Context,
-        masters::{Masters, Posted},
-        select::first_of,
-        time::clock,
-        waiting::signal::Signal,
+        context::Context, masters::Masters, select::first_of, time::clock, waiting::signal::Signal,
     },
 };
 
@@ -98,8 +96,7 @@ impl Claim {
             has_hold_begun: AtomicBool::new(false),
             changed: Signal::default(),
         });
-        let posted = claim.post_acquire(&claim.lock(), None, asked, first.is_some());
-        drop(posted);
+        claim.post_acquire(claim.lock(), None, asked, first.is_some());
         claim
     }
 
@@ -120,9 +117,7 @@ impl Claim {
         let expiry = expiry_of(self.ttl, clock::monotonic());
         state.keys_until = state.keys_until.max(expiry);
         let others = mem::take(&mut state.unasked);
-        let posted = self.post_acquire(&state, None, others, false);
-        drop(state);
-        drop(posted);
+        self.post_acquire(state, None, others, false);
         None
     }
 
@@ -144,25 +139,22 @@ impl Claim {
         state.lease = Lease::new(start, self.ttl, masters.config().drift);
         state.keys_until = state.keys_until.max(self.keys_until(next.queue));
         state.newest = open_round(masters, start, state.lease, next.queue.is_some());
-        let posted = self.post_acquire(&state, next.queue, MasterSet::ALL, next.watch);
-        drop(state);
-        drop(posted);
+        self.post_acquire(state, next.queue, MasterSet::ALL, next.watch);
     }
 
-    /// Posts an acquisition. With `watch`, the masters also report the next change of the key. The
-    /// caller must unlock the state before it drops the returned value.
+    /// Posts an acquisition. With `watch`, the masters also report the next change of the key.
     fn post_acquire(
         &self,
-        state: &State,
+        state: Locked<'_>,
         queue: Option<QueueOptions>,
         to: MasterSet,
         watch: bool,
-    ) -> Posted<'_, Arc<LiveRound>> {
-        let masters = &self.context.masters;
-        let attempt = self.attempt(state);
+    ) {
+        let attempt = self.attempt(&state);
         let mut command = Command::acquire(&self.resource, attempt, self.ttl, queue);
         command.watch = watch;
-        masters.post_locked(to, command, state.newest.clone())
+        let round = state.newest.clone();
+        state.post(to, command, round);
     }
 
     /// Returns the instant at which everything that a round leaves on the masters has expired, if
