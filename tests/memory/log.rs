@@ -73,6 +73,31 @@ async fn the_life_of_a_lock_is_logged() {
     );
 }
 
+/// An extension is confirmed while the guard waits for its release.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_said_of_a_lock_after_its_release() {
+    let (said, _listening) = CapturedLog::listen();
+    for was_in_doubt in [false, true] {
+        let world = World::new(3).await;
+        let guard = world.locks.mutex(NAME).try_acquire().await.unwrap();
+        if was_in_doubt {
+            world.inject([error(), error()]);
+            guard.extend(seconds(10)).await.unwrap_err();
+        }
+        world.inject([(); 3].map(|()| Fault::Delay(millis(10))));
+        sleep(millis(1)).await;
+        let extending = timeout(millis(1), guard.extend(seconds(10)));
+        assert!(extending.await.is_err());
+        guard.release().await.unwrap();
+        let lines: Vec<_> = said.take().into_iter().map(|(_, line)| line).collect();
+        let after = lines.split(|line| line.starts_with(" message=lock released"));
+        let after: Vec<_> = after.skip(1).flatten().collect();
+        let is_about_it = |line: &&&String| line.starts_with(" message=lock ");
+        assert_eq!(after.iter().find(is_about_it), None, "{was_in_doubt}");
+        assert!(lines.iter().any(|line| line.contains("lock released")));
+    }
+}
+
 /// The log tells of each time without a quorum once, whichever call finds it and however many locks
 /// there are.
 #[tokio::test(start_paused = true)]

@@ -17,7 +17,7 @@ use crate::{
     },
     driver::{
         claim::{
-            Claim, Level, LockRequest, ballots::MORE_BALLOTS, extension::NotExtended,
+            Claim, Level, LockRequest, ask::MORE_BALLOTS, extension::NotExtended,
             owned_lock::OwnedLock,
         },
         shared::Shared,
@@ -100,12 +100,12 @@ async fn decide(
             ..Denied::in_round(Refused::HeldUntil(left), level.newest_round())
         });
     }
-    let mut outcome = level.decided_for_ballot(waiting.is_some()).await;
+    let mut outcome = level.decided(waiting.is_some()).await;
     for _ in 0..MORE_BALLOTS {
         if outcome != Outcome::Lost || !level.raise_ballot(None) {
             break;
         }
-        outcome = level.decided_for_ballot(waiting.is_some()).await;
+        outcome = level.decided(waiting.is_some()).await;
     }
     match outcome {
         Outcome::Won => {

@@ -26,10 +26,10 @@ use crate::{
         ask::reachability::majority_answers,
         claim::{
             Claim, Level, LockRequest,
-            ballots::MORE_BALLOTS,
+            ask::MORE_BALLOTS,
             live_round::LiveRound,
             owned_lock::{LockOwner, OwnedLock},
-            rounds::NextRound,
+            phases::ask::NextRound,
         },
         masters::Masters,
         select::first_of,
@@ -142,7 +142,7 @@ impl<'a> FairWait<'a> {
         let level = self.begin();
         let mut waiter = None;
         loop {
-            let outcome = level.decided_for_ballot(!is_last).await;
+            let outcome = level.decided(!is_last).await;
             if outcome == Outcome::Won {
                 self.owned.won(&level);
                 self.shared.note_chance(Chance::Had, clock::now());

@@ -1,28 +1,19 @@
 //! Extension and renewal of a lock that was won.
 
 use std::{
-    mem,
-    sync::{Arc, Weak},
+    sync::{Arc, Weak, atomic::Ordering},
     time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
 use tracing::{debug_span, field};
 
-use super::{
-    Claim, Level,
-    announcement::{LockEvent, Locked},
-    expiry_of,
-    live_round::LiveRound,
-};
+use super::{Claim, Level, hold::Hold, live_round::LiveRound, locked::Locked, phases::ClaimState};
 use crate::{
     core::{
         config::error::ConfigError,
-        kind::command::{Command, Verb},
-        time::{
-            lease::{Lease, Ttl},
-            renewal::{Renewal, RenewalPlan},
-        },
+        kind::command::Command,
+        time::{lease::Ttl, renewal::Renewal},
         view::lock_state::{LockState, LostReason},
         vote::{
             effect::Effect,
@@ -60,8 +51,6 @@ pub(crate) enum NotExtended {
 pub(crate) struct Extension {
     pub(crate) round: Arc<LiveRound>,
     claim: Weak<Claim>,
-    /// The lease of the claim if a majority confirms.
-    lease: Lease,
     ttl: Ttl,
     /// `true` if the renewer made it.
     is_renewal: bool,
@@ -138,9 +127,11 @@ impl Claim {
         let config = self.context.masters.config();
         let ttl = config.ttl(ttl).map_err(NotExtended::Config)?;
         let extension = {
-            let now = clock::now();
-            let state = self.held_at(self.lock(), now)?;
-            self.post_extension(state, ttl, now, false)
+            let mut locked = self.lock();
+            let Some(command) = locked.step(|claim, step| claim.extend(step, ttl)) else {
+                return Err(not_held(locked));
+            };
+            self.post_extension(locked, command, ttl, false)
         };
         self.extended(&extension).await
     }
@@ -148,14 +139,10 @@ impl Claim {
     /// Adds a level, and posts an extension that sets the new depth on the masters. Returns `None`
     /// if the lock is no longer held.
     pub(crate) fn reenter(self: &Arc<Self>, ttl: Ttl) -> Option<(Level, Arc<Extension>)> {
-        let now = clock::now();
-        let mut state = self.held_at(self.lock(), now).ok()?;
-        if state.release.is_some() {
-            return None;
-        }
-        state.depth = state.depth.saturating_add(1);
+        let mut locked = self.lock();
+        let command = locked.step(|claim, step| claim.reenter(step, ttl))?;
         let level = Level::new(self.clone());
-        Some((level, self.post_extension(state, ttl, now, false)))
+        Some((level, self.post_extension(locked, command, ttl, false)))
     }
 
     /// Waits for the outcome of an extension.
@@ -163,10 +150,17 @@ impl Claim {
         let round = &extension.round;
         match round.decided().await {
             Outcome::Won => {
-                let now = clock::now();
-                // The task that counted the deciding vote may not have applied its effect yet.
-                self.renewed(extension.lease);
-                self.held_at(self.lock(), now).map(|_| ())
+                let mut locked = self.lock();
+                let is_held = locked.step(|claim, step| {
+                    // The task that counted the deciding vote may not have applied its effect yet.
+                    claim.confirmed(step, round, extension.ttl);
+                    !matches!(claim.look(step), LockState::Lost(_))
+                });
+                if is_held {
+                    Ok(())
+                } else {
+                    Err(not_held(locked))
+                }
             }
             Outcome::TooLate => Err(NotExtended::TooSlow(round.clone())),
             Outcome::Lost | Outcome::Pending => {
@@ -186,195 +180,116 @@ impl Claim {
         }
     }
 
-    /// Returns `state` if the lock is still held at `now`.
-    fn held_at<'a>(&self, mut state: Locked<'a>, now: Instant) -> Result<Locked<'a>, NotExtended> {
-        match self.state_at(&mut state, now) {
-            LockState::Held | LockState::InDoubt => Ok(state),
-            LockState::Lost(LostReason::Disowned) => Err(NotExtended::Lost(state.newest.clone())),
-            LockState::Lost(LostReason::Expired | LostReason::RenewalLimit) => {
-                let since = now.saturating_duration_since(state.lease.until());
-                Err(NotExtended::Expired { since })
-            }
-        }
-    }
-
-    /// Asks all masters to extend the lock.
+    /// Posts the extension that the newest round counts.
     fn post_extension(
         self: &Arc<Self>,
-        mut state: Locked<'_>,
+        locked: Locked<'_>,
+        command: Command,
         ttl: Ttl,
-        start: Instant,
         is_renewal: bool,
     ) -> Arc<Extension> {
-        let masters = &self.context.masters;
-        let lease = Lease::new(start, ttl, masters.config().drift);
-        // A majority counts only if it is complete before the old lease ends. Between that end and
-        // a later majority, another client may have held the lock.
-        let limit = state.lease.until().min(lease.until());
-        let round = Round::open(Verb::Extend, masters.count(), start, Some(limit));
         let extension = Arc::new(Extension {
-            round: LiveRound::open(round, &masters.metrics),
+            round: locked.state.claim.newest().clone(),
             claim: Arc::downgrade(self),
-            lease,
             ttl,
             is_renewal,
             span: Mutex::new(None),
         });
-        state.keep_newest();
-        state.was_extended = true;
-        if !state.in_doubt && state.newest.has_failed() {
-            state.in_doubt = true;
-            state.announcement.event = Some(LockEvent::InDoubt {
-                remaining: state.lease.remaining(start),
-                round: state.newest.clone(),
-            });
-        }
-        let expiry = expiry_of(ttl, clock::monotonic());
-        state.keys_until = state.keys_until.max(expiry);
-        let retired = mem::replace(&mut state.newest, extension.round.clone());
-        state.announcement.retired = Some(retired);
-        let command = Command::extend(&self.resource, self.attempt(&state), ttl);
-        state.post(MasterSet::ALL, command, extension.clone());
+        locked.post(MasterSet::ALL, command, extension.clone());
         extension
     }
 
     /// Carries out the consequences of a vote on an extension.
     fn apply(&self, effect: Effect, extension: &Extension) {
-        match effect {
-            Effect::None => {}
-            Effect::Renewed { heal } => {
-                self.renewed(extension.lease);
-                self.heal(heal, extension);
-            }
-            Effect::Heal(masters) => self.heal(masters, extension),
-            Effect::Disowned => self.disowned(),
-        }
-    }
-
-    /// Notes that a majority has confirmed the extension that gives `lease`.
-    fn renewed(&self, lease: Lease) {
-        let now = clock::now();
-        let mut state = self.lock();
-        if let LockState::Lost(_) = self.state_at(&mut state, now) {
-            return;
-        }
-        let was_in_doubt = mem::take(&mut state.in_doubt);
-        let lease = if mutant!(ExtensionStartsLate) {
-            Lease::new(now, self.ttl, self.context.masters.config().drift)
-        } else {
-            lease
+        let (round, ttl) = (&extension.round, extension.ttl);
+        let lost_it = match effect {
+            Effect::None => return,
+            Effect::Disowned => return self.step(ClaimState::disowned),
+            Effect::Renewed { heal } => heal,
+            Effect::Heal(masters) => masters,
         };
-        if lease > state.lease {
-            state.lease = lease;
-            state.validity = lease.remaining(now);
-            state.announcement.event = Some(LockEvent::Renewed {
-                validity: state.validity,
-                was_in_doubt,
-            });
+        let mut locked = self.lock();
+        let heal = locked.step(|claim, step| {
+            if let Effect::Renewed { .. } = effect {
+                claim.confirmed(step, round, ttl);
+            }
+            claim.heal(step, lost_it, ttl)
+        });
+        if let Some(command) = heal {
+            locked.post(lost_it, command, HealVotes(round.clone()));
         }
-    }
-
-    /// Notes that a majority of masters say that the lock belongs to another client or to no one.
-    fn disowned(&self) {
-        let now = clock::now();
-        let mut state = self.lock();
-        // If the lease has expired, masters may say the same, but the reason is the expiry.
-        if !matches!(self.state_at(&mut state, now), LockState::Lost(_)) {
-            Self::lose(&mut state, LostReason::Disowned);
-        }
-    }
-
-    /// Puts the key back on masters that lost it, after a majority has confirmed an extension. Does
-    /// nothing if the lock was released or lost before the answer came.
-    fn heal(&self, masters: MasterSet, extension: &Extension) {
-        if masters.is_empty() {
-            return;
-        }
-        let now = clock::now();
-        let mut state = self.lock();
-        let is_lost = matches!(self.state_at(&mut state, now), LockState::Lost(_));
-        if state.release.is_some() || is_lost && !mutant!(HealsLate) {
-            return;
-        }
-        let expiry = expiry_of(extension.ttl, clock::monotonic());
-        state.keys_until = state.keys_until.max(expiry);
-        state.may_hold |= masters;
-        let votes = HealVotes(extension.round.clone());
-        let command = Command::heal(&self.resource, self.attempt(&state), extension.ttl);
-        state.post(masters, command, votes);
     }
 
     /// Begins the hold after the lock was won or reentered, and starts to renew the lock. If the
     /// lock is renewed already, the later of the two limits counts.
     pub(crate) fn hold(self: &Arc<Self>, renewal: Renewal) {
-        let masters = &self.context.masters;
-        let retry = masters.node_timeout().max(self.ttl.duration() / 20);
-        let mut hold = self.begin_hold(); // dropped after the state, if it is not needed
-        let mut state = self.lock();
-        if state.lost.is_none() && hold.is_some() {
+        let (masters, renewer) = (&self.context.masters, &self.context.renewer);
+        let retry = masters.node_timeout().max(self.terms.ttl.duration() / 20);
+        let spread = renewer.is_crowded().then(clock::random_u64);
+        // A hold that has begun goes on when the owner acquires the lock once more.
+        let has_begun = self.has_hold_begun.swap(true, Ordering::Relaxed);
+        let mut hold =
+            (!has_begun).then(|| Hold::begin(&self.terms.resource, self.fencing_token()));
+        let mut locked = self.lock(); // unlocked before a hold that is not needed is dropped
+        let state = &mut *locked.state;
+        if hold.is_some() && state.claim.is_held() {
             state.hold = hold.take();
         }
-        let start = state.newest.read(Round::start);
-        // This lease has the TTL of the lock. An extension by hand may have had another TTL.
-        let lease = Lease::new(start, self.ttl, masters.config().drift);
-        let Some(mut plan) = RenewalPlan::new(start, lease, retry, renewal) else {
-            return;
-        };
-        if let Some(before) = state.renewal {
-            plan = before.or_longer(plan);
-        }
-        let renewer = &self.context.renewer;
-        if state.timer.is_none() && renewer.is_crowded() {
-            plan = plan.spread(clock::random_u64());
-        }
-        state.renewal = Some(plan);
-        if state.timer.is_some() {
-            return;
-        }
-        if let Some(due) = plan.due(state.lease) {
+        if let Some(due) = state.claim.hold(&self.terms, renewal, retry, spread) {
             let claim = Arc::downgrade(self) as Weak<dyn Renew>;
             state.timer = Some(renewer.add(due, claim));
-            state.next_look = Some(due);
         }
+    }
+
+    /// Keeps the lock on the masters for at least `time` from now. Does not shorten the time that
+    /// was set before.
+    pub(crate) fn hold_for(&self, time: Duration) {
+        if time.is_zero() {
+            return;
+        }
+        self.step(|claim, step| claim.stay(step.monotonic.checked_add(time.min(Ttl::MOST))));
     }
 
     /// Stops the renewal. Without another extension, the lock ends with its present lease.
     pub(crate) fn stop_renewing(&self) {
-        let mut state = self.lock();
-        state.renewal = None;
-        if let Some(timer) = state.timer.take() {
+        let mut locked = self.lock();
+        locked.state.claim.stop_renewing();
+        self.stop_timer(&mut locked);
+    }
+
+    pub(super) fn stop_timer(&self, locked: &mut Locked<'_>) {
+        if let Some(timer) = locked.state.timer.take() {
             self.context.renewer.remove(timer);
         }
     }
 }
 
+/// Returns why a lock that is not held was not extended.
+fn not_held(mut locked: Locked<'_>) -> NotExtended {
+    locked.step(|claim, step| match claim.look(step) {
+        LockState::Lost(LostReason::Disowned) => NotExtended::Lost(claim.newest().clone()),
+        LockState::Held
+        | LockState::InDoubt
+        | LockState::Lost(LostReason::Expired | LostReason::RenewalLimit) => {
+            let until = claim.lease().until();
+            let since = step.now.saturating_duration_since(until);
+            NotExtended::Expired { since }
+        }
+    })
+}
+
 impl Renew for Claim {
-    fn renew(self: Arc<Self>, now: Instant) -> (Option<Instant>, Option<Arc<LiveRound>>) {
-        let mut state = self.lock();
-        let Some(plan) = state.renewal.filter(|_| state.release.is_none()) else {
-            return (None, None);
+    fn renew(self: Arc<Self>) -> (Option<Instant>, Option<Arc<LiveRound>>) {
+        let mut locked = self.lock();
+        let (next_look, command) = locked.step(ClaimState::renew);
+        if next_look.is_none() {
+            locked.state.timer = None; // the renewer ends it
+        }
+        let Some(command) = command else {
+            return (next_look, None);
         };
-        if let LockState::Lost(_) = self.state_at(&mut state, now) {
-            return (None, None);
-        }
-        let due = plan.due(state.lease).filter(|_| !plan.is_over(now));
-        let Some(due) = due else {
-            // The timer ends here. If the lock is reentered, another timer may start.
-            (state.timer, state.next_look) = (None, None);
-            return (None, None);
-        };
-        if now < due {
-            state.next_look = Some(due);
-            return (Some(due), None);
-        }
-        let again = Some(plan.look_again(now));
-        state.next_look = again;
-        if state.newest.is_pending() {
-            return (again, None);
-        }
-        state.renewal = Some(plan.after_renewal());
-        let extension = self.post_extension(state, self.ttl, now, true);
+        let extension = self.post_extension(locked, command, self.terms.ttl, true);
         extension.open_span(&self);
-        (again, Some(extension.round.clone()))
+        (next_look, Some(extension.round.clone()))
     }
 }

@@ -53,6 +53,11 @@ impl LiveRound {
         })
     }
 
+    /// Opens the round that comes after this one.
+    pub(crate) fn open_next(&self, round: Round) -> Arc<Self> {
+        Self::open(round, &self.metrics)
+    }
+
     /// Waits until the outcome is certain. Only the task that posted the round may wait here. The
     /// round keeps a single waker, so a second task would replace the waker of the first.
     pub(crate) async fn decided(&self) -> Outcome {
@@ -139,11 +144,6 @@ impl LiveRound {
 
     pub(crate) fn is_pending(&self) -> bool {
         self.read(Round::outcome) == Outcome::Pending
-    }
-
-    /// Returns whether the round can no longer win: there is no majority, or it came too late.
-    pub(crate) fn has_failed(&self) -> bool {
-        matches!(self.read(Round::outcome), Outcome::Lost | Outcome::TooLate)
     }
 
     /// Counts a vote that was read at `now` on the monotonic clock. Then calls `look` with the

@@ -19,10 +19,10 @@ use crate::{
 
 /// A claim that can be renewed.
 pub(crate) trait Renew: Send + Sync {
-    /// Renews the lock if its renewal is due at `now`. Returns when to call this method again, or
+    /// Renews the lock if its renewal is due. Returns when to call this method again, or
     /// `None` if it need not be called again. Also returns the round of the renewal, if a renewal
     /// was posted.
-    fn renew(self: Arc<Self>, now: Instant) -> (Option<Instant>, Option<Arc<LiveRound>>);
+    fn renew(self: Arc<Self>) -> (Option<Instant>, Option<Arc<LiveRound>>);
 }
 
 /// Renews locks when their renewal is due. Renewals that are due at the same time share a batch per
@@ -130,7 +130,7 @@ impl Renewer {
                 break;
             };
             let claim = claim.upgrade();
-            let (next, posted) = claim.map_or((None, None), |claim| claim.renew(now));
+            let (next, posted) = claim.map_or((None, None), |claim| claim.renew());
             if let Some(last) = posted {
                 let renewals = batch.map_or(0, |batch| batch.renewals) + 1;
                 batch = Some(Batch { last, renewals });
@@ -262,7 +262,7 @@ mod tests {
     struct Idle;
 
     impl Renew for Idle {
-        fn renew(self: Arc<Self>, _now: Instant) -> (Option<Instant>, Option<Arc<LiveRound>>) {
+        fn renew(self: Arc<Self>) -> (Option<Instant>, Option<Arc<LiveRound>>) {
             (None, None)
         }
     }

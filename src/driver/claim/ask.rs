@@ -1,0 +1,196 @@
+//! The rounds that acquire a lock.
+
+use std::{
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+
+use super::{
+    Claim, LockRequest, State,
+    live_round::{IgnoreVotes, LiveRound},
+    locked,
+    owned_lock::OwnedLock,
+    phases::{ClaimState, Terms, ask::NextRound},
+};
+use crate::{
+    core::{
+        ballot::Ballot,
+        kind::identity::{Identity, QueueOptions},
+        vote::{
+            master_set::MasterSet,
+            quorum::{Refusal, Vote},
+            round::{Outcome, Round},
+        },
+    },
+    driver::{context::Context, select::first_of, time::clock, waiting::signal::Signal},
+};
+
+/// The maximum number of further ballots in a row. Each is a round with another candidate for the
+/// fencing token. One is for counters that are above our candidate. The other is for a local clock
+/// that differs from the clocks of the masters. If both fail, the masters disagree on the time, and
+/// the attempt is lost.
+pub(crate) const MORE_BALLOTS: usize = 2;
+
+impl Claim {
+    /// Asks all masters for the lock, in a first round. If there is a `first` master, asks only
+    /// that one at first: see [`refused_by`](Self::refused_by).
+    pub(crate) fn begin(
+        context: &Arc<Context>,
+        request: &LockRequest,
+        identity: Identity,
+        owned: Option<Arc<OwnedLock<Self>>>,
+        first: Option<usize>,
+    ) -> Arc<Self> {
+        let masters = &context.masters;
+        let terms = Terms {
+            resource: request.resource.clone(),
+            ttl: request.ttl,
+            drift: masters.config().drift,
+            masters: masters.count(),
+        };
+        let ballot = request.counter.as_ref().map(|counter| Ballot {
+            counter: counter.clone(),
+            candidate: masters.timestamps.next(),
+        });
+        let asked = first.map_or(MasterSet::ALL, MasterSet::only);
+        let step = locked::step(&terms);
+        let began = step.monotonic;
+        let open = |round| LiveRound::open(round, &masters.metrics);
+        let (state, command) = ClaimState::begin(&step, identity, ballot, asked, open);
+        let round = state.newest().clone();
+        let claim = Arc::new(Self {
+            context: context.clone(),
+            terms,
+            _owned: owned,
+            began,
+            state: Mutex::new(State {
+                claim: state,
+                hold: None,
+                timer: None,
+            }),
+            has_hold_begun: AtomicBool::new(false),
+            changed: Signal::default(),
+        });
+        masters.post_to(asked, command, round);
+        claim
+    }
+
+    /// Waits for the answer of the `first` master. If another holds the lock there, returns for how
+    /// long, and asks no other master. Otherwise asks the other masters in the same round.
+    ///
+    /// Clients that wait for one lock ask the same master first, so all but one of them stop there.
+    /// The master reports the next change of the key to those that it refuses.
+    pub(crate) async fn refused_by(&self, first: usize) -> Option<Option<Duration>> {
+        let round = self.newest_round();
+        if let Vote::Refuse(Refusal::Held(report)) = round.voted(first).await {
+            if round.is_pending() {
+                round.record(clock::now());
+            }
+            return Some(report.remaining());
+        }
+        let mut locked = self.lock();
+        let (others, command) = locked.step(ClaimState::ask_others)?;
+        locked.post(others, command, round);
+        None
+    }
+
+    /// Asks all masters for the lock again, from the same position in their queues or with another
+    /// candidate for the fencing token.
+    pub(crate) fn ask_again(&self, mut next: NextRound) {
+        let timestamps = &self.context.masters.timestamps;
+        let mut locked = self.lock();
+        if locked.state.claim.fencing_token().is_some() && next.candidate.is_none() {
+            next.candidate = Some(timestamps.next());
+        }
+        if let Some(command) = locked.step(|claim, step| claim.ask_again(step, next)) {
+            let round = locked.state.claim.newest().clone();
+            locked.post(MasterSet::ALL, command, round);
+        }
+    }
+
+    /// Posts a round with another candidate for the fencing token if the round can win. Returns
+    /// whether a round was posted. Masters that granted the last round keep the grant meanwhile.
+    ///
+    /// The round can win if a majority of masters are free, and some of them have seen a larger
+    /// candidate. It can also win if a majority of masters say that the time in the last candidate
+    /// is wrong.
+    pub(crate) fn raise_ballot(&self, queue: Option<QueueOptions>) -> bool {
+        if self.fencing_token().is_none() {
+            return false;
+        }
+        let timestamps = &self.context.masters.timestamps;
+        let round = self.newest_round();
+        let candidate = round.read(Round::next_candidate);
+        if let Some(candidate) = candidate {
+            // Later timestamps of this coordinator are above `candidate`.
+            timestamps.note(candidate);
+        } else if let Some(clock) = round.read(Round::skewed_to) {
+            timestamps.correct(clock);
+        } else {
+            return false;
+        }
+        self.ask_again(NextRound {
+            identity: None, // the masters keep the grants of this attempt
+            queue,
+            candidate,
+            watch: false,
+        });
+        true
+    }
+
+    /// Gives back the grants of some masters after a round that was not won. Keeps the position in
+    /// the queues of these masters.
+    pub(crate) fn yield_grants(&self, to: MasterSet, timeout: Duration) {
+        if !to.is_empty() {
+            let locked = self.lock();
+            let command = locked.state.claim.yield_grants(&self.terms, timeout);
+            locked.post(to, command, IgnoreVotes);
+        }
+    }
+
+    /// Waits for the outcome of the newest round. If the round is lost and the missing votes may
+    /// show that another ballot can win, waits for these votes, too. `will_retry` says whether the
+    /// caller asks again if the round does not win. A majority counts as too late if no validity is
+    /// left when this task runs.
+    pub(crate) async fn decided(&self, will_retry: bool) -> Outcome {
+        let round = self.newest_round();
+        if !self.context.masters.undialled().is_empty() {
+            self.give_up_contested(&round, will_retry).await;
+        }
+        if round.decided().await == Outcome::Lost && round.read(Round::may_raise_ballot) {
+            // Does not wait for a first connection, because the round may hold grants.
+            self.settled(&round).await;
+        }
+        self.step(ClaimState::decided)
+    }
+
+    /// Waits until `round` is decided. Gives the round up if it is contested, and only masters that
+    /// were never connected are missing a node timeout after the others have answered. If the
+    /// caller will try again, the wait is shorter where masters answer sooner.
+    ///
+    /// Such a master may vote as late as the connect timeout. If each of several clients waited for
+    /// that vote with the grants of a minority, none would win.
+    async fn give_up_contested(&self, round: &LiveRound, will_retry: bool) {
+        const LEAST: Duration = Duration::from_millis(5);
+        let masters = &self.context.masters;
+        let is_stuck = |round: &Round| {
+            round.is_contested() && (round.unanswered() - masters.undialled()).is_empty()
+        };
+        let look = || (!round.is_pending() || round.read(is_stuck)).then_some(());
+        round.watch(look).await;
+        if round.is_pending() {
+            let now = clock::now();
+            let mut patience = masters.node_timeout();
+            if will_retry {
+                patience = patience.min(LEAST.max(round.elapsed(now) * 2));
+            }
+            let decided = async {
+                round.decided().await;
+            };
+            first_of(masters.timers.sleep_until(now + patience), decided).await;
+            round.give_up();
+        }
+    }
+}

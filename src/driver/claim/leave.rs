@@ -1,0 +1,163 @@
+//! The end of a level: a release, or a last extension of a lock that stays for a while after its
+//! guards are gone.
+
+use std::{sync::Arc, time::Instant};
+
+use super::{
+    Claim,
+    hold::HoldEnd,
+    live_round::LiveRound,
+    pending_releases::PendingRelease,
+    phases::{
+        ClaimState,
+        leave::{Leave, OwedRelease},
+    },
+};
+use crate::{
+    core::{
+        kind::command::Verb,
+        vote::{
+            master_set::MasterSet,
+            quorum::{Refusal, Vote},
+            round::{Outcome, Round},
+        },
+    },
+    driver::time::clock,
+    log,
+    master::CountVotes,
+    user_code::shielded,
+};
+
+impl Claim {
+    /// Removes one level. Removing the last level releases the lock on all masters. The release
+    /// arrives after all earlier requests of this claim. If a master may have the key and cannot be
+    /// reached now, the release is owed to that master. With `watch`, the release of the last level
+    /// also watches the key.
+    pub(super) fn leave(&self, watch: bool) -> Arc<LiveRound> {
+        let masters = &self.context.masters;
+        let mut locked = self.lock();
+        let leave = locked.step(ClaimState::leave);
+        let round = self.open_last_round(&leave);
+        match leave {
+            Leave::Depth(command) => locked.post(MasterSet::ALL, command, round.clone()),
+            Leave::InPlace { command, until } => {
+                let votes = LastExtension {
+                    round: round.clone(),
+                    name: self.name().clone(),
+                    _pending: masters.pending_releases.add(until),
+                };
+                self.stop_timer(&mut locked);
+                locked.post(MasterSet::ALL, command, votes);
+                self.end_hold(HoldEnd::Left);
+            }
+            Leave::Release {
+                to,
+                mut command,
+                was_won,
+                was_lost,
+                owed,
+            } => {
+                command.watch = watch;
+                let votes = PostedRelease {
+                    round: round.clone(),
+                    _pending: masters.pending_releases.add(owed.until),
+                    owed,
+                };
+                self.stop_timer(&mut locked);
+                locked.post(to, command, votes);
+                for master in (0..masters.count()).filter(|master| !to.contains(*master)) {
+                    round.count(master, Vote::Refuse(Refusal::Gone), clock::monotonic());
+                }
+                if was_won {
+                    self.context.local_waiters.released(&self.terms.resource);
+                }
+                self.end_hold(if was_lost {
+                    HoldEnd::Lost
+                } else {
+                    HoldEnd::Released
+                });
+            }
+        }
+        round
+    }
+
+    fn open_last_round(&self, leave: &Leave) -> Arc<LiveRound> {
+        let masters = &self.context.masters;
+        let verb = match leave {
+            Leave::InPlace { .. } => Verb::Extend,
+            Leave::Depth(_) | Leave::Release { .. } => Verb::Release,
+        };
+        let round = Round::open(verb, masters.count(), clock::now(), None);
+        LiveRound::open(round, &masters.metrics)
+    }
+}
+
+/// A release that was posted. The release counts as pending while this value lives. Its round may
+/// live longer: a task that reads the round does not delay the close of the coordinator.
+#[derive(Debug)]
+struct PostedRelease {
+    round: Arc<LiveRound>,
+    owed: OwedRelease,
+    _pending: PendingRelease,
+}
+
+impl CountVotes for PostedRelease {
+    fn count(&self, master: usize, vote: Vote, now: Instant) {
+        self.round.count(master, vote, now);
+    }
+
+    fn owed_until(&self, master: usize) -> Option<Instant> {
+        self.owed.to().contains(master).then_some(self.owed.until)
+    }
+}
+
+/// A last extension, after which the lock has no holder. It counts as a pending release, so that
+/// closing the coordinator waits for it.
+#[derive(Debug)]
+struct LastExtension {
+    round: Arc<LiveRound>,
+    name: Arc<str>,
+    _pending: PendingRelease,
+}
+
+impl CountVotes for LastExtension {
+    fn count(&self, master: usize, vote: Vote, now: Instant) {
+        let has_failed = self.round.cast(master, vote, now, |round, before| {
+            before == Outcome::Pending && round.outcome() == Outcome::Lost
+        });
+        if has_failed {
+            let name = &self.name;
+            shielded(|| {
+                tracing::warn!(target: log::LOCK, %name, "lock not kept for its minimum time: others may get it when its TTL has passed");
+            });
+        }
+        self.round.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{Coordinator, Kind, MemoryMaster};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lock_stays_for_the_minimum_time_on_masters_whose_clocks_are_fast() {
+        for kind in Kind::ALL {
+            let masters = [(); 3].map(|()| MemoryMaster::new());
+            masters.iter().for_each(|master| master.set_gain(9_999));
+            let [locks, others] = [(); 2].map(|()| Coordinator::new(&masters).unwrap());
+            let lock = |locks: &Coordinator| locks.of_kind(kind, "a", &locks.owner());
+            for time in [20_000_500, 600_000_000].map(Duration::from_micros) {
+                let start = clock::monotonic();
+                let guard = lock(&locks).min_hold(time).acquire().await.unwrap();
+                guard.release().await.unwrap();
+                let next = lock(&others).acquire().await.unwrap();
+                let took = clock::monotonic() - start;
+                assert!(took >= time, "{kind:?}: {took:?} of {time:?}");
+                next.release().await.unwrap();
+            }
+        }
+    }
+}

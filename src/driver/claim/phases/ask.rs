@@ -1,0 +1,126 @@
+//! The rounds that ask for a lock.
+
+use super::*;
+use crate::core::kind::identity::QueueOptions;
+
+/// The differences between the next round of a claim and the last one.
+#[derive(Debug)]
+pub(crate) struct NextRound {
+    /// The identity of a new attempt. A new attempt is needed if a command that takes back the last
+    /// attempt may arrive late. `None` keeps the identity.
+    pub(crate) identity: Option<Identity>,
+    /// The options for the queues of the masters. `None` if the round does not join the queues.
+    pub(crate) queue: Option<QueueOptions>,
+    /// The number to offer for a fencing token, or `None` for a new timestamp.
+    pub(crate) candidate: Option<u64>,
+    /// `true` if the masters are asked to report the next change of the key.
+    pub(crate) watch: bool,
+}
+
+impl ClaimState {
+    /// Begins a claim, and asks all masters for the lock, or at first only those in `asked`. These
+    /// also report the next change of the key.
+    pub(crate) fn begin(
+        step: &ClaimStep<'_>,
+        by: Identity,
+        ballot: Option<Ballot>,
+        asked: MasterSet,
+        open: impl FnOnce(Round) -> Arc<LiveRound>,
+    ) -> (Self, Command) {
+        let lease = step.lease(step.terms.ttl);
+        let unasked = MasterSet::ALL - asked;
+        let claim = Self {
+            traces: Traces {
+                by,
+                ballot,
+                until: step.expiry(step.terms.ttl),
+                may_hold: MasterSet::NONE,
+            },
+            newest: open(acquisition(step, lease)),
+            rounds: 1,
+            depth: 1,
+            lease,
+            validity: Duration::ZERO,
+            phase: Phase::Asking { unasked },
+        };
+        let command = claim.ask(step, None, !unasked.is_empty());
+        (claim, command)
+    }
+
+    /// Asks the masters that were not asked at first, in the same round.
+    pub(crate) fn ask_others(&mut self, step: &mut ClaimStep<'_>) -> Option<(MasterSet, Command)> {
+        let Phase::Asking { unasked } = &mut self.phase else {
+            return None;
+        };
+        let others = mem::take(unasked);
+        self.traces.last_until(step.expiry(step.terms.ttl));
+        Some((others, self.ask(step, None, false)))
+    }
+
+    /// Asks all masters again, from the same position in their queues or with another candidate.
+    pub(crate) fn ask_again(
+        &mut self,
+        step: &mut ClaimStep<'_>,
+        next: NextRound,
+    ) -> Option<Command> {
+        let Phase::Asking { unasked } = &mut self.phase else {
+            return None;
+        };
+        *unasked = MasterSet::NONE;
+        self.rounds = self.rounds.saturating_add(1);
+        if let Some(by) = next.identity {
+            self.traces.by = by;
+        }
+        if let (Some(ballot), Some(candidate)) = (&mut self.traces.ballot, next.candidate) {
+            ballot.candidate = candidate;
+        }
+        self.lease = step.lease(step.terms.ttl);
+        self.traces.last_until(step.expiry(step.terms.ttl));
+        let mut round = acquisition(step, self.lease);
+        if let Some(queue) = next.queue {
+            round.queue();
+            let position = step.monotonic.checked_add(queue.waiter_timeout * 2);
+            self.traces.last_until(position.unwrap_or(step.monotonic));
+        }
+        self.open(round, step);
+        Some(self.ask(step, next.queue, next.watch))
+    }
+
+    /// Gives back the grants of a round that was not won, and keeps the position in the queues for
+    /// `timeout`.
+    pub(crate) fn yield_grants(&self, terms: &Terms, timeout: Duration) -> Command {
+        Command::yield_grant(&terms.resource, self.attempt(), timeout)
+    }
+
+    /// Returns the outcome of the newest round, now that the caller sees it. A majority counts as
+    /// too late if no validity is left.
+    pub(crate) fn decided(&mut self, step: &mut ClaimStep<'_>) -> Outcome {
+        let outcome = self.newest.read(Round::outcome);
+        if outcome != Outcome::Won {
+            return outcome;
+        }
+        if mutant!(LeaseStartsLate) {
+            self.lease = step.lease(step.terms.ttl);
+        }
+        self.validity = self.lease.remaining(step.now);
+        if !self.lease.is_valid(step.now) && !mutant!(NoValidityCheck) {
+            return Outcome::TooLate;
+        }
+        if let Phase::Asking { .. } = self.phase {
+            self.phase = Phase::Held(Held::default());
+        }
+        Outcome::Won
+    }
+
+    fn ask(&self, step: &ClaimStep<'_>, queue: Option<QueueOptions>, watch: bool) -> Command {
+        let Terms { resource, ttl, .. } = step.terms;
+        let mut command = Command::acquire(resource, self.attempt(), *ttl, queue);
+        command.watch = watch;
+        command
+    }
+}
+
+fn acquisition(step: &ClaimStep<'_>, lease: Lease) -> Round {
+    let limit = Some(lease.until());
+    Round::open(Verb::Acquire, step.terms.masters, step.now, limit)
+}

@@ -1,0 +1,150 @@
+//! A lock that is held: its renewal, its extensions, and what is put back.
+
+use super::*;
+use crate::core::time::renewal::Renewal;
+
+impl ClaimState {
+    /// Hands the lock out to a guard after it was won or reentered. If the lock is renewed already,
+    /// the later of the two limits counts. Returns when to call [`renew`](Self::renew), unless the
+    /// renewer calls it already.
+    ///
+    /// A renewal that failed is tried again after `retry`. With `spread`, the first renewal comes
+    /// earlier by a random time.
+    pub(crate) fn hold(
+        &mut self,
+        terms: &Terms,
+        renewal: Renewal,
+        retry: Duration,
+        spread: Option<u64>,
+    ) -> Option<Instant> {
+        let start = self.newest.read(Round::start);
+        // This lease has the TTL of the lock. An extension by hand may have had another TTL.
+        let lease = Lease::new(start, terms.ttl, terms.drift);
+        let Phase::Held(held) = &mut self.phase else {
+            return None;
+        };
+        let mut plan = RenewalPlan::new(start, lease, retry, renewal)?;
+        if let Some(before) = held.plan {
+            plan = before.or_longer(plan);
+        }
+        if held.next_look.is_some() {
+            held.plan = Some(plan);
+            return None;
+        }
+        plan = spread.map_or(plan, |random| plan.spread(random));
+        held.plan = Some(plan);
+        held.next_look = plan.due(self.lease);
+        held.next_look
+    }
+
+    /// Keeps the lock on the masters until this instant on the monotonic clock, or longer.
+    pub(crate) fn stay(&mut self, until: Option<Instant>) {
+        if let Phase::Held(held) = &mut self.phase {
+            held.stays_until = held.stays_until.max(until);
+        }
+    }
+
+    /// Stops the renewal. Without another extension, the lock ends with its present lease.
+    pub(crate) fn stop_renewing(&mut self) {
+        if let Phase::Held(held) = &mut self.phase {
+            (held.plan, held.next_look) = (None, None);
+        }
+    }
+
+    /// Asks all masters to extend the lock and to set the depth. `None` if the lock is not held.
+    pub(crate) fn extend(&mut self, step: &mut ClaimStep<'_>, ttl: Ttl) -> Option<Command> {
+        let newest_failed = has_failed(&self.newest);
+        let held = self.held_at(step)?;
+        if newest_failed && !mem::replace(&mut held.in_doubt, true) {
+            step.change = Some(Notice::InDoubt {
+                remaining: self.lease.remaining(step.now),
+                round: self.newest.clone(),
+            });
+        }
+        // A majority counts only if it is complete before the old lease ends. Between that end and
+        // a later majority, another client may have held the lock.
+        let limit = self.lease.until().min(step.lease(ttl).until());
+        let masters = step.terms.masters;
+        self.open(
+            Round::open(Verb::Extend, masters, step.now, Some(limit)),
+            step,
+        );
+        self.traces.last_until(step.expiry(ttl));
+        let resource = &step.terms.resource;
+        Some(Command::extend(resource, self.attempt(), ttl))
+    }
+
+    /// Adds a level, and extends the lock. `None` if the lock is not held.
+    pub(crate) fn reenter(&mut self, step: &mut ClaimStep<'_>, ttl: Ttl) -> Option<Command> {
+        self.held_at(step)?;
+        self.depth = self.depth.saturating_add(1);
+        self.extend(step, ttl)
+    }
+
+    /// Renews the lock if that is due. Returns when to call this method again, or `None` if it need
+    /// not be called again. If the lock is reentered, the calls may begin again.
+    pub(crate) fn renew(&mut self, step: &mut ClaimStep<'_>) -> (Option<Instant>, Option<Command>) {
+        let lease = self.lease;
+        let is_pending = self.newest.read(Round::outcome) == Outcome::Pending;
+        let Some(held) = self.held_at(step) else {
+            return (None, None);
+        };
+        let plan = held.plan.filter(|plan| !plan.is_over(step.now));
+        let Some((plan, due)) = plan.and_then(|plan| Some((plan, plan.due(lease)?))) else {
+            held.next_look = None;
+            return (None, None);
+        };
+        let is_due = due <= step.now;
+        let next_look = if is_due {
+            plan.look_again(step.now)
+        } else {
+            due
+        };
+        held.next_look = Some(next_look);
+        if !is_due || is_pending {
+            return (Some(next_look), None);
+        }
+        held.plan = Some(plan.after_renewal());
+        (Some(next_look), self.extend(step, step.terms.ttl))
+    }
+
+    /// Notes that a majority has confirmed the extension `round`, which asked for `ttl`.
+    pub(crate) fn confirmed(&mut self, step: &mut ClaimStep<'_>, round: &LiveRound, ttl: Ttl) {
+        let Some(held) = self.held_at(step) else {
+            return;
+        };
+        let was_in_doubt = mem::take(&mut held.in_doubt);
+        let lease = if mutant!(ExtensionStartsLate) {
+            step.lease(step.terms.ttl)
+        } else {
+            Lease::new(round.read(Round::start), ttl, step.terms.drift)
+        };
+        if lease > self.lease {
+            self.lease = lease;
+            self.validity = lease.remaining(step.now);
+            step.change = Some(Notice::Renewed {
+                validity: self.validity,
+                was_in_doubt,
+            });
+        }
+    }
+
+    /// Puts the key back on masters that lost it, after a majority has confirmed an extension.
+    /// `None` if there is no such master, or if the lock is not held.
+    pub(crate) fn heal(
+        &mut self,
+        step: &mut ClaimStep<'_>,
+        lost_it: MasterSet,
+        ttl: Ttl,
+    ) -> Option<Command> {
+        let is_held = self.held_at(step).is_some();
+        let is_late = matches!(self.phase, Phase::Lost { .. }) && mutant!(HealsLate);
+        if lost_it.is_empty() || !is_held && !is_late {
+            return None;
+        }
+        self.traces.last_until(step.expiry(ttl));
+        self.traces.may_hold |= lost_it;
+        let resource = &step.terms.resource;
+        Some(Command::heal(resource, self.attempt(), ttl))
+    }
+}

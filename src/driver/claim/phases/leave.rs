@@ -1,0 +1,114 @@
+//! The end of a level, and the end of a claim.
+
+use super::*;
+
+/// The command that ends a level.
+#[derive(Debug)]
+pub(crate) enum Leave {
+    /// Other levels are left. All masters are told the depth. No master is owed this, because the
+    /// next extension also sets the depth.
+    Depth(Command),
+    /// The lock stays on the masters without a holder. This is its last extension.
+    InPlace { command: Command, until: Instant },
+    /// The last level is released.
+    Release {
+        /// The masters that need the release. For all others, the key counts as gone.
+        to: MasterSet,
+        command: Command,
+        was_won: bool,
+        was_lost: bool,
+        owed: OwedRelease,
+    },
+}
+
+/// The release that masters are owed.
+#[derive(Debug)]
+pub(crate) struct OwedRelease {
+    /// The instant on the monotonic clock at which everything that the claim may have written has
+    /// expired.
+    pub(crate) until: Instant,
+    /// See [`Traces`].
+    may_hold: MasterSet,
+    newest: Arc<LiveRound>,
+}
+
+impl OwedRelease {
+    /// Returns the masters that may have the key or the ticket. A late vote in the newest round may
+    /// show that a master has nothing.
+    pub(crate) fn to(&self) -> MasterSet {
+        if mutant!(NothingOwed) {
+            return MasterSet::NONE;
+        }
+        self.may_hold | self.newest.read(Round::may_keep)
+    }
+}
+
+impl ClaimState {
+    /// Removes one level. The last level is released, or left in place.
+    pub(crate) fn leave(&mut self, step: &mut ClaimStep<'_>) -> Leave {
+        let resource = &step.terms.resource;
+        self.depth = self.depth.saturating_sub(1);
+        if self.depth > 0 {
+            return Leave::Depth(Command::release(resource, self.attempt(), true));
+        }
+        self.look(step); // notes an expiry that no one has noticed
+        let leave = match self.time_to_stay(step) {
+            Some(time) => {
+                let ttl = step.terms.drift.outlasting(time);
+                let attempt = Attempt {
+                    depth: 1,
+                    ..self.attempt()
+                };
+                Leave::InPlace {
+                    command: Command::extend(resource, attempt, ttl),
+                    until: self.traces.until,
+                }
+            }
+            None => self.release(resource),
+        };
+        self.phase = Phase::Released;
+        leave
+    }
+
+    /// Returns for how long the lock must stay on the masters without a holder.
+    fn time_to_stay(&self, step: &ClaimStep<'_>) -> Option<Duration> {
+        let Phase::Held(held) = &self.phase else {
+            return None;
+        };
+        held.stays_until?.checked_duration_since(step.monotonic)
+    }
+
+    fn release(&self, resource: &Resource) -> Leave {
+        let was_won = self.was_won();
+        Leave::Release {
+            to: self.needs_release(was_won),
+            command: Command::release(resource, self.attempt(), was_won),
+            was_won,
+            was_lost: matches!(self.phase, Phase::Lost { .. }),
+            owed: OwedRelease {
+                until: self.traces.until,
+                may_hold: self.traces.may_hold,
+                newest: self.newest.clone(),
+            },
+        }
+    }
+
+    /// Returns the masters that need a release. If the newest acquisition did not ask all masters,
+    /// these are only the masters that may have the key.
+    fn needs_release(&self, was_won: bool) -> MasterSet {
+        if mutant!(RollbackOfGrants) && !was_won {
+            return self.newest.read(Round::granted);
+        }
+        if mutant!(NoRollback) && !was_won {
+            return MasterSet::NONE;
+        }
+        match self.phase {
+            Phase::Asking { unasked } if !unasked.is_empty() => {
+                self.newest.read(Round::may_keep) - unasked
+            }
+            Phase::Asking { .. } | Phase::Held(_) | Phase::Lost { .. } | Phase::Released => {
+                MasterSet::ALL
+            }
+        }
+    }
+}
