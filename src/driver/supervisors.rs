@@ -118,7 +118,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::driver::time::clock;
+    use crate::{driver::time::clock, master::MasterObserver};
 
     /// Counts how often the task was woken.
     #[derive(Default)]
@@ -151,7 +151,8 @@ mod tests {
         supervisors: [Supervisor; N],
     ) -> Vec<(Arc<Mailbox>, Supervisor)> {
         let masters = supervisors.into_iter().enumerate();
-        let mailbox = |master| Mailbox::new(master, "".into(), clock::monotonic);
+        let mailbox =
+            |master| Mailbox::new(master, MasterObserver::new("".into()), clock::monotonic);
         masters
             .map(|(master, supervisor)| (Arc::new(mailbox(master)), supervisor))
             .collect()

@@ -348,9 +348,8 @@ impl Builder {
         let masters: Vec<(Arc<Mailbox>, Supervisor)> = self
             .masters
             .into_iter()
-            .zip(addresses)
             .enumerate()
-            .map(|(master, (spec, address))| spec.open(master, address, &master_config))
+            .map(|(master, spec)| spec.open(master, &master_config))
             .collect();
         let engine = Engine::start(config, masters, master_config.health, &runtime);
         Ok(Coordinator::from_parts(engine, checker))

@@ -11,14 +11,15 @@ use std::{
 
 use tokio::sync::watch;
 
-use super::{metrics::HealthMetrics, server_error::ServerError};
+use super::{
+    observer::{MasterEvent, MasterObserver},
+    server_error::ServerError,
+};
 use crate::{
     core::{
         time::episode::Episode,
         view::health::{DialRefusal, MasterHealth, MasterState},
     },
-    log,
-    meter::Meter,
     user_code::shielded,
 };
 
@@ -27,8 +28,7 @@ use crate::{
 pub(crate) struct HealthBoard {
     now: fn() -> Instant,
     entries: Arc<watch::Sender<Box<[Entry]>>>,
-    /// The metrics of each master.
-    metrics: Arc<[Meter<HealthMetrics>]>,
+    observers: Arc<[MasterObserver]>,
 }
 
 /// The state of one master.
@@ -100,13 +100,11 @@ impl HealthBoard {
             refusal: None,
         };
         let entries = masters.iter().map(entry).collect();
-        let metrics = masters
-            .iter()
-            .map(|address| HealthMetrics::register(address));
+        let observers = masters.iter().cloned().map(MasterObserver::new);
         Self {
             now,
             entries: Arc::new(watch::Sender::new(entries)),
-            metrics: metrics.collect(),
+            observers: observers.collect(),
         }
     }
 
@@ -115,6 +113,10 @@ impl HealthBoard {
         let now = (self.now)();
         let entries = self.entries.borrow();
         entries.iter().map(|entry| entry.at(now)).collect()
+    }
+
+    pub(super) fn observer(&self, master: usize) -> &MasterObserver {
+        &self.observers[master]
     }
 
     pub(crate) fn watch(&self) -> watch::Receiver<Box<[Entry]>> {
@@ -145,14 +147,14 @@ impl HealthBoard {
             entry.quarantined_until = quarantined_until;
         });
         if !is_first {
-            self.record(master, HealthMetrics::reconnected);
+            self.observers[master].reconnected();
         }
     }
 
     /// Notes that the master may have forgotten locks, for the reason `why`.
     pub(super) fn quarantined(&self, master: usize, why: &'static str) {
         self.update(master, |entry| entry.quarantine_reason = Some(why));
-        self.record(master, HealthMetrics::quarantined);
+        self.observers[master].quarantined();
     }
 
     /// Notes that a quarantine has ended.
@@ -172,10 +174,8 @@ impl HealthBoard {
             entry.error = Some(error.clone());
             is_told = entry.errors.fails(now);
         });
-        if is_told && let Some(master) = self.look(master, |entry| entry.master.clone()) {
-            shielded(|| {
-                tracing::warn!(target: log::MASTER, %master, why = %error, "master takes no locks");
-            });
+        if is_told {
+            self.observers[master].on(MasterEvent::TakesNoLocks { why: error });
         }
     }
 
@@ -186,8 +186,8 @@ impl HealthBoard {
             entry.error = None;
             is_told = entry.errors.works();
         });
-        if is_told && let Some(master) = self.look(master, |entry| entry.master.clone()) {
-            shielded(|| tracing::info!(target: log::MASTER, %master, "master takes locks again"));
+        if is_told {
+            self.observers[master].on(MasterEvent::TakesLocks);
         }
     }
 
@@ -249,13 +249,7 @@ impl HealthBoard {
                 }
             });
         });
-        self.record(master, |metrics| metrics.set_can_vote(can_vote));
-    }
-
-    fn record(&self, master: usize, record: impl FnOnce(&HealthMetrics)) {
-        if let Some(metrics) = self.metrics.get(master) {
-            metrics.record(record);
-        }
+        self.observers[master].set_can_vote(can_vote);
     }
 }
 

@@ -7,7 +7,7 @@ pub(crate) mod dial_error;
 mod health;
 #[cfg(feature = "test-util")]
 mod memory;
-mod metrics;
+mod observer;
 pub(crate) mod probe;
 pub(crate) mod question;
 #[cfg(feature = "redis")]
@@ -24,6 +24,8 @@ pub(crate) use config::MasterConfig;
 pub(crate) use health::{Entry, HealthBoard};
 #[cfg(feature = "test-util")]
 pub use memory::{Fault, MemoryMaster};
+#[cfg(test)]
+pub(crate) use observer::MasterObserver;
 #[cfg(all(feature = "__internals", feature = "redis"))]
 pub(crate) use redis::encode_command;
 #[cfg(all(test, feature = "redis"))]

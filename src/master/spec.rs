@@ -266,13 +266,12 @@ impl MasterSpec {
 
     /// Returns the mailbox of this master, and the task that serves the mailbox. `master` is the
     /// number of the master.
-    pub(crate) fn open(
-        self,
-        master: usize,
-        address: Arc<str>,
-        config: &MasterConfig,
-    ) -> (Arc<Mailbox>, Supervisor) {
-        let mailbox = Arc::new(Mailbox::new(master, address, config.now));
+    pub(crate) fn open(self, master: usize, config: &MasterConfig) -> (Arc<Mailbox>, Supervisor) {
+        let mailbox = Arc::new(Mailbox::new(
+            master,
+            config.health.observer(master).clone(),
+            config.now,
+        ));
         let (served, shared) = (mailbox.clone(), config.clone());
         let supervisor: Supervisor = match self.0 {
             #[cfg(feature = "test-util")]

@@ -462,12 +462,11 @@ impl Subject {
                 clock::monotonic,
             ),
             quarantine: Duration::ZERO,
-            health: HealthBoard::new(&[], clock::monotonic),
+            health: HealthBoard::new(&[spec.address().unwrap()], clock::monotonic),
             #[cfg(feature = "tls")]
             tls: None,
         };
-        let address = spec.address().unwrap();
-        let (mailbox, supervisor) = spec.open(0, address, &config);
+        let (mailbox, supervisor) = spec.open(0, &config);
         let supervisor = tokio::spawn(supervisor).abort_handle();
         let (answers, votes) = unbounded_channel();
         Self {

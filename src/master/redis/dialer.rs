@@ -24,6 +24,7 @@ use crate::{
     master::{
         config::MasterConfig,
         dial_error::DialError,
+        observer::MasterObserver,
         restart::RestartTracker,
         session::connection::{Dial, Dialled},
     },
@@ -34,6 +35,7 @@ pub(in crate::master) struct Dialer {
     pub(super) endpoint: Endpoint,
     pub(super) master: usize,
     pub(super) tracker: RestartTracker,
+    observer: MasterObserver,
     pub(super) now: fn() -> Instant,
     connector: Connector,
 }
@@ -82,6 +84,7 @@ impl Dialer {
         Self {
             master,
             tracker: config.restart_tracker.at(&endpoint.guard_name()),
+            observer: config.health.observer(master).clone(),
             now: config.now,
             connector: Connector::new(config),
             endpoint,
@@ -156,9 +159,8 @@ impl Dialer {
         }
         let query = tracker.query(self.master);
         restart_query::ask(tracker, &query, &durability, wire.out());
-        let address = self.endpoint.address();
         let read = |frame: &[u8]| {
-            let from = (&query, &*address);
+            let from = (&query, &self.observer);
             restart_query::read(tracker, from, &durability, &reply(frame))
         };
         wire.answer(read).await?

@@ -6,13 +6,12 @@ use crate::{
         kind::command::Reply,
         restart::{Incarnation, RestartGuard},
     },
-    log,
     master::{
-        dial_error::{DialError, guard_rights},
+        dial_error::DialError,
+        observer::{MasterEvent, MasterObserver},
         restart::{RestartQuery, RestartTracker},
         server_error::ServerError,
     },
-    user_code::shielded,
 };
 
 const KEY: &[u8] = b"quorlock:guard";
@@ -54,7 +53,7 @@ pub(super) fn ask(
 /// Reads the answer. Returns `None` if the server denies the question and the guard is not strict.
 pub(super) fn read(
     tracker: &RestartTracker,
-    (query, address): (&RestartQuery, &str),
+    (query, observer): (&RestartQuery, &MasterObserver),
     durability: &Durability,
     reply: &Reply<'_>,
 ) -> Result<Option<Incarnation>, DialError> {
@@ -63,7 +62,7 @@ pub(super) fn read(
         Reply::Text(text) => match Incarnation::parse(text) {
             Some(found) => {
                 tracker.meet(query, &found.run_id, &found.origin)?;
-                durability.warn_unless(found.is_durable, address);
+                durability.warn_unless(found.is_durable, observer);
                 return Ok(Some(found));
             }
             None => NONSENSE,
@@ -73,14 +72,7 @@ pub(super) fn read(
     };
     let kind = ServerError::of(why);
     if kind.is_denial() && tracker.guard != RestartGuard::Strict {
-        let rights = guard_rights!();
-        shielded(|| {
-            tracing::warn!(
-                target: log::MASTER,
-                master = %address, %why,
-                "no client would notice if it restarted empty: its user needs the rights {rights}"
-            );
-        });
+        observer.on(MasterEvent::GuardDenied { why });
         return Ok(None);
     }
     let why = why.to_owned();
@@ -135,7 +127,7 @@ impl Durability {
         Self::Durable
     }
 
-    fn warn_unless(&self, is_durable: bool, address: &str) {
+    fn warn_unless(&self, is_durable: bool, observer: &MasterObserver) {
         let why = match self {
             Self::Unasked => return,
             Self::Durable if is_durable => return,
@@ -145,13 +137,7 @@ impl Durability {
             }
             Self::Volatile(why) | Self::Unknown(why) => why,
         };
-        shielded(|| {
-            tracing::warn!(
-                target: log::MASTER,
-                master = %address, %why,
-                "a restart will cost it its vote for a while: it is not durable"
-            );
-        });
+        observer.on(MasterEvent::NotDurable { why });
     }
 }
 
@@ -191,7 +177,12 @@ mod tests {
                 let tracker = RestartTracker::new(guard, false, clock::monotonic);
                 let query = tracker.query(0);
                 let reply = Reply::Error(error.into());
-                read(&tracker, (&query, "m"), &Durability::Unasked, &reply)
+                read(
+                    &tracker,
+                    (&query, &MasterObserver::new("m".into())),
+                    &Durability::Unasked,
+                    &reply,
+                )
             };
             assert_eq!(answer(RestartGuard::Observed).is_ok(), is_denied, "{error}");
             let refused = answer(RestartGuard::Strict).unwrap_err();

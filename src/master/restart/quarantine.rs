@@ -4,9 +4,7 @@ use std::time::Instant;
 
 use crate::{
     core::restart::{Loss, Sign},
-    log,
-    master::{config::MasterConfig, session::mailbox::Mailbox},
-    user_code::shielded,
+    master::{config::MasterConfig, observer::MasterEvent, session::mailbox::Mailbox},
 };
 
 /// Quarantines the master until the locks that it may have forgotten have expired. The first dial
@@ -18,10 +16,9 @@ pub(in crate::master) fn begin(mailbox: &Mailbox, config: &MasterConfig, loss: L
     }
     let is_known = loss.sign == Sign::Earlier && mailbox.quarantined_until().is_some();
     if !is_known {
-        let (master, why) = (mailbox.address(), loss.sign.text());
-        shielded(|| {
-            tracing::warn!(target: log::MASTER, %master, ?left, %why, "master may have forgotten locks: it has no vote until they have expired");
-        });
+        let why = loss.sign.text();
+        let observer = mailbox.observer();
+        observer.on(MasterEvent::Quarantined { left, why });
         config.health.quarantined(mailbox.master(), why);
     }
     mailbox.quarantine((config.now)() + left);
@@ -53,8 +50,7 @@ impl Quarantine {
     ) -> bool {
         let ends = self.until.take_if(|until| *until <= now).is_some();
         if ends {
-            let master = mailbox.address();
-            shielded(|| tracing::info!(target: log::MASTER, %master, "master votes again"));
+            mailbox.observer().on(MasterEvent::VotesAgain);
             config.health.votes_again(mailbox.master());
         }
         ends

@@ -13,7 +13,7 @@ use std::{
 use parking_lot::Mutex;
 
 use super::{
-    owed::{Owed, log_given_up},
+    owed::Owed,
     queue::{Phase, Queue},
     request::Request,
     subscriptions::{Change, ChannelEvent, Subscriber},
@@ -21,8 +21,7 @@ use super::{
 };
 use crate::{
     core::vote::quorum::{Failure, Vote},
-    master::metrics::VoteMetrics,
-    meter::Meter,
+    master::observer::{MasterEvent, MasterObserver},
 };
 
 /// The queue of one master. Posting never blocks, never spawns a task and needs no runtime.
@@ -32,7 +31,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Mailbox {
     master: usize,
-    address: Arc<str>,
+    observer: MasterObserver,
     now: fn() -> Instant,
     /// Set while the phase is `Serving`. The flag is read without the lock, so it may be out of
     /// date.
@@ -43,17 +42,15 @@ pub(crate) struct Mailbox {
     is_busy: AtomicBool,
     /// The node timeout in microseconds. 0 until the first dial is over.
     node_timeout: AtomicU64,
-    metrics: Meter<VoteMetrics>,
     queue: Mutex<Queue>,
 }
 
 impl Mailbox {
-    pub(crate) fn new(master: usize, address: Arc<str>, now: fn() -> Instant) -> Self {
+    pub(crate) fn new(master: usize, observer: MasterObserver, now: fn() -> Instant) -> Self {
         Self {
             node_timeout: AtomicU64::new(0),
-            metrics: VoteMetrics::register(&address),
             master,
-            address,
+            observer,
             now,
             is_serving: AtomicBool::new(false),
             reports_changes: AtomicBool::new(false),
@@ -67,7 +64,11 @@ impl Mailbox {
     }
 
     pub(crate) fn address(&self) -> &Arc<str> {
-        &self.address
+        self.observer.address()
+    }
+
+    pub(in crate::master) fn observer(&self) -> &MasterObserver {
+        &self.observer
     }
 
     pub(in crate::master) fn clock(&self) -> fn() -> Instant {
@@ -219,7 +220,7 @@ impl Mailbox {
         let (expired, must_log) = self.queue.lock().owed.expire(self.master, now);
         drop(expired); // the lock is free: the drop may wake a task that posts
         if must_log {
-            log_given_up(&self.address);
+            self.observer.on(MasterEvent::ReleasesGivenUp);
         }
     }
 
@@ -302,7 +303,7 @@ impl Mailbox {
     /// Casts the vote of the master on `request`. `now` was read after the vote was known. The
     /// caller must hold no mutex, because the vote may wake a task.
     pub(in crate::master) fn cast(&self, request: &Request, vote: Vote, now: Instant) {
-        self.metrics.record(|metrics| metrics.voted(&vote));
+        self.observer.voted(&vote);
         request.votes_to.count(self.master, vote, now);
     }
 

@@ -1,9 +1,12 @@
-//! The outages of one master, and the log messages about them.
+//! The outages of one master, and when they are news.
 
 use std::{mem, time::Duration};
 
 use super::in_flight::InFlight;
-use crate::{core::wait::retry::Backoff, log, user_code::shielded};
+use crate::{
+    core::wait::retry::Backoff,
+    master::observer::{MasterEvent, MasterObserver},
+};
 
 /// The failures of a master since it last worked. The log gets one warning when an outage begins,
 /// and one message when the master seems to work again.
@@ -30,20 +33,17 @@ pub(in crate::master) struct Outage {
 
 impl Outage {
     /// Notes that a dial succeeded.
-    pub(in crate::master) fn connected(&mut self, master: &str) {
-        if self.is_end_logged || self.was_useless {
-            shielded(|| tracing::debug!(target: log::MASTER, %master, "connected"));
-        } else {
-            self.is_end_logged = true;
-            shielded(|| tracing::info!(target: log::MASTER, %master, "connected"));
-        }
+    pub(in crate::master) fn connected(&mut self, observer: &MasterObserver) {
+        let is_news = !self.is_end_logged && !self.was_useless;
+        self.is_end_logged |= is_news;
+        observer.on(MasterEvent::Connected { is_news });
     }
 
     /// Notes whether the master has answered a command on the current connection.
-    pub(in crate::master) fn polled(&mut self, master: &str, has_answered: bool) {
+    pub(in crate::master) fn polled(&mut self, observer: &MasterObserver, has_answered: bool) {
         if self.was_useless && !self.is_end_logged && has_answered {
             self.is_end_logged = true;
-            shielded(|| tracing::info!(target: log::MASTER, %master, "master answers again"));
+            observer.on(MasterEvent::AnswersAgain);
         }
     }
 
@@ -82,25 +82,21 @@ impl Outage {
 
     /// Returns whether the master is dialled at once, and its last connection is no failure. That
     /// connection ended only because the next dial must find out which locks are lost.
-    pub(in crate::master) fn is_none(&mut self, master: &str, why: &str) -> bool {
+    pub(in crate::master) fn is_none(&mut self, observer: &MasterObserver, why: &str) -> bool {
         let is_none = mem::take(&mut self.was_flushed);
         if is_none {
-            shielded(|| tracing::info!(target: log::MASTER, %master, %why, "connecting again"));
+            observer.on(MasterEvent::ConnectsAgain { why });
         }
         is_none
     }
 
     /// Notes a failure. Returns the number of failures in this outage.
-    pub(in crate::master) fn failed(&mut self, master: &str, why: &str) -> u32 {
-        let is_first = self.failures == 0;
+    pub(in crate::master) fn failed(&mut self, observer: &MasterObserver, why: &str) -> u32 {
+        let is_news = self.failures == 0;
         self.failures = self.failures.saturating_add(1);
         self.in_vain = self.in_vain.saturating_add(1);
-        if is_first {
-            self.is_end_logged = false;
-            shielded(|| tracing::warn!(target: log::MASTER, %master, %why, "master down"));
-        } else {
-            shielded(|| tracing::debug!(target: log::MASTER, %master, %why, "master still down"));
-        }
+        self.is_end_logged &= !is_news;
+        observer.on(MasterEvent::Down { is_news, why });
         self.failures
     }
 

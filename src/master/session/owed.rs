@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::request::Request;
-use crate::{core::wait::retry::Backoff, log, user_code::shielded};
+use crate::core::wait::retry::Backoff;
 
 /// The releases that are owed to one master, in the order in which they are sent. A release that
 /// fails moves to the end.
@@ -169,13 +169,6 @@ pub(in crate::master) fn owed_until(
 pub(in crate::master) fn is_owed(release: &Request, master: usize, now: Instant) -> bool {
     let until = release.votes_to.owed_until(master);
     until.is_some_and(|until| until > now)
-}
-
-/// Logs that releases were given up because `master` was owed too many.
-pub(in crate::master) fn log_given_up(master: &str) {
-    shielded(|| {
-        tracing::warn!(target: log::MASTER, %master, "too many releases are owed: the oldest are given up, and their locks end with the TTL");
-    });
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ pub(in crate::master) fn supervise<D: Dial>(
 }
 
 async fn run<D: Dial>(mut dialer: D, mailbox: &Mailbox, config: &MasterConfig) {
-    let mut outage = Outage::default();
+    let (mut outage, observer) = (Outage::default(), mailbox.observer());
     loop {
         let dial = in_time(config.connect_timeout, dialer.dial());
         let Some(dialled) = unless_done(mailbox, dial).await else {
@@ -54,7 +54,7 @@ async fn run<D: Dial>(mut dialer: D, mailbox: &Mailbox, config: &MasterConfig) {
         };
         let (why, refusal) = match dialled {
             Ok(dialled) => {
-                outage.connected(mailbox.address());
+                outage.connected(observer);
                 if let Some(loss) = dialled.loss {
                     quarantine::begin(mailbox, config, loss);
                 }
@@ -74,10 +74,10 @@ async fn run<D: Dial>(mut dialer: D, mailbox: &Mailbox, config: &MasterConfig) {
                 (why, error.refusal())
             }
         };
-        if outage.is_none(mailbox.address(), &why) {
+        if outage.is_none(observer, &why) {
             continue;
         }
-        let failures = outage.failed(mailbox.address(), &why);
+        let failures = outage.failed(observer, &why);
         let why = (&why, refusal);
         config.health.down(mailbox.master(), why, failures);
         let mut pause = outage.pause(config.redial, (config.random)());
@@ -133,7 +133,7 @@ async fn serve<C: Connection>(
             if let Poll::Ready(why) = connection.poll(cx, &mut in_flight) {
                 return Poll::Ready(Some((why, false)));
             }
-            outage.polled(mailbox.address(), in_flight.last_reply.is_some());
+            outage.polled(mailbox.observer(), in_flight.last_reply.is_some());
             if in_flight.is_empty() && mailbox.is_done() {
                 return Poll::Ready(None);
             }

@@ -9,8 +9,8 @@ use crate::{
         restart::RestartGuard,
         vote::quorum::{Failure, Vote},
     },
-    log,
     master::{
+        observer::MasterEvent,
         server_error::ServerError,
         session::{
             request::Request,
@@ -18,7 +18,6 @@ use crate::{
             unanswered::{Item, Sent},
         },
     },
-    user_code::shielded,
 };
 
 impl InFlight<'_> {
@@ -120,10 +119,8 @@ impl InFlight<'_> {
     fn log_denial(&mut self, error: &str) {
         if !self.is_denial_logged {
             self.is_denial_logged = true;
-            let master = self.mailbox.address();
-            shielded(|| {
-                tracing::warn!(target: log::MASTER, %master, %error, "the master tells no waiter of releases: waiters poll");
-            });
+            let observer = self.mailbox.observer();
+            observer.on(MasterEvent::ReportsNothing { error });
         }
     }
 

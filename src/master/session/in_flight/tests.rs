@@ -26,6 +26,7 @@ use crate::{
         wait::retry::Backoff,
     },
     master::{
+        MasterObserver,
         dial_error::DialError,
         health::HealthBoard,
         restart::RestartTracker,
@@ -102,7 +103,7 @@ fn any_connection() -> impl Strategy<Value = (usize, Vec<(u64, Event)>)> {
 fn check_votes(window: usize, events: Vec<(u64, Event)>) -> Result<(), TestCaseError> {
     set_clock(Duration::ZERO);
     let config = config();
-    let mailbox = Mailbox::new(0, "m".into(), clock);
+    let mailbox = mailbox(clock);
     let mut wire = Wire::default();
     let mut in_flight = InFlight::new(&mailbox, &config, Duration::ZERO, window);
     let mut posted = Vec::new();
@@ -135,7 +136,7 @@ fn check_votes(window: usize, events: Vec<(u64, Event)>) -> Result<(), TestCaseE
 #[test]
 fn a_stall_during_the_dial_does_not_make_a_connection_patient() {
     set_clock(Duration::ZERO);
-    let (config, mailbox) = (config(), Mailbox::new(0, "m".into(), clock));
+    let (config, mailbox) = (config(), mailbox(clock));
     let (mut wire, mut posted) = (Wire::default(), Vec::new());
     let mut in_flight = InFlight::new(&mailbox, &config, 60 * config.connect_timeout, 1);
     let (verb, is_owed) = (Verb::Acquire, false);
@@ -152,7 +153,7 @@ fn a_stall_during_the_dial_does_not_make_a_connection_patient() {
 #[test]
 fn a_stall_fails_no_command_that_waits_for_room() {
     set_clock(Duration::ZERO);
-    let (config, mailbox) = (config(), Mailbox::new(0, "m".into(), clock));
+    let (config, mailbox) = (config(), mailbox(clock));
     let (mut wire, mut posted) = (Wire::default(), Vec::new());
     let mut in_flight = InFlight::new(&mailbox, &config, Duration::ZERO, 1);
     for _ in 0..2 {
@@ -171,7 +172,7 @@ fn a_stall_fails_no_command_that_waits_for_room() {
 #[tokio::test(start_paused = true)]
 async fn a_reply_that_has_arrived_is_read_before_time_is_judged() {
     let now = crate::driver::time::clock::monotonic;
-    let mailbox = Arc::new(Mailbox::new(0, "m".into(), now));
+    let mailbox = Arc::new(mailbox(now));
     let config = MasterConfig { now, ..config() };
     let supervising = tokio::spawn(supervise(LateSocket::default(), mailbox.clone(), config));
     let votes = Votes::default();
@@ -242,7 +243,7 @@ impl Connection for LateSocket {
 #[test]
 fn a_release_that_is_no_longer_owed_sets_no_timer() {
     set_clock(Duration::ZERO);
-    let (config, mailbox) = (config(), Mailbox::new(0, "m".into(), clock));
+    let (config, mailbox) = (config(), mailbox(clock));
     let (mut wire, mut posted) = (Wire::default(), Vec::new());
     let mut in_flight = InFlight::new(&mailbox, &config, Duration::ZERO, 2);
     let (verb, is_owed) = (Verb::Release, true);
@@ -275,7 +276,7 @@ fn a_release_that_is_no_longer_owed_sets_no_timer() {
 fn owed_releases_are_paced_by_the_replies() {
     set_clock(Duration::ZERO);
     let config = config();
-    let mailbox = Mailbox::new(0, "m".into(), clock);
+    let mailbox = mailbox(clock);
     let mut wire = Wire::default();
     let mut in_flight = InFlight::new(&mailbox, &config, Duration::ZERO, InFlight::WINDOW);
     let mut posted = Vec::new();
@@ -312,7 +313,7 @@ fn owed_releases_are_paced_by_the_replies() {
 #[test]
 fn releases_that_wait_for_room_have_not_failed() {
     set_clock(Duration::ZERO);
-    let (config, mailbox) = (config(), Mailbox::new(0, "m".into(), clock));
+    let (config, mailbox) = (config(), mailbox(clock));
     let (mut wire, mut posted) = (Wire::default(), Vec::new());
     let mut in_flight = InFlight::new(&mailbox, &config, Duration::ZERO, InFlight::WINDOW);
     for _ in 0..50_000 {
@@ -343,7 +344,7 @@ fn releases_that_wait_for_room_have_not_failed() {
 #[test]
 fn a_late_release_gets_its_vote_whatever_is_before_it() {
     set_clock(Duration::ZERO);
-    let (config, mailbox) = (config(), Mailbox::new(0, "m".into(), clock));
+    let (config, mailbox) = (config(), mailbox(clock));
     let (mut wire, mut posted) = (Wire::default(), Vec::new());
     let mut in_flight = InFlight::new(&mailbox, &config, Duration::ZERO, 1);
     for _ in 0..4 {
@@ -512,6 +513,10 @@ fn request(verb: Verb, is_owed: bool) -> Arc<Request<Counter>> {
     ))
 }
 
+fn mailbox(now: fn() -> Instant) -> Mailbox {
+    Mailbox::new(0, MasterObserver::new("m".into()), now)
+}
+
 fn config() -> MasterConfig {
     MasterConfig {
         node_timeout: NodeTimeout::Fixed(TIMEOUT),
@@ -521,7 +526,7 @@ fn config() -> MasterConfig {
         random: || u64::MAX / 2,
         restart_tracker: RestartTracker::new(RestartGuard::Off, false, clock),
         quarantine: Duration::ZERO,
-        health: HealthBoard::new(&[], clock),
+        health: HealthBoard::new(&["m".into()], clock),
         #[cfg(feature = "tls")]
         tls: None,
     }

@@ -5,9 +5,9 @@ use std::time::Instant;
 use super::InFlight;
 use crate::{
     core::vote::quorum::{Failure, Vote},
-    master::session::{
-        owed::{is_owed, log_given_up},
-        request::Request,
+    master::{
+        observer::MasterEvent,
+        session::{owed::is_owed, request::Request},
     },
 };
 
@@ -26,7 +26,7 @@ impl InFlight<'_> {
         let (expired, must_log) = self.owed.expire(self.master(), now);
         drop(expired);
         if must_log {
-            log_given_up(self.mailbox.address());
+            self.mailbox.observer().on(MasterEvent::ReleasesGivenUp);
         }
     }
 
