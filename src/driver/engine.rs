@@ -103,7 +103,8 @@ impl Engine {
     /// Makes one attempt.
     pub(crate) async fn try_acquire(&self, request: &LockRequest) -> Result<Level, NotAcquired> {
         let call = pin!(acquire::try_acquire(&self.shared, request));
-        observed(self.masters(), request, call).await
+        let acquired = observed(self.masters(), request, call).await;
+        acquired.inspect(|level| level.hold(request))
     }
 
     /// Waits until the lock is acquired. If there is a `limit`, the last attempt begins when that
@@ -116,7 +117,8 @@ impl Engine {
         let metrics = &self.masters().metrics;
         let _waiter = metrics.record(|metrics| metrics.waiter(&request.resource));
         let call = pin!(acquire::acquire(&self.shared, request, limit));
-        observed(self.masters(), request, call).await
+        let acquired = observed(self.masters(), request, call).await;
+        acquired.inspect(|level| level.hold(request))
     }
 
     /// Asks all masters who holds the lock and who waits for it.

@@ -8,12 +8,15 @@ use std::{
 use parking_lot::Mutex;
 use tracing::{debug_span, field};
 
-use super::{Claim, Level, hold::Hold, live_round::LiveRound, locked::Locked, phases::ClaimState};
+use super::{
+    Claim, Level, LockRequest, hold::Hold, live_round::LiveRound, locked::Locked,
+    phases::ClaimState,
+};
 use crate::{
     core::{
         config::error::ConfigError,
         kind::command::Command,
-        time::{lease::Ttl, renewal::Renewal},
+        time::lease::Ttl,
         view::lock_state::{LockState, LostReason},
         vote::{
             effect::Effect,
@@ -221,33 +224,27 @@ impl Claim {
     }
 
     /// Begins the hold after the lock was won or reentered, and starts to renew the lock. If the
-    /// lock is renewed already, the later of the two limits counts.
-    pub(crate) fn hold(self: &Arc<Self>, renewal: Renewal) {
+    /// lock is held already, the later limit of the renewal and the later end of the minimum time
+    /// count.
+    pub(crate) fn hold(self: &Arc<Self>, request: &LockRequest) {
         let (masters, renewer) = (&self.context.masters, &self.context.renewer);
         let retry = masters.node_timeout().max(self.terms.ttl.duration() / 20);
         let spread = renewer.is_crowded().then(clock::random_u64);
-        // A hold that has begun goes on when the owner acquires the lock once more.
         let has_begun = self.has_hold_begun.swap(true, Ordering::Relaxed);
         let mut hold =
             (!has_begun).then(|| Hold::begin(&self.terms.resource, self.fencing_token()));
         let mut locked = self.lock(); // unlocked before a hold that is not needed is dropped
-        let state = &mut *locked.state;
-        if hold.is_some() && state.claim.is_held() {
-            state.hold = hold.take();
+        let due = locked.step(|claim, step| {
+            claim.stay(step, request.min_hold);
+            claim.hold(step, request.renewal, retry, spread)
+        });
+        if hold.is_some() && locked.state.claim.is_held() {
+            locked.state.hold = hold.take();
         }
-        if let Some(due) = state.claim.hold(&self.terms, renewal, retry, spread) {
+        if let Some(due) = due {
             let claim = Arc::downgrade(self) as Weak<dyn Renew>;
-            state.timer = Some(renewer.add(due, claim));
+            locked.state.timer = Some(renewer.add(due, claim));
         }
-    }
-
-    /// Keeps the lock on the masters for at least `time` from now. Does not shorten the time that
-    /// was set before.
-    pub(crate) fn hold_for(&self, time: Duration) {
-        if time.is_zero() {
-            return;
-        }
-        self.step(|claim, step| claim.stay(step.monotonic.checked_add(time.min(Ttl::MOST))));
     }
 
     /// Stops the renewal. Without another extension, the lock ends with its present lease.

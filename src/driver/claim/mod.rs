@@ -15,7 +15,7 @@ use super::{
 use crate::{
     core::{
         kind::name::Resource,
-        time::lease::Ttl,
+        time::{lease::Ttl, renewal::Renewal},
         view::lock_state::{LockState, LostReason},
         vote::votes::Votes,
     },
@@ -36,7 +36,7 @@ pub(crate) mod owned_lock;
 pub(in crate::driver) mod pending_releases;
 pub(crate) mod phases;
 
-/// A request for a lock: its resource, its TTL, its owner and its counter.
+/// A request for a lock, with all that is needed to hold the lock after it was won.
 #[derive(Clone, Debug)]
 pub(crate) struct LockRequest {
     pub(crate) resource: Resource,
@@ -45,6 +45,9 @@ pub(crate) struct LockRequest {
     pub(crate) owner: Option<Arc<LockOwner<Claim>>>,
     /// The counter of a fenced lock.
     pub(crate) counter: Option<Arc<str>>,
+    pub(crate) renewal: Renewal,
+    /// The time for which others are kept from the lock, even if its guard is gone before.
+    pub(crate) min_hold: Duration,
 }
 
 /// A claim on a lock, from its first round to its release.

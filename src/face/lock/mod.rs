@@ -217,8 +217,6 @@ impl Lock {
     ) -> Result<Guard, AcquireError> {
         let masters = self.engine.masters();
         let level = acquired.map_err(|error| AcquireError::from_driver(error, request, masters))?;
-        level.hold(self.renewal);
-        level.hold_for(self.min_hold);
         Ok(Guard::new(level))
     }
 
@@ -341,6 +339,8 @@ impl Lock {
             resource,
             ttl: self.ttl.clone()?,
             owner: self.owner.as_ref().map(|owner| owner.0.clone()),
+            renewal: self.renewal,
+            min_hold: self.min_hold,
         })
     }
 }

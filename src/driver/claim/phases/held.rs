@@ -12,14 +12,14 @@ impl ClaimState {
     /// earlier by a random time.
     pub(crate) fn hold(
         &mut self,
-        terms: &Terms,
+        step: &ClaimStep<'_>,
         renewal: Renewal,
         retry: Duration,
         spread: Option<u64>,
     ) -> Option<Instant> {
         let start = self.newest.read(Round::start);
         // This lease has the TTL of the lock. An extension by hand may have had another TTL.
-        let lease = Lease::new(start, terms.ttl, terms.drift);
+        let lease = Lease::new(start, step.terms.ttl, step.terms.drift);
         let Phase::Held(held) = &mut self.phase else {
             return None;
         };
@@ -37,9 +37,13 @@ impl ClaimState {
         held.next_look
     }
 
-    /// Keeps the lock on the masters until this instant on the monotonic clock, or longer.
-    pub(crate) fn stay(&mut self, until: Option<Instant>) {
-        if let Phase::Held(held) = &mut self.phase {
+    /// Keeps the lock on the masters for at least `time` from now. Does not shorten the time that
+    /// was set before.
+    pub(crate) fn stay(&mut self, step: &ClaimStep<'_>, time: Duration) {
+        if let Phase::Held(held) = &mut self.phase
+            && !time.is_zero()
+        {
+            let until = step.monotonic.checked_add(time.min(Ttl::MOST));
             held.stays_until = held.stays_until.max(until);
         }
     }
