@@ -18,12 +18,14 @@
 //! | `vote` | votes, majorities, the rounds that they decide, and the consequences |
 //! | `time` | TTL, drift and validity, the times of renewals, and timeouts |
 //! | `wait` | the wait before another attempt, the order of waiters, and who can win |
+//! | `claim` | a claim on a lock: its phases, and what it asks of masters |
 //! | `view` | locks, their waiters and masters, as programs see them |
 //! | `ballot` | fencing tokens |
 //! | `restart` | when a master that may have lost locks may vote again |
 //! | `config` | the settings of a coordinator, and why some are refused |
 
 pub(crate) mod ballot;
+pub(crate) mod claim;
 pub(crate) mod config;
 pub(crate) mod kind;
 pub(crate) mod restart;

@@ -22,12 +22,12 @@ pub(crate) struct Command {
     /// `None` if the verb is not about an attempt.
     attempt: Option<Attempt>,
     /// The TTL of a key that is written or prolonged.
-    pub(super) ttl: Option<Ttl>,
+    pub(in crate::core) ttl: Option<Ttl>,
     /// The options for a queue that the attempt joins, or stays in.
-    pub(super) queue: Option<QueueOptions>,
+    pub(in crate::core) queue: Option<QueueOptions>,
     /// `true` for a release of an attempt that got the lock. Otherwise the caller needs to know for
     /// how long another holds it.
-    pub(super) was_won: bool,
+    pub(in crate::core) was_won: bool,
     /// The holders whose lock is broken.
     pub(super) holders: Option<Arc<str>>,
 }
@@ -172,11 +172,11 @@ impl Command {
     }
 
     /// Returns the number of levels that the owner holds after this command.
-    pub(super) fn depth(&self) -> u32 {
+    pub(in crate::core) fn depth(&self) -> u32 {
         self.attempt.as_ref().map_or(0, |attempt| attempt.depth)
     }
 
-    pub(super) fn ballot(&self) -> Option<&Ballot> {
+    pub(in crate::core) fn ballot(&self) -> Option<&Ballot> {
         self.attempt.as_ref()?.ballot.as_ref()
     }
 

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     core::{
+        claim::ask::NextRound,
         kind::identity::{QueueOptions, Ticket},
         vote::{
             master_set::MasterSet,
@@ -29,7 +30,6 @@ use crate::{
             ask::MORE_BALLOTS,
             live_round::LiveRound,
             owned_lock::{LockOwner, OwnedLock},
-            phases::ask::NextRound,
         },
         masters::Masters,
         select::first_of,

@@ -12,11 +12,11 @@ use super::{
     live_round::{IgnoreVotes, LiveRound},
     locked,
     owned_lock::OwnedLock,
-    phases::{ClaimState, Terms, ask::NextRound},
 };
 use crate::{
     core::{
         ballot::Ballot,
+        claim::{ClaimState, Terms, ask::NextRound},
         kind::identity::{Identity, QueueOptions},
         vote::{
             master_set::MasterSet,
@@ -59,7 +59,7 @@ impl Claim {
         let began = step.monotonic;
         let open = |round| LiveRound::open(round, &masters.metrics);
         let (state, command) = ClaimState::begin(&step, identity, ballot, asked, open);
-        let round = state.newest().clone();
+        let round = state.newest.clone();
         let claim = Arc::new(Self {
             context: context.clone(),
             terms,
@@ -105,7 +105,7 @@ impl Claim {
             next.candidate = Some(timestamps.next());
         }
         if let Some(command) = locked.step(|claim, step| claim.ask_again(step, next)) {
-            let round = locked.state.claim.newest().clone();
+            let round = locked.state.claim.newest.clone();
             locked.post(MasterSet::ALL, command, round);
         }
     }

@@ -8,12 +8,10 @@ use std::{
 use parking_lot::Mutex;
 use tracing::{debug_span, field};
 
-use super::{
-    Claim, Level, LockRequest, hold::Hold, live_round::LiveRound, locked::Locked,
-    phases::ClaimState,
-};
+use super::{Claim, Level, LockRequest, hold::Hold, live_round::LiveRound, locked::Locked};
 use crate::{
     core::{
+        claim::ClaimState,
         config::error::ConfigError,
         kind::command::Command,
         time::lease::Ttl,
@@ -132,7 +130,7 @@ impl Claim {
         let extension = {
             let mut locked = self.lock();
             let Some(command) = locked.step(|claim, step| claim.extend(step, ttl)) else {
-                return Err(not_held(locked));
+                return ensure_held(locked);
             };
             self.post_extension(locked, command, ttl, false)
         };
@@ -154,16 +152,9 @@ impl Claim {
         match round.decided().await {
             Outcome::Won => {
                 let mut locked = self.lock();
-                let is_held = locked.step(|claim, step| {
-                    // The task that counted the deciding vote may not have applied its effect yet.
-                    claim.confirmed(step, round, extension.ttl);
-                    !matches!(claim.look(step), LockState::Lost(_))
-                });
-                if is_held {
-                    Ok(())
-                } else {
-                    Err(not_held(locked))
-                }
+                // The task that counted the deciding vote may not have applied its effect yet.
+                locked.step(|claim, step| claim.confirmed(step, round, extension.ttl));
+                ensure_held(locked)
             }
             Outcome::TooLate => Err(NotExtended::TooSlow(round.clone())),
             Outcome::Lost | Outcome::Pending => {
@@ -192,7 +183,7 @@ impl Claim {
         is_renewal: bool,
     ) -> Arc<Extension> {
         let extension = Arc::new(Extension {
-            round: locked.state.claim.newest().clone(),
+            round: locked.state.claim.newest.clone(),
             claim: Arc::downgrade(self),
             ttl,
             is_renewal,
@@ -261,16 +252,13 @@ impl Claim {
     }
 }
 
-/// Returns why a lock that is not held was not extended.
-fn not_held(mut locked: Locked<'_>) -> NotExtended {
+fn ensure_held(mut locked: Locked<'_>) -> Result<(), NotExtended> {
     locked.step(|claim, step| match claim.look(step) {
-        LockState::Lost(LostReason::Disowned) => NotExtended::Lost(claim.newest().clone()),
-        LockState::Held
-        | LockState::InDoubt
-        | LockState::Lost(LostReason::Expired | LostReason::RenewalLimit) => {
-            let until = claim.lease().until();
-            let since = step.now.saturating_duration_since(until);
-            NotExtended::Expired { since }
+        LockState::Held | LockState::InDoubt => Ok(()),
+        LockState::Lost(LostReason::Disowned) => Err(NotExtended::Lost(claim.newest.clone())),
+        LockState::Lost(LostReason::Expired | LostReason::RenewalLimit) => {
+            let since = step.now.saturating_duration_since(claim.lease.until());
+            Err(NotExtended::Expired { since })
         }
     })
 }

@@ -3,18 +3,13 @@
 
 use std::{sync::Arc, time::Instant};
 
-use super::{
-    Claim,
-    hold::HoldEnd,
-    live_round::LiveRound,
-    pending_releases::PendingRelease,
-    phases::{
-        ClaimState,
-        leave::{Leave, OwedRelease},
-    },
-};
+use super::{Claim, hold::HoldEnd, live_round::LiveRound, pending_releases::PendingRelease};
 use crate::{
     core::{
+        claim::{
+            ClaimState,
+            leave::{Leave, OwedRelease},
+        },
         kind::command::Verb,
         vote::{
             master_set::MasterSet,
@@ -81,7 +76,7 @@ impl Claim {
         round
     }
 
-    fn open_last_round(&self, leave: &Leave) -> Arc<LiveRound> {
+    fn open_last_round(&self, leave: &Leave<Arc<LiveRound>>) -> Arc<LiveRound> {
         let masters = &self.context.masters;
         let verb = match leave {
             Leave::InPlace { .. } => Verb::Extend,
@@ -97,7 +92,7 @@ impl Claim {
 #[derive(Debug)]
 struct PostedRelease {
     round: Arc<LiveRound>,
-    owed: OwedRelease,
+    owed: OwedRelease<Arc<LiveRound>>,
     _pending: PendingRelease,
 }
 

@@ -11,10 +11,13 @@ use std::{
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
-    core::vote::{
-        quorum::Vote,
-        round::{Outcome, Round},
-        votes::CastVote,
+    core::{
+        claim::ReadRound,
+        vote::{
+            quorum::Vote,
+            round::{Outcome, Round},
+            votes::CastVote,
+        },
     },
     driver::{observe::metrics::LockMetrics, time::clock},
     master::CountVotes,
@@ -51,11 +54,6 @@ impl LiveRound {
             }),
             metrics: metrics.clone(),
         })
-    }
-
-    /// Opens the round that comes after this one.
-    pub(crate) fn open_next(&self, round: Round) -> Arc<Self> {
-        Self::open(round, &self.metrics)
     }
 
     /// Waits until the outcome is certain. Only the task that posted the round may wait here. The
@@ -231,6 +229,16 @@ impl Drop for LiveRound {
         for waker in wakers.chain(mem::take(&mut state.settled)) {
             shielded(|| drop(waker));
         }
+    }
+}
+
+impl ReadRound for Arc<LiveRound> {
+    fn read<T>(&self, look: impl FnOnce(&Round) -> T) -> T {
+        (**self).read(look)
+    }
+
+    fn open_next(&self, round: Round) -> Self {
+        LiveRound::open(round, &self.metrics)
     }
 }
 

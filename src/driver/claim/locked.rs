@@ -1,70 +1,66 @@
 //! A claim while it is locked, and what is left to do after the unlock.
 
+use std::sync::Arc;
+
 use parking_lot::MutexGuard;
 
-use super::{
-    Claim, State,
-    phases::{ClaimState, ClaimStep, Notice, Terms},
-};
+use super::{Claim, State, live_round::LiveRound};
 use crate::{
-    core::{kind::command::Command, vote::master_set::MasterSet},
+    core::{
+        claim::{ClaimState, ClaimStep, Notice, Terms},
+        kind::command::Command,
+        vote::master_set::MasterSet,
+    },
     driver::{observe::span::in_span, time::clock},
     log,
     master::CountVotes,
 };
 
-/// The state of a claim while it is locked. The time is read after the lock is taken. A change is
-/// announced after the unlock, because the announcement runs code of the program.
+/// The state of a claim while it is locked. The time is read after the lock is taken. Dropping this
+/// value unlocks the state, and announces a change while no mutex is held, because the announcement
+/// runs code of the program.
 #[derive(Debug)]
 pub(super) struct Locked<'a> {
-    /// The first field. It is dropped, and the state is unlocked, before the announcement.
-    pub(super) state: MutexGuard<'a, State>,
-    unlocked: Unlocked<'a>,
-}
-
-/// The end of a step. Dropping this value announces a change.
-#[derive(Debug)]
-struct Unlocked<'a> {
     claim: &'a Claim,
-    step: ClaimStep<'a>,
+    pub(super) state: MutexGuard<'a, State>,
+    /// Declared after the state, so it is dropped after the unlock.
+    step: ClaimStep<'a, Arc<LiveRound>>,
 }
 
 impl Claim {
     pub(super) fn lock(&self) -> Locked<'_> {
-        let state = self.state.lock();
-        let step = step(&self.terms);
-        let unlocked = Unlocked { claim: self, step };
-        Locked { state, unlocked }
+        Locked {
+            claim: self,
+            state: self.state.lock(),
+            step: step(&self.terms),
+        }
     }
 
     /// Makes a step that posts nothing.
-    pub(super) fn step<T>(&self, step: impl FnOnce(&mut ClaimState, &mut ClaimStep<'_>) -> T) -> T {
+    pub(super) fn step<T>(
+        &self,
+        step: impl FnOnce(&mut ClaimState<Arc<LiveRound>>, &mut ClaimStep<'_, Arc<LiveRound>>) -> T,
+    ) -> T {
         self.lock().step(step)
     }
 
-    pub(super) fn read<T>(&self, look: impl FnOnce(&ClaimState) -> T) -> T {
+    pub(super) fn read<T>(&self, look: impl FnOnce(&ClaimState<Arc<LiveRound>>) -> T) -> T {
         look(&self.state.lock().claim)
     }
 }
 
 /// Returns a step that is made now.
-pub(super) fn step(terms: &Terms) -> ClaimStep<'_> {
+pub(super) fn step(terms: &Terms) -> ClaimStep<'_, Arc<LiveRound>> {
     let monotonic = clock::monotonic();
-    ClaimStep {
-        terms,
-        now: clock::now_at(monotonic),
-        monotonic,
-        change: None,
-        retired: None,
-    }
+    ClaimStep::new(terms, clock::now_at(monotonic), monotonic)
 }
 
 impl Locked<'_> {
     pub(super) fn step<T>(
         &mut self,
-        step: impl FnOnce(&mut ClaimState, &mut ClaimStep<'_>) -> T,
+        step: impl FnOnce(&mut ClaimState<Arc<LiveRound>>, &mut ClaimStep<'_, Arc<LiveRound>>) -> T,
     ) -> T {
-        step(&mut self.state.claim, &mut self.unlocked.step)
+        step(&mut self.state.claim, &mut self.step)
     }
 
     /// Posts `command`, unlocks, and then casts the votes of the masters that failed at once. They
@@ -76,7 +72,7 @@ impl Locked<'_> {
         command: Command,
         votes_to: C,
     ) {
-        let masters = &self.unlocked.claim.context.masters;
+        let masters = &self.claim.context.masters;
         let posted = masters.post_locked(to, command, votes_to);
         drop(self);
         drop(posted);
@@ -85,32 +81,33 @@ impl Locked<'_> {
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
-        // With very many locks, the renewer may be late for another reason: it also waits for
-        // votes.
-        if let Some(Notice::Lost { stalled, .. }) = &mut self.unlocked.step.change
+        let claim = self.claim;
+        let Some(mut notice) = self.step.notice.take() else {
+            return;
+        };
+        if let Notice::Lost { stalled, .. } = &mut notice
             && stalled.is_some()
-            && self.unlocked.claim.context.renewer.is_crowded()
+            && claim.context.renewer.is_crowded()
         {
+            // With very many locks, the renewer may be late for another reason: it also waits for
+            // votes.
             *stalled = None;
             self.state.claim.was_not_stalled();
         }
+        MutexGuard::unlocked(&mut self.state, || claim.announce(notice));
     }
 }
 
-impl Drop for Unlocked<'_> {
-    fn drop(&mut self) {
-        let Some(change) = self.step.change.take() else {
-            return;
-        };
-        let (claim, name) = (self.claim, self.claim.name());
-        let span = claim.hold_span();
-        in_span(&span, || match &change {
+impl Claim {
+    fn announce(&self, notice: Notice<Arc<LiveRound>>) {
+        let name = self.name();
+        in_span(&self.hold_span(), || match &notice {
             Notice::InDoubt { remaining, round } => {
-                let votes = claim.votes(round);
+                let votes = self.votes(round);
                 tracing::warn!(target: log::LOCK, %name, ?remaining, %votes, "lock in doubt: it could not be renewed");
             }
             Notice::Lost { reason, stalled } => {
-                let votes = claim.votes(&claim.newest_round());
+                let votes = self.votes(&self.newest_round());
                 let reason = reason.after(*stalled);
                 tracing::warn!(target: log::LOCK, %name, %reason, %votes, "lock lost");
             }
@@ -122,9 +119,9 @@ impl Drop for Unlocked<'_> {
                 tracing::debug!(target: log::LOCK, %name, ?validity, "lock renewed");
             }
         });
-        if let Notice::Lost { reason, .. } = change {
-            claim.changed.notify();
-            claim.count_loss(reason);
+        if let Notice::Lost { reason, .. } = notice {
+            self.changed.notify();
+            self.count_loss(reason);
         }
     }
 }

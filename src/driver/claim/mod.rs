@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     core::{
+        claim::{ClaimState, Terms},
         kind::name::Resource,
         time::{lease::Ttl, renewal::Renewal},
         view::lock_state::{LockState, LostReason},
@@ -24,7 +25,6 @@ use crate::{
 use hold::{Hold, HoldEnd};
 use live_round::LiveRound;
 use owned_lock::{LockOwner, OwnedLock};
-use phases::{ClaimState, Terms};
 
 pub(crate) mod ask;
 pub(crate) mod extension;
@@ -34,7 +34,6 @@ pub(crate) mod live_round;
 mod locked;
 pub(crate) mod owned_lock;
 pub(in crate::driver) mod pending_releases;
-pub(crate) mod phases;
 
 /// A request for a lock, with all that is needed to hold the lock after it was won.
 #[derive(Clone, Debug)]
@@ -67,7 +66,7 @@ pub(crate) struct Claim {
 
 #[derive(Debug)]
 struct State {
-    claim: ClaimState,
+    claim: ClaimState<Arc<LiveRound>>,
     /// Set from the win to the release or the loss.
     hold: Option<Hold>,
     timer: Option<TimerKey>,
@@ -80,17 +79,17 @@ impl Claim {
 
     /// Returns the number of guards.
     pub(crate) fn depth(&self) -> u32 {
-        self.read(ClaimState::depth)
+        self.read(|claim| claim.depth)
     }
 
     /// Returns the number of rounds in which this claim has asked for the lock.
     pub(crate) fn rounds(&self) -> u32 {
-        self.read(ClaimState::rounds)
+        self.read(|claim| claim.rounds)
     }
 
     /// Returns the newest round: the acquisition, or the last extension.
     pub(crate) fn newest_round(&self) -> Arc<LiveRound> {
-        self.read(|claim| claim.newest().clone())
+        self.read(|claim| claim.newest.clone())
     }
 
     /// Returns the fencing token, if the lock is fenced.
@@ -100,7 +99,7 @@ impl Claim {
 
     /// Returns the time that was left of the lease when the lock was won or last extended.
     pub(crate) fn validity(&self) -> Duration {
-        self.read(ClaimState::validity)
+        self.read(|claim| claim.validity)
     }
 
     /// Returns the least time for which this process did not run before the lock was lost, if that
@@ -112,7 +111,7 @@ impl Claim {
     /// Returns the end of the lease, on the clock of [`Instant`]. If a step of the wall clock moves
     /// the end before the start of the first round, returns that start.
     pub(crate) fn valid_until(&self) -> Instant {
-        let lease = self.read(ClaimState::lease);
+        let lease = self.read(|claim| claim.lease);
         clock::to_monotonic(lease.until(), self.began)
     }
 
@@ -128,7 +127,7 @@ impl Claim {
     /// Returns the time that is left of the lease. It is zero once the lock is lost.
     pub(crate) fn remaining(&self) -> Duration {
         self.step(|claim, step| match claim.look(step) {
-            LockState::Held | LockState::InDoubt => claim.lease().remaining(step.now),
+            LockState::Held | LockState::InDoubt => claim.lease.remaining(step.now),
             LockState::Lost(_) => Duration::ZERO,
         })
     }
@@ -140,7 +139,7 @@ impl Claim {
             // This task has its own timer for the end of the lease. The timer fires even if every
             // renewal hangs.
             LockState::Held | LockState::InDoubt => {
-                ControlFlow::Continue(Some(self.read(ClaimState::lease).until()))
+                ControlFlow::Continue(Some(self.read(|claim| claim.lease).until()))
             }
         };
         self.changed.wait(&self.context.masters.timers, check).await

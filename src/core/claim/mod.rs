@@ -1,5 +1,5 @@
-//! The phases of a claim: what masters may have because of it, whether the lock is held, and what
-//! to send next.
+//! A claim on a lock: what masters may have because of it, whether the lock is held, and what to
+//! send next.
 //!
 //! Nothing here reads a clock, holds a mutex or sends anything. The driver locks the claim, calls
 //! the method for what has happened, posts the [`Command`] that the method returns, unlocks, and
@@ -8,11 +8,9 @@
 
 use std::{
     mem,
-    sync::Arc,
     time::{Duration, Instant},
 };
 
-use super::live_round::LiveRound;
 use crate::core::{
     ballot::Ballot,
     kind::{
@@ -32,8 +30,16 @@ use crate::core::{
 };
 
 pub(crate) mod ask;
-pub(super) mod held;
-pub(super) mod leave;
+mod held;
+pub(crate) mod leave;
+
+/// A round whose votes are counted elsewhere, perhaps by another thread.
+pub(crate) trait ReadRound: Clone {
+    fn read<T>(&self, look: impl FnOnce(&Round) -> T) -> T;
+
+    /// Opens the round that comes after this one.
+    fn open_next(&self, round: Round) -> Self;
+}
 
 /// The part of a claim that never changes.
 #[derive(Debug)]
@@ -48,7 +54,7 @@ pub(crate) struct Terms {
 /// A step of a claim: its time, and what it leaves to do after the unlock, because that may run
 /// code of the program.
 #[derive(Debug)]
-pub(crate) struct ClaimStep<'a> {
+pub(crate) struct ClaimStep<'a, R> {
     pub(crate) terms: &'a Terms,
     /// The time on the clock that leases use.
     pub(crate) now: Instant,
@@ -56,19 +62,16 @@ pub(crate) struct ClaimStep<'a> {
     /// does not jump forward with the wall clock.
     pub(crate) monotonic: Instant,
     /// A change to announce.
-    pub(crate) change: Option<Notice>,
+    pub(crate) notice: Option<Notice<R>>,
     /// A round that is no longer the newest. Dropping it drops wakers.
-    pub(crate) retired: Option<Arc<LiveRound>>,
+    pub(crate) retired: Option<R>,
 }
 
 /// A change of a lock that was won.
 #[derive(Debug)]
-pub(crate) enum Notice {
+pub(crate) enum Notice<R> {
     /// A renewal or an extension has failed. The lock is still valid for this time.
-    InDoubt {
-        remaining: Duration,
-        round: Arc<LiveRound>,
-    },
+    InDoubt { remaining: Duration, round: R },
     /// The lock was lost, perhaps because this process did not run for a while.
     Lost {
         reason: LostReason,
@@ -83,17 +86,17 @@ pub(crate) enum Notice {
 
 /// The state of a claim.
 #[derive(Debug)]
-pub(crate) struct ClaimState {
+pub(crate) struct ClaimState<R> {
     traces: Traces,
     /// The newest round: the acquisition, or the last extension.
-    newest: Arc<LiveRound>,
+    pub(crate) newest: R,
     /// The number of rounds in which this claim has asked for the lock.
-    rounds: u32,
+    pub(crate) rounds: u32,
     /// The number of guards. It includes guards whose rounds are still under way.
-    depth: u32,
-    lease: Lease,
+    pub(crate) depth: u32,
+    pub(crate) lease: Lease,
     /// The time that was left of the lease when the lock was won or last extended.
-    validity: Duration,
+    pub(crate) validity: Duration,
     phase: Phase,
 }
 
@@ -147,9 +150,9 @@ struct Held {
     stays_until: Option<Instant>,
 }
 
-impl ClaimState {
+impl<R: ReadRound> ClaimState<R> {
     /// Returns the state of the lock, and notes a loss by expiry.
-    pub(crate) fn look(&mut self, step: &mut ClaimStep<'_>) -> LockState {
+    pub(crate) fn look(&mut self, step: &mut ClaimStep<'_, R>) -> LockState {
         if let Phase::Held(held) = &self.phase
             && !self.lease.is_valid(step.now)
         {
@@ -167,7 +170,7 @@ impl ClaimState {
 
     /// Notes that a majority of masters say that the lock belongs to another client or to no one.
     /// If the lease has expired, masters may say the same, but the reason is the expiry.
-    pub(crate) fn disowned(&mut self, step: &mut ClaimStep<'_>) {
+    pub(crate) fn disowned(&mut self, step: &mut ClaimStep<'_, R>) {
         if self.held_at(step).is_some() {
             self.lose(LostReason::Disowned, None, step);
         }
@@ -178,26 +181,6 @@ impl ClaimState {
         if let Phase::Lost { stalled, .. } = &mut self.phase {
             *stalled = None;
         }
-    }
-
-    pub(crate) fn newest(&self) -> &Arc<LiveRound> {
-        &self.newest
-    }
-
-    pub(crate) fn rounds(&self) -> u32 {
-        self.rounds
-    }
-
-    pub(crate) fn depth(&self) -> u32 {
-        self.depth
-    }
-
-    pub(crate) fn lease(&self) -> Lease {
-        self.lease
-    }
-
-    pub(crate) fn validity(&self) -> Duration {
-        self.validity
     }
 
     pub(crate) fn fencing_token(&self) -> Option<u64> {
@@ -215,7 +198,7 @@ impl ClaimState {
         }
     }
 
-    fn held_at(&mut self, step: &mut ClaimStep<'_>) -> Option<&mut Held> {
+    fn held_at(&mut self, step: &mut ClaimStep<'_, R>) -> Option<&mut Held> {
         self.look(step);
         match &mut self.phase {
             Phase::Held(held) => Some(held),
@@ -223,13 +206,13 @@ impl ClaimState {
         }
     }
 
-    fn lose(&mut self, reason: LostReason, stalled: Option<Duration>, step: &mut ClaimStep<'_>) {
+    fn lose(&mut self, reason: LostReason, stalled: Option<Duration>, step: &mut ClaimStep<'_, R>) {
         self.phase = Phase::Lost { reason, stalled };
-        step.change = Some(Notice::Lost { reason, stalled });
+        step.notice = Some(Notice::Lost { reason, stalled });
     }
 
     /// Opens a round, and makes it the newest one. Masters may keep what the old one has asked for.
-    fn open(&mut self, round: Round, step: &mut ClaimStep<'_>) {
+    fn open(&mut self, round: Round, step: &mut ClaimStep<'_, R>) {
         self.traces.may_hold |= self.newest.read(Round::may_keep);
         let round = self.newest.open_next(round);
         step.retired = Some(mem::replace(&mut self.newest, round));
@@ -271,7 +254,17 @@ impl Held {
     }
 }
 
-impl ClaimStep<'_> {
+impl<'a, R> ClaimStep<'a, R> {
+    pub(crate) fn new(terms: &'a Terms, now: Instant, monotonic: Instant) -> Self {
+        Self {
+            terms,
+            now,
+            monotonic,
+            notice: None,
+            retired: None,
+        }
+    }
+
     fn lease(&self, ttl: Ttl) -> Lease {
         Lease::new(self.now, ttl, self.terms.drift)
     }
@@ -290,6 +283,9 @@ impl Traces {
 }
 
 /// Returns whether the round can no longer win: there is no majority, or it came too late.
-fn has_failed(round: &LiveRound) -> bool {
+fn has_failed(round: &impl ReadRound) -> bool {
     matches!(round.read(Round::outcome), Outcome::Lost | Outcome::TooLate)
 }
+
+#[cfg(test)]
+mod tests;

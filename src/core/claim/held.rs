@@ -3,7 +3,7 @@
 use super::*;
 use crate::core::time::renewal::Renewal;
 
-impl ClaimState {
+impl<R: ReadRound> ClaimState<R> {
     /// Hands the lock out to a guard after it was won or reentered. If the lock is renewed already,
     /// the later of the two limits counts. Returns when to call [`renew`](Self::renew), unless the
     /// renewer calls it already.
@@ -12,7 +12,7 @@ impl ClaimState {
     /// earlier by a random time.
     pub(crate) fn hold(
         &mut self,
-        step: &ClaimStep<'_>,
+        step: &ClaimStep<'_, R>,
         renewal: Renewal,
         retry: Duration,
         spread: Option<u64>,
@@ -39,7 +39,7 @@ impl ClaimState {
 
     /// Keeps the lock on the masters for at least `time` from now. Does not shorten the time that
     /// was set before.
-    pub(crate) fn stay(&mut self, step: &ClaimStep<'_>, time: Duration) {
+    pub(crate) fn stay(&mut self, step: &ClaimStep<'_, R>, time: Duration) {
         if let Phase::Held(held) = &mut self.phase
             && !time.is_zero()
         {
@@ -56,11 +56,11 @@ impl ClaimState {
     }
 
     /// Asks all masters to extend the lock and to set the depth. `None` if the lock is not held.
-    pub(crate) fn extend(&mut self, step: &mut ClaimStep<'_>, ttl: Ttl) -> Option<Command> {
+    pub(crate) fn extend(&mut self, step: &mut ClaimStep<'_, R>, ttl: Ttl) -> Option<Command> {
         let newest_failed = has_failed(&self.newest);
         let held = self.held_at(step)?;
         if newest_failed && !mem::replace(&mut held.in_doubt, true) {
-            step.change = Some(Notice::InDoubt {
+            step.notice = Some(Notice::InDoubt {
                 remaining: self.lease.remaining(step.now),
                 round: self.newest.clone(),
             });
@@ -79,7 +79,7 @@ impl ClaimState {
     }
 
     /// Adds a level, and extends the lock. `None` if the lock is not held.
-    pub(crate) fn reenter(&mut self, step: &mut ClaimStep<'_>, ttl: Ttl) -> Option<Command> {
+    pub(crate) fn reenter(&mut self, step: &mut ClaimStep<'_, R>, ttl: Ttl) -> Option<Command> {
         self.held_at(step)?;
         self.depth = self.depth.saturating_add(1);
         self.extend(step, ttl)
@@ -87,7 +87,10 @@ impl ClaimState {
 
     /// Renews the lock if that is due. Returns when to call this method again, or `None` if it need
     /// not be called again. If the lock is reentered, the calls may begin again.
-    pub(crate) fn renew(&mut self, step: &mut ClaimStep<'_>) -> (Option<Instant>, Option<Command>) {
+    pub(crate) fn renew(
+        &mut self,
+        step: &mut ClaimStep<'_, R>,
+    ) -> (Option<Instant>, Option<Command>) {
         let lease = self.lease;
         let is_pending = self.newest.read(Round::outcome) == Outcome::Pending;
         let Some(held) = self.held_at(step) else {
@@ -113,7 +116,7 @@ impl ClaimState {
     }
 
     /// Notes that a majority has confirmed the extension `round`, which asked for `ttl`.
-    pub(crate) fn confirmed(&mut self, step: &mut ClaimStep<'_>, round: &LiveRound, ttl: Ttl) {
+    pub(crate) fn confirmed(&mut self, step: &mut ClaimStep<'_, R>, round: &R, ttl: Ttl) {
         let Some(held) = self.held_at(step) else {
             return;
         };
@@ -126,7 +129,7 @@ impl ClaimState {
         if lease > self.lease {
             self.lease = lease;
             self.validity = lease.remaining(step.now);
-            step.change = Some(Notice::Renewed {
+            step.notice = Some(Notice::Renewed {
                 validity: self.validity,
                 was_in_doubt,
             });
@@ -137,7 +140,7 @@ impl ClaimState {
     /// `None` if there is no such master, or if the lock is not held.
     pub(crate) fn heal(
         &mut self,
-        step: &mut ClaimStep<'_>,
+        step: &mut ClaimStep<'_, R>,
         lost_it: MasterSet,
         ttl: Ttl,
     ) -> Option<Command> {

@@ -17,15 +17,15 @@ pub(crate) struct NextRound {
     pub(crate) watch: bool,
 }
 
-impl ClaimState {
+impl<R: ReadRound> ClaimState<R> {
     /// Begins a claim, and asks all masters for the lock, or at first only those in `asked`. These
     /// also report the next change of the key.
     pub(crate) fn begin(
-        step: &ClaimStep<'_>,
+        step: &ClaimStep<'_, R>,
         by: Identity,
         ballot: Option<Ballot>,
         asked: MasterSet,
-        open: impl FnOnce(Round) -> Arc<LiveRound>,
+        open: impl FnOnce(Round) -> R,
     ) -> (Self, Command) {
         let lease = step.lease(step.terms.ttl);
         let unasked = MasterSet::ALL - asked;
@@ -48,7 +48,10 @@ impl ClaimState {
     }
 
     /// Asks the masters that were not asked at first, in the same round.
-    pub(crate) fn ask_others(&mut self, step: &mut ClaimStep<'_>) -> Option<(MasterSet, Command)> {
+    pub(crate) fn ask_others(
+        &mut self,
+        step: &mut ClaimStep<'_, R>,
+    ) -> Option<(MasterSet, Command)> {
         let Phase::Asking { unasked } = &mut self.phase else {
             return None;
         };
@@ -60,7 +63,7 @@ impl ClaimState {
     /// Asks all masters again, from the same position in their queues or with another candidate.
     pub(crate) fn ask_again(
         &mut self,
-        step: &mut ClaimStep<'_>,
+        step: &mut ClaimStep<'_, R>,
         next: NextRound,
     ) -> Option<Command> {
         let Phase::Asking { unasked } = &mut self.phase else {
@@ -94,7 +97,7 @@ impl ClaimState {
 
     /// Returns the outcome of the newest round, now that the caller sees it. A majority counts as
     /// too late if no validity is left.
-    pub(crate) fn decided(&mut self, step: &mut ClaimStep<'_>) -> Outcome {
+    pub(crate) fn decided(&mut self, step: &mut ClaimStep<'_, R>) -> Outcome {
         let outcome = self.newest.read(Round::outcome);
         if outcome != Outcome::Won {
             return outcome;
@@ -112,7 +115,7 @@ impl ClaimState {
         Outcome::Won
     }
 
-    fn ask(&self, step: &ClaimStep<'_>, queue: Option<QueueOptions>, watch: bool) -> Command {
+    fn ask(&self, step: &ClaimStep<'_, R>, queue: Option<QueueOptions>, watch: bool) -> Command {
         let Terms { resource, ttl, .. } = step.terms;
         let mut command = Command::acquire(resource, self.attempt(), *ttl, queue);
         command.watch = watch;
@@ -120,7 +123,7 @@ impl ClaimState {
     }
 }
 
-fn acquisition(step: &ClaimStep<'_>, lease: Lease) -> Round {
+fn acquisition<R>(step: &ClaimStep<'_, R>, lease: Lease) -> Round {
     let limit = Some(lease.until());
     Round::open(Verb::Acquire, step.terms.masters, step.now, limit)
 }

@@ -4,7 +4,7 @@ use super::*;
 
 /// The command that ends a level.
 #[derive(Debug)]
-pub(crate) enum Leave {
+pub(crate) enum Leave<R> {
     /// Other levels are left. All masters are told the depth. No master is owed this, because the
     /// next extension also sets the depth.
     Depth(Command),
@@ -17,22 +17,22 @@ pub(crate) enum Leave {
         command: Command,
         was_won: bool,
         was_lost: bool,
-        owed: OwedRelease,
+        owed: OwedRelease<R>,
     },
 }
 
 /// The release that masters are owed.
 #[derive(Debug)]
-pub(crate) struct OwedRelease {
+pub(crate) struct OwedRelease<R> {
     /// The instant on the monotonic clock at which everything that the claim may have written has
     /// expired.
     pub(crate) until: Instant,
     /// See [`Traces`].
     may_hold: MasterSet,
-    newest: Arc<LiveRound>,
+    newest: R,
 }
 
-impl OwedRelease {
+impl<R: ReadRound> OwedRelease<R> {
     /// Returns the masters that may have the key or the ticket. A late vote in the newest round may
     /// show that a master has nothing.
     pub(crate) fn to(&self) -> MasterSet {
@@ -43,9 +43,9 @@ impl OwedRelease {
     }
 }
 
-impl ClaimState {
+impl<R: ReadRound> ClaimState<R> {
     /// Removes one level. The last level is released, or left in place.
-    pub(crate) fn leave(&mut self, step: &mut ClaimStep<'_>) -> Leave {
+    pub(crate) fn leave(&mut self, step: &mut ClaimStep<'_, R>) -> Leave<R> {
         let resource = &step.terms.resource;
         self.depth = self.depth.saturating_sub(1);
         if self.depth > 0 {
@@ -71,14 +71,14 @@ impl ClaimState {
     }
 
     /// Returns for how long the lock must stay on the masters without a holder.
-    fn time_to_stay(&self, step: &ClaimStep<'_>) -> Option<Duration> {
+    fn time_to_stay(&self, step: &ClaimStep<'_, R>) -> Option<Duration> {
         let Phase::Held(held) = &self.phase else {
             return None;
         };
         held.stays_until?.checked_duration_since(step.monotonic)
     }
 
-    fn release(&self, resource: &Resource) -> Leave {
+    fn release(&self, resource: &Resource) -> Leave<R> {
         let was_won = self.was_won();
         Leave::Release {
             to: self.needs_release(was_won),

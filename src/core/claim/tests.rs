@@ -1,0 +1,710 @@
+//! Tables of what a claim does, and a search of all orders of inputs.
+
+use std::{cell::RefCell, fmt::Write as _, rc::Rc};
+
+use super::{ask::NextRound, leave::Leave, *};
+use crate::core::{
+    kind::{
+        command::fixture::resource,
+        identity::{FairAttempt, OwnerAttempt, QueueOptions, Ticket},
+        name::{Kind, Token},
+    },
+    time::renewal::Renewal,
+    vote::{
+        effect::Effect,
+        quorum::{Failure, Refusal, Vote},
+    },
+};
+
+/// The transitions. A line has what happens, and then what the claim does.
+///
+/// - `begin:m` asks for a mutex, `t` for one with a fencing token, `r` for a reentrant lock, and
+///   `f` for a fair lock. `begin:m1` asks master 1 first. `held:m` is a mutex that has been won and
+///   has a guard.
+/// - `g0` is a grant of master 0, `n` no key, `h` held by another, `f` failed, and `s` a larger
+///   candidate. `^g0` is a vote in the round before the newest.
+/// - `seen` is the caller, who sees the outcome of the round. `due` is the renewer. `+500` passes
+///   time on both clocks. `sleep:500` passes time on the clock of the leases only. `look` shows the
+///   state.
+/// - The TTL is 9002 ms, and the lease 9000 ms.
+const TRANSITIONS: &str = "
+a lock is won, renewed and released
+    begin:m           | ask 012
+    g0 g1 seen hold   | Won, timer 3000
+    g2                |
+    +2999 due         | timer 3000
+    +1 due            | extend 012 by 9002 depth 1, timer 3450
+    g0                |
+    g1                | renewed 9000
+    g2 look           | held
+    leave             | release 012, owed until 12002 by 012
+    due               |
+
+a round that is not won is taken back
+    begin:m           | ask 012
+    g0 h1 h2 seen     | Lost
+    leave             | take back 012, owed until 9002 by 0
+
+a round that is dropped is taken back, whatever its votes are
+    begin:m           | ask 012
+    g0 leave          | take back 012, owed until 9002 by 012
+    g1 seen look      | Won, lost: its validity ended without an extension
+
+a round that no one saw won is released like a lock
+    begin:m           | ask 012
+    g0 g1 leave       | release 012, owed until 9002 by 012
+
+a first master that refuses is the only one to hear of it
+    begin:m1          | ask 1
+    h1 leave          | take back , owed until 9002 by 02
+
+a first master that has not answered may have the key
+    begin:m1          | ask 1
+    leave             | take back 1, owed until 9002 by 012
+
+a first master that grants is asked once
+    begin:m1          | ask 1
+    g1 +20 others     | ask 02
+    g0 seen hold      | Won, timer 3000
+    leave             | release 012, owed until 9022 by 012
+
+a lock is taken back where others were asked
+    begin:m1          | ask 1
+    g1 others leave   | ask 02, take back 012, owed until 9002 by 012
+
+after another round, the release goes to all masters that it asked
+    begin:m1          | ask 1
+    h1 again:0        | ask 012
+    h1 leave          | take back 012, owed until 9002 by 02
+
+a master that refused is not owed the release
+    begin:m           | ask 012
+    h0 g1 g2 seen     | Won
+    leave             | release 012, owed until 9002 by 12
+
+a master that got the key back is owed the release
+    begin:m           | ask 012
+    h0 g1 g2 seen     | Won
+    extend:9000       | extend 012 by 9002 depth 1
+    n0 g1 g2          | heal 0
+    leave             | release 012, owed until 9002 by 012
+
+a master that granted an earlier round is owed the release
+    begin:m           | ask 012
+    g0 g1 h2 seen     | Won
+    extend:9000       | extend 012 by 9002 depth 1
+    n0 g1 f2          |
+    leave             | release 012, owed until 9002 by 012
+
+a majority without validity is not a lock
+    begin:m           | ask 012
+    g0 g1 +9000 seen  | TooLate
+    look              | lost: its validity ended without an extension
+    leave             | release 012, owed until 9002 by 012
+
+a lock expires
+    held:m            |
+    stop              |
+    +8999 look        | held
+    +1 look           | Expired, lost: its validity ended without an extension
+    due extend:9000   |
+    leave             | release 012, owed until 9002 by 012
+
+an expiry that no one noticed is announced with the release
+    held:m            |
+    +9000 leave       | Expired after 6000, release 012, owed until 9002 by 012
+
+a machine that sleeps loses its locks
+    held:m            |
+    sleep:9000 look   | Expired after 6000, lost: its validity ended without an extension
+    leave             | release 012, owed until 9002 by 012
+
+a renewer that has missed no retry is no reason for a loss
+    held:m            |
+    +3000 due f0 f1   | extend 012 by 9002 depth 1, timer 3450
+    +5500 due f0 f1   | doubt, extend 012 by 9002 depth 1, timer 8950
+    +500 look         | Expired, lost: its validity ended without an extension
+
+a lock that is lost is held no more
+    held:r            |
+    stop +9000 look   | Expired, lost: its validity ended without an extension
+    hold due          |
+    reenter           |
+
+a renewal ends at its limit
+    begin:m           | ask 012
+    g0 g1 seen        | Won
+    hold:5000         | timer 3000
+    +3000 due g0 g1   | extend 012 by 9002 depth 1, timer 3450, renewed 9000
+    +450 due          |
+    +8550 look        | RenewalLimit, lost: it reached the limit of its renewal
+
+of two limits the later one counts
+    begin:r           | ask 012
+    g0 g1 seen        | Won
+    hold:5000         | timer 3000
+    reenter g0 g1     | extend 012 by 9002 depth 2
+    hold:2000         |
+    +3000 due g0 g1   | extend 012 by 9002 depth 2, timer 3450, renewed 9000
+
+a failed renewal puts the lock in doubt until one succeeds
+    held:m            |
+    +3000 due         | extend 012 by 9002 depth 1, timer 3450
+    +50 f0 f1 look    | in doubt
+    +400 due          | doubt, extend 012 by 9002 depth 1, timer 3900
+    look              | in doubt
+    g0 g1 look        | renewed 9000, no doubt, held
+
+a renewal under way is not repeated
+    held:m            |
+    +3000 due         | extend 012 by 9002 depth 1, timer 3450
+    +450 due          | timer 3900
+
+a majority that disowns ends the lock
+    held:m            |
+    +3000 due         | extend 012 by 9002 depth 1, timer 3450
+    n0 h1             | Disowned
+    look              | lost: a majority of masters no longer hold it for this guard
+    g2 +450 due       |
+    leave             | release 012, owed until 12002 by 012
+
+votes after the loss revive nothing
+    held:m            |
+    +3000 due         | extend 012 by 9002 depth 1, timer 3450
+    g0 +6000 look     | Expired after 5550, lost: its validity ended without an extension
+    g1 look           | lost: its validity ended without an extension
+
+votes after the release say nothing
+    held:m            |
+    +3000 due         | extend 012 by 9002 depth 1, timer 3450
+    f0 f1 +450 due    | doubt, extend 012 by 9002 depth 1, timer 3900
+    leave             | release 012, owed until 12452 by 012
+    g0 g1             |
+
+keys are put back once a majority confirms
+    held:m            |
+    +3000 due         | extend 012 by 9002 depth 1, timer 3450
+    n0 g1             |
+    g2                | renewed 9000, heal 0
+    leave             | release 012, owed until 12002 by 012
+
+a key that is put back late is owed for longer
+    held:m            |
+    extend:20000      | extend 012 by 20002 depth 1
+    g0 g1             | renewed 20000
+    +30 n2            | heal 2
+    leave             | release 012, owed until 20032 by 012
+
+nothing is put back after the release
+    held:m            |
+    extend:20000 g0   | extend 012 by 20002 depth 1
+    leave             | release 012, owed until 20002 by 012
+    n1 g2             |
+
+nothing is put back after the loss
+    held:m            |
+    stop              |
+    extend:9000 g0 g1 | extend 012 by 9002 depth 1
+    +9000 n2          | Expired
+
+an extension never shortens a lock
+    held:m            |
+    extend:20000      | extend 012 by 20002 depth 1
+    g0 g1             | renewed 20000
+    extend:9000 g0 g1 | extend 012 by 9002 depth 1
+    +3000 due         | timer 14000
+    +8000 look        | held
+
+an older extension confirms nothing new
+    held:m            |
+    extend:9000       | extend 012 by 9002 depth 1
+    +10 extend:20000  | extend 012 by 20002 depth 1
+    g0 g1             | renewed 20000
+    ^g0 ^g1 look      | held
+
+an older extension that is longer counts
+    held:m            |
+    extend:20000      | extend 012 by 20002 depth 1
+    +10 extend:9000   | extend 012 by 9002 depth 1
+    f0 f1 look        | in doubt
+    ^g0 ^g1 look      | renewed 19990, in doubt
+
+a majority after the old lease is too late
+    held:m            |
+    stop              |
+    +8990 extend:9000 | extend 012 by 9002 depth 1
+    g0 +10 g1 seen    | TooLate
+    look              | Expired, lost: its validity ended without an extension
+
+an owner acquires a lock again
+    held:r            |
+    +100 reenter      | extend 012 by 9002 depth 2
+    g0 g1 hold        | renewed 9000
+    leave             | depth 1
+    leave             | release 012, owed until 9102 by 012
+    reenter           |
+
+a reentry that fails takes no level
+    held:r            |
+    reenter f0 f1     | extend 012 by 9002 depth 2
+    leave look        | depth 1, in doubt
+    +3000 due         | doubt, extend 012 by 9002 depth 1, timer 3450
+    g0 g1 look        | renewed 9000, no doubt, held
+
+an owner cannot acquire a lost lock again
+    held:r            |
+    reenter n0 n1     | extend 012 by 9002 depth 2, Disowned
+    reenter           |
+    leave             | depth 1
+    leave             | release 012, owed until 9002 by 012
+
+renewal starts again with another guard
+    held:r            |
+    stop due          |
+    reenter g0 g1     | extend 012 by 9002 depth 2
+    hold              | timer 3000
+
+a fair waiter asks first and then joins the queues
+    begin:f           | ask 012
+    g0 h1 h2 seen     | Lost
+    yield             | yield 0
+    again:0           | queue 012 as attempt 2
+    h0 h1 h2 seen     | Lost
+    +1000 again:0     | queue 012 as attempt 3
+    g0 g1 seen hold   | Won, timer 4000
+    leave             | release 012, owed until 13000 by 012
+
+a fair waiter that gives up leaves the queues
+    begin:f           | ask 012
+    h0 h1 h2 seen     | Lost
+    again:0           | queue 012 as attempt 2
+    h0 h1 h2 leave    | take back 012, owed until 12000 by 012
+
+a further ballot keeps the attempt
+    begin:t           | ask 012 for 5
+    g0 s1 s2 seen     | Lost
+    again:9           | ask 012 for 9
+    ^g1 seen          | Pending
+    g0 g1 seen hold   | Won, timer 3000
+    leave             | release 012, owed until 9002 by 012
+
+a lock that is held is not asked for
+    held:m            |
+    others again:0    |
+
+a lock is left in place for its minimum time
+    held:m            |
+    stay:60000 stay:9 |
+    +1000 leave       | extend 012 by 59002 depth 1, left
+
+a lock is released after its minimum time
+    held:m            |
+    stay:1000         |
+    +1001 leave       | release 012, owed until 9002 by 012
+
+a lost lock is not left in place
+    held:m            |
+    stay:60000 stop   |
+    +9000 leave       | Expired, release 012, owed until 9002 by 012
+";
+
+#[test]
+fn every_transition_is_as_the_table_says() {
+    let mut wrong = String::new();
+    for table in TRANSITIONS.trim().split("\n\n") {
+        let (name, lines) = table.split_once('\n').unwrap();
+        let mut case = Case::begin("m");
+        for line in lines.lines() {
+            let (inputs, expected) = line.split_once('|').unwrap();
+            inputs.split_whitespace().for_each(|word| case.run(word));
+            let said = mem::take(&mut case.said);
+            if said != expected.trim() {
+                let _ = writeln!(wrong, "{name}: {line}\n  but it says {said}");
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// Tries all orders of inputs, up to a length, from a claim that asks and from a lock that is held.
+#[test]
+fn no_order_of_inputs_breaks_a_rule() {
+    let starts: [&[&str]; 2] = [&[], &["g0", "g1", "seen", "hold"]];
+    let mut count = 0;
+    for start in starts {
+        search(&mut start.to_vec(), 4, &mut count);
+    }
+    assert!(count > 80_000, "{count}");
+}
+
+fn search(path: &mut Vec<&'static str>, left: usize, count: &mut usize) {
+    const INPUTS: [&str; 15] = [
+        "seen",
+        "hold",
+        "extend:9000",
+        "reenter",
+        "due",
+        "leave",
+        "look",
+        "stop",
+        "stay:20000",
+        "g0",
+        "g1",
+        "n2",
+        "f1",
+        "^g1",
+        "+4500",
+    ];
+    if !is_right(path) {
+        return;
+    }
+    *count += 1;
+    for input in INPUTS.into_iter().filter(|_| left > 0) {
+        path.push(input);
+        search(path, left - 1, count);
+        path.pop();
+    }
+}
+
+/// Checks the rules on a path. Returns `false` if it is impossible.
+fn is_right(path: &[&str]) -> bool {
+    let rank = |claim: &ClaimState<Shared>| match claim.phase {
+        Phase::Asking { .. } => 0,
+        Phase::Held(_) => 1,
+        Phase::Lost { .. } => 2,
+        Phase::Released => 3,
+    };
+    let mut case = Case::begin("r");
+    let mut ends = 0;
+    for input in path {
+        let is_alone = case.rounds.len() < 2;
+        if input.starts_with('^') && is_alone || *input == "leave" && case.claim.depth == 0 {
+            return false; // there is no such round, or no such guard
+        }
+        case.said.clear();
+        let (before, until) = (rank(&case.claim), case.claim.traces.until);
+        case.run(input);
+        let (after, said) = (rank(&case.claim), &case.said);
+        assert!(after >= before, "{path:?}: there is no way back");
+        assert!(case.claim.traces.until >= until, "{path:?}");
+        assert!(
+            before < 3 || said.is_empty() || ["look", "seen"].contains(input),
+            "{path:?}: {said} after the release"
+        );
+        assert!(!said.contains("heal") || after == 1, "{path:?}: {said}");
+        let is_end = |end: &&str| said.contains(*end);
+        ends += ["Expired", "Disowned"]
+            .iter()
+            .filter(|end| is_end(end))
+            .count();
+        assert!(ends <= 1, "{path:?}: a lock is lost once");
+    }
+    true
+}
+
+type Shared = Rc<RefCell<Round>>;
+
+impl ReadRound for Shared {
+    fn read<T>(&self, look: impl FnOnce(&Round) -> T) -> T {
+        look(&self.borrow())
+    }
+
+    fn open_next(&self, round: Round) -> Self {
+        Self::new(RefCell::new(round))
+    }
+}
+
+/// A claim, and what it has said.
+struct Case {
+    terms: Terms,
+    start: Instant,
+    /// The time since the start, in milliseconds.
+    at: u64,
+    /// The time for which the machine was suspended.
+    slept: u64,
+    claim: ClaimState<Shared>,
+    /// The rounds, with the TTL of each extension.
+    rounds: Vec<(Shared, Option<Ttl>)>,
+    kind: char,
+    said: String,
+}
+
+impl Case {
+    /// Begins a claim on a lock of the kind in the first letter. A number is the first master.
+    fn begin(kind: &str) -> Self {
+        let (kind, first) = kind.split_at(1);
+        let kind = kind.chars().next().unwrap();
+        let first = first.parse().ok();
+        #[expect(clippy::disallowed_methods, reason = "an origin for the tables")]
+        let start = Instant::now();
+        let terms = Terms {
+            resource: resource(Kind::Mutex, "r"),
+            ttl: ttl(9_000),
+            drift: drift(),
+            masters: 3,
+        };
+        let ballot = (kind == 't').then(|| Ballot {
+            counter: "c".into(),
+            candidate: 5,
+        });
+        let asked = first.map_or(MasterSet::ALL, MasterSet::only);
+        let step = ClaimStep::new(&terms, start, start);
+        let open = |round| Rc::new(RefCell::new(round));
+        let (claim, command) = ClaimState::begin(&step, identity(kind, 1), ballot, asked, open);
+        let mut case = Self {
+            start,
+            at: 0,
+            slept: 0,
+            rounds: vec![(claim.newest.clone(), None)],
+            terms,
+            claim,
+            kind,
+            said: String::new(),
+        };
+        case.say(case.text(asked, &command));
+        case
+    }
+
+    /// A lock that was won. It was renewed at the start, and has a guard.
+    fn held(kind: &str) -> Self {
+        let mut case = Self::begin(kind);
+        for word in ["g0", "g1", "seen", "hold"] {
+            case.run(word);
+        }
+        case.said.clear();
+        case
+    }
+
+    fn run(&mut self, word: &str) {
+        let (letter, number) = word.split_at(1);
+        match (letter, number.parse::<u64>()) {
+            ("+", Ok(time)) => return self.at += time,
+            ("^", _) => return self.vote(self.rounds.len() - 2, number),
+            ("g" | "n" | "h" | "f" | "s", Ok(_)) => return self.vote(self.rounds.len() - 1, word),
+            _ => {}
+        }
+        let (word, number) = word.split_once(':').unwrap_or((word, "0"));
+        match word {
+            "begin" => return *self = Self::begin(number),
+            "held" => return *self = Self::held(number),
+            _ => {}
+        }
+        let number = number.parse().unwrap();
+        match word {
+            "again" => self.ask_again(number),
+            "due" => {
+                let (next, command) = self.step(ClaimState::renew);
+                self.extended(command, self.terms.ttl);
+                self.timer(next);
+            }
+            "extend" => {
+                let command = self.step(|claim, step| claim.extend(step, ttl(number)));
+                self.extended(command, ttl(number));
+            }
+            "hold" => self.hold(number),
+            "leave" => self.leave(),
+            "look" => {
+                let state = self.step(ClaimState::look);
+                self.say(state);
+            }
+            "others" => {
+                if let Some((to, command)) = self.step(ClaimState::ask_others) {
+                    self.say(self.text(to, &command));
+                }
+            }
+            "reenter" => {
+                let command = self.step(|claim, step| claim.reenter(step, ttl(9_000)));
+                self.extended(command, ttl(9_000));
+            }
+            "seen" => {
+                let outcome = self.step(ClaimState::decided);
+                self.say(format_args!("{outcome:?}"));
+            }
+            "sleep" => self.slept += number,
+            "stay" => self.step(|claim, step| claim.stay(step, millis(number))),
+            "stop" => self.claim.stop_renewing(),
+            "yield" => {
+                let command = self.claim.yield_grants(&self.terms, millis(3_000));
+                let to = self.claim.newest.read(Round::granted);
+                self.say(self.text(to, &command));
+            }
+            other => panic!("no input is written {other}"),
+        }
+    }
+
+    /// Takes a step, and says what it changes.
+    fn step<T>(
+        &mut self,
+        step: impl FnOnce(&mut ClaimState<Shared>, &mut ClaimStep<'_, Shared>) -> T,
+    ) -> T {
+        let monotonic = self.start + millis(self.at);
+        let mut at = ClaimStep::new(&self.terms, monotonic + millis(self.slept), monotonic);
+        let done = step(&mut self.claim, &mut at);
+        let said = match at.notice {
+            None => return done,
+            Some(Notice::InDoubt { .. }) => "doubt".to_owned(),
+            Some(Notice::Lost { reason, stalled }) => {
+                let after = stalled.map(|time| format!(" after {}", time.as_millis()));
+                format!("{reason:?}{}", after.unwrap_or_default())
+            }
+            Some(Notice::Renewed {
+                validity,
+                was_in_doubt,
+            }) => {
+                let end = if was_in_doubt { ", no doubt" } else { "" };
+                format!("renewed {}{end}", validity.as_millis())
+            }
+        };
+        self.say(said);
+        done
+    }
+
+    fn ask_again(&mut self, candidate: u64) {
+        let is_fair = self.kind == 'f';
+        let next = NextRound {
+            identity: is_fair.then(|| identity('f', self.rounds.len() as u64 + 1)),
+            queue: is_fair.then_some(QueueOptions {
+                waiter_timeout: millis(6_000),
+                is_fresh: true,
+            }),
+            candidate: Some(candidate),
+            watch: false,
+        };
+        if let Some(command) = self.step(|claim, step| claim.ask_again(step, next)) {
+            self.rounds.push((self.claim.newest.clone(), None));
+            self.say(self.text(MasterSet::ALL, &command));
+        }
+    }
+
+    fn hold(&mut self, limit: u64) {
+        let renewal = match limit {
+            0 => Renewal::Unlimited,
+            _ => Renewal::UpTo(millis(limit)),
+        };
+        let due = self.step(|claim, step| claim.hold(step, renewal, millis(450), None));
+        self.timer(due);
+    }
+
+    fn leave(&mut self) {
+        match self.step(ClaimState::leave) {
+            Leave::Depth(command) => self.say(format_args!("depth {}", command.depth())),
+            Leave::InPlace { command, .. } => {
+                self.say(self.text(MasterSet::ALL, &command));
+                self.say("left");
+            }
+            Leave::Release {
+                to, command, owed, ..
+            } => {
+                self.say(self.text(to, &command));
+                let until = owed.until.saturating_duration_since(self.start);
+                let (until, by) = (until.as_millis(), numbers(owed.to()));
+                self.say(format_args!("owed until {until} by {by}"));
+            }
+        }
+    }
+
+    /// Counts a vote, and carries out its consequence, as the driver does.
+    fn vote(&mut self, round: usize, word: &str) {
+        let (letter, master) = word.split_at(1);
+        let master = master.parse().unwrap();
+        let vote = match letter {
+            "g" => Vote::Grant,
+            "n" => Vote::Refuse(Refusal::Gone),
+            "h" => Vote::Refuse(Refusal::held(None)),
+            "s" => Vote::Refuse(Refusal::Stale { counter: 8 }),
+            _ => Vote::Fail(Failure::TimedOut(millis(50))),
+        };
+        let (round, ttl) = self.rounds[round].clone();
+        let before = round.borrow().outcome();
+        let at = self.start + millis(self.at + self.slept);
+        round.borrow_mut().on_vote(master, vote, at);
+        let Some(ttl) = ttl else {
+            return;
+        };
+        let effect = Effect::of_vote(&round.borrow(), before, master);
+        let lost_it = match effect {
+            Effect::None => return,
+            Effect::Disowned => return self.step(ClaimState::disowned),
+            Effect::Heal(masters) => masters,
+            Effect::Renewed { heal } => {
+                self.step(|claim, step| claim.confirmed(step, &round, ttl));
+                heal
+            }
+        };
+        if let Some(command) = self.step(|claim, step| claim.heal(step, lost_it, ttl)) {
+            self.say(self.text(lost_it, &command));
+        }
+    }
+
+    fn extended(&mut self, command: Option<Command>, ttl: Ttl) {
+        if let Some(command) = command {
+            self.say(self.text(MasterSet::ALL, &command));
+            self.rounds.push((self.claim.newest.clone(), Some(ttl)));
+        }
+    }
+
+    fn timer(&mut self, at: Option<Instant>) {
+        if let Some(at) = at {
+            self.say(format_args!("timer {}", (at - self.start).as_millis()));
+        }
+    }
+
+    fn say(&mut self, what: impl std::fmt::Display) {
+        let comma = if self.said.is_empty() { "" } else { ", " };
+        write!(self.said, "{comma}{what}").unwrap();
+    }
+
+    fn text(&self, to: MasterSet, command: &Command) -> String {
+        let to = numbers(to);
+        match command.verb {
+            Verb::Acquire => match (command.ballot(), command.queue) {
+                (Some(ballot), _) => format!("ask {to} for {}", ballot.candidate),
+                (None, Some(_)) => format!("queue {to} as attempt {}", self.rounds.len()),
+                (None, None) => format!("ask {to}"),
+            },
+            Verb::Extend => {
+                let (ttl, depth) = (command.ttl.unwrap().millis(), command.depth());
+                format!("extend {to} by {ttl} depth {depth}")
+            }
+            Verb::Release if command.was_won => format!("release {to}"),
+            Verb::Release => format!("take back {to}"),
+            Verb::Heal => format!("heal {to}"),
+            Verb::Yield => format!("yield {to}"),
+            Verb::Break | Verb::Inspect | Verb::Probe => unreachable!(),
+        }
+    }
+}
+
+fn millis(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+fn drift() -> Drift {
+    Drift::from_ppm(0).unwrap()
+}
+
+/// Returns the TTL for a lease of `millis`.
+fn ttl(millis: u64) -> Ttl {
+    let ttl = Duration::from_millis(millis + 2);
+    Ttl::parse(ttl, Duration::ZERO, drift()).unwrap()
+}
+
+fn identity(kind: char, attempt: u64) -> Identity {
+    let owner = OwnerAttempt {
+        owner: "u:1".into(),
+        attempt,
+    };
+    match kind {
+        'r' => Identity::Owner(owner),
+        'f' => Identity::Ticket(FairAttempt {
+            ticket: Ticket::new(5, "u:1"),
+            owner,
+        }),
+        _ => Identity::Token(Token::new([7; 20], None)),
+    }
+}
+
+fn numbers(of: MasterSet) -> String {
+    let members = (0..3).filter(|master| of.contains(*master));
+    members.map(|master| master.to_string()).collect()
+}
