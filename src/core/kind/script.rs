@@ -8,10 +8,6 @@ use std::sync::OnceLock;
 pub(crate) struct Script {
     /// The file in `lua/`. For a fenced lock, the name may have `_fenced` at the end.
     pub(crate) name: &'static str,
-    #[cfg_attr(
-        not(feature = "redis"),
-        expect(dead_code, reason = "only servers need it")
-    )]
     text: &'static str,
     #[cfg(feature = "redis")]
     hash: OnceLock<String>,
@@ -97,7 +93,6 @@ impl Script {
         }
     }
 
-    #[cfg(feature = "redis")]
     pub(crate) fn text(&self) -> &'static str {
         self.text
     }

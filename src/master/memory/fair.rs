@@ -84,7 +84,10 @@ impl State {
         self.keys
             .hset(key, [(owner, depth), (FAIR, attempt), MODE])?;
         self.prolong(key, whole(ttl));
-        self.leave(queue_keys, ticket)?;
+        if self.keys.zhead(queue_keys.queue)?.is_some() {
+            self.keys.zrem(queue_keys.queue, ticket)?;
+            self.keys.zrem(queue_keys.deadlines, ticket)?;
+        }
         Ok(Reply::Int(1))
     }
 

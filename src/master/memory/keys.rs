@@ -1,7 +1,7 @@
 //! The keys of a memory master. A function with the name of a Redis command does the same as that
 //! command.
 
-use std::{borrow::Cow, cmp::Ordering, collections::BTreeMap};
+use std::{borrow::Cow, collections::BTreeMap};
 
 use crate::core::kind::command::Reply;
 
@@ -90,10 +90,13 @@ impl Keys {
         self.live(key).is_some()
     }
 
-    pub(in crate::master) fn del(&mut self, key: &str) {
-        if self.entries.remove(key).is_some() {
-            self.changed.push(key.to_owned());
-        }
+    /// Deletes a key. Returns whether it was there.
+    pub(in crate::master) fn del(&mut self, key: &str) -> bool {
+        let Some(entry) = self.entries.remove(key) else {
+            return false;
+        };
+        self.changed.push(key.to_owned());
+        !entry.is_expired(self.now)
     }
 
     /// Returns the remaining TTL in milliseconds. Returns -1 if the key has no TTL, and -2 if there
@@ -109,14 +112,14 @@ impl Keys {
         }
     }
 
-    pub(in crate::master) fn pexpire(&mut self, key: &str, ttl: u64) {
+    /// Sets the TTL of a key. Returns whether the key is there.
+    pub(in crate::master) fn pexpire(&mut self, key: &str, ttl: u64) -> bool {
         if ttl == 0 {
             return self.del(key);
         }
         let expires = self.now.saturating_add(ttl);
-        if let Some(entry) = self.live_mut(key) {
-            entry.expires = Some(expires);
-        }
+        let entry = self.live_mut(key);
+        entry.map(|entry| entry.expires = Some(expires)).is_some()
     }
 
     pub(in crate::master) fn get(&self, key: &str) -> KeyResult<Option<&str>> {
@@ -127,13 +130,17 @@ impl Keys {
         }
     }
 
-    /// Returns all fields. A key that does not exist has none.
-    pub(in crate::master) fn hgetall(&self, key: &str) -> KeyResult<BTreeMap<String, String>> {
+    /// Returns the fields of a hash. A key that does not exist has none.
+    pub(in crate::master) fn hash(&self, key: &str) -> KeyResult<&BTreeMap<String, String>> {
         match self.value(key) {
-            None => Ok(BTreeMap::new()),
-            Some(Value::Hash(fields)) => Ok(fields.clone()),
+            None => Ok(const { &BTreeMap::new() }),
+            Some(Value::Hash(fields)) => Ok(fields),
             Some(_) => Err(WRONGTYPE),
         }
+    }
+
+    pub(in crate::master) fn hgetall(&self, key: &str) -> KeyResult<BTreeMap<String, String>> {
+        self.hash(key).cloned()
     }
 
     pub(in crate::master) fn hmget<const N: usize>(
@@ -145,41 +152,54 @@ impl Keys {
         Ok(fields.map(|field| all.remove(field)))
     }
 
-    pub(in crate::master) fn hset<const N: usize>(
+    /// Sets fields. Returns how many of them are new.
+    pub(in crate::master) fn hset(
         &mut self,
         key: &str,
-        fields: [(&str, &str); N],
-    ) -> KeyResult<()> {
+        fields: impl IntoIterator<Item = (impl Into<String>, impl Into<String>)>,
+    ) -> KeyResult<usize> {
         let empty = || Value::Hash(BTreeMap::new());
         let Value::Hash(hash) = self.value_mut(key, empty) else {
             return Err(WRONGTYPE);
         };
-        hash.extend(fields.map(|(field, value)| (field.to_owned(), value.to_owned())));
-        Ok(())
+        let before = hash.len();
+        hash.extend(
+            fields
+                .into_iter()
+                .map(|(field, value)| (field.into(), value.into())),
+        );
+        Ok(hash.len() - before)
     }
 
-    /// Deletes fields. Also deletes the key if no field is left.
-    pub(in crate::master) fn hdel(&mut self, key: &str, fields: &[&str]) -> KeyResult<()> {
+    /// Deletes fields. Also deletes the key if no field is left. Returns how many were there.
+    pub(in crate::master) fn hdel(&mut self, key: &str, fields: &[String]) -> KeyResult<usize> {
         let Some(entry) = self.live_mut(key) else {
-            return Ok(());
+            return Ok(0);
         };
         let Value::Hash(hash) = &mut entry.value else {
             return Err(WRONGTYPE);
         };
-        hash.retain(|field, _| !fields.contains(&&**field));
-        if hash.is_empty() {
+        let before = hash.len();
+        hash.retain(|field, _| !fields.contains(field));
+        let left = hash.len();
+        if left == 0 {
             self.del(key);
         }
-        Ok(())
+        Ok(before - left)
     }
 
-    pub(in crate::master) fn zadd(&mut self, key: &str, score: f64, member: &str) -> KeyResult<()> {
+    /// Adds a member, or changes its score. Returns whether the member is new.
+    pub(in crate::master) fn zadd(
+        &mut self,
+        key: &str,
+        score: f64,
+        member: &str,
+    ) -> KeyResult<bool> {
         let empty = || Value::Sorted(BTreeMap::new());
         let Value::Sorted(members) = self.value_mut(key, empty) else {
             return Err(WRONGTYPE);
         };
-        members.insert(member.to_owned(), score);
-        Ok(())
+        Ok(members.insert(member.to_owned(), score).is_none())
     }
 
     /// Deletes a member. Also deletes the key if no member is left. Returns whether the member was
@@ -200,14 +220,8 @@ impl Keys {
 
     /// Returns all members, ordered by score and then as strings.
     pub(in crate::master) fn zrange(&self, key: &str) -> KeyResult<Vec<&str>> {
-        let Some(value) = self.value(key) else {
-            return Ok(Vec::new());
-        };
-        let Value::Sorted(members) = value else {
-            return Err(WRONGTYPE);
-        };
-        let mut members: Vec<_> = members.iter().collect();
-        members.sort_by(|(_, one), (_, other)| one.partial_cmp(other).unwrap_or(Ordering::Equal));
+        let mut members: Vec<_> = self.sorted(key)?.iter().collect();
+        members.sort_by(|(_, one), (_, other)| one.total_cmp(other));
         Ok(members.into_iter().map(|(member, _)| &**member).collect())
     }
 
@@ -217,9 +231,14 @@ impl Keys {
     }
 
     pub(in crate::master) fn zscore(&self, key: &str, member: &str) -> KeyResult<Option<f64>> {
+        Ok(self.sorted(key)?.get(member).copied())
+    }
+
+    /// Returns the members of a sorted set with their scores. A key that does not exist has none.
+    pub(in crate::master) fn sorted(&self, key: &str) -> KeyResult<&BTreeMap<String, f64>> {
         match self.value(key) {
-            None => Ok(None),
-            Some(Value::Sorted(members)) => Ok(members.get(member).copied()),
+            None => Ok(const { &BTreeMap::new() }),
+            Some(Value::Sorted(members)) => Ok(members),
             Some(_) => Err(WRONGTYPE),
         }
     }

@@ -68,11 +68,25 @@ impl State {
                 script,
                 keys,
                 arguments,
-            } => self.run(script, ScriptWords { keys, arguments }),
+            } => self.run(script, keys, arguments),
         })
     }
 
-    fn run(&mut self, script: &Script, words: ScriptWords<'_>) -> Replied {
+    /// Does the same by the translations of the scripts to Rust.
+    #[cfg(test)]
+    pub(in crate::master) fn execute_twin(&mut self, command: &Command) -> Replied {
+        self.keys(); // sets the time of the keys
+        command.call(|call| match call {
+            Call::Plain(words) => self.set_nx_px(text(words)),
+            Call::Script {
+                script,
+                keys,
+                arguments,
+            } => self.run_twin(script, ScriptWords { keys, arguments }),
+        })
+    }
+
+    fn run_twin(&mut self, script: &Script, words: ScriptWords<'_>) -> Replied {
         match script.name {
             "mutex/acquire" => self.mutex_acquire(words),
             "mutex/acquire_watched" => self.mutex_acquire_watched(words),
@@ -223,9 +237,9 @@ impl State {
             self.keys.del(key);
             return Ok(true);
         }
-        self.keys.hdel(key, &mine)?;
+        self.keys.hdel(key, &mine.map(str::to_owned))?;
         if was[2].as_deref() == Some(MODE.1) {
-            self.keys.hdel(key, &[MODE.0])?;
+            self.keys.hdel(key, &[MODE.0.to_owned()])?;
         }
         Ok(false)
     }

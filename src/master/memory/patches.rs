@@ -1,0 +1,67 @@
+//! What memory masters change in the scripts of `lua/`.
+
+/// A change of a script.
+struct Patch {
+    is_on: fn() -> bool,
+    replaced: &'static str,
+    by: &'static str,
+}
+
+const PATCHES: [Patch; 8] = [
+    // Keys and waiters expire by a clock that a test can pause. Tickets have the time of day.
+    Patch {
+        is_on: || true,
+        replaced: "return math.floor(micros / 1000), micros",
+        by: "return redis.call('MILLIS'), micros",
+    },
+    Patch {
+        is_on: || mutant!(CountsOnly),
+        replaced: "if micros and (offered <",
+        by: "if false and (offered <",
+    },
+    Patch {
+        is_on: || mutant!(ExtensionTakes),
+        replaced: "local holder = redis.call('GET', KEYS[1])\nif not holder then\n  return 0",
+        by: "local holder = redis.call('GET', KEYS[1])\nif not holder then\n  \
+             redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])\n  return 1",
+    },
+    Patch {
+        is_on: || mutant!(FirstHeard),
+        replaced: "redis.call('ZADD', KEYS[2], 0, ticket)",
+        by: "redis.call('ZADD', KEYS[2], string.format('%.0f', now), ticket)",
+    },
+    Patch {
+        is_on: || mutant!(IgnoresQueue),
+        replaced: "if is_free and (not head or head == ARGV[5]) then",
+        by: "if is_free then",
+    },
+    Patch {
+        is_on: || mutant!(OldCandidates),
+        replaced: "(offered < micros - width or offered >",
+        by: "(offered >",
+    },
+    Patch {
+        is_on: || mutant!(ReleasesOthers),
+        replaced: "if holder == ARGV[1] then\n  redis.call('DEL', KEYS[1])",
+        by: "if holder then\n  redis.call('DEL', KEYS[1])",
+    },
+    Patch {
+        is_on: || mutant!(SameCandidate),
+        replaced: "if offered == counter and (is_mine or width == 0) then",
+        by: "if offered == counter then",
+    },
+];
+
+/// Returns a bit for each patch that is on.
+pub(super) fn on() -> u8 {
+    let on = PATCHES.iter().rev();
+    on.fold(0, |bits, patch| bits << 1 | u8::from((patch.is_on)()))
+}
+
+/// Returns the text of a script with the patches that are on.
+pub(super) fn patched(text: &str) -> String {
+    let on = PATCHES.iter().filter(|patch| (patch.is_on)());
+    on.fold(text.to_owned(), |text, patch| {
+        text.replace(patch.replaced, patch.by)
+    })
+}
