@@ -68,8 +68,9 @@
 //! - `serde` makes [`MasterSpec`] deserializable from a URL, for configuration files.
 //! - `blocking` adds the module [`blocking`], with a coordinator, locks and guards for code without
 //!   async.
-//! - `test-util` adds [`MemoryMaster`], a master in memory with fault injection, for your tests.
-//!   The examples on these pages use this feature.
+//! - `test-util` adds [`MemoryMaster`], a master in memory with fault injection, for your tests. It
+//!   needs a C compiler, because it builds the Lua interpreter that runs the crate's scripts. The
+//!   examples on these pages use this feature.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // The pages link to items of all features. Without one of the features, some links are broken.
 #![cfg_attr(

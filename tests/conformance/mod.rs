@@ -56,7 +56,6 @@ use crate::{
 };
 
 mod guard;
-mod oracle;
 mod random;
 mod rows;
 mod step;

@@ -117,7 +117,7 @@ fn dead_waiters_are_not_compared() {
     }
 }
 
-pub(super) fn any_step() -> impl Strategy<Value = (usize, Step)> {
+fn any_step() -> impl Strategy<Value = (usize, Step)> {
     let some_ttl = || prop::option::weighted(0.8, any_ttl());
     let token = || prop::sample::select(vec!['A', 'B', 'C']);
     let ticket = ("[abc]", 1..4u64).prop_map(|(who, drawn)| {

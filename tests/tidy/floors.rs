@@ -45,6 +45,11 @@ const WORDS: &[(&str, &str, &str)] = &[
         "only src/master/redis knows the redis crate",
     ),
     (
+        "mlua::",
+        "src/master/memory/lua/",
+        "only src/master/memory/lua runs scripts in this process",
+    ),
+    (
         "tokio::",
         // A blocking coordinator has a runtime of its own, and its calls wait for it.
         "src/driver/ src/master/ src/check/ask.rs src/face/builder.rs src/face/blocking/background.rs \

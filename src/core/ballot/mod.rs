@@ -16,7 +16,7 @@ pub(crate) struct Ballot {
 }
 
 /// A master's answer to a candidate.
-#[cfg(any(test, feature = "test-util"))]
+#[cfg(test)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BallotReply {
     /// The master accepts the candidate, and raises its counter to the candidate.
@@ -27,10 +27,10 @@ pub(crate) enum BallotReply {
     Skewed,
 }
 
-/// Returns a master's answer to a candidate, by the rule of `lua/shared/ballot.lua`. The lock is
-/// free, or the same attempt holds it (`is_mine`). `window` is 0 when a key is put back. Then the
-/// distance to the clock does not matter.
-#[cfg(any(test, feature = "test-util"))]
+/// Returns a master's answer to a candidate. This is the rule of `lua/shared/ballot.lua` for the
+/// search in [`explore`]. The lock is free, or the same attempt holds it (`is_mine`). `window` is 0
+/// when a key is put back. Then the distance to the clock does not matter.
+#[cfg(test)]
 pub(crate) fn ballot_reply(
     candidate: u64,
     counter: u64,
@@ -38,13 +38,13 @@ pub(crate) fn ballot_reply(
     clock: u64,
     window: u64,
 ) -> BallotReply {
-    if candidate == counter && (is_mine || window == 0 || mutant!(SameCandidate)) {
+    if candidate == counter && (is_mine || window == 0) {
         BallotReply::Accepted
     } else if candidate <= counter {
         BallotReply::Stale
-    } else if window == 0 || mutant!(CountsOnly) {
+    } else if window == 0 {
         BallotReply::Accepted
-    } else if candidate < clock.saturating_sub(window) && !mutant!(OldCandidates)
+    } else if candidate < clock.saturating_sub(window)
         || candidate > clock.saturating_add(window).max(counter.saturating_add(1))
     {
         BallotReply::Skewed

@@ -2,12 +2,10 @@
 
 use std::fmt;
 
+#[cfg(any(test, feature = "redis"))]
+use super::script::{self, Script};
 #[cfg(feature = "redis")]
-use super::{
-    command::Verb,
-    name::Token,
-    script::{self, Script},
-};
+use super::{command::Verb, name::Token};
 use super::{
     command::{Call, Command, Reply},
     name::Kind,
@@ -82,7 +80,7 @@ impl Command {
 }
 
 /// Returns all scripts that lock commands run.
-#[cfg(feature = "redis")]
+#[cfg(any(test, feature = "redis"))]
 pub(crate) fn scripts() -> impl Iterator<Item = &'static Script> {
     let of_kinds = Kind::ALL.into_iter().flat_map(|kind| kind.spec().scripts);
     of_kinds.copied().chain([&script::INSPECT, &script::BREAK])

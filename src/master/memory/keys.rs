@@ -6,7 +6,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 use crate::core::kind::command::Reply;
 
 /// The error of a server if a key has another type than the command needs.
-pub(in crate::master) const WRONGTYPE: Error =
+const WRONGTYPE: Error =
     Cow::Borrowed("WRONGTYPE Operation against a key holding the wrong kind of value");
 
 /// An error reply to a command. The error ends a script.
@@ -139,19 +139,6 @@ impl Keys {
         }
     }
 
-    pub(in crate::master) fn hgetall(&self, key: &str) -> KeyResult<BTreeMap<String, String>> {
-        self.hash(key).cloned()
-    }
-
-    pub(in crate::master) fn hmget<const N: usize>(
-        &self,
-        key: &str,
-        fields: [&str; N],
-    ) -> KeyResult<[Option<String>; N]> {
-        let mut all = self.hgetall(key)?;
-        Ok(fields.map(|field| all.remove(field)))
-    }
-
     /// Sets fields. Returns how many of them are new.
     pub(in crate::master) fn hset(
         &mut self,
@@ -223,15 +210,6 @@ impl Keys {
         let mut members: Vec<_> = self.sorted(key)?.iter().collect();
         members.sort_by(|(_, one), (_, other)| one.total_cmp(other));
         Ok(members.into_iter().map(|(member, _)| &**member).collect())
-    }
-
-    /// Returns the first member.
-    pub(in crate::master) fn zhead(&self, key: &str) -> KeyResult<Option<String>> {
-        Ok(self.zrange(key)?.first().map(|head| (*head).to_owned()))
-    }
-
-    pub(in crate::master) fn zscore(&self, key: &str, member: &str) -> KeyResult<Option<f64>> {
-        Ok(self.sorted(key)?.get(member).copied())
     }
 
     /// Returns the members of a sorted set with their scores. A key that does not exist has none.

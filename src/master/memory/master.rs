@@ -23,8 +23,8 @@ use crate::master::{config::MasterConfig, restart::known_origins::KnownOrigins};
 
 /// A master in this process, for tests without a server.
 ///
-/// A memory master answers the crate's commands like a real master. A conformance suite checks
-/// this. The master fails when a test calls [`inject`](Self::inject).
+/// A memory master answers the crate's commands like a real master: it runs the same Lua scripts. A
+/// conformance suite checks this. The master fails when a test calls [`inject`](Self::inject).
 ///
 /// Clones are handles on the same master. Give one clone to one or more coordinators, and keep
 /// another to look at the master's keys or to inject faults.

@@ -1,18 +1,11 @@
-//! Masters in this process. They do in Rust what servers do with the Lua scripts, and tests can
-//! inject faults.
+//! Masters in this process. They run the same scripts as servers, and tests can inject faults.
 
-mod commands;
 pub(super) mod connection;
-mod fair;
 mod fault;
-mod fence;
-mod inspect;
 pub(super) mod keys;
 mod lua;
 mod master;
-mod patches;
 pub(super) mod probe;
-mod scripts;
 pub(super) mod server;
 
 pub use fault::Fault;

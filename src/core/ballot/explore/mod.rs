@@ -3,8 +3,8 @@
 //! known to be wrong.
 //!
 //! The clients decide by [`Round`](crate::core::vote::round::Round), as in production. In the
-//! design that is in use, the masters decide by [`ballot_reply`](super::ballot_reply), also as in
-//! production.
+//! design that is in use, the masters decide by [`ballot_reply`](super::ballot_reply), which is the
+//! rule of the scripts.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,

@@ -8,9 +8,9 @@ use std::{
 
 use mlua::{Either, FromLuaMulti, IntoLua, Lua, Table, Variadic};
 
-use super::keys::{Error, KeyResult, Keys, Value};
+use crate::master::memory::keys::{Error, KeyResult, Keys, Value};
 
-/// What commands work on.
+/// The data that commands work on.
 #[derive(Default)]
 pub(super) struct Database {
     pub(super) keys: Keys,
@@ -175,7 +175,7 @@ fn bulk(text: Option<&str>) -> Either<String, bool> {
     text.map_or(Either::Right(false), |text| Either::Left(text.to_owned()))
 }
 
-fn whole(word: &str) -> KeyResult<u64> {
+pub(super) fn whole(word: &str) -> KeyResult<u64> {
     let number = word.parse();
     number.map_err(|_| "ERR value is not an integer or out of range".into())
 }

@@ -1,4 +1,4 @@
-//! What memory masters change in the scripts of `lua/`.
+//! Changes that memory masters make to the scripts of `lua/`.
 
 /// A change of a script.
 struct Patch {
@@ -64,4 +64,22 @@ pub(super) fn patched(text: &str) -> String {
     on.fold(text.to_owned(), |text, patch| {
         text.replace(patch.replaced, patch.by)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::kind::table::scripts;
+
+    #[test]
+    fn each_patch_finds_its_text() {
+        let scripts: Vec<_> = scripts().map(|script| script.text()).collect();
+        for (patch, expected) in PATCHES.iter().zip([6, 3, 1, 6, 1, 3, 2, 3]) {
+            let found = scripts
+                .iter()
+                .map(|text| text.matches(patch.replaced).count());
+            let found: Vec<_> = found.filter(|count| *count > 0).collect();
+            assert_eq!(found, vec![1; expected], "{}", patch.replaced);
+        }
+    }
 }
