@@ -16,7 +16,8 @@ use crate::core::{
     },
     time::lease::{Drift, Lease, Ttl},
     vote::{
-        quorum::{Tally, Verdict, Vote},
+        Vote,
+        quorum::{Tally, Verdict},
         round::{Outcome, Round},
     },
 };

@@ -122,7 +122,7 @@ pub use crate::{
             lock_state::{LockState, LostReason},
         },
         vote::{
-            quorum::{Failure, Refusal, Vote},
+            Failure, Refusal, Vote,
             votes::{VoteRow, Votes},
         },
     },

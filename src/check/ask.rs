@@ -10,7 +10,7 @@ use super::{
     report::Preflight,
 };
 use crate::{
-    core::{config::Config, kind::name::Resource, vote::quorum::Failure},
+    core::{config::Config, kind::name::Resource, vote::Failure},
     master::{
         dial_error::DialError,
         probe::{Probe, ProbeError, Session},

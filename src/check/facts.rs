@@ -6,7 +6,7 @@ use crate::{
     core::{
         config::Config,
         restart::{RestartGuard, quarantine},
-        vote::quorum::Failure,
+        vote::Failure,
     },
     master::{
         probe::ProbeError,

@@ -14,7 +14,7 @@ use crate::{
     core::{
         config::{Config, Settings},
         time::lease::Drift,
-        vote::quorum::Failure,
+        vote::Failure,
     },
     master::{dial_error::DialError, probe::ProbeError},
 };

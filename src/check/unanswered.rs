@@ -2,7 +2,7 @@
 
 use super::{about, report::Finding};
 use crate::{
-    core::vote::quorum::Failure,
+    core::vote::Failure,
     master::{
         dial_error::DialError,
         probe::ProbeError,

@@ -2,7 +2,7 @@
 //! randomness.
 //!
 //! Functions get the time as `now`, randomness as a number, and a master's answer as a
-//! [`Vote`](vote::quorum::Vote). Each function depends only on its arguments. So tables and
+//! [`Vote`](vote::Vote). Each function depends only on its arguments. So tables and
 //! property tests can check it.
 //!
 //! ```text

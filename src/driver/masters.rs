@@ -16,7 +16,7 @@ use crate::{
     core::{
         config::Config,
         kind::command::Command,
-        vote::{master_set::MasterSet, quorum::Failure, votes::Votes},
+        vote::{Failure, master_set::MasterSet, votes::Votes},
         wait::{agreed_master::rank, run::Rivals},
     },
     master::{CountVotes, HealthBoard, Mailbox, Request, Subscriber, Watcher},

@@ -6,7 +6,7 @@ use tracing::{debug, info, warn};
 
 use super::dial_error::guard_rights;
 use crate::{
-    core::vote::quorum::{Failure, Vote},
+    core::vote::{Failure, Vote},
     log::MASTER,
     meter::{ByValue, Counter, Gauge, Meter, counter, gauge, names},
     user_code::shielded,

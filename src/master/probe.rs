@@ -14,7 +14,7 @@ use super::{
     dial_error::{DialError, in_time},
     question::{Answer, Question},
 };
-use crate::core::{time::timeout::NodeTimeout, vote::quorum::Failure};
+use crate::core::{time::timeout::NodeTimeout, vote::Failure};
 
 /// Dials one master for a check. The connection carries no lock commands.
 pub(crate) struct Probe {

@@ -1,6 +1,6 @@
 //! The questions of a check. They change nothing on a master.
 
-use crate::core::vote::quorum::Failure;
+use crate::core::vote::Failure;
 
 /// A question to one master.
 #[derive(Clone, Copy, Debug)]

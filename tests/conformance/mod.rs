@@ -45,7 +45,7 @@ use crate::{
             lease::{Drift, Ttl},
             timeout::NodeTimeout,
         },
-        vote::quorum::{Failure, Refusal, Vote},
+        vote::{Failure, Refusal, Vote},
         wait::retry::Backoff,
     },
     driver::time::clock,

@@ -8,7 +8,7 @@ use super::{
     spec::{HolderForm, Rights, Spec},
     words::Words,
 };
-use crate::core::vote::quorum::Vote;
+use crate::core::vote::Vote;
 
 pub(super) static SPEC: Spec = Spec {
     word: "dummy",

@@ -17,7 +17,7 @@ use crate::{
             identity::Identity,
         },
         restart::{Observation, Process as Incarnated, RestartRecord},
-        vote::quorum::Vote,
+        vote::Vote,
     },
     master::memory::{
         keys::{Keys, Value},

@@ -214,7 +214,7 @@ fn a_name_from_the_wrong_floor_is_found() {
     for (path, text) in [
         (
             "core/a",
-            "use super::quorum::Vote; use std::fmt; fn f() { Self::driver(); }",
+            "use super::Vote; use std::fmt; fn f() { Self::driver(); }",
         ),
         (
             "core/a",

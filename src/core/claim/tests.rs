@@ -10,10 +10,7 @@ use crate::core::{
         name::{Kind, Token},
     },
     time::renewal::Renewal,
-    vote::{
-        effect::Effect,
-        quorum::{Failure, Refusal, Vote},
-    },
+    vote::{Failure, Refusal, Vote, effect::Effect},
 };
 
 /// The transitions. A line has what happens, and then what the claim does.

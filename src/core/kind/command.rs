@@ -9,7 +9,7 @@ use super::{
     name::Resource,
     script::Script,
 };
-use crate::core::{ballot::Ballot, time::lease::Ttl, vote::quorum::Vote};
+use crate::core::{ballot::Ballot, time::lease::Ttl, vote::Vote};
 
 /// An action on one lock. A master executes it atomically.
 #[derive(Clone, Debug)]
@@ -330,7 +330,7 @@ pub(crate) mod fixture {
 #[cfg(test)]
 mod tests {
     use super::{fixture::VERBS, *};
-    use crate::core::vote::quorum::{Failure, Refusal};
+    use crate::core::vote::{Failure, Refusal};
 
     #[test]
     fn a_quarantine_applies_to_what_relies_on_the_memory_of_a_master() {

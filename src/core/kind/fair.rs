@@ -8,7 +8,7 @@ use super::{
     spec::{HolderForm, Rights, Spec},
     words::Words,
 };
-use crate::core::vote::quorum::{Refusal, Vote};
+use crate::core::vote::{Refusal, Vote};
 
 /// A fair lock that is held is extended, healed and left by the scripts of a reentrant lock.
 pub(super) static SPEC: Spec = Spec {

@@ -7,7 +7,7 @@ use super::{
     spec::{HolderForm, Rights, Spec},
     words::Words,
 };
-use crate::core::vote::quorum::{Refusal, Vote};
+use crate::core::vote::{Refusal, Vote};
 
 pub(super) static SPEC: Spec = Spec {
     word: "mutex",

@@ -6,7 +6,7 @@ use super::{
     command::{Command, Reply, Verb},
     refusal_text,
 };
-use crate::core::vote::quorum::{Failure, Refusal, Vote};
+use crate::core::vote::{Failure, Refusal, Vote};
 
 /// Returns the vote that `reply` means for a lock of any kind. `None` if this depends on the kind.
 ///

@@ -5,7 +5,7 @@ use super::{
     script::Script,
     words::Words,
 };
-use crate::core::vote::quorum::Vote;
+use crate::core::vote::Vote;
 
 /// The particulars of a kind of lock. The module of the kind has them as `SPEC`.
 pub(crate) struct Spec {

@@ -12,7 +12,7 @@ use super::{
     reply,
     spec::{HolderForm, Spec},
 };
-use crate::core::vote::quorum::Vote;
+use crate::core::vote::Vote;
 
 macro_rules! look_up {
     ($($(#[doc = $doc:literal])+ $kind:ident => $module:ident,)+) => {

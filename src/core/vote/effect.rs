@@ -1,8 +1,8 @@
 //! The consequences of a vote on an extension.
 
 use super::{
+    Vote,
     master_set::MasterSet,
-    quorum::Vote,
     round::{Outcome, Round},
 };
 
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
     use crate::core::{
         kind::command::Verb,
-        vote::quorum::{Failure, Refusal},
+        vote::{Failure, Refusal},
     };
 
     /// Counts one vote for each letter, and returns the effects. `g` is granted, `n` is no key, `h`

@@ -1,8 +1,228 @@
 //! Votes: the vote of one master, the count of votes, and the round that they decide.
 
+use std::{fmt, sync::Arc, time::Duration};
+
+use crate::core::kind::held_report::HeldReport;
+
 pub(crate) mod effect;
 pub(crate) mod master_set;
 pub(crate) mod quorum;
 pub(crate) mod refused;
 pub(crate) mod round;
 pub(crate) mod votes;
+
+/// The answer of one master in a round.
+///
+/// A refusal says that the client does not get the lock on that master, or does not hold it there.
+/// A failure says nothing about the lock. After some failures, the master may have executed the
+/// command: see [`Failure`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::exhaustive_enums,
+    reason = "the three answers are the algorithm; a match on them should be complete"
+)]
+pub enum Vote {
+    /// The master did what was asked.
+    Grant,
+    /// The master answered that the client cannot acquire, extend or release the lock there.
+    Refuse(Refusal),
+    /// The master gave no answer that counts as a vote.
+    Fail(Failure),
+}
+
+impl Vote {
+    /// Returns the vote of a master whose reply cannot be read.
+    pub(crate) fn nonsense() -> Self {
+        Self::Fail(Failure::Rejected("a reply that makes no sense".into()))
+    }
+}
+
+/// The reason why a master refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The lock is not held there: it expired or was released, or the master lost it. In the votes
+    /// on a release, this may also mean that another holder has the lock there.
+    Gone,
+    /// Another holder has the lock there.
+    Held(HeldReport),
+    /// A lock of another kind is held there under the name.
+    OtherKind,
+    /// The fair lock is free there, but other waiters come first.
+    Queued {
+        /// The position of this client in that master's queue, starting at 1. `None` for an attempt
+        /// that does not wait.
+        position: Option<u64>,
+    },
+    /// The proposed fencing token is not larger than the master's counter.
+    Stale {
+        /// The largest proposed token that the master has accepted.
+        counter: u64,
+    },
+    /// The client's clock differs too much from the master's clock. The master therefore gives the
+    /// client no position in the queue of a fair lock, or accepts no fencing token from it.
+    Skewed {
+        /// The time since 1970 on the master's clock.
+        clock: Duration,
+    },
+}
+
+impl Refusal {
+    /// Returns the refusal of a mutex that has another holder.
+    pub(crate) fn held(remaining: Option<Duration>) -> Self {
+        Self::Held(HeldReport::mutex(remaining))
+    }
+}
+
+/// The reason why a master gave no answer that counts as a vote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Failure {
+    /// The coordinator was dropped, or its runtime has shut down. If the command was sent before
+    /// that, the master may have executed it.
+    Closed,
+    /// The connection broke after the command was sent. The master may have executed the command.
+    Disconnected(Arc<str>),
+    /// The master may have forgotten locks, and has no vote until all forgotten locks have ended.
+    /// The command was not sent.
+    Quarantined {
+        /// The time until the quarantine ends.
+        remaining: Duration,
+    },
+    /// The master answered with an error, such as `OOM`, `LOADING`, `READONLY` or `NOPERM`.
+    Rejected(Arc<str>),
+    /// The master did not answer within the node timeout, which is given here. The master may have
+    /// executed the command, or may execute it later.
+    TimedOut(Duration),
+    /// The command was never sent. There is no connection, or the master has not kept up with the
+    /// commands before.
+    Unreachable(Arc<str>),
+}
+
+impl Failure {
+    /// Returns whether the master may have executed the command.
+    pub(crate) fn may_have_executed(&self) -> bool {
+        match self {
+            Self::Closed | Self::Disconnected(_) | Self::TimedOut(_) => true,
+            // A server that answers with an error has not executed the command. Before the error, a
+            // script may have removed dead waiters from a queue. The script has changed nothing of
+            // this client.
+            Self::Quarantined { .. } | Self::Rejected(_) | Self::Unreachable(_) => false,
+        }
+    }
+}
+
+impl fmt::Display for Vote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Grant => f.write_str("granted"),
+            Self::Refuse(refusal) => refusal.fmt(f),
+            Self::Fail(failure) => failure.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Gone => f.write_str("holds nothing"),
+            Self::Held(report) => report.fmt(f),
+            Self::OtherKind => f.write_str("held as another kind of lock"),
+            Self::Queued { position: None } => f.write_str("free, but others wait"),
+            Self::Queued {
+                position: Some(position),
+            } => write!(f, "free, position {position} in the queue"),
+            Self::Skewed { .. } => f.write_str("free, but the clocks are too far apart"),
+            Self::Stale { .. } => f.write_str("free, but has seen a later fencing token"),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed => f.write_str("closed"),
+            Self::Disconnected(why) => write!(f, "connection lost: {why}"),
+            Self::Quarantined { remaining } => {
+                write!(f, "may have forgotten locks, no vote for {remaining:.1?}")
+            }
+            Self::Rejected(reply) => write!(f, "answered {reply}"),
+            Self::TimedOut(after) => write!(f, "no answer in {after:?}"),
+            Self::Unreachable(why) => write!(f, "unreachable: {why}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vote_shows_its_reason() {
+        let text = |text: &str| Arc::<str>::from(text);
+        let (millis, clock) = (Duration::from_millis, Duration::ZERO);
+        for (vote, expected) in [
+            (Vote::Grant, "granted"),
+            (Vote::Refuse(Refusal::Gone), "holds nothing"),
+            (Vote::Refuse(Refusal::held(None)), "held by another holder"),
+            (
+                Vote::Refuse(Refusal::OtherKind),
+                "held as another kind of lock",
+            ),
+            (
+                Vote::Refuse(Refusal::Queued { position: None }),
+                "free, but others wait",
+            ),
+            (
+                Vote::Refuse(Refusal::Queued { position: Some(2) }),
+                "free, position 2 in the queue",
+            ),
+            (
+                Vote::Refuse(Refusal::Skewed { clock }),
+                "free, but the clocks are too far apart",
+            ),
+            (
+                Vote::Refuse(Refusal::Stale { counter: 1 }),
+                "free, but has seen a later fencing token",
+            ),
+            (Vote::Fail(Failure::Closed), "closed"),
+            (
+                Vote::Fail(Failure::Disconnected(text("reset"))),
+                "connection lost: reset",
+            ),
+            (
+                Vote::Fail(Failure::Quarantined {
+                    remaining: millis(1_500),
+                }),
+                "may have forgotten locks, no vote for 1.5s",
+            ),
+            (Vote::Fail(Failure::Rejected(text("OOM"))), "answered OOM"),
+            (
+                Vote::Fail(Failure::TimedOut(millis(50))),
+                "no answer in 50ms",
+            ),
+            (
+                Vote::Fail(Failure::Unreachable(text("refused"))),
+                "unreachable: refused",
+            ),
+        ] {
+            assert_eq!(vote.to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn a_command_may_have_been_executed_if_it_was_sent_and_not_answered() {
+        let why = || Arc::<str>::from("why");
+        let time = Duration::from_secs(1);
+        for (failure, may_have) in [
+            (Failure::Closed, true),
+            (Failure::Disconnected(why()), true),
+            (Failure::TimedOut(time), true),
+            (Failure::Quarantined { remaining: time }, false),
+            (Failure::Rejected(why()), false),
+            (Failure::Unreachable(why()), false),
+        ] {
+            assert_eq!(failure.may_have_executed(), may_have, "{failure}");
+        }
+    }
+}

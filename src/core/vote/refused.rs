@@ -105,7 +105,7 @@ mod tests {
     use super::*;
     use crate::core::{
         kind::{command::Verb, held_report::HeldReport},
-        vote::quorum::{Failure, Refusal, Vote},
+        vote::{Failure, Refusal, Vote},
     };
 
     fn seconds(count: u64) -> Duration {

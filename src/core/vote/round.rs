@@ -3,8 +3,9 @@
 use std::time::{Duration, Instant};
 
 use super::{
+    Failure, Refusal, Vote,
     master_set::MasterSet,
-    quorum::{Failure, Refusal, Tally, Verdict, Vote, majority},
+    quorum::{Tally, Verdict, majority},
     votes::{CastVote, CastVotes},
 };
 use crate::core::kind::command::Verb;

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use super::quorum::{Failure, Vote, majority};
+use super::{Failure, Vote, quorum::majority};
 
 /// The votes of all masters in one round, in the order in which the masters were configured.
 ///
@@ -231,7 +231,7 @@ impl<'a> VoteRow<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::vote::quorum::Refusal;
+    use crate::core::vote::Refusal;
 
     /// Returns the votes of masters named `m0`, `m1` and so on. Master n votes after n seconds.
     fn votes(cast: &[Option<Vote>]) -> Votes {

@@ -119,7 +119,7 @@ mod tests {
     use super::*;
     use crate::core::{
         kind::command::Verb,
-        vote::quorum::{Failure, Refusal, Vote},
+        vote::{Failure, Refusal, Vote},
     };
 
     const WAITER_TIMEOUT: Duration = Duration::from_secs(3);

@@ -12,7 +12,7 @@ use crate::{
         },
         view::inspection::{self, Inspection, Seen, View},
         vote::{
-            quorum::Vote,
+            Vote,
             round::{Outcome, Round},
             votes::Votes,
         },

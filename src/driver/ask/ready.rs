@@ -4,7 +4,7 @@ use crate::{
     core::{
         kind::command::{Command, Verb},
         vote::{
-            quorum::{Failure, Vote},
+            Failure, Vote,
             round::Round,
             votes::{CastVote, VoteRow, Votes},
         },

@@ -19,8 +19,8 @@ use crate::{
         claim::{ClaimState, Terms, ask::NextRound},
         kind::identity::{Identity, QueueOptions},
         vote::{
+            Refusal, Vote,
             master_set::MasterSet,
-            quorum::{Refusal, Vote},
             round::{Outcome, Round},
         },
     },

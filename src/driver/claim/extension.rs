@@ -17,9 +17,9 @@ use crate::{
         time::lease::Ttl,
         view::lock_state::{LockState, LostReason},
         vote::{
+            Vote,
             effect::Effect,
             master_set::MasterSet,
-            quorum::Vote,
             round::{Outcome, Round},
         },
     },

@@ -12,8 +12,8 @@ use crate::{
         },
         kind::command::Verb,
         vote::{
+            Refusal, Vote,
             master_set::MasterSet,
-            quorum::{Refusal, Vote},
             round::{Outcome, Round},
         },
     },

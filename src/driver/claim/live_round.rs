@@ -14,7 +14,7 @@ use crate::{
     core::{
         claim::ReadRound,
         vote::{
-            quorum::Vote,
+            Vote,
             round::{Outcome, Round},
             votes::CastVote,
         },

@@ -404,10 +404,7 @@ pub enum ReleaseError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::vote::{
-        quorum::{Refusal, Vote},
-        votes::CastVote,
-    };
+    use crate::core::vote::{Refusal, Vote, votes::CastVote};
 
     fn votes(votes: &[Vote]) -> Votes {
         let names = ["a", "b", "c"].map(Arc::from);

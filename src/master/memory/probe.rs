@@ -8,7 +8,7 @@ use super::{
     server::State,
 };
 use crate::{
-    core::vote::quorum::Failure,
+    core::vote::Failure,
     master::{
         dial_error::DialError,
         question::{Answer, Question},

@@ -20,7 +20,7 @@ use super::{
     watchers::Watcher,
 };
 use crate::{
-    core::vote::quorum::{Failure, Vote},
+    core::vote::{Failure, Vote},
     master::observer::{MasterEvent, MasterObserver},
 };
 

@@ -182,7 +182,7 @@ mod tests {
                 command::{Verb, fixture::command},
                 name::Kind,
             },
-            vote::quorum::Vote,
+            vote::Vote,
         },
         driver::time::clock,
         master::session::request::CountVotes,

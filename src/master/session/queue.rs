@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{owed::Owed, request::Request, subscriptions::Subscriptions, watchers::Watchers};
-use crate::core::vote::quorum::Failure;
+use crate::core::vote::Failure;
 
 /// The contents of a mailbox, which a mutex protects.
 #[derive(Debug, Default)]

@@ -4,7 +4,7 @@
 use std::sync::OnceLock;
 use std::{fmt, time::Instant};
 
-use crate::core::{kind::command::Command, vote::quorum::Vote};
+use crate::core::{kind::command::Command, vote::Vote};
 #[cfg(feature = "redis")]
 use crate::master::redis::encode::Encoded;
 

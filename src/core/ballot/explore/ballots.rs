@@ -16,7 +16,7 @@ use crate::core::{
     ballot::{BallotReply, ballot_reply},
     kind::command::Verb,
     vote::{
-        quorum::{Failure, Refusal, Vote},
+        Failure, Refusal, Vote,
         round::{Outcome, Round},
     },
 };

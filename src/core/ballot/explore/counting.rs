@@ -7,7 +7,7 @@ use super::*;
 use crate::core::{
     kind::command::Verb,
     vote::{
-        quorum::Vote,
+        Vote,
         round::{Outcome, Round},
     },
 };

@@ -17,7 +17,7 @@ use super::{
     unanswered::{Item, Unanswered},
 };
 use crate::{
-    core::vote::quorum::{Failure, Vote},
+    core::vote::{Failure, Vote},
     master::{config::MasterConfig, health::LastHeard},
 };
 

@@ -7,7 +7,7 @@ use crate::{
     core::{
         kind::command::{Reply, Verb},
         restart::RestartGuard,
-        vote::quorum::{Failure, Vote},
+        vote::{Failure, Vote},
     },
     master::{
         observer::MasterEvent,

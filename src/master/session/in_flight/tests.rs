@@ -22,7 +22,7 @@ use crate::{
         },
         restart::RestartGuard,
         time::timeout::NodeTimeout,
-        vote::quorum::Vote,
+        vote::Vote,
         wait::retry::Backoff,
     },
     master::{

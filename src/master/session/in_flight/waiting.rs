@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::InFlight;
 use crate::{
-    core::vote::quorum::{Failure, Vote},
+    core::vote::{Failure, Vote},
     master::{
         observer::MasterEvent,
         session::{owed::is_owed, request::Request},
