@@ -10,3 +10,4 @@ pub(crate) mod fence;
 pub(crate) mod guard;
 pub(crate) mod lock;
 pub(crate) mod owner;
+pub(crate) mod ready;

@@ -1,0 +1,90 @@
+//! Waits for masters that can vote.
+
+use std::time::Duration;
+
+use super::{coordinator::Coordinator, error::ReadyError};
+use crate::{core::vote::votes::Votes, driver::time::clock};
+
+impl Coordinator {
+    /// Waits until a majority of masters can vote, at most for `limit`. Returns the answer of each
+    /// master. A [grant](crate::Vote::Grant) means that the master can vote.
+    ///
+    /// A master can vote if it is connected, answers in time, takes locks and is not
+    /// [in quarantine](crate::RestartGuard).
+    ///
+    /// Call this method when a program starts, or in a health probe. Without it, the first attempts
+    /// of a program may fail because too few connections are ready. The call asks each master to
+    /// write a key of the crate's own, `quorlock:check` in the key template, which expires after a
+    /// millisecond. So a master that refuses writes is not ready, for example a replica or a server
+    /// without memory. The call asks again until enough masters can vote. A master whose user may
+    /// not use that key counts as ready.
+    ///
+    /// # Duration
+    ///
+    /// This method returns at most one node timeout after `limit`. The first connections may take
+    /// the connect timeout in addition. With a limit of zero, it asks each master once.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoQuorum`](ReadyError::NoQuorum): too few masters could vote before the limit. The error
+    ///   says which, and why.
+    /// - [`Closed`](ReadyError::Closed): the coordinator is closed, or its runtime has shut down.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect on the masters.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::time::Duration;
+    /// # use quorlock::{Coordinator, Fault, MemoryMaster};
+    /// let masters = [(); 3].map(|()| MemoryMaster::new());
+    /// masters[0].inject(Fault::Down);
+    /// let locks = Coordinator::new(&masters)?;
+    /// let votes = locks.ready(Duration::from_secs(5)).await?;
+    /// assert!(votes.granted_count() >= 2);
+    ///
+    /// // Gives the third master a moment, too.
+    /// match locks.all_ready(Duration::from_millis(100)).await {
+    ///     Ok(_) => println!("all masters can vote"),
+    ///     Err(error) if error.has_quorum() => eprintln!("start anyway: {error}"),
+    ///     Err(error) => return Err(error.into()),
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn ready(&self, limit: Duration) -> Result<Votes, ReadyError> {
+        self.when_ready(self.quorum(), limit).await
+    }
+
+    /// Waits until all masters can vote, at most for `limit`. Otherwise the same as
+    /// [`ready`](Self::ready).
+    ///
+    /// If a majority but not all masters can vote by then, the error's
+    /// [`has_quorum`](ReadyError::has_quorum) returns `true`.
+    ///
+    /// # Errors
+    ///
+    /// See [`ready`](Self::ready).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect on the masters.
+    pub async fn all_ready(&self, limit: Duration) -> Result<Votes, ReadyError> {
+        self.when_ready(self.master_count(), limit).await
+    }
+
+    async fn when_ready(&self, needed: usize, limit: Duration) -> Result<Votes, ReadyError> {
+        let start = clock::now();
+        let votes = self.engine().ready(needed, limit).await;
+        let votes = votes.ok_or(ReadyError::Closed)?;
+        if votes.granted_count() >= needed {
+            return Ok(votes);
+        }
+        Err(ReadyError::NoQuorum {
+            needed,
+            waited: clock::now().saturating_duration_since(start),
+            votes,
+        })
+    }
+}
