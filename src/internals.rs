@@ -17,34 +17,48 @@ use crate::core::{
     time::lease::{Drift, Lease, Ttl},
     vote::{
         Vote,
-        quorum::{Tally, Verdict},
+        master_set::MasterSet,
+        quorum::{Quorum, Verdict},
         round::{Outcome, Round},
     },
 };
 #[cfg(feature = "redis")]
 pub use crate::master::{in_process, read_reply, reply_lengths};
 
-const MASTERS: usize = 5;
+/// Five masters.
+#[derive(Debug)]
+pub struct Five(Quorum);
 
-/// Counts five votes. Returns whether they won.
-pub fn tally(votes: [bool; MASTERS]) -> bool {
-    let mut tally = Tally::new(MASTERS);
-    let mut last = Verdict::Pending;
-    for yes in votes {
-        last = tally.count(yes);
+impl Default for Five {
+    fn default() -> Self {
+        Self(Quorum::of(Self::MASTERS))
     }
-    last == Verdict::Won
 }
 
-/// Counts the votes of a round of five masters. Returns whether the round was won.
-pub fn round(now: Instant) -> bool {
-    let limit = now.checked_add(Duration::from_secs(10));
-    let mut round = Round::open(Verb::Acquire, MASTERS, now, limit);
-    let mut outcome = Outcome::Pending;
-    for master in 0..MASTERS {
-        outcome = round.on_vote(master, Vote::Grant, now);
+impl Five {
+    const MASTERS: usize = 5;
+
+    /// Counts a vote of each master. Returns whether they won.
+    pub fn tally(&self, votes: [bool; Self::MASTERS]) -> bool {
+        let (mut yes, mut no) = (MasterSet::NONE, MasterSet::NONE);
+        let mut last = Verdict::Pending;
+        for (master, vote) in votes.into_iter().enumerate() {
+            (if vote { &mut yes } else { &mut no }).insert(master);
+            last = self.0.verdict(yes, no);
+        }
+        last == Verdict::Won
     }
-    outcome == Outcome::Won
+
+    /// Counts the votes of a round. Returns whether the round was won.
+    pub fn round(&self, now: Instant) -> bool {
+        let limit = now.checked_add(Duration::from_secs(10));
+        let mut round = Round::open(Verb::Acquire, &self.0, now, limit);
+        let mut outcome = Outcome::Pending;
+        for master in 0..Self::MASTERS {
+            outcome = round.on_vote(master, Vote::Grant, now);
+        }
+        outcome == Outcome::Won
+    }
 }
 
 /// Returns when a lease that starts `now` ends.

@@ -108,7 +108,7 @@ impl Mutant {
     /// The switches that the simulator must notice. Each of the others has a test next to its rule,
     /// because the simulator has no sockets, no second thread and no masters that lie, and because
     /// some moments are rare.
-    pub(crate) const SIMULATED: [Self; 35] = [
+    pub(crate) const SIMULATED: [Self; 34] = [
         Self::AlwaysQueued,
         Self::CountsOnly,
         Self::Deaf,
@@ -143,7 +143,6 @@ impl Mutant {
         Self::RunIdIgnored,
         Self::SameCandidate,
         Self::StrictTrusts,
-        Self::VotesTwice,
     ];
 
     /// Sets the switch that is on in this thread.

@@ -10,7 +10,11 @@ use super::{
     report::Preflight,
 };
 use crate::{
-    core::{config::Config, kind::name::Resource, vote::Failure},
+    core::{
+        config::Config,
+        kind::name::Resource,
+        vote::{Failure, quorum::Quorum},
+    },
     master::{
         dial_error::DialError,
         probe::{Probe, ProbeError, Session},
@@ -39,7 +43,12 @@ impl Checker {
 
     /// Asks all masters, and judges their answers. The check tries the commands that locks need on
     /// the keys of an example lock, which is called `quorlock:check`.
-    pub(crate) async fn run(&self, config: &Config, node_timeout: Duration) -> Preflight {
+    pub(crate) async fn run(
+        &self,
+        config: &Config,
+        quorum: &Quorum,
+        node_timeout: Duration,
+    ) -> Preflight {
         let example = config.key_template.example();
         let answers = self.probes.iter().map(|probe| MasterAnswer {
             address: probe.address.clone(),
@@ -62,6 +71,7 @@ impl Checker {
             &answers,
             &Ours {
                 config,
+                quorum,
                 node_timeout,
             },
         )

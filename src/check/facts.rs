@@ -6,7 +6,7 @@ use crate::{
     core::{
         config::Config,
         restart::{RestartGuard, quarantine},
-        vote::Failure,
+        vote::{Failure, quorum::Quorum},
     },
     master::{
         probe::ProbeError,
@@ -33,6 +33,7 @@ pub(super) const SETTINGS: [&str; 10] = [
 /// The settings of this program that masters are judged by.
 pub(super) struct Ours<'a> {
     pub(super) config: &'a Config,
+    pub(super) quorum: &'a Quorum,
     pub(super) node_timeout: Duration,
 }
 

@@ -14,7 +14,7 @@ use crate::{
     core::{
         config::{Config, Settings},
         time::lease::Drift,
-        vote::Failure,
+        vote::{Failure, quorum::Quorum},
     },
     master::{dial_error::DialError, probe::ProbeError},
 };
@@ -70,6 +70,7 @@ fn check(masters: &[MasterAnswer], own: &Own) -> Preflight {
         masters,
         &Ours {
             config,
+            quorum: &Quorum::of(masters.len()),
             node_timeout,
         },
     )

@@ -8,7 +8,10 @@ use super::{
     report::{Finding, Severity},
     rights,
 };
-use crate::core::{time::lease::CLOCK_WINDOW, vote::quorum::majority};
+use crate::core::{
+    time::lease::CLOCK_WINDOW,
+    vote::{master_set::MasterSet, quorum::Quorum},
+};
 
 pub(super) fn find(masters: &[MasterAnswer], ours: &Ours<'_>) -> Vec<Finding> {
     let mut findings: Vec<_> = votes(masters, ours).into_iter().collect();
@@ -19,29 +22,27 @@ pub(super) fn find(masters: &[MasterAnswer], ours: &Ours<'_>) -> Vec<Finding> {
         even if even % 2 == 0 => Some(about::EVEN_NUMBER.with(even.to_string())),
         _ => None,
     });
-    findings.extend(hosts(masters));
-    findings.extend(clocks(masters));
+    findings.extend(hosts(masters, ours.quorum));
+    findings.extend(clocks(masters, ours.quorum));
     findings.extend(our_own(ours));
     findings
 }
 
-/// Returns a finding if too few masters can vote now. The findings about single masters do not show
-/// that: if one master is down, the others may still be a majority.
+/// Returns a finding if no majority of every set can vote now. The findings about single masters do
+/// not show that: if one master is down, the others may still be a majority.
 fn votes(masters: &[MasterAnswer], ours: &Ours<'_>) -> Option<Finding> {
-    let (count, need) = (masters.len(), majority(masters.len()));
-    let able = masters.iter().enumerate().filter_map(|(number, master)| {
-        let mut others = masters[..number].iter();
+    let wait = |number: usize| {
+        let (master, mut others) = (&masters[number], masters[..number].iter());
         // The restart guard gives no vote to a server that is listed a second time.
         let is_second = ours.is_guarded() && others.any(|other| is_twin(other, master));
         let facts = master.facts.as_ref().ok()?;
         let may_vote = !is_second && facts.restart_unknown.is_none() && rights::may_lock(facts);
-        may_vote.then_some(facts)
-    });
-    let mut waits: Vec<_> = able.map(|facts| facts.quarantine_left(ours)).collect();
-    waits.sort_unstable();
-    let now = waits.iter().filter(|wait| wait.is_zero()).count();
-    let value = format!("only {now} of {count} now (need {need})");
-    match waits.get(need - 1).copied() {
+        may_vote.then(|| facts.quarantine_left(ours))
+    };
+    let (count, need) = (masters.len(), ours.quorum.size());
+    let now = (0..count).filter(|number| wait(*number) == Some(Duration::ZERO));
+    let value = format!("only {} of {count} now (need {need})", now.count());
+    match ours.quorum.least_of_every(wait) {
         Some(Duration::ZERO) => None,
         Some(wait) => Some(about::QUARANTINES.with(format!("{value}, for another {wait:.1?}"))),
         None => Some(about::NO_MAJORITY.with(value)),
@@ -113,18 +114,23 @@ fn id<'a>(master: &'a MasterAnswer, field: &str) -> Option<&'a str> {
     Some(id).filter(|id| id.bytes().any(|digit| digit != b'0'))
 }
 
-/// Finds hosts whose loss leaves no majority. The addresses of the masters name the hosts.
-fn hosts(masters: &[MasterAnswer]) -> impl Iterator<Item = Finding> {
-    let mut hosts = BTreeMap::<&str, usize>::new();
-    for master in masters {
-        *hosts.entry(host(&master.address)).or_default() += 1;
+/// Finds hosts whose loss leaves no majority of some set. The addresses of the masters name the
+/// hosts.
+fn hosts(masters: &[MasterAnswer], quorum: &Quorum) -> impl Iterator<Item = Finding> {
+    let mut hosts = BTreeMap::<&str, MasterSet>::new();
+    for (number, master) in masters.iter().enumerate() {
+        hosts
+            .entry(host(&master.address))
+            .or_default()
+            .insert(number);
     }
-    let count = masters.len();
-    let is_needed = move |on_it: usize| count > 2 && count - on_it < majority(count);
-    let hosts = hosts
+    if masters.len() <= 2 {
+        hosts.clear(); // another finding says that every master is needed
+    }
+    hosts.retain(|_, on_it| !quorum.is_every_majority_in(MasterSet::ALL - *on_it));
+    hosts
         .into_iter()
-        .filter(move |(_, on_it)| is_needed(*on_it));
-    hosts.map(|(host, on_it)| about::HOST.with(format!("{host} for {on_it}")))
+        .map(|(host, on_it)| about::HOST.with(format!("{host} for {}", on_it.len())))
 }
 
 /// Returns the host of an address. Each memory master counts as a host of its own, because memory
@@ -140,26 +146,29 @@ fn host(address: &str) -> &str {
 
 /// Finds clocks that are too far off for tickets and for candidates for fencing tokens. Other locks
 /// do not depend on the time of day, because a TTL is a length of time.
-fn clocks(masters: &[MasterAnswer]) -> Vec<Finding> {
-    let clocks = masters.iter().filter_map(|master| {
+fn clocks(masters: &[MasterAnswer], quorum: &Quorum) -> Vec<Finding> {
+    let clocks = masters.iter().enumerate().filter_map(|(number, master)| {
         let clock = master.facts.as_ref().ok()?.clock?;
-        Some((&master.address, clock))
+        Some((number, clock))
     });
     let mut clocks: Vec<_> = clocks.collect();
     clocks.sort_by_key(|(_, clock)| clock.ahead());
-    let (known, majority) = (clocks.len(), majority(masters.len()));
-    let Some(middle) = clocks.get(known / 2).map(|(_, clock)| *clock) else {
+    let Some(middle) = clocks.get(clocks.len() / 2).map(|(_, clock)| *clock) else {
         return Vec::new();
     };
+    let of = |clocks: &[(usize, _)]| clocks.iter().map(|(number, _)| *number).collect();
+    let known: MasterSet = of(&clocks);
     clocks.retain(|(_, clock)| clock.apart(middle.ahead()) > CLOCK_WINDOW);
-    let is_no_majority = known >= majority && known - clocks.len() < majority;
+    let agreed = known - of(&clocks);
+    let is_no_majority = quorum.is_every_majority_in(known) && !quorum.is_every_majority_in(agreed);
     let apart = is_no_majority.then(|| about::CLOCKS_APART.with("apart"));
     let off = |about: About, apart: Duration, machine: &str| {
         (apart > CLOCK_WINDOW).then(|| about.with(format!("{apart:.1?} off on {machine}")))
     };
-    let theirs = clocks
-        .iter()
-        .filter_map(|(address, clock)| off(about::CLOCK_OFF, clock.apart(middle.ahead()), address));
+    let theirs = clocks.iter().filter_map(|(number, clock)| {
+        let address = &masters[*number].address;
+        off(about::CLOCK_OFF, clock.apart(middle.ahead()), address)
+    });
     let ours = off(about::OUR_CLOCK, middle.apart(0), "this machine");
     apart.into_iter().chain(theirs).chain(ours).collect()
 }

@@ -131,10 +131,14 @@ impl Engine {
         inspect::break_held(self.masters(), inspection).await
     }
 
-    /// Waits until `needed` masters can vote, at most for `limit`. Returns the last answer of each
-    /// master, or `None` if the coordinator is closed.
-    pub(crate) async fn ready(&self, needed: usize, limit: Duration) -> Option<Votes> {
-        ready(&self.shared, needed, Deadline::new(Some(limit))).await
+    /// Waits until the masters that can vote are enough, at most for `limit`. Returns the last
+    /// answer of each master, or `None` if the coordinator is closed.
+    pub(crate) async fn ready(
+        &self,
+        is_enough: fn(&Votes) -> bool,
+        limit: Duration,
+    ) -> Option<Votes> {
+        ready(&self.shared, is_enough, Deadline::new(Some(limit))).await
     }
 
     /// Refuses new acquisitions. Waits until all releases are delivered, or until the keys that

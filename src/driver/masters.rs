@@ -16,7 +16,7 @@ use crate::{
     core::{
         config::Config,
         kind::command::Command,
-        vote::{Failure, master_set::MasterSet, votes::Votes},
+        vote::{Failure, master_set::MasterSet, quorum::Quorum, round::Round, votes::Votes},
         wait::{agreed_master::rank, run::Rivals},
     },
     master::{CountVotes, HealthBoard, Mailbox, Request, Subscriber, Watcher},
@@ -28,6 +28,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Masters {
     config: Config,
+    quorum: Quorum,
     addresses: Arc<[Arc<str>]>,
     mailboxes: Box<[Arc<Mailbox>]>,
     pub(crate) timers: Timers,
@@ -48,6 +49,7 @@ impl Masters {
         let addresses = mailboxes.iter().map(|mailbox| mailbox.address().clone());
         Self {
             config,
+            quorum: Quorum::of(mailboxes.len()),
             addresses: addresses.collect(),
             mailboxes: mailboxes.into(),
             timers,
@@ -60,6 +62,10 @@ impl Masters {
 
     pub(crate) fn config(&self) -> &Config {
         &self.config
+    }
+
+    pub(crate) fn quorum(&self) -> &Quorum {
+        &self.quorum
     }
 
     /// Returns the number of masters.
@@ -122,8 +128,8 @@ impl Masters {
     }
 
     pub(crate) fn votes(&self, round: &LiveRound) -> Votes {
-        let granted = round.read(|round| round.verb().granted_word());
-        Votes::new(self.addresses.clone(), round.votes(), granted)
+        let verb = round.read(Round::verb);
+        Votes::new(self.addresses.clone(), &self.quorum, round.votes(), verb)
     }
 
     /// Posts `command` to every master.
@@ -164,17 +170,21 @@ impl Masters {
         }
     }
 
-    /// Returns whether a majority of masters are connected.
+    /// Returns whether a majority of every set is connected.
     pub(crate) fn has_quorum(&self) -> bool {
         let masters = 0..self.count();
         let connected = masters.filter(|master| self.mailboxes[*master].is_serving());
-        let connected: MasterSet = connected.collect();
-        connected.is_majority_of(self.count())
+        self.quorum.is_every_majority_in(connected.collect())
     }
 
     /// Returns whether no master is served any more, because the runtime has shut down.
     pub(crate) fn are_gone(&self) -> bool {
         self.mailboxes.iter().all(|mailbox| mailbox.is_closed())
+    }
+
+    /// Returns whether a majority of every set is connected and reports changes of keys.
+    pub(crate) fn can_watch(&self) -> bool {
+        self.quorum.is_every_majority_in(self.reporting())
     }
 
     /// Returns the masters that are connected and report changes of keys.
@@ -187,7 +197,7 @@ impl Masters {
     /// Returns how the waiters of other processes are likely to notice a release. They probably
     /// have the same rights as this one.
     pub(crate) fn rivals(&self) -> Rivals {
-        if self.reporting().is_majority_of(self.count()) {
+        if self.can_watch() {
             Rivals::Hear
         } else {
             Rivals::Poll

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use super::{lock::Lock, owner::Owner};
 use crate::{
     check::{Checker, Preflight},
-    core::{kind::name::Kind, view::health::MasterHealth, vote::quorum::majority},
+    core::{kind::name::Kind, view::health::MasterHealth},
     driver::{ask::health_events::HealthEvents, engine::Engine},
 };
 
@@ -230,8 +230,11 @@ impl Coordinator {
     /// # Ok(()) }
     /// ```
     pub async fn check(&self) -> Preflight {
-        let (config, masters) = (self.engine.config(), self.engine.masters());
-        self.checker.run(config, masters.node_timeout()).await
+        let masters = self.engine.masters();
+        let (config, quorum) = (masters.config(), masters.quorum());
+        self.checker
+            .run(config, quorum, masters.node_timeout())
+            .await
     }
 
     /// Returns the state of each master, in the order in which the masters were configured. Sends
@@ -285,7 +288,7 @@ impl Coordinator {
 
     /// Returns the number of masters that make a majority.
     pub fn quorum(&self) -> usize {
-        majority(self.engine.masters().count())
+        self.engine.masters().quorum().size()
     }
 
     pub(crate) fn engine(&self) -> &Arc<Engine> {

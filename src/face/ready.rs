@@ -54,7 +54,8 @@ impl Coordinator {
     /// # Ok(()) }
     /// ```
     pub async fn ready(&self, limit: Duration) -> Result<Votes, ReadyError> {
-        self.when_ready(self.quorum(), limit).await
+        let needed = self.quorum();
+        self.when_ready(Votes::has_quorum, needed, limit).await
     }
 
     /// Waits until all masters can vote, at most for `limit`. Otherwise the same as
@@ -71,14 +72,20 @@ impl Coordinator {
     ///
     /// Dropping the future has no effect on the masters.
     pub async fn all_ready(&self, limit: Duration) -> Result<Votes, ReadyError> {
-        self.when_ready(self.master_count(), limit).await
+        let needed = self.master_count();
+        self.when_ready(Votes::has_all, needed, limit).await
     }
 
-    async fn when_ready(&self, needed: usize, limit: Duration) -> Result<Votes, ReadyError> {
+    async fn when_ready(
+        &self,
+        is_enough: fn(&Votes) -> bool,
+        needed: usize,
+        limit: Duration,
+    ) -> Result<Votes, ReadyError> {
         let start = clock::now();
-        let votes = self.engine().ready(needed, limit).await;
+        let votes = self.engine().ready(is_enough, limit).await;
         let votes = votes.ok_or(ReadyError::Closed)?;
-        if votes.granted_count() >= needed {
+        if is_enough(&votes) {
             return Ok(votes);
         }
         Err(ReadyError::NoQuorum {

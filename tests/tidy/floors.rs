@@ -93,11 +93,14 @@ const WORDS: &[(&str, &str, &str)] = &[
         "only the files that talk to masters wait",
     ),
     (
-        "majority Tally Verdict",
-        // The coordinator tells users how many masters are a majority. A check tells users whether
-        // a majority is left. The Sentinels of one master must agree where it is.
-        "src/core/ src/face/coordinator.rs src/check/together.rs src/internals.rs \
-         src/master/redis/sentinel.rs",
+        "majority",
+        // The Sentinels of one master must agree where it is.
+        "src/core/vote/quorum.rs src/master/redis/sentinel.rs",
+        "only a quorum knows what a majority is",
+    ),
+    (
+        "Verdict",
+        "src/core/ src/internals.rs",
         "only the core counts votes",
     ),
 ];
@@ -254,7 +257,8 @@ fn a_word_on_the_wrong_floor_is_found() {
         ("master/mod", "use ::redis::Client;", "`redis::`"),
         ("driver/engine", "redis::cmd(x)", "`redis::`"),
         ("master/memory/mod", "let need = majority(5);", "`majority`"),
-        ("driver/a", "fn f(tally: &Tally) {}", "`Tally`"),
+        ("core/a", "let need = majority(5);", "`majority`"),
+        ("driver/a", "fn f(verdict: Verdict) {}", "`Verdict`"),
     ] {
         let found = over_all(&[Source::new(&format!("src/{path}.rs"), text)], wrong_words);
         assert!(

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use quorlock::__internals::{self as rules, Acquisition, TtlAndDrift};
+use quorlock::__internals::{self as rules, Acquisition, Five, TtlAndDrift};
 use quorlock_benches::alloc::{self, Counting};
 use quorlock_benches::contestants::{
     naive::Naive, pipelined::Pipelined, quorlock::Quorlock, rslock::Rslock,
@@ -35,11 +35,12 @@ fn rules(quick: bool) -> Result<()> {
     let now = Instant::now();
     let ttl = TtlAndDrift::new().ok_or("no TTL")?;
     let acquisition = Acquisition::new().ok_or("no command")?;
-    if !rules::tally([true; 5]) || !rules::round(now) {
+    let five = Five::default();
+    if !five.tally([true; 5]) || !five.round(now) {
         return Err("five votes of five did not win".into());
     }
-    time("tally_of_5", quick, || rules::tally(black_box([true; 5])));
-    time("round_of_5", quick, || rules::round(black_box(now)));
+    time("tally_of_5", quick, || five.tally(black_box([true; 5])));
+    time("round_of_5", quick, || five.round(black_box(now)));
     time("lease", quick, || {
         rules::lease(black_box(now), black_box(&ttl))
     });

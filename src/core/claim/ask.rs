@@ -125,5 +125,5 @@ impl<R: ReadRound> ClaimState<R> {
 
 fn acquisition<R>(step: &ClaimStep<'_, R>, lease: Lease) -> Round {
     let limit = Some(lease.until());
-    Round::open(Verb::Acquire, step.terms.masters, step.now, limit)
+    Round::open(Verb::Acquire, &step.terms.quorum, step.now, limit)
 }

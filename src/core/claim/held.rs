@@ -68,9 +68,9 @@ impl<R: ReadRound> ClaimState<R> {
         // A majority counts only if it is complete before the old lease ends. Between that end and
         // a later majority, another client may have held the lock.
         let limit = self.lease.until().min(step.lease(ttl).until());
-        let masters = step.terms.masters;
+        let quorum = &step.terms.quorum;
         self.open(
-            Round::open(Verb::Extend, masters, step.now, Some(limit)),
+            Round::open(Verb::Extend, quorum, step.now, Some(limit)),
             step,
         );
         self.traces.last_until(step.expiry(ttl));

@@ -25,6 +25,7 @@ use crate::core::{
     view::lock_state::{LockState, LostReason},
     vote::{
         master_set::MasterSet,
+        quorum::Quorum,
         round::{Outcome, Round},
     },
 };
@@ -47,8 +48,7 @@ pub(crate) struct Terms {
     pub(crate) resource: Resource,
     pub(crate) ttl: Ttl,
     pub(crate) drift: Drift,
-    /// The number of masters.
-    pub(crate) masters: usize,
+    pub(crate) quorum: Quorum,
 }
 
 /// A step of a claim: its time, and what it leaves to do after the unlock, because that may run

@@ -10,7 +10,7 @@ use crate::core::{
         name::{Kind, Token},
     },
     time::renewal::Renewal,
-    vote::{Failure, Refusal, Vote, effect::Effect},
+    vote::{Failure, Refusal, Vote, effect::Effect, quorum::Quorum},
 };
 
 /// The transitions. A line has what happens, and then what the claim does.
@@ -438,7 +438,7 @@ impl Case {
             resource: resource(Kind::Mutex, "r"),
             ttl: ttl(9_000),
             drift: drift(),
-            masters: 3,
+            quorum: Quorum::of(3),
         };
         let ballot = (kind == 't').then(|| Ballot {
             counter: "c".into(),

@@ -1,6 +1,6 @@
 //! The holder of a lock and its waiters, according to the masters.
 
-use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
+use std::{cmp::Reverse, collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
 use crate::core::{
     kind::{
@@ -9,7 +9,7 @@ use crate::core::{
         name::{Kind, Resource},
         refusal_text,
     },
-    vote::{quorum::majority, votes::Votes},
+    vote::{quorum::Quorum, votes::Votes},
 };
 
 /// The holder and the waiters of a lock, as the masters reported them to
@@ -44,7 +44,7 @@ impl Inspection {
     /// Returns whether the lock is held, but by no one on a majority of masters. This happens for a
     /// moment while several clients contend for the lock.
     pub fn is_contested(&self) -> bool {
-        self.is_held() && by_one(&held(&self.seen), self.seen.len()).is_none()
+        self.is_held() && by_one(&self.seen, &self.votes.quorum).is_none()
     }
 
     /// Returns what each master reported, in the order in which the masters were configured.
@@ -186,6 +186,15 @@ impl HeldBy {
         })
     }
 
+    fn is_same_as(&self, other: &Self) -> bool {
+        (self.kind, &self.digest) == (other.kind, &other.digest)
+    }
+
+    /// Returns the remaining time. A lock without a TTL comes after all others.
+    fn left(&self) -> Duration {
+        self.remaining.unwrap_or(Duration::MAX)
+    }
+
     /// Returns a line with the kind and the digest. `None` if the key is no lock that this crate
     /// recognises.
     fn described(&self) -> Option<String> {
@@ -225,56 +234,63 @@ pub(crate) fn views(seen: &[Option<Seen>]) -> impl ExactSizeIterator<Item = View
 }
 
 /// Returns the holder according to the answers of all masters.
-pub(crate) fn holder(seen: &[Option<Seen>]) -> Option<Holder> {
-    let held = held(seen);
-    by_one(&held, seen.len()).or_else(|| by_several(held, seen.len()))
+pub(crate) fn holder(seen: &[Option<Seen>], quorum: &Quorum) -> Option<Holder> {
+    by_one(seen, quorum).or_else(|| by_several(seen, quorum))
 }
 
 fn held(seen: &[Option<Seen>]) -> Vec<&HeldBy> {
-    let answers = seen.iter().flatten();
-    answers.filter_map(|seen| seen.held.as_ref()).collect()
+    let masters = 0..seen.len();
+    masters.filter_map(|master| held_on(seen, master)).collect()
 }
 
-/// Returns the holder that has a majority of masters.
-fn by_one(held: &[&HeldBy], masters: usize) -> Option<Holder> {
-    let need = majority(masters);
-    held.iter().find_map(|one| {
-        let mut same: Vec<_> = held
-            .iter()
-            .filter(|other| (other.kind, &other.digest) == (one.kind, &one.digest))
-            .collect();
-        // The longest remaining time comes first. A lock without a TTL comes before all others.
-        same.sort_by_key(|held| std::cmp::Reverse(held.remaining.unwrap_or(Duration::MAX)));
-        let remaining = same.get(need - 1)?.remaining;
-        same.sort_by_key(|held| held.depth);
+fn held_on(seen: &[Option<Seen>], master: usize) -> Option<&HeldBy> {
+    seen.get(master)?.as_ref()?.held.as_ref()
+}
+
+/// Returns the remaining time of a lock whose [`left`](HeldBy::left) is this time.
+fn finite(left: Duration) -> Option<Duration> {
+    Some(left).filter(|left| *left != Duration::MAX)
+}
+
+fn median(depths: impl Iterator<Item = u64>) -> u64 {
+    let mut depths: Vec<_> = depths.collect();
+    depths.sort_unstable();
+    depths.get(depths.len() / 2).copied().unwrap_or(0)
+}
+
+/// Returns the holder that has a majority of any set.
+fn by_one(seen: &[Option<Seen>], quorum: &Quorum) -> Option<Holder> {
+    held(seen).into_iter().find_map(|one| {
+        let same = |master: usize| held_on(seen, master).filter(|held| held.is_same_as(one));
+        // The longest remaining time comes first.
+        let left = |master| Some(Reverse(same(master)?.left()));
+        let Reverse(left) = quorum.least_of_any(left)?;
         Some(Holder {
             kind: one.kind,
             owner: one.owner(),
             client: one.client(),
-            depth: same[same.len() / 2].depth,
-            remaining,
+            depth: median((0..seen.len()).filter_map(same).map(|held| held.depth)),
+            remaining: finite(left),
         })
     })
 }
 
-/// Returns several holders as one, for a lock that no single holder has on a majority of masters.
-/// Returns `None` if the remaining masters are a majority, because another client can then acquire
-/// the lock.
-fn by_several(mut held: Vec<&HeldBy>, masters: usize) -> Option<Holder> {
-    let others = masters - held.len();
-    let missing = majority(masters).checked_sub(others)?;
+/// Returns several holders as one, for a lock that no single holder has on a majority of any set.
+/// Returns `None` if a majority of every set does not hold the lock, because another client can
+/// then acquire the lock.
+fn by_several(seen: &[Option<Seen>], quorum: &Quorum) -> Option<Holder> {
+    // A master that is free comes first.
+    let left = |master| Some(held_on(seen, master).map(HeldBy::left));
+    let last = quorum.least_of_every(left)??;
+    let held = held(seen);
     let kind = held.first()?.kind;
     let is_one_kind = held.iter().all(|held| held.kind == kind);
-    held.sort_by_key(|held| held.depth);
-    let depth = held[held.len() / 2].depth;
-    held.sort_by_key(|held| held.remaining.unwrap_or(Duration::MAX));
-    let last = held.get(missing.checked_sub(1)?)?;
     Some(Holder {
         kind: kind.filter(|_| is_one_kind),
         owner: None,
         client: None,
-        depth,
-        remaining: last.remaining,
+        depth: median(held.iter().map(|held| held.depth)),
+        remaining: finite(last),
     })
 }
 
@@ -290,7 +306,7 @@ pub(crate) fn queue(seen: &[Option<Seen>]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::kind::command::fixture;
+    use crate::core::kind::command::{Verb, fixture};
 
     fn seen(texts: &[&str]) -> Vec<Option<Seen>> {
         texts.iter().map(|text| Seen::parse(text)).collect()
@@ -300,9 +316,14 @@ mod tests {
         let seen = seen(texts);
         Inspection {
             name: "r".into(),
-            holder: holder(&seen),
+            holder: holder(&seen, &Quorum::of(seen.len())),
             queue: Vec::new(),
-            votes: Votes::new(Arc::new([]), Box::new([]), "answered"),
+            votes: Votes::new(
+                Arc::new([]),
+                &Quorum::of(seen.len()),
+                Box::new([]),
+                Verb::Inspect,
+            ),
             resource: fixture::resource(Kind::Fair, "r"),
             seen,
         }
@@ -382,7 +403,7 @@ mod tests {
                 None,
             ),
         ] {
-            let holder = holder(&seen(texts));
+            let holder = holder(&seen(texts), &Quorum::of(texts.len()));
             let found = holder.as_ref().and_then(|holder| holder.owner.as_deref());
             assert_eq!(found, owner, "{texts:?}");
             if let Some(holder) = holder {
@@ -457,7 +478,7 @@ mod tests {
             ("other 5 0 0a a", None),
         ] {
             let seen = inspection(&[text, text, "free"]);
-            let holder = holder(&seen.seen).unwrap();
+            let holder = holder(&seen.seen, &seen.votes.quorum).unwrap();
             assert_eq!(holder.client.as_deref(), client, "{text}");
             let View::Held(view) = seen.views().next().unwrap() else {
                 panic!("{text} is a holder");
@@ -466,7 +487,7 @@ mod tests {
         }
         // Several holders have no name, even if it is the same.
         let several = seen(&["mutex 5 1 0a web", "mutex 5 1 0b web"]);
-        assert_eq!(holder(&several).unwrap().client, None);
+        assert_eq!(holder(&several, &Quorum::of(2)).unwrap().client, None);
         let broken = inspection(&["mutex 5 1 0a web"]).holders();
         assert_eq!(broken, "mutex 0a\n");
     }
@@ -485,7 +506,11 @@ mod tests {
 
     #[test]
     fn a_mutex_has_no_owner() {
-        let holder = holder(&seen(&["mutex 5 1 0a ", "mutex 5 1 0a ", "mutex 5 1 0b "])).unwrap();
+        let holder = holder(
+            &seen(&["mutex 5 1 0a ", "mutex 5 1 0a ", "mutex 5 1 0b "]),
+            &Quorum::of(3),
+        )
+        .unwrap();
         assert_eq!((holder.kind, holder.owner), (Some(Kind::Mutex), None));
     }
 
@@ -538,7 +563,7 @@ mod tests {
                 Some((None, 1, Some(5))),
             ),
         ] {
-            let found = holder(&seen(texts)).map(|holder| {
+            let found = holder(&seen(texts), &Quorum::of(texts.len())).map(|holder| {
                 assert_eq!(holder.owner, None, "{texts:?}");
                 let left = holder.remaining.map(|left| left.as_millis());
                 (holder.kind, holder.depth, left)

@@ -19,7 +19,7 @@ pub(crate) enum Effect {
     /// A majority had confirmed the extension before this vote. The masters in this set lost the
     /// key.
     Heal(MasterSet),
-    /// A majority of masters say that the caller does not hold the lock.
+    /// A majority of any set says that the caller does not hold the lock.
     Disowned,
 }
 
@@ -27,7 +27,7 @@ impl Effect {
     /// Returns the consequence of the vote of `master`. The vote has just been counted in `round`.
     /// `before` is the outcome of the round before that vote.
     pub(crate) fn of_vote(round: &Round, before: Outcome, master: usize) -> Self {
-        let missing = round.missing_key();
+        let missing = round.masters(Vote::is_gone);
         match round.outcome() {
             _ if mutant!(MinorityExtends) && matches!(round.vote(master), Some(Vote::Grant)) => {
                 Self::Renewed { heal: missing }
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
     use crate::core::{
         kind::command::Verb,
-        vote::{Failure, Refusal},
+        vote::{Failure, Refusal, quorum::Quorum},
     };
 
     /// Counts one vote for each letter, and returns the effects. `g` is granted, `n` is no key, `h`
@@ -55,7 +55,7 @@ mod tests {
     fn effects(letters: &str) -> Vec<Effect> {
         #[expect(clippy::disallowed_methods, reason = "an origin for the table")]
         let start = std::time::Instant::now();
-        let mut round = Round::open(Verb::Extend, letters.len(), start, None);
+        let mut round = Round::open(Verb::Extend, &Quorum::of(letters.len()), start, None);
         let votes = letters.chars().enumerate();
         let effect = |(master, letter)| {
             let before = round.outcome();

@@ -2,8 +2,6 @@
 
 use std::ops::{BitOr, BitOrAssign, Sub};
 
-use super::quorum::majority;
-
 /// A set of masters, by their numbers from 0 to 63.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MasterSet(u64);
@@ -40,9 +38,8 @@ impl MasterSet {
         self.0.count_ones() as usize
     }
 
-    /// Returns whether this set is a majority of `masters` masters.
-    pub(crate) fn is_majority_of(self, masters: usize) -> bool {
-        self.len() >= majority(masters)
+    pub(crate) fn iter(self) -> impl Iterator<Item = usize> {
+        (0..Self::MOST).filter(move |master| self.contains(*master))
     }
 }
 
@@ -96,6 +93,6 @@ mod tests {
             [1, 2].into_iter().collect()
         );
         assert!((set - set).is_empty() && !set.is_empty());
-        assert!(set.is_majority_of(7) && !set.is_majority_of(8));
+        assert!(set.iter().eq([0, 1, 2, 63]));
     }
 }

@@ -6,6 +6,7 @@ use crate::core::kind::held_report::HeldReport;
 
 pub(crate) mod effect;
 pub(crate) mod master_set;
+mod questions;
 pub(crate) mod quorum;
 pub(crate) mod refused;
 pub(crate) mod round;
@@ -34,6 +35,28 @@ impl Vote {
     /// Returns the vote of a master whose reply cannot be read.
     pub(crate) fn nonsense() -> Self {
         Self::Fail(Failure::Rejected("a reply that makes no sense".into()))
+    }
+
+    pub(crate) fn is_grant(&self) -> bool {
+        matches!(self, Self::Grant)
+    }
+
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self, Self::Refuse(_))
+    }
+
+    pub(crate) fn is_failure(&self) -> bool {
+        matches!(self, Self::Fail(_))
+    }
+
+    /// Returns whether the master answered without an error.
+    pub(crate) fn is_answer(&self) -> bool {
+        !self.is_failure()
+    }
+
+    /// Returns whether the master answered, even with an error.
+    pub(crate) fn is_reply(&self) -> bool {
+        self.is_answer() || matches!(self, Self::Fail(Failure::Rejected(_)))
     }
 }
 

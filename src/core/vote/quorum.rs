@@ -1,72 +1,120 @@
-//! Majorities, and the count of yes and no.
+//! The sets of masters that decide, and what a majority is.
+
+use std::sync::Arc;
+
+use super::master_set::MasterSet;
+
+/// The masters that decide, in one or more sets. Every question that counts masters is asked here.
+///
+/// A majority is a majority of all masters of a set, whether they can be reached or not. If only
+/// the masters that can be reached were counted, two disjoint "majorities" could win.
+///
+/// A decision needs a majority of *every* set. So any two decisions share a master in each set,
+/// and two programs that have a set in common exclude each other, even if their other sets differ.
+/// What makes a decision impossible needs a majority of *any* set: each question says which of the
+/// two it asks for. A master that is in several sets votes once, and counts in each of them.
+#[derive(Clone, Debug)]
+pub(crate) struct Quorum {
+    sets: Arc<[MasterSet]>,
+}
+
+/// The state of a count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// A majority of some set can no longer be reached.
+    Lost,
+    /// Both outcomes are still possible.
+    Pending,
+    /// A majority of every set said yes.
+    Won,
+}
+
+impl Quorum {
+    /// Returns the quorum of one set, with the masters from 0 to `masters` - 1.
+    pub(crate) fn of(masters: usize) -> Self {
+        Self {
+            sets: [(0..masters).collect()].into(),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of_sets(sets: &[MasterSet]) -> Self {
+        Self { sets: sets.into() }
+    }
+
+    /// Returns the same sets without `masters`, for a mutant.
+    pub(super) fn without(&self, masters: MasterSet) -> Self {
+        let sets = self.sets.iter().map(|set| *set - masters);
+        Self {
+            sets: sets.collect(),
+        }
+    }
+
+    /// Returns the number of masters in all sets.
+    pub(crate) fn masters(&self) -> usize {
+        let all = self.sets.iter().copied();
+        all.reduce(|all, set| all | set).map_or(0, MasterSet::len)
+    }
+
+    /// Returns the number of masters that are a majority, for people. If there are several sets,
+    /// this is the largest of their majorities, and says nothing about who can win.
+    pub(crate) fn size(&self) -> usize {
+        let sizes = self.sets.iter().map(|set| majority(set.len()));
+        sizes.max().unwrap_or(0)
+    }
+
+    /// Returns whether `masters` contain a majority of every set.
+    pub(crate) fn is_every_majority_in(&self, masters: MasterSet) -> bool {
+        self.sets.iter().all(|set| has_majority(*set, masters))
+    }
+
+    /// Returns whether `masters` contain a majority of any set.
+    pub(crate) fn is_any_majority_in(&self, masters: MasterSet) -> bool {
+        self.sets.iter().any(|set| has_majority(*set, masters))
+    }
+
+    /// Returns the state of a count in which the masters in `yes` said yes, and those in `no` said
+    /// no. It is won by every set, and lost by any.
+    pub(crate) fn verdict(&self, yes: MasterSet, no: MasterSet) -> Verdict {
+        if self.is_every_majority_in(yes) {
+            Verdict::Won
+        } else if self.is_every_majority_in(MasterSet::ALL - no) {
+            Verdict::Pending
+        } else {
+            Verdict::Lost
+        }
+    }
+
+    /// Returns the least value that a majority of every set reaches: each of its masters has this
+    /// value or a smaller one. `None` if too few masters have a value.
+    pub(crate) fn least_of_every<T: Ord>(&self, value: impl Fn(usize) -> Option<T>) -> Option<T> {
+        let mut most = None;
+        for set in &*self.sets {
+            most = most.max(Some(least(*set, &value)?));
+        }
+        most
+    }
+
+    /// Returns the least value that a majority of any set reaches.
+    pub(crate) fn least_of_any<T: Ord>(&self, value: impl Fn(usize) -> Option<T>) -> Option<T> {
+        let values = self.sets.iter().filter_map(|set| least(*set, &value));
+        values.min()
+    }
+}
 
 /// Returns the size of a majority of `masters`. Any two majorities share a master.
 pub(crate) fn majority(masters: usize) -> usize {
     masters / 2 + usize::from(!mutant!(QuorumIsHalf))
 }
 
-/// The state of a count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// A majority can no longer be reached.
-    Lost,
-    /// Both outcomes are still possible.
-    Pending,
-    /// A majority said yes.
-    Won,
+fn has_majority(set: MasterSet, masters: MasterSet) -> bool {
+    set.and(masters).len() >= majority(set.len())
 }
 
-/// A count of yes and no, at most one for each master. A majority is a majority of all masters that
-/// are configured. If only the masters that can be reached were counted, two disjoint "majorities"
-/// could win.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Tally {
-    // These are bytes to save memory, because every lock that is held keeps a tally. There are at
-    // most 64 masters.
-    masters: u8,
-    yes: u8,
-    no: u8,
-}
-
-impl Tally {
-    pub(crate) fn new(masters: usize) -> Self {
-        debug_assert!(masters <= usize::from(u8::MAX / 2));
-        Self {
-            masters: masters as u8,
-            yes: 0,
-            no: 0,
-        }
-    }
-
-    pub(crate) fn count(&mut self, yes: bool) -> Verdict {
-        if yes {
-            self.yes += 1;
-        } else {
-            self.no += 1;
-        }
-        self.verdict()
-    }
-
-    /// Leaves one master out of the count, for a mutant.
-    pub(crate) fn leave_out(&mut self) -> Verdict {
-        self.masters -= 1;
-        self.verdict()
-    }
-
-    pub(crate) fn is_complete(self) -> bool {
-        self.yes + self.no == self.masters
-    }
-
-    fn verdict(self) -> Verdict {
-        let need = majority(usize::from(self.masters));
-        if usize::from(self.yes) >= need {
-            Verdict::Won
-        } else if usize::from(self.masters - self.no) < need {
-            Verdict::Lost
-        } else {
-            Verdict::Pending
-        }
-    }
+fn least<T: Ord>(set: MasterSet, value: impl Fn(usize) -> Option<T>) -> Option<T> {
+    let mut values: Vec<_> = set.iter().filter_map(value).collect();
+    values.sort_unstable();
+    values.into_iter().nth(majority(set.len()) - 1)
 }
 
 #[cfg(test)]
@@ -74,6 +122,17 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    fn set(masters: &[usize]) -> MasterSet {
+        masters.iter().copied().collect()
+    }
+
+    /// Returns the masters at which a letter is `wanted`.
+    fn at(letters: &str, wanted: char) -> MasterSet {
+        let letters = letters.chars().enumerate();
+        let wanted = letters.filter(|(_, letter)| *letter == wanted);
+        wanted.map(|(master, _)| master).collect()
+    }
 
     #[test]
     fn verdict_table() {
@@ -93,13 +152,61 @@ mod tests {
             (5, "yyy", Won),
             (5, "nnn", Lost),
         ] {
-            let mut tally = Tally::new(masters);
-            let mut last = Pending;
-            for answer in answers.chars() {
-                last = tally.count(answer == 'y');
-            }
-            assert_eq!(last, verdict, "{masters} {answers}");
+            let found = Quorum::of(masters).verdict(at(answers, 'y'), at(answers, 'n'));
+            assert_eq!(found, verdict, "{masters} {answers}");
         }
+    }
+
+    #[test]
+    fn two_sets_win_together_and_lose_alone() {
+        use Verdict::{Lost, Pending, Won};
+        let disjoint = Quorum::of_sets(&[set(&[0, 1, 2]), set(&[3, 4, 5])]);
+        // The first three masters are kept, and two are replaced.
+        let shared = Quorum::of_sets(&[set(&[0, 1, 2, 3, 4]), set(&[0, 1, 2, 5, 6])]);
+        for (quorum, answers, verdict) in [
+            (&disjoint, "yyyy--", Pending), // four of six, but one of the new masters
+            (&disjoint, "yy-yy-", Won),
+            (&disjoint, "yyynn-", Lost),
+            (&disjoint, "nn----", Lost),
+            (&disjoint, "yynynn", Lost),
+            (&shared, "yyy----", Won), // those in both sets are enough
+            (&shared, "---yyyy", Pending),
+            (&shared, "y--yyyy", Won),
+            (&shared, "nnn----", Lost),
+            (&shared, "---nn--", Pending),
+            (&shared, "n--nnyy", Lost),
+        ] {
+            let found = quorum.verdict(at(answers, 'y'), at(answers, 'n'));
+            assert_eq!(found, verdict, "{answers}");
+        }
+        assert_eq!((disjoint.masters(), disjoint.size()), (6, 2));
+        assert_eq!((shared.masters(), shared.size()), (7, 3));
+    }
+
+    #[test]
+    fn a_value_counts_when_a_majority_reaches_it() {
+        let two = Quorum::of_sets(&[set(&[0, 1, 2]), set(&[3, 4, 5])]);
+        for (quorum, values, every, any) in [
+            (Quorum::of(3), "7-5", Some('7'), Some('7')),
+            (Quorum::of(3), "7--", None, None),
+            (Quorum::of(3), "795", Some('7'), Some('7')),
+            (Quorum::of(4), "795-", Some('9'), Some('9')),
+            (two.clone(), "123456", Some('5'), Some('2')),
+            (two, "1234--", None, Some('2')),
+        ] {
+            let value = |master| values.chars().nth(master).filter(|value| *value != '-');
+            let found = (quorum.least_of_every(value), quorum.least_of_any(value));
+            assert_eq!(found, (every, any), "{values}");
+        }
+    }
+
+    fn any_masters() -> impl Strategy<Value = MasterSet> {
+        prop::collection::vec(0..12usize, 0..=12).prop_map(|masters| set(&masters))
+    }
+
+    fn any_quorum() -> impl Strategy<Value = Quorum> {
+        let sets = any_masters().prop_filter("a set has masters", |set| !set.is_empty());
+        prop::collection::vec(sets, 1..=3).prop_map(|sets| Quorum::of_sets(&sets))
     }
 
     proptest! {
@@ -110,21 +217,80 @@ mod tests {
         }
 
         #[test]
-        fn a_complete_count_is_decided_and_a_decision_stands(
-            answers in prop::collection::vec(any::<bool>(), 1..=16),
+        fn one_set_counts_as_a_plain_majority(
+            answers in prop::collection::vec(any::<Option<bool>>(), 1..=MasterSet::MOST),
         ) {
-            let mut tally = Tally::new(answers.len());
+            let all = answers.len();
+            let quorum = Quorum::of(all);
+            let who = |answer| (0..all).filter(|at| answers[*at] == answer).collect::<MasterSet>();
+            let count = |answer| answers.iter().filter(|other| **other == answer).count();
+            let (yes, no) = (count(Some(true)), count(Some(false)));
+            let verdict = if 2 * yes > all {
+                Verdict::Won
+            } else if 2 * (all - no) > all {
+                Verdict::Pending
+            } else {
+                Verdict::Lost
+            };
+            prop_assert_eq!(quorum.verdict(who(Some(true)), who(Some(false))), verdict);
+            let said = who(Some(true));
+            prop_assert_eq!(quorum.is_every_majority_in(said), 2 * yes > all);
+            prop_assert_eq!(quorum.is_any_majority_in(said), 2 * yes > all);
+            prop_assert_eq!((quorum.masters(), quorum.size()), (all, all / 2 + 1));
+        }
+
+        #[test]
+        fn two_decisions_meet_in_every_set(
+            quorum in any_quorum(), one in any_masters(), other in any_masters(),
+        ) {
+            let is_won = |masters| quorum.is_every_majority_in(masters);
+            for (one, other) in [(one, other), (one, MasterSet::ALL - one)] {
+                let meet = |set: &MasterSet| !set.and(one).and(other).is_empty();
+                prop_assert!(!(is_won(one) && is_won(other)) || quorum.sets.iter().all(meet));
+            }
+            prop_assert!(!is_won(one) || quorum.is_any_majority_in(one));
+        }
+
+        #[test]
+        fn programs_that_share_a_set_exclude_each_other(
+            shared in any_quorum(), ours in any_quorum(), theirs in any_quorum(),
+            masters in any_masters(),
+        ) {
+            let with = |quorum: Quorum| Quorum::of_sets(&[&*quorum.sets, &shared.sets].concat());
+            let is_won = with(ours).is_every_majority_in(masters);
+            let is_won_too = with(theirs).is_every_majority_in(MasterSet::ALL - masters);
+            prop_assert!(!(is_won && is_won_too));
+        }
+
+        #[test]
+        fn a_value_is_reached_when_the_masters_that_have_it_are_a_majority(
+            quorum in any_quorum(), values in prop::collection::vec(any::<Option<u8>>(), 12),
+        ) {
+            let reached = |at: u8| (0..12).filter(|m| values[*m].is_some_and(|v| v <= at)).collect();
+            let every = quorum.least_of_every(|master| values[master]);
+            let any = quorum.least_of_any(|master| values[master]);
+            for at in 0..=u8::MAX {
+                let is_reached = |least: Option<u8>| least.is_some_and(|least| least <= at);
+                prop_assert_eq!(quorum.is_every_majority_in(reached(at)), is_reached(every));
+                prop_assert_eq!(quorum.is_any_majority_in(reached(at)), is_reached(any));
+            }
+        }
+
+        #[test]
+        fn a_complete_count_is_decided_and_a_decision_stands(
+            quorum in any_quorum(), order in Just((0..12usize).collect::<Vec<_>>()).prop_shuffle(),
+            answers in any_masters(),
+        ) {
+            let (mut yes, mut no) = (MasterSet::NONE, MasterSet::NONE);
             let mut decided = Verdict::Pending;
-            for &yes in &answers {
-                let verdict = tally.count(yes);
-                if decided != Verdict::Pending {
-                    prop_assert_eq!(verdict, decided);
-                }
+            for master in order {
+                let said = if answers.contains(master) { &mut yes } else { &mut no };
+                said.insert(master);
+                let verdict = quorum.verdict(yes, no);
+                prop_assert!(decided == Verdict::Pending || verdict == decided);
                 decided = verdict;
             }
-            prop_assert!(tally.is_complete());
-            let won = 2 * answers.iter().filter(|yes| **yes).count() > answers.len();
-            prop_assert_eq!(decided, if won { Verdict::Won } else { Verdict::Lost });
+            prop_assert!(decided != Verdict::Pending);
         }
     }
 }

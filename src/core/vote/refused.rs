@@ -105,7 +105,7 @@ mod tests {
     use super::*;
     use crate::core::{
         kind::{command::Verb, held_report::HeldReport},
-        vote::{Failure, Refusal, Vote},
+        vote::{Failure, Refusal, Vote, quorum::Quorum},
     };
 
     fn seconds(count: u64) -> Duration {
@@ -118,7 +118,7 @@ mod tests {
     fn round(letters: &str) -> Round {
         #[expect(clippy::disallowed_methods, reason = "an origin for the table")]
         let start = std::time::Instant::now();
-        let mut round = Round::open(Verb::Acquire, letters.len(), start, None);
+        let mut round = Round::open(Verb::Acquire, &Quorum::of(letters.len()), start, None);
         for (master, letter) in letters.chars().enumerate() {
             let vote = match letter {
                 'g' => Vote::Grant,

@@ -8,7 +8,8 @@ use std::{
     time::Duration,
 };
 
-use super::{Failure, Vote, quorum::majority};
+use super::{Failure, Vote, quorum::Quorum};
+use crate::core::kind::command::Verb;
 
 /// The votes of all masters in one round, in the order in which the masters were configured.
 ///
@@ -29,11 +30,11 @@ use super::{Failure, Vote, quorum::majority};
 #[derive(Clone)]
 pub struct Votes {
     masters: Arc<[Arc<str>]>,
+    pub(in crate::core) quorum: Quorum,
     cast: Box<[Option<CastVote>]>,
-    /// The word for a grant in this round.
-    granted: &'static str,
-    /// The word for a vote that is missing.
-    missing: &'static str,
+    verb: Verb,
+    /// `true` if the caller did not wait for the votes that are missing.
+    is_sufficient: bool,
 }
 
 /// One vote, and the time from the start of the round until the vote came in.
@@ -108,22 +109,24 @@ impl DerefMut for CastVotes {
 impl Votes {
     pub(crate) fn new(
         masters: Arc<[Arc<str>]>,
+        quorum: &Quorum,
         cast: Box<[Option<CastVote>]>,
-        granted: &'static str,
+        verb: Verb,
     ) -> Self {
         debug_assert_eq!(masters.len(), cast.len());
         Self {
             masters,
+            quorum: quorum.clone(),
             cast,
-            granted,
-            missing: "not answered yet",
+            verb,
+            is_sufficient: false,
         }
     }
 
     /// Returns the same votes for a caller that did not wait for those that are missing.
     pub(crate) fn sufficient(self) -> Self {
         Self {
-            missing: "not waited for",
+            is_sufficient: true,
             ..self
         }
     }
@@ -143,22 +146,35 @@ impl Votes {
 
     /// Returns the number of masters that make a majority.
     pub fn quorum(&self) -> usize {
-        majority(self.masters.len())
+        self.quorum.size()
+    }
+
+    /// Returns whether a majority of every set has granted so far.
+    pub(crate) fn has_quorum(&self) -> bool {
+        let rows = self.iter().enumerate();
+        let granted = rows.filter(|(_, row)| row.vote().is_some_and(Vote::is_grant));
+        let granted = granted.map(|(master, _)| master).collect();
+        self.quorum.is_every_majority_in(granted)
+    }
+
+    /// Returns whether all masters have granted so far.
+    pub(crate) fn has_all(&self) -> bool {
+        self.granted_count() == self.master_count()
     }
 
     /// Returns the number of masters that have granted so far.
     pub fn granted_count(&self) -> usize {
-        self.count(|vote| matches!(vote, Vote::Grant))
+        self.count(Vote::is_grant)
     }
 
     /// Returns the number of masters that have refused so far.
     pub fn refused_count(&self) -> usize {
-        self.count(|vote| matches!(vote, Vote::Refuse(_)))
+        self.count(Vote::is_refusal)
     }
 
     /// Returns the number of masters that have failed so far.
     pub fn failed_count(&self) -> usize {
-        self.count(|vote| matches!(vote, Vote::Fail(_)))
+        self.count(Vote::is_failure)
     }
 
     fn count(&self, of: impl Fn(&Vote) -> bool) -> usize {
@@ -179,9 +195,10 @@ impl fmt::Display for Votes {
             }
             write!(f, "{} ", row.master)?;
             match row.vote() {
-                Some(Vote::Grant) => f.write_str(self.granted)?,
+                Some(Vote::Grant) => f.write_str(self.verb.granted_word())?,
                 Some(vote) => vote.fmt(f)?,
-                None => f.write_str(self.missing)?,
+                None if self.is_sufficient => f.write_str("not waited for")?,
+                None => f.write_str("not answered yet")?,
             }
         }
         Ok(())
@@ -243,8 +260,9 @@ mod tests {
         }
         Votes::new(
             masters.collect(),
+            &Quorum::of(cast.len()),
             table.to_vec().into_boxed_slice(),
-            "granted",
+            Verb::Acquire,
         )
     }
 

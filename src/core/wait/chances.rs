@@ -3,7 +3,10 @@
 use std::time::{Duration, Instant};
 
 use super::retry::Backoff;
-use crate::core::vote::round::{Outcome, Round};
+use crate::core::vote::{
+    Vote,
+    round::{Outcome, Round},
+};
 
 /// The position of a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,12 +38,12 @@ impl Chance {
             Self::None
         } else if round.lacks_masters() {
             // Masters that answer with errors in time can be reached, and have granted nothing.
-            if round.majority_replied_in_time() {
+            if round.every_set_has_in_time(Vote::is_reply) {
                 Self::Unknown
             } else {
                 Self::None
             }
-        } else if round.majority_answered_in_time() {
+        } else if round.every_set_has_in_time(Vote::is_answer) {
             Self::Had
         } else if round.is_settled() {
             Self::None
@@ -119,7 +122,7 @@ mod tests {
     use super::*;
     use crate::core::{
         kind::command::Verb,
-        vote::{Failure, Refusal, Vote},
+        vote::{Failure, Refusal, Vote, quorum::Quorum},
     };
 
     const WAITER_TIMEOUT: Duration = Duration::from_secs(3);
@@ -131,7 +134,7 @@ mod tests {
     /// Returns a round with the vote of each letter. `g` is granted, `h` is held by another, `f` is
     /// timed out, `q` is quarantined, and `-` is not answered yet.
     fn round(letters: &str, start: Instant) -> Round {
-        let mut round = Round::open(Verb::Acquire, letters.len(), start, None);
+        let mut round = Round::open(Verb::Acquire, &Quorum::of(letters.len()), start, None);
         for (master, letter) in letters.chars().enumerate() {
             let vote = match letter {
                 'g' => Vote::Grant,

@@ -11,7 +11,7 @@ use crate::{
         vote::{
             master_set::MasterSet,
             refused::Refused,
-            round::{Outcome, Round, held_for},
+            round::{Outcome, Round},
         },
         wait::{chances::Chance, false_reports::Expiry},
     },
@@ -72,7 +72,7 @@ impl Denied {
                 let master = (*agreed)?;
                 (
                     master,
-                    release.read(|release| release.vote(master).and_then(held_for)),
+                    release.read(|release| release.vote(master)?.held_for()),
                 )
             }
             (Watched::One(_) | Watched::None, _) => return None,

@@ -259,7 +259,9 @@ impl<'a> FairWait<'a> {
         // Two waiters may use the times of different masters, and each time may have only a
         // minority. If masters kept checking the time, no waiter would ever be the first in the
         // queues of a majority.
-        self.disputes += u32::from(round.read(Round::is_skewed_to_any));
+        self.disputes += u32::from(
+            round.read(|round| round.votes_cast().any(|vote| vote.skewed_to().is_some())),
+        );
         self.options.is_fresh &= !round.read(Round::is_queued) && self.disputes < CORRECTIONS;
         self.quarantine = round.read(Round::quarantined);
         let chance = round.read(|round| Chance::of_round(round, outcome));

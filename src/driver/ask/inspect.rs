@@ -56,7 +56,7 @@ pub(in crate::driver) async fn inspect(
     masters: &Masters,
     resource: &Resource,
 ) -> Result<Inspection, NotInspected> {
-    let round = Round::open(Verb::Inspect, masters.count(), clock::now(), None);
+    let round = Round::open(Verb::Inspect, masters.quorum(), clock::now(), None);
     let inquiry = Arc::new(Inquiry {
         round: LiveRound::open(round, &masters.metrics),
         seen: Mutex::new(vec![None; masters.count()]),
@@ -74,7 +74,7 @@ pub(in crate::driver) async fn inspect(
     }
     Ok(Inspection {
         name: resource.name().clone(),
-        holder: inspection::holder(&seen),
+        holder: inspection::holder(&seen, masters.quorum()),
         queue: inspection::queue(&seen),
         votes: masters.votes(&inquiry.round),
         resource: resource.clone(),
@@ -85,7 +85,7 @@ pub(in crate::driver) async fn inspect(
 /// Deletes the lock on every master where one of the holders of `inspection` still has it. Waits
 /// for all masters.
 pub(in crate::driver) async fn break_held(masters: &Masters, inspection: &Inspection) -> Votes {
-    let round = Round::open(Verb::Break, masters.count(), clock::now(), None);
+    let round = Round::open(Verb::Break, masters.quorum(), clock::now(), None);
     let round = LiveRound::open(round, &masters.metrics);
     let holders = inspection.holders().into();
     let command = Command::break_held(&inspection.resource, holders);

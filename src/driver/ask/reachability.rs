@@ -3,7 +3,7 @@
 use crate::{
     core::{
         kind::command::{Command, Verb},
-        vote::round::Round,
+        vote::{Vote, round::Round},
         wait::chances::{Chances, Position},
     },
     driver::{
@@ -27,9 +27,9 @@ pub(in crate::driver) async fn may_win(
     }
 }
 
-/// Returns whether a majority of masters answer an inspection in time. An answer is in time while a
-/// lock that was asked for together with the inspection would still be valid. An error counts as an
-/// answer. The next attempt shows whether the error matters.
+/// Returns whether a majority of every set answers an inspection in time. An answer is in time
+/// while a lock that was asked for together with the inspection would still be valid. An error
+/// counts as an answer. The next attempt shows whether the error matters.
 pub(in crate::driver) async fn majority_answers(shared: &Shared, request: &LockRequest) -> bool {
     let masters = shared.masters();
     let answers = is_answered(masters, request).await;
@@ -46,10 +46,10 @@ async fn is_answered(masters: &Masters, request: &LockRequest) -> bool {
     }
     let start = clock::now();
     let limit = start + masters.config().drift.usable(request.ttl);
-    let round = Round::open(Verb::Inspect, masters.count(), start, Some(limit));
+    let round = Round::open(Verb::Inspect, masters.quorum(), start, Some(limit));
     let inspection = LiveRound::open(round, &masters.metrics);
     let command = Command::inspect(&request.resource);
     masters.post(command, inspection.clone());
     inspection.settled().await;
-    inspection.read(Round::majority_replied_in_time)
+    inspection.read(|round| round.every_set_has_in_time(Vote::is_reply))
 }

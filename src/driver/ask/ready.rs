@@ -16,12 +16,12 @@ use crate::{
     master::{Entry, server_error::ServerError},
 };
 
-/// Waits until `needed` masters can vote. Asks for the last time at the deadline. Returns the votes
-/// of the last round. A vote is a grant if its master can vote. Returns `None` if the coordinator
-/// is closed, or if its runtime has shut down.
+/// Waits until the masters that can vote are enough. Asks for the last time at the deadline.
+/// Returns the votes of the last round. A vote is a grant if its master can vote. Returns `None` if
+/// the coordinator is closed, or if its runtime has shut down.
 pub(in crate::driver) async fn ready(
     shared: &Shared,
-    needed: usize,
+    is_enough: fn(&Votes) -> bool,
     deadline: Deadline,
 ) -> Option<Votes> {
     let masters = shared.masters();
@@ -31,12 +31,12 @@ pub(in crate::driver) async fn ready(
     loop {
         shared.check_open().ok()?;
         let known = changes.borrow_and_update().clone();
-        let votes = ask(masters, needed).await;
+        let votes = ask(masters, is_enough).await;
         let is_gone = |row: VoteRow<'_>| row.failure() == Some(&Failure::Closed);
         if votes.iter().all(is_gone) {
             return None;
         }
-        if votes.granted_count() >= needed {
+        if is_enough(&votes) {
             return Some(votes.sufficient());
         }
         if deadline.is_over() {
@@ -55,17 +55,17 @@ pub(in crate::driver) async fn ready(
     }
 }
 
-/// Asks all masters whether they take locks. Waits until `needed` masters do, or until all masters
+/// Asks all masters whether they take locks. Waits until enough of them do, or until all masters
 /// have answered or timed out.
-async fn ask(masters: &Masters, needed: usize) -> Votes {
-    let round = Round::open(Verb::Probe, masters.count(), clock::now(), None);
+async fn ask(masters: &Masters, is_enough: fn(&Votes) -> bool) -> Votes {
+    let round = Round::open(Verb::Probe, masters.quorum(), clock::now(), None);
     let round = LiveRound::open(round, &masters.metrics);
     let lock = masters.config().key_template.example();
     masters.post(Command::probe(&lock), round.clone());
     let look = || {
         let is_settled = round.read(Round::is_settled);
         let votes = judged(masters, &round);
-        (is_settled || votes.granted_count() >= needed).then_some(votes)
+        (is_settled || is_enough(&votes)).then_some(votes)
     };
     round.watch(look).await
 }
@@ -85,6 +85,10 @@ fn judged(masters: &Masters, round: &LiveRound) -> Votes {
             *cast = Some(CastVote::new(Vote::Grant, answer.latency()));
         }
     }
-    let granted = Verb::Probe.granted_word();
-    Votes::new(masters.addresses().clone(), cast, granted)
+    Votes::new(
+        masters.addresses().clone(),
+        masters.quorum(),
+        cast,
+        Verb::Probe,
+    )
 }

@@ -48,7 +48,7 @@ impl Claim {
             resource: request.resource.clone(),
             ttl: request.ttl,
             drift: masters.config().drift,
-            masters: masters.count(),
+            quorum: masters.quorum().clone(),
         };
         let ballot = request.counter.as_ref().map(|counter| Ballot {
             counter: counter.clone(),

@@ -82,7 +82,7 @@ impl Claim {
             Leave::InPlace { .. } => Verb::Extend,
             Leave::Depth(_) | Leave::Release { .. } => Verb::Release,
         };
-        let round = Round::open(verb, masters.count(), clock::now(), None);
+        let round = Round::open(verb, masters.quorum(), clock::now(), None);
         LiveRound::open(round, &masters.metrics)
     }
 }

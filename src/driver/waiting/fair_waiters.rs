@@ -140,7 +140,7 @@ impl FairWaiter<'_> {
         *self.wakeup.state.lock() = State::default();
     }
 
-    /// Waits until a majority of masters have called this waiter, or until `end`. After the first
+    /// Waits until a majority of every set has called this waiter, or until `end`. After the first
     /// call, or the first change on a master in `held`, waits for more calls only for the shortest
     /// retry delay. Masters that are not in `held` report what this waiter does itself.
     ///
@@ -156,7 +156,7 @@ impl FairWaiter<'_> {
                 last = Some(end.min(now + self.masters.config().retry.least()));
             }
             let until = last.unwrap_or(end);
-            if by.is_majority_of(self.masters.count()) || now >= until {
+            if self.masters.quorum().is_every_majority_in(by) || now >= until {
                 ControlFlow::Break(())
             } else {
                 ControlFlow::Continue(Some(until))

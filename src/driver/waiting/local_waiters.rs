@@ -22,7 +22,7 @@ use super::{
 use crate::{
     core::{
         kind::name::Resource,
-        vote::master_set::MasterSet,
+        vote::{master_set::MasterSet, quorum::Quorum},
         wait::{
             agreed_master::rank,
             rivalry::Rivalry,
@@ -244,7 +244,12 @@ impl LocalWaiter<'_> {
             return None;
         }
         self.expect(end);
-        let event = || self.queue.state.lock().event(watched, self.masters.count());
+        let event = || {
+            self.queue
+                .state
+                .lock()
+                .event(watched, self.masters.quorum())
+        };
         let timers = &self.masters.timers;
         let changed = &self.queue.changed;
         let changed = changed.wait_until(end, timers, || event().is_some());
@@ -331,11 +336,11 @@ fn wake(next: Option<Arc<Notify>>) {
 impl State {
     /// Returns the event that the contending waiter waits for, if it has come. The masters in
     /// `watched` tell that waiter of changes.
-    fn event(&self, watched: &Watched, masters: usize) -> Option<Event> {
+    fn event(&self, watched: &Watched, quorum: &Quorum) -> Option<Event> {
         if self.is_released {
             return Some(Event::Released);
         }
-        let free = watched.free(self.changed, masters);
+        let free = watched.free(self.changed, quorum);
         free.map(Event::Changed)
     }
 }

@@ -3,7 +3,7 @@
 use std::{future, sync::Arc};
 
 use crate::{
-    core::vote::{master_set::MasterSet, round::Round},
+    core::vote::{Vote, master_set::MasterSet, quorum::Quorum},
     driver::{claim::live_round::LiveRound, masters::Masters},
 };
 
@@ -24,13 +24,13 @@ pub(crate) enum Watched {
 }
 
 impl Watched {
-    /// Returns whether a majority of masters, or the only one that matters, can tell the waiter of
-    /// changes.
+    /// Returns whether a majority of every set, or the only master that matters, can tell the
+    /// waiter of changes.
     pub(crate) fn is_heard(&self, masters: &Masters) -> bool {
         match self {
             Self::None => false,
             Self::One(_) => true,
-            Self::All { .. } => masters.reporting().is_majority_of(masters.count()),
+            Self::All { .. } => masters.can_watch(),
         }
     }
 
@@ -43,12 +43,13 @@ impl Watched {
         }
     }
 
-    /// Returns where to ask again, if the lock may be free because these masters have `changed`.
+    /// Returns where to ask again, if the lock may be free because these masters have `changed`. It
+    /// may be free on a majority of every set, or the agreed master says so.
     ///
     /// A change may also be a renewal. A holder that renews the lock puts its key back on masters
     /// that have lost the key. Those masters are not asked first. Otherwise a waiter would take
     /// them for a moment at each renewal, and the holder could never put its key back.
-    pub(crate) fn free(&self, changed: MasterSet, masters: usize) -> Option<Free> {
+    pub(crate) fn free(&self, changed: MasterSet, quorum: &Quorum) -> Option<Free> {
         match self {
             Self::None => None,
             Self::One(master) => changed.contains(*master).then_some(Free {
@@ -56,11 +57,11 @@ impl Watched {
                 ask_first: true,
             }),
             Self::All { release, agreed } => {
-                let given_back = release.read(Round::freed);
+                let given_back = release.read(|release| release.masters(Vote::is_freed));
                 let free = changed | given_back;
                 let news = changed - given_back;
                 let is_reported = agreed.is_some_and(|agreed| news.contains(agreed));
-                let may_be_free = is_reported || free.is_majority_of(masters);
+                let may_be_free = is_reported || quorum.is_every_majority_in(free);
                 may_be_free.then_some(Free {
                     first: if news.is_empty() { free } else { news },
                     ask_first: !given_back.is_empty(),

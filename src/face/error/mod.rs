@@ -404,14 +404,22 @@ pub enum ReleaseError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::vote::{Refusal, Vote, votes::CastVote};
+    use crate::core::{
+        kind::command::Verb,
+        vote::{Refusal, Vote, quorum::Quorum, votes::CastVote},
+    };
 
     fn votes(votes: &[Vote]) -> Votes {
         let names = ["a", "b", "c"].map(Arc::from);
         let cast = votes
             .iter()
             .map(|vote| Some(CastVote::new(vote.clone(), Duration::ZERO)));
-        Votes::new(Arc::new(names), cast.collect(), "granted")
+        Votes::new(
+            Arc::new(names),
+            &Quorum::of(3),
+            cast.collect(),
+            Verb::Acquire,
+        )
     }
 
     #[test]

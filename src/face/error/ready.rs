@@ -39,7 +39,7 @@ impl ReadyError {
     pub fn has_quorum(&self) -> bool {
         match self {
             Self::Closed | Self::Config(_) => false,
-            Self::NoQuorum { votes, .. } => votes.granted_count() >= votes.quorum(),
+            Self::NoQuorum { votes, .. } => votes.has_quorum(),
         }
     }
 }

@@ -17,6 +17,7 @@ use crate::core::{
     kind::command::Verb,
     vote::{
         Failure, Refusal, Vote,
+        quorum::Quorum,
         round::{Outcome, Round},
     },
 };
@@ -460,7 +461,7 @@ fn unheld(counter: u8) -> Master {
 fn decided(votes: [u8; MASTERS]) -> Decision {
     let start = std::time::Instant::now();
     let limit = Some(start + Duration::from_secs(1));
-    let mut round = Round::open(Verb::Acquire, MASTERS, start, limit);
+    let mut round = Round::open(Verb::Acquire, &Quorum::of(MASTERS), start, limit);
     for (master, vote) in votes.into_iter().enumerate() {
         let vote = match vote {
             UNANSWERED => continue,

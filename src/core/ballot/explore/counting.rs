@@ -8,6 +8,7 @@ use crate::core::{
     kind::command::Verb,
     vote::{
         Vote,
+        quorum::Quorum,
         round::{Outcome, Round},
     },
 };
@@ -134,7 +135,7 @@ impl Counting {
         let grants = |grants: [bool; MASTERS]| {
             let start = std::time::Instant::now();
             let limit = Some(start + Duration::from_secs(1));
-            let mut round = Round::open(Verb::Acquire, MASTERS, start, limit);
+            let mut round = Round::open(Verb::Acquire, &Quorum::of(MASTERS), start, limit);
             for (master, _) in grants.into_iter().enumerate().filter(|(_, grants)| *grants) {
                 round.on_vote(master, Vote::Grant, start);
             }

@@ -1,0 +1,636 @@
+//! Questions about a lock that the votes of a round answer. Each says whether a majority of every
+//! set decides it, or a majority of any set.
+
+use std::time::Duration;
+
+use super::{Failure, Refusal, Vote, master_set::MasterSet, round::Round};
+
+impl Round {
+    /// Returns the masters that granted.
+    pub(crate) fn granted(&self) -> MasterSet {
+        self.masters(Vote::is_grant)
+    }
+
+    /// Returns the masters that say that another holds the lock.
+    pub(crate) fn held(&self) -> MasterSet {
+        self.masters(|vote| matches!(vote, Vote::Refuse(Refusal::Held(_))))
+    }
+
+    /// Returns the masters that may have the key because of this round.
+    pub(crate) fn may_hold(&self) -> MasterSet {
+        let may_hold = self.masters(|vote| match vote {
+            Vote::Grant => true,
+            Vote::Refuse(_) => false,
+            Vote::Fail(failure) => failure.may_have_executed(),
+        });
+        may_hold | self.unanswered()
+    }
+
+    /// Returns the masters that may have the key, or the caller's ticket, because of this round.
+    pub(crate) fn may_keep(&self) -> MasterSet {
+        self.may_hold() | self.masters(|vote| self.queues && vote.is_refusal())
+    }
+
+    /// Returns the masters that will be free after `time`, if no holder extends the lock.
+    pub(crate) fn free_within(&self, time: Duration) -> MasterSet {
+        self.masters(|vote| vote.held_for().is_some_and(|left| left <= time))
+    }
+
+    /// Returns the time until a majority of every set will be free, if no holder extends the lock.
+    /// `None` if too few masters have said how long the lock will live there.
+    pub(crate) fn free_in(&self) -> Option<Duration> {
+        self.quorum
+            .least_of_every(|master| self.vote(master)?.held_for())
+    }
+
+    /// Returns the time until a majority of every set is out of quarantine. `None` if this is so
+    /// already.
+    pub(crate) fn quarantined(&self) -> Option<Duration> {
+        let left = |master| match self.vote(master) {
+            Some(Vote::Fail(Failure::Quarantined { remaining })) => Some(*remaining),
+            _ => None,
+        };
+        self.quorum.least_of_every(|master| Some(left(master)))?
+    }
+
+    /// Returns whether so many masters failed that the others are no majority of every set. In this
+    /// case, no one can get the lock.
+    pub(crate) fn lacks_masters(&self) -> bool {
+        let others = MasterSet::ALL - self.masters(Vote::is_failure);
+        !self.quorum.is_every_majority_in(others)
+    }
+
+    /// Returns whether a majority of every set has answered without an error, and some refused.
+    pub(crate) fn is_contested(&self) -> bool {
+        self.votes_cast().any(Vote::is_refusal) && self.every_set_has(Vote::is_answer)
+    }
+
+    /// Returns whether a majority of any set says that the caller does not hold the lock.
+    pub(crate) fn is_disowned(&self) -> bool {
+        self.any_set_has(Vote::is_refusal)
+    }
+
+    /// Returns whether a majority of any set says that another kind of lock is held under the name.
+    pub(crate) fn is_other_kind(&self) -> bool {
+        self.any_set_has(|vote| *vote == Vote::Refuse(Refusal::OtherKind))
+    }
+
+    /// Returns whether a majority of any set names the same owner as the holder. While that owner
+    /// holds the lock, no one else can get it. After a split vote, no owner has such a majority.
+    pub(crate) fn is_held_by_one(&self) -> bool {
+        self.votes_cast()
+            .filter_map(Vote::owner)
+            .any(|one| self.any_set_has(|vote| vote.owner() == Some(one)))
+    }
+
+    /// Returns whether a majority of every set has put the caller into its queues, or granted the
+    /// lock to the caller.
+    pub(crate) fn is_queued(&self) -> bool {
+        self.queues
+            && self.every_set_has(|vote| {
+                matches!(
+                    vote,
+                    Vote::Grant | Vote::Refuse(Refusal::Held(_) | Refusal::Queued { .. })
+                )
+            })
+    }
+
+    /// Returns whether any master has the caller first in its queue, or has granted the lock to the
+    /// caller. One master is enough, because the waiter at the head must watch wherever it is.
+    pub(crate) fn is_next(&self) -> bool {
+        self.votes_cast().any(|vote| match vote {
+            Vote::Grant => true,
+            Vote::Refuse(Refusal::Held(report)) => report.position() == Some(1),
+            Vote::Refuse(Refusal::Queued { position }) => *position == Some(1),
+            _ => false,
+        })
+    }
+
+    /// Returns whether any master refused, and all refusals say that the fair lock is free but
+    /// other waiters come first.
+    pub(crate) fn lets_others_pass(&self) -> bool {
+        let queued = self.masters(|vote| matches!(vote, Vote::Refuse(Refusal::Queued { .. })));
+        !queued.is_empty() && queued == self.masters(Vote::is_refusal)
+    }
+
+    /// Returns a candidate above the counters of all masters that refused the candidate of this
+    /// round as stale. `None` if there is no such master, or if no majority of every set granted
+    /// the lock or refused the candidate as stale.
+    pub(crate) fn next_candidate(&self) -> Option<u64> {
+        let highest = self.votes_cast().filter_map(Vote::counter).max()?;
+        self.every_set_has(|vote| vote.is_grant() || vote.counter().is_some())
+            .then(|| highest.saturating_add(1))
+    }
+
+    /// Returns the median clock of the masters that say that the time in the ticket or in the
+    /// candidate is too far from their clocks. `None` if there is no such master, or if no majority
+    /// of any set says so, granted the lock, or refused the candidate as stale.
+    pub(crate) fn skewed_to(&self) -> Option<Duration> {
+        let mut clocks: Vec<_> = self.votes_cast().filter_map(Vote::skewed_to).collect();
+        clocks.sort_unstable();
+        let middle = clocks.get(clocks.len() / 2).copied();
+        let is_free =
+            |vote: &Vote| vote.is_grant() || vote.skewed_to().is_some() || vote.counter().is_some();
+        middle.filter(|_| self.any_set_has(is_free))
+    }
+
+    /// Returns whether a later vote may give a value to [`next_candidate`] or [`skewed_to`], if
+    /// that method has none yet: some set lacks a majority, and every set can still get one. The
+    /// round may be lost before that vote, because other masters failed or because another client
+    /// holds the lock on them.
+    ///
+    /// [`next_candidate`]: Self::next_candidate
+    /// [`skewed_to`]: Self::skewed_to
+    pub(crate) fn may_raise_ballot(&self) -> bool {
+        let may_come = |free: MasterSet| {
+            let later = free | self.unanswered();
+            !self.quorum.is_every_majority_in(free) && self.quorum.is_every_majority_in(later)
+        };
+        let stale = self.masters(|vote| vote.counter().is_some());
+        let skewed = self.masters(|vote| vote.skewed_to().is_some());
+        let free = stale | self.granted();
+        !skewed.is_empty() && may_come(free | skewed) || !stale.is_empty() && may_come(free)
+    }
+}
+
+impl Vote {
+    /// Returns the time for which the lock is held on the master. `None` if the vote does not say
+    /// this.
+    pub(crate) fn held_for(&self) -> Option<Duration> {
+        match self {
+            Self::Refuse(Refusal::Held(report)) => report.remaining(),
+            Self::Refuse(Refusal::OtherKind) | Self::Fail(_) => None,
+            Self::Grant
+            | Self::Refuse(
+                Refusal::Gone
+                | Refusal::Queued { .. }
+                | Refusal::Skewed { .. }
+                | Refusal::Stale { .. },
+            ) => Some(Duration::ZERO),
+        }
+    }
+
+    /// Returns whether the master says that it does not have the key.
+    pub(crate) fn is_gone(&self) -> bool {
+        *self == Self::Refuse(Refusal::Gone)
+    }
+
+    /// Returns whether the lock is free after this vote on a release.
+    pub(crate) fn is_freed(&self) -> bool {
+        self.is_grant() || self.is_gone()
+    }
+
+    /// Returns the clock of a master that says that the time in the ticket or in the candidate is
+    /// too far from it.
+    pub(crate) fn skewed_to(&self) -> Option<Duration> {
+        match self {
+            Self::Refuse(Refusal::Skewed { clock }) => Some(*clock),
+            _ => None,
+        }
+    }
+
+    /// Returns the owner that holds the lock on the master.
+    fn owner(&self) -> Option<&str> {
+        match self {
+            Self::Refuse(Refusal::Held(report)) => report.owner(),
+            _ => None,
+        }
+    }
+
+    /// Returns the counter of a master that has seen a later candidate.
+    fn counter(&self) -> Option<u64> {
+        match self {
+            Self::Refuse(Refusal::Stale { counter }) => Some(*counter),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::{
+        kind::{command::Verb, held_report::HeldReport},
+        vote::{
+            quorum::Quorum,
+            round::{
+                Outcome,
+                fixture::{millis, round, vote},
+            },
+        },
+    };
+
+    /// Returns the refusal of a master on which `owner` holds the lock. The caller is at `position`
+    /// in the queue. A position of 0 means that the caller is not queued.
+    fn by(owner: &str, position: u64) -> Vote {
+        let position = (position > 0).then_some(position);
+        let report = HeldReport::owned(Some(millis(5)), owner.to_owned(), 1, position);
+        Vote::Refuse(Refusal::Held(report))
+    }
+
+    fn round_of(votes: Vec<Vote>) -> Round {
+        let mut round = five("");
+        for (master, vote) in votes.into_iter().enumerate() {
+            round.on_vote(master, vote, round.start());
+        }
+        round
+    }
+
+    /// Returns the round in which five masters voted in this way.
+    fn five(letters: &str) -> Round {
+        round(Verb::Acquire, &Quorum::of(5), letters)
+    }
+
+    /// Six masters in two sets. A decision needs both sets, and one set prevents it.
+    #[test]
+    fn each_question_asks_every_set_or_any_set() {
+        let two = [[0, 1, 2], [3, 4, 5]].map(|set| set.into_iter().collect());
+        let two = Quorum::of_sets(&two);
+        type Question = (
+            &'static str,
+            fn(&Round) -> bool,
+            &'static [(&'static str, bool)],
+        );
+        let every: [Question; 8] = [
+            (
+                "is won",
+                |round| round.outcome() == Outcome::Won,
+                &[("gg-gg-", true), ("gggg--", false)],
+            ),
+            (
+                "is queued",
+                Round::is_queued,
+                &[("gh-qq-", true), ("gqhgff", false)],
+            ),
+            (
+                "is contested",
+                Round::is_contested,
+                &[("gh-gg-", true), ("hhhg--", false)],
+            ),
+            (
+                "is free",
+                |round| round.free_in().is_some(),
+                &[("g0-00-", true), ("0000--", false)],
+            ),
+            (
+                "next candidate",
+                |round| round.next_candidate().is_some(),
+                &[("gs-gg-", true), ("sssg--", false)],
+            ),
+            (
+                "answers",
+                |round| round.every_set_has_in_time(Vote::is_answer),
+                &[("gh-0h-", true), ("gggffh", false)],
+            ),
+            (
+                "may raise",
+                Round::may_raise_ballot,
+                &[("ss--g-", true), ("ss-hh-", false), ("ss-gg-", false)],
+            ),
+            (
+                "is pending",
+                |round| round.outcome() == Outcome::Pending,
+                &[("hggf--", true), ("ggghh-", false)],
+            ),
+        ];
+        let any: [Question; 7] = [
+            (
+                "is lost",
+                |round| round.outcome() == Outcome::Lost,
+                &[("ggghf-", true), ("hggf--", false)],
+            ),
+            (
+                "is disowned",
+                Round::is_disowned,
+                &[("0h----", true), ("0ggh--", false)],
+            ),
+            (
+                "is other kind",
+                Round::is_other_kind,
+                &[("gggoo-", true), ("oggogg", false)],
+            ),
+            (
+                "is held by one",
+                Round::is_held_by_one,
+                &[("aabbbf", true), ("aafbff", true), ("abfbaf", false)],
+            ),
+            (
+                "lacks masters",
+                Round::lacks_masters,
+                &[("gggff-", true), ("fggfgg", false)],
+            ),
+            (
+                "quarantined",
+                |round| round.quarantined().is_some(),
+                &[("rrgggg", true), ("rggrgg", false)],
+            ),
+            (
+                "skewed",
+                |round| round.skewed_to().is_some(),
+                &[("kghhhh", true), ("khhkhh", false)],
+            ),
+        ];
+        for (name, question, rows) in every.into_iter().chain(any) {
+            for (letters, expected) in rows {
+                let mut round = round(Verb::Acquire, &two, letters);
+                round.queue();
+                assert_eq!(question(&round), *expected, "{name} {letters}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_last_set_decides_when_a_lock_is_free() {
+        let two = [[0, 1, 2], [3, 4, 5]].map(|set| set.into_iter().collect());
+        let mut round = round(Verb::Acquire, &Quorum::of_sets(&two), "");
+        for (master, left) in [5, 9, 7, 1, 8, 2].into_iter().enumerate() {
+            let held = Vote::Refuse(Refusal::held(Some(millis(left))));
+            round.on_vote(master, held, round.start());
+        }
+        assert_eq!(round.free_in(), Some(millis(7)));
+    }
+
+    #[test]
+    fn contested_table() {
+        for (letters, expected) in [
+            ("gg", false),
+            ("ggg", false),
+            ("gh", false),
+            ("ghf", false),
+            ("ggh", true),
+            ("ghhf", true),
+        ] {
+            assert_eq!(five(letters).is_contested(), expected, "{letters}");
+        }
+    }
+
+    #[test]
+    fn a_master_that_granted_or_may_have_executed_may_hold_the_key() {
+        assert_eq!(five("ghfu").may_hold(), [0, 2, 4].into_iter().collect());
+    }
+
+    #[test]
+    fn a_split_vote_has_no_single_holder() {
+        for (owners, by_one) in [
+            ("aaa", true),
+            ("aabba", true),
+            ("aabbo", false),
+            ("aa", false),
+            ("hhhhh", false), // mutexes have no owner
+        ] {
+            assert_eq!(five(owners).is_held_by_one(), by_one, "{owners}");
+        }
+    }
+
+    #[test]
+    fn is_next_if_one_master_says_so() {
+        let queued = |position| Vote::Refuse(Refusal::Queued { position });
+        for (votes, next) in [
+            (vec![by("a", 2), by("a", 3)], false),
+            (vec![by("a", 2), by("a", 1)], true),
+            (vec![queued(None), queued(Some(2))], false),
+            (vec![queued(Some(1))], true),
+            (vec![Vote::Grant], true), // no one else can get the lock on this master now
+        ] {
+            assert_eq!(round_of(votes.clone()).is_next(), next, "{votes:?}");
+        }
+    }
+
+    #[test]
+    fn is_queued_if_a_majority_says_so() {
+        let queued = Vote::Refuse(Refusal::Queued { position: Some(1) });
+        let fail = vote('f');
+        let mut round = round_of(vec![queued.clone(), fail.clone(), by("a", 1), fail.clone()]);
+        round.queue();
+        assert!(!round.is_queued());
+        let mut round = round_of(vec![queued, by("a", 1), fail, Vote::Grant]);
+        assert!(!round.is_queued(), "it did not ask to be queued");
+        round.queue();
+        assert!(round.is_queued());
+    }
+
+    #[test]
+    fn a_round_that_queues_may_keep_a_ticket_where_it_is_refused() {
+        let mut round = five("ghfu");
+        let may_hold = [0, 2, 4].into_iter().collect();
+        assert_eq!((round.may_keep(), round.may_hold()), (may_hold, may_hold));
+        round.queue();
+        assert_eq!(
+            (round.may_keep(), round.may_hold()),
+            (may_hold | MasterSet::only(1), may_hold)
+        );
+    }
+
+    #[test]
+    fn the_next_candidate_needs_a_majority_that_is_free() {
+        let stale = |counter| Vote::Refuse(Refusal::Stale { counter });
+        for (counters, others, candidate) in [
+            (&[7, 9, 8][..], "", Some(10)), // above all counters, in any order
+            (&[9], "gg", Some(10)),
+            (&[9], "ghh", None),
+            (&[7, 9], "ff", None),
+            (&[7, 9], "kkk", None),
+            (&[], "ggg", None), // no master has seen a later candidate
+            (&[], "hhhhh", None),
+            (&[u64::MAX; 3], "", Some(u64::MAX)),
+            (&[], "", None),
+        ] {
+            let votes = counters.iter().map(|counter| stale(*counter));
+            let round = round_of(votes.chain(others.chars().map(vote)).collect());
+            assert_eq!(round.next_candidate(), candidate, "{counters:?} {others}");
+        }
+    }
+
+    #[test]
+    fn waits_for_late_votes_only_if_they_could_win() {
+        for (letters, waits) in [
+            ("ffs", true),
+            ("ffss", true),
+            ("ffsg", true),
+            ("ffsh", false), // a majority can no longer be free
+            ("hhs", true),
+            ("hhsf", false),
+            ("sss", false), // a majority has answered
+            ("ssg", false),
+            ("ffgg", false), // no master has seen a later candidate
+            ("ffk", true),
+            ("hhk", true),
+            ("hhkh", false),
+            ("fgk", true),
+            ("ffgk", true),
+            ("gkg", false),
+            ("kkk", false),
+            ("fskf", true),
+            ("hhsk", true),
+            ("hhskh", false),
+            ("sk", true),
+            ("sskkg", false),
+            ("ffh", false),
+            ("", false),
+        ] {
+            assert_eq!(five(letters).may_raise_ballot(), waits, "{letters}");
+        }
+    }
+
+    #[test]
+    fn skewed_to_the_median_of_a_majority() {
+        let skewed = |clock| {
+            Vote::Refuse(Refusal::Skewed {
+                clock: millis(clock),
+            })
+        };
+        for (clocks, others, expected) in [
+            (&[1, 2][..], "", None),
+            (&[9, 1, 2], "f", Some(2)),
+            // The masters disagree on the time, and some have granted the lock.
+            (&[2, 1], "gg", Some(2)),
+            (&[2], "ghh", None),
+            (&[], "gg", None),
+            // Some masters refuse because of the counter, others because of the clock.
+            (&[2], "sfs", Some(2)),
+            (&[2], "sgh", Some(2)),
+            (&[2], "shf", None),
+            (&[], "sssf", None),
+            (&[9, 1, 7, 2], "", Some(7)),
+        ] {
+            let votes = clocks.iter().map(|clock| skewed(*clock));
+            let round = round_of(votes.chain(others.chars().map(vote)).collect());
+            assert_eq!(
+                round.skewed_to(),
+                expected.map(millis),
+                "{clocks:?} {others}"
+            );
+        }
+    }
+
+    #[test]
+    fn masters_are_listed_by_their_votes() {
+        let round = round(Verb::Release, &Quorum::of(6), "gh0fo");
+        for (name, found, expected) in [
+            ("granted", round.granted(), &[0][..]),
+            ("freed", round.masters(Vote::is_freed), &[0, 2]),
+            ("held", round.held(), &[1]),
+            ("gone", round.masters(Vote::is_gone), &[2]),
+            ("unanswered", round.unanswered(), &[5]),
+        ] {
+            assert_eq!(found, expected.iter().copied().collect(), "{name}");
+        }
+    }
+
+    #[test]
+    fn others_pass_if_all_refusals_are_of_waiters_that_come_first() {
+        for (letters, passes) in [
+            ("qgf", true),
+            ("qq", true),
+            ("qh", false),
+            ("hq", false),
+            ("hh", false),
+            ("gf", false),
+            ("", false),
+        ] {
+            assert_eq!(five(letters).lets_others_pass(), passes, "{letters}");
+        }
+    }
+
+    #[test]
+    fn another_kind_is_held_if_a_majority_says_so() {
+        for (letters, is_other) in [("ooo", true), ("oo", false), ("hhhhh", false)] {
+            assert_eq!(five(letters).is_other_kind(), is_other, "{letters}");
+        }
+    }
+
+    #[test]
+    fn quarantined_until_a_majority_is_not() {
+        let quarantined = |left| {
+            Vote::Fail(Failure::Quarantined {
+                remaining: millis(left),
+            })
+        };
+        for (left, others, expected) in [
+            (vec![], 0, None),
+            (vec![5, 9], 0, None), // three masters of five are not quarantined
+            (vec![9, 5, 7], 0, Some(5)),
+            (vec![9, 5, 7], 2, Some(5)),
+            (vec![9, 5, 7, 3], 1, Some(5)),
+            (vec![9, 5, 7, 3, 1], 0, Some(5)),
+        ] {
+            let votes = left.iter().map(|left| quarantined(*left));
+            let votes = votes.chain(vec![vote('g'); others]).collect();
+            let expected = expected.map(millis);
+            assert_eq!(round_of(votes).quarantined(), expected, "{left:?} {others}");
+        }
+    }
+
+    #[test]
+    fn a_vote_says_how_long_the_master_is_not_free() {
+        let held = |left: u64| Vote::Refuse(Refusal::held(Some(millis(left))));
+        let round = round_of(vec![
+            held(5),
+            held(9),
+            Vote::Refuse(Refusal::OtherKind),
+            vote('f'),
+            Vote::Refuse(Refusal::Queued { position: None }),
+        ]);
+        for (time, free) in [(0, &[4][..]), (4, &[4]), (5, &[0, 4]), (9, &[0, 1, 4])] {
+            let found = round.free_within(millis(time));
+            assert_eq!(found, free.iter().copied().collect(), "{time}");
+        }
+        assert_eq!(round.free_in(), Some(millis(9)));
+        let free = [
+            vote('g'),
+            vote('0'),
+            Vote::Refuse(Refusal::Stale { counter: 1 }),
+        ];
+        assert_eq!(round_of(free.to_vec()).free_in(), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn masters_that_fail_are_not_contention() {
+        for (masters, letters, lacks) in [
+            (3, "ff", true),
+            (3, "fhh", false),
+            (5, "ffh", false),
+            (5, "fuf", true),
+            (4, "ff", true),
+        ] {
+            let round = round(Verb::Acquire, &Quorum::of(masters), letters);
+            assert_eq!(round.lacks_masters(), lacks, "{masters} {letters}");
+        }
+    }
+
+    #[test]
+    fn is_disowned_if_a_majority_says_so() {
+        for (masters, letters, disowned) in [
+            (3, "0", false),
+            (3, "0h", true),
+            (3, "0ff", false),  // a failure says nothing about the lock
+            (4, "g0gh", false), // two of four masters refuse, which is no majority
+            (5, "ff00", false),
+            (5, "f0h0g", true),
+        ] {
+            let round = round(Verb::Extend, &Quorum::of(masters), letters);
+            assert_eq!(round.is_disowned(), disowned, "{masters} {letters}");
+        }
+    }
+
+    #[test]
+    fn free_when_the_last_master_of_a_majority_is() {
+        for (masters, left, free) in [
+            (3, vec![Some(5u64)], None),
+            (3, vec![Some(5), Some(9)], Some(9)),
+            (3, vec![Some(7), Some(9), Some(5)], Some(7)),
+            (5, vec![Some(1), None, Some(3), Some(2)], Some(3)),
+        ] {
+            let mut round = round(Verb::Release, &Quorum::of(masters), "");
+            for (master, left) in left.iter().enumerate() {
+                let remaining = left.map(millis);
+                round.on_vote(
+                    master,
+                    Vote::Refuse(Refusal::held(remaining)),
+                    round.start(),
+                );
+            }
+            assert_eq!(round.free_in(), free.map(millis), "{masters} {left:?}");
+        }
+    }
+}
