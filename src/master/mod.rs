@@ -36,7 +36,7 @@ pub(crate) use restart::RestartTracker;
 pub(crate) use session::{
     mailbox::Mailbox,
     request::{CountVotes, Request},
-    subscriptions::{ChannelEvent, Subscriber},
+    subscriptions::Subscriber,
     watchers::Watcher,
 };
 pub use spec::MasterSpec;

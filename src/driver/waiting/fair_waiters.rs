@@ -14,7 +14,7 @@ use super::signal::Signal;
 use crate::{
     core::{kind::identity::Ticket, vote::master_set::MasterSet},
     driver::{masters::Masters, time::clock},
-    master::{ChannelEvent, Subscriber, Watcher},
+    master::{Subscriber, Watcher},
 };
 
 /// The waiters of this coordinator for all fair locks. Masters call all of them on one channel.
@@ -86,10 +86,8 @@ impl FairWaiters {
 }
 
 impl Subscriber for Inbox {
-    fn on_event(&self, master: usize, event: ChannelEvent<'_>) {
-        let ChannelEvent::Message(ticket) = event else {
-            return; // a waiter that misses a call asks again at its next poll
-        };
+    /// A waiter that misses a call asks again at its next poll.
+    fn on_message(&self, master: usize, ticket: &str) {
         let wakeup = self.waiters.lock().get(ticket).cloned();
         if let Some(wakeup) = wakeup {
             wakeup.call(MasterSet::only(master));

@@ -16,7 +16,7 @@ use super::{
     owed::Owed,
     queue::{Phase, Queue},
     request::Request,
-    subscriptions::{Change, ChannelEvent, Subscriber},
+    subscriptions::{Change, Subscriber},
     watchers::Watcher,
 };
 use crate::{
@@ -136,11 +136,11 @@ impl Mailbox {
         }
     }
 
-    /// Passes `event` on to the subscribers of `channel`.
-    pub(in crate::master) fn notify(&self, channel: &str, event: ChannelEvent<'_>) {
+    /// Passes `message` on to the subscribers of `channel`.
+    pub(in crate::master) fn notify(&self, channel: &str, message: &str) {
         let subscribers = self.queue.lock().subscriptions.of(channel);
         for subscriber in subscribers {
-            subscriber.on_event(self.master, event);
+            subscriber.on_message(self.master, message);
         }
     }
 
@@ -272,14 +272,11 @@ impl Mailbox {
         self.is_serving.store(false, Ordering::Relaxed);
         self.set_reports_changes(false);
         let queued = mem::take(&mut queue.requests);
-        let subscribers = queue.subscriptions.disconnect();
+        queue.subscriptions.disconnect();
         drop(queue);
         let queued = queued.into_iter();
         let queued = queued.map(|request| (request, Some(unsent.clone())));
         self.fail_all(unanswered.into_iter().chain(queued).collect());
-        for subscriber in subscribers {
-            subscriber.on_event(self.master, ChannelEvent::Disconnected);
-        }
         self.changed(None);
     }
 
@@ -291,9 +288,9 @@ impl Mailbox {
         self.set_reports_changes(false);
         let queued = mem::take(&mut queue.requests);
         let owed = mem::take(&mut queue.owed);
-        let subscribers = queue.subscriptions.disconnect();
+        queue.subscriptions.disconnect();
         drop(queue);
-        drop((owed, subscribers)); // the lock is free: the drop may wake a task that posts
+        drop(owed); // the lock is free: the drop may wake a task that posts
         for request in queued {
             self.fail(&request, Failure::Closed);
         }

@@ -8,21 +8,8 @@ use std::{
 
 /// A receiver of the messages on a channel. Any message may get lost, so messages are only hints.
 pub(crate) trait Subscriber: Send + Sync + fmt::Debug {
-    /// Handles an event from `master` on a subscribed channel.
-    fn on_event(&self, master: usize, event: ChannelEvent<'_>);
-}
-
-/// An event on a subscribed channel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ChannelEvent<'a> {
-    /// The master refused the subscription.
-    Denied,
-    /// The connection is gone. Messages are lost until the next [`Subscribed`](Self::Subscribed).
-    Disconnected,
-    /// A message was published.
-    Message(&'a str),
-    /// The master confirmed the subscription. Messages arrive from now on.
-    Subscribed,
+    /// Handles a message that `master` has published on a subscribed channel.
+    fn on_message(&self, master: usize, message: &str);
 }
 
 /// The beginning or the end of a subscription.
@@ -50,9 +37,7 @@ impl Subscriptions {
     ) -> bool {
         let subscribers = self.channels.entry(channel.clone()).or_default();
         subscribers.push(subscriber);
-        // The change is sent even if the channel has other subscribers. The new subscriber needs a
-        // confirmation, too.
-        self.change(channel, true)
+        subscribers.len() == 1 && self.change(channel, true)
     }
 
     /// Ends the subscription of `subscriber`. Returns whether there is a change to send.
@@ -92,12 +77,10 @@ impl Subscriptions {
         self.changes = all.collect();
     }
 
-    /// Notes that the connection is gone. Returns the subscribers of all channels.
-    pub(in crate::master) fn disconnect(&mut self) -> Vec<Arc<dyn Subscriber>> {
+    /// Notes that the connection is gone.
+    pub(in crate::master) fn disconnect(&mut self) {
         self.is_connected = false;
         self.changes.clear();
-        let subscribers = self.channels.values().flatten();
-        subscribers.filter_map(Weak::upgrade).collect()
     }
 
     /// Returns the subscribers of `channel`.

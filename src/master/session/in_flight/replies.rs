@@ -14,7 +14,6 @@ use crate::{
         server_error::ServerError,
         session::{
             request::Request,
-            subscriptions::ChannelEvent,
             unanswered::{Item, Sent},
         },
     },
@@ -34,7 +33,7 @@ impl InFlight<'_> {
         let sent = self.pop(now)?;
         let request = match &sent.item {
             Item::Request(request) => request,
-            Item::Change(channel) => return self.on_refused_change(channel, reply),
+            Item::Change(_) => return self.on_refused_change(reply),
             Item::Caching => return self.on_caching(reply),
         };
         if !sent.is_resent && self.liveness.measure(sent.at, now) {
@@ -81,14 +80,13 @@ impl InFlight<'_> {
         }
     }
 
-    /// Handles the reply to a change of a subscription. On an error reply, tells the subscribers
-    /// that the master refused the change. Fails on any other reply.
-    fn on_refused_change(&mut self, channel: &str, reply: &Reply<'_>) -> Result<(), Arc<str>> {
+    /// Handles the reply to a change of a subscription. After an error, waiters poll. Fails on any
+    /// other reply.
+    fn on_refused_change(&mut self, reply: &Reply<'_>) -> Result<(), Arc<str>> {
         let Reply::Error(error) = reply else {
             return Err("a reply came instead of the confirmation of a subscription".into());
         };
         self.log_denial(error);
-        self.mailbox.notify(channel, ChannelEvent::Denied);
         Ok(())
     }
 
@@ -143,8 +141,8 @@ impl InFlight<'_> {
         Err("its keys may have been deleted or replaced".into())
     }
 
-    /// Handles the confirmation of a subscription, and tells the subscribers of `channel`. Fails if
-    /// the oldest command is not a change of a subscription to `channel`.
+    /// Handles the confirmation of a subscription. Fails if the oldest command is not a change of a
+    /// subscription to `channel`.
     pub(crate) fn on_confirmation(&mut self, channel: &str, now: Instant) -> Result<(), Arc<str>> {
         // The command is checked before it is removed. A command of another kind must stay, because
         // its own reply may still come.
@@ -154,14 +152,13 @@ impl InFlight<'_> {
             _ => return Err("a subscription was confirmed out of order".into()),
         }
         self.pop(now)?;
-        self.mailbox.notify(channel, ChannelEvent::Subscribed);
         Ok(())
     }
 
     /// Passes a published message on to the subscribers of `channel`.
     pub(crate) fn on_message(&self, channel: &str, message: &str) {
         if !mutant!(Deaf) {
-            self.mailbox.notify(channel, ChannelEvent::Message(message));
+            self.mailbox.notify(channel, message);
         }
     }
 
