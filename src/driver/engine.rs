@@ -75,7 +75,7 @@ impl Engine {
             local_waiters: LocalWaiters::default(),
         };
         Self {
-            shared: Shared::new(context, &process),
+            shared: Shared::new(context),
             process,
             owners: AtomicU64::new(0),
         }
@@ -152,11 +152,6 @@ impl Engine {
     #[cfg(test)]
     pub(crate) fn local_waiters(&self) -> &LocalWaiters {
         &self.shared.context.local_waiters
-    }
-
-    #[cfg(test)]
-    pub(crate) fn fair_waiters(&self) -> &super::waiting::fair_waiters::FairWaiters {
-        &self.shared.fair_waiters
     }
 }
 

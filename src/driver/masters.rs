@@ -19,7 +19,7 @@ use crate::{
         vote::{Failure, master_set::MasterSet, quorum::Quorum, round::Round, votes::Votes},
         wait::{agreed_master::rank, run::Rivals},
     },
-    master::{CountVotes, HealthBoard, Mailbox, Request, Subscriber, Watcher},
+    master::{CountVotes, HealthBoard, Listener, Mailbox, Request, Topic},
     meter::Meter,
 };
 
@@ -216,41 +216,33 @@ impl Masters {
         agreed.map(|mailbox| mailbox.master())
     }
 
-    /// Tells `watcher` of each change of `key` that a master reports.
-    pub(crate) fn watch(&self, key: &Arc<str>, watcher: &Weak<dyn Watcher>) {
+    /// Tells `listener` of news about `topic` from any master.
+    pub(crate) fn listen(&self, topic: &Topic, listener: &Weak<dyn Listener>) {
         for mailbox in &self.mailboxes {
-            mailbox.watch(key, watcher.clone());
+            mailbox.listen(topic, listener.clone());
         }
     }
 
-    pub(crate) fn unwatch(&self, key: &Arc<str>, watcher: &Weak<dyn Watcher>) {
+    pub(crate) fn ignore(&self, topic: &Topic, listener: &Weak<dyn Listener>) {
         for mailbox in &self.mailboxes {
-            mailbox.unwatch(key, watcher);
+            mailbox.ignore(topic, listener);
         }
     }
 
-    /// Subscribes `subscriber` to `channel` on every master.
-    pub(crate) fn subscribe(&self, channel: &Arc<str>, subscriber: &Weak<dyn Subscriber>) {
+    /// Wakes all listeners, as if every master had news for them.
+    pub(crate) fn wake_all(&self) {
         for mailbox in &self.mailboxes {
-            mailbox.subscribe(channel, subscriber.clone());
-        }
-    }
-
-    pub(crate) fn unsubscribe(&self, channel: &Arc<str>, subscriber: &Weak<dyn Subscriber>) {
-        for mailbox in &self.mailboxes {
-            mailbox.unsubscribe(channel, subscriber);
+            mailbox.tell_all(|_| true);
         }
     }
 }
 
 #[cfg(test)]
 impl Masters {
-    /// Returns the number of watchers of all masters.
-    pub(crate) fn watchers(&self) -> usize {
-        self.mailboxes
-            .iter()
-            .map(|mailbox| mailbox.watchers())
-            .sum()
+    /// Returns the number of listeners to all masters.
+    pub(crate) fn listeners(&self) -> usize {
+        let mailboxes = self.mailboxes.iter();
+        mailboxes.map(|mailbox| mailbox.listeners()).sum()
     }
 }
 

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use super::{
     acquire::denied::NotAcquired, context::Context, masters::Masters,
-    observe::quorum_log::QuorumLog, time::clock, waiting::fair_waiters::FairWaiters,
+    observe::quorum_log::QuorumLog, time::clock,
 };
 use crate::core::wait::chances::{Chance, Chances};
 
@@ -20,7 +20,6 @@ use crate::core::wait::chances::{Chance, Chances};
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) context: Arc<Context>,
-    pub(crate) fair_waiters: FairWaiters,
     /// The chances of waiters to win. All waiters of the coordinator share them.
     chances: Mutex<Chances>,
     pub(super) quorum_log: QuorumLog,
@@ -28,10 +27,9 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(context: Context, process: &str) -> Self {
+    pub(crate) fn new(context: Context) -> Self {
         Self {
             context: Arc::new(context),
-            fair_waiters: FairWaiters::new(process),
             chances: Mutex::default(),
             quorum_log: QuorumLog::default(),
             is_closed: AtomicBool::new(false),
@@ -54,7 +52,7 @@ impl Shared {
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
         self.context.local_waiters.wake_all();
-        self.fair_waiters.wake_all();
+        self.masters().wake_all();
     }
 
     /// Returns when to try again after `failures` failures, according to the retry delay alone.

@@ -34,10 +34,9 @@ pub(crate) use redis::wire_error::WireError;
 pub use redis::{read_reply, reply_lengths};
 pub(crate) use restart::RestartTracker;
 pub(crate) use session::{
+    listeners::{Listener, Topic},
     mailbox::Mailbox,
     request::{CountVotes, Request},
-    subscriptions::Subscriber,
-    watchers::Watcher,
 };
 pub use spec::MasterSpec;
 pub(crate) use spec::Supervisor;

@@ -1,14 +1,14 @@
 //! Reports of changes, which wake waiters.
 
 use super::{step::RowCommand, *};
-use crate::master::Watcher;
+use crate::master::{Listener, Topic};
 
 /// Sends an empty message for each report.
 #[derive(Debug)]
 struct Reports(UnboundedSender<()>);
 
-impl Watcher for Reports {
-    fn on_change(&self, master: usize) {
+impl Listener for Reports {
+    fn on_news(&self, master: usize, _: &Topic) {
         assert_eq!(master, 0);
         self.0.send(()).unwrap();
     }
@@ -57,9 +57,10 @@ async fn check_report(
     case: &str,
 ) {
     let (reports, mut reported) = unbounded_channel();
-    let watcher: Arc<dyn Watcher> = Arc::new(Reports(reports));
-    let watcher_handle = Arc::downgrade(&watcher);
-    subject.mailbox.watch(key, watcher_handle.clone());
+    let listener: Arc<dyn Listener> = Arc::new(Reports(reports));
+    let listener_handle = Arc::downgrade(&listener);
+    let topic = Topic::Key(key.clone());
+    subject.mailbox.listen(&topic, listener_handle.clone());
     for _ in 0..2 {
         subject.store.change(key, holder);
     }
@@ -75,5 +76,5 @@ async fn check_report(
     let inspect = RowCommand::new(Kind::Fair, Verb::Inspect, '?');
     subject.ask(inspect.command(key, None)).await;
     assert!(reported.try_recv().is_err(), "{case}: reported twice");
-    subject.mailbox.unwatch(key, &watcher_handle);
+    subject.mailbox.ignore(&topic, &listener_handle);
 }

@@ -25,8 +25,8 @@ use crate::{
         session::{
             connection::{Connection, Dial, Dialled},
             in_flight::{InFlight, Transmit},
+            listeners::Change,
             request::Request,
-            subscriptions::Change,
         },
     },
 };
@@ -177,8 +177,8 @@ impl Connection for SimConnection {
                     (0..FLOOD).for_each(|_| in_flight.on_changed(None));
                     Ok(())
                 }
-                Delivery::Message(channel, message) => {
-                    in_flight.on_message(&channel, &message);
+                Delivery::Message(ticket) => {
+                    in_flight.on_message(&ticket);
                     Ok(())
                 }
                 Delivery::Reply(Ok(reply)) => in_flight.on_reply(&reply, now),

@@ -7,7 +7,7 @@ use crate::{
         kind::command::{Command, Reply},
         restart::RestartRecord,
     },
-    master::session::subscriptions::Change,
+    master::session::listeners::Change,
 };
 
 /// From a client to a master.
@@ -41,7 +41,8 @@ pub(in crate::master) enum Delivery {
     /// A subscription was confirmed.
     Confirmed(Arc<str>),
     Hello(Greeting),
-    Message(String, String),
+    /// A waiter is called: a master has published the ticket of the waiter.
+    Message(String),
     Reply(Result<Reply<'static>, Cow<'static, str>>),
 }
 

@@ -306,7 +306,7 @@ impl World {
                 self.send_down(
                     number,
                     match push {
-                        Push::Message(channel, message) => Delivery::Message(channel, message),
+                        Push::Message(_, ticket) => Delivery::Message(ticket),
                         Push::Changed(key) => Delivery::Changed(key),
                     },
                 );

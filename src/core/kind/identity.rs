@@ -69,6 +69,19 @@ impl Ticket {
         Self(format!("{micros:016}:{owner}").into())
     }
 
+    /// Returns the ticket with this text.
+    pub(crate) fn of(text: &str) -> Self {
+        Self(text.into())
+    }
+
+    /// Returns the channel on which masters call the waiter: `quorlock:turn:` and the UUID of its
+    /// coordinator.
+    pub(crate) fn channel(&self) -> String {
+        let owner = Self::owner_of(&self.0);
+        let process = owner.split_once(':').map_or(owner, |(process, _)| process);
+        format!("quorlock:turn:{process}")
+    }
+
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
@@ -76,12 +89,6 @@ impl Ticket {
     /// Returns the owner in the text of a ticket.
     pub(crate) fn owner_of(ticket: &str) -> &str {
         ticket.split_once(':').map_or(ticket, |(_, owner)| owner)
-    }
-}
-
-impl std::borrow::Borrow<str> for Ticket {
-    fn borrow(&self) -> &str {
-        &self.0
     }
 }
 
@@ -114,8 +121,6 @@ pub(in crate::core) fn whole_millis(duration: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::borrow::Borrow;
-
     use super::*;
 
     #[test]
@@ -142,8 +147,9 @@ mod tests {
     #[test]
     fn a_ticket_is_its_text() {
         let ticket = Ticket::new(5, "u:1");
-        let text: &str = ticket.borrow();
-        assert_eq!((text, ticket.as_str()), ("0000000000000005:u:1", text));
+        let text = "0000000000000005:u:1";
+        assert_eq!((ticket.as_str(), &ticket), (text, &Ticket::of(text)));
+        assert_eq!(ticket.channel(), "quorlock:turn:u");
         assert_eq!(Ticket::owner_of(text), "u:1");
         assert_eq!(Ticket::owner_of("no ticket"), "no ticket");
     }

@@ -35,7 +35,7 @@ use crate::{
         select::first_of,
         shared::Shared,
         time::clock,
-        waiting::fair_waiters::FairWaiter,
+        waiting::fair_waiter::FairWaiter,
     },
 };
 
@@ -223,8 +223,7 @@ impl<'a> FairWait<'a> {
     }
 
     fn listen(&self) -> FairWaiter<'a> {
-        let waiters = &self.shared.fair_waiters;
-        waiters.join(self.masters(), &self.ticket)
+        FairWaiter::new(self.masters(), &self.ticket)
     }
 
     fn draw_ticket(&mut self) {

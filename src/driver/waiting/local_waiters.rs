@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::{
-    signal::Signal,
+    events::{Events, Heard},
     watched::{Free, Watched},
 };
 use crate::{
@@ -31,7 +31,7 @@ use crate::{
         },
     },
     driver::{masters::Masters, select::first_of, time::clock},
-    master::Watcher,
+    master::{Listener, Topic},
     user_code::shielded,
 };
 
@@ -52,8 +52,8 @@ pub(crate) struct LocalWaiters {
 #[derive(Debug, Default)]
 struct WaitQueue {
     state: Mutex<State>,
-    /// Notified when an event has changed the state.
-    changed: Signal,
+    /// The events for the waiter that contends.
+    events: Events,
 }
 
 #[derive(Debug, Default)]
@@ -64,11 +64,6 @@ struct State {
     order: WaitOrder<Arc<Notify>>,
     /// `true` once the queue gets the changes that masters report.
     is_watching: bool,
-    /// `true` if a guard of this process has released the lock since the attempt began, or if the
-    /// coordinator has been closed.
-    is_released: bool,
-    /// The masters on which the lock has changed since the attempt began, or may have changed.
-    changed: MasterSet,
 }
 
 /// The events that end a wait.
@@ -142,8 +137,8 @@ impl LocalWaiters {
         self.count.store(queues.len(), Ordering::Release);
         if state.is_watching {
             // The next waiter to join makes another queue.
-            let watcher = waiter.queue.watcher();
-            waiter.masters.unwatch(waiter.resource.key(), &watcher);
+            let masters = waiter.masters;
+            masters.ignore(&waiter.topic(), &waiter.queue.listener());
         }
         next
     }
@@ -198,8 +193,8 @@ impl LocalWaiter<'_> {
     pub(crate) async fn pause_until(&self, at: Instant) {
         self.expect(at);
         let is_released = || self.is_released();
-        let timers = &self.masters.timers;
-        self.queue.changed.wait_until(at, timers, is_released).await;
+        let (signal, timers) = (&self.queue.events.signal, &self.masters.timers);
+        signal.wait_until(at, timers, is_released).await;
     }
 
     /// Moves this waiter to the end of its queue.
@@ -219,12 +214,10 @@ impl LocalWaiter<'_> {
     /// this waiter's turn: a last attempt at a deadline must not take the events of the waiter that
     /// contends.
     pub(crate) fn begin_attempt(&self) {
-        let mut state = self.queue.state.lock();
-        if !state.order.contends(self.number) {
-            return;
+        let state = self.queue.state.lock();
+        if state.order.contends(self.number) {
+            self.queue.events.forget();
         }
-        state.is_released = false;
-        state.changed = MasterSet::NONE;
     }
 
     /// Starts to get the changes that masters report. A master reports a change only after a
@@ -232,8 +225,7 @@ impl LocalWaiter<'_> {
     pub(crate) fn watch(&self) {
         let was_watching = mem::replace(&mut self.queue.state.lock().is_watching, true);
         if !was_watching {
-            let watcher = self.queue.watcher();
-            self.masters.watch(self.resource.key(), &watcher);
+            self.masters.listen(&self.topic(), &self.queue.listener());
         }
     }
 
@@ -244,15 +236,10 @@ impl LocalWaiter<'_> {
             return None;
         }
         self.expect(end);
-        let event = || {
-            self.queue
-                .state
-                .lock()
-                .event(watched, self.masters.quorum())
-        };
+        let events = &self.queue.events;
+        let event = || Event::of(events.heard(), watched, self.masters.quorum());
         let timers = &self.masters.timers;
-        let changed = &self.queue.changed;
-        let changed = changed.wait_until(end, timers, || event().is_some());
+        let changed = events.signal.wait_until(end, timers, || event().is_some());
         // A release that was decided may still get answers that the lock is free.
         first_of(changed, watched.until(|| event().is_some())).await;
         event()
@@ -261,7 +248,7 @@ impl LocalWaiter<'_> {
     /// Returns whether a guard of this process has released the lock since the last attempt of any
     /// waiter in this queue began.
     pub(crate) fn is_released(&self) -> bool {
-        self.queue.state.lock().is_released
+        self.queue.events.heard().is_released
     }
 
     /// Returns for how long this waiter should let the waiters of other processes go first. They
@@ -314,6 +301,10 @@ impl LocalWaiter<'_> {
         self.masters.agreed(self.resource.key(), among)
     }
 
+    fn topic(&self) -> Topic {
+        Topic::Key(self.resource.key().clone())
+    }
+
     fn hash(&self) -> u64 {
         rank(self.resource.key(), "")
     }
@@ -333,41 +324,33 @@ fn wake(next: Option<Arc<Notify>>) {
     }
 }
 
-impl State {
-    /// Returns the event that the contending waiter waits for, if it has come. The masters in
+impl Event {
+    /// Returns the event that the contending waiter waits for, if it was `heard`. The masters in
     /// `watched` tell that waiter of changes.
-    fn event(&self, watched: &Watched, quorum: &Quorum) -> Option<Event> {
-        if self.is_released {
-            return Some(Event::Released);
+    fn of(heard: Heard, watched: &Watched, quorum: &Quorum) -> Option<Self> {
+        if heard.is_released {
+            return Some(Self::Released);
         }
-        let free = watched.free(self.changed, quorum);
-        free.map(Event::Changed)
+        let free = watched.free(heard.changed, quorum);
+        free.map(Self::Changed)
     }
 }
 
 impl WaitQueue {
     fn released(&self) {
-        {
-            let mut state = self.state.lock();
-            state.is_released = true;
-            state.order.on_event(clock::now());
-        }
-        self.changed.notify();
+        self.state.lock().order.on_event(clock::now());
+        self.events.released();
     }
 
-    fn watcher(self: &Arc<Self>) -> Weak<dyn Watcher> {
-        Arc::downgrade(self) as Weak<dyn Watcher>
+    fn listener(self: &Arc<Self>) -> Weak<dyn Listener> {
+        Arc::downgrade(self) as Weak<dyn Listener>
     }
 }
 
-impl Watcher for WaitQueue {
-    fn on_change(&self, master: usize) {
-        {
-            let mut state = self.state.lock();
-            state.changed.insert(master);
-            state.order.on_event(clock::now());
-        }
-        self.changed.notify();
+impl Listener for WaitQueue {
+    fn on_news(&self, master: usize, topic: &Topic) {
+        self.state.lock().order.on_event(clock::now());
+        self.events.on_news(master, topic);
     }
 }
 
@@ -377,7 +360,7 @@ mod tests {
 
     use tokio::time::timeout;
 
-    use super::Watcher;
+    use super::{Listener, Topic};
     use crate::{Coordinator, Fault, MemoryMaster};
 
     #[tokio::test(start_paused = true)]
@@ -399,7 +382,7 @@ mod tests {
             let _ = timeout(moment, lock.acquire()).await;
         }
         assert_eq!(locks.engine().local_waiters().queues.lock().len(), 0);
-        assert_eq!(locks.engine().masters().watchers(), 0);
+        assert_eq!(locks.engine().masters().listeners(), 0);
     }
 
     /// Another holder has three of five masters, and the other two are free.
@@ -418,7 +401,7 @@ mod tests {
         let queue = queues.values().next().unwrap();
         let sent = masters[0].commands();
         for master in [3, 4] {
-            queue.on_change(master);
+            queue.on_news(master, &Topic::Key("r".into()));
             assert!(timeout(moment, waiting.as_mut()).await.is_err());
         }
         assert_eq!(masters[0].commands(), sent, "two masters are no majority");
@@ -448,7 +431,7 @@ mod tests {
             let queue = queues.values().next().unwrap();
             let flood = async || loop {
                 tokio::time::sleep(millis(1)).await;
-                (0..5).for_each(|master| queue.on_change(master));
+                (0..5).for_each(|master| queue.on_news(master, &Topic::Key("r".into())));
             };
             let moment = timeout(millis(20_000), async {
                 if is_flooded {
@@ -499,7 +482,7 @@ mod tests {
             );
             // Leaves time for the requests under way, and for the next waiter to watch the lock.
             tokio::time::sleep(millis(400)).await;
-            watched += usize::from(locks.engine().masters().watchers() == 3);
+            watched += usize::from(locks.engine().masters().listeners() == 3);
             held.release().await.unwrap();
             let served = timeout(millis(60), next).await;
             drop(served.expect("the waiter was not woken").unwrap());
@@ -508,7 +491,7 @@ mod tests {
                 assert_eq!(master.keys().len(), 0, "{polls} polls");
             }
             assert_eq!(locks.engine().local_waiters().queues.lock().len(), 0);
-            assert_eq!(locks.engine().masters().watchers(), 0);
+            assert_eq!(locks.engine().masters().listeners(), 0);
         }
         assert_eq!(watched, 31);
     }

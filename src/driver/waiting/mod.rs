@@ -1,6 +1,7 @@
 //! The waiters of this coordinator, and what wakes them.
 
-pub(in crate::driver) mod fair_waiters;
+pub(in crate::driver) mod events;
+pub(in crate::driver) mod fair_waiter;
 pub(in crate::driver) mod local_waiters;
 pub(in crate::driver) mod signal;
 pub(crate) mod watched;

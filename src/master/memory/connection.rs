@@ -28,8 +28,8 @@ use crate::{
         session::{
             connection::{Connection, Dial, Dialled},
             in_flight::{InFlight, Transmit},
+            listeners::Change,
             request::Request,
-            subscriptions::Change,
         },
     },
 };
@@ -240,7 +240,7 @@ impl MemoryConnection {
         for push in pushes.into_iter().flatten() {
             match push {
                 _ if *fault == Fault::Mute => self.has_lost_replies = true,
-                Push::Message(channel, message) => in_flight.on_message(&channel, &message),
+                Push::Message(_, ticket) => in_flight.on_message(&ticket),
                 Push::Changed(key @ Some(_)) => in_flight.on_changed(key.as_deref()),
                 Push::Changed(None) => in_flight.on_flushed()?,
             }

@@ -25,8 +25,8 @@ use crate::{
         session::{
             connection::Connection,
             in_flight::{InFlight, Transmit},
+            listeners::Change,
             request::Request,
-            subscriptions::Change,
         },
     },
 };
@@ -194,9 +194,7 @@ fn on_push(frame: &[u8], in_flight: &mut InFlight<'_>, now: Instant) -> Result<(
             .and_then(|text| ::redis::from_redis_value_ref::<String>(text).ok())
     };
     match (kind, text(0)) {
-        (PushKind::Message, Some(channel)) => {
-            in_flight.on_message(&channel, &text(1).unwrap_or_default());
-        }
+        (PushKind::Message, _) => in_flight.on_message(&text(1).unwrap_or_default()),
         (PushKind::Invalidate, _) => match data.first() {
             Some(Value::Array(keys)) => {
                 let keys = keys.iter().map(::redis::from_redis_value_ref::<String>);

@@ -13,11 +13,10 @@ use std::{
 use parking_lot::Mutex;
 
 use super::{
+    listeners::{Change, Listener, Topic},
     owed::Owed,
     queue::{Phase, Queue},
     request::Request,
-    subscriptions::{Change, Subscriber},
-    watchers::Watcher,
 };
 use crate::{
     core::vote::{Failure, Vote},
@@ -121,26 +120,38 @@ impl Mailbox {
         self.is_busy.store(is_busy, Ordering::Relaxed);
     }
 
-    /// Subscribes `subscriber` to `channel`, on the current connection and all later ones.
-    pub(crate) fn subscribe(&self, channel: &Arc<str>, subscriber: Weak<dyn Subscriber>) {
+    /// Tells `listener` of news about `topic`, on the current connection and all later ones.
+    pub(crate) fn listen(&self, topic: &Topic, listener: Weak<dyn Listener>) {
         let mut queue = self.queue.lock();
-        if queue.subscriptions.add(channel, subscriber) {
+        queue.listeners.add(topic, listener);
+        if queue.listeners.must_change() {
             queue.wake();
         }
     }
 
-    pub(crate) fn unsubscribe(&self, channel: &Arc<str>, subscriber: &Weak<dyn Subscriber>) {
+    pub(crate) fn ignore(&self, topic: &Topic, listener: &Weak<dyn Listener>) {
         let mut queue = self.queue.lock();
-        if queue.subscriptions.remove(channel, subscriber) {
+        queue.listeners.remove(topic, listener);
+        if queue.listeners.must_change() {
             queue.wake();
         }
     }
 
-    /// Passes `message` on to the subscribers of `channel`.
-    pub(in crate::master) fn notify(&self, channel: &str, message: &str) {
-        let subscribers = self.queue.lock().subscriptions.of(channel);
-        for subscriber in subscribers {
-            subscriber.on_message(self.master, message);
+    /// Passes news about `topic` on to its listeners.
+    pub(in crate::master) fn tell(&self, topic: &Topic) {
+        let listeners = self.queue.lock().listeners.of(topic);
+        for listener in listeners {
+            listener.on_news(self.master, topic);
+        }
+    }
+
+    /// Makes all listeners whose topic is in `about` look.
+    pub(crate) fn tell_all(&self, about: impl Fn(&Topic) -> bool) {
+        let listeners = self.queue.lock().listeners.all();
+        for (topic, listener) in listeners {
+            if about(&topic) {
+                listener.on_news(self.master, &topic);
+            }
         }
     }
 
@@ -153,27 +164,14 @@ impl Mailbox {
         self.reports_changes.store(reports, Ordering::Relaxed);
     }
 
-    /// Tells `watcher` of each change of `key` that the master reports. The master reports a change
-    /// only after a command that watches the key.
-    pub(crate) fn watch(&self, key: &Arc<str>, watcher: Weak<dyn Watcher>) {
-        self.queue.lock().watchers.add(key, watcher);
-    }
-
-    pub(crate) fn unwatch(&self, key: &Arc<str>, watcher: &Weak<dyn Watcher>) {
-        self.queue.lock().watchers.remove(key, watcher);
+    /// Notes that any key may have changed without a report.
+    pub(in crate::master) fn may_have_changed(&self) {
+        self.tell_all(|topic| matches!(topic, Topic::Key(_)));
     }
 
     #[cfg(test)]
-    pub(crate) fn watchers(&self) -> usize {
-        self.queue.lock().watchers.of(None).len()
-    }
-
-    /// Tells the watchers of `key` of a change. Without a `key`, tells all watchers.
-    pub(in crate::master) fn changed(&self, key: Option<&str>) {
-        let watchers = self.queue.lock().watchers.of(key);
-        for watcher in watchers {
-            watcher.on_change(self.master);
-        }
+    pub(crate) fn listeners(&self) -> usize {
+        self.queue.lock().listeners.all().len()
     }
 
     /// Tells the supervisor that nothing will be posted any more. The supervisor ends once
@@ -184,18 +182,17 @@ impl Mailbox {
         queue.wake();
     }
 
-    /// Moves the posted requests into `requests`, and the changes of subscriptions into `changes`.
-    /// Both vectors must be empty. The next post wakes `cx`.
+    /// Moves the posted requests into `requests`, which must be empty. Returns the change of the
+    /// subscription to send before them. The next post wakes `cx`.
     pub(in crate::master) fn take(
         &self,
         cx: &Context<'_>,
         requests: &mut Vec<Arc<Request>>,
-        changes: &mut Vec<Change>,
-    ) {
+    ) -> Option<Change> {
         let mut queue = self.queue.lock();
         mem::swap(&mut queue.requests, requests);
-        mem::swap(&mut queue.subscriptions.changes, changes);
         queue.set_waker(cx);
+        queue.listeners.take_change()
     }
 
     /// Returns whether the mailbox is empty and nothing more will be posted.
@@ -254,7 +251,7 @@ impl Mailbox {
         let mut queue = self.queue.lock();
         queue.phase = Phase::Serving;
         self.is_serving.store(true, Ordering::Relaxed);
-        queue.subscriptions.connect();
+        queue.listeners.connect();
         mem::take(&mut queue.owed)
     }
 
@@ -272,12 +269,11 @@ impl Mailbox {
         self.is_serving.store(false, Ordering::Relaxed);
         self.set_reports_changes(false);
         let queued = mem::take(&mut queue.requests);
-        queue.subscriptions.disconnect();
         drop(queue);
         let queued = queued.into_iter();
         let queued = queued.map(|request| (request, Some(unsent.clone())));
         self.fail_all(unanswered.into_iter().chain(queued).collect());
-        self.changed(None);
+        self.may_have_changed();
     }
 
     /// Fails all queued requests and all later ones. Called when the supervisor ends.
@@ -288,13 +284,12 @@ impl Mailbox {
         self.set_reports_changes(false);
         let queued = mem::take(&mut queue.requests);
         let owed = mem::take(&mut queue.owed);
-        queue.subscriptions.disconnect();
         drop(queue);
         drop(owed); // the lock is free: the drop may wake a task that posts
         for request in queued {
             self.fail(&request, Failure::Closed);
         }
-        self.changed(None);
+        self.may_have_changed();
     }
 
     /// Casts the vote of the master on `request`. `now` was read after the vote was known. The

@@ -6,7 +6,7 @@ use std::{
     time::Instant,
 };
 
-use super::{owed::Owed, request::Request, subscriptions::Subscriptions, watchers::Watchers};
+use super::{listeners::Listeners, owed::Owed, request::Request};
 use crate::core::vote::Failure;
 
 /// The contents of a mailbox, which a mutex protects.
@@ -15,8 +15,7 @@ pub(in crate::master) struct Queue {
     pub(in crate::master) phase: Phase,
     pub(in crate::master) requests: Vec<Arc<Request>>,
     pub(in crate::master) owed: Owed,
-    pub(in crate::master) subscriptions: Subscriptions,
-    pub(in crate::master) watchers: Watchers,
+    pub(in crate::master) listeners: Listeners,
     pub(in crate::master) waker: Option<Waker>,
     /// The end of the quarantine, if the master may have forgotten locks.
     pub(in crate::master) quarantine: Option<Instant>,

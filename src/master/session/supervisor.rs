@@ -123,13 +123,13 @@ async fn serve<C: Connection>(
     let mut in_flight = InFlight::new(mailbox, config, dialled.round_trip, outage.window());
     in_flight.set_reports_changes(dialled.reports_changes);
     let mut timer = LazyTimer::new(config.now);
-    let (mut requests, mut changes) = (Vec::new(), Vec::new());
+    let mut requests = Vec::new();
     let mut quarantine = Quarantine::of(mailbox);
     let ended = poll_fn(|cx| {
         // More iterations in one poll would delay other tasks.
         for _ in 0..8 {
-            mailbox.take(cx, &mut requests, &mut changes);
-            in_flight.send(&mut connection, &mut requests, &mut changes);
+            let change = mailbox.take(cx, &mut requests);
+            in_flight.send(&mut connection, &mut requests, change);
             if let Poll::Ready(why) = connection.poll(cx, &mut in_flight) {
                 return Poll::Ready(Some((why, false)));
             }

@@ -9,11 +9,11 @@ use std::{
 };
 
 use super::{
+    listeners::Change,
     liveness::Liveness,
     mailbox::Mailbox,
     owed::{Owed, owed_until},
     request::Request,
-    subscriptions::Change,
     unanswered::{Item, Unanswered},
 };
 use crate::{
@@ -66,8 +66,8 @@ pub(in crate::master) struct InFlight<'a> {
     /// The number of releases at the front of `late` that have a failed vote.
     failed: usize,
     owed: Owed,
-    /// The changes of subscriptions that were not sent.
-    changes: VecDeque<Change>,
+    /// The change of the subscription that was not sent.
+    change: Option<Change>,
     pub(in crate::master) last_reply: Option<Instant>,
     last_heard: Option<LastHeard>,
     /// Set while the health of the master shows an error.
@@ -112,7 +112,7 @@ impl<'a> InFlight<'a> {
             late: VecDeque::new(),
             failed: 0,
             owed: mailbox.serve(liveness.timeout()),
-            changes: VecDeque::new(),
+            change: None,
             last_reply: None,
             last_heard: config.health.last_heard(mailbox.master()),
             is_unfit: config.health.is_unfit(mailbox.master()),
@@ -146,26 +146,23 @@ impl<'a> InFlight<'a> {
         !self.waiting.is_empty()
             || !self.late.is_empty()
             || !self.owed.is_empty()
-            || !self.changes.is_empty()
+            || self.change.is_some()
     }
 
-    /// Sends `changes`, owed releases and `requests`, in this order, as far as the window allows.
-    /// Keeps the rest for later, and empties both vectors.
+    /// Sends `change`, owed releases and `requests`, in this order, as far as the window allows.
+    /// Keeps the rest for later, and empties the vector.
     pub(in crate::master) fn send(
         &mut self,
         connection: &mut impl Transmit,
         requests: &mut Vec<Arc<Request>>,
-        changes: &mut Vec<Change>,
+        change: Option<Change>,
     ) {
-        if requests.is_empty() && changes.is_empty() && !self.has_backlog() {
+        if requests.is_empty() && change.is_none() && !self.has_backlog() {
             return; // most polls only read replies
         }
         let now = (self.config.now)();
-        for change in changes.drain(..) {
-            // A change replaces the waiting change of the same channel.
-            self.changes
-                .retain(|earlier| earlier.channel != change.channel);
-            self.changes.push_back(change);
+        if change.is_some() {
+            self.change = change; // replaces the one that waits, because there is one channel
         }
         if self.has_backlog() {
             self.send_backlog(connection, now);
@@ -194,7 +191,7 @@ impl<'a> InFlight<'a> {
 
     fn send_backlog(&mut self, connection: &mut impl Transmit, now: Instant) {
         while self.has_room()
-            && let Some(change) = self.changes.pop_front()
+            && let Some(change) = self.change.take()
         {
             connection.send_change(&change);
             self.push(Item::Change(change.channel), false, now);

@@ -5,7 +5,10 @@ use std::{sync::Arc, time::Instant};
 use super::InFlight;
 use crate::{
     core::{
-        kind::command::{Reply, Verb},
+        kind::{
+            command::{Reply, Verb},
+            identity::Ticket,
+        },
         restart::RestartGuard,
         vote::{Failure, Vote},
     },
@@ -13,6 +16,7 @@ use crate::{
         observer::MasterEvent,
         server_error::ServerError,
         session::{
+            listeners::Topic,
             request::Request,
             unanswered::{Item, Sent},
         },
@@ -98,7 +102,7 @@ impl InFlight<'_> {
             Reply::Error(error) => {
                 self.log_denial(error);
                 self.mailbox.set_reports_changes(false);
-                self.mailbox.changed(None);
+                self.mailbox.may_have_changed();
                 Ok(())
             }
             _ => Err("a reply came that CLIENT CACHING does not have".into()),
@@ -124,8 +128,10 @@ impl InFlight<'_> {
 
     /// Handles a report that `key` has changed, or without a `key` that any key may have.
     pub(crate) fn on_changed(&self, key: Option<&str>) {
-        if !mutant!(Deaf) {
-            self.mailbox.changed(key);
+        match key {
+            _ if mutant!(Deaf) => {}
+            Some(key) => self.mailbox.tell(&Topic::Key(key.into())),
+            None => self.mailbox.may_have_changed(),
         }
     }
 
@@ -155,10 +161,10 @@ impl InFlight<'_> {
         Ok(())
     }
 
-    /// Passes a published message on to the subscribers of `channel`.
-    pub(crate) fn on_message(&self, channel: &str, message: &str) {
+    /// Handles a published message, which is the ticket of the waiter whose turn it is.
+    pub(crate) fn on_message(&self, ticket: &str) {
         if !mutant!(Deaf) {
-            self.mailbox.notify(channel, message);
+            self.mailbox.tell(&Topic::Turn(Ticket::of(ticket)));
         }
     }
 

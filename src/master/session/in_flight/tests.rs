@@ -162,7 +162,7 @@ fn a_stall_fails_no_command_that_waits_for_room() {
         apply(post, &mut in_flight, &mut wire, &mut posted).unwrap();
     }
     set_clock(TIMEOUT * 2);
-    in_flight.send(&mut wire, &mut Vec::new(), &mut Vec::new());
+    in_flight.send(&mut wire, &mut Vec::new(), None);
     in_flight.on_reply(&Reply::Ok, clock()).unwrap();
     assert!(in_flight.send_more(&mut wire));
     assert_eq!(*posted[1].0.votes_to.0.votes.lock(), 0);
@@ -255,7 +255,7 @@ fn a_release_that_is_no_longer_owed_sets_no_timer() {
     in_flight.expire(clock());
     let late = posted.pop().unwrap().0;
     late.votes_to.0.is_owed.store(false, Ordering::Relaxed);
-    in_flight.send(&mut wire, &mut Vec::new(), &mut Vec::new());
+    in_flight.send(&mut wire, &mut Vec::new(), None);
     assert_eq!(Arc::strong_count(&late), 1);
     assert!(in_flight.next_expiry() > Some(clock()));
 
@@ -266,7 +266,7 @@ fn a_release_that_is_no_longer_owed_sets_no_timer() {
     for _ in 0..32_768 {
         in_flight.owed.push(request(verb, is_owed));
     }
-    in_flight.send(&mut wire, &mut Vec::new(), &mut Vec::new());
+    in_flight.send(&mut wire, &mut Vec::new(), None);
     assert_eq!(Arc::strong_count(&oldest), 1);
     assert!(in_flight.next_expiry() > Some(clock()));
 }
@@ -394,7 +394,7 @@ fn the_number_of_owed_releases_is_bounded() {
 
 /// Does one iteration of the supervisor's loop. Returns whether the connection must be given up.
 fn poll(in_flight: &mut InFlight<'_>, wire: &mut Wire) -> bool {
-    in_flight.send(wire, &mut Vec::new(), &mut Vec::new());
+    in_flight.send(wire, &mut Vec::new(), None);
     let now = clock();
     if in_flight.next_expiry().is_none_or(|at| at > now) {
         return false;
@@ -412,7 +412,7 @@ fn apply(
     match event {
         Event::Post { verb, is_owed } => {
             let request = request(verb, is_owed);
-            in_flight.send(wire, &mut vec![request.clone()], &mut Vec::new());
+            in_flight.send(wire, &mut vec![request.clone()], None);
             let limit = match () {
                 () if in_flight.waiting.is_empty() => TIMEOUT,
                 () if request.is_owed_to(0) => CONNECT + TIMEOUT * 2,
@@ -425,7 +425,7 @@ fn apply(
                 channel: "channel".into(),
                 begins: true,
             };
-            in_flight.send(wire, &mut Vec::new(), &mut vec![change]);
+            in_flight.send(wire, &mut Vec::new(), Some(change));
         }
         Event::Reply(reply) => {
             let reply = match reply {
@@ -453,7 +453,7 @@ fn apply(
             let channel = if is_ours { "channel" } else { "another" };
             return in_flight.on_confirmation(channel, now);
         }
-        Event::Message => in_flight.on_message("channel", "0"),
+        Event::Message => in_flight.on_message("0"),
         Event::Bytes => {
             #[cfg(feature = "redis")]
             in_flight.on_bytes(now);
