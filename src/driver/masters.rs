@@ -17,7 +17,7 @@ use crate::{
         config::Config,
         kind::command::Command,
         vote::{Failure, master_set::MasterSet, quorum::Quorum, round::Round, votes::Votes},
-        wait::{agreed_master::rank, run::Rivals},
+        wait::agreed_master::rank,
     },
     master::{CountVotes, HealthBoard, Listener, Mailbox, Request, Topic},
     meter::Meter,
@@ -192,16 +192,6 @@ impl Masters {
         let mailboxes = self.mailboxes.iter();
         let reporting = mailboxes.filter(|mailbox| mailbox.reports_changes());
         reporting.map(|mailbox| mailbox.master()).collect()
-    }
-
-    /// Returns how the waiters of other processes are likely to notice a release. They probably
-    /// have the same rights as this one.
-    pub(crate) fn rivals(&self) -> Rivals {
-        if self.can_watch() {
-            Rivals::Hear
-        } else {
-            Rivals::Poll
-        }
     }
 
     /// Returns the master to ask first for the lock `key`, one of those in `among` that report

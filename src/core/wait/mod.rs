@@ -2,9 +2,8 @@
 
 pub(crate) mod agreed_master;
 pub(crate) mod chances;
+pub(crate) mod contender;
 pub(crate) mod false_reports;
-pub(crate) mod policy;
 pub(crate) mod retry;
-pub(crate) mod rivalry;
-pub(crate) mod run;
+pub(crate) mod rivals;
 pub(crate) mod wait_order;

@@ -1,6 +1,6 @@
 //! Waits for a fair lock in the queues of all masters, with the same ticket on all masters.
 
-use std::{mem, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tokio::{sync::SemaphorePermit, task::yield_now};
 
@@ -11,7 +11,7 @@ use super::{
 use crate::{
     core::{
         claim::ask::NextRound,
-        kind::identity::{QueueOptions, Ticket},
+        kind::identity::{Identity, QueueOptions, Ticket},
         vote::{
             master_set::MasterSet,
             refused::Refused,
@@ -19,7 +19,7 @@ use crate::{
         },
         wait::{
             chances::{Chance, Chances, Position},
-            policy::{LastAttempt, WaitPolicy, next_wait},
+            contender::{Contender, Failed},
             retry::Backoff,
         },
     },
@@ -52,7 +52,11 @@ enum Stay {
     /// masters. The value is the median of these clocks.
     Skewed(Duration),
     /// No majority of masters has answered in time for half a waiter timeout.
-    Unable,
+    Unable {
+        /// The time until the masters that are not in quarantine are a majority. `None` if they
+        /// were a majority in the last round.
+        quarantine: Option<Duration>,
+    },
 }
 
 /// Makes rounds until one wins the lock. Between rounds, waits in the queues of all masters, or
@@ -65,39 +69,37 @@ pub(in crate::driver) async fn acquire_fair(
     deadline: Deadline,
 ) -> Result<Level, NotAcquired> {
     let masters = shared.masters();
+    let timeout = masters.waiter_timeout();
     let mut wait = FairWait {
         shared,
         request,
         owner,
         owned,
         deadline,
-        ticket: Ticket::new(masters.timestamps.next(), owner.id()),
-        options: QueueOptions {
-            waiter_timeout: masters.waiter_timeout(),
-            is_fresh: true,
+        place: Place {
+            ticket: Ticket::new(masters.timestamps.next(), owner.id()),
+            options: QueueOptions {
+                waiter_timeout: timeout,
+                is_fresh: true,
+            },
+            corrections: 0,
+            disputes: 0,
         },
+        contender: Contender::new(masters.config().retry, poll(timeout)),
         chances: shared.chances(),
-        quarantine: None,
         failures: 0,
-        splits: 0,
-        disputes: 0,
-        ballots: 0,
-        is_head: false,
     };
-    let mut corrections = 0;
     loop {
         match wait.stay().await? {
             Stay::Won(level) => return Ok(level),
             Stay::Skewed(clock) => {
                 masters.timestamps.correct(clock);
-                corrections += 1;
                 wait.draw_ticket();
-                wait.options.is_fresh = corrections < CORRECTIONS;
-                wait.disputes = 0;
+                wait.place.note_correction();
             }
-            Stay::Unable => {
-                wait.wait_aside().await?;
-                if wait.options.is_fresh {
+            Stay::Unable { quarantine } => {
+                wait.wait_aside(quarantine).await?;
+                if wait.place.options.is_fresh {
                     // The clocks of the masters have moved on, so the masters would refuse the time
                     // in the old ticket. No majority of masters has seen that ticket.
                     wait.draw_ticket();
@@ -115,23 +117,41 @@ struct FairWait<'a> {
     owner: &'a LockOwner<Claim>,
     owned: &'a Arc<OwnedLock<Claim>>,
     deadline: Deadline,
+    place: Place,
+    contender: Contender,
+    chances: Chances,
+    failures: u32,
+}
+
+/// The place of a waiter in the queues.
+struct Place {
     ticket: Ticket,
     options: QueueOptions,
-    chances: Chances,
-    /// The time until the masters that are not in quarantine are a majority. `None` if they were a
-    /// majority in the last round.
-    quarantine: Option<Duration>,
-    failures: u32,
-    /// The number of rounds in a row that were split or had no quorum.
-    splits: u32,
+    /// The number of times that the time in the ticket was corrected.
+    corrections: u32,
     /// The number of rounds since the last correction in which a master disagreed with the time in
     /// the ticket.
     disputes: u32,
-    /// The number of further ballots that were made in a row for a fencing token.
-    ballots: usize,
-    /// `true` if this waiter was the next one in the last round. Masters then report changes of the
-    /// key to it, because no one calls a waiter when the key is deleted by another program.
-    is_head: bool,
+}
+
+impl Place {
+    /// Notes that the ticket is new, because the time in the old one was wrong.
+    fn note_correction(&mut self) {
+        self.corrections += 1;
+        self.disputes = 0;
+        self.options.is_fresh = self.corrections < CORRECTIONS;
+    }
+
+    /// Notes the results of a round that was not won.
+    fn note_round(&mut self, round: &LiveRound) {
+        // Two waiters may use the times of different masters, and each time may have only a
+        // minority. If masters kept checking the time, no waiter would ever be the first in the
+        // queues of a majority.
+        self.disputes += u32::from(
+            round.read(|round| round.votes_cast().any(|vote| vote.skewed_to().is_some())),
+        );
+        self.options.is_fresh &= !round.read(Round::is_queued) && self.disputes < CORRECTIONS;
+    }
 }
 
 impl<'a> FairWait<'a> {
@@ -140,7 +160,8 @@ impl<'a> FairWait<'a> {
         let mut permit = self.permit().await?;
         let mut is_last = self.deadline.is_over();
         let level = self.begin();
-        let mut waiter = None;
+        let (mut waiter, mut ballots) = (None, 0);
+        let mut is_head = false;
         loop {
             let outcome = level.decided(!is_last).await;
             if outcome == Outcome::Won {
@@ -150,21 +171,23 @@ impl<'a> FairWait<'a> {
                 return Ok(Stay::Won(level));
             }
             let round = level.newest_round();
-            let is_fresh = self.options.is_fresh;
+            let is_fresh = self.place.options.is_fresh;
             if let Some(clock) = round.read(Round::skewed_to).filter(|_| is_fresh) {
                 return Ok(Stay::Skewed(clock));
             }
-            if self.raise_ballot(&level, waiter.is_some()) {
+            if self.raise_ballot(&level, waiter.is_some(), &mut ballots) {
                 continue;
             }
             self.give_back(&level, &round, waiter.as_ref()).await;
             drop(permit);
             self.check(&round, outcome, is_last).await?;
             if self.note_round(&round, outcome) == Position::Aside {
-                return Ok(Stay::Unable); // dropping `level` also removes the ticket from the queues
+                // Dropping `level` also removes the ticket from the queues.
+                let quarantine = round.read(Round::quarantined);
+                return Ok(Stay::Unable { quarantine });
             }
             if let Some(waiter) = &waiter {
-                self.wait(waiter, &round).await;
+                is_head = self.wait(waiter, &round, is_head).await;
                 self.failures = self.failures.saturating_add(1);
             }
             // The waiter starts to listen before it first joins the queues, so it misses no call.
@@ -175,10 +198,10 @@ impl<'a> FairWait<'a> {
             level.ask_again(NextRound {
                 // The round is a new attempt. The command that gives back the grants of the last
                 // attempt may arrive late, and then leaves the grants of the new attempt alone.
-                identity: Some(self.owner.identity(Some(self.ticket.clone()))),
-                queue: Some(self.options),
+                identity: Some(self.identity()),
+                queue: Some(self.place.options),
                 candidate: None,
-                watch: self.is_head,
+                watch: is_head,
             });
         }
     }
@@ -186,23 +209,28 @@ impl<'a> FairWait<'a> {
     /// Begins the first round. It does not join the queues, because the lock may be free.
     fn begin(&self) -> Level {
         let (context, owned) = (&self.shared.context, Some(self.owned.clone()));
-        let identity = self.owner.identity(Some(self.ticket.clone()));
-        Level::new(Claim::begin(context, self.request, identity, owned, None))
+        let claim = Claim::begin(context, self.request, self.identity(), owned, None);
+        Level::new(claim)
     }
 
-    /// Waits aside until a majority of masters answer in time, or until the deadline.
-    async fn wait_aside(&mut self) -> Result<(), NotAcquired> {
+    /// Returns the identity of a new attempt.
+    fn identity(&self) -> Identity {
+        self.owner.identity(Some(self.place.ticket.clone()))
+    }
+
+    /// Waits aside until a majority of masters answer in time, or until the deadline. No client can
+    /// win before the `quarantine` ends.
+    async fn wait_aside(&self, mut quarantine: Option<Duration>) -> Result<(), NotAcquired> {
         // Masters do not call this waiter. Closing the coordinator wakes it.
         let waiter = self.listen();
         let masters = self.masters();
         let retry = masters.config().retry;
-        let delays = Chances::delays(self.options.waiter_timeout);
+        let delays = Chances::delays(self.place.options.waiter_timeout);
         for failures in 0.. {
             waiter.begin_attempt();
             self.shared.check_open()?;
             let random = clock::random_u64();
-            let delay = match self.quarantine.take() {
-                // No client can win before the quarantine ends.
+            let delay = match quarantine.take() {
                 Some(left) => left + retry.least(),
                 None if masters.has_quorum() => delays.delay(failures, random),
                 // Nothing is sent while there are too few connections.
@@ -223,12 +251,12 @@ impl<'a> FairWait<'a> {
     }
 
     fn listen(&self) -> FairWaiter<'a> {
-        FairWaiter::new(self.masters(), &self.ticket)
+        FairWaiter::new(self.masters(), &self.place.ticket)
     }
 
     fn draw_ticket(&mut self) {
         let timestamp = self.masters().timestamps.next();
-        self.ticket = Ticket::new(timestamp, self.owner.id());
+        self.place.ticket = Ticket::new(timestamp, self.owner.id());
     }
 
     /// Waits for the permit to make a round. Without the permit, two attempts of one owner could
@@ -255,25 +283,23 @@ impl<'a> FairWait<'a> {
 
     /// Notes the results of a round that was not won. Returns the position for the next wait.
     fn note_round(&mut self, round: &LiveRound, outcome: Outcome) -> Position {
-        // Two waiters may use the times of different masters, and each time may have only a
-        // minority. If masters kept checking the time, no waiter would ever be the first in the
-        // queues of a majority.
-        self.disputes += u32::from(
-            round.read(|round| round.votes_cast().any(|vote| vote.skewed_to().is_some())),
-        );
-        self.options.is_fresh &= !round.read(Round::is_queued) && self.disputes < CORRECTIONS;
-        self.quarantine = round.read(Round::quarantined);
+        self.place.note_round(round);
         let chance = round.read(|round| Chance::of_round(round, outcome));
         self.chances = self.shared.note_chance(chance, round.read(Round::start));
-        self.chances.position(self.options.waiter_timeout)
+        self.position()
+    }
+
+    /// Returns the position for the next wait.
+    fn position(&self) -> Position {
+        self.chances.position(self.place.options.waiter_timeout)
     }
 
     /// Posts another ballot for a fencing token, at most [`MORE_BALLOTS`] times in a row. Returns
     /// whether a ballot was posted.
-    fn raise_ballot(&mut self, level: &Level, is_queued: bool) -> bool {
-        let queue = is_queued.then_some(self.options);
-        let is_raised = self.ballots < MORE_BALLOTS && level.raise_ballot(queue);
-        self.ballots = if is_raised { self.ballots + 1 } else { 0 };
+    fn raise_ballot(&self, level: &Level, is_queued: bool, in_a_row: &mut usize) -> bool {
+        let queue = is_queued.then_some(self.place.options);
+        let is_raised = *in_a_row < MORE_BALLOTS && level.raise_ballot(queue);
+        *in_a_row = if is_raised { *in_a_row + 1 } else { 0 };
         is_raised
     }
 
@@ -284,7 +310,7 @@ impl<'a> FairWait<'a> {
         outcome: Outcome,
         is_last: bool,
     ) -> Result<(), NotAcquired> {
-        let position = self.chances.position(self.options.waiter_timeout);
+        let position = self.position();
         if round.read(Round::lacks_masters) || position == Position::Aside {
             // Waits for the other votes, to complete the table of votes. Masters that are down have
             // already cast a failure.
@@ -306,7 +332,7 @@ impl<'a> FairWait<'a> {
     /// first answers alone, the waiter could wrongly conclude that it is the next waiter, or that
     /// the votes are split. The waiter would then ask again far too soon.
     async fn give_back(&self, level: &Level, round: &LiveRound, waiter: Option<&FairWaiter<'_>>) {
-        let timeout = self.options.waiter_timeout;
+        let timeout = self.place.options.waiter_timeout;
         let known = round.read(|round| round.may_hold() - round.unanswered());
         level.yield_grants(known, timeout);
         if let Some(waiter) = waiter {
@@ -317,40 +343,39 @@ impl<'a> FairWait<'a> {
     }
 
     /// Waits until another round may win, or until a round is needed to keep the position in the
-    /// queues.
-    async fn wait(&mut self, waiter: &FairWaiter<'_>, round: &LiveRound) {
+    /// queues. Returns whether this waiter is the next one. `was_head` says whether it was before.
+    ///
+    /// Masters report changes of the key to the next waiter, because no one calls a waiter when
+    /// another program deletes the key.
+    async fn wait(&mut self, waiter: &FairWaiter<'_>, round: &LiveRound, was_head: bool) -> bool {
         let now = clock::now();
-        // A waiter polls well before masters count it as dead. The delay is random, so waiters do
-        // not all poll at the same time.
-        let timeout = self.options.waiter_timeout;
-        let policy = WaitPolicy {
-            retry: self.masters().config().retry,
-            poll: Backoff::between(timeout / 4, timeout / 3),
-        };
         let refused = round.read(Refused::in_queue);
-        let was_head = mem::replace(&mut self.is_head, round.read(Round::is_next));
-        if self.is_head && !was_head && matches!(refused, Refused::HeldUntil(_)) {
+        let is_head = round.read(Round::is_next);
+        if is_head && !was_head && matches!(refused, Refused::HeldUntil(_)) {
             waiter.watch(self.request.resource.key());
-            return; // the next round watches the key
+            return is_head; // the next round watches the key
         }
-        let random = clock::random_u64();
-        let last = LastAttempt {
+        let failed = Failed {
             refused: &refused,
             took_some: false,
             is_heard: true,
-            failures: self.splits,
-            false_reports: 0,
+            expiry: None,
+            took: Duration::ZERO,
         };
-        let wait = next_wait(last, policy, random);
-        match refused {
-            Refused::NoQuorum | Refused::Split => self.splits = self.splits.saturating_add(1),
-            Refused::Quarantined(_) => {}
-            _ => self.splits = 0,
-        }
-        let until = now + wait.end.min(policy.poll.delay(u32::MAX, random));
+        let random = clock::random_u64();
+        let wait = self.contender.wait_after(failed, random);
+        let timeout = self.place.options.waiter_timeout;
+        let until = now + wait.end.min(poll(timeout).delay(u32::MAX, random));
         let held = round.read(Round::held);
         waiter.called(held, self.deadline.limit(until)).await;
+        is_head
     }
+}
+
+/// Returns the delay between two polls. A waiter polls well before masters count it as dead. The
+/// delay is random, so waiters do not all poll at the same time.
+fn poll(waiter_timeout: Duration) -> Backoff {
+    Backoff::between(waiter_timeout / 4, waiter_timeout / 3)
 }
 
 #[cfg(test)]

@@ -9,24 +9,21 @@ use std::{
         Arc, Weak,
         atomic::{AtomicUsize, Ordering},
     },
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::{
-    events::{Events, Heard},
-    watched::{Free, Watched},
-};
+use super::{events::Events, watched::Watched};
 use crate::{
     core::{
         kind::name::Resource,
-        vote::{master_set::MasterSet, quorum::Quorum},
+        vote::master_set::MasterSet,
         wait::{
             agreed_master::rank,
-            rivalry::Rivalry,
-            run::{Cause, Rivals, Run},
+            contender::{Contender, Event, Next},
+            rivals::Rivals,
             wait_order::{Turn, WaitOrder},
         },
     },
@@ -41,10 +38,9 @@ pub(crate) struct LocalWaiters {
     queues: Mutex<HashMap<Resource, Arc<WaitQueue>>>,
     /// The number of queues.
     count: AtomicUsize,
-    rivalry: Mutex<Rivalry>,
-    /// The runs, by the last byte of the hash of the lock's key. A run outlives the queue. Two
-    /// locks may share a run, and then a waiter gives way early.
-    runs: Mutex<HashMap<u8, Run>>,
+    /// The rivals, by the last byte of the hash of the lock's key. An entry outlives the queue. Two
+    /// locks may share an entry. Then a waiter may give way early, or waste a round trip.
+    rivals: Mutex<HashMap<u8, Rivals>>,
 }
 
 /// The waiters for one lock. They contend on the masters one at a time, in the order in which they
@@ -64,15 +60,6 @@ struct State {
     order: WaitOrder<Arc<Notify>>,
     /// `true` once the queue gets the changes that masters report.
     is_watching: bool,
-}
-
-/// The events that end a wait.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Event {
-    /// A guard of this process has released the lock, or the coordinator has been closed.
-    Released,
-    /// Masters have reported a change.
-    Changed(Free),
 }
 
 impl LocalWaiters {
@@ -148,7 +135,7 @@ impl LocalWaiters {
 #[derive(Debug)]
 pub(crate) struct LocalWaiter<'a> {
     waiters: &'a LocalWaiters,
-    masters: &'a Masters,
+    pub(crate) masters: &'a Masters,
     resource: &'a Resource,
     queue: Arc<WaitQueue>,
     number: u64,
@@ -156,26 +143,29 @@ pub(crate) struct LocalWaiter<'a> {
 
 impl LocalWaiter<'_> {
     /// Waits until this waiter has its turn to contend, or until `deadline`. If the waiter is not
-    /// polled for too long, it loses its turn and must wait again. Returns whether there was a
+    /// polled for too long, it loses its turn and must wait again. Returns an event if there was a
     /// wait.
-    pub(crate) async fn turn(&self, deadline: Option<Instant>) -> bool {
+    pub(crate) async fn turn(&self, deadline: Option<Instant>) -> Option<Event> {
         for waits in 0_u64.. {
+            let event = (waits > 0).then(|| Event::Turn {
+                is_released: self.is_released(),
+            });
             let now = clock::now();
             let turn = {
                 let mut state = self.queue.state.lock();
                 state.order.turn(self.number, now, Arc::default)
             };
             let Turn::Wait { wakeup, look_again } = turn else {
-                return waits > 0;
+                return event;
             };
             if deadline.is_some_and(|deadline| deadline <= now) {
-                return true;
+                return event;
             }
             let end = deadline.map_or(look_again, |deadline| deadline.min(look_again));
             let end = self.masters.timers.sleep_until(end);
             first_of(wakeup.notified(), pin!(end)).await;
         }
-        true // reached only after 2^64 waits
+        None // reached only after 2^64 waits
     }
 
     /// If this waiter has its turn, notes that it does not act before `at`.
@@ -237,7 +227,7 @@ impl LocalWaiter<'_> {
         }
         self.expect(end);
         let events = &self.queue.events;
-        let event = || Event::of(events.heard(), watched, self.masters.quorum());
+        let event = || watched.event(events.heard(), self.masters.quorum());
         let timers = &self.masters.timers;
         let changed = events.signal.wait_until(end, timers, || event().is_some());
         // A release that was decided may still get answers that the lock is free.
@@ -251,49 +241,20 @@ impl LocalWaiter<'_> {
         self.queue.events.heard().is_released
     }
 
-    /// Returns for how long this waiter should let the waiters of other processes go first. They
-    /// need this time to notice that the lock is free, and to ask for it. The last attempt took the
-    /// time `took`.
-    pub(crate) fn gives_way_for(&self, took: Duration) -> Option<Duration> {
-        const LEAST: Duration = Duration::from_millis(5);
-        const MOST: Duration = Duration::from_millis(100);
-        let rivals = self.masters.rivals();
-        let runs = self.waiters.runs.lock();
-        let run = runs.get(&(self.hash() as u8))?;
-        run.is_over(rivals, clock::now()).then(|| match rivals {
-            Rivals::Hear => (took * 2).clamp(LEAST, MOST),
-            Rivals::Poll => {
-                let config = self.masters.config();
-                config.retry.most().min(config.poll.least()) + took
-            }
-        })
+    /// Returns what `contender`, which is this waiter, does after `event`.
+    pub(crate) fn next(&self, contender: &mut Contender, event: Event) -> Next {
+        let hears = self.masters.can_watch();
+        self.rivals(|rivals| contender.on(event, rivals, hears, clock::now()))
     }
 
-    /// Notes the result of an attempt. `met_a_rival` says whether another client asked for the lock
-    /// at the same moment. It is `None` if the attempt does not tell.
-    pub(crate) fn note_attempt(&self, cause: Cause, is_won: bool, met_a_rival: Option<bool>) {
-        let mut runs = self.waiters.runs.lock();
-        let run = runs.entry(self.hash() as u8).or_default();
-        run.note(cause, is_won, clock::now());
-        drop(runs);
-        if let Some(met_a_rival) = met_a_rival {
-            let mut rivalry = self.waiters.rivalry.lock();
-            rivalry.note(self.hash(), met_a_rival);
-        }
-    }
-
-    /// Returns the master in `among` to ask first, if another client is likely to ask for the lock
-    /// at the same moment.
-    pub(crate) fn first(&self, among: MasterSet) -> Option<usize> {
-        let is_contested = self.waiters.rivalry.lock().is_likely(self.hash());
-        is_contested.then(|| self.agreed(among)).flatten()
-    }
-
-    /// Returns the master to ask first in the first attempt of this waiter. `None` in most cases,
-    /// because the answer of one master before the others costs a round trip.
-    pub(crate) fn first_of_all(&self) -> Option<usize> {
-        let is_contested = self.waiters.rivalry.lock().is_certain(self.hash());
-        is_contested.then(|| self.agreed(MasterSet::ALL)).flatten()
+    /// Reads or changes what is known of the other clients that want the lock.
+    pub(crate) fn rivals<T>(&self, visit: impl FnOnce(&mut Rivals) -> T) -> T {
+        let mut rivals = self.waiters.rivals.lock();
+        visit(
+            rivals
+                .entry(rank(self.resource.key(), "") as u8)
+                .or_default(),
+        )
     }
 
     /// Returns the master in `among` that all clients agree to ask first.
@@ -303,10 +264,6 @@ impl LocalWaiter<'_> {
 
     fn topic(&self) -> Topic {
         Topic::Key(self.resource.key().clone())
-    }
-
-    fn hash(&self) -> u64 {
-        rank(self.resource.key(), "")
     }
 }
 
@@ -321,18 +278,6 @@ impl Drop for LocalWaiter<'_> {
 fn wake(next: Option<Arc<Notify>>) {
     if let Some(next) = next {
         shielded(|| next.notify_one());
-    }
-}
-
-impl Event {
-    /// Returns the event that the contending waiter waits for, if it was `heard`. The masters in
-    /// `watched` tell that waiter of changes.
-    fn of(heard: Heard, watched: &Watched, quorum: &Quorum) -> Option<Self> {
-        if heard.is_released {
-            return Some(Self::Released);
-        }
-        let free = watched.free(heard.changed, quorum);
-        free.map(Self::Changed)
     }
 }
 

@@ -2,8 +2,12 @@
 
 use std::{future, sync::Arc};
 
+use super::events::Heard;
 use crate::{
-    core::vote::{Vote, master_set::MasterSet, quorum::Quorum},
+    core::{
+        vote::{Vote, master_set::MasterSet, quorum::Quorum},
+        wait::contender::Event,
+    },
     driver::{claim::live_round::LiveRound, masters::Masters},
 };
 
@@ -35,7 +39,7 @@ impl Watched {
     }
 
     /// Waits until `is_done` returns `true`. Calls `is_done` at once, and then again after every
-    /// answer that makes [`free`](Self::free) change.
+    /// answer that makes [`event`](Self::event) change.
     pub(crate) async fn until(&self, is_done: impl Fn() -> bool) {
         match self {
             Self::None | Self::One(_) => future::pending().await,
@@ -43,39 +47,33 @@ impl Watched {
         }
     }
 
-    /// Returns where to ask again, if the lock may be free because these masters have `changed`. It
-    /// may be free on a majority of every set, or the agreed master says so.
+    /// Returns the event that ends the wait, if what was `heard` says that the lock may be free on
+    /// a majority of every set, or if the agreed master says so.
     ///
     /// A change may also be a renewal. A holder that renews the lock puts its key back on masters
     /// that have lost the key. Those masters are not asked first. Otherwise a waiter would take
     /// them for a moment at each renewal, and the holder could never put its key back.
-    pub(crate) fn free(&self, changed: MasterSet, quorum: &Quorum) -> Option<Free> {
+    pub(super) fn event(&self, heard: Heard, quorum: &Quorum) -> Option<Event> {
+        if heard.is_released {
+            return Some(Event::Released);
+        }
         match self {
             Self::None => None,
-            Self::One(master) => changed.contains(*master).then_some(Free {
+            Self::One(master) => heard.changed.contains(*master).then_some(Event::Changed {
                 first: MasterSet::ALL,
-                ask_first: true,
+                must_ask_first: true,
             }),
             Self::All { release, agreed } => {
                 let given_back = release.read(|release| release.masters(Vote::is_freed));
-                let free = changed | given_back;
-                let news = changed - given_back;
+                let free = heard.changed | given_back;
+                let news = heard.changed - given_back;
                 let is_reported = agreed.is_some_and(|agreed| news.contains(agreed));
                 let may_be_free = is_reported || quorum.is_every_majority_in(free);
-                may_be_free.then_some(Free {
+                may_be_free.then_some(Event::Changed {
                     first: if news.is_empty() { free } else { news },
-                    ask_first: !given_back.is_empty(),
+                    must_ask_first: !given_back.is_empty(),
                 })
             }
         }
     }
-}
-
-/// A lock that may be free.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Free {
-    /// The masters that may be asked first.
-    pub(crate) first: MasterSet,
-    /// `true` if one of them must be asked before the others.
-    pub(crate) ask_first: bool,
 }
