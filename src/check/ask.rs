@@ -17,7 +17,7 @@ use crate::{
     },
     master::{
         dial_error::DialError,
-        probe::{Probe, ProbeError, Session},
+        probe::{Interview, Probe, ProbeError},
         question::{Answer, Question},
     },
 };
@@ -80,7 +80,7 @@ impl Checker {
 
 /// Asks one master for its facts and for `settings`, in one round trip.
 async fn facts(
-    session: &mut Session<'_>,
+    interview: &mut Interview<'_>,
     example: &Resource,
     settings: &[Question<'_>],
     clock: fn() -> u64,
@@ -89,7 +89,7 @@ async fn facts(
     let names = [key, example.queue(), example.deadlines(), &*counter];
     let questions = [&[Question::Facts(&names)], settings].concat();
     let sent = clock();
-    let mut answers = session.ask(&questions).await;
+    let mut answers = interview.ask(&questions).await;
     let text = answers.remove(0)?.unwrap_or_default();
     Ok((Facts::parse(&text, sent, clock()), answers))
 }
@@ -102,17 +102,17 @@ async fn ask_twice(
 ) -> Result<Facts, ProbeError> {
     /// The pause between the questions. A clock that does not move on in this time stands still.
     const MOMENT: Duration = Duration::from_millis(2);
-    let mut session = probe.dial().await?;
+    let mut interview = probe.dial().await?;
     let settings = SETTINGS.map(Question::Setting);
-    let (first, answers) = facts(&mut session, example, &settings, clock).await?;
-    let observed = session.observe(first.get("run_id")).await;
+    let (first, answers) = facts(&mut interview, example, &settings, clock).await?;
+    let observed = interview.observe(first.get("run_id")).await;
     let no_vote = match observed {
         // Its settings may say why it refuses writes.
         Err(ProbeError::Dial(DialError::RestartUnknown { why })) => Some(why),
         observed => observed.map(|()| None)?,
     };
     sleep(MOMENT).await;
-    let (mut facts, _) = facts(&mut session, example, &[], clock).await?;
+    let (mut facts, _) = facts(&mut interview, example, &[], clock).await?;
     facts.compare(&first);
     facts.restart_unknown = no_vote;
     for (setting, answer) in SETTINGS.into_iter().zip(answers) {

@@ -55,7 +55,7 @@ impl Probe {
         not(any(feature = "redis", feature = "test-util")),
         expect(unreachable_code, reason = "there are no masters to dial")
     )]
-    pub(crate) async fn dial(&self) -> Result<Session<'_>, DialError> {
+    pub(crate) async fn dial(&self) -> Result<Interview<'_>, DialError> {
         let dial = async {
             Ok(match &self.dialer {
                 #[cfg(not(any(feature = "redis", feature = "test-util")))]
@@ -63,29 +63,29 @@ impl Probe {
                 #[cfg(feature = "test-util")]
                 Dialer::Memory(dialer) => {
                     let (probe, round_trip) = MemoryProbe::dial(dialer).await?;
-                    (Link::Memory(probe), round_trip)
+                    (Line::Memory(probe), round_trip)
                 }
                 #[cfg(feature = "redis")]
                 Dialer::Redis(dialer) => {
                     let (probe, round_trip) = RedisProbe::dial(dialer).await?;
-                    (Link::Redis(probe), round_trip)
+                    (Line::Redis(probe), round_trip)
                 }
             })
         };
-        let (link, round_trip) = in_time(self.connect_timeout, dial).await?;
+        let (line, round_trip) = in_time(self.connect_timeout, dial).await?;
         let timeout = self.node_timeout.limits(round_trip).timeout;
-        Ok(Session { link, timeout })
+        Ok(Interview { line, timeout })
     }
 }
 
 /// An open connection for questions.
-pub(crate) struct Session<'a> {
-    link: Link<'a>,
+pub(crate) struct Interview<'a> {
+    line: Line<'a>,
     /// The time for all answers of one call.
     timeout: Duration,
 }
 
-enum Link<'a> {
+enum Line<'a> {
     #[cfg(not(any(feature = "redis", feature = "test-util")))]
     None(Infallible, PhantomData<&'a ()>),
     #[cfg(feature = "test-util")]
@@ -94,18 +94,18 @@ enum Link<'a> {
     Redis(RedisProbe<'a>),
 }
 
-impl Session<'_> {
+impl Interview<'_> {
     /// Asks all `questions` at once. Returns one answer for each question.
     pub(crate) async fn ask(&mut self, questions: &[Question<'_>]) -> Vec<Answer> {
         let mut answers = Vec::new();
         let asking = async {
-            match &mut self.link {
+            match &mut self.line {
                 #[cfg(not(any(feature = "redis", feature = "test-util")))]
-                Link::None(never, _) => match *never {},
+                Line::None(never, _) => match *never {},
                 #[cfg(feature = "test-util")]
-                Link::Memory(probe) => probe.ask(questions, &mut answers).await,
+                Line::Memory(probe) => probe.ask(questions, &mut answers).await,
                 #[cfg(feature = "redis")]
-                Link::Redis(probe) => probe.ask(questions, &mut answers).await,
+                Line::Redis(probe) => probe.ask(questions, &mut answers).await,
             }
         };
         let failure = match timeout(self.timeout, asking).await {
@@ -122,13 +122,13 @@ impl Session<'_> {
     /// same process again would hide that the key was lost.
     pub(crate) async fn observe(&mut self, run_id: Option<&str>) -> Result<(), ProbeError> {
         let asking = async {
-            match &mut self.link {
+            match &mut self.line {
                 #[cfg(not(any(feature = "redis", feature = "test-util")))]
-                Link::None(never, _) => match *never {},
+                Line::None(never, _) => match *never {},
                 #[cfg(feature = "test-util")]
-                Link::Memory(probe) => probe.observe(run_id),
+                Line::Memory(probe) => probe.observe(run_id),
                 #[cfg(feature = "redis")]
-                Link::Redis(probe) => probe.observe(run_id).await,
+                Line::Redis(probe) => probe.observe(run_id).await,
             }
         };
         let asked: Result<Result<(), DialError>, _> = timeout(self.timeout, asking).await;

@@ -23,8 +23,8 @@ use crate::{
         dial_error::DialError,
         restart::{RestartTracker, known_origins::KnownOrigins},
         session::{
+            Session, Transmit,
             connection::{Connection, Dial, Dialled},
-            in_flight::{InFlight, Transmit},
             listeners::Change,
             request::Request,
         },
@@ -148,7 +148,7 @@ impl Connection for SimConnection {
         self.world.lock().give_up(self.number);
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>, in_flight: &mut InFlight<'_>) -> Poll<Arc<str>> {
+    fn poll(&mut self, cx: &mut Context<'_>, session: &mut Session) -> Poll<Arc<str>> {
         /// The most deliveries in one poll. A flood must not keep the supervisor from its timers.
         const MOST: usize = 64;
         /// The messages of one delivery of a flood.
@@ -158,31 +158,31 @@ impl Connection for SimConnection {
             let Some(delivery) = received else {
                 return Poll::Pending;
             };
-            let now = (in_flight.clock())();
+            let now = (session.clock())();
             let handled = match delivery {
                 Delivery::Broken(why) => Err(why.into()),
                 Delivery::Bytes => {
                     #[cfg(feature = "redis")]
-                    in_flight.on_bytes(now);
+                    session.on_bytes(now);
                     Ok(())
                 }
-                Delivery::Confirmed(channel) => in_flight.on_confirmation(&channel, now),
+                Delivery::Confirmed(channel) => session.on_confirmation(&channel, now),
                 Delivery::Hello(_) => Err("a second greeting".into()),
                 Delivery::Changed(Some(key)) => {
-                    in_flight.on_changed(Some(&key));
+                    session.on_changed(Some(&key));
                     Ok(())
                 }
-                Delivery::Changed(None) => in_flight.on_flushed(),
+                Delivery::Changed(None) => session.on_flushed(),
                 Delivery::Flood => {
-                    (0..FLOOD).for_each(|_| in_flight.on_changed(None));
+                    (0..FLOOD).for_each(|_| session.on_changed(None));
                     Ok(())
                 }
                 Delivery::Message(ticket) => {
-                    in_flight.on_message(&ticket);
+                    session.on_message(&ticket);
                     Ok(())
                 }
-                Delivery::Reply(Ok(reply)) => in_flight.on_reply(&reply, now),
-                Delivery::Reply(Err(error)) => in_flight.on_reply(&Reply::Error(error), now),
+                Delivery::Reply(Ok(reply)) => session.on_reply(&reply, now),
+                Delivery::Reply(Err(error)) => session.on_reply(&Reply::Error(error), now),
             };
             if let Err(why) = handled {
                 self.world

@@ -26,8 +26,8 @@ use crate::{
         dial_error::DialError,
         restart::RestartTracker,
         session::{
+            Session, Transmit,
             connection::{Connection, Dial, Dialled},
-            in_flight::{InFlight, Transmit},
             listeners::Change,
             request::Request,
         },
@@ -132,7 +132,7 @@ impl Transmit for MemoryConnection {
 }
 
 impl Connection for MemoryConnection {
-    fn poll(&mut self, cx: &mut Context<'_>, in_flight: &mut InFlight<'_>) -> Poll<Arc<str>> {
+    fn poll(&mut self, cx: &mut Context<'_>, session: &mut Session) -> Poll<Arc<str>> {
         loop {
             let fault = self.fault(cx);
             if fault == Fault::Down || self.number <= self.state.lock().broken {
@@ -144,7 +144,7 @@ impl Connection for MemoryConnection {
             if fault == Fault::Hang {
                 return Poll::Pending;
             }
-            if let Err(why) = self.take_pushes(&fault, in_flight) {
+            if let Err(why) = self.take_pushes(&fault, session) {
                 return Poll::Ready(why);
             }
             let Some((_, at)) = self.in_transit.front() else {
@@ -158,7 +158,7 @@ impl Connection for MemoryConnection {
                 ready!(timer.as_mut().poll(cx));
             }
             if let Some((sent, _)) = self.in_transit.pop_front()
-                && let Err(why) = self.arrive(&sent, &fault, in_flight)
+                && let Err(why) = self.arrive(&sent, &fault, session)
             {
                 return Poll::Ready(why);
             }
@@ -204,7 +204,7 @@ impl MemoryConnection {
         &mut self,
         sent: &Sent,
         fault: &Fault,
-        in_flight: &mut InFlight<'_>,
+        session: &mut Session,
     ) -> Result<(), Arc<str>> {
         let mut state = self.state.lock();
         state.commands += 1;
@@ -226,23 +226,23 @@ impl MemoryConnection {
             self.has_lost_replies = true;
             return Ok(());
         }
-        let now = (in_flight.clock())();
+        let now = (session.clock())();
         match (reply, sent) {
-            (Some(Ok(reply)), _) => in_flight.on_reply(&reply, now),
-            (Some(Err(error)), _) => in_flight.on_reply(&Reply::Error(error), now),
-            (None, Sent::Change(change)) => in_flight.on_confirmation(&change.channel, now),
+            (Some(Ok(reply)), _) => session.on_reply(&reply, now),
+            (Some(Err(error)), _) => session.on_reply(&Reply::Error(error), now),
+            (None, Sent::Change(change)) => session.on_confirmation(&change.channel, now),
             (None, Sent::Command(_) | Sent::Caching) => Ok(()),
         }
     }
 
-    fn take_pushes(&mut self, fault: &Fault, in_flight: &mut InFlight<'_>) -> Result<(), Arc<str>> {
+    fn take_pushes(&mut self, fault: &Fault, session: &mut Session) -> Result<(), Arc<str>> {
         let pushes = self.state.lock().pushes.remove(&self.number);
         for push in pushes.into_iter().flatten() {
             match push {
                 _ if *fault == Fault::Mute => self.has_lost_replies = true,
-                Push::Message(_, ticket) => in_flight.on_message(&ticket),
-                Push::Changed(key @ Some(_)) => in_flight.on_changed(key.as_deref()),
-                Push::Changed(None) => in_flight.on_flushed()?,
+                Push::Message(_, ticket) => session.on_message(&ticket),
+                Push::Changed(key @ Some(_)) => session.on_changed(key.as_deref()),
+                Push::Changed(None) => session.on_flushed()?,
             }
         }
         Ok(())

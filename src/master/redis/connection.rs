@@ -22,12 +22,7 @@ use crate::{
     core::kind::command::Reply,
     master::{
         server_error::ServerError,
-        session::{
-            connection::Connection,
-            in_flight::{InFlight, Transmit},
-            listeners::Change,
-            request::Request,
-        },
+        session::{Session, Transmit, connection::Connection, listeners::Change, request::Request},
     },
 };
 
@@ -102,7 +97,7 @@ impl Connection for RedisConnection {
         self.wire.forget_unsent();
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>, in_flight: &mut InFlight<'_>) -> Poll<Arc<str>> {
+    fn poll(&mut self, cx: &mut Context<'_>, session: &mut Session) -> Poll<Arc<str>> {
         #[cfg(feature = "sentinel")]
         if let Some(moved) = &mut self.moved {
             // The old master may live on. It must not get commands from the kernel's buffers.
@@ -112,7 +107,7 @@ impl Connection for RedisConnection {
                 return Poll::Ready(why);
             }
         }
-        let clock = in_flight.clock();
+        let clock = session.clock();
         let read_at = Cell::new(None);
         let on_read = || {
             let now = clock();
@@ -121,33 +116,33 @@ impl Connection for RedisConnection {
         };
         let on_frame = |frame: &[u8], now: Instant, out: &mut Vec<u8>| {
             let handled = if is_push(frame) {
-                on_push(frame, in_flight, now)
+                on_push(frame, session, now)
             } else {
                 let mut reply = reply(frame);
                 // The usual replies mean the same whether or not a release needs the script.
                 let is_usual = matches!(reply, Reply::Int(0 | 1) | Reply::Ok);
-                let native = self.native.filter(|_| !is_usual && releases(in_flight));
+                let native = self.native.filter(|_| !is_usual && releases(session));
                 let must_use_script = native.is_some() && is_denial(&reply);
                 self.is_native_refused |= must_use_script;
                 if native.is_some_and(|native| !self.is_native_refused && !native.has(&reply)) {
                     reply = Reply::Other;
                 }
-                on_reply(&reply, in_flight, must_use_script, now, out)
+                on_reply(&reply, session, must_use_script, now, out)
             };
             handled.map_or_else(ControlFlow::Break, ControlFlow::Continue)
         };
         let polled = self.wire.poll(cx, on_read, on_frame);
         if let Some(at) = read_at.get() {
-            in_flight.on_bytes(at);
+            session.on_bytes(at);
         }
-        in_flight.has_unread = self.wire.has_unread();
+        session.link.has_unread = self.wire.has_unread();
         polled.map(|end| end.unwrap_or_else(|error| error.to_string().into()))
     }
 }
 
 /// Returns whether the oldest command is a release that needs no script.
-fn releases(in_flight: &InFlight<'_>) -> bool {
-    let oldest = in_flight.oldest();
+fn releases(session: &Session) -> bool {
+    let oldest = session.oldest();
     oldest.is_some_and(|request| request.command.comparison().is_some())
 }
 
@@ -160,7 +155,7 @@ fn is_denial(reply: &Reply<'_>) -> bool {
 /// `must_use_script` is set, sends the command again.
 fn on_reply(
     reply: &Reply<'_>,
-    in_flight: &mut InFlight<'_>,
+    session: &mut Session,
     must_use_script: bool,
     now: Instant,
     out: &mut Vec<u8>,
@@ -173,19 +168,19 @@ fn on_reply(
     let is_unknown = matches!(reply, Reply::Error(error) if error.starts_with("NOSCRIPT"));
     if (is_unknown || must_use_script)
         && out.len() < MAX
-        && let Some(request) = in_flight.resend(now)
+        && let Some(request) = session.resend(now)
     {
-        if in_flight.watches(&request) {
+        if session.watches(&request) {
             out.extend_from_slice(CACHING);
         }
         encode::encode_command(&request.command, ScriptAs::Text, out);
         return Ok(());
     }
-    in_flight.on_reply(reply, now)
+    session.on_reply(reply, now)
 }
 
 /// Passes on a published message, the confirmation of a subscription, or a report of changes.
-fn on_push(frame: &[u8], in_flight: &mut InFlight<'_>, now: Instant) -> Result<(), Arc<str>> {
+fn on_push(frame: &[u8], session: &mut Session, now: Instant) -> Result<(), Arc<str>> {
     let Ok(Value::Push { kind, data }) = ::redis::parse_redis_value(frame) else {
         return Err("a push message could not be read".into());
     };
@@ -194,17 +189,17 @@ fn on_push(frame: &[u8], in_flight: &mut InFlight<'_>, now: Instant) -> Result<(
             .and_then(|text| ::redis::from_redis_value_ref::<String>(text).ok())
     };
     match (kind, text(0)) {
-        (PushKind::Message, _) => in_flight.on_message(&text(1).unwrap_or_default()),
+        (PushKind::Message, _) => session.on_message(&text(1).unwrap_or_default()),
         (PushKind::Invalidate, _) => match data.first() {
             Some(Value::Array(keys)) => {
                 let keys = keys.iter().map(::redis::from_redis_value_ref::<String>);
                 keys.flatten()
-                    .for_each(|key| in_flight.on_changed(Some(&key)));
+                    .for_each(|key| session.on_changed(Some(&key)));
             }
-            _ => return in_flight.on_flushed(),
+            _ => return session.on_flushed(),
         },
         (PushKind::Subscribe | PushKind::Unsubscribe, Some(channel)) => {
-            return in_flight.on_confirmation(&channel, now);
+            return session.on_confirmation(&channel, now);
         }
         _ => {}
     }

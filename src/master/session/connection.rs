@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use super::in_flight::{InFlight, Transmit};
+use super::{Session, Transmit};
 use crate::{core::restart::Loss, master::dial_error::DialError};
 
 /// Opens connections to one master.
@@ -36,7 +36,7 @@ pub(in crate::master) trait Connection: Transmit + Send {
     /// connection to a silent master is closed.
     fn give_up(&mut self) {}
 
-    /// Writes and reads as much as possible, and hands each reply to `in_flight`. Resolves with the
+    /// Writes and reads as much as possible, and hands each reply to `session`. Resolves with the
     /// reason when the connection breaks.
-    fn poll(&mut self, cx: &mut Context<'_>, in_flight: &mut InFlight<'_>) -> Poll<Arc<str>>;
+    fn poll(&mut self, cx: &mut Context<'_>, session: &mut Session) -> Poll<Arc<str>>;
 }

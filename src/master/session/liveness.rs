@@ -23,6 +23,16 @@ pub(in crate::master) struct Liveness {
     /// Set when a stall of this process is forgiven. Cleared by the next
     /// [`restart`](Self::restart).
     is_forgiven: bool,
+    judgement: Option<Judgement>,
+}
+
+/// A judgement of the deadlines that are over.
+#[derive(Clone, Copy, Debug)]
+struct Judgement {
+    /// The time at which a deadline was found to be over.
+    until: Instant,
+    /// The time at which all deadlines up to `until` are judged.
+    from: Instant,
 }
 
 impl Liveness {
@@ -40,6 +50,7 @@ impl Liveness {
             last_byte: now,
             last_reply: now,
             is_forgiven: false,
+            judgement: None,
         }
     }
 
@@ -76,17 +87,44 @@ impl Liveness {
         true
     }
 
-    /// Calls [`restart`](Self::restart) if this process was stalled until long after `due`. Replies
-    /// may have arrived during the stall, and this process has not read them.
+    /// Returns the time up to which deadlines may be judged, if a deadline at `due` is over at
+    /// `now`. `has_unread` is set if bytes that have arrived are not read.
     ///
-    /// At most one stall is forgiven between two replies. Even a process that is always late must
-    /// give up a silent master.
-    pub(in crate::master) fn forgive_stall(&mut self, due: Instant, now: Instant) {
-        let was_stalled = now.saturating_duration_since(due) >= self.limits.timeout / 2;
-        if was_stalled && !self.is_forgiven {
-            self.restart(now);
-            self.is_forgiven = true;
+    /// Returns `None` when a deadline is found to be over, because replies may have arrived that
+    /// were not read. The caller must then wait for a new timer, and read, before it calls this
+    /// method again: the runtime looks at its sockets before it fires timers. If the deadline was
+    /// noticed late, this process was stalled, and so may have been the masters on the same
+    /// machine. Then they get that time again, for at most one node timeout. So do masters that
+    /// send faster than this process reads.
+    pub(in crate::master) fn judged_until(
+        &mut self,
+        due: Instant,
+        now: Instant,
+        has_unread: bool,
+    ) -> Option<Instant> {
+        if mutant!(ForgivesNoStall) {
+            return Some(due);
         }
+        let timeout = self.timeout();
+        if let Some(judgement) = self.judgement.take_if(|old| due <= old.from) {
+            if now >= judgement.from && (!has_unread || now >= judgement.from + timeout) {
+                return Some(judgement.until);
+            }
+            self.judgement = Some(judgement);
+            return None;
+        }
+        self.forgive_stall(due, now);
+        self.judgement = Some(Judgement {
+            until: now,
+            from: now + now.saturating_duration_since(due).min(timeout),
+        });
+        None
+    }
+
+    /// Returns when a deadline at `due` is judged.
+    pub(in crate::master) fn judged_at(&self, due: Instant) -> Instant {
+        self.judgement
+            .map_or(due, |judgement| due.max(judgement.from))
     }
 
     /// Returns when to give the connection up if nothing more comes.
@@ -94,5 +132,18 @@ impl Liveness {
         let silence = self.last_byte.checked_add(self.limits.silence)?;
         let progress = self.last_reply.checked_add(self.limits.progress)?;
         Some(silence.min(progress))
+    }
+
+    /// Calls [`restart`](Self::restart) if this process was stalled until long after `due`. Replies
+    /// may have arrived during the stall, and this process has not read them.
+    ///
+    /// At most one stall is forgiven between two replies. Even a process that is always late must
+    /// give up a silent master.
+    fn forgive_stall(&mut self, due: Instant, now: Instant) {
+        let was_stalled = now.saturating_duration_since(due) >= self.limits.timeout / 2;
+        if was_stalled && !self.is_forgiven {
+            self.restart(now);
+            self.is_forgiven = true;
+        }
     }
 }

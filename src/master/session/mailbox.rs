@@ -1,26 +1,24 @@
-//! The queue of requests to one master: callers post to it, and the supervisor empties it.
+//! The side of a session that callers see: they post requests to a master, and listen to its news.
 
 use std::{
-    mem,
+    collections::VecDeque,
     sync::{
         Arc, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    task::{Context, Poll},
+    task::{Context, Waker},
     time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
 
 use super::{
-    listeners::{Change, Listener, Topic},
-    owed::Owed,
-    queue::{Phase, Queue},
+    listeners::{Change, Listener, Listeners, Topic},
     request::Request,
 };
 use crate::{
     core::vote::{Failure, Vote},
-    master::observer::{MasterEvent, MasterObserver},
+    master::observer::MasterObserver,
 };
 
 /// The queue of one master. Posting never blocks, never spawns a task and needs no runtime.
@@ -32,10 +30,10 @@ pub(crate) struct Mailbox {
     master: usize,
     observer: MasterObserver,
     now: fn() -> Instant,
-    /// Set while the phase is `Serving`. The flag is read without the lock, so it may be out of
+    /// Set while there is a connection. The flag is read without the lock, so it may be out of
     /// date.
     is_serving: AtomicBool,
-    /// Set while the phase is `Serving` and the master reports changes of keys.
+    /// Set while there is a connection and the master reports changes of keys over it.
     reports_changes: AtomicBool,
     /// Set if many commands had no reply when the last command was sent.
     is_busy: AtomicBool,
@@ -70,24 +68,23 @@ impl Mailbox {
         &self.observer
     }
 
-    pub(in crate::master) fn clock(&self) -> fn() -> Instant {
-        self.now
-    }
-
     /// Posts `request`. If the request fails at once, returns the failure. The caller must then
-    /// call [`fail`](Self::fail). Requests fail at once while the master is down, for example.
+    /// call [`fail`](Self::fail). Requests fail at once while the master is down.
     #[must_use = "the vote must be cast"]
     pub(crate) fn post(&self, request: Arc<Request>) -> Option<Failure> {
         let mut queue = self.queue.lock();
-        if let Some(failure) = queue.immediate_failure(&request, self.master, self.now) {
-            queue.owe(self.master, &request);
-            return Some(failure);
-        }
-        queue.requests.push(request);
-        if queue.requests.len() == 1 {
+        let failure = queue.down.clone();
+        let posts = match failure {
+            None => &mut queue.posts.requests,
+            Some(Failure::Closed) => return failure,
+            Some(_) if !request.is_owed_to(self.master) => return failure,
+            Some(_) => &mut queue.posts.failed,
+        };
+        posts.push_back(request);
+        if posts.len() == 1 {
             queue.wake();
         }
-        None
+        failure
     }
 
     /// Returns the node timeout of the master, or `None` until the first dial is over.
@@ -108,7 +105,7 @@ impl Mailbox {
 
     /// Returns whether the supervisor has ended.
     pub(crate) fn is_closed(&self) -> bool {
-        !self.is_serving() && self.queue.lock().is_closed()
+        !self.is_serving() && matches!(self.queue.lock().down, Some(Failure::Closed))
     }
 
     /// Returns whether many commands had no reply when the last command was sent.
@@ -182,114 +179,41 @@ impl Mailbox {
         queue.wake();
     }
 
-    /// Moves the posted requests into `requests`, which must be empty. Returns the change of the
-    /// subscription to send before them. The next post wakes `cx`.
-    pub(in crate::master) fn take(
-        &self,
-        cx: &Context<'_>,
-        requests: &mut Vec<Arc<Request>>,
-    ) -> Option<Change> {
+    /// Adds what was posted to `posts`. The next post wakes `cx`. Returns whether nothing more will
+    /// be posted.
+    pub(in crate::master) fn take(&self, cx: &Context<'_>, posts: &mut Posts) -> bool {
         let mut queue = self.queue.lock();
-        mem::swap(&mut queue.requests, requests);
-        queue.set_waker(cx);
-        queue.listeners.take_change()
-    }
-
-    /// Returns whether the mailbox is empty and nothing more will be posted.
-    pub(in crate::master) fn is_done(&self) -> bool {
-        self.queue.lock().is_done()
-    }
-
-    /// Resolves with the next instant at which to call [`expire`](Self::expire), or with `None`
-    /// once the mailbox is done. Used while there is no connection.
-    pub(in crate::master) fn poll_next_expiry(&self, cx: &Context<'_>) -> Poll<Option<Instant>> {
-        let mut queue = self.queue.lock();
-        queue.set_waker(cx);
-        if queue.is_done() {
-            return Poll::Ready(None);
+        queue.move_to(posts);
+        if self.is_serving()
+            && let Some(change) = queue.listeners.take_change()
+        {
+            // A change replaces the one that waits, because there is one channel.
+            posts.change = Some(change);
         }
-        let next = queue.owed.next_expiry(self.master, self.now);
-        next.map_or(Poll::Pending, |at| Poll::Ready(Some(at)))
-    }
-
-    /// Gives up the releases that are no longer owed at `now`.
-    pub(in crate::master) fn expire(&self, now: Instant) {
-        let (expired, must_log) = self.queue.lock().owed.expire(self.master, now);
-        drop(expired); // the lock is free: the drop may wake a task that posts
-        if must_log {
-            self.observer.on(MasterEvent::ReleasesGivenUp);
+        match &queue.waker {
+            Some(waker) if waker.will_wake(cx.waker()) => {}
+            _ => queue.waker = Some(cx.waker().clone()),
         }
+        queue.is_abandoned
     }
 
-    /// Begins a quarantine that ends at `until`. Queued requests that would take or keep a lock
-    /// fail at once.
-    pub(in crate::master) fn quarantine(&self, until: Instant) {
-        if mutant!(IgnoresQuarantine) {
-            return;
-        }
-        let mut queue = self.queue.lock();
-        queue.quarantine = Some(until);
-        let applies = |request: &mut Arc<Request>| request.command.verb.quarantine_applies();
-        let refused: Vec<_> = queue.requests.extract_if(.., applies).collect();
-        let left = until.saturating_duration_since((self.now)());
-        drop(queue);
-        for request in refused {
-            self.fail(&request, Failure::Quarantined { remaining: left });
-        }
-    }
-
-    /// Returns the end of the quarantine, if it has not ended.
-    pub(in crate::master) fn quarantined_until(&self) -> Option<Instant> {
-        let until = self.queue.lock().quarantine;
-        until.filter(|until| *until > (self.now)())
-    }
-
-    /// Notes that there is a connection with this node timeout. Returns the releases that the
-    /// master is owed.
-    pub(in crate::master) fn serve(&self, timeout: Duration) -> Owed {
+    /// Notes that there is a connection with this node timeout.
+    pub(in crate::master) fn up(&self, timeout: Duration) {
         self.set_node_timeout(timeout);
         let mut queue = self.queue.lock();
-        queue.phase = Phase::Serving;
+        queue.down = None;
         self.is_serving.store(true, Ordering::Relaxed);
         queue.listeners.connect();
-        mem::take(&mut queue.owed)
     }
 
-    /// Notes that there is no connection. Every request fails at once until a dial succeeds.
-    /// `unanswered` has the requests that are left from the last connection. Each comes with the
-    /// vote to cast, or with `None` if its vote has been cast.
-    pub(in crate::master) fn down(
-        &self,
-        unanswered: impl IntoIterator<Item = (Arc<Request>, Option<Failure>)>,
-        why: &Arc<str>,
-    ) {
-        let unsent = Failure::Unreachable(why.clone());
+    /// Notes that there is no connection. From now on, every request fails at once with `failure`.
+    /// Adds what was posted before to `posts`.
+    pub(in crate::master) fn down(&self, failure: Failure, posts: &mut Posts) {
         let mut queue = self.queue.lock();
-        queue.phase = Phase::Down(unsent.clone());
+        queue.down = Some(failure);
         self.is_serving.store(false, Ordering::Relaxed);
         self.set_reports_changes(false);
-        let queued = mem::take(&mut queue.requests);
-        drop(queue);
-        let queued = queued.into_iter();
-        let queued = queued.map(|request| (request, Some(unsent.clone())));
-        self.fail_all(unanswered.into_iter().chain(queued).collect());
-        self.may_have_changed();
-    }
-
-    /// Fails all queued requests and all later ones. Called when the supervisor ends.
-    pub(in crate::master) fn close(&self) {
-        let mut queue = self.queue.lock();
-        queue.phase = Phase::Down(Failure::Closed);
-        self.is_serving.store(false, Ordering::Relaxed);
-        self.set_reports_changes(false);
-        let queued = mem::take(&mut queue.requests);
-        let owed = mem::take(&mut queue.owed);
-        drop(queue);
-        drop(owed); // the lock is free: the drop may wake a task that posts
-        for request in queued {
-            self.fail(&request, Failure::Closed);
-        }
-        self.may_have_changed();
+        queue.move_to(posts);
     }
 
     /// Casts the vote of the master on `request`. `now` was read after the vote was known. The
@@ -303,19 +227,49 @@ impl Mailbox {
     pub(crate) fn fail(&self, request: &Request, failure: Failure) {
         self.cast(request, Vote::Fail(failure), (self.now)());
     }
+}
 
-    /// Casts the open votes in order. The lock is free meanwhile, because a vote may wake a task
-    /// that posts. Then keeps the releases that the master is owed. The votes come first, because
-    /// they may decide which releases are owed.
-    fn fail_all(&self, requests: Vec<(Arc<Request>, Option<Failure>)>) {
-        for (request, failure) in &requests {
-            if let Some(failure) = failure {
-                self.fail(request, failure.clone());
-            }
+/// The contents of a mailbox, which a mutex protects.
+#[derive(Debug, Default)]
+struct Queue {
+    /// The failure of every request, or `None` while there is a connection or the first dial is
+    /// under way.
+    down: Option<Failure>,
+    posts: Posts,
+    listeners: Listeners,
+    /// The waker of the supervisor.
+    waker: Option<Waker>,
+    is_abandoned: bool,
+}
+
+/// Requests for one master that were not sent, oldest first.
+#[derive(Debug, Default)]
+pub(in crate::master) struct Posts {
+    /// The requests whose votes are open.
+    pub(in crate::master) requests: VecDeque<Arc<Request>>,
+    /// The releases that failed at once because there was no connection. The master may be owed
+    /// them.
+    pub(in crate::master) failed: VecDeque<Arc<Request>>,
+    /// The change of the subscription to send before the requests.
+    pub(in crate::master) change: Option<Change>,
+}
+
+impl Queue {
+    fn move_to(&mut self, posts: &mut Posts) {
+        // `VecDeque::append` is slower, because there are rarely more than a few.
+        while let Some(request) = self.posts.requests.pop_front() {
+            posts.requests.push_back(request);
         }
-        let mut queue = self.queue.lock();
-        for (request, _) in &requests {
-            queue.owe(self.master, request);
+        while let Some(release) = self.posts.failed.pop_front() {
+            posts.failed.push_back(release);
+        }
+    }
+
+    /// Wakes the supervisor. The lock may be held meanwhile, because the waker is tokio's and only
+    /// schedules the task.
+    fn wake(&self) {
+        if let Some(waker) = &self.waker {
+            waker.wake_by_ref();
         }
     }
 }

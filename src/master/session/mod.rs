@@ -1,14 +1,367 @@
-//! The session with one master: the requests to it, and the connections that carry them.
+//! The session with one master: the commands for it, and the connections that carry them.
+
+use std::{
+    collections::VecDeque,
+    mem,
+    sync::Arc,
+    task::Context,
+    time::{Duration, Instant},
+};
+
+use self::{
+    link::Link,
+    listeners::Change,
+    mailbox::{Mailbox, Posts},
+    owed::{Owed, is_owed},
+    request::Request,
+    unanswered::Item,
+};
+use super::{
+    config::MasterConfig, health::LastHeard, observer::MasterEvent, restart::quarantine::Quarantine,
+};
+use crate::core::{
+    restart::Loss,
+    vote::{Failure, Vote},
+};
 
 pub(in crate::master) mod connection;
-pub(in crate::master) mod in_flight;
+pub(in crate::master) mod link;
 pub(in crate::master) mod listeners;
 pub(in crate::master) mod liveness;
 pub(in crate::master) mod mailbox;
 pub(in crate::master) mod outage;
 pub(in crate::master) mod owed;
-pub(in crate::master) mod queue;
+mod replies;
 pub(in crate::master) mod request;
 pub(in crate::master) mod supervisor;
 pub(in crate::master) mod task;
+#[cfg(test)]
+mod tests;
 pub(in crate::master) mod unanswered;
+
+/// The sending half of a connection. Bytes may stay in a buffer until the next poll.
+pub(in crate::master) trait Transmit {
+    /// Sends a command.
+    fn send(&mut self, request: &Request);
+
+    /// Begins or ends a subscription. The master replies with a confirmation or an error, in the
+    /// order of sends.
+    fn send_change(&mut self, change: &Change);
+
+    /// Asks the master to report the next change of each key that the next command reads. The
+    /// master answers this with a reply of its own.
+    fn send_caching(&mut self);
+}
+
+/// The commands for one master, from the post to the vote. A session lasts as long as its
+/// supervisor, and has one connection after the other.
+///
+/// Every command gets a vote by its deadline, whatever the master answers. Commands for which the
+/// window of the connection has no room wait here, in order, for at most one node timeout. Releases
+/// that the master is owed wait until they are sent, because the master answers. Their votes wait
+/// for up to the connect timeout more. If the master stops answering, the connection is given up.
+/// Releases that the master is owed then wait for the next connection.
+#[derive(Debug)]
+pub(in crate::master) struct Session {
+    mailbox: Arc<Mailbox>,
+    config: MasterConfig,
+    posts: Posts,
+    /// The releases that have their votes and must still be sent.
+    owed: Owed,
+    /// The releases that have waited for a node timeout, oldest first. They are sent before the
+    /// requests in `posts`.
+    late: VecDeque<Arc<Request>>,
+    quarantine: Quarantine,
+    last_heard: Option<LastHeard>,
+    /// The current connection. If there is none, this is what is left of the last one.
+    pub(in crate::master) link: Link,
+}
+
+impl Session {
+    /// The most unanswered commands of a master that is not busy.
+    const FEW: usize = 4;
+    /// The most requests that wait for room, apart from owed releases.
+    const MAX_WAITING: usize = Link::MAX_WINDOW;
+
+    pub(in crate::master) fn new(mailbox: Arc<Mailbox>, config: MasterConfig) -> Self {
+        Self {
+            posts: Posts::default(),
+            owed: Owed::default(),
+            late: VecDeque::new(),
+            quarantine: Quarantine::default(),
+            last_heard: config.health.last_heard(mailbox.master()),
+            link: Link::new(&config, mailbox.master(), Duration::ZERO, 0),
+            mailbox,
+            config,
+        }
+    }
+
+    /// Notes that there is a connection, after a dial that has measured `round_trip` and found this
+    /// `loss`. `window` is the first window.
+    pub(in crate::master) fn connect(
+        &mut self,
+        round_trip: Duration,
+        loss: Option<Loss>,
+        reports_changes: bool,
+        window: usize,
+    ) {
+        let (mailbox, config) = (&self.mailbox, &self.config);
+        let until = self.quarantine.connected(loss, mailbox, config);
+        config.health.connected(mailbox.master(), round_trip, until);
+        self.link = Link::new(config, mailbox.master(), round_trip, window);
+        mailbox.up(self.link.liveness.timeout());
+        self.set_reports_changes(reports_changes);
+    }
+
+    /// Notes that there is no connection. Casts all open votes, and keeps the releases that the
+    /// master is owed.
+    pub(in crate::master) fn disconnect(&mut self, why: &Arc<str>) {
+        self.track_reply();
+        self.owed.disconnect();
+        let unknown = Failure::Disconnected(why.clone());
+        // The votes come first, because they may decide which releases are owed.
+        for request in self.give_up(&unknown, &Failure::Unreachable(why.clone())) {
+            self.owe(request);
+        }
+        if self.mailbox.node_timeout().is_none() {
+            let least = self.config.node_timeout.least();
+            self.mailbox.set_node_timeout(least);
+        }
+    }
+
+    /// Takes over what was posted. The next post wakes `cx`. Returns whether nothing more will be
+    /// posted.
+    pub(in crate::master) fn take(&mut self, cx: &Context<'_>) -> bool {
+        let before = self.posts.requests.len();
+        let is_abandoned = self.mailbox.take(cx, &mut self.posts);
+        if self.posts.requests.len() > Self::MAX_WAITING {
+            let newest = before.max(Self::MAX_WAITING);
+            for request in self.posts.requests.split_off(newest) {
+                if request.is_owed_to(self.master()) {
+                    self.posts.requests.push_back(request);
+                } else {
+                    self.fail_unsent(&request, (self.config.now)());
+                }
+            }
+        }
+        while let Some(release) = self.posts.failed.pop_front() {
+            self.owe(release);
+        }
+        is_abandoned
+    }
+
+    /// Drops the releases that the master is no longer owed. Returns when to call this method
+    /// again. Used while there is no connection.
+    pub(in crate::master) fn forget_owed(&mut self) -> Option<Instant> {
+        let (master, now) = (self.master(), self.config.now);
+        self.owed.expire(master, now());
+        self.owed.next_expiry(master, now)
+    }
+
+    /// Sends as much as the window allows: the change of the subscription, owed releases, late
+    /// releases and requests, in this order. Returns whether it sent anything.
+    pub(in crate::master) fn send(&mut self, connection: &mut impl Transmit) -> bool {
+        if !self.has_backlog() {
+            return false; // most polls only read replies
+        }
+        let (now, before) = ((self.config.now)(), self.link.sent.len());
+        if self.link.has_room()
+            && let Some(change) = self.posts.change.take()
+        {
+            connection.send_change(&change);
+            self.link.push(Item::Change(change.channel), false, now);
+        }
+        while self.link.has_room()
+            && !self.owed.is_empty()
+            && let Some(release) = self.owed.next(self.master(), now, self.link.window)
+        {
+            self.send_request(connection, release, true, now);
+        }
+        while self.link.has_room()
+            && let Some(request) = self.next_request()
+        {
+            match self.quarantine.remaining(now) {
+                Some(remaining) if request.command.verb.quarantine_applies() => {
+                    self.fail(&request, Failure::Quarantined { remaining }, now);
+                }
+                _ => self.send_request(connection, request, false, now),
+            }
+        }
+        self.owed.expire(self.master(), now);
+        self.mailbox.set_busy(self.link.sent.len() > Self::FEW);
+        self.link.sent.len() > before
+    }
+
+    /// Returns when to do something next, if nothing is posted before and no reply comes: to send,
+    /// to end the quarantine, or to call [`expire`](Self::expire).
+    pub(in crate::master) fn next_expiry(&mut self) -> Option<Instant> {
+        let mut next = self.link.next_deadline();
+        if self.has_backlog() {
+            next = next.into_iter().chain(self.next_of_backlog()).min();
+        }
+        let next = next.map(|at| self.link.liveness.judged_at(at));
+        next.into_iter().chain(self.quarantine.until).min()
+    }
+
+    /// If the quarantine ends at `now`, reports this, and returns `true`.
+    pub(in crate::master) fn ends_quarantine(&mut self, now: Instant) -> bool {
+        self.quarantine.ends(now, &self.mailbox, &self.config)
+    }
+
+    /// Returns the time up to which deadlines may be judged, if a deadline at `due` is over. See
+    /// [`Liveness`](liveness::Liveness::judged_until).
+    pub(in crate::master) fn judged_until(&mut self, due: Instant) -> Option<Instant> {
+        let (now, has_unread) = ((self.config.now)(), self.link.has_unread);
+        self.link.liveness.judged_until(due, now, has_unread)
+    }
+
+    /// Casts a failed vote on each request whose deadline is over at `now`. Returns whether the
+    /// master has been silent for too long.
+    pub(in crate::master) fn expire(&mut self, now: Instant) -> bool {
+        self.track_reply();
+        let (mailbox, timeout) = (&self.mailbox, self.link.liveness.timeout());
+        self.link.sent.expire(now, |request| {
+            mailbox.cast(request, Vote::Fail(Failure::TimedOut(timeout)), now);
+        });
+        while let Some(release) = self.late.front()
+            && self.confirmed_by(release) <= now
+            && let Some(release) = self.late.pop_front()
+        {
+            self.fail_unsent(&release, now);
+            self.owe(release);
+        }
+        while let Some(request) = self.posts.requests.front()
+            && self.send_by(request) <= now
+            && let Some(request) = self.posts.requests.pop_front()
+        {
+            if is_owed(&request, self.master(), now) {
+                self.late.push_back(request);
+            } else {
+                self.fail_unsent(&request, now);
+            }
+        }
+        self.link.silence_ends().is_some_and(|end| end <= now)
+    }
+
+    /// Returns whether every command has been delivered.
+    pub(in crate::master) fn is_empty(&self) -> bool {
+        self.link.sent.is_empty() && !self.has_backlog()
+    }
+
+    /// Returns the clock to read when replies come.
+    pub(in crate::master) fn clock(&self) -> fn() -> Instant {
+        self.config.now
+    }
+
+    fn master(&self) -> usize {
+        self.mailbox.master()
+    }
+
+    /// Returns whether there is anything to send.
+    fn has_backlog(&self) -> bool {
+        !self.posts.requests.is_empty()
+            || !self.late.is_empty()
+            || !self.owed.is_empty()
+            || self.posts.change.is_some()
+    }
+
+    /// Takes out the next request to send, after those that are owed.
+    fn next_request(&mut self) -> Option<Arc<Request>> {
+        let late = self.late.pop_front();
+        late.or_else(|| self.posts.requests.pop_front())
+    }
+
+    fn send_request(
+        &mut self,
+        connection: &mut impl Transmit,
+        request: Arc<Request>,
+        is_owed: bool,
+        now: Instant,
+    ) {
+        if self.watches(&request) {
+            connection.send_caching();
+            self.link.push(Item::Caching, false, now);
+        }
+        connection.send(&request);
+        self.link.push(Item::Request(request), is_owed, now);
+    }
+
+    fn next_of_backlog(&self) -> Option<Instant> {
+        let waiting = self.posts.requests.front();
+        let waiting = waiting.map(|request| self.send_by(request));
+        let late = self.late.front();
+        let late = late.map(|release| self.confirmed_by(release));
+        let owed = self.owed.next_expiry(self.master(), self.config.now);
+        let retry = self.owed.next_send().filter(|_| self.link.has_room());
+        [waiting, late, owed, retry].into_iter().flatten().min()
+    }
+
+    /// Returns when a waiting `request` is given up: one node timeout after its post. If the
+    /// request was posted before the connection came into use, the time counts from that moment.
+    fn send_by(&self, request: &Request) -> Instant {
+        request.posted.max(self.link.began) + self.link.liveness.timeout()
+    }
+
+    /// Returns when a late `release` gets a failed vote, because its caller waits. The release
+    /// itself goes on waiting.
+    fn confirmed_by(&self, release: &Request) -> Instant {
+        self.send_by(release) + self.config.connect_timeout
+    }
+
+    /// Keeps `request` if it is a release that the master is owed.
+    fn owe(&mut self, request: Arc<Request>) {
+        if request.is_owed_to(self.master()) && self.owed.push(request) {
+            self.mailbox.observer().on(MasterEvent::ReleasesGivenUp);
+        }
+    }
+
+    /// Casts all open votes, and makes later requests fail at once with `unsent`. Requests that
+    /// were sent fail with `unknown`. Returns all requests, because the master may be owed them.
+    fn give_up(&mut self, unknown: &Failure, unsent: &Failure) -> Vec<Arc<Request>> {
+        self.mailbox.down(unsent.clone(), &mut self.posts);
+        let now = (self.config.now)();
+        let mut given_up = Vec::new();
+        for (request, is_open) in self.link.sent.drain() {
+            if is_open {
+                self.fail(&request, unknown.clone(), now);
+            }
+            given_up.push(request);
+        }
+        let (late, posts) = (mem::take(&mut self.late), mem::take(&mut self.posts));
+        for request in late.into_iter().chain(posts.requests) {
+            self.fail(&request, unsent.clone(), now);
+            given_up.push(request);
+        }
+        given_up.extend(posts.failed);
+        self.mailbox.may_have_changed();
+        given_up
+    }
+
+    fn fail(&self, request: &Request, failure: Failure, now: Instant) {
+        self.mailbox.cast(request, Vote::Fail(failure), now);
+    }
+
+    /// Casts a failed vote on a request that has waited for room for too long, or that finds none.
+    fn fail_unsent(&self, request: &Request, now: Instant) {
+        let why = "not sent: too many commands are unanswered";
+        self.fail(request, Failure::Unreachable(why.into()), now);
+    }
+
+    /// Tells the restart tracker when the last reply came. All coordinators of this process share
+    /// this time, so it is also updated while the connection lasts.
+    fn track_reply(&self) {
+        if let Some(at) = self.link.last_reply {
+            self.config.restart_tracker.heard(self.master(), at);
+        }
+    }
+}
+
+impl Drop for Session {
+    /// Casts the open votes. When a runtime drops its tasks, callers on another runtime may still
+    /// wait for votes.
+    fn drop(&mut self) {
+        self.track_reply();
+        self.give_up(&Failure::Closed, &Failure::Closed);
+        self.config.health.closed(self.master());
+    }
+}

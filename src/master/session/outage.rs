@@ -1,8 +1,11 @@
 //! The outages of one master, and when they are news.
 
-use std::{mem, time::Duration};
+use std::{
+    mem,
+    time::{Duration, Instant},
+};
 
-use super::in_flight::InFlight;
+use super::link::Link;
 use crate::{
     core::wait::retry::Backoff,
     master::observer::{MasterEvent, MasterObserver},
@@ -40,8 +43,8 @@ impl Outage {
     }
 
     /// Notes whether the master has answered a command on the current connection.
-    pub(in crate::master) fn polled(&mut self, observer: &MasterObserver, has_answered: bool) {
-        if self.was_useless && !self.is_end_logged && has_answered {
+    pub(in crate::master) fn polled(&mut self, observer: &MasterObserver, link: &Link) {
+        if self.was_useless && !self.is_end_logged && link.last_reply.is_some() {
             self.is_end_logged = true;
             observer.on(MasterEvent::AnswersAgain);
         }
@@ -51,24 +54,25 @@ impl Outage {
     /// was silent on the last connection, it gets only a few commands until it answers.
     pub(in crate::master) fn window(&self) -> usize {
         if self.is_silent {
-            InFlight::CAREFUL_WINDOW
+            Link::CAREFUL_WINDOW
         } else {
-            InFlight::WINDOW
+            Link::WINDOW
         }
     }
 
-    /// Notes that the connection ended after `age`. `was_given_up` is set if the master was silent
-    /// for too long, and `was_flushed` if it lost all of its keys.
+    /// Notes that a connection ended at `now`. `was_given_up` is set if the master was silent for
+    /// too long.
     pub(in crate::master) fn disconnected(
         &mut self,
+        link: &Link,
         was_given_up: bool,
-        was_flushed: bool,
-        has_answered: bool,
-        age: Duration,
+        now: Instant,
     ) {
         const LEAST: Duration = Duration::from_secs(1);
         /// A master whose connections break sooner gets fewer and fewer dials, even if it answers.
         const BRIEF: Duration = Duration::from_millis(50);
+        let has_answered = link.last_reply.is_some();
+        let age = now.saturating_duration_since(link.began);
         self.is_silent = was_given_up;
         let has_worked = has_answered || !was_given_up;
         self.was_useless = !has_worked || age < LEAST;
@@ -77,7 +81,7 @@ impl Outage {
         } else if has_answered && !was_given_up && age >= BRIEF {
             self.in_vain = 0;
         }
-        self.was_flushed = was_flushed && !self.was_useless;
+        self.was_flushed = link.is_flushed && !self.was_useless;
     }
 
     /// Returns whether the master is dialled at once, and its last connection is no failure. That

@@ -11,7 +11,7 @@ use super::request::Request;
 use crate::core::wait::retry::Backoff;
 
 /// The releases that are owed to one master, in the order in which they are sent. A release that
-/// fails moves to the end.
+/// fails, or that has no reply when the connection breaks, moves to the end.
 ///
 /// Releases are sent as fast as the master answers them. After an error reply, they are sent one at
 /// a time, each after a pause, until one succeeds. A release is no longer owed once the key that it
@@ -28,8 +28,6 @@ pub(in crate::master) struct Owed {
     failures: u32,
     /// The end of the pause after an error reply.
     retry_at: Option<Instant>,
-    /// The releases that were given up because there were too many. `expire` removes them.
-    given_up: Vec<Arc<Request>>,
     /// Set once the log has said that releases were given up. Cleared when no release is owed.
     is_logged: bool,
 }
@@ -46,11 +44,14 @@ impl Owed {
         self.releases.is_empty()
     }
 
-    /// Adds `release`. If there are then too many releases, the oldest one is given up.
-    pub(in crate::master) fn push(&mut self, release: Arc<Request>) {
+    /// Adds `release`. If there are then too many releases, gives up the oldest one. Returns
+    /// whether to log that.
+    #[must_use = "the log must say that releases were given up"]
+    pub(in crate::master) fn push(&mut self, release: Arc<Request>) -> bool {
         self.releases.push_back(release);
-        if self.releases.len() > Self::MAX {
-            self.given_up.extend(self.releases.pop_front());
+        self.releases.len() > Self::MAX && {
+            self.releases.pop_front();
+            !mem::replace(&mut self.is_logged, true)
         }
     }
 
@@ -60,35 +61,21 @@ impl Owed {
         master: usize,
         now: fn() -> Instant,
     ) -> Option<Instant> {
-        if !self.given_up.is_empty() {
-            return Some(now());
-        }
-        let oldest = self.releases.front()?;
+        let until = self.releases.front()?.votes_to.owed_until(master);
         if mutant!(ClosesLate) {
-            return oldest.votes_to.owed_until(master);
+            return until;
         }
-        Some(owed_until(oldest, master, now))
+        Some(until.unwrap_or_else(now))
     }
 
-    /// Removes the releases that were given up. Also removes the oldest releases, up to the first
-    /// one that is still owed to `master` at `now`. The caller must hold no mutex when it drops
-    /// them, because the drop may wake tasks. Also returns whether to log that releases were given
-    /// up.
-    pub(in crate::master) fn expire(
-        &mut self,
-        master: usize,
-        now: Instant,
-    ) -> (Vec<Arc<Request>>, bool) {
-        let first = self
-            .releases
-            .iter()
-            .position(|release| is_owed(release, master, now));
-        let expired = first.unwrap_or(self.releases.len());
-        let mut removed = mem::take(&mut self.given_up);
-        let must_log = !removed.is_empty() && !mem::replace(&mut self.is_logged, true);
-        removed.extend(self.releases.drain(..expired));
+    /// Drops the oldest releases, up to the first one that is still owed to `master` at `now`.
+    pub(in crate::master) fn expire(&mut self, master: usize, now: Instant) {
+        while let Some(oldest) = self.releases.front()
+            && !is_owed(oldest, master, now)
+        {
+            self.releases.pop_front();
+        }
         self.is_logged &= !self.is_empty();
-        (removed, must_log)
     }
 
     /// Returns the next release to send to `master`, if one may be sent now. At most `window`
@@ -127,19 +114,12 @@ impl Owed {
         self.retry_at = None;
     }
 
-    /// Keeps a release that was answered with an error. Begins a pause if none is under way.
+    /// Notes that a release was answered with an error. Begins a pause if none is under way.
     /// `was_owed` is set if [`next`](Self::next) returned the release.
-    pub(in crate::master) fn failed(
-        &mut self,
-        release: Arc<Request>,
-        was_owed: bool,
-        now: Instant,
-        random: u64,
-    ) {
+    pub(in crate::master) fn failed(&mut self, was_owed: bool, now: Instant, random: u64) {
         if was_owed {
             self.in_flight = self.in_flight.saturating_sub(1);
         }
-        self.push(release);
         if mutant!(ReleaseInALoop) {
             return;
         }
@@ -150,19 +130,14 @@ impl Owed {
         }
     }
 
-    /// Takes all releases out.
-    pub(in crate::master) fn drain(&mut self) -> impl Iterator<Item = Arc<Request>> + use<> {
-        mem::take(&mut self.releases).into_iter()
+    /// Forgets the replies of a connection that is gone.
+    pub(in crate::master) fn disconnect(&mut self) {
+        *self = Self {
+            releases: mem::take(&mut self.releases),
+            is_logged: self.is_logged,
+            ..Self::default()
+        };
     }
-}
-
-/// Returns until when `release` is owed to `master`. Returns the time `now` if it is not owed.
-pub(in crate::master) fn owed_until(
-    release: &Request,
-    master: usize,
-    now: fn() -> Instant,
-) -> Instant {
-    release.votes_to.owed_until(master).unwrap_or_else(now)
 }
 
 /// Returns whether `release` is still owed to `master` at `now`.
@@ -213,7 +188,7 @@ mod tests {
             let command = command(Kind::Mutex, Verb::Release, 1);
             let release = Arc::new(Request::new(command, now, OwedAtFirst::default()));
             let mut owed = Owed::default();
-            owed.push(release.clone());
+            let _ = owed.push(release.clone());
             assert!(owed.next_expiry(0, clock::monotonic) > Some(now));
             release.votes_to.count(0, Vote::Grant, now);
             let Some(at) = owed.next_expiry(0, clock::monotonic) else {

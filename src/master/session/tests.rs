@@ -6,7 +6,7 @@ use std::{
         LazyLock,
         atomic::{AtomicBool, Ordering},
     },
-    task::{Context, Poll},
+    task::{Context, Poll, Waker},
 };
 
 use parking_lot::Mutex;
@@ -20,7 +20,7 @@ use crate::{
             command::{Reply, Verb, fixture::command},
             name::Kind,
         },
-        restart::RestartGuard,
+        restart::{Loss, RestartGuard, Sign},
         time::timeout::NodeTimeout,
         vote::Vote,
         wait::retry::Backoff,
@@ -102,19 +102,17 @@ fn any_connection() -> impl Strategy<Value = (usize, Vec<(u64, Event)>)> {
 
 fn check_votes(window: usize, events: Vec<(u64, Event)>) -> Result<(), TestCaseError> {
     set_clock(Duration::ZERO);
-    let config = config();
-    let mailbox = mailbox(clock);
     let mut wire = Wire::default();
-    let mut in_flight = InFlight::new(&mailbox, &config, Duration::ZERO, window);
+    let mut session = connected(window);
     let mut posted = Vec::new();
     let mut is_broken = false;
     for (gap, event) in events {
         for _ in 0..gap {
             set_clock(ELAPSED.get() + Duration::from_millis(1));
-            is_broken |= poll(&mut in_flight, &mut wire);
+            is_broken |= poll(&mut session, &mut wire);
         }
-        is_broken |= apply(event, &mut in_flight, &mut wire, &mut posted).is_err();
-        prop_assert!(wire.in_flight <= InFlight::MAX_WINDOW);
+        is_broken |= apply(event, &mut session, &mut wire, &mut posted).is_err();
+        prop_assert!(wire.in_flight <= Link::MAX_WINDOW);
         if is_broken {
             break;
         }
@@ -125,7 +123,7 @@ fn check_votes(window: usize, events: Vec<(u64, Event)>) -> Result<(), TestCaseE
             prop_assert!(*at + *limit > clock() || *votes.lock() > 0);
         }
     }
-    in_flight.disconnect(&"broken".into());
+    session.disconnect(&"broken".into());
     for (request, _) in &posted {
         prop_assert!(*request.votes_to.0.votes.lock() > 0);
     }
@@ -136,15 +134,15 @@ fn check_votes(window: usize, events: Vec<(u64, Event)>) -> Result<(), TestCaseE
 #[test]
 fn a_stall_during_the_dial_does_not_make_a_connection_patient() {
     set_clock(Duration::ZERO);
-    let (config, mailbox) = (config(), mailbox(clock));
     let (mut wire, mut posted) = (Wire::default(), Vec::new());
-    let mut in_flight = InFlight::new(&mailbox, &config, 60 * config.connect_timeout, 1);
+    let mut session = session();
+    session.connect(60 * CONNECT, None, true, 1);
     let (verb, is_owed) = (Verb::Acquire, false);
     let post = Event::Post { verb, is_owed };
-    apply(post, &mut in_flight, &mut wire, &mut posted).unwrap();
-    while !poll(&mut in_flight, &mut wire) {
+    apply(post, &mut session, &mut wire, &mut posted).unwrap();
+    while !poll(&mut session, &mut wire) {
         set_clock(ELAPSED.get() + Duration::from_millis(1));
-        assert!(ELAPSED.get() < 7 * config.connect_timeout);
+        assert!(ELAPSED.get() < 7 * CONNECT);
     }
 }
 
@@ -153,18 +151,17 @@ fn a_stall_during_the_dial_does_not_make_a_connection_patient() {
 #[test]
 fn a_stall_fails_no_command_that_waits_for_room() {
     set_clock(Duration::ZERO);
-    let (config, mailbox) = (config(), mailbox(clock));
     let (mut wire, mut posted) = (Wire::default(), Vec::new());
-    let mut in_flight = InFlight::new(&mailbox, &config, Duration::ZERO, 1);
+    let mut session = connected(1);
     for _ in 0..2 {
         let (verb, is_owed) = (Verb::Acquire, false);
         let post = Event::Post { verb, is_owed };
-        apply(post, &mut in_flight, &mut wire, &mut posted).unwrap();
+        apply(post, &mut session, &mut wire, &mut posted).unwrap();
     }
     set_clock(TIMEOUT * 2);
-    in_flight.send(&mut wire, &mut Vec::new(), None);
-    in_flight.on_reply(&Reply::Ok, clock()).unwrap();
-    assert!(in_flight.send_more(&mut wire));
+    session.send(&mut wire);
+    session.on_reply(&Reply::Ok, clock()).unwrap();
+    assert!(session.send(&mut wire));
     assert_eq!(*posted[1].0.votes_to.0.votes.lock(), 0);
 }
 
@@ -226,12 +223,12 @@ impl Transmit for LateSocket {
 }
 
 impl Connection for LateSocket {
-    fn poll(&mut self, _: &mut Context<'_>, in_flight: &mut InFlight<'_>) -> Poll<Arc<str>> {
-        let now = (in_flight.clock())();
+    fn poll(&mut self, _: &mut Context<'_>, session: &mut Session) -> Poll<Arc<str>> {
+        let now = (session.clock())();
         if self.sent.is_some_and(|sent| sent + TIMEOUT <= now) {
             self.late_polls += 1;
             if self.late_polls == 2 {
-                in_flight.on_reply(&Reply::Ok, now).unwrap();
+                session.on_reply(&Reply::Ok, now).unwrap();
             }
         }
         Poll::Pending
@@ -243,47 +240,30 @@ impl Connection for LateSocket {
 #[test]
 fn a_release_that_is_no_longer_owed_sets_no_timer() {
     set_clock(Duration::ZERO);
-    let (config, mailbox) = (config(), mailbox(clock));
     let (mut wire, mut posted) = (Wire::default(), Vec::new());
-    let mut in_flight = InFlight::new(&mailbox, &config, Duration::ZERO, 2);
+    let mut session = connected(1);
     let (verb, is_owed) = (Verb::Release, true);
-    for _ in 0..3 {
-        let post = Event::Post { verb, is_owed };
-        apply(post, &mut in_flight, &mut wire, &mut posted).unwrap();
-    }
-    set_clock(TIMEOUT);
-    in_flight.expire(clock());
-    let late = posted.pop().unwrap().0;
-    late.votes_to.0.is_owed.store(false, Ordering::Relaxed);
-    in_flight.send(&mut wire, &mut Vec::new(), None);
-    assert_eq!(Arc::strong_count(&late), 1);
-    assert!(in_flight.next_expiry() > Some(clock()));
-
-    // One more than the most that are kept.
-    let oldest = request(verb, is_owed);
-    in_flight.owed = Owed::default();
-    in_flight.owed.push(oldest.clone());
-    for _ in 0..32_768 {
-        in_flight.owed.push(request(verb, is_owed));
-    }
-    in_flight.send(&mut wire, &mut Vec::new(), None);
-    assert_eq!(Arc::strong_count(&oldest), 1);
-    assert!(in_flight.next_expiry() > Some(clock()));
+    let post = Event::Post { verb, is_owed };
+    apply(post, &mut session, &mut wire, &mut posted).unwrap();
+    let owed = request(verb, is_owed);
+    session.owe(owed.clone());
+    owed.votes_to.0.is_owed.store(false, Ordering::Relaxed);
+    session.send(&mut wire);
+    assert_eq!(Arc::strong_count(&owed), 1);
+    assert!(session.next_expiry() > Some(clock()));
 }
 
 /// After an error reply, releases are sent one at a time, each after a pause, until one succeeds.
 #[test]
 fn owed_releases_are_paced_by_the_replies() {
     set_clock(Duration::ZERO);
-    let config = config();
-    let mailbox = mailbox(clock);
     let mut wire = Wire::default();
-    let mut in_flight = InFlight::new(&mailbox, &config, Duration::ZERO, InFlight::WINDOW);
+    let mut session = connected(Link::WINDOW);
     let mut posted = Vec::new();
     for _ in 0..100 {
         let (verb, is_owed) = (Verb::Release, true);
         let post = Event::Post { verb, is_owed };
-        apply(post, &mut in_flight, &mut wire, &mut posted).unwrap();
+        apply(post, &mut session, &mut wire, &mut posted).unwrap();
     }
     let mut answer = |error: bool, until: u64, wire: &mut Wire| {
         let before = wire.sent;
@@ -295,11 +275,11 @@ fn owed_releases_are_paced_by_the_replies() {
                 } else {
                     Reply::Int(1)
                 };
-                in_flight.on_reply(&reply, clock()).unwrap();
-                in_flight.send_more(wire);
+                session.on_reply(&reply, clock()).unwrap();
+                session.send(wire);
             }
             set_clock(ELAPSED.get() + Duration::from_millis(1));
-            assert!(!poll(&mut in_flight, wire));
+            assert!(!poll(&mut session, wire));
         }
         wire.sent - before
     };
@@ -313,61 +293,145 @@ fn owed_releases_are_paced_by_the_replies() {
 #[test]
 fn releases_that_wait_for_room_have_not_failed() {
     set_clock(Duration::ZERO);
-    let (config, mailbox) = (config(), mailbox(clock));
     let (mut wire, mut posted) = (Wire::default(), Vec::new());
-    let mut in_flight = InFlight::new(&mailbox, &config, Duration::ZERO, InFlight::WINDOW);
+    let mut session = connected(Link::WINDOW);
     for _ in 0..50_000 {
         let (verb, is_owed) = (Verb::Release, true);
         let post = Event::Post { verb, is_owed };
-        apply(post, &mut in_flight, &mut wire, &mut posted).unwrap();
+        apply(post, &mut session, &mut wire, &mut posted).unwrap();
     }
     let (verb, is_owed) = (Verb::Acquire, false);
     let post = Event::Post { verb, is_owed };
-    apply(post, &mut in_flight, &mut wire, &mut posted).unwrap();
+    apply(post, &mut session, &mut wire, &mut posted).unwrap();
     let (acquisition, _) = posted.pop().unwrap();
     for at in 1..=1_000 {
         set_clock(Duration::from_millis(at));
         for _ in 0..wire.in_flight.min(100) {
             wire.in_flight -= 1;
-            in_flight.on_reply(&Reply::Int(1), clock()).unwrap();
+            session.on_reply(&Reply::Int(1), clock()).unwrap();
         }
-        assert!(!poll(&mut in_flight, &mut wire));
+        assert!(!poll(&mut session, &mut wire));
     }
     assert_eq!(wire.sent, 50_000);
     assert_eq!(*acquisition.votes_to.0.votes.lock(), 1);
     // Each master would get the releases once more if they were owed.
-    assert!(in_flight.is_empty());
+    assert!(session.is_empty());
 }
 
-/// A late release that is no longer owed stays as long as one before it is owed. Its vote does not
-/// wait for that one.
+/// A late release gets its vote before it is sent. Then it is owed, and sent like other releases
+/// that are owed.
 #[test]
-fn a_late_release_gets_its_vote_whatever_is_before_it() {
+fn a_late_release_gets_its_vote_and_is_owed() {
     set_clock(Duration::ZERO);
-    let (config, mailbox) = (config(), mailbox(clock));
     let (mut wire, mut posted) = (Wire::default(), Vec::new());
-    let mut in_flight = InFlight::new(&mailbox, &config, Duration::ZERO, 1);
+    let mut session = connected(1);
     for _ in 0..4 {
         let (verb, is_owed) = (Verb::Release, true);
         let post = Event::Post { verb, is_owed };
-        apply(post, &mut in_flight, &mut wire, &mut posted).unwrap();
+        apply(post, &mut session, &mut wire, &mut posted).unwrap();
     }
-    let waiting = posted.split_off(1);
-    let mut advance = |until: Duration| {
+    let mut advance = |until: Duration, session: &mut Session| {
         while ELAPSED.get() < until {
             set_clock(ELAPSED.get() + Duration::from_millis(1));
-            poll(&mut in_flight, &mut wire);
+            poll(session, &mut wire);
         }
+        wire.sent
     };
-    advance(TIMEOUT);
-    let (second, _) = &waiting[1];
+    advance(TIMEOUT, &mut session);
+    assert_eq!((session.late.len(), session.owed.is_empty()), (3, true));
+    let (second, _) = &posted[2];
     second.votes_to.0.is_owed.store(false, Ordering::Relaxed);
-    advance(TIMEOUT + CONNECT);
-    for (release, _) in &waiting {
+    assert_eq!(advance(TIMEOUT + CONNECT, &mut session), 1);
+    for (release, _) in &posted[1..] {
         assert_eq!(*release.votes_to.0.votes.lock(), 1);
     }
-    advance(OWED);
-    assert!(in_flight.late.is_empty());
+    assert_eq!((session.late.len(), session.owed.is_empty()), (0, false));
+    // The release that is no longer owed is not sent.
+    for sent in [2, 3, 3] {
+        session.on_reply(&Reply::Int(1), clock()).unwrap();
+        assert_eq!(advance(ELAPSED.get() + TIMEOUT, &mut session), sent);
+        if sent == 3 && session.is_empty() {
+            break;
+        }
+    }
+    assert!(session.is_empty());
+}
+
+/// Requests wait for the first dial. While the master is down, they fail at once, and the releases
+/// that it is owed wait for the next connection, as do those without a reply.
+#[test]
+fn a_release_outlives_connections() {
+    set_clock(Duration::ZERO);
+    let mut session = session();
+    let post = |verb, session: &mut Session| {
+        let request = request(verb, true);
+        let failure = session.mailbox.post(request.clone());
+        session.take(&Context::from_waker(Waker::noop()));
+        (request.votes_to.0.clone(), failure.is_some())
+    };
+    let (acquisition, has_failed) = post(Verb::Acquire, &mut session);
+    assert!(!has_failed && *acquisition.votes.lock() == 0);
+    session.disconnect(&"refused".into());
+    assert_eq!(*acquisition.votes.lock(), 1);
+
+    for connection in 1..4 {
+        let (_, has_failed) = post(Verb::Acquire, &mut session);
+        assert!(has_failed);
+        let (_, has_failed) = post(Verb::Release, &mut session);
+        assert!(has_failed);
+        session.connect(Duration::ZERO, None, true, Link::WINDOW);
+        let (release, has_failed) = post(Verb::Release, &mut session);
+        assert!(!has_failed);
+        let mut wire = Wire::default();
+        session.send(&mut wire);
+        assert_eq!(wire.sent, 2 * connection);
+        session.disconnect(&"broken".into());
+        assert_eq!(*release.votes.lock(), 1);
+    }
+}
+
+/// Only so many requests wait for the first dial.
+#[test]
+fn the_number_of_requests_that_wait_is_bounded() {
+    set_clock(Duration::ZERO);
+    let mut session = session();
+    let cx = Context::from_waker(Waker::noop());
+    let mut failed = 0;
+    for _ in 0..Session::MAX_WAITING + 10 {
+        let request = request(Verb::Acquire, false);
+        assert!(session.mailbox.post(request.clone()).is_none());
+        session.take(&cx);
+        failed += *request.votes_to.0.votes.lock();
+    }
+    assert_eq!(failed, 10);
+    assert!(session.mailbox.post(request(Verb::Release, true)).is_none());
+    session.take(&cx);
+    assert_eq!(session.posts.requests.len(), Session::MAX_WAITING + 1);
+}
+
+/// Requests that would take or keep a lock are not sent, even if they were posted before.
+#[test]
+fn a_quarantined_master_gets_only_releases() {
+    set_clock(Duration::ZERO);
+    let obeys = || {
+        let mut session = session();
+        session.config.quarantine = CONNECT;
+        let (age, sign) = (Duration::ZERO, Sign::Earlier);
+        let (mut wire, mut requests) = (Wire::default(), Vec::new());
+        for verb in [Verb::Acquire, Verb::Extend, Verb::Release] {
+            let request = request(verb, verb == Verb::Release);
+            assert!(session.mailbox.post(request.clone()).is_none());
+            requests.push(request);
+        }
+        session.take(&Context::from_waker(Waker::noop()));
+        session.connect(Duration::ZERO, Some(Loss { age, sign }), true, Link::WINDOW);
+        session.send(&mut wire);
+        let votes = requests
+            .iter()
+            .map(|request| *request.votes_to.0.votes.lock());
+        wire.sent == 1 && votes.collect::<Vec<_>>() == [1, 1, 0]
+    };
+    assert!(Mutant::IgnoresQuarantine.breaks(obeys));
 }
 
 /// If there are too many releases, the oldest one is given up. The log says so once.
@@ -375,36 +439,34 @@ fn a_late_release_gets_its_vote_whatever_is_before_it() {
 fn the_number_of_owed_releases_is_bounded() {
     set_clock(Duration::ZERO);
     let mut owed = Owed::default();
-    let (oldest, is_owed) = (request(Verb::Release, true), true);
-    owed.push(oldest.clone());
+    let oldest = request(Verb::Release, true);
+    assert!(!owed.push(oldest.clone()));
     for _ in 0..32_767 {
-        owed.push(request(Verb::Release, is_owed));
+        assert!(!owed.push(request(Verb::Release, true)));
     }
-    assert_eq!(owed.expire(0, clock()).0.len(), 0);
+    assert_eq!(Arc::strong_count(&oldest), 2);
     for must_log in [true, false] {
-        owed.push(request(Verb::Release, is_owed));
-        let (expired, logs) = owed.expire(0, clock());
-        assert_eq!((expired.len(), logs), (1, must_log));
+        assert_eq!(owed.push(request(Verb::Release, true)), must_log);
     }
     assert_eq!(Arc::strong_count(&oldest), 1);
     set_clock(Duration::from_secs(61));
-    assert_eq!(owed.expire(0, clock()).0.len(), 32_768);
+    owed.expire(0, clock());
     assert!(owed.is_empty());
 }
 
 /// Does one iteration of the supervisor's loop. Returns whether the connection must be given up.
-fn poll(in_flight: &mut InFlight<'_>, wire: &mut Wire) -> bool {
-    in_flight.send(wire, &mut Vec::new(), None);
+fn poll(session: &mut Session, wire: &mut Wire) -> bool {
+    session.send(wire);
     let now = clock();
-    if in_flight.next_expiry().is_none_or(|at| at > now) {
+    if session.next_expiry().is_none_or(|at| at > now) {
         return false;
     }
-    in_flight.expire(now)
+    session.expire(now)
 }
 
 fn apply(
     event: Event,
-    in_flight: &mut InFlight<'_>,
+    session: &mut Session,
     wire: &mut Wire,
     posted: &mut Vec<(Arc<Request<Counter>>, Duration)>,
 ) -> Result<(), Arc<str>> {
@@ -412,9 +474,11 @@ fn apply(
     match event {
         Event::Post { verb, is_owed } => {
             let request = request(verb, is_owed);
-            in_flight.send(wire, &mut vec![request.clone()], None);
+            assert!(session.mailbox.post(request.clone()).is_none());
+            session.take(&Context::from_waker(Waker::noop()));
+            session.send(wire);
             let limit = match () {
-                () if in_flight.waiting.is_empty() => TIMEOUT,
+                () if session.posts.requests.is_empty() => TIMEOUT,
                 () if request.is_owed_to(0) => CONNECT + TIMEOUT * 2,
                 () => TIMEOUT * 2,
             };
@@ -425,7 +489,8 @@ fn apply(
                 channel: "channel".into(),
                 begins: true,
             };
-            in_flight.send(wire, &mut Vec::new(), Some(change));
+            session.posts.change = Some(change);
+            session.send(wire);
         }
         Event::Reply(reply) => {
             let reply = match reply {
@@ -438,25 +503,25 @@ fn apply(
                 error => Reply::Error(error.into()),
             };
             wire.in_flight = wire.in_flight.saturating_sub(1);
-            return in_flight.on_reply(&reply, now);
+            return session.on_reply(&reply, now);
         }
         Event::NoScript => {
             #[cfg(feature = "redis")]
-            if in_flight.resend(now).is_some() {
+            if session.resend(now).is_some() {
                 wire.resent += 1;
                 return Ok(());
             }
             wire.in_flight = wire.in_flight.saturating_sub(1);
-            return in_flight.on_reply(&Reply::Error("NOSCRIPT".into()), now);
+            return session.on_reply(&Reply::Error("NOSCRIPT".into()), now);
         }
         Event::Confirm(is_ours) => {
             let channel = if is_ours { "channel" } else { "another" };
-            return in_flight.on_confirmation(channel, now);
+            return session.on_confirmation(channel, now);
         }
-        Event::Message => in_flight.on_message("0"),
+        Event::Message => session.on_message("0"),
         Event::Bytes => {
             #[cfg(feature = "redis")]
-            in_flight.on_bytes(now);
+            session.on_bytes(now);
         }
     }
     Ok(())
@@ -511,6 +576,18 @@ fn request(verb: Verb, is_owed: bool) -> Arc<Request<Counter>> {
         clock(),
         Counter(Arc::new(counted)),
     ))
+}
+
+/// Returns a session with a connection whose first window is `window`.
+fn connected(window: usize) -> Session {
+    let mut session = session();
+    session.connect(Duration::ZERO, None, true, window);
+    session
+}
+
+/// Returns a session before its first dial.
+fn session() -> Session {
+    Session::new(Arc::new(mailbox(clock)), config())
 }
 
 fn mailbox(now: fn() -> Instant) -> Mailbox {

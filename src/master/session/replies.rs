@@ -1,8 +1,8 @@
-//! Matches the replies of a master to the commands in flight.
+//! Matches the replies of a master to the commands that were sent.
 
 use std::{sync::Arc, time::Instant};
 
-use super::InFlight;
+use super::Session;
 use crate::{
     core::{
         kind::{
@@ -23,11 +23,11 @@ use crate::{
     },
 };
 
-impl InFlight<'_> {
+impl Session {
     /// Notes that bytes came, even if they do not complete a reply.
     #[cfg(feature = "redis")]
     pub(crate) fn on_bytes(&mut self, now: Instant) {
-        self.liveness.on_bytes(now);
+        self.link.liveness.on_bytes(now);
     }
 
     /// Handles the reply to the oldest command, and casts the vote that the reply means. `now` was
@@ -40,8 +40,8 @@ impl InFlight<'_> {
             Item::Change(_) => return self.on_refused_change(reply),
             Item::Caching => return self.on_caching(reply),
         };
-        if !sent.is_resent && self.liveness.measure(sent.at, now) {
-            self.mailbox.set_node_timeout(self.liveness.timeout());
+        if !sent.is_resent && self.link.liveness.measure(sent.at, now) {
+            self.mailbox.set_node_timeout(self.link.liveness.timeout());
         }
         let master = self.master();
         if let Reply::Text(text) = reply {
@@ -50,7 +50,8 @@ impl InFlight<'_> {
         let vote = request.command.vote(reply);
         if matches!(vote, Vote::Fail(_)) && request.is_owed_to(master) {
             let random = (self.config.random)();
-            self.owed.failed(request.clone(), sent.is_owed, now, random);
+            self.owed.failed(sent.is_owed, now, random);
+            self.owe(request.clone());
         } else if sent.is_owed {
             self.owed.succeeded();
         }
@@ -70,14 +71,14 @@ impl InFlight<'_> {
     fn note_fitness(&mut self, verb: Verb, vote: &Vote) {
         let health = &self.config.health;
         match vote {
-            Vote::Grant if self.is_unfit && verb.takes() => {
-                self.is_unfit = false;
+            Vote::Grant if self.link.is_unfit && verb.takes() => {
+                self.link.is_unfit = false;
                 health.takes_locks(self.mailbox.master());
             }
             Vote::Fail(Failure::Rejected(error))
                 if ServerError::of(error).is_about_server(verb) =>
             {
-                self.is_unfit = true;
+                self.link.is_unfit = true;
                 health.takes_no_locks(self.mailbox.master(), error);
             }
             _ => {}
@@ -119,8 +120,8 @@ impl InFlight<'_> {
 
     /// Logs, once for each connection, that the master will not tell waiters of releases.
     fn log_denial(&mut self, error: &str) {
-        if !self.is_denial_logged {
-            self.is_denial_logged = true;
+        if !self.link.is_denial_logged {
+            self.link.is_denial_logged = true;
             let observer = self.mailbox.observer();
             observer.on(MasterEvent::ReportsNothing { error });
         }
@@ -143,7 +144,7 @@ impl InFlight<'_> {
             self.on_changed(None);
             return Ok(());
         }
-        self.is_flushed = true;
+        self.link.is_flushed = true;
         Err("its keys may have been deleted or replaced".into())
     }
 
@@ -152,7 +153,7 @@ impl InFlight<'_> {
     pub(crate) fn on_confirmation(&mut self, channel: &str, now: Instant) -> Result<(), Arc<str>> {
         // The command is checked before it is removed. A command of another kind must stay, because
         // its own reply may still come.
-        match self.sent.oldest() {
+        match self.link.sent.oldest() {
             Some(Item::Change(changed)) if **changed == *channel => {}
             _ if mutant!(ConfirmsOldest) => {}
             _ => return Err("a subscription was confirmed out of order".into()),
@@ -171,7 +172,7 @@ impl InFlight<'_> {
     /// Returns the oldest command, if it is a lock command.
     #[cfg(feature = "redis")]
     pub(crate) fn oldest(&self) -> Option<&Request> {
-        match self.sent.oldest()? {
+        match self.link.sent.oldest()? {
             Item::Request(request) => Some(request),
             Item::Caching | Item::Change(_) => None,
         }
@@ -181,8 +182,8 @@ impl InFlight<'_> {
     /// server knows neither the command nor its script, and so has not executed the command.
     #[cfg(feature = "redis")]
     pub(crate) fn resend(&mut self, now: Instant) -> Option<Arc<Request>> {
-        self.liveness.restart(now);
-        self.sent.resend(self.mailbox.reports_changes())
+        self.link.liveness.restart(now);
+        self.link.sent.resend(self.mailbox.reports_changes())
     }
 
     /// Returns whether `request` is sent with a request to report changes.
@@ -190,17 +191,15 @@ impl InFlight<'_> {
         request.command.watch && self.mailbox.reports_changes()
     }
 
+    /// Takes out the oldest command, whose reply came at `now`.
     fn pop(&mut self, now: Instant) -> Result<Sent, Arc<str>> {
-        let sent = self.sent.pop().ok_or("a reply came without a command")?;
-        self.window = (self.window + 1).min(Self::MAX_WINDOW);
         // All replies of one read have the same time.
-        if self.last_reply.replace(now) != Some(now)
+        if self.link.last_reply != Some(now)
             && let Some(last_heard) = &self.last_heard
         {
             last_heard.note(now);
         }
-        self.liveness.restart(now);
-        Ok(sent)
+        self.link.pop(now)
     }
 }
 

@@ -1,0 +1,103 @@
+//! One connection to a master: its unanswered commands, and its time limits.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::{
+    liveness::Liveness,
+    unanswered::{Item, Sent, Unanswered},
+};
+use crate::master::config::MasterConfig;
+
+/// The commands that were sent over one connection, and what the connection has shown of the
+/// master.
+///
+/// A window limits the number of unanswered commands. The window grows with each reply, so a silent
+/// master gets only a few commands.
+#[derive(Debug)]
+pub(in crate::master) struct Link {
+    /// The time when the connection came into use, just after its dial.
+    pub(in crate::master) began: Instant,
+    pub(in crate::master) liveness: Liveness,
+    pub(in crate::master) sent: Unanswered,
+    /// The most commands that may be in `sent`.
+    pub(in crate::master) window: usize,
+    pub(in crate::master) last_reply: Option<Instant>,
+    /// Set while the health of the master shows an error.
+    pub(in crate::master) is_unfit: bool,
+    /// Set once the master has lost all of its keys while the connection lasted.
+    pub(in crate::master) is_flushed: bool,
+    /// Set if the last poll of the connection has left bytes unread.
+    pub(in crate::master) has_unread: bool,
+    /// Set once the log has said that a subscription was refused.
+    pub(in crate::master) is_denial_logged: bool,
+}
+
+impl Link {
+    /// The first window of a connection.
+    pub(in crate::master) const WINDOW: usize = 1_024;
+    /// The first window of a connection if the master was silent on the connection before it.
+    pub(in crate::master) const CAREFUL_WINDOW: usize = 4;
+    /// The largest window. With a round trip of 200 ms, it is enough for 80,000 commands a second.
+    pub(in crate::master) const MAX_WINDOW: usize = 16_384;
+
+    /// Creates the link of a new connection to `master`. Without a connection, the window is 0.
+    pub(in crate::master) fn new(
+        config: &MasterConfig,
+        master: usize,
+        round_trip: Duration,
+        window: usize,
+    ) -> Self {
+        let began = (config.now)();
+        // If this process was stalled during the dial, the measured time is too long.
+        let round_trip = round_trip.min(config.connect_timeout);
+        Self {
+            began,
+            liveness: Liveness::new(config.node_timeout, round_trip, began),
+            sent: Unanswered::default(),
+            window,
+            last_reply: None,
+            is_unfit: config.health.is_unfit(master),
+            is_flushed: false,
+            has_unread: false,
+            is_denial_logged: false,
+        }
+    }
+
+    /// Notes that `item` was sent at `now`. `is_owed` is set if it is a release that was sent
+    /// because the master is owed it.
+    pub(in crate::master) fn push(&mut self, item: Item, is_owed: bool, now: Instant) {
+        if self.sent.is_empty() {
+            self.liveness.restart(now);
+        }
+        let deadline = now + self.liveness.timeout();
+        self.sent.push(item, is_owed, now, deadline);
+    }
+
+    /// Takes out the oldest command, whose reply came at `now`.
+    pub(in crate::master) fn pop(&mut self, now: Instant) -> Result<Sent, Arc<str>> {
+        let sent = self.sent.pop().ok_or("a reply came without a command")?;
+        self.window = (self.window + 1).min(Self::MAX_WINDOW);
+        self.last_reply = Some(now);
+        self.liveness.restart(now);
+        Ok(sent)
+    }
+
+    pub(in crate::master) fn has_room(&self) -> bool {
+        self.sent.len() < self.window
+    }
+
+    /// Returns the earliest deadline of an unanswered command, or of the connection.
+    pub(in crate::master) fn next_deadline(&mut self) -> Option<Instant> {
+        // The deadline of any open vote is earlier than that of the connection.
+        self.sent.next_deadline().or_else(|| self.silence_ends())
+    }
+
+    /// Returns when to give the connection up if nothing more comes.
+    pub(in crate::master) fn silence_ends(&self) -> Option<Instant> {
+        let is_waiting = !self.sent.is_empty();
+        is_waiting.then(|| self.liveness.deadline()).flatten()
+    }
+}
