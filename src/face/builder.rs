@@ -53,7 +53,7 @@ impl Coordinator {
 /// | setting | default |
 /// |---|---|
 /// | [`ttl`](Self::ttl) | 10 s |
-/// | [`renewal`](Self::renewal) | up to 1 h |
+/// | [`renewal`](Self::renewal) | as long as the guard lives |
 /// | [`max_ttl`](Self::max_ttl) | 1 min, or the TTL if that is longer |
 /// | [`node_timeout`](Self::node_timeout) | four round trips to the master, 50 ms to 1 s |
 /// | [`connect_timeout`](Self::connect_timeout) | 1 s |
@@ -172,8 +172,14 @@ impl Builder {
         self
     }
 
-    /// Sets how long a lock is renewed while its guard lives. Defaults to [`Renewal::UpTo`] one
-    /// hour. A lock can have a [setting of its own](crate::Lock::renewal).
+    /// Sets how long a lock is renewed while its guard lives. Defaults to
+    /// [`Renewal::Unlimited`]. A lock can have a [setting of its own](crate::Lock::renewal).
+    ///
+    /// A default limit would take the lock from a long job in the middle of its work, and only a
+    /// program knows how long its jobs may take. The lock of a process that ends, or that no master
+    /// hears from, ends with its TTL in any case. So the limit is only for tasks that hang with a
+    /// guard: set it to more than the longest work, and
+    /// [break](crate::Coordinator::break_held) such a lock by hand otherwise.
     pub fn renewal(mut self, renewal: Renewal) -> Self {
         self.settings.renewal = renewal;
         self

@@ -22,8 +22,8 @@ use crate::{
 /// A lock that a majority of masters holds for this guard, until
 /// [`valid_until`](Self::valid_until).
 ///
-/// As long as the guard lives, the lock is renewed whenever two thirds of its TTL are left, up to
-/// the limit of [`Lock::renewal`](crate::Lock::renewal). [`lost`](Self::lost) resolves when the
+/// As long as the guard lives, the lock is renewed whenever two thirds of its TTL are left, unless
+/// [`Lock::renewal`](crate::Lock::renewal) sets a limit. [`lost`](Self::lost) resolves when the
 /// lock is lost, for example because it could not be renewed.
 ///
 /// Bind the guard to a name: `let guard = ..` or `let _guard = ..` holds the lock to the end of the

@@ -141,6 +141,16 @@ async fn no_renewal_is_sent_after_a_release() {
     assert_eq!(world.commands(), commands);
 }
 
+/// A limit by default would end the lock of a long job in the middle of its work.
+#[tokio::test(start_paused = true)]
+async fn a_job_of_a_day_keeps_its_lock_by_default() {
+    let world = World::new(3).await;
+    let guard = renewed_guard(&world).await;
+    sleep(seconds(24 * 3_600)).await;
+    assert_eq!(guard.state(), LockState::Held);
+    guard.ensure_held().unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn no_lock_is_renewed_beyond_its_renewal_limit() {
     let world = World::with(3, |builder| builder.renewal(Renewal::UpTo(seconds(60)))).await;

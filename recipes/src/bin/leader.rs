@@ -2,15 +2,14 @@
 
 use std::{env, error::Error, time::Duration};
 
-use quorlock::{Coordinator, Guard, MasterSpec, Renewal};
+use quorlock::{Coordinator, Guard, MasterSpec};
 use tokio::signal::unix::{SignalKind, signal};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let masters = env::var("QUORLOCK_MASTERS")?;
     let locks = Coordinator::new(MasterSpec::list(&masters))?;
-    // Without this setting, the leader steps down after an hour.
-    let lock = locks.mutex("leader").renewal(Renewal::Unlimited);
+    let lock = locks.mutex("leader");
     let mut terminate = signal(SignalKind::terminate())?;
     loop {
         let guard = tokio::select! {

@@ -52,7 +52,7 @@ impl Default for Settings {
             poll_interval: (Duration::from_millis(500), Duration::from_millis(1_500)),
             key_template: "{name}".to_owned(),
             client_name: None,
-            renewal: Renewal::UpTo(Duration::from_secs(60 * 60)),
+            renewal: Renewal::Unlimited,
             waiter_timeout: None,
             restart_guard: RestartGuard::default(),
             durable_masters: false,
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(config.ttl.duration(), Duration::from_secs(10));
         assert_eq!(config.waiter_timeout, Duration::from_secs(3));
         assert_eq!(config.max_ttl.duration(), Duration::from_secs(60));
-        assert_eq!(config.renewal, Renewal::UpTo(Duration::from_secs(3_600)));
+        assert_eq!(config.renewal, Renewal::Unlimited);
 
         let node_timeout = Duration::from_secs(60);
         let config = Config::parse(Settings {

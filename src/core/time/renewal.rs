@@ -13,10 +13,10 @@ pub enum Renewal {
     /// [extended](crate::Guard::extend).
     Off,
     /// The lock is renewed for this time, counted from the round that won it. After that, it ends
-    /// when its validity ends, at most one TTL later. So a holder that is alive but stuck does not
+    /// when its validity ends, at most one TTL later. So a task that hangs with the guard does not
     /// keep the lock forever.
     UpTo(Duration),
-    /// The lock is renewed as long as the guard lives.
+    /// The lock is renewed as long as the guard lives. This is the default.
     Unlimited,
 }
 
