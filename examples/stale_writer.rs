@@ -184,7 +184,7 @@ impl Account {
     fn new(way: Way, store: u16, guard: &Guard) -> Self {
         let token = match way {
             Way::Plain => 0,
-            Way::Fenced => guard.fencing_token().unwrap_or(0),
+            Way::Fenced => guard.fencing_token().map_or(0, u64::from),
         };
         Self { store, token }
     }

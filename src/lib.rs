@@ -65,7 +65,8 @@
 //! - `metrics` counts rounds, votes, waits and losses through the facade of the
 //!   [`metrics`](https://docs.rs/metrics) crate: see
 //!   [`docs::operations`](crate::docs::operations#metrics).
-//! - `serde` makes [`MasterSpec`] deserializable from a URL, for configuration files.
+//! - `serde` makes [`MasterSpec`] deserializable from a URL, for configuration files, and
+//!   [`FencingToken`] a number.
 //! - `blocking` adds the module [`blocking`], with a coordinator, locks and guards for code without
 //!   async.
 //! - `test-util` adds [`MemoryMaster`], a master in memory with fault injection, for your tests. It
@@ -134,7 +135,7 @@ pub use crate::{
             AcquireError, ConfigError, Contention, ExtendError, InspectError, LostError,
             ReadyError, ReleaseError, RunError,
         },
-        fence::{Fence, StaleToken},
+        fence::{Fence, FencingToken, StaleToken},
         guard::Guard,
         lock::Lock,
         owner::Owner,

@@ -9,16 +9,17 @@ use std::{
     collections::BTreeSet,
     error::Error,
     fmt::Debug,
+    hash::Hash,
     panic::{RefUnwindSafe, UnwindSafe},
     time::Duration,
 };
 
 use quorlock::{
     AcquireError, Builder, ConfigError, Contention, Coordinator, ExtendError, Failure, Fault,
-    Fence, Finding, Guard, HealthEvents, HeldReport, Holder, InspectError, Inspection, Kind, Lock,
-    LockState, LostError, LostReason, MasterHealth, MasterSpec, MasterState, MemoryMaster, Owner,
-    Preflight, ReadyError, Refusal, ReleaseError, Renewal, RestartGuard, RunError, Setting,
-    Severity, StaleToken, View, Vote, VoteRow, Votes,
+    Fence, FencingToken, Finding, Guard, HealthEvents, HeldReport, Holder, InspectError,
+    Inspection, Kind, Lock, LockState, LostError, LostReason, MasterHealth, MasterSpec,
+    MasterState, MemoryMaster, Owner, Preflight, ReadyError, Refusal, ReleaseError, Renewal,
+    RestartGuard, RunError, Setting, Severity, StaleToken, View, Vote, VoteRow, Votes,
 };
 
 #[test]
@@ -44,6 +45,7 @@ fn public_types_have_their_auto_traits() {
         Failure: Clone Eq;
         Fault: Clone Default Eq;
         Fence: Default;
+        FencingToken: Clone Copy Eq Ord Hash;
         Finding: Clone Eq;
         Guard:;
         HealthEvents:;

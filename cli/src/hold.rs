@@ -2,6 +2,7 @@
 
 use std::{future, io};
 
+use quorlock::FencingToken;
 use serde::Serialize;
 use tokio::time::sleep_until;
 
@@ -23,7 +24,7 @@ struct Report<'a> {
     name: &'a str,
     granted: usize,
     masters: usize,
-    fencing_token: Option<u64>,
+    fencing_token: Option<FencingToken>,
     deadline_ms: u64,
 }
 

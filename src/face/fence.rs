@@ -1,9 +1,53 @@
-//! The receiving side of fencing tokens.
+//! Fencing tokens, and their receiving side.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::{
+    fmt,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+/// The number of a holder of a [fenced](crate::Lock::fenced) lock. It is larger than the token of
+/// every earlier holder of the lock.
+///
+/// A token of a lock is below 2^53, so it is the same number in SQL, JSON and Lua. Convert it to
+/// `u64` to send it to a resource, and from `u64` to read it there. With the feature `serde`, it is
+/// serialized as a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FencingToken(u64);
+
+impl From<u64> for FencingToken {
+    fn from(number: u64) -> Self {
+        Self(number)
+    }
+}
+
+impl From<FencingToken> for u64 {
+    fn from(token: FencingToken) -> Self {
+        token.0
+    }
+}
+
+impl fmt::Display for FencingToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl serde::Serialize for FencingToken {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(self.0)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for FencingToken {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        u64::deserialize(deserializer).map(Self)
+    }
+}
 
 /// A check that keeps late writers out of a resource. A fence admits a
-/// [fencing token](crate::Guard::fencing_token) only if it has admitted no larger token before.
+/// [fencing token](FencingToken) only if it has admitted no larger token before.
 ///
 /// Use a fence for a resource in this process, for example a file that only this process writes. A
 /// resource that has its own store must keep the largest token in that store, and must compare and
@@ -20,14 +64,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// A fence does not survive a restart of its process. A new fence has admitted no token.
 ///
 /// ```
-/// use quorlock::Fence;
+/// use quorlock::{Fence, FencingToken};
 ///
+/// let (first, second) = (FencingToken::from(33), FencingToken::from(34));
 /// let fence = Fence::new();
-/// assert!(fence.admit(33).is_ok()); // the first holder reads
-/// assert!(fence.admit(34).is_ok()); // the next holder took over
-/// let late = fence.admit(33).unwrap_err();
-/// assert_eq!((late.token, late.highest), (33, 34));
-/// assert!(fence.admit(34).is_ok()); // any number of times
+/// assert!(fence.admit(first).is_ok()); // the first holder reads
+/// assert!(fence.admit(second).is_ok()); // the next holder took over
+/// let late = fence.admit(first).unwrap_err();
+/// assert_eq!((late.token, late.highest), (first, second));
+/// assert!(fence.admit(second).is_ok()); // any number of times
 /// ```
 #[derive(Debug, Default)]
 pub struct Fence {
@@ -48,8 +93,8 @@ impl Fence {
     /// # Errors
     ///
     /// [`StaleToken`] if a larger token was admitted before. That token is from a later holder.
-    pub fn admit(&self, token: u64) -> Result<(), StaleToken> {
-        let highest = self.highest.fetch_max(token, Ordering::AcqRel);
+    pub fn admit(&self, token: FencingToken) -> Result<(), StaleToken> {
+        let highest = FencingToken(self.highest.fetch_max(token.0, Ordering::AcqRel));
         if highest <= token {
             Ok(())
         } else {
@@ -64,7 +109,7 @@ impl Fence {
 #[non_exhaustive]
 pub struct StaleToken {
     /// The token that was refused.
-    pub token: u64,
+    pub token: FencingToken,
     /// The largest token that was admitted.
-    pub highest: u64,
+    pub highest: FencingToken,
 }

@@ -5,7 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::error::{ExtendError, LostError, ReleaseError};
+use super::{
+    error::{ExtendError, LostError, ReleaseError},
+    fence::FencingToken,
+};
 use crate::{
     core::{
         kind::command::Verb,
@@ -72,10 +75,13 @@ impl Guard {
     /// Returns the fencing token of a [fenced](crate::Lock::fenced) lock. `None` if the lock is not
     /// fenced.
     ///
-    /// The token is below 2^53, and larger than the token of every earlier holder of this lock. It
-    /// stays the same when the lock is extended, and when its owner acquires it again.
-    pub fn fencing_token(&self) -> Option<u64> {
-        self.level.fencing_token()
+    /// The token stays the same when the lock is extended, and when its owner acquires it again.
+    ///
+    /// This is an `Option` because the guards of all locks have one type. A type for guards of
+    /// fenced locks would double the types of locks and guards, here and in
+    /// [`blocking`](crate::blocking).
+    pub fn fencing_token(&self) -> Option<FencingToken> {
+        self.level.fencing_token().map(FencingToken::from)
     }
 
     /// Returns the number of rounds that it took to acquire the lock.

@@ -1,6 +1,8 @@
 //! Fencing tokens during failures: they grow from holder to holder, and stay the same for one
 //! holder.
 
+#[cfg(feature = "serde")]
+use quorlock::FencingToken;
 use quorlock::{AcquireError, ConfigError, Coordinator, Fault, Guard, Kind, Lock};
 use tokio::time::sleep;
 
@@ -108,14 +110,14 @@ async fn counters_ahead_of_the_clock_cost_exactly_one_more_round() {
         ] {
             let world = World::new(5).await;
             let guard = fenced(kind, &world.locks).acquire().await.unwrap();
-            let counter = guard.fencing_token().unwrap() + by;
+            let counter = u64::from(guard.fencing_token().unwrap()) + by;
             guard.release().await.unwrap();
             for master in &world.masters[..ahead] {
                 master.set(COUNTER, counter.to_string(), None);
             }
             let guard = fenced(kind, &world.locks).acquire().await.unwrap();
             assert_eq!(guard.rounds(), rounds, "{kind} {ahead}: {}", guard.votes());
-            let token = guard.fencing_token().unwrap();
+            let token = u64::from(guard.fencing_token().unwrap());
             assert_eq!(token == counter + 1, rounds == 2, "{token}, {counter}");
             guard.release().await.unwrap();
             if by > 1_000_000 {
@@ -142,7 +144,7 @@ async fn extension_renewal_and_healing_keep_the_token() {
             assert_eq!(guard.fencing_token(), token);
             assert_eq!(said(&guard.settled().await), ["granted"; 3]);
             let counter = master.get(COUNTER).unwrap();
-            assert_eq!(Some(counter.parse().unwrap()), token, "{kind}");
+            assert_eq!(counter.parse().ok().map(u64::into), token, "{kind}");
         }
         guard.release().await.unwrap();
     }
@@ -164,7 +166,7 @@ async fn a_reentry_has_the_token_of_the_lock() {
         for guard in &inner {
             assert_eq!(guard.fencing_token(), outer.fencing_token());
         }
-        let last = outer.fencing_token().unwrap();
+        let last = u64::from(outer.fencing_token().unwrap());
         for guard in inner {
             guard.release().await.unwrap();
         }
@@ -232,7 +234,7 @@ async fn an_acquisition_that_arrives_after_its_own_release_takes_nothing() {
         let world = World::new(3).await;
         world.masters[0].inject(Fault::Hang);
         let guard = fenced(kind, &world.locks).acquire().await.unwrap();
-        let token = guard.fencing_token().unwrap();
+        let token = u64::from(guard.fencing_token().unwrap());
         // Imitates the release, which raises the counter.
         world.masters[0].set(COUNTER, token.to_string(), None);
         sleep(seconds(1)).await; // until the connection is given up
@@ -242,10 +244,19 @@ async fn an_acquisition_that_arrives_after_its_own_release_takes_nothing() {
     }
 }
 
+#[cfg(feature = "serde")]
+#[test]
+fn a_token_is_a_number_in_json() {
+    let token = FencingToken::from((1 << 53) - 1);
+    let text = serde_json::to_string(&token).unwrap();
+    assert_eq!(text, "9007199254740991");
+    assert_eq!(serde_json::from_str::<FencingToken>(&text).unwrap(), token);
+}
+
 /// Returns the token of `guard`, which must be larger than `last`.
 #[track_caller]
 fn larger(guard: &Guard, last: u64, when: &str) -> u64 {
-    let token = guard.fencing_token().unwrap();
+    let token = u64::from(guard.fencing_token().unwrap());
     assert!(token > last, "{when}: {token}, and {last} before");
     assert!(token < 1 << 53);
     token

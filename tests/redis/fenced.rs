@@ -19,7 +19,7 @@ pub(crate) fn named(name: &str, kind: Kind, locks: &Coordinator) -> Lock {
 /// Returns the token of `guard`. Fails unless the token is larger than `last`.
 #[track_caller]
 fn larger(guard: &Guard, last: u64, when: impl Display) -> u64 {
-    let token = guard.fencing_token().unwrap();
+    let token = u64::from(guard.fencing_token().unwrap());
     assert!(token > last, "{when}: {token}, and {last} before");
     token
 }
@@ -32,7 +32,7 @@ fn every_holder_has_a_larger_token_than_the_one_before() {
             let mut last = 0;
             for _ in 0..50 {
                 let guard = fenced(kind, &locks).acquire().await.unwrap();
-                let token = guard.fencing_token().unwrap();
+                let token = u64::from(guard.fencing_token().unwrap());
                 assert!(token > last && token < 1 << 53);
                 assert_eq!(guard.rounds(), 1, "{}", guard.votes());
                 last = token;
@@ -47,10 +47,10 @@ fn every_holder_has_a_larger_token_than_the_one_before() {
                     master.command(&["SET", COUNTER, &counter]);
                 }
                 let guard = fenced(kind, &locks).acquire().await.unwrap();
-                let token = guard.fencing_token().unwrap();
+                let token = u64::from(guard.fencing_token().unwrap());
                 assert_eq!(guard.rounds(), rounds, "{}", guard.settled().await);
                 guard.extend(LONG * 2).await.unwrap();
-                assert_eq!(guard.fencing_token(), Some(token));
+                assert_eq!(guard.fencing_token(), Some(token.into()));
                 let seen: Vec<u64> = masters
                     .iter()
                     .map(|master| master.command(&["GET", COUNTER]).parse().unwrap())
@@ -159,11 +159,11 @@ fn the_script_in_the_docs_compares_numbers_and_refuses_stale_tokens() {
         let locks = coordinator(patient(), &masters);
         let lock = locks.mutex("r").fenced();
         let first = lock.acquire().await.unwrap();
-        let late = first.fencing_token().unwrap();
+        let late = u64::from(first.fencing_token().unwrap());
         assert_eq!(access(late, &["100"]), "100");
         first.release().await.unwrap();
         let second = lock.acquire().await.unwrap();
-        let token = second.fencing_token().unwrap();
+        let token = u64::from(second.fencing_token().unwrap());
         assert_eq!(access(token, &[]), "100");
         for value in [&[][..], &["110"][..]] {
             let refused = access(late, value);

@@ -280,7 +280,7 @@ impl Checker {
         }
         self.locks[attempt.lock].released_at = None;
         if let Some(token) = guard.fencing_token() {
-            self.check_token(attempt, holder, token);
+            self.check_token(attempt, holder, token.into());
         }
         self.tenures.insert(
             tenure,
@@ -590,7 +590,7 @@ mod tests {
         let mut planted = Planted::new(true);
         let (tenure, guard) = planted.acquire(0).await;
         planted.checker.end(0, tenure);
-        let token = guard.fencing_token().unwrap();
+        let token = u64::from(guard.fencing_token().unwrap());
         tokio::time::sleep(Duration::from_millis(1)).await;
         let attempt = planted.checker.begin(&planted.process, 0, None, false);
         for (next, found) in [(token - 1, 1), (token, 1), (token + 1, 0)] {

@@ -190,7 +190,7 @@ impl Task {
             )
         });
         self.shared.report();
-        let token = guard.fencing_token();
+        let token = guard.fencing_token().map(u64::from);
         let read = self.shared.checker.lock().read(number, tenure, token);
         self.hold(attempt, &guard, &lock).await;
         if let Some(read) = read {

@@ -2,7 +2,7 @@
 
 use std::{env, error::Error, time::Duration};
 
-use quorlock::{Coordinator, MasterSpec};
+use quorlock::{Coordinator, FencingToken, MasterSpec};
 use rusqlite::{Connection, OptionalExtension};
 
 #[tokio::main(flavor = "current_thread")]
@@ -39,14 +39,14 @@ fn open(path: &str) -> rusqlite::Result<Connection> {
 }
 
 /// Returns the balance, or `None` if the caller is late. From here on, earlier holders are late.
-fn claim(db: &Connection, token: u64) -> rusqlite::Result<Option<i64>> {
+fn claim(db: &Connection, token: FencingToken) -> rusqlite::Result<Option<i64>> {
     let sql = "UPDATE account SET fence = ?1 WHERE id = 7 AND fence <= ?1 RETURNING balance";
-    db.query_row(sql, [token as i64], |row| row.get(0))
+    db.query_row(sql, [u64::from(token) as i64], |row| row.get(0))
         .optional()
 }
 
 /// Returns whether the balance was written.
-fn write(db: &Connection, token: u64, balance: i64) -> rusqlite::Result<bool> {
+fn write(db: &Connection, token: FencingToken, balance: i64) -> rusqlite::Result<bool> {
     let sql = "UPDATE account SET fence = ?1, balance = ?2 WHERE id = 7 AND fence <= ?1";
-    Ok(db.execute(sql, [token as i64, balance])? == 1)
+    Ok(db.execute(sql, [u64::from(token) as i64, balance])? == 1)
 }

@@ -116,7 +116,7 @@ mod tests {
                 let mut last = 0;
                 for (locks, rounds) in [&off, &right, &off].into_iter().zip(rounds) {
                     let guard = lock(kind, locks).acquire().await.unwrap();
-                    let token = guard.fencing_token().unwrap();
+                    let token = u64::from(guard.fencing_token().unwrap());
                     assert!(token > last, "{kind} {ahead}: {token} after {last}");
                     // A waiter for a fair lock starts again with another ticket. The count of
                     // rounds starts again, too.
@@ -162,7 +162,7 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(1)).await;
             let guard = lock(kind, &right).acquire().await.unwrap();
             assert_eq!(guard.rounds(), 1, "{kind}");
-            assert!(guard.fencing_token().unwrap() <= clock::wall_micros());
+            assert!(u64::from(guard.fencing_token().unwrap()) <= clock::wall_micros());
         }
     }
 
@@ -248,7 +248,7 @@ mod tests {
                     masters[turn % 3].set_clock(if turn < 6 { ahead } else { 0 });
                     masters[(turn + 2) % 3].set_clock(0);
                     let guard = lock(kind, &locks).acquire().await.unwrap();
-                    let token = guard.fencing_token().unwrap();
+                    let token = u64::from(guard.fencing_token().unwrap());
                     assert!(token > last, "{kind} {ahead}: {token} after {last}");
                     last = token;
                     guard.release().await.unwrap();
@@ -270,7 +270,7 @@ mod tests {
                     }
                 }
                 let guard = lock(kind, &locks).acquire().await.unwrap();
-                let token = guard.fencing_token().unwrap();
+                let token = u64::from(guard.fencing_token().unwrap());
                 assert!(token > last, "{kind} {turn}: {token} after {last}");
                 last = token;
                 guard.release().await.unwrap();
@@ -307,7 +307,7 @@ mod tests {
 
     impl Seen {
         fn note(&self, guard: &Guard, before: u64) {
-            let token = guard.fencing_token().unwrap();
+            let token = u64::from(guard.fencing_token().unwrap());
             assert!(token > before, "{token} after {before}");
             self.largest.fetch_max(token, Ordering::SeqCst);
             assert!(self.all.lock().insert(token), "{token} twice");

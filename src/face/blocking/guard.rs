@@ -10,6 +10,7 @@ use crate::{
     core::{view::lock_state::LockState, vote::votes::Votes},
     face::{
         error::{ConfigError, ExtendError, LostError, ReleaseError},
+        fence::FencingToken,
         guard,
     },
 };
@@ -38,7 +39,7 @@ impl Guard {
 
     /// Returns the fencing token of a fenced lock: see
     /// [`fencing_token`](crate::Guard::fencing_token).
-    pub fn fencing_token(&self) -> Option<u64> {
+    pub fn fencing_token(&self) -> Option<FencingToken> {
         self.guard.fencing_token()
     }
 

@@ -75,8 +75,9 @@ impl Lock {
         }
     }
 
-    /// Makes every guard carry a [fencing token](crate::Guard::fencing_token). This number is
-    /// larger than the token of every earlier holder of this lock.
+    /// Makes every guard carry a [`FencingToken`](crate::FencingToken):
+    /// [`Guard::fencing_token`](crate::Guard::fencing_token) is then `Some`. The token is larger
+    /// than that of every earlier holder of this lock.
     ///
     /// The holder passes the token to the resource that it writes to. The resource refuses a token
     /// that is smaller than the largest token it has seen: see [`Fence`](crate::Fence). In this way

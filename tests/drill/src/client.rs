@@ -273,7 +273,7 @@ impl Task {
             asked,
             valid_until,
             hold_until,
-            token: guard.fencing_token(),
+            token: guard.fencing_token().map(u64::from),
             owner: owner.id().to_owned(),
         })?;
         self.add_an_element(op, number, &lock, &guard, &terms)
@@ -312,7 +312,7 @@ impl Task {
         guard: &Guard,
         terms: &Terms,
     ) -> Result<()> {
-        let token = guard.fencing_token().unwrap_or_default();
+        let token = guard.fencing_token().map_or(0, u64::from);
         let Some(read) = self.store.read(number, token).await? else {
             return Ok(()); // the lock is lost, and a later holder has been here
         };
