@@ -31,6 +31,13 @@ mod settings;
 /// round, like an [extension](Guard::extend). If that round fails, the owner's other guards are as
 /// valid as they were.
 ///
+/// # Names and TTLs that cannot be used
+///
+/// [`Coordinator::mutex`](crate::Coordinator::mutex), [`ttl`](Self::ttl) and the like return a
+/// lock, and not a `Result`. Each call that would use a bad name or TTL fails with
+/// [`Config`](AcquireError::Config) and sends nothing. Acquiring a lock can fail anyway, so all
+/// errors of a lock come from one place.
+///
 /// # Cancel safety
 ///
 /// The future of [`try_acquire`](Self::try_acquire), [`acquire_within`](Self::acquire_within) or
