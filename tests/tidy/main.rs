@@ -1,8 +1,9 @@
-//! Checks the sources themselves: floors, import cycles, sizes, prose, and the names in the pages,
-//! in the dashboard and in the alerts.
+//! Checks the sources themselves: floors, import cycles, sizes, the width of comments, and the
+//! names in the pages, in the dashboard and in the alerts.
 
 #![allow(clippy::unwrap_used, reason = "a failed test ends")]
 
+mod comments;
 mod cycles;
 mod defined;
 mod examples;
@@ -12,7 +13,6 @@ mod monitoring;
 mod mutants;
 mod names;
 mod paths;
-mod prose;
 mod sizes;
 mod source;
 mod tokens;
