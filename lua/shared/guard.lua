@@ -8,10 +8,8 @@
 --          'origin'   the run id of the first process in the chain of processes that handed all
 --                     their data down to this one
 --          'durable'  '1': the process loses nothing when it ends
---          'seen'     when this record was first written, in ms of this master's clock; missing if
---                     an earlier version of this crate wrote the record
---          'replid'   the replication id of the process; missing in the same case. The next dial
---                     then writes it
+--          'seen'     when this record was first written, in ms of this master's clock
+--          'replid'   the replication id of the process
 -- ARGV[1]  an origin by which the caller knows this master, or ''
 -- ARGV[2]  'strict': a master without a record counts as having forgotten its locks. If other
 --          callers took it for new, it counts as having forgotten them when it was first seen.
@@ -80,13 +78,12 @@ end
 local function parse_digits(text)
   return tonumber(string.match(text or '', '^%d+$') or '')
 end
-local recorded, origin, durable = found[1], found[3] or found[1], found[4]
-local recorded_replid = found[6] or replid
+local recorded, origin, durable, recorded_replid = found[1], found[3], found[4], found[6]
 local since, seen = parse_digits(found[2]), parse_digits(found[5])
-local is_sound = recorded and since and string.find(recorded, '^%x+$')
-  and string.find(origin, '^%x+$')
+local is_sound = since and seen and seen > 0 and string.find(recorded or '', '^%x+$')
+  and string.find(origin or '', '^%x+$') and recorded_replid
 if not is_sound then
-  is_known = is_known or recorded or found[2] or origin or durable
+  is_known = is_known or recorded or found[2] or origin or durable or found[5] or recorded_replid
   local is_new = not is_known and ARGV[2] ~= 'strict'
   recorded, since, origin, durable, seen = run_id, is_new and 0 or now, run_id, '0', now
   recorded_replid = replid
@@ -126,7 +123,7 @@ if forgot then
 end
 -- The clock may have been set back.
 since = math.min(since, now)
-seen = math.min(seen and seen > 0 and seen or now, now)
+seen = math.min(seen, now)
 if can_be_durable and is_complete then
   durable = '1'
 elseif ARGV[3] ~= '' and not can_be_durable then

@@ -25,11 +25,11 @@ local function describe_holder(key, marker, position)
       owner, depth = fields[at], tonumber(fields[at + 1])
     end
   end
-  -- A lock of Redisson's has no marker, and counts as a reentrant lock. A lock of this crate has a
-  -- marker. The depth of a lock must be a count.
-  local needs_marker = has_mode or marker ~= 'quorlock:reentrant'
+  -- A lock of this crate has a marker and a mode. A lock of Redisson's has neither, and counts as a
+  -- reentrant lock. The depth of a lock must be a count.
+  local is_lock = is_marked == has_mode and (is_marked or marker == 'quorlock:reentrant')
   if not owner or not depth or not (depth >= 0 and depth < 2 ^ 53)
-      or (needs_marker and not is_marked) then
+      or not is_lock then
     return 'kind'
   end
   local left = redis.call('PTTL', key)

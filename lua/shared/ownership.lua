@@ -2,12 +2,11 @@
 -- wrote. Prepended to the scripts that use it.
 --
 -- A lock has three fields: the owner, the marker ('quorlock:reentrant' or 'quorlock:fair'), and
--- 'mode' with the value 'quorlock'. The field 'mode' keeps Redisson's read-write lock away. A lock
--- that an earlier version of this crate acquired has no 'mode'.
+-- 'mode' with the value 'quorlock'. The field 'mode' keeps Redisson's read-write lock away.
 
 -- Returns whether only the owner has written into the lock.
 local function is_unaltered(mode)
-  return redis.call('HLEN', KEYS[1]) == (mode == 'quorlock' and 3 or 2)
+  return mode == 'quorlock' and redis.call('HLEN', KEYS[1]) == 3
 end
 
 -- Removes the owner's fields from the lock. Fields that others have written stay. Returns whether

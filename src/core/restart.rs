@@ -56,11 +56,10 @@ pub(crate) struct RestartRecord {
     pub(crate) origin: String,
     /// `true` if the process is known to lose nothing when it ends.
     pub(crate) is_durable: bool,
-    /// The time when the key was first written. 0 if an earlier version of the crate wrote the key,
-    /// because that version did not store the time.
+    /// The time when the key was first written. Never 0.
     pub(crate) seen: u64,
-    /// The replication id of that process. `None` if an earlier version of the crate wrote the key.
-    pub(crate) replid: Option<String>,
+    /// The replication id of that process.
+    pub(crate) replid: String,
 }
 
 /// The server process that a client asks.
@@ -109,9 +108,8 @@ impl RestartRecord {
             .iter()
             .filter(|(known, _)| *known != record.origin);
         let away = strangers.map(|(_, away)| *away).min();
-        let is_same = |replid: &String| *replid == process.replid || mutant!(ReplidIgnored);
         if record.run_id == process.run_id || mutant!(RunIdIgnored) {
-            if !record.replid.as_ref().is_none_or(is_same) {
+            if record.replid != process.replid && !mutant!(ReplidIgnored) {
                 return fresh;
             }
             record.is_durable = observation.is_durable.unwrap_or(record.is_durable);
@@ -131,14 +129,10 @@ impl RestartRecord {
         } else {
             return fresh;
         }
-        record.replid = Some(process.replid.to_owned());
+        process.replid.clone_into(&mut record.replid);
         // The clock may have been set back.
         record.since = record.since.min(now);
-        record.seen = if record.seen == 0 {
-            now
-        } else {
-            record.seen.min(now)
-        };
+        record.seen = record.seen.min(now);
         record
     }
 
@@ -169,7 +163,7 @@ impl RestartRecord {
         };
         if found.run_id != self.run_id && self.origin == self.run_id {
             Sign::Restarted
-        } else if found.replid.is_some() && found.replid != self.replid {
+        } else if found.replid != self.replid {
             Sign::Promoted
         } else if found.origin != self.origin || found.since < self.since {
             Sign::Replaced
@@ -186,7 +180,7 @@ impl RestartRecord {
             origin: process.run_id.to_owned(),
             is_durable,
             seen: now.max(1),
-            replid: Some(process.replid.to_owned()),
+            replid: process.replid.to_owned(),
         }
     }
 }
@@ -374,9 +368,9 @@ mod tests {
 
     #[test]
     fn a_process_that_was_promoted_lost_its_locks() {
-        for (replid, is_lost) in [(Some("0"), false), (Some("1"), true), (None, false)] {
+        for (replid, is_lost) in [("0", false), ("1", true)] {
             let found = RestartRecord {
-                replid: replid.map(str::to_owned),
+                replid: replid.to_owned(),
                 ..RestartRecord::begin(process("b"), 40, true)
             };
             let observation = Observation {
@@ -389,7 +383,7 @@ mod tests {
                 true => RestartRecord::begin(process("b"), 100, false),
                 false => RestartRecord::begin(process("b"), 40, true),
             };
-            assert_eq!(record, expected, "{replid:?}");
+            assert_eq!(record, expected, "{replid}");
         }
     }
 
@@ -401,14 +395,13 @@ mod tests {
     }
 
     fn any_record() -> impl Strategy<Value = RestartRecord> {
-        let replid = prop::option::of("[0-2]");
         let fields = (
             "r[0-2]",
             0..200u64,
             "r[0-2]",
             any::<bool>(),
-            0..200u64,
-            replid,
+            1..200u64,
+            "[0-2]",
         );
         fields.prop_map(
             |(run_id, since, origin, is_durable, seen, replid)| RestartRecord {

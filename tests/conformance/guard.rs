@@ -283,36 +283,7 @@ const CASES: &[Case] = &[
         None,
         (Own, Now, Own, true, Now),
     ),
-    // An earlier version wrote the record, without the time of the first write. In one case, the
-    // clock was set back.
-    (
-        Some((Own, Never, Own, false, Never)),
-        Nobody,
-        STRICT,
-        None,
-        (Own, Never, Own, false, Now),
-    ),
-    (
-        Some((Own, Never, Own, false, Never)),
-        Own,
-        OBSERVED,
-        None,
-        (Own, Never, Own, false, Now),
-    ),
-    (
-        Some((Own, Then, Own, false, Never)),
-        Nobody,
-        STRICT,
-        None,
-        (Own, Then, Own, false, Now),
-    ),
-    (
-        Some((Old, Never, Old, true, Never)),
-        Old,
-        STRICT,
-        YES,
-        (Own, Never, Old, true, Now),
-    ),
+    // The clock was set back.
     (
         Some((Own, Never, Own, false, Later)),
         Nobody,
@@ -375,7 +346,7 @@ impl World<'_> {
             origin: self.id(origin),
             is_durable,
             seen: self.at(seen),
-            replid: Some(self.replid.to_owned()),
+            replid: self.replid.to_owned(),
         }
     }
 }
@@ -559,12 +530,11 @@ fn each_of_several_known_origins_counts() {
 }
 
 /// Replication ids in a record of the process that is asked, and whether that process lost its
-/// locks. An earlier version stored none.
-const REPLIDS: [(Option<&str>, bool); 4] = [
-    (None, false),
-    (Some("own"), false),
-    (Some("0123456789abcdef0123456789abcdef01234567"), true),
-    (Some("somebody's"), true),
+/// locks.
+const REPLIDS: [(&str, bool); 3] = [
+    ("own", false),
+    ("0123456789abcdef0123456789abcdef01234567", true),
+    ("somebody's", true),
 ];
 
 #[test]
@@ -578,7 +548,7 @@ fn a_process_with_another_replication_id_lost_its_locks() {
         })
     {
         let found = |world: &World<'_>| RestartRecord {
-            replid: replid.map(|replid| replid.replace("own", world.replid)),
+            replid: replid.replace("own", world.replid),
             ..world.record((Own, since, Own, false, Then))
         };
         let expected = |world: &World<'_>| match is_lost {
@@ -598,7 +568,7 @@ fn a_process_with_another_replication_id_lost_its_locks() {
         };
         let record =
             RestartRecord::observed(Some(found(&world)), observation, world.process(), world.now);
-        assert_eq!(record, expected(&world), "{replid:?}");
+        assert_eq!(record, expected(&world), "{replid}");
 
         let Some(server) = &server else {
             continue;
@@ -611,7 +581,7 @@ fn a_process_with_another_replication_id_lost_its_locks() {
         server.command(&["DEL", KEY]);
         write(server, &found(&world(clock(server))));
         let (asked, now) = ask(server, &own, is_strict, None);
-        assert_eq!(read(server), expected(&world(now)), "{replid:?}");
+        assert_eq!(read(server), expected(&world(now)), "{replid}");
         if is_lost {
             assert_eq!(asked.loss.unwrap().sign, Sign::Promoted);
         }
@@ -660,12 +630,7 @@ fn write(server: &Server, record: &RestartRecord) {
     let durable = if record.is_durable { "1" } else { "0" };
     let mut words = vec!["HSET", KEY, "run_id", &record.run_id, "since", &since];
     words.extend(["origin", &record.origin, "durable", durable]);
-    if record.seen > 0 {
-        words.extend(["seen", &seen]);
-    }
-    if let Some(replid) = &record.replid {
-        words.extend(["replid", replid]);
-    }
+    words.extend(["seen", &seen, "replid", &record.replid]);
     server.command(&words);
 }
 
@@ -682,7 +647,7 @@ fn read(server: &Server) -> RestartRecord {
         origin: origin.to_owned(),
         is_durable: durable == "1",
         seen: seen.parse().unwrap(),
-        replid: Some(replid.to_owned()),
+        replid: replid.to_owned(),
     }
 }
 

@@ -105,10 +105,10 @@ async fn a_reentrant_lock_is_acquired() {
         // The owner acquires the lock again. The depth is set, and the TTL is never shortened.
         "reentrant acquire a1: granted, reentrant acquire a1 x2 80s: granted, left a=2 reentrant=1 80s",
         "reentrant acquire a1 80s: granted, reentrant acquire a1 x2 40s: granted, left a=2 reentrant=1 80s",
-        "write-hash a=1 reentrant=1 -, reentrant acquire a1 40s: granted, left a=1 reentrant=1 40s",
+        "write-hash a=1 reentrant=1 mode=quorlock -, reentrant acquire a1 40s: granted, left a=1 reentrant=1 40s",
         // Another owner tries to acquire the lock.
         "reentrant acquire a1 x2: granted, reentrant acquire b1: held a x2 40s, left a=2 reentrant=1 40s",
-        "write-hash a=1 reentrant=1 -, reentrant acquire b1: held a x1 -, left a=1 reentrant=1 modeless -",
+        "write-hash a=1 reentrant=1 mode=quorlock -, reentrant acquire b1: held a x1 -, left a=1 reentrant=1 -",
         // A later attempt of the same owner takes over the lock. A late command of an earlier
         // attempt does not.
         "reentrant acquire a1 x2: granted, reentrant acquire a2: granted, left a=1 reentrant=2 40s",
@@ -130,9 +130,7 @@ async fn a_reentrant_lock_is_acquired() {
         "write-hash a=1 odd=1 40s, reentrant acquire b1: kind, left a=1 odd=1 40s",
         "write-hash reentrant=1 40s, reentrant acquire a1: kind, left reentrant=1 modeless 40s",
         "write-hash a=1 b=1 reentrant=1 40s, reentrant acquire c1: kind, left a=1 b=1 reentrant=1 modeless 40s",
-        // A lock of an earlier version has no field `mode`. The owner's next acquisition adds the
-        // field.
-        "write-hash a=1 reentrant=1 40s, reentrant acquire b1: held a x1 40s, left a=1 reentrant=1 modeless 40s",
+        "write-hash a=1 reentrant=1 40s, reentrant acquire b1: kind, left a=1 reentrant=1 modeless 40s",
         "write-hash a=1 reentrant=1 mode=quorlock 40s, reentrant acquire b1: held a x1 40s, left a=1 reentrant=1 40s",
         // The read-write lock of Redisson.
         "write-hash b=1 mode=read 40s, reentrant acquire a1: kind, left b=1 mode=read 40s",
@@ -154,7 +152,7 @@ async fn a_reentrant_lock_is_extended() {
         "reentrant acquire a1 80s: granted, reentrant extend a1 40s: granted, left a=1 reentrant=1 80s",
         "reentrant acquire a1: granted, reentrant extend a1 x3 80s: granted, left a=3 reentrant=1 80s",
         "reentrant acquire a1 x3: granted, reentrant extend a1 x2: granted, left a=2 reentrant=1 40s",
-        "write-hash a=1 reentrant=1 -, reentrant extend a1 40s: granted, left a=1 reentrant=1 modeless 40s",
+        "write-hash a=1 reentrant=1 mode=quorlock -, reentrant extend a1 40s: granted, left a=1 reentrant=1 40s",
         "reentrant extend a1: gone, left nothing",
         "reentrant acquire a1: granted, reentrant extend b1 80s: held a x1 40s, left a=1 reentrant=1 40s",
         "reentrant acquire a2: granted, reentrant extend a1 x3 80s: held a x1 40s, left a=1 reentrant=2 40s",
@@ -191,7 +189,7 @@ async fn a_reentrant_lock_is_released() {
         "write-hash a=1 40s, reentrant release a1: held a x1 40s, left a=1 40s",
         "acquire A 40s: granted, reentrant release a1: kind, left A 40s",
         "fair acquire a1: granted, reentrant release a1: kind, left a=1 fair=1 40s",
-        "write-hash a=1 reentrant=1 40s, reentrant release a1: granted +redisson:0, left nothing",
+        "write-hash a=1 reentrant=1 mode=quorlock 40s, reentrant release a1: granted +redisson:0, left nothing",
         // Fields of other clients stay.
         "write-hash a=1 reentrant=1 mode=quorlock b=1 40s, reentrant release a1: granted, left b=1 40s",
         "write-hash a=1 reentrant=1 mode=write b=1 40s, reentrant release a1: granted, left b=1 mode=write 40s",
@@ -212,7 +210,7 @@ async fn a_fair_lock_is_acquired() {
         "fair acquire a1: granted, enqueue b@2 20s, fair acquire a1 x2: granted, left a=2 fair=1 40s | b@2 20s | - -",
         // Another owner tries to acquire the lock, with and without waiting.
         "fair acquire a1 x2: granted, fair acquire b1: held a x2 40s, left a=2 fair=1 40s",
-        "write-hash a=1 fair=1 -, fair acquire b1: held a x1 -, left a=1 fair=1 modeless -",
+        "write-hash a=1 fair=1 mode=quorlock -, fair acquire b1: held a x1 -, left a=1 fair=1 -",
         "fair acquire a1: granted, fair acquire b1 ~20s: held a x1 #1 40s, left a=1 fair=1 40s | b@2 20s | 40s 40s",
         // One owner makes several attempts, as with reentrant locks.
         "fair acquire a1 x2: granted, fair acquire a2: granted, left a=1 fair=2 40s",
@@ -230,7 +228,7 @@ async fn a_fair_lock_is_acquired() {
         "fair acquire a1: granted, acquire A 40s: held -, left a=1 fair=1 40s",
         "fair acquire a1: granted, extend A 80s: kind, left a=1 fair=1 40s",
         "fair acquire a1: granted, release A: kind, left a=1 fair=1 40s",
-        "write-hash a=1 fair=1 40s, fair acquire a1 x2: granted, left a=2 fair=1 40s",
+        "write-hash a=1 fair=1 mode=quorlock 40s, fair acquire a1 x2: granted, left a=2 fair=1 40s",
         "write-hash a=1 fair=1 mode=quorlock b=1 40s, fair acquire a1 x2 ~20s: kind, left a=1 b=1 fair=1 40s",
         "write-hash b=1 mode=read 40s, fair acquire a1 ~20s: kind, left b=1 mode=read 40s",
     ])
@@ -447,7 +445,8 @@ async fn a_lock_is_inspected() {
         "write-hash a=1 odd=1 -, inspect: other -, left a=1 odd=1 -",
         "write-hash a=1 b=1 fair=1 40s, inspect: other 40s, left a=1 b=1 fair=1 modeless 40s",
         "write-hash b=1 mode=read 40s, inspect: other 40s, left b=1 mode=read 40s",
-        "write-hash a=1 fair=1 40s, inspect: fair a x1 40s, left a=1 fair=1 modeless 40s",
+        "write-hash a=1 fair=1 mode=quorlock 40s, inspect: fair a x1 40s, left a=1 fair=1 40s",
+        "write-hash a=1 fair=1 40s, inspect: other 40s, left a=1 fair=1 modeless 40s",
         "write-hash a=1 fair=1 mode=quorlock b=1 40s, inspect: other 40s, left a=1 b=1 fair=1 40s",
     ])
     .await;

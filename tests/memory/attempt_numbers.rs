@@ -12,7 +12,11 @@ const NAME: &str = "fair";
 #[tokio::test(start_paused = true)]
 async fn every_round_for_a_fair_lock_has_its_own_attempt_number() {
     let world = World::new(3).await;
-    let another = [("another", "1"), ("quorlock:fair", "1")];
+    let another = [
+        ("another", "1"),
+        ("quorlock:fair", "1"),
+        ("mode", "quorlock"),
+    ];
     world.masters[0].set_hash(NAME, another, None);
     world.masters[1].set_hash(NAME, another, None);
     let owner = world.locks.owner();

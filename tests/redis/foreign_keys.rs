@@ -96,7 +96,7 @@ fn an_owner_that_is_not_utf_8_holds_its_lock() {
             (
                 Kind::Fair,
                 r"redis.call('ZADD', 'quorlock:queue:{r}', 0, '\254')
-                return redis.call('HSET', KEYS[1], 'th\255m', 1, 'quorlock:fair', 1)",
+                return redis.call('HSET', KEYS[1], 'th\255m', 1, 'quorlock:fair', 1, 'mode', 'quorlock')",
             ),
         ] {
             let write = || {

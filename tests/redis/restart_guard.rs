@@ -707,30 +707,36 @@ fn a_malformed_guard_key_starts_a_quarantine_and_is_replaced() {
     with_masters(1, async |masters| {
         let master = &masters[0];
         let own = run_id(master);
-        let long = "9".repeat(400);
-        let other = "0123456789abcdef0123456789abcdef01234567";
-        let hash = |fields: &[&'static str]| [&["HSET", KEY][..], fields].concat();
-        let garbled: [Vec<&str>; 17] = [
-            vec!["SET", KEY, "somebody's"],
-            vec!["LPUSH", KEY, "run_id"],
-            hash(&["field", "value", "origin", "0"]),
-            hash(&["since", "0"]),
-            hash(&["durable", "1"]),
-            vec!["HSET", KEY, "run_id", &own],
-            vec!["HSET", KEY, "run_id", &own, "since", ""],
-            vec!["HSET", KEY, "run_id", &own, "since", "soon"],
-            vec!["HSET", KEY, "run_id", &own, "since", "nan"],
-            vec!["HSET", KEY, "run_id", &own, "since", "-5"],
-            vec!["HSET", KEY, "run_id", &own, "since", "-0"],
-            vec!["HSET", KEY, "run_id", &own, "since", "0.4"],
-            vec!["HSET", KEY, "run_id", &own, "since", "0x10"],
-            vec!["HSET", KEY, "run_id", &own, "since", &long],
-            vec!["HSET", KEY, "run_id", &own, "since", "inf"],
-            vec!["HSET", KEY, "run_id", &own, "since", "0", "origin", "a b"],
-            vec!["HSET", KEY, "run_id", "", "since", "0", "origin", other],
+        let info = master.command(&["INFO", "replication"]);
+        let replid = info
+            .lines()
+            .find_map(|line| line.strip_prefix("master_replid:"));
+        let replid = replid.unwrap().trim();
+        let sound = [
+            ["run_id", &own, "since", "0", "origin", &own],
+            ["durable", "0", "seen", "1", "replid", replid],
         ];
+        let sound = [&["HSET", KEY], sound.as_flattened()].concat();
+        let long = "9".repeat(400);
+        let list = "redis.call('DEL', KEYS[1]) return redis.call('LPUSH', KEYS[1], 'run_id')";
+        let mut garbled = vec![
+            vec!["SET", KEY, "somebody's"],
+            vec!["EVAL", list, "1", KEY],
+            vec!["HSET", KEY, "run_id", ""],
+            vec!["HSET", KEY, "origin", "a b"],
+            vec!["HSET", KEY, "since", &long],
+            vec!["HSET", KEY, "seen", "0"],
+        ];
+        for field in ["since", "seen"] {
+            let numbers = ["", "soon", "nan", "-5", "-0", "0.4", "0x10", "inf"];
+            garbled.extend(numbers.map(|number| vec!["HSET", KEY, field, number]));
+        }
+        for field in ["run_id", "since", "origin", "seen", "replid"] {
+            garbled.push(vec!["HDEL", KEY, field]);
+        }
         for words in garbled {
             master.command(&["DEL", KEY]);
+            master.command(&sound);
             assert!(!master.command(&words).contains("ERR"), "{words:?}");
             let locks = guarded(RestartGuard::Observed).masters(urls(&masters));
             let locks = locks.build().unwrap();
