@@ -79,13 +79,17 @@ pub(in crate::driver) async fn contend(
     Err(NotAcquired::Closed) // only after 2^32 failures
 }
 
-/// Gives way if the waiter must do so after `event`. Returns the master to ask first.
+/// Leaves the lock to others as long as the waiter must do so after `event`. Returns the master to
+/// ask first.
 async fn ready(
     waiter: &LocalWaiter<'_>,
     contender: &mut Contender,
     mut event: Event,
     deadline: Deadline,
 ) -> Option<usize> {
+    if let Some(end) = waiter.waits_for_others() {
+        waiter.sleep_until(deadline.limit(end)).await;
+    }
     loop {
         match waiter.next(contender, event) {
             Next::Ask(first) => return waiter.agreed(first),
