@@ -1,11 +1,10 @@
-//! The restart guard: the script on a server and the rule of the memory masters must give the same
-//! record.
+//! The restart guard: its script must keep the same record on a memory master and on a server.
 
-use crate::core::restart::{Incarnation, Loss, Observation, Process, RestartRecord, Sign};
+use std::array;
 
 use super::*;
+use crate::core::restart::{GUARD_KEY, Incarnation, Loss, RestartGuard, Sign, guard_arguments};
 
-const KEY: &str = "quorlock:guard";
 const TEXT: &str = include_str!("../../lua/shared/guard.lua");
 
 /// The run id of the process that is asked, of an earlier process, or of no process.
@@ -35,16 +34,16 @@ use At::{Later, Never, Now, Then};
 /// Five fields of a guard record in their order: `run_id`, `since`, `origin`, `durable` and `seen`.
 /// `lua/shared/guard.lua` explains them. The sixth, `replid`, is that of the process that is asked.
 type Row = (Id, At, Id, bool, At);
-/// The record before, the origin that the caller knows, whether the caller is strict, the
+/// The record before, the origin that the caller knows, the caller's guard, the
 /// durability that the caller found, and the record after.
-type Case = (Option<Row>, Id, bool, Option<bool>, Row);
+type Case = (Option<Row>, Id, RestartGuard, Option<bool>, Row);
 
 /// The milliseconds since the known origin last answered. This is longer than the time since
 /// [`Then`].
 const LONG_AGO: u64 = 1 << 50;
 
-const OBSERVED: bool = false;
-const STRICT: bool = true;
+const OBSERVED: RestartGuard = RestartGuard::Observed;
+const STRICT: RestartGuard = RestartGuard::Strict;
 const YES: Option<bool> = Some(true);
 const NO: Option<bool> = Some(false);
 
@@ -300,30 +299,22 @@ const CASES: &[Case] = &[
     ),
 ];
 
-/// Returns the origins that a caller knows, with the milliseconds since their last answers.
-fn known_by(origin: String, away: u64) -> Vec<(String, u64)> {
-    let known = (!origin.is_empty()).then_some((origin, away));
-    known.into_iter().collect()
-}
+/// The fields of a guard record.
+pub(super) const FIELDS: [&str; 6] = ["run_id", "since", "origin", "durable", "seen", "replid"];
+
+type Record = [String; 6];
 
 /// The values of `Own` and `Now` in the table.
-struct World<'a> {
-    own: &'a str,
-    replid: &'a str,
+struct World {
+    own: String,
+    replid: String,
     now: u64,
 }
 
-impl World<'_> {
-    fn process(&self) -> Process<'_> {
-        Process {
-            run_id: self.own,
-            replid: self.replid,
-        }
-    }
-
+impl World {
     fn id(&self, id: Id) -> String {
         match id {
-            Own => self.own.to_owned(),
+            Own => self.own.clone(),
             Old => "01".repeat(20),
             Older => "02".repeat(20),
             Nobody => String::new(),
@@ -339,193 +330,231 @@ impl World<'_> {
         }
     }
 
-    fn record(&self, (run_id, since, origin, is_durable, seen): Row) -> RestartRecord {
-        RestartRecord {
-            run_id: self.id(run_id),
-            since: self.at(since),
-            origin: self.id(origin),
-            is_durable,
-            seen: self.at(seen),
-            replid: self.replid.to_owned(),
-        }
+    fn record(&self, (run_id, since, origin, is_durable, seen): Row) -> Record {
+        [
+            self.id(run_id),
+            self.at(since).to_string(),
+            self.id(origin),
+            u8::from(is_durable).to_string(),
+            self.at(seen).to_string(),
+            self.replid.clone(),
+        ]
+    }
+
+    /// Returns the record of a process that lost its locks `age` milliseconds ago.
+    fn lost(&self, age: u64) -> Record {
+        let mut record = self.record((Own, Now, Own, false, Then));
+        record[1] = (self.now - age).to_string();
+        record
+    }
+
+    /// Returns the origins that a caller knows.
+    fn known(&self, ids: &[(Id, u64)]) -> Vec<(String, u64)> {
+        let ids = ids.iter().filter(|(id, _)| *id != Nobody);
+        ids.map(|(id, away)| (self.id(*id), *away)).collect()
     }
 }
 
-#[test]
-fn a_memory_master_follows_the_table() {
-    let world = World {
-        own: &"00".repeat(20),
-        replid: "0a",
-        now: 1_000,
-    };
-    for case in CASES {
-        let (found, known, is_strict, is_durable, expected) = *case;
-        let known = known_by(world.id(known), LONG_AGO);
-        let observation = Observation {
-            known: &known,
-            is_strict,
-            is_durable,
-        };
-        let found = found.map(|found| world.record(found));
-        let record = RestartRecord::observed(found, observation, world.process(), world.now);
-        assert_eq!(record, world.record(expected), "{case:?}");
-    }
+/// A master that runs the script.
+enum Asked {
+    Memory(MemoryMaster),
+    Server(Server),
 }
 
-#[test]
-fn a_server_follows_the_table() {
-    if server::only_urls() || server::is_before_7() {
-        return;
-    }
-    let server = Server::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
-    let (own, replid) = ids(&server);
-    let (own, replid) = (&*own, &*replid);
-    for case in CASES {
-        let (found, known, is_strict, is_durable, expected) = *case;
-        let time = clock(&server);
-        let before = World {
-            own,
-            replid,
-            now: time,
-        };
-        server.command(&["DEL", KEY]);
-        let before_it = found.map(|found| before.record(found));
-        if let Some(found) = &before_it {
-            write(&server, found);
+impl Asked {
+    /// The clock of the memory master.
+    const MILLIS: u64 = 1_000_000;
+
+    /// Returns a memory master, and a server if one can be started.
+    fn all() -> Vec<Self> {
+        let memory = MemoryMaster::new();
+        memory.set_millis(Self::MILLIS);
+        let mut all = vec![Self::Memory(memory)];
+        if !server::only_urls() {
+            let durable = ["--appendonly", "yes", "--appendfsync", "always"];
+            all.push(Self::Server(Server::start_with(&durable)));
         }
-        let ask = |known: &str, is_durable| ask(&server, known, is_strict, is_durable);
-        let (found, now) = ask(&before.id(known), is_durable);
-        let expected = World { own, replid, now }.record(expected);
-        assert_eq!(read(&server), expected, "{case:?}");
-        assert_eq!((&*found.run_id, &found.origin), (own, &expected.origin));
-        assert_eq!(found.is_durable, expected.is_durable, "{case:?}");
-        let from = expected.counted_from(is_strict);
-        let loss = (from > 0).then(|| Loss {
-            age: Duration::from_millis(now - from),
-            sign: expected.sign(before_it.as_ref()),
+        all
+    }
+
+    fn world(&self) -> World {
+        let info = match self {
+            Self::Memory(memory) => memory.info(),
+            Self::Server(server) => server.command(&["INFO"]),
+        };
+        let id = |name| {
+            let id = info.lines().find_map(|line| line.strip_prefix(name));
+            id.unwrap().trim().to_owned()
+        };
+        World {
+            own: id("run_id:"),
+            replid: id("master_replid:"),
+            now: self.clock(),
+        }
+    }
+
+    /// Returns the clock in milliseconds.
+    fn clock(&self) -> u64 {
+        match self {
+            Self::Memory(_) => Self::MILLIS,
+            Self::Server(server) => {
+                let reply = server.command(&["TIME"]);
+                let (seconds, micros) = reply.split_once('\n').unwrap();
+                let number = |text: &str| text.parse::<u64>().unwrap();
+                number(seconds) * 1_000 + number(micros) / 1_000
+            }
+        }
+    }
+
+    fn write(&self, record: Option<&Record>) {
+        match self {
+            Self::Memory(memory) => memory.delete(GUARD_KEY),
+            Self::Server(server) => drop(server.command(&["DEL", GUARD_KEY])),
+        }
+        let Some(record) = record else {
+            return;
+        };
+        let fields = FIELDS.into_iter().zip(record.iter().map(String::as_str));
+        match self {
+            Self::Memory(memory) => memory.set_hash(GUARD_KEY, fields, None),
+            Self::Server(server) => {
+                let fields: Vec<_> = fields.flat_map(|(field, value)| [field, value]).collect();
+                server.command(&[&["HSET", GUARD_KEY][..], &fields].concat());
+            }
+        }
+    }
+
+    fn read(&self) -> Record {
+        match self {
+            Self::Memory(memory) => {
+                let record = memory.hash(GUARD_KEY).unwrap();
+                FIELDS.map(|field| record[field].clone())
+            }
+            Self::Server(server) => {
+                let reply = server.command(&[&["HMGET", GUARD_KEY][..], &FIELDS].concat());
+                let mut lines = reply.lines().map(str::to_owned);
+                array::from_fn(|_| lines.next().unwrap())
+            }
+        }
+    }
+
+    /// Runs the script. Also returns the clock that the script saw.
+    fn ask(
+        &self,
+        known: &[(String, u64)],
+        guard: RestartGuard,
+        is_durable: Option<bool>,
+    ) -> (Incarnation, u64) {
+        let arguments = guard_arguments(known, guard, is_durable);
+        match self {
+            Self::Memory(memory) => (memory.ask_guard(&arguments), Self::MILLIS),
+            Self::Server(server) => {
+                let mut words = vec!["EVAL", TEXT, "1", GUARD_KEY];
+                words.extend(arguments.iter().map(String::as_str));
+                let reply = server.command(&words);
+                let now = reply.split(' ').nth(1).and_then(|now| now.parse().ok());
+                (Incarnation::parse(&reply).expect(&reply), now.unwrap())
+            }
+        }
+    }
+
+    fn check(&self, case: &Case) {
+        let (found, known, guard, is_durable, expected) = *case;
+        let world = self.world();
+        self.write(found.map(|found| world.record(found)).as_ref());
+        let known = world.known(&[(known, LONG_AGO)]);
+        let (incarnation, now) = self.ask(&known, guard, is_durable);
+        let world = World { now, ..world };
+        let record = world.record(expected);
+        assert_eq!(self.read(), record, "{case:?}");
+        let from = match expected.1 {
+            Never if guard == STRICT => expected.4,
+            since => since,
+        };
+        let loss = (from != Never).then(|| Loss {
+            age: Duration::from_millis(now - world.at(from)),
+            sign: sign(found, expected),
         });
-        assert_eq!(found.loss, loss, "{case:?}");
-        assert!(loss.is_some() || !is_strict, "{case:?}");
+        let expected = Incarnation {
+            run_id: world.own.clone(),
+            origin: world.id(expected.2),
+            loss,
+            is_durable: expected.3,
+        };
+        assert_eq!(incarnation, expected, "{case:?}");
+        assert!(loss.is_some() || guard != STRICT, "{case:?}");
         // A second observation changes nothing. The second client may know the origin or not.
-        for known in ["", &*expected.origin] {
-            ask(known, None);
-            assert_eq!(read(&server), expected, "{case:?}");
+        for known in [vec![], vec![(expected.origin, LONG_AGO)]] {
+            self.ask(&known, guard, None);
+            assert_eq!(self.read(), record, "{case:?}");
         }
     }
 }
 
-/// A master that lost its locks before the known origin last answered is another server. Each row
-/// has the milliseconds since the loss, the milliseconds since the last answer, and whether the
-/// master is another server.
-const OTHERS: [(u64, u64, bool); 3] = [
-    (500_000, 900_000, false),
-    (500_000, 100_000, true),
-    (500_000, 0, true),
-];
-
-#[test]
-fn a_memory_master_that_is_another_one_starts_a_new_quarantine() {
-    for (age, away, is_another) in OTHERS {
-        let world = World {
-            own: &"00".repeat(20),
-            replid: "0a",
-            now: 1_000_000,
-        };
-        let mut record = world.record((Own, Now, Own, false, Then));
-        record.since -= age;
-        let observation = Observation {
-            known: &known_by(world.id(Old), away),
-            is_strict: STRICT,
-            is_durable: None,
-        };
-        let after = RestartRecord::observed(
-            Some(record.clone()),
-            observation,
-            world.process(),
-            world.now,
-        );
-        assert_eq!(after != record, is_another, "{age} {away}");
-        assert_eq!(after.since == world.now, is_another, "{age} {away}");
-        assert_eq!(after.seen == world.now, is_another, "{age} {away}");
+/// Returns the sign that a master lost its locks, if its record was `found` and then is `expected`.
+fn sign(found: Option<Row>, expected: Row) -> Sign {
+    let is_reset = expected.2 == Own && expected.1 == Now;
+    match found {
+        None if expected.1 == Never => Sign::Earlier,
+        None => Sign::Missing,
+        Some((run_id, ..)) if run_id != Own && is_reset => Sign::Restarted,
+        Some((_, since, ..)) if since != Later && is_reset => Sign::Replaced,
+        Some(_) => Sign::Earlier,
     }
 }
 
 #[test]
-fn a_server_that_is_another_one_starts_a_new_quarantine() {
-    if server::only_urls() {
-        return;
-    }
-    let server = Server::start();
-    let (own, replid) = ids(&server);
-    let (own, replid) = (&*own, &*replid);
-    for (age, away, is_another) in OTHERS {
-        let now = clock(&server);
-        let world = World { own, replid, now };
-        let mut record = world.record((Own, Now, Own, false, Then));
-        record.since -= age;
-        server.command(&["DEL", KEY]);
-        write(&server, &record);
-        let (known, away) = (world.id(Old), away.to_string());
-        let words = ["EVAL", TEXT, "1", KEY, &known, "strict", "", &away];
-        let (_, now) = run(&server, &words);
-        if is_another {
-            (record.since, record.seen) = (now, now);
+fn masters_follow_the_table() {
+    for asked in Asked::all() {
+        if matches!(asked, Asked::Server(_)) && server::is_before_7() {
+            continue; // it is never durable
         }
-        assert_eq!(read(&server), record, "{age} {away}");
+        CASES.iter().for_each(|case| asked.check(case));
     }
 }
 
-/// Two origins that a caller knows for one master, with the milliseconds since their last answers.
-/// The `bool` tells whether a master that lost its locks 500 s ago starts a new quarantine.
-type Several = ([(Id, u64); 2], bool);
+/// A master that lost its locks before a known origin last answered is another server. Each row has
+/// the milliseconds since the loss, two origins that the caller knows with the milliseconds since
+/// their last answers, and whether the master is another server.
+type Other = (u64, [(Id, u64); 2], bool);
 
-const SEVERAL: &[Several] = &[
-    ([(Own, 1), (Old, 900_000)], false),
-    ([(Own, 1), (Old, 100_000)], true),
-    ([(Old, 100_000), (Own, 1)], true),
-    ([(Old, 900_000), (Older, 100_000)], true),
+const OTHERS: &[Other] = &[
+    (500_000, [(Old, 900_000), (Nobody, 0)], false),
+    (500_000, [(Old, 100_000), (Nobody, 0)], true),
+    (500_000, [(Old, 0), (Nobody, 0)], true),
+    (500_000, [(Own, 1), (Old, 900_000)], false),
+    (500_000, [(Own, 1), (Old, 100_000)], true),
+    (500_000, [(Old, 100_000), (Own, 1)], true),
+    (500_000, [(Old, 900_000), (Older, 100_000)], true),
+];
+
+/// The clock of a server moves on while it is asked, so only a memory master follows these rows.
+const EXACT: &[Other] = &[
+    (500_000, [(Old, 500_000), (Nobody, 0)], false),
+    (500_000, [(Old, 499_999), (Nobody, 0)], true),
 ];
 
 #[test]
-fn each_of_several_known_origins_counts() {
-    let server = (!server::only_urls()).then(Server::start);
-    for &(known, is_another) in SEVERAL {
-        let world = World {
-            own: &"00".repeat(20),
-            replid: "0a",
-            now: 1_000_000,
+fn a_master_that_is_another_one_starts_a_new_quarantine() {
+    for asked in Asked::all() {
+        let exact = match asked {
+            Asked::Memory(_) => EXACT,
+            Asked::Server(_) => &[],
         };
-        let key = |world: &World<'_>| {
-            let mut record = world.record((Own, Now, Own, false, Then));
-            record.since -= 500_000;
-            record
-        };
-        let of = |world: &World<'_>| known.map(|(id, away)| (world.id(id), away));
-        let observation = Observation {
-            known: &of(&world),
-            is_strict: false,
-            is_durable: None,
-        };
-        let after =
-            RestartRecord::observed(Some(key(&world)), observation, world.process(), world.now);
-        assert_eq!(after.since == world.now, is_another, "{known:?}");
-
-        let Some(server) = &server else {
-            continue;
-        };
-        let (own, replid) = ids(server);
-        let world = World {
-            own: &own,
-            replid: &replid,
-            now: clock(server),
-        };
-        server.command(&["DEL", KEY]);
-        write(server, &key(&world));
-        let [(one, away), (other, silence)] = of(&world).map(|(id, away)| (id, away.to_string()));
-        let mut words = vec!["EVAL", TEXT, "1", KEY, &one, "observed", "", &away];
-        words.extend([&*other, &silence]);
-        let (_, now) = run(server, &words);
-        assert_eq!(read(server).since == now, is_another, "{known:?}");
+        for &(age, known, is_another) in OTHERS.iter().chain(exact) {
+            for guard in [OBSERVED, STRICT] {
+                let world = asked.world();
+                let found = world.lost(age);
+                asked.write(Some(&found));
+                let (_, now) = asked.ask(&world.known(&known), guard, None);
+                let world = World { now, ..world };
+                let expected = match is_another {
+                    true => world.record((Own, Now, Own, false, Now)),
+                    false => found,
+                };
+                assert_eq!(asked.read(), expected, "{age} {known:?}");
+            }
+        }
     }
 }
 
@@ -539,122 +568,23 @@ const REPLIDS: [(&str, bool); 3] = [
 
 #[test]
 fn a_process_with_another_replication_id_lost_its_locks() {
-    let server = (!server::only_urls()).then(Server::start);
-    let (own, own_replid) = server.as_ref().map_or_else(Default::default, ids);
-    for ((replid, is_lost), since, is_strict) in
-        REPLIDS.into_iter().flat_map(|(replid, is_lost)| {
-            [(Never, OBSERVED), (Then, OBSERVED), (Then, STRICT)]
-                .map(|(since, is_strict)| ((replid, is_lost), since, is_strict))
-        })
-    {
-        let found = |world: &World<'_>| RestartRecord {
-            replid: replid.replace("own", world.replid),
-            ..world.record((Own, since, Own, false, Then))
-        };
-        let expected = |world: &World<'_>| match is_lost {
-            true => world.record((Own, Now, Own, false, Now)),
-            false => world.record((Own, since, Own, false, Then)),
-        };
-        let world = World {
-            own: &"00".repeat(20),
-            replid: "0a",
-            now: 1_000,
-        };
-        let known = known_by(world.id(Own), 1);
-        let observation = Observation {
-            known: &known,
-            is_strict,
-            is_durable: None,
-        };
-        let record =
-            RestartRecord::observed(Some(found(&world)), observation, world.process(), world.now);
-        assert_eq!(record, expected(&world), "{replid}");
-
-        let Some(server) = &server else {
-            continue;
-        };
-        let world = |now| World {
-            own: &own,
-            replid: &own_replid,
-            now,
-        };
-        server.command(&["DEL", KEY]);
-        write(server, &found(&world(clock(server))));
-        let (asked, now) = ask(server, &own, is_strict, None);
-        assert_eq!(read(server), expected(&world(now)), "{replid}");
-        if is_lost {
-            assert_eq!(asked.loss.unwrap().sign, Sign::Promoted);
+    const SINCE: [(At, RestartGuard); 3] = [(Never, OBSERVED), (Then, OBSERVED), (Then, STRICT)];
+    for asked in Asked::all() {
+        for ((replid, is_lost), (since, guard)) in REPLIDS
+            .into_iter()
+            .flat_map(|replid| SINCE.map(|since| (replid, since)))
+        {
+            let world = asked.world();
+            let same = world.record((Own, since, Own, false, Then));
+            let mut found = same.clone();
+            found[5] = replid.replace("own", &world.replid);
+            asked.write(Some(&found));
+            let (found, now) = asked.ask(&world.known(&[(Own, 1)]), guard, None);
+            let world = World { now, ..world };
+            let lost = world.record((Own, Now, Own, false, Now));
+            assert_eq!(asked.read(), if is_lost { lost } else { same }, "{replid}");
+            let is_promoted = found.loss.is_some_and(|loss| loss.sign == Sign::Promoted);
+            assert_eq!(is_promoted, is_lost, "{replid}");
         }
     }
-}
-
-/// Returns the run id and the replication id.
-fn ids(server: &Server) -> (String, String) {
-    let info = server.command(&["INFO"]);
-    let id = |name| {
-        let id = info.lines().find_map(|line| line.strip_prefix(name));
-        id.unwrap().trim().to_owned()
-    };
-    (id("run_id:"), id("master_replid:"))
-}
-
-/// Returns the reply of the script, and the time of the server.
-fn ask(
-    server: &Server,
-    known: &str,
-    is_strict: bool,
-    is_durable: Option<bool>,
-) -> (Incarnation, u64) {
-    let mode = if is_strict { "strict" } else { "observed" };
-    let durability = match is_durable {
-        None => "",
-        Some(true) => "durable",
-        Some(false) => "volatile",
-    };
-    let away = LONG_AGO.to_string();
-    run(
-        server,
-        &["EVAL", TEXT, "1", KEY, known, mode, durability, &away],
-    )
-}
-
-fn run(server: &Server, words: &[&str]) -> (Incarnation, u64) {
-    let reply = server.command(words);
-    let now = reply.split(' ').nth(1).and_then(|now| now.parse().ok());
-    let found = Incarnation::parse(&reply);
-    (found.expect(&reply), now.unwrap())
-}
-
-fn write(server: &Server, record: &RestartRecord) {
-    let (since, seen) = (record.since.to_string(), record.seen.to_string());
-    let durable = if record.is_durable { "1" } else { "0" };
-    let mut words = vec!["HSET", KEY, "run_id", &record.run_id, "since", &since];
-    words.extend(["origin", &record.origin, "durable", durable]);
-    words.extend(["seen", &seen, "replid", &record.replid]);
-    server.command(&words);
-}
-
-fn read(server: &Server) -> RestartRecord {
-    let fields = ["run_id", "since", "origin", "durable", "seen", "replid"];
-    let reply = server.command(&[&["HMGET", KEY][..], &fields].concat());
-    let lines: Vec<_> = reply.lines().collect();
-    let [run_id, since, origin, durable, seen, replid] = lines[..] else {
-        panic!("{reply}");
-    };
-    RestartRecord {
-        run_id: run_id.to_owned(),
-        since: since.parse().unwrap(),
-        origin: origin.to_owned(),
-        is_durable: durable == "1",
-        seen: seen.parse().unwrap(),
-        replid: replid.to_owned(),
-    }
-}
-
-/// Returns the server's clock in milliseconds.
-fn clock(server: &Server) -> u64 {
-    let reply = server.command(&["TIME"]);
-    let (seconds, micros) = reply.split_once('\n').unwrap();
-    let number = |text: &str| text.parse::<u64>().unwrap();
-    number(seconds) * 1_000 + number(micros) / 1_000
 }

@@ -56,6 +56,7 @@ use crate::{
 };
 
 mod guard;
+mod losses;
 mod random;
 mod rows;
 mod step;

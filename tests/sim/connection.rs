@@ -5,7 +5,6 @@ use std::{
     io,
     sync::Arc,
     task::{Context, Poll},
-    time::Duration,
 };
 
 use parking_lot::Mutex;
@@ -17,7 +16,7 @@ use super::{
 use crate::{
     core::{
         kind::command::Reply,
-        restart::{Loss, RestartGuard, Sign},
+        restart::{RestartGuard, guard_arguments},
     },
     master::{
         dial_error::DialError,
@@ -73,32 +72,22 @@ impl Dial for Dialer {
         let connection = SimConnection { world, number };
         let query = self.tracker.query(self.master);
         let guard = self.tracker.guard;
-        let hello = (guard != RestartGuard::Off).then(|| super::network::Hello {
-            known: query.known.clone(),
-            is_strict: guard == RestartGuard::Strict,
-        });
+        let hello =
+            (guard != RestartGuard::Off).then(|| guard_arguments(&query.known, guard, None));
         let asked = tokio::time::Instant::now();
         connection.send_packet(Packet::Hello(hello));
         let Greeting {
             met,
             reports_changes,
         } = connection.greeting().await?;
-        let loss = match met {
-            Some((record, now)) => {
-                self.tracker.meet(&query, &record.run_id, &record.origin)?;
-                let since = record.counted_from(guard == RestartGuard::Strict);
-                (since > 0).then(|| Loss {
-                    age: Duration::from_millis(now.saturating_sub(since)),
-                    sign: Sign::Earlier,
-                })
-            }
-            None => None,
-        };
+        if let Some(found) = &met {
+            self.tracker.meet(&query, &found.run_id, &found.origin)?;
+        }
         Ok(Dialled {
             connection,
             round_trip: asked.elapsed(),
             reports_changes,
-            loss,
+            loss: met.and_then(|found| found.loss),
         })
     }
 }

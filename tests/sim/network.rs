@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::VecDeque, sync::Arc, task::Waker};
 use crate::{
     core::{
         kind::command::{Command, Reply},
-        restart::RestartRecord,
+        restart::Incarnation,
     },
     master::session::listeners::Change,
 };
@@ -18,14 +18,8 @@ pub(in crate::master) enum Packet {
     Command(Command),
     /// The client has closed the connection.
     Fin,
-    /// The greeting. It asks whether the master restarted, unless the restart guard is off.
-    Hello(Option<Hello>),
-}
-
-#[derive(Clone, Debug)]
-pub(in crate::master) struct Hello {
-    pub(super) known: Vec<(String, u64)>,
-    pub(super) is_strict: bool,
+    /// The greeting, with the arguments of the restart guard's script. `None` if the guard is off.
+    Hello(Option<Vec<String>>),
 }
 
 /// From a master to a client.
@@ -48,9 +42,8 @@ pub(in crate::master) enum Delivery {
 
 #[derive(Debug)]
 pub(in crate::master) struct Greeting {
-    /// The guard record after the greeting, and the time of the master's clock in milliseconds.
     /// `None` if the restart guard is off.
-    pub(super) met: Option<(RestartRecord, u64)>,
+    pub(super) met: Option<Incarnation>,
     pub(super) reports_changes: bool,
 }
 

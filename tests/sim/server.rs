@@ -16,7 +16,7 @@ use crate::{
             command::{Command, Reply, Verb},
             identity::Identity,
         },
-        restart::{Observation, Process as Incarnated, RestartRecord},
+        restart::{RestartGuard, guard_arguments},
         vote::Vote,
     },
     master::memory::{
@@ -32,12 +32,11 @@ pub(super) struct Server {
     backlog: VecDeque<(u64, Packet)>,
     /// The number of restarts.
     restarts: u32,
-    run_id: String,
     /// How much faster than true time the clock runs, in millionths.
     ppm: i64,
     /// The sum of the steps of the clock, in microseconds.
     step: i64,
-    snapshot: Option<(Keys, Option<RestartRecord>)>,
+    snapshot: Option<Keys>,
     /// The time of the clock, in milliseconds, when the last process that lost data ended.
     lost_at: Option<u64>,
     /// The connections that were open when data was last lost. Their replies come after the report
@@ -64,13 +63,11 @@ pub(super) enum Run {
 
 impl Server {
     pub(super) fn new(master: usize, plan: &Plan) -> Self {
-        let run_id = format!("{master}/0");
         let mut server = Self {
             state: State::new(format!("sim:{master}").into()),
             run: Run::Up,
             backlog: VecDeque::new(),
             restarts: 0,
-            run_id,
             ppm: plan.server_ppm[master],
             step: plan.server_offsets[master] * 1_000,
             snapshot: None,
@@ -84,22 +81,11 @@ impl Server {
             grants: Vec::new(),
         };
         // Somebody used the master an hour ago, so it is not new.
-        let hour_ago = server.millis(0) - 3_600_000;
-        let observation = Observation {
-            known: &[],
-            is_strict: false,
-            is_durable: None,
-        };
-        let record = RestartRecord::observed(None, observation, server.incarnated("0"), hour_ago);
-        server.state.guard = Some(record);
+        let hour_ago = server.micros(0) - 3_600_000_000;
+        server.state.set_time(hour_ago);
+        let newcomer = guard_arguments(&[], RestartGuard::Observed, None);
+        server.state.incarnation(&newcomer).unwrap();
         server
-    }
-
-    fn incarnated<'a>(&'a self, replid: &'a str) -> Incarnated<'a> {
-        Incarnated {
-            run_id: &self.run_id,
-            replid,
-        }
     }
 
     /// Returns the time of the clock in microseconds. `now` is the true time.
@@ -129,7 +115,7 @@ impl Server {
     }
 
     pub(super) fn take_snapshot(&mut self) {
-        self.snapshot = Some((self.state.keys.clone(), self.state.guard.clone()));
+        self.snapshot = Some(self.state.keys.clone());
     }
 
     /// Returns whether the process was granted the key at `since` or later.
@@ -147,23 +133,9 @@ impl Server {
         }
     }
 
-    fn greet(&mut self, hello: Option<super::network::Hello>, now: u64) -> Greeting {
-        let met = hello.map(|hello| {
-            let now = self.millis(now);
-            let observation = Observation {
-                known: &hello.known,
-                is_strict: hello.is_strict,
-                is_durable: None,
-            };
-            let record = self.state.guard.take();
-            let replid = self.state.promotions.to_string();
-            let process = self.incarnated(&replid);
-            let record = RestartRecord::observed(record, observation, process, now);
-            self.state.guard = Some(record.clone());
-            (record, now)
-        });
+    fn greet(&mut self, hello: Option<&[String]>) -> Greeting {
         Greeting {
-            met,
+            met: hello.map(|arguments| self.state.incarnation(arguments).unwrap()),
             reports_changes: self.reports_changes,
         }
     }
@@ -207,7 +179,7 @@ impl World {
                 }
             }
             Packet::Hello(hello) => {
-                let greeting = server.greet(hello, now);
+                let greeting = server.greet(hello.as_deref());
                 server.state.wakers.insert(number, Waker::noop().clone());
                 self.log(|| format!("master {master} greets connection {number}: {greeting:?}"));
                 self.send_down(number, Delivery::Hello(greeting));
@@ -369,7 +341,7 @@ impl World {
         }
         server.run = Run::Up;
         server.restarts += 1;
-        server.run_id = format!("{master}/{}", server.restarts);
+        server.state.run_id = format!("{master:08x}{:08x}", server.restarts);
         let lost = match data {
             Data::Kept => None,
             Data::TailLost => Some(server.snapshot.take()),
@@ -377,7 +349,7 @@ impl World {
         };
         if let Some(snapshot) = lost {
             server.lost_at = Some(server.millis(now));
-            (server.state.keys, server.state.guard) = snapshot.unwrap_or_default();
+            server.state.keys = snapshot.unwrap_or_default();
         }
     }
 
@@ -396,8 +368,9 @@ impl World {
         let server = &mut self.servers[master];
         server.error = None;
         if server.run != Run::Down {
-            let (keys, guard) = server.snapshot.take().unwrap_or_default();
-            server.state.resync(keys, guard);
+            server
+                .state
+                .resync(server.snapshot.take().unwrap_or_default());
             self.lose(master);
         }
     }

@@ -59,6 +59,10 @@ macro_rules! described {
     };
 }
 
+/// Finds out whether a master may have forgotten locks. No lock command runs it.
+#[cfg(any(test, feature = "redis", feature = "test-util"))]
+pub(crate) static GUARD: Script = Script::new("shared/guard", lua!("shared/guard"));
+
 macro_rules! for_any_kind {
     ($($(#[doc = $doc:literal])+ $kind:ident => $module:ident,)+) => {
         /// Reports the holder of a lock of any kind, and its waiters.

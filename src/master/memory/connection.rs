@@ -20,7 +20,7 @@ use super::{
 use crate::{
     core::{
         kind::command::{Command, Reply},
-        restart::{Loss, Observation, Process, RestartGuard, RestartRecord},
+        restart::{Loss, RestartGuard, guard_arguments},
     },
     master::{
         dial_error::DialError,
@@ -71,32 +71,17 @@ impl Dialer {
         }
     }
 
-    /// Returns the loss of locks, if there is a sign of any, and updates the guard record. On a
-    /// server, `lua/shared/guard.lua` does this.
+    /// Returns the loss of locks, if there is a sign of any, and updates the guard record.
     pub(super) fn loss(&self, tracker: &RestartTracker) -> Result<Option<Loss>, DialError> {
         if tracker.guard == RestartGuard::Off {
             return Ok(None);
         }
-        let is_strict = tracker.guard == RestartGuard::Strict;
         let query = tracker.query(self.master);
-        let mut state = self.state.lock();
-        let now = state.keys().now();
-        let observation = Observation {
-            known: &query.known,
-            is_strict,
-            is_durable: None,
-        };
-        let found = state.guard.take();
-        let (run_id, replid) = (&*state.address, &*state.promotions.to_string());
-        let process = Process { run_id, replid };
-        let record = RestartRecord::observed(found.clone(), observation, process, now.max(1));
-        let sign = record.sign(found.as_ref());
-        let since = record.counted_from(is_strict);
-        let met = tracker.meet(&query, &record.run_id, &record.origin);
-        state.guard = Some(record);
-        met?;
-        let age = Duration::from_millis(now.saturating_sub(since));
-        Ok((since > 0).then_some(Loss { age, sign }))
+        let arguments = guard_arguments(&query.known, tracker.guard, None);
+        let asked = self.state.lock().incarnation(&arguments);
+        let found = asked.map_err(|why| DialError::RestartUnknown { why: why.into() })?;
+        tracker.meet(&query, &found.run_id, &found.origin)?;
+        Ok(found.loss)
     }
 }
 

@@ -19,6 +19,8 @@ use super::{
     keys::Value,
     server::{State, millis},
 };
+#[cfg(all(test, feature = "redis"))]
+use crate::core::restart::Incarnation;
 use crate::master::{config::MasterConfig, restart::known_origins::KnownOrigins};
 
 /// A master in this process, for tests without a server.
@@ -124,13 +126,10 @@ impl MemoryMaster {
     /// Replaces all keys by those of `other`, like `REPLICAOF other` followed by `REPLICAOF NO
     /// ONE`. Coordinators that are connected notice this, as in [`forget`](Self::forget).
     pub fn resync(&self, other: &Self) {
-        let (keys, guard) = {
-            let mut other = other.state.lock();
-            (other.keys().clone(), other.guard.clone())
-        };
+        let keys = other.state.lock().keys().clone();
         let mut state = self.state.lock();
         let now = state.keys().now();
-        state.resync(keys.moved_to(now), guard);
+        state.resync(keys.moved_to(now));
     }
 
     /// Returns a handle on the same master for coordinators that simulate another process. Their
@@ -151,7 +150,8 @@ impl MemoryMaster {
         }
     }
 
-    /// Returns the names of all keys that have not expired, in order.
+    /// Returns the names of all keys that have not expired, in order, without the record of the
+    /// [restart guard](crate::RestartGuard).
     #[must_use]
     pub fn keys(&self) -> Vec<String> {
         self.state.lock().keys().names()
@@ -262,6 +262,26 @@ impl MemoryMaster {
 impl MemoryMaster {
     /// The number of the suite's connection.
     const CONNECTION: u64 = u64::MAX;
+
+    /// Runs the script of the restart guard.
+    pub(crate) fn ask_guard(&self, arguments: &[String]) -> Incarnation {
+        let asked = self.state.lock().incarnation(arguments);
+        asked.expect("the script does not fail")
+    }
+
+    pub(crate) fn info(&self) -> String {
+        self.state.lock().info()
+    }
+
+    /// Begins another process with the same keys.
+    pub(crate) fn set_run_id(&self, run_id: &str) {
+        self.state.lock().run_id = run_id.to_owned();
+    }
+
+    /// Sets the clock, for good.
+    pub(crate) fn set_millis(&self, millis: u64) {
+        self.state.lock().set_time(millis * 1_000);
+    }
 
     /// Subscribes to `channel`, as a connection does.
     pub(crate) fn listen(&self, channel: &str) {

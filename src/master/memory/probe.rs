@@ -1,6 +1,6 @@
 //! The answers of a memory master to a check.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     connection::{Dialer, MemoryConnection},
@@ -8,7 +8,7 @@ use super::{
     server::State,
 };
 use crate::{
-    core::vote::Failure,
+    core::{restart::GUARD_KEY, vote::Failure},
     master::{
         dial_error::DialError,
         question::{Answer, Question},
@@ -62,19 +62,19 @@ impl<'a> MemoryProbe<'a> {
 impl State {
     /// Returns what `lua/shared/check.lua` would return on a server that is fit for locks.
     fn facts(&mut self) -> String {
-        let (run_id, time) = (self.address.clone(), self.wall_micros());
-        let now = self.keys().now();
-        let seen = self.guard.as_ref().map_or(now, |record| record.seen);
-        let seen = now.saturating_sub(seen);
-        let guard = match self.guard.as_ref().map(|record| record.since) {
+        let (info, time) = (self.info().replace('\r', ""), self.wall_micros());
+        let keys = self.keys();
+        let record = keys.hash(GUARD_KEY).unwrap_or(const { &BTreeMap::new() });
+        let field = |name| record.get(name).and_then(|text| text.parse().ok());
+        let ago = |millis: u64| keys.now().saturating_sub(millis).to_string();
+        let guard_age = match field("since") {
             None => "none".to_owned(),
             Some(0) => "never".to_owned(),
-            Some(since) => now.saturating_sub(since).to_string(),
+            Some(since) => ago(since),
         };
+        let guard_seen = field("seen").map_or_else(|| "0".to_owned(), ago);
         format!(
-            "run_id:{run_id}\nmaster_replid:{run_id}\nredis_version:7.0.0\n\
-             redis_mode:standalone\nrole:master\nmaxmemory_policy:noeviction\naof_enabled:1\n\
-             guard_age:{guard}\nguard_seen:{seen}\nguard_durable:0\ntime:{time}"
+            "{info}guard_age:{guard_age}\nguard_seen:{guard_seen}\nguard_durable:0\ntime:{time}"
         )
     }
 }

@@ -14,17 +14,14 @@ use super::{
     fault::Fault,
     keys::{Keys, Replied},
 };
-use crate::core::{
-    kind::{
-        command::{Command, Reply, Verb},
-        identity::Identity,
-    },
-    restart::RestartRecord,
+use crate::core::kind::{
+    command::{Command, Reply, Verb},
+    identity::Identity,
 };
 
 pub(in crate::master) struct State {
-    /// The address, which is also the run id.
     pub(in crate::master) address: Arc<str>,
+    pub(in crate::master) run_id: String,
     started: Instant,
     /// The time of the clock in microseconds, if a simulation sets it.
     #[cfg(test)]
@@ -52,17 +49,14 @@ pub(in crate::master) struct State {
     pub(in crate::master) pushes: BTreeMap<u64, Vec<Push>>,
     /// The connections to wake when the fault changes or something is pushed to them.
     pub(in crate::master) wakers: BTreeMap<u64, Waker>,
-    /// The guard record. A server keeps this record in a key, and forgets it with the other keys.
-    /// `None` until a client asks whether the master restarted.
-    pub(in crate::master) guard: Option<RestartRecord>,
-    /// The number of times that the master was a replica and was promoted. This is its replication
-    /// id.
-    pub(in crate::master) promotions: u64,
+    /// The number of times that the master was a replica and was promoted.
+    promotions: u64,
 }
 
 impl State {
     pub(in crate::master) fn new(address: Arc<str>) -> Self {
         Self {
+            run_id: hex(&address),
             address,
             started: now(),
             #[cfg(test)]
@@ -80,7 +74,6 @@ impl State {
             tracked: BTreeSet::new(),
             pushes: BTreeMap::new(),
             wakers: BTreeMap::new(),
-            guard: None,
             promotions: 0,
         }
     }
@@ -159,19 +152,37 @@ impl State {
         }
     }
 
-    /// Deletes all keys, and reports that to all connections.
-    pub(in crate::master) fn flush(&mut self) {
-        self.replace(Keys::default(), None);
+    /// Returns the reply to `INFO`: that of a master whose log is complete, with the lines that
+    /// scripts and checks look at.
+    pub(in crate::master) fn info(&self) -> String {
+        let Self {
+            run_id, promotions, ..
+        } = self;
+        let base = hex(&self.address);
+        let no_id = "0".repeat(40);
+        format!(
+            "redis_version:7.0.0\r\nredis_mode:standalone\r\nrun_id:{run_id}\r\n\
+             maxmemory_policy:noeviction\r\n\
+             aof_enabled:1\r\naof_rewrite_in_progress:0\r\naof_rewrite_scheduled:0\r\n\
+             aof_last_rewrite_time_sec:-1\r\naof_last_bgrewrite_status:ok\r\n\
+             role:master\r\nconnected_slaves:0\r\nrepl_backlog_active:0\r\n\
+             master_replid:{base}{promotions:x}\r\nmaster_replid2:{no_id}\r\n"
+        )
     }
 
-    /// Becomes a replica of a server with these keys and this guard record, and a master again.
-    pub(in crate::master) fn resync(&mut self, keys: Keys, guard: Option<RestartRecord>) {
-        self.replace(keys, guard);
+    /// Deletes all keys, and reports that to all connections.
+    pub(in crate::master) fn flush(&mut self) {
+        self.replace(Keys::default());
+    }
+
+    /// Becomes a replica of a server with these keys, and a master again.
+    pub(in crate::master) fn resync(&mut self, keys: Keys) {
+        self.replace(keys);
         self.promotions += 1;
     }
 
-    fn replace(&mut self, keys: Keys, guard: Option<RestartRecord>) {
-        (self.keys, self.guard) = (keys, guard);
+    fn replace(&mut self, keys: Keys) {
+        self.keys = keys;
         self.tracked.clear();
         for connection in self.wakers.keys().copied().collect::<Vec<_>>() {
             self.push(connection, Push::Changed(None));
@@ -181,7 +192,6 @@ impl State {
     /// Loses all data and breaks all connections, like a restart without persistence.
     pub(in crate::master) fn restart(&mut self) {
         self.keys.clear();
-        self.guard = None;
         self.undelivered.clear();
         self.broken = self.connections;
     }
@@ -209,6 +219,11 @@ pub(in crate::master) enum Push {
     Message(String, String),
     /// This key has changed. `None` if all keys have.
     Changed(Option<String>),
+}
+
+/// Returns an id of hexadecimal digits.
+fn hex(text: &str) -> String {
+    text.bytes().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Returns the connections that have an entry for `name`.

@@ -3,8 +3,8 @@
 use super::{encode::encode, greeting::entry, resp::reply};
 use crate::{
     core::{
-        kind::command::Reply,
-        restart::{Incarnation, RestartGuard},
+        kind::{command::Reply, script::GUARD},
+        restart::{GUARD_KEY, Incarnation, RestartGuard, guard_arguments},
     },
     master::{
         dial_error::DialError,
@@ -14,9 +14,6 @@ use crate::{
     },
 };
 
-const KEY: &[u8] = b"quorlock:guard";
-const TEXT: &str = include_str!("../../../lua/shared/guard.lua");
-
 /// Appends the query to `out`. `durability` is the server's answer about its settings.
 pub(super) fn ask(
     tracker: &RestartTracker,
@@ -24,29 +21,15 @@ pub(super) fn ask(
     durability: &Durability,
     out: &mut Vec<u8>,
 ) {
-    let mode: &[u8] = match tracker.guard {
-        RestartGuard::Strict => b"strict",
-        RestartGuard::Off | RestartGuard::Observed => b"observed",
+    let is_durable = match durability {
+        Durability::Durable => Some(true),
+        Durability::Volatile(_) => Some(false),
+        Durability::Unknown(_) | Durability::Unasked => None,
     };
-    let durability: &[u8] = match durability {
-        Durability::Durable => b"durable",
-        Durability::Volatile(_) => b"volatile",
-        Durability::Unknown(_) | Durability::Unasked => b"",
-    };
-    let known = query.known.iter();
-    let known: Vec<_> = known
-        .map(|(origin, away)| (origin.as_bytes(), away.to_string()))
-        .collect();
-    let (first, away) = known
-        .first()
-        .map_or((&b""[..], &b"0"[..]), |(first, away)| {
-            (*first, away.as_bytes())
-        });
-    let text = TEXT.as_bytes();
-    let mut words = vec![b"EVAL", text, b"1", KEY, first, mode, durability, away];
-    for (origin, away) in known.iter().skip(1) {
-        words.extend([*origin, away.as_bytes()]);
-    }
+    let arguments = guard_arguments(&query.known, tracker.guard, is_durable);
+    let mut words = vec!["EVAL", GUARD.text(), "1", GUARD_KEY];
+    words.extend(arguments.iter().map(String::as_str));
+    let words: Vec<_> = words.into_iter().map(str::as_bytes).collect();
     encode(out, &words);
 }
 

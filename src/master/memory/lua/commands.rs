@@ -16,6 +16,7 @@ pub(super) struct Database {
     pub(super) keys: Keys,
     /// The time of day in microseconds.
     pub(super) micros: u64,
+    pub(super) info: String,
     /// The channels and texts of messages.
     pub(super) published: Vec<(String, String)>,
 }
@@ -30,6 +31,7 @@ pub(super) fn commands(lua: &Lua, database: &Rc<RefCell<Database>>) -> mlua::Res
     commands.add_for_keys()?;
     commands.add_for_hashes()?;
     commands.add_for_sorted_sets()?;
+    commands.add("INFO", |db, ()| Ok(db.info.clone()))?;
     commands.add("PUBLISH", |db, (channel, message)| {
         db.published.push((channel, message));
         Ok(0)

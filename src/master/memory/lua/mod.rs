@@ -6,12 +6,15 @@ use mlua::{Function, Lua, LuaOptions, StdLib, Variadic};
 
 use self::commands::{Database, commands};
 use super::{
-    keys::{Error, Replied, Value},
+    keys::{Error, KeyResult, Replied, Value},
     server::State,
 };
-use crate::core::kind::{
-    command::{Call, Command, Reply},
-    script::Script,
+use crate::core::{
+    kind::{
+        command::{Call, Command, Reply},
+        script::{GUARD, Script},
+    },
+    restart::{GUARD_KEY, Incarnation},
 };
 
 mod commands;
@@ -28,6 +31,23 @@ impl State {
                 arguments,
             } => self.run(script, keys, arguments),
         })
+    }
+
+    /// Finds out whether the master may have lost locks, and updates the guard record. A dial does
+    /// this before everything else. `arguments` are those of `guard_arguments`.
+    pub(in crate::master) fn incarnation(
+        &mut self,
+        arguments: &[String],
+    ) -> KeyResult<Incarnation> {
+        self.keys(); // sets the time of the keys
+        let arguments: Vec<_> = arguments.iter().map(String::as_bytes).collect();
+        let reply = self.run(&GUARD, &[GUARD_KEY.as_bytes()], &arguments)?;
+        self.report_changes();
+        let found = match &reply {
+            Reply::Text(text) => Incarnation::parse(text),
+            _ => None,
+        };
+        found.ok_or_else(|| "ERR the guard's reply makes no sense".into())
     }
 
     /// Executes `SET key value NX PX ttl`.
@@ -48,6 +68,7 @@ impl State {
             interpreter.database.replace(Database {
                 keys: mem::take(&mut self.keys),
                 micros: self.wall_micros(),
+                info: self.info(),
                 published: Vec::new(),
             });
             let ran = interpreter.run(script, keys, arguments);
@@ -106,7 +127,7 @@ struct Interpreter {
     database: Rc<RefCell<Database>>,
     run: Function,
     /// The scripts by their names, as they are with the given patches.
-    scripts: RefCell<BTreeMap<(&'static str, u8), Function>>,
+    scripts: RefCell<BTreeMap<(&'static str, u16), Function>>,
 }
 
 impl Interpreter {

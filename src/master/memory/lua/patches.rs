@@ -7,12 +7,18 @@ struct Patch {
     by: &'static str,
 }
 
-const PATCHES: [Patch; 8] = [
+const PATCHES: [Patch; 12] = [
     // Keys and waiters expire by a clock that a test can pause. Tickets have the time of day.
     Patch {
         is_on: || true,
         replaced: "return math.floor(micros / 1000), micros",
         by: "return redis.call('MILLIS'), micros",
+    },
+    // So do quarantines. That clock starts at 0, which means `never` in a guard record.
+    Patch {
+        is_on: || true,
+        replaced: "local now = math.floor((time[1] * 1000000 + time[2]) / 1000)",
+        by: "local now = math.max(redis.call('MILLIS'), 1)",
     },
     Patch {
         is_on: || mutant!(CountsOnly),
@@ -46,16 +52,31 @@ const PATCHES: [Patch; 8] = [
         by: "if holder then\n  redis.call('DEL', KEYS[1])",
     },
     Patch {
+        is_on: || mutant!(ReplidIgnored),
+        replaced: "elseif recorded_replid ~= replid then",
+        by: "elseif false then",
+    },
+    Patch {
+        is_on: || mutant!(RunIdIgnored),
+        replaced: "if recorded ~= run_id then",
+        by: "if false then",
+    },
+    Patch {
         is_on: || mutant!(SameCandidate),
         replaced: "if offered == counter and (is_mine or width == 0) then",
         by: "if offered == counter then",
     },
+    Patch {
+        is_on: || mutant!(StrictTrusts),
+        replaced: "if since == 0 and ARGV[2] == 'strict' then",
+        by: "if false then",
+    },
 ];
 
 /// Returns a bit for each patch that is on.
-pub(super) fn on() -> u8 {
+pub(super) fn on() -> u16 {
     let on = PATCHES.iter().rev();
-    on.fold(0, |bits, patch| bits << 1 | u8::from((patch.is_on)()))
+    on.fold(0, |bits, patch| bits << 1 | u16::from((patch.is_on)()))
 }
 
 /// Returns the text of a script with the patches that are on.
@@ -69,12 +90,13 @@ pub(super) fn patched(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::kind::table::scripts;
+    use crate::core::kind::{script::GUARD, table::scripts};
 
     #[test]
     fn each_patch_finds_its_text() {
-        let scripts: Vec<_> = scripts().map(|script| script.text()).collect();
-        for (patch, expected) in PATCHES.iter().zip([6, 3, 1, 6, 1, 3, 2, 3]) {
+        let scripts = scripts().chain([&GUARD]);
+        let scripts: Vec<_> = scripts.map(|script| script.text()).collect();
+        for (patch, expected) in PATCHES.iter().zip([6, 1, 3, 1, 6, 1, 3, 2, 1, 1, 3, 1]) {
             let found = scripts
                 .iter()
                 .map(|text| text.matches(patch.replaced).count());

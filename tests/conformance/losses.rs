@@ -1,0 +1,242 @@
+//! The rule of the restart guard, as its script applies it after random events.
+
+use std::collections::BTreeMap;
+
+use super::{guard::FIELDS, *};
+use crate::core::restart::{GUARD_KEY, Incarnation, Loss, RestartGuard, guard_arguments};
+
+/// The run ids of processes.
+const IDS: [&str; 4] = ["a0", "a1", "a2", "a3"];
+
+/// An event on a master that is not durable.
+#[derive(Clone, Debug)]
+enum Event {
+    Wait(u64),
+    /// The process ends, and a new one starts. The keys come back if they were saved.
+    Restart {
+        is_saved: bool,
+    },
+    /// A `FLUSHALL`. It breaks no connection.
+    Flush,
+    /// The process becomes a replica, and a master again. It takes over earlier keys, or none.
+    Resync {
+        has_keys: bool,
+    },
+    /// A client process dials the master. The process knows the origin that its last dial found.
+    Dial {
+        process: usize,
+        guard: RestartGuard,
+    },
+}
+
+fn any_guard() -> impl Strategy<Value = RestartGuard> {
+    prop_oneof![Just(RestartGuard::Observed), Just(RestartGuard::Strict)]
+}
+
+fn any_event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        2 => (1..50u64).prop_map(Event::Wait),
+        1 => any::<bool>().prop_map(|is_saved| Event::Restart { is_saved }),
+        1 => Just(Event::Flush),
+        1 => any::<bool>().prop_map(|has_keys| Event::Resync { has_keys }),
+        4 => (0..4usize, any_guard()).prop_map(|(process, guard)| Event::Dial { process, guard }),
+    ]
+}
+
+/// A master, and the knowledge of its clients.
+struct DialledMaster {
+    master: MemoryMaster,
+    now: u64,
+    restarts: usize,
+    /// A replica that has copied the keys after the first dial.
+    copied: Option<MemoryMaster>,
+    /// The time when locks were last lost.
+    lost: u64,
+    /// For each client process, the origin that it knows, and the time when it last heard from that
+    /// origin.
+    known: [Option<(String, u64)>; 4],
+}
+
+impl DialledMaster {
+    fn new() -> Self {
+        Self {
+            master: MemoryMaster::new(),
+            now: 0,
+            restarts: 0,
+            copied: None,
+            lost: 0,
+            known: Default::default(),
+        }
+    }
+
+    /// Runs `event`. For a dial, returns the time from which the client counts the quarantine.
+    fn run(&mut self, event: &Event) -> Option<u64> {
+        self.now += 1;
+        if let Event::Wait(millis) = *event {
+            self.now += millis;
+        }
+        self.master.set_millis(self.now);
+        match *event {
+            Event::Wait(_) => return None,
+            Event::Dial { process, guard } => return Some(self.dial(process, guard)),
+            Event::Restart { is_saved } => {
+                self.restarts += 1;
+                self.master.set_run_id(&format!("b{}", self.restarts));
+                if !is_saved {
+                    self.master.delete(GUARD_KEY);
+                }
+            }
+            Event::Flush => self.master.forget(),
+            Event::Resync { has_keys } => {
+                let copied = self.copied.clone().filter(|_| has_keys);
+                self.master.resync(&copied.unwrap_or_default());
+            }
+        }
+        self.lost = self.now;
+        None
+    }
+
+    fn dial(&mut self, process: usize, guard: RestartGuard) -> u64 {
+        let known = self.known[process].iter();
+        let known: Vec<_> = known
+            .map(|(origin, answered)| (origin.clone(), self.now - answered + 1))
+            .collect();
+        let found = ask(&self.master, &known, guard, None);
+        self.known[process] = Some((found.origin.clone(), self.now));
+        self.copied.get_or_insert_with(|| {
+            let replica = MemoryMaster::new();
+            replica.resync(&self.master);
+            replica
+        });
+        counted_from(&found, self.now)
+    }
+}
+
+fn ask(
+    master: &MemoryMaster,
+    known: &[(String, u64)],
+    guard: RestartGuard,
+    is_durable: Option<bool>,
+) -> Incarnation {
+    let arguments = guard_arguments(known, guard, is_durable);
+    master.ask_guard(&arguments)
+}
+
+/// Returns the time from which a client counts the quarantine, or 0.
+fn counted_from(found: &Incarnation, now: u64) -> u64 {
+    let age = |loss: Loss| u64::try_from(loss.age.as_millis()).unwrap();
+    found.loss.map_or(0, |loss| now - age(loss))
+}
+
+fn record(master: &MemoryMaster) -> BTreeMap<String, String> {
+    master.hash(GUARD_KEY).unwrap_or_default()
+}
+
+/// Returns a strategy for observations. Each has the number of the known origin, the guard, and the
+/// durability that the client found.
+fn any_observation() -> impl Strategy<Value = (Option<usize>, RestartGuard, Option<bool>)> {
+    let known = prop::option::of(0..4usize);
+    (known, any_guard(), any::<Option<bool>>())
+}
+
+fn knows(known: Option<usize>, away: u64) -> Vec<(String, u64)> {
+    let known = known.into_iter();
+    known.map(|known| (IDS[known].to_owned(), away)).collect()
+}
+
+proptest! {
+    /// This is true for any clients that came before, regardless of what they knew.
+    #[test]
+    fn a_strict_client_counts_from_after_the_last_loss(
+        events in prop::collection::vec(any_event(), 1..30),
+    ) {
+        let mut master = DialledMaster::new();
+        for event in events {
+            let from = master.run(&event);
+            if let (Some(from), Event::Dial { guard: RestartGuard::Strict, .. }) = (from, &event) {
+                prop_assert!(from > 0 && from >= master.lost, "{from} {}", master.lost);
+                prop_assert!(from <= master.now);
+            }
+        }
+    }
+
+    /// So a master that others have used for longer than a quarantine can vote at once.
+    #[test]
+    fn a_strict_client_counts_from_the_first_dial_if_nothing_was_lost(
+        dials in prop::collection::vec((1..50u64, 0..4usize, any_guard()), 1..10),
+    ) {
+        let mut master = DialledMaster::new();
+        let mut first = None;
+        for (wait, process, guard) in dials {
+            master.run(&Event::Wait(wait));
+            let from = master.run(&Event::Dial { process, guard }).unwrap();
+            let first = *first.get_or_insert(master.now);
+            let is_trusted = from == 0 && guard == RestartGuard::Observed;
+            prop_assert!(from == first || is_trusted, "{from} {first}");
+        }
+    }
+
+    /// The first observation after a restart notices the restart, except if the process before was
+    /// recorded as durable.
+    #[test]
+    fn a_restart_is_a_quarantine_unless_it_was_durable_before_and_is_now(
+        observations in prop::collection::vec(any_observation(), 0..6),
+        (known, guard, is_durable) in any_observation(),
+    ) {
+        let master = MemoryMaster::new();
+        master.set_run_id(IDS[1]);
+        for (now, (known, guard, is_durable)) in (1..).zip(observations) {
+            master.set_millis(now);
+            ask(&master, &knows(known, u64::MAX), guard, is_durable);
+        }
+        let before = record(&master);
+        master.set_run_id(IDS[2]);
+        master.set_millis(100);
+        ask(&master, &knows(known, u64::MAX), guard, is_durable);
+        let after = record(&master);
+        prop_assert_eq!(&after["run_id"], IDS[2]);
+        let is_kept = after["since"] != "100";
+        if before.is_empty() {
+            let is_new = known.is_none() && guard == RestartGuard::Observed;
+            prop_assert_eq!(is_kept, is_new);
+        } else if is_kept {
+            prop_assert!(before["durable"] == "1" && is_durable == Some(true));
+            prop_assert!(known.is_none_or(|known| IDS[known] == before["origin"]));
+            for field in ["since", "seen", "origin"] {
+                prop_assert_eq!(&after[field], &before[field]);
+            }
+        } else {
+            prop_assert_eq!(&after["origin"], IDS[2]);
+        }
+    }
+
+    /// If a second observation counted as another loss, every connection would start another
+    /// quarantine.
+    #[test]
+    fn a_second_observation_changes_nothing(
+        found in prop::option::of(("a[0-2]", 0..200u64, "a[0-2]", "[01]", 1..200u64, any::<bool>())),
+        (known, guard, is_durable) in any_observation(),
+    ) {
+        let master = MemoryMaster::new();
+        master.set_run_id(IDS[1]);
+        master.set_millis(100);
+        ask(&master, &[], guard, None); // writes the replication id
+        let replid = record(&master).remove("replid").unwrap();
+        master.delete(GUARD_KEY);
+        if let Some((run_id, since, origin, durable, seen, is_promoted)) = found {
+            let replid = if is_promoted { "0".to_owned() } else { replid };
+            let (since, seen) = (since.to_string(), seen.to_string());
+            let values = [run_id, since, origin, durable, seen, replid];
+            master.set_hash(GUARD_KEY, FIELDS.into_iter().zip(values), None);
+        }
+        let origin = ask(&master, &knows(known, 50), guard, is_durable).origin;
+        let expected = record(&master);
+        let number = |field: &str| expected[field].parse::<u64>().unwrap();
+        prop_assert!(number("since") <= 100 && (1..=100).contains(&number("seen")));
+        master.set_millis(150);
+        ask(&master, &[(origin, 0)], guard, is_durable);
+        prop_assert_eq!(&record(&master), &expected);
+        ask(&master, &[], guard, None);
+        prop_assert_eq!(&record(&master), &expected);
+    }
+}
