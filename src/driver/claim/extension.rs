@@ -161,6 +161,8 @@ impl Claim {
                 // The missing votes decide whether the lock is lost or in doubt.
                 self.settled(round).await;
                 if round.read(Round::is_disowned) {
+                    // The task that counted the last vote may not have applied its effect yet.
+                    self.step(ClaimState::disowned);
                     return Err(NotExtended::Lost(round.clone()));
                 }
                 if mutant!(ExtensionReleases) {
