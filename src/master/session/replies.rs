@@ -48,7 +48,8 @@ impl Session {
             request.votes_to.note(master, text);
         }
         let vote = request.command.vote(reply);
-        if matches!(vote, Vote::Fail(_)) && request.is_owed_to(master) {
+        let is_owed = sent.is_owed || request.is_owed_to(master);
+        if is_owed && matches!(vote, Vote::Fail(_)) {
             let random = (self.config.random)();
             self.owed.failed(sent.is_owed, now, random);
             self.owe(request.clone());
