@@ -126,11 +126,14 @@ impl<R: ReadRound> ClaimState<R> {
         } else {
             Lease::new(round.read(Round::start), ttl, step.terms.drift)
         };
-        if lease > self.lease {
+        let is_longer = lease > self.lease;
+        if is_longer {
             self.lease = lease;
             self.validity = lease.remaining(step.now);
+        }
+        if is_longer || was_in_doubt {
             step.notice = Some(Notice::Renewed {
-                validity: self.validity,
+                validity: self.lease.remaining(step.now),
                 was_in_doubt,
             });
         }

@@ -152,6 +152,12 @@ a failed renewal puts the lock in doubt until one succeeds
     look              | in doubt
     g0 g1 look        | renewed 9000, no doubt, held
 
+a shorter extension ends a doubt, too
+    held:m            |
+    extend:9000 f0 f1 | extend 012 by 9002 depth 1
+    +100 extend:1000  | doubt, extend 012 by 1002 depth 1
+    g0 g1 look        | renewed 8900, no doubt, held
+
 a renewal under way is not repeated
     held:m            |
     +3000 due         | extend 012 by 9002 depth 1, timer 3450
