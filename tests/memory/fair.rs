@@ -73,6 +73,22 @@ async fn several_dead_waiters_delay_the_next_by_no_more_than_one() {
     }
 }
 
+/// The first round does not join the queues, but is an attempt like the others.
+#[tokio::test(start_paused = true)]
+async fn an_error_counts_every_attempt() {
+    let world = World::new(3).await;
+    let (holder, owner) = (world.locks.owner(), world.locks.owner());
+    let _guard = world.locks.fair(NAME, &holder).acquire().await.unwrap();
+    let lock = world.locks.fair(NAME, &owner);
+    let error = lock.acquire_within(millis(100)).await.unwrap_err();
+    let AcquireError::Deadline { attempts, .. } = error else {
+        panic!("{error}");
+    };
+    // One round out of the queues, one that joins them, one that watches the key as the next waiter,
+    // and the last one at the deadline.
+    assert_eq!(attempts, 4);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_queue_that_no_one_polls_vanishes() {
     let world = World::new(3).await;

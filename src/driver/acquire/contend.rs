@@ -38,7 +38,8 @@ pub(in crate::driver) async fn contend(
     let mut contender = Contender::new(masters.config().retry, masters.config().poll);
     let mut first = ready(&waiter, &mut contender, Event::Came, deadline).await;
     let (mut chances, mut attempts, mut ask_all_at) = (shared.chances(), 0_u32, next_poll(masters));
-    for failures in 0.. {
+    let mut hopeless = 0_u32;
+    loop {
         // A waiter that stepped back, or was silent for too long, has lost its turn.
         if let Some(event) = waiter.turn(deadline.end).await {
             first = ready(&waiter, &mut contender, event, deadline).await;
@@ -48,9 +49,9 @@ pub(in crate::driver) async fn contend(
         waiter.expect(permit_by + masters.attempt_timeout());
         if !is_last && !may_win(shared, request, chances).await {
             shared.check_open()?;
-            waiter
-                .sleep_until(deadline.limit(shared.retry_at(failures)))
-                .await;
+            let end = deadline.limit(shared.retry_at(hopeless));
+            waiter.sleep_until(end).await;
+            hopeless = hopeless.saturating_add(1);
             continue;
         }
         waiter.begin_attempt();
@@ -76,7 +77,6 @@ pub(in crate::driver) async fn contend(
         }
         first = wait(&waiter, &mut contender, &denied, start, deadline).await;
     }
-    Err(NotAcquired::Closed) // only after 2^32 failures
 }
 
 /// Leaves the lock to others as long as the waiter must do so after `event`. Returns the master to

@@ -186,9 +186,9 @@ impl<'a> FairWait<'a> {
                 let quarantine = round.read(Round::quarantined);
                 return Ok(Stay::Unable { quarantine });
             }
+            self.failures = self.failures.saturating_add(1);
             if let Some(waiter) = &waiter {
                 is_head = self.wait(waiter, &round, is_head).await;
-                self.failures = self.failures.saturating_add(1);
             }
             // The waiter starts to listen before it first joins the queues, so it misses no call.
             let waiter = waiter.get_or_insert_with(|| self.listen());
@@ -226,13 +226,14 @@ impl<'a> FairWait<'a> {
         let masters = self.masters();
         let retry = masters.config().retry;
         let delays = Chances::delays(self.place.options.waiter_timeout);
-        for failures in 0.. {
+        let mut checks = 0;
+        loop {
             waiter.begin_attempt();
             self.shared.check_open()?;
             let random = clock::random_u64();
             let delay = match quarantine.take() {
                 Some(left) => left + retry.least(),
-                None if masters.has_quorum() => delays.delay(failures, random),
+                None if masters.has_quorum() => delays.delay(checks, random),
                 // Nothing is sent while there are too few connections.
                 None => retry.delay(u32::MAX, random),
             };
@@ -240,10 +241,10 @@ impl<'a> FairWait<'a> {
             waiter.called(MasterSet::NONE, end).await;
             // At the deadline, the caller makes a last attempt.
             if self.deadline.is_over() || majority_answers(self.shared, self.request).await {
-                break;
+                return Ok(());
             }
+            checks = checks.saturating_add(1);
         }
-        Ok(())
     }
 
     fn masters(&self) -> &'a Masters {
@@ -275,8 +276,7 @@ impl<'a> FairWait<'a> {
             }
             drop(permit);
             // Another task of the owner has won the lock. The caller stops polling this future and
-            // reenters.
-            // If the lock was released meanwhile, the caller polls this future again.
+            // reenters. If the lock was released meanwhile, the caller polls this future again.
             yield_now().await;
         }
     }

@@ -48,7 +48,8 @@ pub(super) async fn acquire(
             contend(shared, request, deadline).await
         }
     });
-    for failures in 0.. {
+    let mut failures = 0_u32;
+    loop {
         // When one task of the owner wins the lock, the owner's other tasks reenter the lock. They
         // do not wait until the winner drops its guard.
         let is_held = owned.until_held(&shared.masters().timers, Claim::can_reenter);
@@ -63,11 +64,11 @@ pub(super) async fn acquire(
             Some(Err(NotAcquired::Denied(denied))) => {
                 deadline.check(&denied, is_last, failures)?;
                 let end = deadline.limit(shared.retry_at(failures));
+                failures = failures.saturating_add(1);
                 shared.masters().timers.sleep_until(end).await;
             }
             Some(reentered) => return reentered,
             None => {} // the lock was released or lost meanwhile
         }
     }
-    Err(NotAcquired::Closed) // reached only after 2^32 failures
 }

@@ -146,8 +146,9 @@ impl LocalWaiter<'_> {
     /// polled for too long, it loses its turn and must wait again. Returns an event if there was a
     /// wait.
     pub(crate) async fn turn(&self, deadline: Option<Instant>) -> Option<Event> {
-        for waits in 0_u64.. {
-            let event = (waits > 0).then(|| Event::Turn {
+        let mut has_waited = false;
+        loop {
+            let event = has_waited.then(|| Event::Turn {
                 is_released: self.is_released(),
             });
             let now = clock::now();
@@ -164,8 +165,8 @@ impl LocalWaiter<'_> {
             let end = deadline.map_or(look_again, |deadline| deadline.min(look_again));
             let end = self.masters.timers.sleep_until(end);
             first_of(wakeup.notified(), pin!(end)).await;
+            has_waited = true;
         }
-        None // reached only after 2^64 waits
     }
 
     /// If this waiter has its turn, notes that it does not act before `at`.
