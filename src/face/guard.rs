@@ -185,7 +185,8 @@ impl Guard {
     }
 
     /// Waits until every master has answered or timed out, and returns the [votes](Self::votes).
-    /// The wait takes at most the node timeout.
+    /// The wait takes at most the node timeout. For a master whose first connection is under way,
+    /// it takes at most the connect timeout.
     ///
     /// # Cancel safety
     ///

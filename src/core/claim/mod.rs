@@ -163,7 +163,7 @@ impl<R: ReadRound> ClaimState<R> {
             Phase::Held(held) if held.in_doubt || has_failed(&self.newest) => LockState::InDoubt,
             Phase::Held(_) => LockState::Held,
             Phase::Lost { reason, .. } => LockState::Lost(*reason),
-            // There is no guard that could ask.
+            // No guard can ask, but another task of the owner may, before it reenters.
             Phase::Asking { .. } | Phase::Released => LockState::Lost(LostReason::Expired),
         }
     }

@@ -41,8 +41,8 @@ mod settings;
 /// # Cancel safety
 ///
 /// The future of [`try_acquire`](Self::try_acquire), [`acquire_within`](Self::acquire_within) or
-/// [`acquire`](Self::acquire) may be dropped at any point. The drop posts a release to all masters
-/// for everything that was sent by then. A master that cannot be reached gets the release as soon
+/// [`acquire`](Self::acquire) may be dropped at any point. The drop posts a release of
+/// everything that was sent by then. A master that cannot be reached gets the release as soon
 /// as it can be reached, until the TTL has passed.
 ///
 /// # Futures that are not polled
@@ -286,7 +286,8 @@ impl Lock {
     ///
     /// Changes nothing on the masters. The answer may be out of date when it arrives. The holder is
     /// reported even if it holds the name as another kind of lock. The queue is reported only if
-    /// this lock is a fair lock. Waits for all masters, for at most the node timeout.
+    /// this lock is a fair lock. Waits for all masters, for at most the node timeout. For a master
+    /// whose first connection is under way, it waits for at most the connect timeout.
     ///
     /// # Errors
     ///
