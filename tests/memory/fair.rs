@@ -84,8 +84,8 @@ async fn an_error_counts_every_attempt() {
     let AcquireError::Deadline { attempts, .. } = error else {
         panic!("{error}");
     };
-    // One round out of the queues, one that joins them, one that watches the key as the next waiter,
-    // and the last one at the deadline.
+    // One round out of the queues, one that joins them, one that watches the key as the next
+    // waiter, and the last one at the deadline.
     assert_eq!(attempts, 4);
 }
 

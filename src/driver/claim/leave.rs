@@ -24,10 +24,10 @@ use crate::{
 };
 
 impl Claim {
-    /// Removes one level. Removing the last level releases the lock on all masters that may have the
-    /// key. The release arrives after all earlier requests of this claim. If such a master cannot be
-    /// reached now, the release is owed to it. With `watch`, the release of the last level also
-    /// watches the key.
+    /// Removes one level. Removing the last level releases the lock on all masters that may have
+    /// the key. The release arrives after all earlier requests of this claim. If such a master
+    /// cannot be reached now, the release is owed to it. With `watch`, the release of the last
+    /// level also watches the key.
     pub(super) fn leave(&self, watch: bool) -> Arc<LiveRound> {
         let masters = &self.context.masters;
         let mut locked = self.lock();
