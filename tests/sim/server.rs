@@ -20,8 +20,9 @@ use crate::{
         vote::Vote,
     },
     master::memory::{
+        connections::Push,
         keys::{Keys, Value},
-        server::{Push, State},
+        server::State,
     },
 };
 
@@ -173,14 +174,18 @@ impl World {
         server.tick(now);
         match packet {
             Packet::Fin => {
-                server.state.close(number);
+                server.state.connections.close(number);
                 if let Some(link) = self.link(number) {
                     link.is_served = false;
                 }
             }
             Packet::Hello(hello) => {
                 let greeting = server.greet(hello.as_deref());
-                server.state.wakers.insert(number, Waker::noop().clone());
+                server
+                    .state
+                    .connections
+                    .wakers
+                    .insert(number, Waker::noop().clone());
                 self.log(|| format!("master {master} greets connection {number}: {greeting:?}"));
                 self.send_down(number, Delivery::Hello(greeting));
             }
@@ -190,9 +195,9 @@ impl World {
             Packet::Change(change) => {
                 let subscription = (change.channel.to_string(), number);
                 if change.begins {
-                    server.state.subscriptions.insert(subscription);
+                    server.state.connections.subscriptions.insert(subscription);
                 } else {
-                    server.state.subscriptions.remove(&subscription);
+                    server.state.connections.subscriptions.remove(&subscription);
                 }
                 self.send_down(number, Delivery::Confirmed(change.channel));
             }
@@ -273,7 +278,7 @@ impl World {
     }
 
     pub(super) fn send_pushes(&mut self, master: usize) {
-        for (number, pushes) in mem::take(&mut self.servers[master].state.pushes) {
+        for (number, pushes) in mem::take(&mut self.servers[master].state.connections.pushes) {
             for push in pushes {
                 self.send_down(
                     number,
@@ -330,7 +335,7 @@ impl World {
         for number in self.links_of(master) {
             self.break_link(number, "connection reset");
         }
-        self.servers[master].state.pushes.clear();
+        self.servers[master].state.connections.pushes.clear();
     }
 
     pub(super) fn start_server(&mut self, master: usize, data: Data) {
@@ -381,7 +386,7 @@ impl World {
         let server = &mut self.servers[master];
         server.tick(now);
         server.lost_at = Some(server.millis(now));
-        server.stale = server.state.wakers.keys().copied().collect();
+        server.stale = server.state.connections.wakers.keys().copied().collect();
         self.send_pushes(master);
     }
 

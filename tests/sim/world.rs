@@ -357,7 +357,7 @@ impl World {
         if let Some(link) = self.links.get_mut(&number) {
             link.is_served = false;
             let master = link.master;
-            self.servers[master].state.close(number);
+            self.servers[master].state.connections.close(number);
             self.send_down(number, Delivery::Broken(why));
         }
     }

@@ -13,10 +13,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
-use super::{
-    fault::Fault,
-    server::{Push, State, now},
-};
+use super::{clock::now, connections::Push, fault::Fault, server::State};
 use crate::{
     core::{
         kind::command::{Command, Reply},
@@ -120,7 +117,7 @@ impl Connection for MemoryConnection {
     fn poll(&mut self, cx: &mut Context<'_>, session: &mut Session) -> Poll<Arc<str>> {
         loop {
             let fault = self.fault(cx);
-            if fault == Fault::Down || self.number <= self.state.lock().broken {
+            if fault == Fault::Down || self.number <= self.state.lock().connections.broken {
                 return Poll::Ready("connection reset".into());
             }
             if self.has_lost_replies && fault != Fault::Mute {
@@ -154,9 +151,9 @@ impl Connection for MemoryConnection {
 impl MemoryConnection {
     fn new(shared: &Arc<Mutex<State>>) -> Self {
         let mut state = shared.lock();
-        state.connections += 1;
+        state.connections.opened += 1;
         Self {
-            number: state.connections,
+            number: state.connections.opened,
             state: shared.clone(),
             in_transit: VecDeque::new(),
             timer: None,
@@ -181,7 +178,10 @@ impl MemoryConnection {
     /// Returns the current fault. `cx` is woken when the fault changes.
     fn fault(&self, cx: &Context<'_>) -> Fault {
         let mut state = self.state.lock();
-        state.wakers.insert(self.number, cx.waker().clone());
+        state
+            .connections
+            .wakers
+            .insert(self.number, cx.waker().clone());
         state.fault.clone()
     }
 
@@ -200,8 +200,8 @@ impl MemoryConnection {
             (_, Sent::Change(Change { channel, begins })) => {
                 let subscription = (channel.to_string(), self.number);
                 match begins {
-                    true => state.subscriptions.insert(subscription),
-                    false => state.subscriptions.remove(&subscription),
+                    true => state.connections.subscriptions.insert(subscription),
+                    false => state.connections.subscriptions.remove(&subscription),
                 };
                 None
             }
@@ -221,7 +221,7 @@ impl MemoryConnection {
     }
 
     fn take_pushes(&mut self, fault: &Fault, session: &mut Session) -> Result<(), Arc<str>> {
-        let pushes = self.state.lock().pushes.remove(&self.number);
+        let pushes = self.state.lock().connections.pushes.remove(&self.number);
         for push in pushes.into_iter().flatten() {
             match push {
                 _ if *fault == Fault::Mute => self.has_lost_replies = true,
@@ -237,7 +237,7 @@ impl MemoryConnection {
 impl Drop for MemoryConnection {
     fn drop(&mut self) {
         let mut state = self.state.lock();
-        state.close(self.number);
+        state.connections.close(self.number);
         if state.fault == Fault::Hang {
             // A server that hangs finds these commands in its socket when it runs again.
             let in_transit = self.in_transit.drain(..);

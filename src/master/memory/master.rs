@@ -13,12 +13,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::{
-    connection::Dialer,
-    fault::Fault,
-    keys::Value,
-    server::{State, millis},
-};
+use super::{clock::millis, connection::Dialer, fault::Fault, keys::Value, server::State};
 #[cfg(all(test, feature = "redis"))]
 use crate::core::restart::Incarnation;
 use crate::master::{config::MasterConfig, restart::known_origins::KnownOrigins};
@@ -83,7 +78,7 @@ impl MemoryMaster {
             }
         }
         state.fault = fault;
-        let wakers = mem::take(&mut state.wakers);
+        let wakers = mem::take(&mut state.connections.wakers);
         drop(state);
         wakers.into_values().for_each(Waker::wake);
     }
@@ -111,7 +106,7 @@ impl MemoryMaster {
     pub fn restart(&self) {
         let mut state = self.state.lock();
         state.restart();
-        let wakers = mem::take(&mut state.wakers);
+        let wakers = mem::take(&mut state.connections.wakers);
         drop(state);
         wakers.into_values().for_each(Waker::wake);
     }
@@ -242,18 +237,18 @@ impl MemoryMaster {
 impl MemoryMaster {
     /// Returns the number of subscriptions.
     pub(crate) fn listeners(&self) -> usize {
-        self.state.lock().subscriptions.len()
+        self.state.lock().connections.subscriptions.len()
     }
 
     /// Sets the wall clock of this master ahead by `offset` microseconds. Tickets and candidates
     /// are compared with that clock. Keys expire by another clock.
     pub(crate) fn set_clock(&self, offset: i64) {
-        self.state.lock().clock_offset = offset;
+        self.state.lock().clock.offset = offset;
     }
 
     /// Makes the clock by which keys expire gain this many milliseconds in 1,000 s.
     pub(crate) fn set_gain(&self, gain: u64) {
-        self.state.lock().gain = gain;
+        self.state.lock().clock.gain = gain;
     }
 }
 
@@ -287,6 +282,7 @@ impl MemoryMaster {
     pub(crate) fn listen(&self, channel: &str) {
         let mut state = self.state.lock();
         state
+            .connections
             .subscriptions
             .insert((channel.to_owned(), Self::CONNECTION));
     }
@@ -294,10 +290,14 @@ impl MemoryMaster {
     /// Returns the channels and texts of the messages since the last call.
     pub(crate) fn heard(&self) -> Vec<(String, String)> {
         let mut state = self.state.lock();
-        let pushes = state.pushes.remove(&Self::CONNECTION).unwrap_or_default();
+        let pushes = state
+            .connections
+            .pushes
+            .remove(&Self::CONNECTION)
+            .unwrap_or_default();
         let messages = pushes.into_iter().filter_map(|push| match push {
-            super::server::Push::Message(channel, message) => Some((channel, message)),
-            super::server::Push::Changed(_) => None,
+            super::connections::Push::Message(channel, message) => Some((channel, message)),
+            super::connections::Push::Changed(_) => None,
         });
         messages.collect()
     }

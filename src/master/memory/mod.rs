@@ -1,6 +1,8 @@
 //! Masters in this process. They run the same scripts as servers, and tests can inject faults.
 
+mod clock;
 pub(super) mod connection;
+pub(super) mod connections;
 mod fault;
 pub(super) mod keys;
 mod lua;

@@ -62,7 +62,7 @@ impl<'a> MemoryProbe<'a> {
 impl State {
     /// Returns what `lua/shared/check.lua` would return on a server that is fit for locks.
     fn facts(&mut self) -> String {
-        let (info, time) = (self.info().replace('\r', ""), self.wall_micros());
+        let (info, time) = (self.info().replace('\r', ""), self.clock.wall_micros());
         let keys = self.keys();
         let record = keys.hash(GUARD_KEY).unwrap_or(const { &BTreeMap::new() });
         let field = |name| record.get(name).and_then(|text| text.parse().ok());

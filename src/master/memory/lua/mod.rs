@@ -67,7 +67,7 @@ impl State {
         INTERPRETER.with(|interpreter| {
             interpreter.database.replace(Database {
                 keys: mem::take(&mut self.keys),
-                micros: self.wall_micros(),
+                micros: self.clock.wall_micros(),
                 info: self.info(),
                 published: Vec::new(),
             });
@@ -75,7 +75,7 @@ impl State {
             let database = interpreter.database.take();
             self.keys = database.keys;
             for (channel, message) in database.published {
-                self.publish(&channel, &message);
+                self.connections.publish(&channel, &message);
             }
             replied(ran)
         })
