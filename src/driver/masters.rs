@@ -99,13 +99,13 @@ impl Masters {
 
     /// Waits until every master has voted in `round`, at most for a node timeout. Masters that are
     /// down have voted already, and a first connection may take longer.
-    pub(crate) async fn settled(&self, round: &LiveRound) {
+    pub(crate) async fn settled_in_time(&self, round: &LiveRound) {
         let end = clock::now() + self.node_timeout();
         first_of(round.settled(), self.timers.sleep_until(end)).await;
     }
 
     /// Waits for the outcome of a release, at most for a node timeout.
-    pub(crate) async fn released(&self, release: &LiveRound) {
+    pub(crate) async fn release_decided(&self, release: &LiveRound) {
         let decided = async {
             release.decided().await;
         };

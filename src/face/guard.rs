@@ -269,7 +269,7 @@ impl Guard {
         match release.decided().await {
             Outcome::Won => Ok(()),
             Outcome::Lost | Outcome::Pending | Outcome::TooLate => {
-                self.level.settled(&release).await; // so that the error shows every vote
+                self.level.settled_in_time(&release).await; // so that the error shows every vote
                 let name = self.level.name().clone();
                 let votes = self.level.votes(&release);
                 Err(if release.read(Round::verb) == Verb::Extend {

@@ -16,13 +16,13 @@ use std::{
 pub(crate) struct WaitOrder<T> {
     /// The waiters that have asked for their turn, without the contender.
     waiting: BTreeMap<u64, T>,
-    contender: Option<Contender>,
+    contender: Option<InTurn>,
     /// The number of the newest waiter.
     numbers: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Contender {
+struct InTurn {
     number: u64,
     /// The time at which the contender counts as silent if it has not acted.
     due: Instant,
@@ -127,7 +127,7 @@ impl<T: Clone> WaitOrder<T> {
 
     fn contend(&mut self, number: u64, at: Instant) {
         let due = at.checked_add(Self::GRACE).unwrap_or(at);
-        self.contender = Some(Contender { number, due });
+        self.contender = Some(InTurn { number, due });
     }
 
     fn delay(&self, number: u64) -> Duration {

@@ -114,7 +114,7 @@ async fn decide(
         }
         outcome => {
             let waiter = waiting.map(|waiting| waiting.waiter);
-            let denied = give_back(shared, &level, outcome, waiter).await;
+            let denied = take_back(shared, &level, outcome, waiter).await;
             let quorum_log = &shared.quorum_log;
             quorum_log.denied(level.name(), &denied, shared.masters());
             Err(denied)
@@ -127,7 +127,7 @@ async fn decide(
 ///
 /// The answers to the release say for how long others hold the lock. The answers to a `SET` that
 /// acquires a mutex do not say this. A `waiter` also hears of the next change from every master.
-async fn give_back(
+async fn take_back(
     shared: &Shared,
     level: &Level,
     outcome: Outcome,
@@ -136,7 +136,7 @@ async fn give_back(
     let release = match waiter {
         Some(waiter) => {
             waiter.watch();
-            level.give_back(true)
+            level.release_and_watch()
         }
         None => level.release(),
     };
@@ -149,12 +149,12 @@ async fn give_back(
             round.is_contested() || round.lacks_masters() || missing.is_empty()
         };
         let look = || acquisition.read(is_clear).then_some(());
-        acquisition.watch(look).await;
+        acquisition.until(look).await;
     }
     if outcome == Outcome::Lost && acquisition.read(Round::is_contested) {
-        shared.masters().released(&release).await;
+        shared.masters().release_decided(&release).await;
     } else {
-        shared.masters().settled(&release).await; // completes the table of votes
+        shared.masters().settled_in_time(&release).await; // completes the table of votes
     }
     if release.read(Round::is_other_kind) {
         // The answer to a `SET` says only that the key exists, and not which kind of lock it is.

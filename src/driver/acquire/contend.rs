@@ -36,13 +36,13 @@ pub(in crate::driver) async fn contend(
     let masters = shared.masters();
     let mut waiter = (shared.context.local_waiters).join(masters, &request.resource);
     let mut contender = Contender::new(masters.config().retry, masters.config().poll);
-    let mut first = ready(&waiter, &mut contender, Event::Came, deadline).await;
+    let mut first = give_way(&waiter, &mut contender, Event::Came, deadline).await;
     let (mut chances, mut attempts, mut ask_all_at) = (shared.chances(), 0_u32, next_poll(masters));
     let mut hopeless = 0_u32;
     loop {
         // A waiter that stepped back, or was silent for too long, has lost its turn.
         if let Some(event) = waiter.turn(deadline.end).await {
-            first = ready(&waiter, &mut contender, event, deadline).await;
+            first = give_way(&waiter, &mut contender, event, deadline).await;
         }
         let is_last = deadline.is_over();
         let permit_by = deadline.permit_by(masters.attempt_timeout());
@@ -81,7 +81,7 @@ pub(in crate::driver) async fn contend(
 
 /// Leaves the lock to others as long as the waiter must do so after `event`. Returns the master to
 /// ask first.
-async fn ready(
+async fn give_way(
     waiter: &LocalWaiter<'_>,
     contender: &mut Contender,
     mut event: Event,
@@ -162,5 +162,5 @@ async fn wait(
     let event = event.unwrap_or_else(|| Event::Silence {
         free: denied.free(),
     });
-    ready(waiter, contender, event, deadline).await
+    give_way(waiter, contender, event, deadline).await
 }

@@ -178,7 +178,7 @@ impl<'a> FairWait<'a> {
             if self.raise_ballot(&level, waiter.is_some(), &mut ballots) {
                 continue;
             }
-            self.give_back(&level, &round, waiter.as_ref()).await;
+            self.yield_grants(&level, &round, waiter.as_ref()).await;
             drop(permit);
             self.check(&round, outcome, is_last).await?;
             if self.note_round(&round, outcome) == Position::Aside {
@@ -331,7 +331,12 @@ impl<'a> FairWait<'a> {
     /// The wait is needed because a round can be lost before all masters have answered. From the
     /// first answers alone, the waiter could wrongly conclude that it is the next waiter, or that
     /// the votes are split. The waiter would then ask again far too soon.
-    async fn give_back(&self, level: &Level, round: &LiveRound, waiter: Option<&FairWaiter<'_>>) {
+    async fn yield_grants(
+        &self,
+        level: &Level,
+        round: &LiveRound,
+        waiter: Option<&FairWaiter<'_>>,
+    ) {
         let timeout = self.place.options.waiter_timeout;
         let known = round.read(|round| round.may_hold() - round.unanswered());
         level.yield_grants(known, timeout);

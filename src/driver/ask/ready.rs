@@ -67,7 +67,7 @@ async fn ask(masters: &Masters, is_enough: fn(&Votes) -> bool) -> Votes {
         let votes = judged(masters, &round);
         (is_settled || is_enough(&votes)).then_some(votes)
     };
-    round.watch(look).await
+    round.until(look).await
 }
 
 /// Returns the answers in `round`. If a right is missing, the question says nothing: the program

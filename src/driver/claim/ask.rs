@@ -161,7 +161,7 @@ impl Claim {
         }
         if round.decided().await == Outcome::Lost && round.read(Round::may_raise_ballot) {
             // Does not wait for a first connection, because the round may hold grants.
-            self.settled(&round).await;
+            self.settled_in_time(&round).await;
         }
         self.step(ClaimState::decided)
     }
@@ -179,7 +179,7 @@ impl Claim {
             round.is_contested() && (round.unanswered() - masters.undialled()).is_empty()
         };
         let look = || (!round.is_pending() || round.read(is_stuck)).then_some(());
-        round.watch(look).await;
+        round.until(look).await;
         if round.is_pending() {
             let now = clock::now();
             let mut patience = masters.node_timeout();

@@ -159,7 +159,7 @@ impl Claim {
             Outcome::TooLate => Err(NotExtended::TooSlow(round.clone())),
             Outcome::Lost | Outcome::Pending => {
                 // The missing votes decide whether the lock is lost or in doubt.
-                self.settled(round).await;
+                self.settled_in_time(round).await;
                 if round.read(Round::is_disowned) {
                     // The task that counted the last vote may not have applied its effect yet.
                     self.step(ClaimState::disowned);

@@ -64,7 +64,9 @@ impl Claim {
                     round.count(master, Vote::Refuse(Refusal::Gone), clock::monotonic());
                 }
                 if was_won {
-                    self.context.local_waiters.released(&self.terms.resource);
+                    self.context
+                        .local_waiters
+                        .note_release(&self.terms.resource);
                 }
                 self.end_hold(if was_lost {
                     HoldEnd::Lost

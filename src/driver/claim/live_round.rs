@@ -82,13 +82,13 @@ impl LiveRound {
 
     /// Waits until `master` has voted. Only the task that posted the round may wait here.
     pub(crate) async fn voted(&self, master: usize) -> Vote {
-        self.watch(|| self.read(|round| round.vote(master).cloned()))
+        self.until(|| self.read(|round| round.vote(master).cloned()))
             .await
     }
 
     /// Waits until `look` returns `Some`. Calls `look` at once, and then again after every vote.
     /// Only the task that posted the round may wait here.
-    pub(crate) async fn watch<T>(&self, look: impl Fn() -> Option<T>) -> T {
+    pub(crate) async fn until<T>(&self, look: impl Fn() -> Option<T>) -> T {
         poll_fn(|cx| {
             // The task registers before it looks, to miss no vote. Wakers are cloned and dropped
             // while the state is unlocked.

@@ -146,8 +146,8 @@ impl Claim {
     }
 
     /// Waits until every master has voted in `round`, at most for a node timeout.
-    pub(crate) async fn settled(&self, round: &LiveRound) {
-        self.context.masters.settled(round).await;
+    pub(crate) async fn settled_in_time(&self, round: &LiveRound) {
+        self.context.masters.settled_in_time(round).await;
     }
 
     pub(crate) fn votes(&self, round: &LiveRound) -> Votes {
@@ -203,11 +203,15 @@ impl Level {
     /// Removes the level, unless it was removed before. Returns the round of the command that
     /// removes the level.
     pub(crate) fn release(&self) -> Arc<LiveRound> {
-        self.give_back(false)
+        self.remove(false)
     }
 
-    /// Does the same as [`release`](Self::release). With `watch`, also watches the key.
-    pub(crate) fn give_back(&self, watch: bool) -> Arc<LiveRound> {
+    /// Does the same as [`release`](Self::release), and watches the key.
+    pub(crate) fn release_and_watch(&self) -> Arc<LiveRound> {
+        self.remove(true)
+    }
+
+    fn remove(&self, watch: bool) -> Arc<LiveRound> {
         let release = self.release.get_or_init(|| self.claim.leave(watch));
         release.clone()
     }

@@ -28,7 +28,7 @@ pub(crate) struct Heard {
 }
 
 impl Events {
-    pub(crate) fn released(&self) {
+    pub(crate) fn note_release(&self) {
         self.heard.lock().is_released = true;
         self.signal.notify();
     }

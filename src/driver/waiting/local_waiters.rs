@@ -93,13 +93,13 @@ impl LocalWaiters {
     /// This method is cheap while no task waits for any lock: it only reads the number of queues. A
     /// waiter can miss the lock because of this guard only if it joined its queue before the
     /// release was posted. So the number includes the queue of that waiter.
-    pub(crate) fn released(&self, resource: &Resource) {
+    pub(crate) fn note_release(&self, resource: &Resource) {
         if self.count.load(Ordering::Acquire) == 0 {
             return;
         }
         let queue = self.queues.lock().get(resource).cloned();
         if let Some(queue) = queue {
-            queue.released();
+            queue.note_release();
         }
     }
 
@@ -107,7 +107,7 @@ impl LocalWaiters {
     pub(crate) fn wake_all(&self) {
         let queues: Vec<_> = self.queues.lock().values().cloned().collect();
         for queue in queues {
-            queue.released();
+            queue.note_release();
         }
     }
 
@@ -293,9 +293,9 @@ fn wake(next: Option<Arc<Notify>>) {
 }
 
 impl WaitQueue {
-    fn released(&self) {
+    fn note_release(&self) {
         self.state.lock().order.on_event(clock::now());
-        self.events.released();
+        self.events.note_release();
     }
 
     fn listener(self: &Arc<Self>) -> Weak<dyn Listener> {

@@ -43,7 +43,7 @@ impl Watched {
     pub(crate) async fn until(&self, is_done: impl Fn() -> bool) {
         match self {
             Self::None | Self::One(_) => future::pending().await,
-            Self::All { release, .. } => release.watch(|| is_done().then_some(())).await,
+            Self::All { release, .. } => release.until(|| is_done().then_some(())).await,
         }
     }
 
