@@ -10,7 +10,7 @@ use crate::{
     args::{Break, Common},
     exit::Exit,
     failure::Failure,
-    look::{HolderLook, Look, Verdict, look},
+    look::{HoldersLook, Look, look},
     masters::Masters,
     output::complain,
     report::{print_json, say},
@@ -25,7 +25,8 @@ use crate::{
 struct Report<'a> {
     name: &'a str,
     is_broken: bool,
-    holder: Option<&'a HolderLook>,
+    #[serde(flatten)]
+    holders: &'a HoldersLook,
     waiters: &'a [String],
     masters: &'a [MasterReport],
 }
@@ -186,7 +187,7 @@ fn report(
         return print_json(&Report {
             name: &seen.name,
             is_broken: is_broken && !rows.is_empty(),
-            holder: seen.holder.as_ref(),
+            holders: &seen.holders,
             waiters: &seen.waiters,
             masters: rows,
         });
@@ -195,10 +196,7 @@ fn report(
         return say(format!("{} is free: nothing to break\n", seen.name));
     }
     let style = Style::of_stdout();
-    let what = match (&seen.holder, seen.verdict) {
-        (Some(holder), Verdict::Held) => format!("was held {}", holder.sentence()),
-        _ => format!("was {}", seen.sentence()),
-    };
+    let what = format!("was {}", seen.sentence());
     let mut table = vec![heading(["MASTER", "RESULT"])];
     table.extend(rows.iter().map(MasterReport::row));
     let was_broken = rows.iter().any(|row| row.outcome == Outcome::Broken);

@@ -1,4 +1,4 @@
-//! One look at a lock: the verdict, the holder, the waiters, and the view of each master.
+//! One look at a lock: the verdict, the holders, the waiters, and the view of each master.
 
 use std::time::Duration;
 
@@ -21,7 +21,8 @@ use crate::{
 pub(crate) struct Look {
     pub(crate) name: String,
     pub(crate) verdict: Verdict,
-    pub(crate) holder: Option<HolderLook>,
+    #[serde(flatten)]
+    pub(crate) holders: HoldersLook,
     pub(crate) waiters: Vec<String>,
     /// The number of masters that make a majority.
     quorum: usize,
@@ -50,6 +51,14 @@ pub(crate) enum Verdict {
     NoQuorum,
 }
 
+/// The holders of a lock. The field `others` is only there if there are several.
+#[derive(PartialEq, Eq, Serialize)]
+pub(crate) struct HoldersLook {
+    holder: Option<HolderLook>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    others: Vec<HolderLook>,
+}
+
 #[derive(PartialEq, Eq, Serialize)]
 pub(crate) struct HolderLook {
     pub(crate) kind: Option<&'static str>,
@@ -64,7 +73,8 @@ pub(crate) struct HolderLook {
 pub(crate) struct MasterLook {
     pub(crate) master: String,
     pub(crate) view: MasterView,
-    pub(crate) holder: Option<HolderLook>,
+    #[serde(flatten)]
+    pub(crate) holders: HoldersLook,
     /// The reason why there is no answer, or no vote.
     pub(crate) reason: Option<String>,
     /// The round trip that was measured when the connection began.
@@ -161,7 +171,7 @@ impl Look {
         Self {
             name: inspection.name.to_string(),
             verdict,
-            holder: inspection.holder.as_ref().map(HolderLook::of),
+            holders: HoldersLook::of(&inspection.holders),
             waiters: inspection.queue.clone(),
             quorum: inspection.votes.quorum(),
             masters: MasterLook::all(&inspection.votes, inspection.views()),
@@ -174,7 +184,7 @@ impl Look {
         Self {
             name: name.to_owned(),
             verdict: Verdict::NoQuorum,
-            holder: None,
+            holders: HoldersLook::of(&[]),
             waiters: Vec::new(),
             quorum: votes.quorum(),
             masters: MasterLook::all(votes, views.into_iter()),
@@ -185,15 +195,15 @@ impl Look {
 
     /// Returns whether any master has a holder.
     pub(crate) fn is_held_anywhere(&self) -> bool {
-        self.masters.iter().any(|master| master.holder.is_some())
+        self.masters.iter().any(MasterLook::is_held)
     }
 
     /// Says who holds the lock, in one line.
     pub(crate) fn sentence(&self) -> String {
-        let held_on = self.masters.iter().filter(|master| master.holder.is_some());
+        let held_on = self.masters.iter().filter(|master| master.is_held());
         let (held_on, all) = (held_on.count(), self.masters.len());
-        match (self.verdict, &self.holder) {
-            (Verdict::Held, Some(holder)) => format!("held {}", holder.sentence()),
+        match (self.verdict, &self.holders.holder) {
+            (Verdict::Held, Some(_)) => format!("held {}", self.holders.sentence()),
             (Verdict::Contested, Some(holder)) => {
                 let until = holder.left();
                 let until = until.map_or_else(String::new, |left| {
@@ -231,6 +241,31 @@ impl Look {
     }
 }
 
+impl HoldersLook {
+    fn of(holders: &[Holder]) -> Self {
+        let mut holders = holders.iter().map(HolderLook::of);
+        Self {
+            holder: holders.next(),
+            others: holders.collect(),
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &HolderLook> {
+        self.holder.iter().chain(&self.others)
+    }
+
+    pub(crate) fn sentence(&self) -> String {
+        let sentences: Vec<_> = self.iter().map(HolderLook::sentence).collect();
+        sentences.join("; ")
+    }
+
+    /// Returns the columns of the holders. `None` if there are none.
+    pub(crate) fn columns(&self) -> Option<(String, String)> {
+        let (who, left): (Vec<_>, Vec<_>) = self.iter().map(HolderLook::columns).unzip();
+        (!who.is_empty()).then(|| (who.join(", "), left.join(", ")))
+    }
+}
+
 impl HolderLook {
     fn of(holder: &Holder) -> Self {
         Self {
@@ -243,11 +278,11 @@ impl HolderLook {
     }
 
     /// Returns the time that is left. `None` if the lock has no TTL.
-    pub(crate) fn left(&self) -> Option<String> {
+    fn left(&self) -> Option<String> {
         self.remaining.map(brief)
     }
 
-    pub(crate) fn sentence(&self) -> String {
+    fn sentence(&self) -> String {
         let kind = match self.kind {
             Some("mutex") => "as a mutex",
             Some("reentrant") => "as a reentrant lock",
@@ -283,7 +318,7 @@ impl HolderLook {
 
     /// Returns two narrow columns: the kind with the client or the beginning of the owner, and the
     /// time that is left.
-    pub(crate) fn columns(&self) -> (String, String) {
+    fn columns(&self) -> (String, String) {
         let kind = self.kind.unwrap_or("not a lock");
         let who = match (&self.client, &self.owner) {
             (Some(client), _) => format!("{kind} {}", short_client(client)),
@@ -311,6 +346,10 @@ fn short_owner(owner: &str) -> String {
 }
 
 impl MasterLook {
+    fn is_held(&self) -> bool {
+        self.view == MasterView::Held
+    }
+
     fn all(votes: &Votes, views: impl Iterator<Item = View>) -> Vec<Self> {
         let rows = votes.iter().zip(views);
         rows.map(|(row, view)| Self::of(row, &view)).collect()
@@ -318,16 +357,16 @@ impl MasterLook {
 
     fn of(row: VoteRow<'_>, view: &View) -> Self {
         let reason = reason(row);
-        let (view, holder) = match (view, &reason) {
-            (_, Some(_)) => (MasterView::NoAnswer, None),
-            (View::Free, _) => (MasterView::Free, None),
-            (View::Held(holder), _) => (MasterView::Held, Some(HolderLook::of(holder))),
-            _ => (MasterView::NoAnswer, None),
+        let (view, holders) = match (view, &reason) {
+            (_, Some(_)) => (MasterView::NoAnswer, &[][..]),
+            (View::Free, _) => (MasterView::Free, &[][..]),
+            (View::Held(holders), _) => (MasterView::Held, &holders[..]),
+            _ => (MasterView::NoAnswer, &[][..]),
         };
         Self {
             master: row.master().to_owned(),
             view,
-            holder,
+            holders: HoldersLook::of(holders),
             reason,
             round_trip: None,
             quarantine: None,

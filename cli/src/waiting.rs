@@ -54,7 +54,7 @@ async fn say_who_holds(lock: &Lock, name: &str) {
     let Ok(seen) = lock.inspect().await else {
         return;
     };
-    let holder = seen.holder.map(|holder| {
+    let holder = seen.holders.first().map(|holder| {
         let who = holder.client.as_deref().unwrap_or("another");
         match holder.remaining.map(rounded) {
             Some(left) => {

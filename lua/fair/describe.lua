@@ -9,6 +9,7 @@ return {
   describe = function(key)
     return describe_owner(key, 'quorlock:fair')
   end,
+  remove = remove_key,
   waiters = function()
     local is_queue = KEYS[2] and redis.call('TYPE', KEYS[2])['ok'] == 'zset'
     return is_queue and redis.call('ZRANGE', KEYS[2], 0, 999) or {}

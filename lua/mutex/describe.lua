@@ -12,6 +12,7 @@ return {
   type = 'string',
   describe = function(key)
     local value = redis.call('GET', key)
-    return '1', value, client_in(value)
+    return { { by = value, shown = client_in(value), depth = '1' } }
   end,
+  remove = remove_key,
 }

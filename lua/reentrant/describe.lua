@@ -5,6 +5,7 @@ return {
   describe = function(key)
     return describe_owner(key, 'quorlock:reentrant')
   end,
+  remove = remove_key,
   -- The waiters of Redisson listen on a channel.
   on_break = function(kind, channel)
     if kind == 'reentrant' then

@@ -1,34 +1,39 @@
--- shared/any_holder: describes the holder of a lock of any kind. Prepended to the scripts that use
+-- shared/any_holder: describes the holders of a lock of any kind. Prepended to the scripts that use
 -- it, after `kinds`: what the describe.lua of each kind returns, which is a table with
 --
 -- name         the name of the kind
 -- type         the type of the key of a lock
--- describe     a function of a key of that type. Returns the depth, the token or the owner, and
---              what is shown of it; nil if the key is no lock of the kind
+-- describe     a function of a key of that type. Returns a list of the holders; nil if the key is
+--              no lock of the kind. A holder is a table with
+--                by     the token or the owner. Holders with the same one are the same
+--                shown  what is shown of it
+--                depth  the depth
+--                left   milliseconds left; may be missing, and is then that of the key
+-- remove       a function of the key and of `by`: deletes this holder, and no other
 -- waiters      returns a list of the waiters; may be missing
 -- on_break     tells waiters that a lock was broken; may be missing. Its arguments are the name of
 --              the lock's kind, and the channel on which waiters of Redisson listen
 --
--- returns  'free' or 'KIND LEFT DEPTH DIGEST OWNER'
---          KIND: the name of a kind, or other
---          LEFT: milliseconds left, -1 without a TTL
---          DIGEST: the SHA-1 of the token or the owner, because a token is a secret, and an owner
---          of another library may be long or not UTF-8; '-' for a key that is no lock
---          OWNER: for a mutex the client name, if its value is a token of this crate with a name
-local function describe_any_holder(key)
+-- returns  the kind and its list of holders. Each of them also has its left, and its digest: the
+--          SHA-1 of `by`, because a token is a secret, and an owner of another library may be long
+--          or not UTF-8. Returns nil and an empty list for a free lock, and nil and one holder for
+--          a key that is no lock
+local function describe_holders(key)
   local type = redis.call('TYPE', key)['ok']
   if type == 'none' then
-    return 'free'
+    return nil, {}
   end
-  local left = string.format('%.0f', redis.call('PTTL', key))
+  local left = redis.call('PTTL', key)
   for _, kind in ipairs(kinds) do
-    if kind.type == type then
-      local depth, holder, shown = kind.describe(key)
-      if holder then
-        return table.concat({ kind.name, left, depth, redis.sha1hex(holder), shown }, ' ')
+    local holders = kind.type == type and kind.describe(key)
+    if holders then
+      for _, holder in ipairs(holders) do
+        holder.left = holder.left or left
+        holder.digest = redis.sha1hex(holder.by)
       end
+      return kind, holders
     end
   end
-  return 'other ' .. left .. ' 0 - '
+  return nil, { { left = left, depth = 0, digest = '-', shown = '' } }
 end
 

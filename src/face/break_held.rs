@@ -4,22 +4,22 @@ use super::coordinator::Coordinator;
 use crate::core::{view::inspection::Inspection, vote::votes::Votes};
 
 impl Coordinator {
-    /// Deletes a lock that its holder does not release, on all masters. Returns the vote of each
-    /// master.
+    /// Takes a lock away from holders that do not release it, on all masters. Returns the vote of
+    /// each master.
     ///
     /// **This breaks mutual exclusion if the holder is alive.** The holder finds out that its lock
     /// is lost at its next renewal, and until then it works beside the next holder. Fencing tokens
     /// protect a resource even then. Use this method in tools for people, after the holder is known
     /// to be dead. Programs wait for the end of the TTL instead.
     ///
-    /// A master deletes the lock only if a holder that `inspection` has seen still has it, so a
-    /// newer holder keeps the lock. An owner that has acquired the lock again counts as the same
+    /// A master removes only the holders that `inspection` has seen, so a newer holder keeps the
+    /// lock. An owner that has acquired the lock again counts as the same
     /// holder. Waiters are notified. Waiters of a fair lock are notified at once only if
     /// `inspection` is of a fair lock. The counter of fencing tokens stays.
     ///
     /// # Votes
     ///
-    /// - [`Grant`](crate::Vote::Grant): the lock was deleted there.
+    /// - [`Grant`](crate::Vote::Grant): a holder was removed there.
     /// - [`Gone`](crate::Refusal::Gone): it was not held there.
     /// - [`Held`](crate::Refusal::Held): a newer holder has it there, and keeps it.
     /// - [`OtherKind`](crate::Refusal::OtherKind): the key there is not a lock, and is left alone.
@@ -28,7 +28,7 @@ impl Coordinator {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, some masters may have deleted the lock.
+    /// If the future is dropped, some masters may have removed the holders.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

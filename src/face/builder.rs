@@ -265,7 +265,7 @@ impl Builder {
     ///     .build()?;
     /// let lock = locks.mutex("orders/42");
     /// let guard = lock.acquire().await?;
-    /// let holder = lock.inspect().await?.holder.expect("it is held");
+    /// let holder = lock.inspect().await?.holders.remove(0);
     /// assert_eq!(holder.client, Some(name));
     /// # drop(guard);
     /// # Ok(()) }

@@ -51,7 +51,7 @@ fn a_guard_says_what_the_async_guard_says() {
     guard.stop_renewing();
     guard.extend(LONG).unwrap();
     drop(inner);
-    let holder = lock.inspect().unwrap().holder.unwrap();
+    let holder = lock.inspect().unwrap().holders.remove(0);
     assert_eq!(
         (holder.kind, holder.owner.as_deref()),
         (Some(Kind::Reentrant), Some(owner.id()))

@@ -560,23 +560,22 @@ impl Subject {
         answer + &self.store.heard(key)
     }
 
-    /// Returns the holder as an inspection reports it, or no one if it is not the holder that
-    /// `command` means. Servers and memory masters have different digests.
+    /// Returns the holder that `command` means, as an inspection reports it, or no one if it holds
+    /// nothing. Servers and memory masters have different digests.
     async fn holder(&mut self, key: &str, command: &RowCommand) -> String {
         let resource = step::resource(Kind::Mutex, key);
         self.post(Command::inspect(&resource), None);
         let (_, _, note) = self.votes.recv().await.unwrap();
-        let words: Vec<_> = note.splitn(5, ' ').collect();
-        let is_it = words[0] == command.kind.word()
-            && if command.kind.has_owner() {
-                words[4] == step::owner(command.who)
-            } else {
-                matches!(command.who, 'A' | 'C')
-            };
-        if !is_it {
-            return String::new();
-        }
-        format!("{} {}\n", words[0], words[3])
+        let mut holders = note.lines().map(|line| Vec::from_iter(line.splitn(5, ' ')));
+        let it = holders.find(|words| {
+            words[0] == command.kind.word()
+                && if command.kind.has_owner() {
+                    words[4] == step::owner(command.who)
+                } else {
+                    matches!(command.who, 'A' | 'C')
+                }
+        });
+        it.map_or_else(String::new, |it| format!("{} {}\n", it[0], it[3]))
     }
 
     /// Returns all keys of a lock, with its counter if there is one.

@@ -15,10 +15,9 @@ pub(super) fn written(vote: &Vote, note: &str) -> String {
         // row.
         Vote::Refuse(Refusal::Stale { counter }) => format!("stale {counter}"),
         Vote::Refuse(Refusal::Held(report)) => {
-            let holder = report.owner().map_or_else(String::new, |owner| {
-                let (owner, position) = (short(owner), position_of(report.position()));
-                format!(" {owner} x{}{position}", report.depth())
-            });
+            let depth = |owner| format!(" {} x{}", short(owner), report.depth());
+            let holder: String = report.owners().map(depth).collect();
+            let holder = holder + &position_of(report.position());
             let remaining = report.remaining().map_or_else(
                 || "-".to_owned(),
                 |remaining| in_seconds(remaining.as_secs_f64()),
@@ -42,15 +41,20 @@ fn position_of(position: Option<u64>) -> String {
     position.map_or_else(String::new, |position| format!(" #{position}"))
 }
 
-/// Writes an inspection as `KIND OWNER xDEPTH LEFT WAITERS`.
+/// Writes an inspection as `KIND OWNER xDEPTH LEFT` for each holder, and the waiters.
 fn inspected(note: &str) -> String {
-    let mut lines = note.lines();
-    let words: Vec<_> = lines.next().unwrap().splitn(5, ' ').collect();
-    let waiters: String = lines.map(|ticket| format!(" {}", short(ticket))).collect();
-    let [kind, left, depth, digest, owner] = words[..] else {
-        assert_eq!(words, ["free"]);
-        return format!("free{waiters}");
-    };
+    let lines = note.lines().map(|line| {
+        let words: Vec<_> = line.splitn(5, ' ').collect();
+        match words[..] {
+            ["free"] => "free".to_owned(),
+            [kind, left, depth, digest, owner] => holder(kind, left, depth, digest, owner),
+            _ => short(line), // a ticket
+        }
+    });
+    lines.collect::<Vec<_>>().join(" ")
+}
+
+fn holder(kind: &str, left: &str, depth: &str, digest: &str, owner: &str) -> String {
     let left = left.parse::<f64>().unwrap();
     let left = if left < 0.0 {
         "-".to_owned()
@@ -65,10 +69,10 @@ fn inspected(note: &str) -> String {
             let mark = if owner.is_empty() { "" } else { "@" };
             format!("digest{mark}{owner}")
         }
-        None => return format!("{kind} {left}{waiters}"),
+        None => return format!("{kind} {left}"),
         Some(_) => short(owner),
     };
-    format!("{kind} {owner} x{depth} {left}{waiters}")
+    format!("{kind} {owner} x{depth} {left}")
 }
 
 pub(super) fn in_seconds(seconds: f64) -> String {

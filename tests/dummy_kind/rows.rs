@@ -9,6 +9,7 @@ async fn a_dummy_lock_is_acquired_and_broken() {
         "dummy acquire a 40s: granted, inspect: dummy a x1 40s, left a=1 dummy=1 mode=quorlock 40s",
         "dummy acquire a 40s: granted, dummy break a: granted, left nothing",
         "dummy acquire a 40s: granted, dummy break b: held 40s, left a=1 dummy=1 mode=quorlock 40s",
+        "write-hash quorlock:dummy=1 mode=quorlock a=1 b=1 40s, inspect: dummy a x1 40s dummy b x1 40s, dummy break c: held 40s, dummy break a: granted, inspect: dummy b x1 40s, left b=1 dummy=1 mode=quorlock 40s",
         "dummy acquire a 40s: granted, reentrant acquire b 40s: kind, left a=1 dummy=1 mode=quorlock 40s",
     ])
     .await;

@@ -141,7 +141,7 @@ async fn without_a_majority_the_views_are_in_the_error() {
         panic!("one of three masters is no majority");
     };
     assert_eq!(views[..2], [View::Unknown, View::Unknown]);
-    assert!(matches!(&views[2], View::Held(holder) if holder.kind == Some(Kind::Mutex)));
+    assert!(matches!(&views[2], View::Held(held) if held[0].kind == Some(Kind::Mutex)));
     assert_eq!(votes.failed_count(), 2);
     drop(guard);
 }

@@ -23,7 +23,7 @@ fn own(kind: Kind, locks: &Coordinator) -> Lock {
 }
 
 async fn holder(lock: &Lock) -> Holder {
-    lock.inspect().await.unwrap().holder.unwrap()
+    lock.inspect().await.unwrap().holders.remove(0)
 }
 
 #[tokio::test(start_paused = true)]
@@ -34,7 +34,7 @@ async fn an_inspection_shows_the_client() {
         let guard = ours.acquire().await.unwrap();
         for look in [&ours, &theirs] {
             let seen = look.inspect().await.unwrap();
-            let holder = seen.holder.as_ref().unwrap();
+            let holder = &seen.holders[0];
             assert_eq!(holder.client.as_deref(), Some(CLIENT), "{kind:?}");
             let shown = seen.to_string();
             assert_eq!(shown.matches(CLIENT).count(), 1, "{shown}");
@@ -148,7 +148,7 @@ async fn no_part_of_a_foreign_value_is_shown() {
         }
         for kind in KINDS {
             let seen = own(kind, &nameless).inspect().await.unwrap();
-            assert_eq!(seen.holder.as_ref().unwrap().client, None, "{value}");
+            assert_eq!(seen.holders[0].client, None, "{value}");
             let shown = format!("{seen} {seen:?}");
             assert!(
                 !shown.contains("sec") && !shown.contains("01234"),

@@ -26,7 +26,7 @@ fn a_lock_of_a_client_with_a_name_is_shown_kept_handed_over_and_broken() {
             let guard = own(kind, &ours).acquire().await.unwrap();
             let look = own(kind, &theirs);
             let seen = look.inspect().await.unwrap();
-            let holder = seen.holder.as_ref().unwrap();
+            let holder = &seen.holders[0];
             assert_eq!(holder.client.as_deref(), Some(CLIENT), "{kind:?}");
             assert_eq!(seen.to_string().matches(CLIENT).count(), 1, "{seen}");
 
@@ -47,7 +47,7 @@ fn a_lock_of_a_client_with_a_name_is_shown_kept_handed_over_and_broken() {
             guard.release().await.unwrap();
             let guard = timeout(WOKEN, waiter).await.unwrap().unwrap();
             let seen = own(kind, &ours).inspect().await.unwrap();
-            assert_eq!(seen.holder.unwrap().client, None, "{kind:?}");
+            assert_eq!(seen.holders[0].client, None, "{kind:?}");
             guard.release().await.unwrap();
             // The release on the last master must not come after the next attempt.
             while masters
@@ -98,7 +98,7 @@ fn the_token_of_a_mutex_is_followed_by_the_name() {
                 assert_eq!(master.command(&["SET", "r", value]), "OK");
             }
             let seen = locks.mutex("r").inspect().await.unwrap();
-            assert_eq!(seen.holder.as_ref().unwrap().client, None, "{value}");
+            assert_eq!(seen.holders[0].client, None, "{value}");
             let shown = format!("{seen:?} {seen}");
             assert!(
                 !["secret", "example", token]

@@ -77,7 +77,7 @@ impl Served {
 
 /// Returns the owner of `lock`, according to the masters.
 async fn guard_owner(lock: &quorlock::Lock) -> String {
-    let holder = lock.inspect().await.unwrap().holder;
+    let holder = lock.inspect().await.unwrap().holders.pop();
     holder.and_then(|holder| holder.owner).unwrap_or_default()
 }
 

@@ -121,14 +121,14 @@ fn an_owner_that_is_not_utf_8_holds_its_lock() {
             let Err(AcquireError::Contended { votes, .. }) = lock.try_acquire().await else {
                 panic!("{kind:?} is held");
             };
-            let is_shown = |vote: &Vote| matches!(vote, Vote::Refuse(Refusal::Held(report)) if report.owner() == shown);
+            let is_shown = |vote: &Vote| matches!(vote, Vote::Refuse(Refusal::Held(report)) if report.owners().eq(shown));
             assert!(
                 votes.iter().filter_map(|row| row.vote()).any(is_shown),
                 "{votes}"
             );
 
             let seen = lock.inspect().await.unwrap();
-            let holder = seen.holder.as_ref().unwrap();
+            let holder = &seen.holders[0];
             assert_eq!((holder.kind, holder.owner.as_deref()), (Some(kind), shown));
             let votes = locks.break_held(&seen).await;
             assert_eq!(votes.granted_count(), 3, "{kind:?}: {votes}");

@@ -66,7 +66,7 @@ fn lock(kind: Kind, locks: &Coordinator, owner: &Owner) -> Lock {
 }
 
 async fn holder(lock: &Lock) -> Option<Holder> {
-    lock.inspect().await.unwrap().holder
+    lock.inspect().await.unwrap().holders.pop()
 }
 
 fn is_contended<T>(result: &Result<T, AcquireError>) -> bool {

@@ -190,7 +190,7 @@ fn the_rights_in_the_guide_are_enough_for_mutexes() {
                 (seen.votes.granted_count() == 3).then_some(seen)
             })
             .await;
-            assert_eq!(seen.holder.unwrap().kind, Some(kind));
+            assert_eq!(seen.holders[0].kind, Some(kind));
             for master in &masters {
                 assert_eq!(master.command(&["DEL", "app:r"]), "1");
             }

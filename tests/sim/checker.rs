@@ -24,7 +24,7 @@ pub(super) enum Rule {
     Certificate,
     /// `close` took longer than the longest TTL.
     CloseTime,
-    /// Two holders were valid at the same time.
+    /// More holders were valid at the same time than the lock has room for.
     Exclusion,
     /// A failed extension changed the validity.
     Extension,
@@ -295,23 +295,19 @@ impl Checker {
         tenure
     }
 
-    /// Checks that at most one holder is valid now. Called when a validity begins or is extended,
-    /// because only then can two of them begin to overlap.
+    /// Checks that no more holders are valid now than the lock has room for. Called when a validity
+    /// begins or is extended, because only then can two of them begin to overlap.
     pub(super) fn check_overlap(&mut self, lock: usize) {
-        let mut valid: Option<(u64, u64)> = None;
-        for tenure in &self.locks[lock].tenures {
-            let Some(holder) = self.valid_holder(*tenure) else {
-                continue;
-            };
-            match valid {
-                Some((other, other_holder)) if other_holder != holder => {
-                    let name = self.locks[lock].plan.name;
-                    let text = format!("tenures {other} and {tenure} of lock {name} are valid");
-                    self.found.push((Rule::Exclusion, text));
-                    return;
-                }
-                _ => valid = Some((*tenure, holder)),
-            }
+        let LockPlan {
+            name, most_holders, ..
+        } = self.locks[lock].plan;
+        let tenures = self.locks[lock].tenures.iter();
+        let valid = tenures.filter_map(|tenure| Some((self.valid_holder(*tenure)?, *tenure)));
+        let valid: BTreeMap<_, _> = valid.collect();
+        if valid.len() > most_holders {
+            let tenures: Vec<_> = valid.values().collect();
+            let text = format!("tenures {tenures:?} of lock {name} are valid");
+            self.found.push((Rule::Exclusion, text));
         }
     }
 

@@ -205,6 +205,8 @@ pub(super) struct LockPlan {
     pub(super) name: &'static str,
     pub(super) kind: Kind,
     pub(super) is_fenced: bool,
+    /// The number of holders that may be valid at the same time.
+    pub(super) most_holders: usize,
 }
 
 #[derive(Debug)]
@@ -253,6 +255,7 @@ impl Plan {
                 name: Self::NAMES[0],
                 kind,
                 is_fenced: true,
+                most_holders: 1,
             }],
             guard: RestartGuard::Off,
             server_ppm: vec![0; masters],
@@ -278,6 +281,7 @@ impl Plan {
             name,
             kind: random.pick(&Kind::ALL),
             is_fenced: random.is_one_in(2),
+            most_holders: 1,
         });
         let locks = locks.collect();
         let short = Duration::from_millis(300 + random.below(700));

@@ -59,10 +59,8 @@ fn row(master: &MasterLook) -> Vec<Cell> {
         let text = format!("{what}: {reason}");
         return vec![name, Cell::wide(Colour::Red, text)];
     }
-    let (mut view, left) = match &master.holder {
-        Some(holder) => holder.columns(),
-        None => ("free".to_owned(), "-".to_owned()),
-    };
+    let columns = master.holders.columns();
+    let (mut view, left) = columns.unwrap_or_else(|| ("free".to_owned(), "-".to_owned()));
     if let Some(time) = master.quarantine {
         view.push_str(&format!(", no vote for {}", brief(time)));
     }

@@ -18,7 +18,7 @@ use crate::{
     args::Status,
     exit::Exit,
     failure::Failure,
-    look::{HolderLook, Look, MasterLook, look_at_all},
+    look::{Look, MasterLook, look_at_all},
     output,
     report::{print_json, say},
     signals::Signals,
@@ -127,11 +127,13 @@ impl Frame {
         }
         for look in &self.locks {
             let _ = writeln!(key, "{:?} {:?}", look.verdict, look.waiters);
-            let holders = look.masters.iter().map(|master| master.holder.as_ref());
-            for holder in holders.chain([look.holder.as_ref()]) {
-                let holder =
-                    holder.map(|holder| (holder.kind, &holder.owner, &holder.client, holder.depth));
-                let _ = writeln!(key, "{holder:?}");
+            let of_masters = look.masters.iter().map(|master| &master.holders);
+            for holders in of_masters.chain([&look.holders]) {
+                for one in holders.iter() {
+                    let what = (one.kind, &one.owner, &one.client, one.depth);
+                    let _ = write!(key, "{what:?} ");
+                }
+                key.push('\n');
             }
         }
         key
@@ -194,7 +196,7 @@ fn row(master: &MasterReport, view: &MasterLook) -> Vec<Cell> {
     // The answer to the inspection is newer than the round trip of the dial.
     let round_trip = view.answer.or(master.round_trip).unwrap_or_default();
     let none = || ("-".to_owned(), "-".to_owned());
-    let (holder, left) = view.holder.as_ref().map_or_else(none, HolderLook::columns);
+    let (holder, left) = view.holders.columns().unwrap_or_else(none);
     vec![
         name,
         state,

@@ -1,8 +1,8 @@
-//! One master's report on a lock that another holder has.
+//! One master's report on a lock that others hold.
 
 use std::{fmt, sync::Arc, time::Duration};
 
-/// One master's report on a lock that another holder has there, from
+/// One master's report on a lock that others hold there, from
 /// [`Refusal::Held`](crate::Refusal::Held).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldReport {
@@ -13,7 +13,8 @@ pub struct HeldReport {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Owned {
-    owner: String,
+    /// The owners, each on a line of its own.
+    owners: String,
     depth: u64,
     position: Option<u64>,
 }
@@ -28,14 +29,14 @@ impl HeldReport {
 
     pub(crate) fn owned(
         remaining: Option<Duration>,
-        owner: String,
+        owners: String,
         depth: u64,
         position: Option<u64>,
     ) -> Self {
         Self {
             remaining,
             owned: Some(Arc::new(Owned {
-                owner,
+                owners,
                 depth,
                 position,
             })),
@@ -48,13 +49,18 @@ impl HeldReport {
         self.remaining
     }
 
-    /// Returns the [ID](crate::Owner::id) of the owner that holds a reentrant or fair lock.
-    /// `None` for a mutex, which has no owner.
-    pub fn owner(&self) -> Option<&str> {
-        self.owned.as_ref().map(|owned| owned.owner.as_str())
+    /// Returns the [IDs](crate::Owner::id) of the owners that hold the lock. A reentrant or fair
+    /// lock has one. A mutex has none.
+    pub fn owners(&self) -> impl Iterator<Item = &str> {
+        let owned = self.owned.iter();
+        owned.flat_map(|owned| owned.owners.split('\n'))
     }
 
-    /// Returns how many times the holder has acquired the lock. 1 for a mutex.
+    pub(in crate::core) fn has_owner(&self) -> bool {
+        self.owned.is_some()
+    }
+
+    /// Returns how many times the first owner has acquired the lock. 1 for a mutex.
     pub fn depth(&self) -> u64 {
         self.owned.as_ref().map_or(1, |owned| owned.depth)
     }
@@ -69,9 +75,13 @@ impl HeldReport {
 /// Shows, for example, `held by another holder for 5.0s more`.
 impl fmt::Display for HeldReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.owner() {
-            None => f.write_str("held by another holder")?,
-            Some(owner) => write!(f, "held by {owner:?}")?,
+        f.write_str("held by ")?;
+        if !self.has_owner() {
+            f.write_str("another holder")?;
+        }
+        for (at, owner) in self.owners().enumerate() {
+            let comma = if at == 0 { "" } else { ", " };
+            write!(f, "{comma}{owner:?}")?;
         }
         if self.depth() != 1 {
             write!(f, " ({} times)", self.depth())?;
@@ -97,13 +107,17 @@ mod tests {
             HeldReport::owned(remaining, "u:1".into(), depth, position)
         };
         let mutex = HeldReport::mutex(Some(millis(5_000)));
-        assert_eq!((mutex.depth(), mutex.owner()), (1, None));
+        assert_eq!((mutex.depth(), mutex.owners().count()), (1, 0));
         assert_eq!(by(None, 3, None).depth(), 3);
         for (report, text) in [
             (mutex, "held by another holder for 5.0s more"),
             (HeldReport::mutex(None), "held by another holder"),
             (by(None, 1, None), "held by \"u:1\""),
             (by(None, 3, None), "held by \"u:1\" (3 times)"),
+            (
+                HeldReport::owned(None, "u:1\nu:2".into(), 1, None),
+                "held by \"u:1\", \"u:2\"",
+            ),
             (
                 by(Some(millis(250)), 2, Some(7)),
                 "held by \"u:1\" (2 times) for 250.0ms more, position 7 in the queue",

@@ -63,7 +63,7 @@ fn vote(command: &Command, reply: &Reply<'_>) -> Vote {
         Reply::Nil if is_set => Vote::Refuse(Refusal::held(None)),
         _ if is_set => Vote::nonsense(),
         _ => reply::vote(reply, |refusal| match refusal {
-            Refusal::Held(report) => report.owner().is_none(),
+            Refusal::Held(report) => !report.has_owner(),
             Refusal::Gone | Refusal::Skewed { .. } | Refusal::Stale { .. } => {
                 command.can_be_refused(refusal)
             }

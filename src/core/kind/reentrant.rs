@@ -79,7 +79,7 @@ fn vote(command: &Command, reply: &Reply<'_>) -> Vote {
 /// Returns whether a script of a reentrant lock can answer `command` with this refusal.
 pub(super) fn can_be_refused(command: &Command, refusal: &Refusal) -> bool {
     match refusal {
-        Refusal::Held(report) => report.owner().is_some(),
+        Refusal::Held(report) => report.has_owner(),
         Refusal::OtherKind => true,
         Refusal::Gone | Refusal::Queued { .. } | Refusal::Skewed { .. } | Refusal::Stale { .. } => {
             command.can_be_refused(refusal)

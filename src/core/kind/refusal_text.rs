@@ -15,8 +15,8 @@ pub(in crate::core) fn refusal(text: &str) -> Option<Refusal> {
             let remaining = millis(words.next()?)?;
             let depth = words.next()?.parse().ok()?;
             let position = position(words.next()?)?;
-            let owner = owner(words.next()?);
-            Refusal::Held(HeldReport::owned(remaining, owner, depth, position))
+            let owners = owner(words.next()?);
+            Refusal::Held(HeldReport::owned(remaining, owners, depth, position))
         }
         "queued" => Refusal::Queued {
             position: position(rest)?,
@@ -32,8 +32,8 @@ pub(in crate::core) fn refusal(text: &str) -> Option<Refusal> {
     })
 }
 
-/// Reads the ID of an owner. Only the start of a long one is kept, because errors show it for each
-/// master. The IDs of this crate are shorter.
+/// Reads the ID of an owner, or the lines with the IDs of several. Only the start of a long text is
+/// kept, because errors show it for each master. The IDs of this crate are shorter.
 pub(in crate::core) fn owner(text: &str) -> String {
     text.chars().take(256).collect()
 }

@@ -24,7 +24,7 @@ pub(super) fn of_any_kind(verb: Verb, reply: &Reply<'_>) -> Option<Vote> {
         // The holder is a mutex, or a lock of another kind.
         (Verb::Break, reply) => vote(reply, |refusal| match refusal {
             Refusal::Gone | Refusal::OtherKind => true,
-            Refusal::Held(report) => report.owner().is_none(),
+            Refusal::Held(report) => !report.has_owner(),
             Refusal::Queued { .. } | Refusal::Skewed { .. } | Refusal::Stale { .. } => false,
         }),
         (Verb::Acquire | Verb::Extend | Verb::Heal | Verb::Release | Verb::Yield, _) => {

@@ -1,4 +1,4 @@
-//! The holder of a lock and its waiters, according to the masters.
+//! The holders of a lock and its waiters, according to the masters.
 
 use std::{cmp::Reverse, collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
@@ -12,16 +12,19 @@ use crate::core::{
     vote::{quorum::Quorum, votes::Votes},
 };
 
-/// The holder and the waiters of a lock, as the masters reported them to
+/// The holders and the waiters of a lock, as the masters reported them to
 /// [`Lock::inspect`](crate::Lock::inspect). Both may have changed since then.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Inspection {
     /// The lock's name.
     pub name: Arc<str>,
-    /// The holder. `None` if the lock can be acquired. This is the case if the masters where the
-    /// lock is free, together with the masters that did not answer, are a majority.
-    pub holder: Option<Holder>,
+    /// The holders: each that holds a majority of masters. A lock of today's kinds has one at most.
+    ///
+    /// If there is no such holder, one entry stands for all that the masters know. The list is
+    /// empty if the lock can be acquired. This is the case if the masters where the lock is free,
+    /// together with the masters that did not answer, are a majority.
+    pub holders: Vec<Holder>,
     /// The [IDs](crate::Owner::id) of the owners that wait for a fair lock, in the order of the
     /// queue. The list contains every waiter that any master knows, but at most 1,000 from each
     /// master. A waiter whose process died stays in the list until the masters remove it from their
@@ -38,13 +41,13 @@ impl Inspection {
     /// Returns whether the lock is held. If so, no other client can acquire it now, because too few
     /// masters are free.
     pub fn is_held(&self) -> bool {
-        self.holder.is_some()
+        !self.holders.is_empty()
     }
 
     /// Returns whether the lock is held, but by no one on a majority of masters. This happens for a
     /// moment while several clients contend for the lock.
     pub fn is_contested(&self) -> bool {
-        self.is_held() && by_one(&self.seen, &self.votes.quorum).is_none()
+        self.is_held() && by_each(&self.seen, &self.votes.quorum).is_empty()
     }
 
     /// Returns what each master reported, in the order in which the masters were configured.
@@ -52,12 +55,11 @@ impl Inspection {
         views(&self.seen)
     }
 
-    /// Returns the holders that the masters reported, each of them once, as `lua/shared/break.lua`
+    /// Returns every holder that any master reported, each of them once, as `lua/shared/break.lua`
     /// takes them.
-    pub(crate) fn holders(&self) -> String {
-        let held = held(&self.seen).into_iter();
-        let holders: BTreeSet<_> = held.filter_map(HeldBy::described).collect();
-        holders.into_iter().collect()
+    pub(crate) fn named(&self) -> String {
+        let named: BTreeSet<_> = held(&self.seen).filter_map(HeldBy::named).collect();
+        named.into_iter().collect()
     }
 }
 
@@ -67,8 +69,8 @@ impl Inspection {
 pub enum View {
     /// The lock is free on this master.
     Free,
-    /// The lock is held on this master.
-    Held(Holder),
+    /// The lock is held on this master, by these holders.
+    Held(Vec<Holder>),
     /// The master did not answer, or its answer makes no sense. Its vote says which.
     Unknown,
 }
@@ -77,9 +79,12 @@ pub enum View {
 impl fmt::Display for Inspection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, votes) = (&self.name, &self.votes);
-        match &self.holder {
-            Some(holder) => write!(f, "{name:?} is {holder}")?,
-            None => write!(f, "{name:?} is free")?,
+        match &*self.holders {
+            [] => write!(f, "{name:?} is free")?,
+            [first, others @ ..] => {
+                write!(f, "{name:?} is {first}")?;
+                others.iter().try_for_each(|other| write!(f, ", {other}"))?;
+            }
         }
         if !self.queue.is_empty() {
             write!(f, ", waiting: {}", self.queue.len())?;
@@ -88,7 +93,7 @@ impl fmt::Display for Inspection {
     }
 }
 
-/// The holder of a lock.
+/// A holder of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
@@ -141,7 +146,8 @@ impl fmt::Display for Holder {
 /// The answer of one master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
-    held: Option<HeldBy>,
+    /// Empty if the lock is free.
+    held: Vec<HeldBy>,
     queue: Vec<String>,
 }
 
@@ -157,15 +163,22 @@ struct HeldBy {
 }
 
 impl Seen {
-    /// Reads the reply of `lua/shared/inspect.lua`. Returns `None` if the reply makes no sense.
+    /// Reads the reply of `lua/shared/inspect.lua`: a line for each holder, or `free`, and then the
+    /// tickets. Returns `None` if the reply makes no sense.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        let mut lines = text.split('\n');
-        let held = match lines.next()? {
-            "free" => None,
-            held => Some(HeldBy::parse(held)?),
-        };
-        let queue = lines.map(str::to_owned).collect();
+        let lines = || text.split('\n');
+        let held: Vec<_> = lines().map_while(HeldBy::parse).collect();
+        if held.is_empty() && lines().next() != Some("free") {
+            return None;
+        }
+        let queue = lines().skip(held.len().max(1)).map(str::to_owned);
+        let queue = queue.collect();
         Some(Self { held, queue })
+    }
+
+    /// Returns the time until the master is free. `None` if it is free.
+    fn left(&self) -> Option<Duration> {
+        self.held.iter().map(HeldBy::left).max()
     }
 }
 
@@ -186,10 +199,6 @@ impl HeldBy {
         })
     }
 
-    fn is_same_as(&self, other: &Self) -> bool {
-        (self.kind, &self.digest) == (other.kind, &other.digest)
-    }
-
     /// Returns the remaining time. A lock without a TTL comes after all others.
     fn left(&self) -> Duration {
         self.remaining.unwrap_or(Duration::MAX)
@@ -197,7 +206,7 @@ impl HeldBy {
 
     /// Returns a line with the kind and the digest. `None` if the key is no lock that this crate
     /// recognises.
-    fn described(&self) -> Option<String> {
+    fn named(&self) -> Option<String> {
         let kind = self.kind?.word();
         Some(format!("{kind} {}\n", self.digest))
     }
@@ -205,6 +214,16 @@ impl HeldBy {
     /// Returns the ID of the owner. `None` for a mutex, and for a key that is no lock.
     fn owner(&self) -> Option<String> {
         self.kind?.has_owner().then(|| self.owner.clone())
+    }
+
+    fn holder(&self, depth: u64, left: Duration) -> Holder {
+        Holder {
+            kind: self.kind,
+            owner: self.owner(),
+            client: self.client(),
+            depth,
+            remaining: finite(left),
+        }
     }
 
     fn client(&self) -> Option<String> {
@@ -221,30 +240,26 @@ impl HeldBy {
 pub(crate) fn views(seen: &[Option<Seen>]) -> impl ExactSizeIterator<Item = View> {
     seen.iter().map(|seen| match seen {
         None => View::Unknown,
-        Some(seen) => seen.held.as_ref().map_or(View::Free, |held| {
-            View::Held(Holder {
-                kind: held.kind,
-                owner: held.owner(),
-                client: held.client(),
-                depth: held.depth,
-                remaining: held.remaining,
-            })
-        }),
+        Some(Seen { held, .. }) if held.is_empty() => View::Free,
+        Some(Seen { held, .. }) => {
+            let holder = |held: &HeldBy| held.holder(held.depth, held.left());
+            View::Held(held.iter().map(holder).collect())
+        }
     })
 }
 
-/// Returns the holder according to the answers of all masters.
-pub(crate) fn holder(seen: &[Option<Seen>], quorum: &Quorum) -> Option<Holder> {
-    by_one(seen, quorum).or_else(|| by_several(seen, quorum))
+/// Returns the holders according to the answers of all masters.
+pub(crate) fn holders(seen: &[Option<Seen>], quorum: &Quorum) -> Vec<Holder> {
+    let holders = by_each(seen, quorum);
+    if holders.is_empty() {
+        return Vec::from_iter(by_several(seen, quorum));
+    }
+    holders
 }
 
-fn held(seen: &[Option<Seen>]) -> Vec<&HeldBy> {
-    let masters = 0..seen.len();
-    masters.filter_map(|master| held_on(seen, master)).collect()
-}
-
-fn held_on(seen: &[Option<Seen>], master: usize) -> Option<&HeldBy> {
-    seen.get(master)?.as_ref()?.held.as_ref()
+/// Returns what all masters reported of all holders.
+fn held(seen: &[Option<Seen>]) -> impl Iterator<Item = &HeldBy> {
+    seen.iter().flatten().flat_map(|seen| &seen.held)
 }
 
 /// Returns the remaining time of a lock whose [`left`](HeldBy::left) is this time.
@@ -258,21 +273,21 @@ fn median(depths: impl Iterator<Item = u64>) -> u64 {
     depths.get(depths.len() / 2).copied().unwrap_or(0)
 }
 
-/// Returns the holder that has a majority of any set.
-fn by_one(seen: &[Option<Seen>], quorum: &Quorum) -> Option<Holder> {
-    held(seen).into_iter().find_map(|one| {
-        let same = |master: usize| held_on(seen, master).filter(|held| held.is_same_as(one));
+/// Returns each holder that has a majority of any set.
+fn by_each(seen: &[Option<Seen>], quorum: &Quorum) -> Vec<Holder> {
+    let mut known = BTreeSet::new();
+    let new = held(seen).filter(|held| known.insert((held.kind.map(Kind::word), &held.digest)));
+    new.filter_map(|one| {
+        let is_same = |held: &&HeldBy| (held.kind, &held.digest) == (one.kind, &one.digest);
         // The longest remaining time comes first.
-        let left = |master| Some(Reverse(same(master)?.left()));
-        let Reverse(left) = quorum.least_of_any(left)?;
-        Some(Holder {
-            kind: one.kind,
-            owner: one.owner(),
-            client: one.client(),
-            depth: median((0..seen.len()).filter_map(same).map(|held| held.depth)),
-            remaining: finite(left),
-        })
+        let Reverse(left) = quorum.least_of_any(|master| {
+            let held = seen.get(master)?.as_ref()?.held.iter();
+            held.filter(is_same).map(|held| Reverse(held.left())).min()
+        })?;
+        let depths = held(seen).filter(is_same).map(|held| held.depth);
+        Some(one.holder(median(depths), left))
     })
+    .collect()
 }
 
 /// Returns several holders as one, for a lock that no single holder has on a majority of any set.
@@ -280,16 +295,15 @@ fn by_one(seen: &[Option<Seen>], quorum: &Quorum) -> Option<Holder> {
 /// then acquire the lock.
 fn by_several(seen: &[Option<Seen>], quorum: &Quorum) -> Option<Holder> {
     // A master that is free comes first.
-    let left = |master| Some(held_on(seen, master).map(HeldBy::left));
-    let last = quorum.least_of_every(left)??;
-    let held = held(seen);
-    let kind = held.first()?.kind;
-    let is_one_kind = held.iter().all(|held| held.kind == kind);
+    let left = |master: usize| seen.get(master)?.as_ref()?.left();
+    let last = quorum.least_of_every(|master| Some(left(master)))??;
+    let kind = held(seen).next()?.kind;
+    let is_one_kind = held(seen).all(|held| held.kind == kind);
     Some(Holder {
         kind: kind.filter(|_| is_one_kind),
         owner: None,
         client: None,
-        depth: median(held.iter().map(|held| held.depth)),
+        depth: median(held(seen).map(|held| held.depth)),
         remaining: finite(last),
     })
 }
@@ -312,11 +326,17 @@ mod tests {
         texts.iter().map(|text| Seen::parse(text)).collect()
     }
 
+    /// Returns the holder of a lock that one at most can hold.
+    fn only(holders: Vec<Holder>) -> Option<Holder> {
+        assert!(holders.len() < 2, "{holders:?}");
+        holders.into_iter().next()
+    }
+
     fn inspection(texts: &[&str]) -> Inspection {
         let seen = seen(texts);
         Inspection {
             name: "r".into(),
-            holder: holder(&seen, &Quorum::of(seen.len())),
+            holders: holders(&seen, &Quorum::of(seen.len())),
             queue: Vec::new(),
             votes: Votes::new(
                 Arc::new([]),
@@ -339,39 +359,45 @@ mod tests {
             remaining: Some(Duration::from_millis(9_900)),
         };
         let (mutex, fair) = (Some(Kind::Mutex), Some(Kind::Fair));
-        for (holder, queue, text) in [
-            (None, vec![], "free"),
+        for (holders, queue, text) in [
+            (vec![], vec![], "free"),
             (
-                Some(holder(mutex, None, 1)),
+                vec![holder(mutex, None, 1)],
                 vec![],
                 "held as a mutex for 9.9s more",
             ),
             (
-                Some(holder(fair, Some("u:1"), 2)),
+                vec![holder(fair, Some("u:1"), 2)],
                 vec!["u:2".to_owned()],
                 "held as a fair lock by \"u:1\" (2 times) for 9.9s more, waiting: 1",
             ),
-            (Some(holder(None, None, 1)), vec![], "held for 9.9s more"),
+            (vec![holder(None, None, 1)], vec![], "held for 9.9s more"),
             (
-                Some(Holder {
+                vec![holder(fair, Some("u:1"), 1), holder(fair, Some("u:2"), 1)],
+                vec![],
+                "held as a fair lock by \"u:1\" for 9.9s more, \
+                 held as a fair lock by \"u:2\" for 9.9s more",
+            ),
+            (
+                vec![Holder {
                     client: Some("web-3/812".to_owned()),
                     ..holder(mutex, None, 1)
-                }),
+                }],
                 vec![],
                 "held as a mutex by \"web-3/812\" for 9.9s more",
             ),
             // The ID contains the name already.
             (
-                Some(Holder {
+                vec![Holder {
                     client: Some("web-3/812".to_owned()),
                     ..holder(fair, Some("u:1@web-3/812"), 1)
-                }),
+                }],
                 vec![],
                 "held as a fair lock by \"u:1@web-3/812\" for 9.9s more",
             ),
         ] {
             let inspection = Inspection {
-                holder,
+                holders,
                 queue,
                 ..inspection(&[])
             };
@@ -403,7 +429,7 @@ mod tests {
                 None,
             ),
         ] {
-            let holder = holder(&seen(texts), &Quorum::of(texts.len()));
+            let holder = only(holders(&seen(texts), &Quorum::of(texts.len())));
             let found = holder.as_ref().and_then(|holder| holder.owner.as_deref());
             assert_eq!(found, owner, "{texts:?}");
             if let Some(holder) = holder {
@@ -442,13 +468,13 @@ mod tests {
     fn each_master_has_a_view() {
         let seen = inspection(&["mutex 5 1 0a ", "fair -1 2 u:1 u:1", "free", "nonsense"]);
         let holder = |kind, owner: Option<&str>, depth, left| {
-            View::Held(Holder {
+            View::Held(vec![Holder {
                 kind: Some(kind),
                 owner: owner.map(str::to_owned),
                 client: None,
                 depth,
                 remaining: left,
-            })
+            }])
         };
         let views: Vec<_> = seen.views().collect();
         let expected = [
@@ -478,17 +504,16 @@ mod tests {
             ("other 5 0 0a a", None),
         ] {
             let seen = inspection(&[text, text, "free"]);
-            let holder = holder(&seen.seen, &seen.votes.quorum).unwrap();
-            assert_eq!(holder.client.as_deref(), client, "{text}");
+            assert_eq!(seen.holders[0].client.as_deref(), client, "{text}");
             let View::Held(view) = seen.views().next().unwrap() else {
                 panic!("{text} is a holder");
             };
-            assert_eq!(view.client, holder.client, "{text}");
+            assert_eq!(view, seen.holders, "{text}");
         }
         // Several holders have no name, even if it is the same.
-        let several = seen(&["mutex 5 1 0a web", "mutex 5 1 0b web"]);
-        assert_eq!(holder(&several, &Quorum::of(2)).unwrap().client, None);
-        let broken = inspection(&["mutex 5 1 0a web"]).holders();
+        let several = inspection(&["mutex 5 1 0a web", "mutex 5 1 0b web"]);
+        assert_eq!(several.holders[0].client, None);
+        let broken = inspection(&["mutex 5 1 0a web"]).named();
         assert_eq!(broken, "mutex 0a\n");
     }
 
@@ -501,16 +526,13 @@ mod tests {
             "other 5 0 - ",
             "free",
         ];
-        assert_eq!(inspection(&texts).holders(), "fair u:1\nmutex 0a\n");
+        assert_eq!(inspection(&texts).named(), "fair u:1\nmutex 0a\n");
     }
 
     #[test]
     fn a_mutex_has_no_owner() {
-        let holder = holder(
-            &seen(&["mutex 5 1 0a ", "mutex 5 1 0a ", "mutex 5 1 0b "]),
-            &Quorum::of(3),
-        )
-        .unwrap();
+        let seen = inspection(&["mutex 5 1 0a ", "mutex 5 1 0a ", "mutex 5 1 0b "]);
+        let holder = only(seen.holders).unwrap();
         assert_eq!((holder.kind, holder.owner), (Some(Kind::Mutex), None));
     }
 
@@ -563,13 +585,41 @@ mod tests {
                 Some((None, 1, Some(5))),
             ),
         ] {
-            let found = holder(&seen(texts), &Quorum::of(texts.len())).map(|holder| {
+            let found = only(holders(&seen(texts), &Quorum::of(texts.len()))).map(|holder| {
                 assert_eq!(holder.owner, None, "{texts:?}");
                 let left = holder.remaining.map(|left| left.as_millis());
                 (holder.kind, holder.depth, left)
             });
             assert_eq!(found, expected, "{texts:?}");
         }
+    }
+
+    /// The masters list the holders in any order. `c` has no majority.
+    #[test]
+    fn several_hold_a_lock_if_each_has_a_majority() {
+        let (a, b, c) = ("fair 5 1 0a a:1", "fair 7 2 0b b:1", "fair 9 1 0c c:1");
+        let ticket = "0000000000000001:d:1";
+        let texts = [
+            format!("{a}\n{b}\n{ticket}"),
+            format!("{b}\n{c}\n{a}"),
+            format!("{b}\n{ticket}"),
+        ];
+        let seen = inspection(&texts.each_ref().map(String::as_str));
+        let holders = seen.holders.iter();
+        let shown: Vec<_> = holders
+            .map(|one| (one.owner.as_deref(), one.depth, one.remaining))
+            .collect();
+        let left = |millis| Some(Duration::from_millis(millis));
+        let expected = [(Some("a:1"), 1, left(5)), (Some("b:1"), 2, left(7))];
+        assert_eq!(shown, expected);
+        assert!(seen.is_held() && !seen.is_contested());
+        assert_eq!(seen.named(), "fair 0a\nfair 0b\nfair 0c\n");
+        let views = seen.views().map(|view| match view {
+            View::Held(holders) => holders.len(),
+            View::Free | View::Unknown => 0,
+        });
+        assert_eq!(views.collect::<Vec<_>>(), [2, 3, 1]);
+        assert_eq!(queue(&seen.seen), ["d:1"]);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::{Failure, Refusal, Vote, master_set::MasterSet, round::Round};
+use crate::core::kind::held_report::HeldReport;
 
 impl Round {
     /// Returns the masters that granted.
@@ -75,12 +76,12 @@ impl Round {
         self.any_set_has(|vote| *vote == Vote::Refuse(Refusal::OtherKind))
     }
 
-    /// Returns whether a majority of any set names the same owner as the holder. While that owner
-    /// holds the lock, no one else can get it. After a split vote, no owner has such a majority.
-    pub(crate) fn is_held_by_one(&self) -> bool {
+    /// Returns whether a majority of any set names the same owner as a holder. While that owner
+    /// holds the lock, it keeps the caller out. After a split vote, no owner has such a majority.
+    pub(crate) fn is_held_for_sure(&self) -> bool {
         self.votes_cast()
-            .filter_map(Vote::owner)
-            .any(|one| self.any_set_has(|vote| vote.owner() == Some(one)))
+            .flat_map(Vote::owners)
+            .any(|one| self.any_set_has(|vote| vote.owners().any(|owner| owner == one)))
     }
 
     /// Returns whether a majority of every set has put the caller into its queues, or granted the
@@ -189,12 +190,13 @@ impl Vote {
         }
     }
 
-    /// Returns the owner that holds the lock on the master.
-    fn owner(&self) -> Option<&str> {
-        match self {
-            Self::Refuse(Refusal::Held(report)) => report.owner(),
+    /// Returns the owners that hold the lock on the master.
+    fn owners(&self) -> impl Iterator<Item = &str> {
+        let report = match self {
+            Self::Refuse(Refusal::Held(report)) => Some(report),
             _ => None,
-        }
+        };
+        report.into_iter().flat_map(HeldReport::owners)
     }
 
     /// Returns the counter of a master that has seen a later candidate.
@@ -210,7 +212,7 @@ impl Vote {
 mod tests {
     use super::*;
     use crate::core::{
-        kind::{command::Verb, held_report::HeldReport},
+        kind::command::Verb,
         vote::{
             quorum::Quorum,
             round::{
@@ -310,8 +312,8 @@ mod tests {
                 &[("gggoo-", true), ("oggogg", false)],
             ),
             (
-                "is held by one",
-                Round::is_held_by_one,
+                "is held for sure",
+                Round::is_held_for_sure,
                 &[("aabbbf", true), ("aafbff", true), ("abfbaf", false)],
             ),
             (
@@ -370,15 +372,26 @@ mod tests {
     }
 
     #[test]
-    fn a_split_vote_has_no_single_holder() {
-        for (owners, by_one) in [
+    fn after_a_split_vote_no_one_holds_the_lock_for_sure() {
+        for (owners, for_sure) in [
             ("aaa", true),
             ("aabba", true),
             ("aabbo", false),
             ("aa", false),
             ("hhhhh", false), // mutexes have no owner
         ] {
-            assert_eq!(five(owners).is_held_by_one(), by_one, "{owners}");
+            assert_eq!(five(owners).is_held_for_sure(), for_sure, "{owners}");
+        }
+        for (owners, for_sure) in [
+            (["a\nb", "b\nc", "c\nb"], true),
+            (["a\nb", "c\nd", "e"], false),
+        ] {
+            let votes = owners.map(|owners| by(owners, 0));
+            assert_eq!(
+                round_of(votes.into()).is_held_for_sure(),
+                for_sure,
+                "{owners:?}"
+            );
         }
     }
 

@@ -87,7 +87,7 @@ impl Refused {
             Self::NoQuorum
         } else if !round.is_next() {
             Self::HeldUntil(None)
-        } else if round.is_held_by_one() {
+        } else if round.is_held_for_sure() {
             Self::HeldUntil(round.free_in())
         } else {
             Self::Split

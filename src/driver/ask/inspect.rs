@@ -74,7 +74,7 @@ pub(in crate::driver) async fn inspect(
     }
     Ok(Inspection {
         name: resource.name().clone(),
-        holder: inspection::holder(&seen, masters.quorum()),
+        holders: inspection::holders(&seen, masters.quorum()),
         queue: inspection::queue(&seen),
         votes: masters.votes(&inquiry.round),
         resource: resource.clone(),
@@ -82,12 +82,12 @@ pub(in crate::driver) async fn inspect(
     })
 }
 
-/// Deletes the lock on every master where one of the holders of `inspection` still has it. Waits
-/// for all masters.
+/// Removes the holders of `inspection` from every master where they still have the lock. Waits for
+/// all masters.
 pub(in crate::driver) async fn break_held(masters: &Masters, inspection: &Inspection) -> Votes {
     let round = Round::open(Verb::Break, masters.quorum(), clock::now(), None);
     let round = LiveRound::open(round, &masters.metrics);
-    let holders = inspection.holders().into();
+    let holders = inspection.named().into();
     let command = Command::break_held(&inspection.resource, holders);
     masters.post(command, round.clone());
     round.settled().await;

@@ -306,7 +306,7 @@ impl Lock {
     /// let owner = locks.owner();
     /// let lock = locks.reentrant("orders/42", &owner);
     /// let guard = lock.acquire().await?;
-    /// let holder = lock.inspect().await?.holder.expect("it is held");
+    /// let holder = lock.inspect().await?.holders.remove(0);
     /// assert_eq!(holder.kind, Some(Kind::Reentrant));
     /// assert_eq!(holder.owner.as_deref(), Some(owner.id()));
     /// assert_eq!(holder.depth, 1);

@@ -61,7 +61,7 @@ impl Library for Quorlock {
     async fn depth(&mut self, name: &str) -> Result<u64, String> {
         let inspection = self.named(name).inspect().await;
         let inspection = inspection.map_err(|error| error.to_string())?;
-        Ok(inspection.holder.map_or(0, |holder| holder.depth))
+        Ok(inspection.holders.first().map_or(0, |holder| holder.depth))
     }
 
     async fn extend(&mut self, held: &Guard) -> Result<(), String> {
