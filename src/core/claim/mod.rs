@@ -219,7 +219,7 @@ impl<R: ReadRound> ClaimState<R> {
     }
 
     /// Returns the attempt as commands to masters carry it.
-    fn attempt(&self) -> Attempt {
+    pub(crate) fn attempt(&self) -> Attempt {
         Attempt {
             by: self.traces.by.clone(),
             depth: self.depth,

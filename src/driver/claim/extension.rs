@@ -8,7 +8,12 @@ use std::{
 use parking_lot::Mutex;
 use tracing::{debug_span, field};
 
-use super::{Claim, Level, LockRequest, hold::Hold, live_round::LiveRound, locked::Locked};
+use super::{
+    Claim, Level, LockRequest,
+    hold::Hold,
+    live_round::{IgnoreVotes, LiveRound},
+    locked::Locked,
+};
 use crate::{
     core::{
         claim::ClaimState,
@@ -166,7 +171,11 @@ impl Claim {
                     return Err(NotExtended::Lost(round.clone()));
                 }
                 if mutant!(ExtensionReleases) {
-                    self.leave(false);
+                    let locked = self.lock();
+                    let mut attempt = locked.state.claim.attempt();
+                    attempt.depth = 0;
+                    let release = Command::release(&self.terms.resource, attempt, true);
+                    locked.post(MasterSet::ALL, release, IgnoreVotes);
                 }
                 Err(NotExtended::NoQuorum {
                     remaining: self.remaining(),
