@@ -65,7 +65,6 @@ impl Coordinator {
 /// | [`client_name`](Self::client_name) | none |
 /// | [`restart_guard`](Self::restart_guard) | [`Observed`](RestartGuard::Observed) |
 /// | [`durable_masters`](Self::durable_masters) | `false` |
-/// | [`mixed_fleet`](Self::mixed_fleet) | `false` |
 #[derive(Debug)]
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct Builder {
@@ -272,22 +271,6 @@ impl Builder {
     /// ```
     pub fn client_name(mut self, name: impl Into<String>) -> Self {
         self.settings.client_name = Some(name.into());
-        self
-    }
-
-    /// Sets whether other libraries, which poll, want the same locks. Defaults to `false`.
-    ///
-    /// Masters tell the waiters of this crate of each release, and a client that polls finds the
-    /// lock free only by chance. So beside these waiters, it gets few turns if the lock is wanted
-    /// all the time. With `true`, waiters of this crate leave a contested lock alone for the first
-    /// half of each second of the wall clock. Locks that no other client wants are as fast as
-    /// before.
-    ///
-    /// Set this in all programs that share the locks, and keep their clocks within 100 ms of each
-    /// other. It changes nothing for [fair locks](crate::Coordinator::fair), for which no other
-    /// library can wait, and for [`try_acquire`](crate::Lock::try_acquire).
-    pub fn mixed_fleet(mut self, is_mixed: bool) -> Self {
-        self.settings.mixed_fleet = is_mixed;
         self
     }
 

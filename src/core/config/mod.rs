@@ -39,7 +39,6 @@ pub(crate) struct Settings {
     /// `None` means the default, which depends on the restart guard.
     pub(crate) max_ttl: Option<Duration>,
     pub(crate) lock_names_in_metrics: bool,
-    pub(crate) mixed_fleet: bool,
 }
 
 impl Default for Settings {
@@ -59,7 +58,6 @@ impl Default for Settings {
             durable_masters: false,
             max_ttl: None,
             lock_names_in_metrics: false,
-            mixed_fleet: false,
         }
     }
 }
@@ -81,7 +79,6 @@ pub(crate) struct Config {
     pub(crate) durable_masters: bool,
     pub(crate) max_ttl: Ttl,
     pub(crate) lock_names_in_metrics: bool,
-    pub(crate) mixed_fleet: bool,
 }
 
 impl Config {
@@ -103,7 +100,6 @@ impl Config {
             durable_masters,
             max_ttl,
             lock_names_in_metrics,
-            mixed_fleet,
         } = settings;
         let node_timeout = node_timeout.map_or(NodeTimeout::Measured, NodeTimeout::Fixed);
         let least = node_timeout.least();
@@ -118,7 +114,6 @@ impl Config {
             restart_guard,
             durable_masters,
             lock_names_in_metrics,
-            mixed_fleet,
             node_timeout,
             connect_timeout,
             drift,

@@ -162,10 +162,10 @@ impl Contender {
         }
         match (self.event, result) {
             (_, Err(Refused::Split)) | (Event::Changed { .. }, Err(Refused::HeldUntil(_))) => {
-                rivals.note(true, now);
+                rivals.note(true);
             }
             (Event::Changed { .. } | Event::Came | Event::Silence { .. }, Ok(held)) => {
-                rivals.note(!held.is_empty(), now);
+                rivals.note(!held.is_empty());
             }
             _ => {} // the attempt does not tell
         }

@@ -13,8 +13,6 @@ use std::time::{Duration, Instant};
 pub(crate) struct Rivals {
     /// The number of attempts without a rival until the lock counts as uncontested.
     left: u8,
-    /// The time of the last attempt that met a rival.
-    met: Option<Instant>,
     /// The time of the first hand-over of the run.
     since: Option<Instant>,
     hand_overs: u32,
@@ -24,11 +22,6 @@ pub(crate) struct Rivals {
 
 impl Rivals {
     const MEMORY: u8 = 8;
-    /// The time for which clients that poll get a part of each second after an attempt has met a
-    /// rival.
-    const MET: Duration = Duration::from_secs(10);
-    /// That part of a second. Most libraries ask again after at most 0.3 s.
-    const OTHERS: Duration = Duration::from_millis(500);
     const LEAST: u32 = 8;
     const MOST: u32 = 1_024;
     /// The share of each hand-over in the longest time of a run.
@@ -37,13 +30,12 @@ impl Rivals {
     const POLLED: Duration = Duration::from_millis(400);
 
     /// Notes whether an attempt met another client that asked at the same moment.
-    pub(crate) fn note(&mut self, has_met: bool, now: Instant) {
-        if has_met {
-            self.left = Self::MEMORY;
-            self.met = Some(now);
+    pub(crate) fn note(&mut self, has_met: bool) {
+        self.left = if has_met {
+            Self::MEMORY
         } else {
-            self.left = self.left.saturating_sub(1);
-        }
+            self.left.saturating_sub(1)
+        };
     }
 
     /// Notes that a waiter of this process has got the lock from another one at `now`.
@@ -79,19 +71,6 @@ impl Rivals {
         self.left + 1 >= Self::MEMORY
     }
 
-    /// Returns for how long waiters leave the lock to clients that poll, if an attempt has met a
-    /// rival lately. `wall` is the time since any full second of the wall clock. All processes use
-    /// this clock, because the lock stays free only if none of them asks.
-    pub(crate) fn turn_of_others(&self, wall: Duration, now: Instant) -> Option<Duration> {
-        let is_late = |met| now.saturating_duration_since(met) > Self::MET;
-        if self.met.is_none_or(is_late) {
-            return None;
-        }
-        let in_second = Duration::from_nanos(wall.subsec_nanos().into());
-        let left = Self::OTHERS.checked_sub(in_second)?;
-        Some(left).filter(|left| !left.is_zero())
-    }
-
     /// Returns whether the run is over, so that the next waiter gives way. `hear` says whether
     /// masters tell the rivals of a release. Otherwise they ask from time to time.
     pub(crate) fn are_due(&self, hear: bool, now: Instant) -> bool {
@@ -110,7 +89,6 @@ impl Default for Rivals {
     fn default() -> Self {
         Self {
             left: 0,
-            met: None,
             since: None,
             hand_overs: 0,
             limit: Self::LEAST,
@@ -126,39 +104,17 @@ mod tests {
 
     #[test]
     fn a_rival_is_remembered_for_some_attempts() {
-        let now = Instant::now();
         let mut rivals = Rivals::default();
         assert!(!rivals.are_likely());
-        rivals.note(true, now);
+        rivals.note(true);
         for attempt in 0..8 {
             assert!(rivals.are_likely());
             assert_eq!(rivals.are_certain(), attempt < 2);
-            rivals.note(false, now);
+            rivals.note(false);
         }
         assert!(!rivals.are_likely());
-        rivals.note(false, now);
+        rivals.note(false);
         assert!(!rivals.are_likely());
-    }
-
-    #[test]
-    fn others_get_the_first_half_of_each_second_if_there_are_any() {
-        let start = Instant::now();
-        let millis = Duration::from_millis;
-        let mut rivals = Rivals::default();
-        assert_eq!(rivals.turn_of_others(millis(7_000), start), None);
-        rivals.note(true, start);
-        rivals.note(false, start);
-        for (wall, later, expected) in [
-            (7_000, 0, Some(500)),
-            (7_499, 10_000, Some(1)),
-            (7_500, 0, None),
-            (7_999, 0, None),
-            (8_200, 10_000, Some(300)),
-            (8_200, 10_001, None), // the last rival is too long ago
-        ] {
-            let left = rivals.turn_of_others(millis(wall), start + millis(later));
-            assert_eq!(left, expected.map(millis), "{wall} {later}");
-        }
     }
 
     /// Returns the number of hand-overs until the run is over, `millis` apart.

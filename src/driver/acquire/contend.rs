@@ -79,17 +79,13 @@ pub(in crate::driver) async fn contend(
     }
 }
 
-/// Leaves the lock to others as long as the waiter must do so after `event`. Returns the master to
-/// ask first.
+/// Gives way if the waiter must do so after `event`. Returns the master to ask first.
 async fn give_way(
     waiter: &LocalWaiter<'_>,
     contender: &mut Contender,
     mut event: Event,
     deadline: Deadline,
 ) -> Option<usize> {
-    if let Some(end) = waiter.waits_for_others() {
-        waiter.sleep_until(deadline.limit(end)).await;
-    }
     loop {
         match waiter.next(contender, event) {
             Next::Ask(first) => return waiter.agreed(first),

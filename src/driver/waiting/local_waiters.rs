@@ -9,7 +9,7 @@ use std::{
         Arc, Weak,
         atomic::{AtomicUsize, Ordering},
     },
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use parking_lot::Mutex;
@@ -240,16 +240,6 @@ impl LocalWaiter<'_> {
     /// waiter in this queue began.
     pub(crate) fn is_released(&self) -> bool {
         self.queue.events.heard().is_released
-    }
-
-    /// Returns until when this waiter leaves the lock to clients that poll.
-    pub(crate) fn waits_for_others(&self) -> Option<Instant> {
-        if !self.masters.config().mixed_fleet {
-            return None;
-        }
-        let (now, wall) = (clock::now(), Duration::from_micros(clock::wall_micros()));
-        let left = self.rivals(|rivals| rivals.turn_of_others(wall, now));
-        left.map(|left| now + left)
     }
 
     /// Returns what `contender`, which is this waiter, does after `event`.
