@@ -157,8 +157,17 @@ fn block(master: &Server, kind: Kind) {
             return;
         }
     };
-    let words = ["HSET", "app:r", "another:1", "1", marker, "1"];
-    assert_eq!(master.command(&words), "2");
+    let words = [
+        "HSET",
+        "app:r",
+        "another:1",
+        "1",
+        marker,
+        "1",
+        "mode",
+        "quorlock",
+    ];
+    assert_eq!(master.command(&words), "3");
     assert_eq!(master.command(&["PEXPIRE", "app:r", "600000"]), "1");
 }
 
