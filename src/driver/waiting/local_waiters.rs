@@ -302,8 +302,9 @@ impl Listener for WaitQueue {
 
 #[cfg(test)]
 mod tests {
-    use std::{future::poll_fn, pin::pin, task::Poll, time::Duration};
+    use std::{pin::pin, time::Duration};
 
+    use testkit::polled::polled;
     use tokio::time::timeout;
 
     use super::{Listener, Topic};
@@ -440,20 +441,5 @@ mod tests {
             assert_eq!(locks.engine().masters().listeners(), 0);
         }
         assert_eq!(watched, 31);
-    }
-
-    /// Polls `future` each time that it wakes its task, at most `polls` times. Then drops it.
-    async fn polled<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> {
-        let mut future = pin!(future);
-        let mut left = polls;
-        poll_fn(|cx| {
-            left -= 1;
-            match future.as_mut().poll(cx) {
-                Poll::Ready(output) => Poll::Ready(Some(output)),
-                Poll::Pending if left == 0 => Poll::Ready(None),
-                Poll::Pending => Poll::Pending,
-            }
-        })
-        .await
     }
 }
