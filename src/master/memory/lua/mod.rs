@@ -29,7 +29,7 @@ impl State {
                 script,
                 keys,
                 arguments,
-            } => self.run(script, keys, arguments),
+            } => self.run(script, keys, arguments, String::new()), // reads no INFO
         })
     }
 
@@ -41,7 +41,7 @@ impl State {
     ) -> KeyResult<Incarnation> {
         self.keys(); // sets the time of the keys
         let arguments: Vec<_> = arguments.iter().map(String::as_bytes).collect();
-        let reply = self.run(&GUARD, &[GUARD_KEY.as_bytes()], &arguments)?;
+        let reply = self.run(&GUARD, &[GUARD_KEY.as_bytes()], &arguments, self.info())?;
         self.report_changes();
         let found = match &reply {
             Reply::Text(text) => Incarnation::parse(text),
@@ -63,12 +63,19 @@ impl State {
         Ok(Reply::Ok)
     }
 
-    fn run(&mut self, script: &'static Script, keys: &[&[u8]], arguments: &[&[u8]]) -> Replied {
+    /// Runs a script, which reads `info` as the reply to `INFO`.
+    fn run(
+        &mut self,
+        script: &'static Script,
+        keys: &[&[u8]],
+        arguments: &[&[u8]],
+        info: String,
+    ) -> Replied {
         INTERPRETER.with(|interpreter| {
             interpreter.database.replace(Database {
                 keys: mem::take(&mut self.keys),
                 micros: self.clock.wall_micros(),
-                info: self.info(),
+                info,
                 published: Vec::new(),
             });
             let ran = interpreter.run(script, keys, arguments);
@@ -360,7 +367,12 @@ mod tests {
                 put("lock", "me");
             }
             let words = ["me", "1000", &candidate.to_string(), &window.to_string()];
-            let replied = state.run(script, &[b"lock", b"fence"], &words.map(str::as_bytes));
+            let replied = state.run(
+                script,
+                &[b"lock", b"fence"],
+                &words.map(str::as_bytes),
+                String::new(),
+            );
             (
                 replied.unwrap(),
                 state.keys.get("fence").unwrap().map(str::to_owned),
