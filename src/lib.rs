@@ -57,7 +57,7 @@
 //!   [`quorlock::redis`](crate::redis), because [`Builder::master`] accepts a `Client` of that
 //!   crate.
 //! - `sentinel` adds `redis+sentinel://` URLs: see [`MasterSpec`]. **A failover forgets locks.** The
-//!   restart guard therefore takes the new master's vote away for a while: see
+//!   quarantine therefore takes the new master's vote away for a while: see
 //!   [`docs::operations`](crate::docs::operations#masters-behind-sentinel).
 //! - `tls` adds `rediss://` URLs. It re-exports the TLS crate as
 //!   [`quorlock::rustls`](crate::rustls), because [`Builder::tls`] accepts a configuration of that
@@ -115,7 +115,7 @@ pub use crate::{
     check::{Finding, Preflight, Setting, Severity},
     core::{
         kind::{held_report::HeldReport, name::Kind},
-        restart::RestartGuard,
+        restart::Quarantine,
         time::renewal::Renewal,
         view::{
             health::{MasterHealth, MasterState},
@@ -184,7 +184,7 @@ macro_rules! page {
             "[`Guard::fencing_token`]: crate::Guard::fencing_token\n",
             "[`Guard::rounds`]: crate::Guard::rounds\n",
             "[`Lock::fenced`]: crate::Lock::fenced\n",
-            "[`RestartGuard`]: crate::RestartGuard\n\n",
+            "[`Quarantine`]: crate::Quarantine\n\n",
             include_str!($file)
         )
     };

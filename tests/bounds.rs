@@ -18,8 +18,8 @@ use quorlock::{
     AcquireError, Builder, ConfigError, Contention, Coordinator, ExtendError, Failure, Fault,
     Fence, FencingToken, Finding, Guard, HealthEvents, HeldReport, Holder, InspectError,
     Inspection, Kind, Lock, LockState, LostError, LostReason, MasterHealth, MasterSpec,
-    MasterState, MemoryMaster, Owner, Preflight, ReadyError, Refusal, ReleaseError, Renewal,
-    RestartGuard, RunError, Setting, Severity, StaleToken, View, Vote, VoteRow, Votes,
+    MasterState, MemoryMaster, Owner, Preflight, Quarantine, ReadyError, Refusal, ReleaseError,
+    Renewal, RunError, Setting, Severity, StaleToken, View, Vote, VoteRow, Votes,
 };
 
 #[test]
@@ -69,7 +69,7 @@ fn public_types_have_their_auto_traits() {
         Refusal: Clone Eq;
         ReleaseError: Error Clone;
         Renewal: Clone Copy Eq;
-        RestartGuard: Clone Copy Default Eq;
+        Quarantine: Clone Copy Default Eq;
         RunError<ConfigError>: Error;
         StaleToken: Error Clone Copy Eq;
         LockState: Clone Copy Eq;

@@ -56,7 +56,7 @@ impl ServerCpu {
 }
 
 /// Fails if a lock is left on any server. Deletes the counters of fencing tokens, which remain
-/// after a lock. Keeps the key of the restart guard, because a master without this key counts as a
+/// after a lock. Keeps the key of the quarantine, because a master without this key counts as a
 /// master that forgot its locks.
 pub fn check_empty(servers: &[Server], whom: &str) -> Result<()> {
     const LEFT: &str = "local counters = redis.call('KEYS', 'quorlock:fence:*')

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use quorlock::{Coordinator, RestartGuard};
+use quorlock::{Coordinator, Quarantine};
 use tokio::time::sleep;
 
 use crate::load::Result;
@@ -115,7 +115,7 @@ async fn take_turns(locks: Coordinator, end: Instant) -> Result<(u32, Duration)>
 }
 
 fn coordinator(urls: Vec<String>) -> Result<Coordinator> {
-    let builder = Coordinator::builder().restart_guard(RestartGuard::Off);
+    let builder = Coordinator::builder().quarantine(Quarantine::Off);
     Ok(builder.masters(urls).build()?)
 }
 

@@ -8,7 +8,7 @@ use std::{
     path::PathBuf,
 };
 
-use quorlock::{Builder, Coordinator, MasterSpec, RestartGuard};
+use quorlock::{Builder, Coordinator, MasterSpec, Quarantine};
 
 #[cfg(feature = "tls")]
 use crate::certificates;
@@ -154,7 +154,7 @@ fn builder(settings: Settings, common: &Common) -> Result<Builder, Failure> {
         builder = builder.key_template(template);
     }
     if settings.strict == Some(true) {
-        builder = builder.restart_guard(RestartGuard::Strict);
+        builder = builder.quarantine(Quarantine::Strict);
     }
     Ok(builder)
 }

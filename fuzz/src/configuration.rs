@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
 use quorlock::{
-    AcquireError, Builder, Coordinator, Lock, LockState, MemoryMaster, Renewal, RestartGuard,
+    AcquireError, Builder, Coordinator, Lock, LockState, MemoryMaster, Quarantine, Renewal,
 };
 use tokio::time::{Instant, sleep};
 
@@ -27,7 +27,7 @@ struct Input {
     poll_interval: Option<(Time, Time)>,
     renewal: Option<Renewing>,
     waiter_timeout: Option<Time>,
-    restart_guard: Option<Guard>,
+    quarantine: Option<QuarantineMode>,
     durable_masters: Option<bool>,
     max_ttl: Option<Time>,
     key_template: Option<String>,
@@ -64,7 +64,7 @@ enum Renewing {
 }
 
 #[derive(Arbitrary, Clone, Copy, Debug)]
-enum Guard {
+enum QuarantineMode {
     Observed,
     Off,
     Strict,
@@ -99,12 +99,12 @@ impl Renewing {
     }
 }
 
-impl Guard {
-    fn guard(self) -> RestartGuard {
+impl QuarantineMode {
+    fn quarantine(self) -> Quarantine {
         match self {
-            Self::Observed => RestartGuard::Observed,
-            Self::Off => RestartGuard::Off,
-            Self::Strict => RestartGuard::Strict,
+            Self::Observed => Quarantine::Observed,
+            Self::Off => Quarantine::Off,
+            Self::Strict => Quarantine::Strict,
         }
     }
 }
@@ -187,7 +187,7 @@ impl Input {
             poll_interval: poll_interval.0.duration(), poll_interval.1.duration();
             renewal: renewal.renewal();
             waiter_timeout: waiter_timeout.duration();
-            restart_guard: restart_guard.guard();
+            quarantine: quarantine.quarantine();
             durable_masters: *durable_masters;
             max_ttl: max_ttl.duration();
             key_template: key_template;
@@ -202,7 +202,7 @@ impl Input {
     }
 
     fn is_strict(&self) -> bool {
-        matches!(self.restart_guard, Some(Guard::Strict))
+        matches!(self.quarantine, Some(QuarantineMode::Strict))
     }
 }
 

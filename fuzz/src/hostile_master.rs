@@ -184,7 +184,7 @@ impl HostileMaster {
                      +no-appendfsync-on-rewrite\r\n+no\r\n"
                 .to_vec();
         }
-        if !is_guard_query(words) {
+        if !is_origin_query(words) {
             return honest(words);
         }
         let run_id = self.with(|state| format!("a{}", state.number));
@@ -196,14 +196,14 @@ impl HostileMaster {
     }
 }
 
-fn is_guard_query(words: &[Vec<u8>]) -> bool {
+fn is_origin_query(words: &[Vec<u8>]) -> bool {
     words.get(3).is_some_and(|key| key == b"quorlock:guard")
 }
 
 /// Returns whether a command prepares a connection.
 fn is_greeting(words: &[Vec<u8>]) -> bool {
     let prepares = |word: &[u8]| word == b"CONFIG" || word == b"CLIENT";
-    greeting(words).is_some() || prepares(&words[0]) || is_guard_query(words)
+    greeting(words).is_some() || prepares(&words[0]) || is_origin_query(words)
 }
 
 /// The bytes that an answer sends, and the way in which it sends them.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use arbitrary::{Arbitrary, Unstructured};
-use quorlock::{Coordinator, MasterSpec, RestartGuard};
+use quorlock::{Coordinator, MasterSpec, Quarantine};
 use tokio::time::Instant;
 
 use super::{
@@ -32,13 +32,13 @@ const BOUND: Duration = Duration::from_millis(600);
 
 #[derive(Arbitrary, Debug)]
 struct Input {
-    guard: Guard,
+    quarantine: QuarantineMode,
     masters: [Script; 3],
     tasks: [Vec<Call>; 2],
 }
 
 #[derive(Arbitrary, Clone, Copy, Debug)]
-enum Guard {
+enum QuarantineMode {
     Durable,
     Observed,
     Off,
@@ -53,7 +53,7 @@ impl Input {
             number += 1;
             HostileMaster::new(number, script)
         });
-        let locks = coordinator(self.guard, masters.each_ref().map(spec));
+        let locks = coordinator(self.quarantine, masters.each_ref().map(spec));
         let task = |number: usize| {
             let task = Task {
                 locks: &locks,
@@ -67,8 +67,8 @@ impl Input {
         masters.iter().for_each(HostileMaster::repent);
         let fresh = locks.mutex("fresh");
         let acquired = within("recovery", 2 * REDIAL, fresh.acquire_within(REDIAL)).await;
-        // Without a guard, nothing that a master said before can keep it from voting.
-        if let (Guard::Off, Err(error)) = (self.guard, &acquired) {
+        // With quarantine off, nothing that a master said before can keep it from voting.
+        if let (QuarantineMode::Off, Err(error)) = (self.quarantine, &acquired) {
             panic!("the masters are honest: {error}");
         }
         drop(acquired);
@@ -98,7 +98,7 @@ fn spec(master: &HostileMaster) -> MasterSpec {
     master.spec(&format!("hostile:{}", NEXT.fetch_add(1, Ordering::Relaxed)))
 }
 
-fn coordinator(guard: Guard, masters: [MasterSpec; 3]) -> Coordinator {
+fn coordinator(quarantine: QuarantineMode, masters: [MasterSpec; 3]) -> Coordinator {
     let locks = Coordinator::builder()
         .masters(masters)
         .node_timeout(NODE_TIMEOUT)
@@ -106,11 +106,11 @@ fn coordinator(guard: Guard, masters: [MasterSpec; 3]) -> Coordinator {
         .ttl(TTL)
         .max_ttl(TTL)
         .waiter_timeout(TTL)
-        .durable_masters(matches!(guard, Guard::Durable))
-        .restart_guard(match guard {
-            Guard::Durable | Guard::Observed => RestartGuard::Observed,
-            Guard::Off => RestartGuard::Off,
-            Guard::Strict => RestartGuard::Strict,
+        .durable_masters(matches!(quarantine, QuarantineMode::Durable))
+        .quarantine(match quarantine {
+            QuarantineMode::Durable | QuarantineMode::Observed => Quarantine::Observed,
+            QuarantineMode::Off => Quarantine::Off,
+            QuarantineMode::Strict => Quarantine::Strict,
         });
     locks.build().expect("the settings are good")
 }

@@ -7,11 +7,11 @@
 -- returns  text, lines 'FIELD:VALUE':
 --          the fields of INFO
 --          'time'           this server's clock in microseconds
---          'guard_age'      how many ms ago the server may have forgotten locks; 'never';
---                           'none' if the guard key is gone; 'another' if the guard key belongs to
+--          'origin_age'     how many ms ago the server may have forgotten locks; 'never';
+--                           'none' if the origin key is gone; 'another' if the key belongs to
 --                           another process
---          'guard_seen'     how many ms ago the guard key was first written
---          'guard_durable'  '1' if a restart is trusted (see shared/guard), otherwise '0'
+--          'origin_seen'    how many ms ago the origin key was first written
+--          'origin_durable' '1' if a restart is trusted (see shared/origin), otherwise '0'
 --          'try.NAME'       the error of trying a command or a key
 --          'may_eval' and 'may_listen'  'yes' or 'no'; missing if the server cannot tell
 --
@@ -44,19 +44,19 @@ local function ago(millis)
   return string.format('%.0f', math.max(math.floor(now / 1000) - millis, 0))
 end
 
-local guard = try('guard', 'HMGET', 'quorlock:guard', 'run_id', 'since', 'durable', 'seen')
+local origin = try('origin', 'HMGET', 'quorlock:guard', 'run_id', 'since', 'durable', 'seen')
 local run_id = string.match(info, 'run_id:(%x+)')
-if guard and run_id and now then
-  local since, seen = tonumber(guard[2] or ''), tonumber(guard[4] or '')
-  if guard[1] and guard[1] ~= run_id then
-    say('guard_age', 'another')
-  elseif not guard[1] or not since then
-    say('guard_age', 'none')
+if origin and run_id and now then
+  local since, seen = tonumber(origin[2] or ''), tonumber(origin[4] or '')
+  if origin[1] and origin[1] ~= run_id then
+    say('origin_age', 'another')
+  elseif not origin[1] or not since then
+    say('origin_age', 'none')
   else
-    say('guard_age', since == 0 and 'never' or ago(since))
-    say('guard_durable', guard[3] == '1' and '1' or '0')
+    say('origin_age', since == 0 and 'never' or ago(since))
+    say('origin_durable', origin[3] == '1' and '1' or '0')
     if seen then
-      say('guard_seen', ago(seen))
+      say('origin_seen', ago(seen))
     end
   end
 end

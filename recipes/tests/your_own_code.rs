@@ -3,9 +3,7 @@
 
 use std::time::Duration;
 
-use quorlock::{
-    AcquireError, Coordinator, Fault, LostReason, MemoryMaster, RestartGuard, RunError,
-};
+use quorlock::{AcquireError, Coordinator, Fault, LostReason, MemoryMaster, Quarantine, RunError};
 use tokio::time::sleep;
 
 /// The code to test: it works in steps of a second under a lock.
@@ -82,7 +80,7 @@ async fn restarts_do_not_give_the_lock_away() {
 async fn another_process_waits() {
     let masters = three();
     let build = |masters: Vec<MemoryMaster>| {
-        let builder = Coordinator::builder().restart_guard(RestartGuard::Observed);
+        let builder = Coordinator::builder().quarantine(Quarantine::Observed);
         builder.masters(masters).build().unwrap()
     };
     let mine = build(masters.to_vec());

@@ -5,7 +5,7 @@ use super::{
     report::{Finding, Severity},
     setting::Setting,
 };
-use crate::master::dial_error::guard_rights;
+use crate::master::dial_error::origin_rights;
 
 /// A finding without its value.
 #[derive(Clone, Copy)]
@@ -79,8 +79,8 @@ table! {
     #[cfg(feature = "sentinel")]
     SENTINELS = Warn Connection; "its Sentinels do not say where it is, so it has no vote";
         "look at the Sentinels, and at the URL";
-    STRICT = Refuse Guard; NO_VOTE;
-        concat!("ACL SETUSER <user> ", guard_rights!(), ", or a guard that is not strict");
+    STRICT = Refuse Origin; NO_VOTE;
+        concat!("ACL SETUSER <user> ", origin_rights!(), ", or a quarantine that is not strict");
     #[cfg(feature = "tls")]
     TLS = Warn Connection; "no TLS connection to it can be made, so it has no vote";
         "look at the certificates, at Builder::tls, and at the URL";
@@ -98,12 +98,12 @@ table! {
     FOUND_DURABLE = Refuse AofEnabled;
         "it was durable when it was dialled and is not now: a restart is trusted and loses locks";
         "set it back, in the configuration file too";
-    GUARDED = Info AofEnabled;
-        "a restart loses locks: the guard keeps it from voting until those have expired, for \
+    NOTICED = Info AofEnabled;
+        "a restart loses locks: quarantine keeps it from voting until those have expired, for \
          programs that knew the master or are Strict";
-        "nothing to fix for locks; with appendonly yes the guard's own key survives";
-    UNGUARDED = Warn AofEnabled; "a restart loses locks, and nobody notices";
-        "Builder::restart_guard; or appendonly yes, appendfsync always, \
+        "nothing to fix for locks; with appendonly yes the origin key survives";
+    UNNOTICED = Warn AofEnabled; "a restart loses locks, and nobody notices";
+        "Builder::quarantine; or appendonly yes, appendfsync always, \
          no-appendfsync-on-rewrite no";
 }
 

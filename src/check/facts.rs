@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use crate::{
     core::{
         config::Config,
-        restart::{RestartGuard, quarantine},
+        restart::{Quarantine, quarantine_length},
         vote::{Failure, quorum::Quorum},
     },
     master::{
@@ -38,8 +38,8 @@ pub(super) struct Ours<'a> {
 }
 
 impl Ours<'_> {
-    pub(super) fn is_guarded(&self) -> bool {
-        self.config.restart_guard != RestartGuard::Off
+    pub(super) fn has_quarantine(&self) -> bool {
+        self.config.quarantine != Quarantine::Off
     }
 }
 
@@ -167,13 +167,13 @@ impl Facts {
     /// Returns how much longer the master has no vote because it may have forgotten locks.
     pub(super) fn quarantine_left(&self, ours: &Ours<'_>) -> Duration {
         let config = ours.config;
-        let age = match config.restart_guard {
-            RestartGuard::Off => None,
-            // With a strict guard, the quarantine starts when the master was first seen.
-            RestartGuard::Strict if self.is("guard_age", "never") => self.number("guard_seen"),
-            RestartGuard::Observed | RestartGuard::Strict => self.number("guard_age"),
+        let age = match config.quarantine {
+            Quarantine::Off => None,
+            // With `Strict`, the quarantine starts when the master was first seen.
+            Quarantine::Strict if self.is("origin_age", "never") => self.number("origin_seen"),
+            Quarantine::Observed | Quarantine::Strict => self.number("origin_age"),
         };
         let over = age.map_or(Duration::MAX, Duration::from_millis);
-        quarantine(config.max_ttl, config.drift).saturating_sub(over)
+        quarantine_length(config.max_ttl, config.drift).saturating_sub(over)
     }
 }

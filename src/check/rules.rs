@@ -12,8 +12,8 @@ use super::{
     setting::Setting,
 };
 use crate::{
-    core::restart::RestartGuard,
-    master::{dial_error::guard_rights, server_error::ServerError},
+    core::restart::Quarantine,
+    master::{dial_error::origin_rights, server_error::ServerError},
 };
 
 /// A function that returns the value of the setting if there is something to report.
@@ -118,26 +118,26 @@ const RULES: &[(About, Rule)] = rules! {
         NO_SAVE; DISK;
     Info RdbLastBgsaveStatus if |look| look.not("ok").filter(|_| !look.stops_writes());
         "it cannot save its data, but it still takes locks"; DISK;
-    Refuse Guard if |look| when(look.guard_is(Some("none")), "gone");
+    Refuse Origin if |look| when(look.origin_is(Some("none")), "gone");
         "it lost its keys after it was dialled, and locks with them";
         "CLIENT KILL TYPE normal there before a new program comes, so that programs that knew it \
          dial again and give it no vote; or keep programs away for a quarantine; and no FLUSHALL \
          or FLUSHDB while locks are held";
-    Refuse Guard if |look| when(look.guard_is(Some("another")), "another server's");
+    Refuse Origin if |look| when(look.origin_is(Some("another")), "another server's");
         "it took another server's data after it was dialled, and lost its own locks";
         "CLIENT KILL TYPE normal there, so that programs dial again and give it no vote; or keep \
          programs away for a quarantine";
-    Refuse Guard if |look| when(look.guard_is(None), "not readable");
+    Refuse Origin if |look| when(look.origin_is(None), "not readable");
         "if it restarts without its locks, nobody notices";
-        concat!("ACL SETUSER <user> ", guard_rights!());
-    Warn Guard if |look| {
+        concat!("ACL SETUSER <user> ", origin_rights!());
+    Warn Origin if |look| {
         let left = look.facts.quarantine_left(look.ours);
         (!left.is_zero()).then(|| format!("in quarantine for {left:.1?}"))
     };
         "it may have forgotten locks, and has no vote until those have expired"; "wait";
-    Warn Guard if |look| {
-        let is_found = look.facts.is("guard_durable", "0") && first_gap(look.facts).is_none();
-        when(look.ours.is_guarded() && look.ours.config.durable_masters && is_found, "not durable")
+    Warn Origin if |look| {
+        let is_found = look.facts.is("origin_durable", "0") && first_gap(look.facts).is_none();
+        when(look.ours.has_quarantine() && look.ours.config.durable_masters && is_found, "not durable")
     };
         "it is declared to keep everything and was found not to: a restart costs a quarantine";
         "the log says why at the dial: replicas now or before, a log that is being rewritten, a \
@@ -161,11 +161,11 @@ const RULES: &[(About, Rule)] = rules! {
         "its user cannot publish for waiters or listen: waiters for fair locks, and those of Redisson, \
          poll or wait too long";
         "ACL SETUSER <user> +publish +subscribe +unsubscribe &quorlock:* &redisson_lock__channel:*";
-    Warn ClientTracking if |look| look.tracking_refused().filter(|_| look.ours.is_guarded());
+    Warn ClientTracking if |look| look.tracking_refused().filter(|_| look.ours.has_quarantine());
         "programs that run do not notice if it loses its keys, by FLUSHALL or as a replica for a \
          while, and two of them may get one lock; and waiters poll";
         TRACKING;
-    Info ClientTracking if |look| look.tracking_refused().filter(|_| !look.ours.is_guarded());
+    Info ClientTracking if |look| look.tracking_refused().filter(|_| !look.ours.has_quarantine());
         "it tells nobody of changes, so waiters poll"; TRACKING;
     Warn TrackingTableMaxKeys if |look| {
         let tracked = look.facts.number("tracking_total_keys")?;
@@ -270,9 +270,9 @@ impl Look<'_> {
         when(self.facts.is("reports_changes", "no"), "refused")
     }
 
-    fn guard_is(&self, age: Option<&str>) -> bool {
-        let is_asked = self.ours.is_guarded() && self.facts.restart_unknown.is_none();
-        is_asked && self.facts.get("guard_age") == age
+    fn origin_is(&self, age: Option<&str>) -> bool {
+        let is_asked = self.ours.has_quarantine() && self.facts.restart_unknown.is_none();
+        is_asked && self.facts.get("origin_age") == age
     }
 }
 
@@ -314,18 +314,18 @@ fn first_gap(facts: &Facts) -> Option<Setting> {
 }
 
 /// Returns the finding that a restart may lose locks. The settings of the master decide whether a
-/// restart may lose locks. The restart guard and `durable_masters` decide how severe that is.
+/// restart may lose locks. The quarantine and `durable_masters` decide how severe that is.
 fn restart_loses_locks(facts: &Facts, ours: &Ours<'_>) -> Option<Finding> {
     let setting = first_gap(facts)?;
     let value = facts.get(setting.name());
-    let about = match (ours.config.restart_guard, facts.get("guard_durable")) {
-        (RestartGuard::Off, _) if setting == Setting::AofEnabled => About {
+    let about = match (ours.config.quarantine, facts.get("origin_durable")) {
+        (Quarantine::Off, _) if setting == Setting::AofEnabled => About {
             severity: Severity::Refuse,
-            ..about::UNGUARDED
+            ..about::UNNOTICED
         },
-        (RestartGuard::Off, _) => about::UNGUARDED,
+        (Quarantine::Off, _) => about::UNNOTICED,
         _ if value.is_none() => return None,
-        _ if !ours.config.durable_masters => about::GUARDED,
+        _ if !ours.config.durable_masters => about::NOTICED,
         (_, None) => return None,
         (_, Some("1")) => about::FOUND_DURABLE,
         (_, Some(_)) => about::DECLARED_DURABLE,

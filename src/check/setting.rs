@@ -59,8 +59,8 @@ settings! {
     Evalsha = "EVALSHA",
     /// `evicted_keys`: the number of keys that were evicted.
     EvictedKeys = "evicted_keys",
-    /// `quorlock:guard`: the key of the restart guard.
-    Guard = "quorlock:guard",
+    /// `quorlock:guard`: the key by which a master that forgot its locks is found.
+    Origin = "quorlock:guard",
     /// `hosts`: the number of masters on one host.
     Hosts = "hosts",
     /// `INFO`: whether the user may ask what the server is.

@@ -10,7 +10,7 @@ use super::{
     setting::Setting,
 };
 use crate::{
-    Coordinator, MemoryMaster, RestartGuard,
+    Coordinator, MemoryMaster, Quarantine,
     core::{
         config::{Config, Settings},
         time::lease::Drift,
@@ -25,7 +25,7 @@ const FIT: &str = "run_id:RUN\nredis_version:7.0.15\nredis_mode:standalone\nrole
                    connected_slaves:0\nmaxmemory:0\nmaxmemory_policy:noeviction\nevicted_keys:0\nloading:0\n\
                    tracking_total_keys:9\n\
                    aof_enabled:1\naof_last_write_status:ok\nrdb_last_bgsave_status:ok\nconnected_clients:1\n\
-                   monotonic_clock:POSIX clock_gettime\ntime:5000000\nguard_age:never\nguard_durable:1\n\
+                   monotonic_clock:POSIX clock_gettime\ntime:5000000\norigin_age:never\norigin_durable:1\n\
                    try.SET:ERR syntax error\ntry.HSET:ERR wrong number of arguments for 'hset' command\nmay_eval:yes";
 
 const MESSAGES: &str = "PUBLISH, SUBSCRIBE";
@@ -51,16 +51,16 @@ struct Own {
 
 fn own() -> Own {
     let mut config = Config::parse(Settings::default()).unwrap();
-    config.restart_guard = RestartGuard::Observed;
+    config.quarantine = Quarantine::Observed;
     Own {
         config,
         node_timeout: Duration::from_millis(50),
     }
 }
 
-fn guarded_by(guard: RestartGuard) -> Own {
+fn with_quarantine(quarantine: Quarantine) -> Own {
     let mut own = own();
-    own.config.restart_guard = guard;
+    own.config.quarantine = quarantine;
     own
 }
 
@@ -117,12 +117,12 @@ fn with_one(changes: &[(&str, &str)], own: &Own) -> Vec<(Severity, &'static str)
 
 #[test]
 fn nothing_is_found_on_masters_that_are_fit() {
-    for guard in [
-        RestartGuard::Off,
-        RestartGuard::Observed,
-        RestartGuard::Strict,
-    ] {
-        assert_eq!(with_one(&[], &guarded_by(guard)), [], "{guard:?}");
+    for quarantine in [Quarantine::Off, Quarantine::Observed, Quarantine::Strict] {
+        assert_eq!(
+            with_one(&[], &with_quarantine(quarantine)),
+            [],
+            "{quarantine:?}"
+        );
     }
     let valkey = ("redis_mode:standalone", "server_mode:standalone");
     assert_eq!(with_one(&[valkey], &own()), []);
@@ -229,7 +229,7 @@ fn each_setting_has_its_finding() {
         ("never", "another", (Refuse, "quorlock:guard")),
         ("never", "60000", (Warn, "quorlock:guard")),
         (
-            "guard_age:never\nguard_durable:1\n",
+            "origin_age:never\norigin_durable:1\n",
             "",
             (Refuse, "quorlock:guard"),
         ),
@@ -237,9 +237,9 @@ fn each_setting_has_its_finding() {
         assert_eq!(with_one(&[(from, to)], &own()), [expected], "{from} {to}");
     }
     let untold = ("may_eval:yes", "reports_changes:no");
-    let unguarded = guarded_by(RestartGuard::Off);
+    let trusting = with_quarantine(Quarantine::Off);
     let expected = [(Info, "CLIENT TRACKING")];
-    assert_eq!(with_one(&[untold], &unguarded), expected);
+    assert_eq!(with_one(&[untold], &trusting), expected);
     for fine in [
         ("never", "61000"),
         ("tracking-table-max-keys", "11"),
@@ -259,7 +259,7 @@ fn each_setting_has_its_finding() {
 
 #[test]
 fn settings_with_which_a_restart_loses_locks_are_found() {
-    let unguarded = guarded_by(RestartGuard::Off);
+    let trusting = with_quarantine(Quarantine::Off);
     for (change, severity, setting) in [
         (("aof_enabled:1", "aof_enabled:0"), Refuse, "aof_enabled"),
         (("appendfsync", "everysec"), Warn, "appendfsync"),
@@ -269,11 +269,11 @@ fn settings_with_which_a_restart_loses_locks_are_found() {
             "no-appendfsync-on-rewrite",
         ),
     ] {
-        assert_eq!(with_one(&[change], &unguarded), [(severity, setting)]);
-        // With the restart guard, a restart is noticed.
+        assert_eq!(with_one(&[change], &trusting), [(severity, setting)]);
+        // With quarantine, a restart is noticed.
         assert_eq!(with_one(&[change], &own()), [(Info, setting)]);
     }
-    let lost = with_one(&[("never", "none")], &unguarded);
+    let lost = with_one(&[("never", "none")], &trusting);
     assert_eq!(lost, []);
 }
 
@@ -284,7 +284,7 @@ fn a_master_that_is_declared_durable_and_is_not_is_found() {
     let mut durable = own();
     durable.config.durable_masters = true;
     assert_eq!(with_one(&[], &durable), []);
-    let (was, was_not) = ("guard_durable:1", "guard_durable:0");
+    let (was, was_not) = ("origin_durable:1", "origin_durable:0");
     for (setting, from, to) in [
         ("aof_enabled", "aof_enabled:1", "aof_enabled:0"),
         ("appendfsync", "appendfsync", "everysec"),
@@ -348,9 +348,9 @@ fn it_is_found_that_fewer_than_a_majority_can_vote() {
             .map(|finding| (finding.severity, &*finding.value));
         assert_eq!(about_votes.collect::<Vec<_>>(), Vec::from_iter(expected));
     }
-    let unguarded = guarded_by(RestartGuard::Off);
+    let trusting = with_quarantine(Quarantine::Off);
     let masters = ["1", "2", "3"].map(quarantined);
-    assert!(!found(&masters, &unguarded).contains(&(Warn, "votes")));
+    assert!(!found(&masters, &trusting).contains(&(Warn, "votes")));
 }
 
 #[test]
@@ -368,14 +368,14 @@ fn a_server_that_is_listed_twice_is_found_once_and_has_one_vote() {
         (Unknown, "connection"),
     ];
     assert_eq!(found(&twins, &own()), expected);
-    // Without the guard, the server has two votes. It is also found to share data with itself.
+    // Without quarantine, the server has two votes. It is also found to share data with itself.
     let expected = [
         run_id,
         (Refuse, "master_replid"),
         (Warn, "hosts"),
         (Unknown, "connection"),
     ];
-    assert_eq!(found(&twins, &guarded_by(RestartGuard::Off)), expected);
+    assert_eq!(found(&twins, &with_quarantine(Quarantine::Off)), expected);
 }
 
 #[test]
@@ -632,7 +632,7 @@ fn each_missing_right_has_its_finding() {
         ),
         (&["HLEN"], &command, &[(Refuse, reentrant)]),
         (&["TYPE"], &command, &[(Info, "rights to inspect")]),
-        // HSET, which the guard needs, is not enough to acquire a reentrant lock.
+        // HSET, which the origin record needs, is not enough to acquire a reentrant lock.
         (
             &["EXISTS", "HLEN"],
             &command,
@@ -822,7 +822,7 @@ fn a_finding_about_all_masters_is_shown_once() {
 fn a_finding_names_its_subject() {
     let slow = Own {
         node_timeout: Duration::from_secs(2),
-        ..guarded_by(RestartGuard::Off)
+        ..with_quarantine(Quarantine::Off)
     };
     let at = |address: &str| MasterAnswer {
         address: address.into(),

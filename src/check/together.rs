@@ -33,8 +33,8 @@ pub(super) fn find(masters: &[MasterAnswer], ours: &Ours<'_>) -> Vec<Finding> {
 fn votes(masters: &[MasterAnswer], ours: &Ours<'_>) -> Option<Finding> {
     let wait = |number: usize| {
         let (master, mut others) = (&masters[number], masters[..number].iter());
-        // The restart guard gives no vote to a server that is listed a second time.
-        let is_second = ours.is_guarded() && others.any(|other| is_twin(other, master));
+        // The quarantine gives no vote to a server that is listed a second time.
+        let is_second = ours.has_quarantine() && others.any(|other| is_twin(other, master));
         let facts = master.facts.as_ref().ok()?;
         let may_vote = !is_second && facts.restart_unknown.is_none() && rights::may_lock(facts);
         may_vote.then(|| facts.quarantine_left(ours))
@@ -56,9 +56,9 @@ fn is_twin(other: &MasterAnswer, master: &MasterAnswer) -> bool {
 
 /// Finds masters that have the same data, or once had the same data.
 fn shared_data(masters: &[MasterAnswer], ours: &Ours<'_>) -> impl Iterator<Item = Finding> {
-    let is_guarded = ours.is_guarded();
+    let has_quarantine = ours.has_quarantine();
     let is_counted =
-        move |one: &MasterAnswer, other: &MasterAnswer| !(is_guarded && is_twin(one, other));
+        move |one: &MasterAnswer, other: &MasterAnswer| !(has_quarantine && is_twin(one, other));
     let same = groups(masters, move |one, other| {
         has_same_data(one, other) && is_counted(one, other)
     });
@@ -66,7 +66,7 @@ fn shared_data(masters: &[MasterAnswer], ours: &Ours<'_>) -> impl Iterator<Item 
         shared_once(one, other) && !has_same_data(one, other) && is_counted(one, other)
     });
     let mut about = about::TOOK_DATA;
-    if !is_guarded {
+    if !has_quarantine {
         about.severity = Severity::Refuse;
     }
     let same = same.map(|on| about::SHARED_DATA.with(format!("the same {on}")));

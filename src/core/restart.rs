@@ -14,7 +14,7 @@ use super::time::lease::{Drift, Ttl};
 /// dial reads the key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum RestartGuard {
+pub enum Quarantine {
     /// No protection. A master that restarts without its data may grant a lock that another client
     /// holds.
     Off,
@@ -34,7 +34,7 @@ pub enum RestartGuard {
 /// Returns the length of a quarantine. No client holds a lock for longer than `max_ttl` without
 /// another vote. Only locks that were left in place for a minimum time, which no client holds, may
 /// stay for longer.
-pub(crate) fn quarantine(max_ttl: Ttl, drift: Drift) -> Duration {
+pub(crate) fn quarantine_length(max_ttl: Ttl, drift: Drift) -> Duration {
     /// The minimum for fencing tokens. A candidate may be one second above or below a master's
     /// clock. The clock of a master may be wrong by half a second, before and after the loss.
     const TOKENS: Duration = Duration::from_secs(3);
@@ -42,22 +42,22 @@ pub(crate) fn quarantine(max_ttl: Ttl, drift: Drift) -> Duration {
     ttl.saturating_add(drift.allowance(ttl)).max(TOKENS)
 }
 
-/// The key of the guard record.
+/// The key of the origin record.
 #[cfg(any(test, feature = "redis", feature = "test-util"))]
-pub(crate) const GUARD_KEY: &str = "quorlock:guard";
+pub(crate) const ORIGIN_KEY: &str = "quorlock:guard";
 
-/// Returns the arguments of `lua/shared/guard.lua`. Each known origin comes with the number of
+/// Returns the arguments of `lua/shared/origin.lua`. Each known origin comes with the number of
 /// milliseconds since the caller last heard from it. `is_durable` is what the master has told about
 /// its settings, and `None` if it has not told.
 #[cfg(any(test, feature = "redis", feature = "test-util"))]
-pub(crate) fn guard_arguments(
+pub(crate) fn origin_arguments(
     known: &[(String, u64)],
-    guard: RestartGuard,
+    quarantine: Quarantine,
     is_durable: Option<bool>,
 ) -> Vec<String> {
-    let mode = match guard {
-        RestartGuard::Strict => "strict",
-        RestartGuard::Off | RestartGuard::Observed => "observed",
+    let mode = match quarantine {
+        Quarantine::Strict => "strict",
+        Quarantine::Off | Quarantine::Observed => "observed",
     };
     let durability = match is_durable {
         Some(true) => "durable",
@@ -104,7 +104,7 @@ impl Sign {
         match self {
             Self::Earlier => "as an earlier connection found, perhaps of another program",
             Self::Missing => {
-                "its guard key is missing: it restarted without its data, its keys were deleted, \
+                "its origin key is missing: it restarted without its data, its keys were deleted, \
                  or it is new"
             }
             Self::Promoted => "its replication id is new: it may have been a replica",
@@ -127,7 +127,7 @@ pub(crate) struct Incarnation {
 
 #[cfg(any(test, feature = "redis", feature = "test-util"))]
 impl Incarnation {
-    /// Reads the reply of `lua/shared/guard.lua`. Returns `None` if the reply makes no sense.
+    /// Reads the reply of `lua/shared/origin.lua`. Returns `None` if the reply makes no sense.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let words: Vec<_> = text.split(' ').collect();
         let [since, now, run_id, origin, durability, sign] = words[..] else {
@@ -168,8 +168,11 @@ mod tests {
         let drift = Drift::from_ppm(10_000).unwrap();
         let ttl =
             |seconds| Ttl::parse(Duration::from_secs(seconds), Duration::ZERO, drift).unwrap();
-        assert_eq!(quarantine(ttl(60), drift), Duration::from_millis(60_602));
-        assert_eq!(quarantine(ttl(1), drift), Duration::from_secs(3));
+        assert_eq!(
+            quarantine_length(ttl(60), drift),
+            Duration::from_millis(60_602)
+        );
+        assert_eq!(quarantine_length(ttl(1), drift), Duration::from_secs(3));
     }
 
     #[test]

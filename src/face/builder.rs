@@ -7,7 +7,7 @@ use crate::{
     check::Checker,
     core::{
         config::{Config, Settings},
-        restart::{RestartGuard, quarantine},
+        restart::{Quarantine, quarantine_length},
         time::renewal::Renewal,
         vote::master_set::MasterSet,
         wait::retry::Backoff,
@@ -63,7 +63,7 @@ impl Coordinator {
 /// | [`waiter_timeout`](Self::waiter_timeout) | 3 s, or four node timeouts if that is longer |
 /// | [`key_template`](Self::key_template) | `{name}` |
 /// | [`client_name`](Self::client_name) | none |
-/// | [`restart_guard`](Self::restart_guard) | [`Observed`](RestartGuard::Observed) |
+/// | [`quarantine`](Self::quarantine) | [`Observed`](Quarantine::Observed) |
 /// | [`durable_masters`](Self::durable_masters) | `false` |
 #[derive(Debug)]
 #[must_use = "a builder does nothing until `build` is called"]
@@ -198,9 +198,9 @@ impl Builder {
     }
 
     /// Sets what to do about masters that may have forgotten locks. Defaults to
-    /// [`Observed`](RestartGuard::Observed).
-    pub fn restart_guard(mut self, guard: RestartGuard) -> Self {
-        self.settings.restart_guard = guard;
+    /// [`Observed`](Quarantine::Observed).
+    pub fn quarantine(mut self, quarantine: Quarantine) -> Self {
+        self.settings.quarantine = quarantine;
         self
     }
 
@@ -218,7 +218,7 @@ impl Builder {
     }
 
     /// Sets the longest TTL that a lock may have. A longer TTL is an error. Defaults to 1 min, or
-    /// to the [TTL](Self::ttl) if that is longer. Without a [restart guard](Self::restart_guard),
+    /// to the [TTL](Self::ttl) if that is longer. Without a [quarantine](Self::quarantine),
     /// the default is 366 days.
     ///
     /// A master that may have forgotten locks has no vote for this time plus the drift allowance,
@@ -339,11 +339,11 @@ impl Builder {
             now: clock::monotonic,
             random: clock::random_u64,
             restart_tracker: RestartTracker::new(
-                config.restart_guard,
+                config.quarantine,
                 config.durable_masters,
                 clock::monotonic,
             ),
-            quarantine: quarantine(config.max_ttl, config.drift),
+            quarantine: quarantine_length(config.max_ttl, config.drift),
             health: HealthBoard::new(&addresses, clock::monotonic),
             #[cfg(feature = "tls")]
             tls: self.tls,

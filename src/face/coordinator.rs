@@ -204,8 +204,8 @@ impl Coordinator {
     /// lists the findings.
     ///
     /// Call this method when a program starts, or in a test of a deployment. The check changes
-    /// nothing on the masters except the guard key, which every first connection writes. No lock is
-    /// refused because of a finding. The check needs the rights `+info` and `+config|get` in
+    /// nothing on the masters except the origin key, which every first connection writes. No lock
+    /// is refused because of a finding. The check needs the rights `+info` and `+config|get` in
     /// addition to the rights that locks need.
     ///
     /// The check opens a connection of its own to each master. Connecting takes at most the connect

@@ -298,7 +298,7 @@ mod tests {
 
     use tokio::{runtime, time::sleep};
 
-    use crate::{Coordinator, Fault, MemoryMaster, Renewal, RestartGuard, mutants::Mutant};
+    use crate::{Coordinator, Fault, MemoryMaster, Quarantine, Renewal, mutants::Mutant};
 
     /// A master says that it has no key, but only after the lease has ended.
     #[test]
@@ -307,7 +307,7 @@ mod tests {
         let is_left_alone = async || {
             let masters = [(); 3].map(|()| MemoryMaster::new());
             let locks = Coordinator::builder()
-                .restart_guard(RestartGuard::Off)
+                .quarantine(Quarantine::Off)
                 .node_timeout(Duration::from_secs(4))
                 .masters(&masters)
                 .build();

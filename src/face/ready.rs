@@ -10,7 +10,7 @@ impl Coordinator {
     /// master. A [grant](crate::Vote::Grant) means that the master can vote.
     ///
     /// A master can vote if it is connected, answers in time, takes locks and is not
-    /// [in quarantine](crate::RestartGuard).
+    /// [in quarantine](crate::Quarantine).
     ///
     /// Call this method when a program starts, or in a health probe. Without it, the first attempts
     /// of a program may fail because too few connections are ready. The call asks each master to

@@ -10,13 +10,13 @@ use tokio::time::timeout;
 use super::redis::wire_error::WireError;
 use crate::core::view::health::DialRefusal;
 
-/// The rights that the restart guard needs, in the syntax of `ACL SETUSER`.
-macro_rules! guard_rights {
+/// The rights that the quarantine needs, in the syntax of `ACL SETUSER`.
+macro_rules! origin_rights {
     () => {
         "+eval +info +time +hmget +hset ~quorlock:guard"
     };
 }
-pub(crate) use guard_rights;
+pub(crate) use origin_rights;
 
 /// The reason why a dial failed.
 #[derive(Debug, thiserror::Error)]
@@ -66,11 +66,11 @@ pub(crate) enum DialError {
     NotRedis6(String),
     #[error("it cannot be asked whether it restarted: {why}")]
     RestartUnknown { why: String },
-    /// The server cannot be asked whether it restarted, and the guard is strict.
+    /// The server cannot be asked whether it restarted, and quarantine is strict.
     #[error(
         "it cannot be asked whether it restarted: {why}; give its user the rights {}, \
-         or use a restart guard that is not strict",
-        guard_rights!()
+         or use quarantine that is not strict",
+        origin_rights!()
     )]
     RightsMissing { why: String },
     #[error("it is the same server as master {other}: every master must be a server of its own")]

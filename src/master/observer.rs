@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tracing::{debug, info, warn};
 
-use super::dial_error::guard_rights;
+use super::dial_error::origin_rights;
 use crate::{
     core::vote::{Failure, Vote},
     log::MASTER,
@@ -32,7 +32,7 @@ pub(crate) enum MasterEvent<'a> {
     /// A dial failed, or a connection broke. It is news if an outage begins.
     Down { is_news: bool, why: &'a str },
     /// The user of this program may not read the key that shows restarts.
-    GuardDenied { why: &'a str },
+    OriginDenied { why: &'a str },
     /// A restart will begin a quarantine.
     NotDurable { why: &'a str },
     /// The master may have forgotten locks.
@@ -108,8 +108,8 @@ fn log(master: &str, event: MasterEvent<'_>) {
         MasterEvent::Down { why, .. } => {
             debug!(target: MASTER, %master, %why, "master still down");
         }
-        MasterEvent::GuardDenied { why } => {
-            let rights = guard_rights!();
+        MasterEvent::OriginDenied { why } => {
+            let rights = origin_rights!();
             warn!(target: MASTER, %master, %why, "no client would notice if it restarted empty: its user needs the rights {rights}");
         }
         MasterEvent::NotDurable { why } => {

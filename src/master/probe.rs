@@ -118,7 +118,7 @@ impl Interview<'_> {
     }
 
     /// Asks whether the master restarted, as every dial does. Does nothing if the coordinator has
-    /// asked the process with this run id before. The question writes the guard key. Asking the
+    /// asked the process with this run id before. The question writes the origin key. Asking the
     /// same process again would hide that the key was lost.
     pub(crate) async fn observe(&mut self, run_id: Option<&str>) -> Result<(), ProbeError> {
         let asking = async {

@@ -56,7 +56,7 @@ const WORDS: [(&str, ServerError); 13] = [
     ("the channel", ServerError::ChannelDenied),
     ("run this command", ServerError::CommandDenied),
     ("no permissions", ServerError::CommandDenied),
-    // `shared/guard` answers this if INFO has no run id.
+    // `shared/origin` answers this if INFO has no run id.
     ("no run_id", ServerError::CommandDenied),
 ];
 

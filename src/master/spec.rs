@@ -34,7 +34,7 @@ use super::{
 /// name the same address, so list all of them. The coordinator follows a failover by itself.
 ///
 /// **A failover forgets the locks that had not been replicated**, because Redis replicates
-/// asynchronously. The [restart guard](crate::RestartGuard) therefore gives the new master no vote
+/// asynchronously. The [quarantine](crate::Quarantine) therefore gives the new master no vote
 /// for [`max_ttl`](crate::Builder::max_ttl). With three masters, locks survive one failover at a
 /// time. Plain independent masters are better. The servers of one Sentinel service are one master,
 /// and must never be listed as several. See

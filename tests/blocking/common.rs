@@ -7,7 +7,7 @@ use std::{
 };
 
 use quorlock::{
-    Builder, MemoryMaster, RestartGuard,
+    Builder, MemoryMaster, Quarantine,
     blocking::{Coordinator, Guard, Lock},
 };
 
@@ -24,7 +24,7 @@ pub(crate) fn masters() -> [MemoryMaster; 3] {
 /// Returns a builder for masters that are new, with a node timeout for a busy machine.
 pub(crate) fn patient() -> Builder {
     Coordinator::builder()
-        .restart_guard(RestartGuard::Off)
+        .quarantine(Quarantine::Off)
         .node_timeout(Duration::from_secs(5))
         .max_ttl(LONG)
         .ttl(LONG)

@@ -1,9 +1,9 @@
-//! The rule of the restart guard, as its script applies it after random events.
+//! The rule of the quarantine, as its script applies it after random events.
 
 use std::collections::BTreeMap;
 
-use super::{guard::FIELDS, *};
-use crate::core::restart::{GUARD_KEY, Incarnation, Loss, RestartGuard, guard_arguments};
+use super::{origin::FIELDS, *};
+use crate::core::restart::{Incarnation, Loss, ORIGIN_KEY, Quarantine, origin_arguments};
 
 /// The run ids of processes.
 const IDS: [&str; 4] = ["a0", "a1", "a2", "a3"];
@@ -25,12 +25,12 @@ enum Event {
     /// A client process dials the master. The process knows the origin that its last dial found.
     Dial {
         process: usize,
-        guard: RestartGuard,
+        quarantine: Quarantine,
     },
 }
 
-fn any_guard() -> impl Strategy<Value = RestartGuard> {
-    prop_oneof![Just(RestartGuard::Observed), Just(RestartGuard::Strict)]
+fn any_quarantine() -> impl Strategy<Value = Quarantine> {
+    prop_oneof![Just(Quarantine::Observed), Just(Quarantine::Strict)]
 }
 
 fn any_event() -> impl Strategy<Value = Event> {
@@ -39,7 +39,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         1 => any::<bool>().prop_map(|is_saved| Event::Restart { is_saved }),
         1 => Just(Event::Flush),
         1 => any::<bool>().prop_map(|has_keys| Event::Resync { has_keys }),
-        4 => (0..4usize, any_guard()).prop_map(|(process, guard)| Event::Dial { process, guard }),
+        4 => (0..4usize, any_quarantine()).prop_map(|(process, quarantine)| Event::Dial { process, quarantine }),
     ]
 }
 
@@ -78,12 +78,15 @@ impl DialledMaster {
         self.master.set_millis(self.now);
         match *event {
             Event::Wait(_) => return None,
-            Event::Dial { process, guard } => return Some(self.dial(process, guard)),
+            Event::Dial {
+                process,
+                quarantine,
+            } => return Some(self.dial(process, quarantine)),
             Event::Restart { is_saved } => {
                 self.restarts += 1;
                 self.master.set_run_id(&format!("b{}", self.restarts));
                 if !is_saved {
-                    self.master.delete(GUARD_KEY);
+                    self.master.delete(ORIGIN_KEY);
                 }
             }
             Event::Flush => self.master.forget(),
@@ -96,12 +99,12 @@ impl DialledMaster {
         None
     }
 
-    fn dial(&mut self, process: usize, guard: RestartGuard) -> u64 {
+    fn dial(&mut self, process: usize, quarantine: Quarantine) -> u64 {
         let known = self.known[process].iter();
         let known: Vec<_> = known
             .map(|(origin, answered)| (origin.clone(), self.now - answered + 1))
             .collect();
-        let found = ask(&self.master, &known, guard, None);
+        let found = ask(&self.master, &known, quarantine, None);
         self.known[process] = Some((found.origin.clone(), self.now));
         self.copied.get_or_insert_with(|| {
             let replica = MemoryMaster::new();
@@ -115,10 +118,10 @@ impl DialledMaster {
 fn ask(
     master: &MemoryMaster,
     known: &[(String, u64)],
-    guard: RestartGuard,
+    quarantine: Quarantine,
     is_durable: Option<bool>,
 ) -> Incarnation {
-    let arguments = guard_arguments(known, guard, is_durable);
+    let arguments = origin_arguments(known, quarantine, is_durable);
     master.ask_guard(&arguments)
 }
 
@@ -129,14 +132,14 @@ fn counted_from(found: &Incarnation, now: u64) -> u64 {
 }
 
 fn record(master: &MemoryMaster) -> BTreeMap<String, String> {
-    master.hash(GUARD_KEY).unwrap_or_default()
+    master.hash(ORIGIN_KEY).unwrap_or_default()
 }
 
-/// Returns a strategy for observations. Each has the number of the known origin, the guard, and the
-/// durability that the client found.
-fn any_observation() -> impl Strategy<Value = (Option<usize>, RestartGuard, Option<bool>)> {
+/// Returns a strategy for observations. Each has the number of the known origin, the quarantine,
+/// and the durability that the client found.
+fn any_observation() -> impl Strategy<Value = (Option<usize>, Quarantine, Option<bool>)> {
     let known = prop::option::of(0..4usize);
-    (known, any_guard(), any::<Option<bool>>())
+    (known, any_quarantine(), any::<Option<bool>>())
 }
 
 fn knows(known: Option<usize>, away: u64) -> Vec<(String, u64)> {
@@ -153,7 +156,7 @@ proptest! {
         let mut master = DialledMaster::new();
         for event in events {
             let from = master.run(&event);
-            if let (Some(from), Event::Dial { guard: RestartGuard::Strict, .. }) = (from, &event) {
+            if let (Some(from), Event::Dial { quarantine: Quarantine::Strict, .. }) = (from, &event) {
                 prop_assert!(from > 0 && from >= master.lost, "{from} {}", master.lost);
                 prop_assert!(from <= master.now);
             }
@@ -163,15 +166,15 @@ proptest! {
     /// So a master that others have used for longer than a quarantine can vote at once.
     #[test]
     fn a_strict_client_counts_from_the_first_dial_if_nothing_was_lost(
-        dials in prop::collection::vec((1..50u64, 0..4usize, any_guard()), 1..10),
+        dials in prop::collection::vec((1..50u64, 0..4usize, any_quarantine()), 1..10),
     ) {
         let mut master = DialledMaster::new();
         let mut first = None;
-        for (wait, process, guard) in dials {
+        for (wait, process, quarantine) in dials {
             master.run(&Event::Wait(wait));
-            let from = master.run(&Event::Dial { process, guard }).unwrap();
+            let from = master.run(&Event::Dial { process, quarantine }).unwrap();
             let first = *first.get_or_insert(master.now);
-            let is_trusted = from == 0 && guard == RestartGuard::Observed;
+            let is_trusted = from == 0 && quarantine == Quarantine::Observed;
             prop_assert!(from == first || is_trusted, "{from} {first}");
         }
     }
@@ -181,23 +184,23 @@ proptest! {
     #[test]
     fn a_restart_is_a_quarantine_unless_it_was_durable_before_and_is_now(
         observations in prop::collection::vec(any_observation(), 0..6),
-        (known, guard, is_durable) in any_observation(),
+        (known, quarantine, is_durable) in any_observation(),
     ) {
         let master = MemoryMaster::new();
         master.set_run_id(IDS[1]);
-        for (now, (known, guard, is_durable)) in (1..).zip(observations) {
+        for (now, (known, quarantine, is_durable)) in (1..).zip(observations) {
             master.set_millis(now);
-            ask(&master, &knows(known, u64::MAX), guard, is_durable);
+            ask(&master, &knows(known, u64::MAX), quarantine, is_durable);
         }
         let before = record(&master);
         master.set_run_id(IDS[2]);
         master.set_millis(100);
-        ask(&master, &knows(known, u64::MAX), guard, is_durable);
+        ask(&master, &knows(known, u64::MAX), quarantine, is_durable);
         let after = record(&master);
         prop_assert_eq!(&after["run_id"], IDS[2]);
         let is_kept = after["since"] != "100";
         if before.is_empty() {
-            let is_new = known.is_none() && guard == RestartGuard::Observed;
+            let is_new = known.is_none() && quarantine == Quarantine::Observed;
             prop_assert_eq!(is_kept, is_new);
         } else if is_kept {
             prop_assert!(before["durable"] == "1" && is_durable == Some(true));
@@ -215,28 +218,28 @@ proptest! {
     #[test]
     fn a_second_observation_changes_nothing(
         found in prop::option::of(("a[0-2]", 0..200u64, "a[0-2]", "[01]", 1..200u64, any::<bool>())),
-        (known, guard, is_durable) in any_observation(),
+        (known, quarantine, is_durable) in any_observation(),
     ) {
         let master = MemoryMaster::new();
         master.set_run_id(IDS[1]);
         master.set_millis(100);
-        ask(&master, &[], guard, None); // writes the replication id
+        ask(&master, &[], quarantine, None); // writes the replication id
         let replid = record(&master).remove("replid").unwrap();
-        master.delete(GUARD_KEY);
+        master.delete(ORIGIN_KEY);
         if let Some((run_id, since, origin, durable, seen, is_promoted)) = found {
             let replid = if is_promoted { "0".to_owned() } else { replid };
             let (since, seen) = (since.to_string(), seen.to_string());
             let values = [run_id, since, origin, durable, seen, replid];
-            master.set_hash(GUARD_KEY, FIELDS.into_iter().zip(values), None);
+            master.set_hash(ORIGIN_KEY, FIELDS.into_iter().zip(values), None);
         }
-        let origin = ask(&master, &knows(known, 50), guard, is_durable).origin;
+        let origin = ask(&master, &knows(known, 50), quarantine, is_durable).origin;
         let expected = record(&master);
         let number = |field: &str| expected[field].parse::<u64>().unwrap();
         prop_assert!(number("since") <= 100 && (1..=100).contains(&number("seen")));
         master.set_millis(150);
-        ask(&master, &[(origin, 0)], guard, is_durable);
+        ask(&master, &[(origin, 0)], quarantine, is_durable);
         prop_assert_eq!(&record(&master), &expected);
-        ask(&master, &[], guard, None);
+        ask(&master, &[], quarantine, None);
         prop_assert_eq!(&record(&master), &expected);
     }
 }

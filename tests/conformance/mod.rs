@@ -55,8 +55,8 @@ use crate::{
     },
 };
 
-mod guard;
 mod losses;
+mod origin;
 mod random;
 mod rows;
 mod step;
@@ -458,7 +458,7 @@ impl Subject {
             now: || now().into_std(),
             random: || u64::MAX / 2,
             restart_tracker: RestartTracker::new(
-                crate::core::restart::RestartGuard::Off,
+                crate::core::restart::Quarantine::Off,
                 false,
                 clock::monotonic,
             ),

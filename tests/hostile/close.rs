@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quorlock::{Coordinator, RestartGuard};
+use quorlock::{Coordinator, Quarantine};
 use testkit::{
     hostile::{close::late_closes, fake_server::Fake},
     random::Random,
@@ -184,7 +184,7 @@ async fn tasks_end() {
 fn coordinator(urls: &[String], ttl: Duration) -> Coordinator {
     Coordinator::builder()
         .masters(urls)
-        .restart_guard(RestartGuard::Off)
+        .quarantine(Quarantine::Off)
         .ttl(ttl)
         .build()
         .unwrap()

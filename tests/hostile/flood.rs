@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quorlock::{Coordinator, RestartGuard};
+use quorlock::{Coordinator, Quarantine};
 use testkit::{
     hostile::{
         fake_server::{Fake, Peer},
@@ -99,7 +99,7 @@ fn check_no_delay(runtime: &Runtime, over: Over) {
     runtime.block_on(async {
         let locks = Coordinator::builder()
             .masters(urls.chain([hostile.url()]))
-            .restart_guard(RestartGuard::Off)
+            .quarantine(Quarantine::Off)
             .node_timeout(NODE_TIMEOUT)
             .ttl(FLOOD / 4)
             .build()

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quorlock::{Coordinator, Guard, RestartGuard};
+use quorlock::{Coordinator, Guard, Quarantine};
 use testkit::{
     hostile::{
         answers::honest,
@@ -235,7 +235,7 @@ async fn on_all(locks: &Coordinator, name: &str) -> Guard {
 fn coordinator(urls: impl Iterator<Item = String>) -> Coordinator {
     Coordinator::builder()
         .masters(urls)
-        .restart_guard(RestartGuard::Off)
+        .quarantine(Quarantine::Off)
         .ttl(Duration::from_secs(60))
         .build()
         .unwrap()

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use quorlock::{Coordinator, RestartGuard};
+use quorlock::{Coordinator, Quarantine};
 use testkit::hostile::{
     all_calls::{Calls, HANG},
     answers::{honest, subscription},
@@ -230,7 +230,7 @@ fn falsifying(reply: impl Fn(&[Vec<u8>]) -> Vec<u8> + Send + Sync + 'static) -> 
 fn coordinator(fakes: &[Fake]) -> Coordinator {
     Coordinator::builder()
         .masters(fakes.iter().map(Fake::url))
-        .restart_guard(RestartGuard::Off)
+        .quarantine(Quarantine::Off)
         .node_timeout(Duration::from_millis(50))
         .ttl(TTL)
         .waiter_timeout(TTL)

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use quorlock::{Builder, Coordinator, RestartGuard};
+use quorlock::{Builder, Coordinator, Quarantine};
 use testkit::{
     hostile::{
         fake_server::Fake,
@@ -92,7 +92,7 @@ fn a_master_that_greets_and_hangs_up_is_one_outage() {
                 let locks = Coordinator::builder()
                     .masters(masters.iter().map(server::Server::url))
                     .master(hostile.url())
-                    .restart_guard(RestartGuard::Off)
+                    .quarantine(Quarantine::Off)
                     .build()
                     .unwrap();
                 drop(locks.mutex("a").try_acquire().await.unwrap());
@@ -148,7 +148,7 @@ fn a_paused_master_takes_no_unbounded_memory() {
 async fn check_memory(urls: Vec<String>, log: Log) {
     let locks = Coordinator::builder()
         .masters(&urls)
-        .restart_guard(RestartGuard::Off)
+        .quarantine(Quarantine::Off)
         .build()
         .unwrap();
     let load = Load::start(&locks, 0, Some(Duration::from_secs(600)));

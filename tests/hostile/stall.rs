@@ -2,7 +2,7 @@
 
 use std::{thread, time::Duration};
 
-use quorlock::{Coordinator, RestartGuard};
+use quorlock::{Coordinator, Quarantine};
 use testkit::hostile::{fake_server::Fake, load, process_stats::Log};
 use tokio::time::{sleep, timeout};
 
@@ -115,7 +115,7 @@ fn ten_thousand_guards_dropped_at_once_give_up_no_connection() {
 fn coordinator(fakes: &[Fake]) -> Coordinator {
     Coordinator::builder()
         .masters(fakes.iter().map(Fake::url))
-        .restart_guard(RestartGuard::Off)
+        .quarantine(Quarantine::Off)
         .node_timeout(NODE_TIMEOUT)
         .build()
         .unwrap()

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quorlock::{Coordinator, RestartGuard};
+use quorlock::{Coordinator, Quarantine};
 use testkit::{
     hostile::{answers::greeting, process_stats, resp},
     server::skipped,
@@ -59,7 +59,7 @@ async fn cost(length: usize) -> Duration {
     });
     let locks = Coordinator::builder()
         .master(format!("redis://127.0.0.1:{port}"))
-        .restart_guard(RestartGuard::Off)
+        .quarantine(Quarantine::Off)
         .node_timeout(NODE_TIMEOUT)
         .connect_timeout(NODE_TIMEOUT)
         .ttl(NODE_TIMEOUT * 4)

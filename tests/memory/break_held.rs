@@ -1,7 +1,7 @@
 //! Breaking a lock that its holder does not release.
 
 use quorlock::{
-    Coordinator, Fault, InspectError, Kind, Lock, LostReason, RestartGuard, View, Vote, Votes,
+    Coordinator, Fault, InspectError, Kind, Lock, LostReason, Quarantine, View, Vote, Votes,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -80,7 +80,7 @@ async fn every_holder_that_was_seen_is_broken() {
         let mut holders = Vec::new();
         for master in &world.masters {
             let locks = Coordinator::builder()
-                .restart_guard(RestartGuard::Off)
+                .quarantine(Quarantine::Off)
                 .master(master)
                 .build()
                 .unwrap();

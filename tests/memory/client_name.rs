@@ -1,6 +1,6 @@
 //! The names under which the locks of a coordinator are shown.
 
-use quorlock::{Builder, ConfigError, Coordinator, Holder, Kind, Lock, MemoryMaster, RestartGuard};
+use quorlock::{Builder, ConfigError, Coordinator, Holder, Kind, Lock, MemoryMaster, Quarantine};
 use tokio::time::timeout;
 
 use crate::world::{KINDS, NAME, World, lock, millis, seconds};
@@ -11,7 +11,7 @@ const CLIENT: &str = "web-3/812";
 async fn world_and_nameless() -> (World, Coordinator) {
     let world = World::with(3, |builder| builder.client_name(CLIENT)).await;
     let nameless = Coordinator::builder()
-        .restart_guard(RestartGuard::Off)
+        .quarantine(Quarantine::Off)
         .masters(&world.masters)
         .build();
     (world, nameless.unwrap())

@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use quorlock::{AcquireError, Coordinator, Fault, MemoryMaster, Owner, Renewal, RestartGuard};
+use quorlock::{AcquireError, Coordinator, Fault, MemoryMaster, Owner, Quarantine, Renewal};
 use tokio::{
     task::JoinHandle,
     time::{Instant, sleep, timeout},
@@ -106,7 +106,7 @@ async fn a_queue_that_no_one_polls_vanishes() {
 #[tokio::test(start_paused = true)]
 async fn a_master_that_restarts_empty_learns_the_order_again() {
     let world = World::new(3).await;
-    let others = Coordinator::builder().restart_guard(RestartGuard::Off);
+    let others = Coordinator::builder().quarantine(Quarantine::Off);
     let others = others.masters(&world.masters).build().unwrap();
     sleep(millis(1)).await;
     let guard = world.locks.fair(NAME, &world.locks.owner());

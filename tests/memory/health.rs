@@ -265,7 +265,7 @@ async fn a_master_in_quarantine_is_not_ready_and_is_reported_when_it_votes_again
     let (log, _listening) = testkit::captured_log::CapturedLog::listen();
     let world = World::with(3, |builder| {
         builder
-            .restart_guard(quorlock::RestartGuard::Observed)
+            .quarantine(quorlock::Quarantine::Observed)
             .max_ttl(seconds(10))
     })
     .await;
@@ -288,7 +288,7 @@ async fn a_master_in_quarantine_is_not_ready_and_is_reported_when_it_votes_again
     assert_eq!(news(&world, &mut events).await, [(0, "connected", false)]);
     let health = &world.locks.health()[0];
     assert!(health.quarantine.unwrap() > seconds(8));
-    let why = "its guard key is missing: it restarted without its data";
+    let why = "its origin key is missing: it restarted without its data";
     assert!(health.to_string().contains(why), "{health}");
     let warning = format!("why={}", health.quarantine_reason.unwrap());
     assert_eq!(health.failures, 1);
@@ -309,14 +309,14 @@ async fn a_quarantine_keeps_its_reason_and_is_told_once() {
     let (log, _listening) = testkit::captured_log::CapturedLog::listen();
     let world = World::with(3, |builder| {
         builder
-            .restart_guard(quorlock::RestartGuard::Observed)
+            .quarantine(quorlock::Quarantine::Observed)
             .max_ttl(seconds(10))
     })
     .await;
     world.masters[0].restart();
     sleep(REDIAL).await;
     let why = world.locks.health()[0].quarantine_reason.unwrap();
-    assert!(why.starts_with("its guard key is missing"), "{why}");
+    assert!(why.starts_with("its origin key is missing"), "{why}");
     world.inject([Fault::Down]);
     sleep(seconds(2)).await;
     world.clear_faults();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock::{AcquireError, Coordinator, Fault, Lock, MemoryMaster, Renewal, RestartGuard};
+use quorlock::{AcquireError, Coordinator, Fault, Lock, MemoryMaster, Quarantine, Renewal};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::world::{NAME, delay, millis, seconds, timed};
@@ -14,7 +14,7 @@ fn masters(count: usize) -> Vec<MemoryMaster> {
 }
 
 async fn coordinator(masters: &[MemoryMaster], node_timeout: Duration) -> Coordinator {
-    let builder = Coordinator::builder().restart_guard(RestartGuard::Off);
+    let builder = Coordinator::builder().quarantine(Quarantine::Off);
     let locks = builder.masters(masters).node_timeout(node_timeout);
     let locks = locks.build().unwrap();
     sleep(millis(1)).await;
@@ -298,7 +298,7 @@ async fn a_waiter_whose_ttl_is_too_short_does_not_hold_up_others() {
     let masters = masters(3);
     masters.iter().for_each(|master| master.inject(delay(59)));
     let near = coordinator(&masters, millis(500)).await;
-    let builder = Coordinator::builder().restart_guard(RestartGuard::Off);
+    let builder = Coordinator::builder().quarantine(Quarantine::Off);
     let builder = builder.masters(&masters).ttl(millis(60));
     let hopeless = builder.build().unwrap();
     sleep(seconds(1)).await;

@@ -35,11 +35,11 @@ mod min_hold;
 mod owners;
 mod pending_releases;
 mod preflight;
+mod quarantine;
 mod random_faults;
 #[cfg(feature = "metrics")]
 mod recorder;
 mod renewal;
-mod restart_guard;
 mod retry;
 mod rollback;
 mod run;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock::{Coordinator, Fault, MemoryMaster, RestartGuard, Severity};
+use quorlock::{Coordinator, Fault, MemoryMaster, Quarantine, Severity};
 use tokio::time::sleep;
 
 fn found(report: &quorlock::Preflight) -> Vec<(Severity, &'static str)> {
@@ -82,7 +82,7 @@ async fn fewer_than_a_majority_can_vote() {
     assert!(locks.mutex("r").try_acquire().await.is_err());
 
     // Under a strict guard, new masters are in quarantine. The report only warns of this.
-    let builder = Coordinator::builder().restart_guard(RestartGuard::Strict);
+    let builder = Coordinator::builder().quarantine(Quarantine::Strict);
     let masters = (0..3).map(|_| MemoryMaster::new());
     let locks = builder.masters(masters).build().unwrap();
     let report = locks.check().await;

@@ -3,8 +3,7 @@
 use std::{future::poll_fn, mem, pin::Pin, task::Poll, thread, time::Duration};
 
 use quorlock::{
-    Builder, Coordinator, Fault, Guard, Kind, Lock, MemoryMaster, Owner, Renewal, RestartGuard,
-    Votes,
+    Builder, Coordinator, Fault, Guard, Kind, Lock, MemoryMaster, Owner, Quarantine, Renewal, Votes,
 };
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -24,7 +23,7 @@ impl World {
     pub(crate) async fn with(masters: usize, set: impl FnOnce(Builder) -> Builder) -> Self {
         let masters: Vec<_> = (0..masters).map(|_| MemoryMaster::new()).collect();
         let locks = set(Coordinator::builder()
-            .restart_guard(RestartGuard::Off)
+            .quarantine(Quarantine::Off)
             .masters(&masters))
         .build()
         .unwrap();

@@ -7,7 +7,7 @@ use std::{
 
 use parking_lot::RwLock;
 use quorlock::{
-    Builder, Coordinator, Failure, Guard, Kind, Lock, Owner, RestartGuard, VoteRow, Votes,
+    Builder, Coordinator, Failure, Guard, Kind, Lock, Owner, Quarantine, VoteRow, Votes,
 };
 pub(crate) use testkit::{
     polled::polled,
@@ -88,7 +88,7 @@ pub(crate) fn runtime() -> tokio::runtime::Runtime {
 /// machine, no master reaches this timeout.
 pub(crate) fn patient() -> Builder {
     Coordinator::builder()
-        .restart_guard(RestartGuard::Off)
+        .quarantine(Quarantine::Off)
         .node_timeout(Duration::from_secs(5))
         .connect_timeout(Duration::from_secs(5))
         .ttl(LONG)
@@ -97,7 +97,7 @@ pub(crate) fn patient() -> Builder {
 /// Returns a builder with short timeouts, for tests with slow masters.
 pub(crate) fn brisk() -> Builder {
     Coordinator::builder()
-        .restart_guard(RestartGuard::Off)
+        .quarantine(Quarantine::Off)
         .node_timeout(Duration::from_millis(100))
         .connect_timeout(Duration::from_millis(200))
         .ttl(LONG)

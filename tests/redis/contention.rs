@@ -44,7 +44,7 @@ fn no_update_is_lost() {
 
 async fn contend(masters: &str, counter: PathBuf) {
     let locks = Coordinator::builder()
-        .restart_guard(quorlock::RestartGuard::Off)
+        .quarantine(quorlock::Quarantine::Off)
         .masters(masters.split(','))
         .node_timeout(Duration::from_secs(1))
         .ttl(LONG)

@@ -3,25 +3,28 @@
 
 use std::time::Duration;
 
-use quorlock::{AcquireError, Builder, Coordinator, MasterState, Renewal, RestartGuard};
+use quorlock::{AcquireError, Builder, Coordinator, MasterState, Quarantine, Renewal};
 use tokio::{join, time::sleep};
 
 use crate::{
     common::*,
-    restart_guard::{KEY, connected, copy_once, guarded, is_copy},
+    quarantine::{KEY, connected, copy_once, is_copy, quarantining},
 };
 
 /// The longest TTL in these tests. A demotion takes less time.
 const TTL: Duration = Duration::from_secs(5);
 
-fn builder(guard: RestartGuard) -> Builder {
-    // Without the guard, the second holder may come late on a busy machine.
-    let ttl = if guard == RestartGuard::Off {
+fn builder(quarantine: Quarantine) -> Builder {
+    // Without the quarantine, the second holder may come late on a busy machine.
+    let ttl = if quarantine == Quarantine::Off {
         LONG
     } else {
         TTL
     };
-    guarded(guard).max_ttl(ttl).ttl(ttl).renewal(Renewal::Off)
+    quarantining(quarantine)
+        .max_ttl(ttl)
+        .ttl(ttl)
+        .renewal(Renewal::Off)
 }
 
 /// Runs `test` on `n` servers of each version whose program is there.
@@ -48,12 +51,12 @@ async fn attach(replica: &Server, master: &Server) {
 
 /// The first two of three masters hold a lock. The first one is made a replica of a server that
 /// lacks the lock, and is promoted again. It and the third master could give the lock away.
-async fn check_for_two_holders(version: &str, servers: &[Server], guard: RestartGuard) {
+async fn check_for_two_holders(version: &str, servers: &[Server], quarantine: Quarantine) {
     let (masters, other) = servers.split_at(3);
     attach(&other[0], &masters[0]).await;
     let urls = urls(masters);
-    let mine = connected(builder(guard), &urls).await;
-    let yours = connected(builder(guard), &urls).await;
+    let mine = connected(builder(quarantine), &urls).await;
+    let yours = connected(builder(quarantine), &urls).await;
     let record = masters[0].command(&["HGETALL", KEY]);
     until("a copy of the record", async || {
         (other[0].command(&["HGETALL", KEY]) == record).then_some(())
@@ -77,8 +80,8 @@ async fn check_for_two_holders(version: &str, servers: &[Server], guard: Restart
         sleep(millis(20)).await;
     }
     masters[1].resume();
-    let is_expected = guard == RestartGuard::Off;
-    assert_eq!(is_second, is_expected, "{version} {guard:?}");
+    let is_expected = quarantine == Quarantine::Off;
+    assert_eq!(is_second, is_expected, "{version} {quarantine:?}");
     if !is_expected {
         drop(second.acquire_within(TEST_TIMEOUT / 4).await.unwrap());
     }
@@ -87,11 +90,7 @@ async fn check_for_two_holders(version: &str, servers: &[Server], guard: Restart
 #[test]
 fn no_second_lock_is_granted_by_a_master_that_was_demoted_and_promoted() {
     on_versions(12, async |version, servers| {
-        let guards = [
-            RestartGuard::Off,
-            RestartGuard::Observed,
-            RestartGuard::Strict,
-        ];
+        let guards = [Quarantine::Off, Quarantine::Observed, Quarantine::Strict];
         let [off, observed, strict] =
             [0, 1, 2].map(|at| (&servers[4 * at..4 * at + 4], guards[at]));
         join!(
@@ -226,9 +225,9 @@ fn a_new_replication_id_is_a_quarantine_and_other_events_are_none() {
                 attach(b, a).await;
             }
             let urls = [a.url()];
-            let before = connected(builder(RestartGuard::Observed), &urls).await;
+            let before = connected(builder(Quarantine::Observed), &urls).await;
             event.happen(a, b).await;
-            let after = builder(RestartGuard::Observed).masters(&urls);
+            let after = builder(Quarantine::Observed).masters(&urls);
             let is_quarantined = is_quarantined(&after.build().unwrap()).await;
             assert_eq!(is_quarantined, event.is_loss(), "{version} {event:?}");
             drop(before);
@@ -240,7 +239,7 @@ fn a_new_replication_id_is_a_quarantine_and_other_events_are_none() {
 #[test]
 fn a_master_that_was_promoted_again_shows_no_error_of_the_replica() {
     on_versions(3, async |version, servers| {
-        let locks = connected(builder(RestartGuard::Observed), &urls(&servers)).await;
+        let locks = connected(builder(Quarantine::Observed), &urls(&servers)).await;
         servers[0].command(&["REPLICAOF", "127.0.0.1", "1"]);
         until("a master that is down", async || {
             drop(locks.mutex("k").try_acquire().await);

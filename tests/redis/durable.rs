@@ -3,19 +3,19 @@
 
 use std::time::Duration;
 
-use quorlock::{AcquireError, Builder, Coordinator, Failure, LockState, RestartGuard};
+use quorlock::{AcquireError, Builder, Coordinator, Failure, LockState, Quarantine};
 use testkit::proxy::Proxy;
 use tokio::join;
 
 use crate::{
     common::*,
-    restart_guard::{ALWAYS, KEY, connected, copy_once, guarded, is_copy, is_quarantined, lock},
+    quarantine::{ALWAYS, KEY, connected, copy_once, is_copy, is_quarantined, lock, quarantining},
 };
 
 /// Returns a builder that declares all masters as durable. A quarantine lasts longer than any test.
 fn trusting() -> Builder {
     patient()
-        .restart_guard(RestartGuard::Observed)
+        .quarantine(Quarantine::Observed)
         .durable_masters(true)
         .max_ttl(LONG)
 }
@@ -74,8 +74,8 @@ fn masters_that_keep_all_writes_vote_at_once_and_still_have_their_locks() {
                 held.release().await.unwrap();
                 drop(acquire_on_all(&other).await);
             }
-            // A client that does not trust the declaration relies on the content of the guard key.
-            let other = guarded(RestartGuard::Observed).masters(urls(&masters));
+            // A client that does not trust the declaration relies on the content of the origin key.
+            let other = quarantining(Quarantine::Observed).masters(urls(&masters));
             assert!(has_vote(&other.build().unwrap()).await);
         }
     });
@@ -166,7 +166,7 @@ fn a_log_switched_on_after_the_restart_does_not_count() {
     });
 }
 
-/// The log of the replica has all writes that the master sent to it, including the guard key. The
+/// The log of the replica has all writes that the master sent to it, including the origin key. The
 /// log lacks the writes that the master did not send.
 #[test]
 fn a_promoted_replica_has_no_vote_however_durable_it_is() {

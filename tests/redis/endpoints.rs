@@ -2,9 +2,9 @@
 
 use std::{net::TcpListener, os::unix::fs::symlink};
 
-use quorlock::{ConfigError, Coordinator, Renewal, RestartGuard};
+use quorlock::{ConfigError, Coordinator, Quarantine, Renewal};
 
-use crate::{common::*, restart_guard::guarded};
+use crate::{common::*, quarantine::quarantining};
 
 #[test]
 fn locks_work_over_ipv6() {
@@ -155,7 +155,7 @@ fn two_databases_of_one_server_are_one_master() {
             masters[1].url(),
             masters[2].url(),
         ];
-        let locks = guarded(RestartGuard::Observed)
+        let locks = quarantining(Quarantine::Observed)
             .masters(urls)
             .build()
             .unwrap();

@@ -118,7 +118,7 @@ fn an_attempt_waits_for_a_majority_of_impostors_no_longer_than_the_connect_timeo
             impostor(move |stream| drop(keep.send(stream)))
         });
         let locks = Coordinator::builder()
-            .restart_guard(quorlock::RestartGuard::Off)
+            .quarantine(quorlock::Quarantine::Off)
             .node_timeout(Duration::from_millis(100))
             .connect_timeout(Duration::from_millis(500))
             .masters(urls(&masters))

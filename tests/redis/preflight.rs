@@ -9,7 +9,7 @@ use std::{
 };
 
 use quorlock::{
-    Builder, Coordinator, Finding, Preflight, RestartGuard,
+    Builder, Coordinator, Finding, Preflight, Quarantine,
     Severity::{self, Info, Refuse, Unknown, Warn},
 };
 use tokio::time::sleep;
@@ -26,8 +26,8 @@ fn durable() -> Vec<Server> {
     (0..3).map(|_| Server::start_with(&DURABLE)).collect()
 }
 
-fn guarded() -> Builder {
-    patient().restart_guard(RestartGuard::Observed)
+fn quarantining() -> Builder {
+    patient().quarantine(Quarantine::Observed)
 }
 
 /// Returns addresses of `masters` that look like addresses of different machines.
@@ -84,11 +84,11 @@ fn major(master: &Server) -> u32 {
 fn nothing_is_found_on_fit_masters() {
     with_masters(0, async |_| {
         let masters = durable();
-        for guard in [RestartGuard::Off, RestartGuard::Observed] {
+        for quarantine in [Quarantine::Off, Quarantine::Observed] {
             // The check is made at once, like at the start of a program.
-            let locks = locks(patient().restart_guard(guard), &masters);
+            let locks = locks(patient().quarantine(quarantine), &masters);
             let report = locks.check().await;
-            assert_eq!(found(&report), [], "{guard:?} {report}");
+            assert_eq!(found(&report), [], "{quarantine:?} {report}");
             let is_old = !report.findings.is_empty();
             assert_eq!(is_old, major(&masters[0]) < 7, "{report}");
             locks.close().await;
@@ -99,20 +99,20 @@ fn nothing_is_found_on_fit_masters() {
 #[test]
 fn a_server_with_default_settings_loses_locks_in_a_restart() {
     with_masters(3, async |masters| {
-        let guarded = locks(guarded(), &masters);
-        let report = guarded.check().await;
+        let careful = locks(quarantining(), &masters);
+        let report = careful.check().await;
         assert_eq!(found(&report), [(Info, "aof_enabled")], "{report}");
         let of_all = report
             .findings
             .iter()
             .find(|finding| finding.severity == Info);
         assert_eq!(of_all.unwrap().master, None);
-        guarded.close().await;
+        careful.close().await;
 
-        let unguarded = locks(patient(), &masters);
-        let report = unguarded.check().await;
+        let trusting = locks(patient(), &masters);
+        let report = trusting.check().await;
         assert_eq!(found(&report), [(Refuse, "aof_enabled")], "{report}");
-        unguarded.close().await;
+        trusting.close().await;
     });
 }
 
@@ -120,7 +120,7 @@ fn a_server_with_default_settings_loses_locks_in_a_restart() {
 fn each_setting_has_its_finding() {
     with_masters(0, async |_| {
         let masters = durable();
-        let (guarded, unguarded) = (locks(guarded(), &masters), locks(patient(), &masters));
+        let (careful, trusting) = (locks(quarantining(), &masters), locks(patient(), &masters));
         for (setting, bad, good, expected, without_guard) in [
             (
                 "maxmemory-policy",
@@ -155,7 +155,7 @@ fn each_setting_has_its_finding() {
             ),
         ] {
             set(&masters[1], setting, bad);
-            let report = guarded.check().await;
+            let report = careful.check().await;
             assert_eq!(found(&report), [expected], "{report}");
             let finding = report
                 .findings
@@ -163,17 +163,17 @@ fn each_setting_has_its_finding() {
                 .find(|finding| finding.setting.name() == expected.1);
             let address = format!("unix:{}", masters[1].socket().display());
             assert_eq!(finding.unwrap().master.as_deref(), Some(&*address));
-            let report = unguarded.check().await;
+            let report = trusting.check().await;
             let level = without_guard.unwrap_or(expected.0);
             assert_eq!(found(&report), [(level, expected.1)], "{report}");
             set(&masters[1], setting, good);
         }
         set(&masters[1], "maxmemory", "100mb");
         set(&masters[1], "maxmemory-policy", "allkeys-lru");
-        let report = guarded.check().await;
+        let report = careful.check().await;
         assert_eq!(found(&report), [(Refuse, "maxmemory_policy")], "{report}");
-        guarded.close().await;
-        unguarded.close().await;
+        careful.close().await;
+        trusting.close().await;
     });
 }
 
@@ -181,7 +181,7 @@ fn each_setting_has_its_finding() {
 fn masters_that_are_declared_durable_and_are_not_are_found() {
     with_masters(0, async |_| {
         let masters = durable();
-        let durable = || guarded().durable_masters(true);
+        let durable = || quarantining().durable_masters(true);
         let connected = locks(durable(), &masters);
         let report = connected.check().await;
         if major(&masters[0]) < 7 {
@@ -203,7 +203,7 @@ fn masters_that_are_declared_durable_and_are_not_are_found() {
             let report = connected.check().await;
             assert_eq!(found(&report), [(Refuse, finding)], "{report}");
             assert!(report.to_string().contains("set it back"), "{report}");
-            // A dial notes in the guard key that this master is not durable.
+            // A dial notes in the origin key that this master is not durable.
             let late = locks(durable(), &masters);
             // All dials of `late` are over before the setting changes again.
             let guard = acquire_on_all(&late.mutex("late")).await;
@@ -236,7 +236,7 @@ fn a_master_that_takes_no_connection_is_found() {
         held.write_all(b"PING\r\n").unwrap();
         held.read_exact(&mut [0; b"+PONG\r\n".len()]).unwrap();
         set(&masters[0], "maxclients", "1");
-        let locks = locks(guarded(), &masters);
+        let locks = locks(quarantining(), &masters);
         let report = locks.check().await;
         assert_eq!(found(&report), [(Warn, "maxclients")], "{report}");
         let text = report.to_string();
@@ -249,7 +249,7 @@ fn a_master_that_takes_no_connection_is_found() {
 fn a_master_that_soon_takes_no_more_connections_is_found() {
     with_masters(0, async |_| {
         let masters = durable();
-        let locks = locks(guarded(), &masters);
+        let locks = locks(quarantining(), &masters);
         locks.check().await;
         set(&masters[0], "maxclients", "11");
         let connect = || TcpStream::connect(("127.0.0.1", masters[0].port())).unwrap();
@@ -270,7 +270,7 @@ fn a_master_that_soon_takes_no_more_connections_is_found() {
 fn a_master_that_evicted_its_keys_is_found_and_then_in_quarantine() {
     with_masters(0, async |_| {
         let masters = durable();
-        let locks = locks(guarded(), &masters);
+        let locks = locks(quarantining(), &masters);
         assert_fit(&locks).await;
         set(&masters[0], "maxmemory-policy", "allkeys-lru");
         set(&masters[0], "maxmemory", "1");
@@ -299,7 +299,7 @@ fn a_master_that_evicted_its_keys_is_found_and_then_in_quarantine() {
 fn masters_that_were_flushed_are_found_in_quarantine() {
     with_masters(0, async |_| {
         let masters = durable();
-        let locks = locks(guarded(), &masters);
+        let locks = locks(quarantining(), &masters);
         assert_fit(&locks).await;
         for master in &masters {
             master.command(&["FLUSHALL"]);
@@ -321,10 +321,10 @@ fn masters_that_were_flushed_are_found_in_quarantine() {
 
 /// A check cannot find this loss of data. `docs/operations.md` says so.
 #[test]
-fn a_flush_is_not_found_after_an_observer_wrote_the_guard_key_anew() {
+fn a_flush_is_not_found_after_an_observer_wrote_the_origin_key_anew() {
     with_masters(0, async |_| {
         let masters = durable();
-        let knew = locks(guarded(), &masters);
+        let knew = locks(quarantining(), &masters);
         assert_fit(&knew).await;
         // The step that flushes the master also does what the first dial of a program would do that
         // has never seen the master.
@@ -347,9 +347,9 @@ fn a_master_with_the_data_of_another_is_found() {
     }
     with_masters(0, async |_| {
         let (masters, other) = (durable(), Server::start());
-        let connected = locks(guarded(), &masters);
+        let connected = locks(quarantining(), &masters);
         assert_fit(&connected).await;
-        let guard = guarded().masters([other.url()]).build().unwrap();
+        let guard = quarantining().masters([other.url()]).build().unwrap();
         guard.check().await;
         guard.close().await;
         copy(&other, &masters[1]);
@@ -367,10 +367,10 @@ fn a_master_with_the_data_of_another_is_found() {
         })
         .await;
         connected.close().await;
-        let unguarded = locks(patient(), &masters);
-        let report = unguarded.check().await;
+        let trusting = locks(patient(), &masters);
+        let report = trusting.check().await;
         assert_eq!(found(&report), [(Refuse, had)], "{report}");
-        unguarded.close().await;
+        trusting.close().await;
     });
 }
 
@@ -395,7 +395,7 @@ fn copy(from: &Server, to: &Server) {
 fn a_master_that_cannot_save_is_found() {
     with_masters(0, async |_| {
         let masters = durable();
-        let locks = locks(guarded(), &masters);
+        let locks = locks(quarantining(), &masters);
         assert_fit(&locks).await;
         // The snapshot cannot be written, because a folder has the name of its file.
         fs::create_dir(masters[0].socket().with_file_name("dump.rdb")).unwrap();
@@ -421,7 +421,7 @@ fn a_master_that_cannot_save_is_found() {
 fn a_master_that_refuses_writes_is_found() {
     with_masters(0, async |_| {
         let masters = durable();
-        let locks = locks(guarded(), &masters);
+        let locks = locks(quarantining(), &masters);
         assert_fit(&locks).await;
         set(&masters[0], "min-replicas-to-write", "1");
         let report = locks.check().await;
@@ -445,7 +445,7 @@ fn replicas_are_found() {
     }
     with_masters(0, async |_| {
         let (masters, replica) = (durable(), Server::start());
-        let connected = locks(guarded(), &masters);
+        let connected = locks(quarantining(), &masters);
         assert_fit(&connected).await;
         let port = masters[0].port().to_string();
         set(&masters[0], "repl-diskless-sync-delay", "0");
@@ -466,7 +466,7 @@ fn replicas_are_found() {
         .await;
         // The first coordinator was connected before the server became a replica. The second one
         // was not.
-        for locks in [connected, locks(guarded(), &masters)] {
+        for locks in [connected, locks(quarantining(), &masters)] {
             let report = locks.check().await;
             assert_eq!(report.worst(), Some(Refuse));
             assert!(found(&report).contains(&(Refuse, "role")), "{report}");
@@ -484,16 +484,16 @@ fn a_server_that_is_listed_twice_is_found() {
             masters[0].unix_url(),
             apart(&masters)[2].clone(),
         ];
-        let unguarded = patient().masters(&urls).build().unwrap();
-        let report = unguarded.check().await;
+        let trusting = patient().masters(&urls).build().unwrap();
+        let report = trusting.check().await;
         let expected = [(Refuse, "run_id"), (Refuse, "master_replid")];
         assert_eq!(found(&report), expected, "{report}");
-        unguarded.close().await;
-        // With the restart guard, the server has a single vote.
-        let guarded = guarded().masters(&urls).build().unwrap();
-        let report = guarded.check().await;
+        trusting.close().await;
+        // With quarantine, the server has a single vote.
+        let careful = quarantining().masters(&urls).build().unwrap();
+        let report = careful.check().await;
         assert_eq!(found(&report), [(Refuse, "run_id")], "{report}");
-        guarded.close().await;
+        careful.close().await;
     });
 }
 
@@ -520,7 +520,7 @@ fn the_number_of_masters_and_their_hosts_are_checked() {
             (3, vec![(Warn, "hosts")]),
             (4, vec![(Warn, "hosts"), (Info, "masters")]),
         ] {
-            let locks = coordinator(guarded(), &masters[..count]);
+            let locks = coordinator(quarantining(), &masters[..count]);
             let report = locks.check().await;
             let mut found = found(&report);
             found.retain(|(_, setting)| !durable.contains(setting));
@@ -534,7 +534,7 @@ fn the_number_of_masters_and_their_hosts_are_checked() {
 fn settings_of_this_program_are_checked() {
     with_masters(0, async |_| {
         let masters = durable();
-        let hasty = guarded().ttl(Duration::from_secs(40)).drift_ppm(0);
+        let hasty = quarantining().ttl(Duration::from_secs(40)).drift_ppm(0);
         let locks = locks(hasty, &masters);
         let report = locks.check().await;
         let expected = [(Warn, "ttl"), (Warn, "drift")];
@@ -548,13 +548,13 @@ fn masters_that_do_not_answer_are_found() {
     with_masters(0, async |_| {
         let mut masters = durable();
         masters[0] = Server::reserve();
-        let down = locks(guarded(), &masters);
+        let down = locks(quarantining(), &masters);
         let report = down.check().await;
         assert_eq!(found(&report), [(Unknown, "connection")], "{report}");
         down.close().await;
 
         masters[1] = Server::reserve();
-        let lost = locks(guarded(), &masters);
+        let lost = locks(quarantining(), &masters);
         let report = lost.check().await;
         let connection = (Unknown, "connection");
         let expected = [(Refuse, "votes"), connection, connection];
@@ -565,14 +565,17 @@ fn masters_that_do_not_answer_are_found() {
         masters[1] = Server::start_with(&DURABLE);
 
         masters[0] = Server::start_with(&["--requirepass", "hunter2"]);
-        let locked = locks(guarded(), &masters);
+        let locked = locks(quarantining(), &masters);
         let report = locked.check().await;
         assert_eq!(found(&report), [(Refuse, "login")], "{report}");
         assert!(report.to_string().contains("login: NOAUTH"), "{report}");
         locked.close().await;
 
         masters[0] = Server::start_with(&DURABLE);
-        let hung = locks(guarded().node_timeout(Duration::from_millis(500)), &masters);
+        let hung = locks(
+            quarantining().node_timeout(Duration::from_millis(500)),
+            &masters,
+        );
         let report = hung.check().await;
         assert_eq!(found(&report), [], "{report}");
         masters[0].pause();
@@ -605,14 +608,14 @@ fn servers_that_are_no_masters_are_found() {
                 // Reads to the end, because a close with unread bytes would reset the connection.
                 let _ = io::copy(&mut stream, &mut io::sink());
             });
-            let locks = guarded().masters(urls).build().unwrap();
+            let locks = quarantining().masters(urls).build().unwrap();
             let report = locks.check().await;
             assert_eq!(found(&report), [expected], "{report}");
             locks.close().await;
         }
         let mut urls = apart(&masters);
         urls[0] = "redis://nobody.invalid:6379".to_owned();
-        let locks = guarded().masters(urls).build().unwrap();
+        let locks = quarantining().masters(urls).build().unwrap();
         let report = locks.check().await;
         assert_eq!(found(&report), [(Warn, "connection")], "{report}");
         locks.close().await;
@@ -636,7 +639,7 @@ fn protected_mode_is_found() {
         masters[0] = Server::start_with(&["--protected-mode", "yes", "--bind", "0.0.0.0"]);
         let mut urls = apart(&masters);
         urls[0] = format!("redis://{}:{}", address.ip(), masters[0].port());
-        let locks = guarded().masters(urls).build().unwrap();
+        let locks = quarantining().masters(urls).build().unwrap();
         let report = locks.check().await;
         // Before Redis 7, `--bind` turned the protected mode off.
         if major(&masters[0]) >= 7 {
@@ -704,13 +707,13 @@ fn each_missing_right_has_its_finding() {
                 &[(Unknown, "rights to keys"), (Info, TOKENS)],
             ),
         ] {
-            let report = as_user(&masters, guarded(), &[&all, without].concat()).await;
+            let report = as_user(&masters, quarantining(), &[&all, without].concat()).await;
             assert_eq!(found(&report), expected, "{without:?}: {report}");
         }
         if major(&masters[0]) >= 7 {
             for without in ["resetchannels", "-subscribe"] {
                 let rules = [&all[..], &[without]].concat();
-                let report = as_user(&masters, guarded(), &rules).await;
+                let report = as_user(&masters, quarantining(), &rules).await;
                 assert_eq!(found(&report), [(Info, MESSAGES)], "{report}");
             }
             let rules = [&all[..], &["-eval"]].concat();
@@ -721,10 +724,10 @@ fn each_missing_right_has_its_finding() {
 }
 
 #[test]
-fn a_guard_key_that_makes_no_sense_is_found() {
+fn a_origin_key_that_makes_no_sense_is_found() {
     with_masters(0, async |_| {
         let masters = durable();
-        let locks = locks(guarded(), &masters);
+        let locks = locks(quarantining(), &masters);
         assert_fit(&locks).await;
         masters[0].command(&["HSET", "quorlock:guard", "since", "soon"]);
         let report = locks.check().await;
@@ -747,16 +750,16 @@ fn rights_that_the_guard_lacks_are_found() {
             ),
         ] {
             let rules = [&all[..], without].concat();
-            let report = as_user(&masters, guarded(), &rules).await;
+            let report = as_user(&masters, quarantining(), &rules).await;
             assert_eq!(found(&report), expected, "{without:?}: {report}");
             // With a strict guard, the client does not even connect.
-            let strict = patient().restart_guard(RestartGuard::Strict).max_ttl(LONG);
+            let strict = patient().quarantine(Quarantine::Strict).max_ttl(LONG);
             let report = as_user(&masters, strict, &rules).await;
             assert!(found(&report).contains(&gone), "{without:?}: {report}");
             let text = report.to_string();
             assert_eq!(text.matches("~quorlock:guard").count(), 1, "{text}");
         }
-        // Without the restart guard, these rights are not needed.
+        // Without quarantine, these rights are not needed.
         let report = as_user(&masters, patient(), &["~*", "&*", "+@all", "-info"]).await;
         let found = found(&report);
         assert!(
@@ -771,7 +774,7 @@ fn rights_that_the_guard_lacks_are_found() {
 fn the_least_rights_for_mutexes_are_enough() {
     with_masters(0, async |_| {
         let masters = durable();
-        // The rules include the rights of the restart guard.
+        // The rules include the rights of the quarantine.
         let rules = [
             "~locks:*",
             "~quorlock:guard",
@@ -794,7 +797,7 @@ fn the_least_rights_for_mutexes_are_enough() {
         // Another client may have a lock with this name. A user without `EXISTS` cannot see it.
         let key = "locks:quorlock:check";
         masters[0].command(&["SET", key, "somebody's"]);
-        let builder = guarded().key_template("locks:{name}");
+        let builder = quarantining().key_template("locks:{name}");
         let report = as_user(&masters, builder, &rules).await;
         assert_eq!(masters[0].command(&["GET", key]), "somebody's");
         let expected = [
@@ -815,22 +818,21 @@ fn a_master_that_reports_no_changes_is_found() {
     with_masters(0, async |_| {
         let masters = durable();
         let all = ["~*", "&*", "+@all"];
-        for guard in [
-            RestartGuard::Off,
-            RestartGuard::Observed,
-            RestartGuard::Strict,
-        ] {
-            let builder = || patient().restart_guard(guard);
+        for quarantine in [Quarantine::Off, Quarantine::Observed, Quarantine::Strict] {
+            let builder = || patient().quarantine(quarantine);
             for missing in ["-client|tracking", "-client|caching"] {
                 let rules = [&all[..], &[missing]].concat();
                 let report = as_user(&masters, builder(), &rules).await;
                 let of_it = |finding: &&Finding| finding.setting.name() == "CLIENT TRACKING";
                 let finding = report.findings.iter().find(of_it).unwrap();
-                let expected = match guard {
-                    RestartGuard::Off => Info,
+                let expected = match quarantine {
+                    Quarantine::Off => Info,
                     _ => Warn,
                 };
-                assert_eq!(finding.severity, expected, "{guard:?} {missing}: {report}");
+                assert_eq!(
+                    finding.severity, expected,
+                    "{quarantine:?} {missing}: {report}"
+                );
                 assert_eq!(finding.why.contains("FLUSHALL"), expected == Warn);
                 let fix = finding.fix.split(';').next().unwrap();
                 let rights = fix.strip_prefix("ACL SETUSER <user> ").unwrap();
@@ -854,7 +856,7 @@ fn commands_that_are_renamed_are_found() {
         ] {
             let renamed = [&DURABLE[..], &["--rename-command", command, "HIDDEN"]].concat();
             masters[0] = Server::start_with(&renamed);
-            let locks = locks(guarded(), &masters);
+            let locks = locks(quarantining(), &masters);
             let report = locks.check().await;
             assert_eq!(found(&report), expected, "{command}: {report}");
             locks.close().await;
@@ -865,7 +867,7 @@ fn commands_that_are_renamed_are_found() {
 #[test]
 fn a_check_changes_nothing() {
     with_masters(3, async |masters| {
-        let locks = locks(guarded(), &masters);
+        let locks = locks(quarantining(), &masters);
         locks.check().await;
         for master in &masters {
             assert_eq!(master.command(&["KEYS", "*"]), "quorlock:guard");
@@ -911,7 +913,7 @@ fn a_report_shows_no_passwords() {
         masters[0] = Server::start_with(&secret);
         let mut urls = apart(&masters);
         urls[0] = format!("redis://:hunter2@127.0.0.1:{}", masters[0].port());
-        let locks = guarded().masters(urls).build().unwrap();
+        let locks = quarantining().masters(urls).build().unwrap();
         set(&masters[0], "timeout", "3600");
         let report = locks.check().await;
         assert_eq!(found(&report), [(Warn, "timeout")]);
@@ -925,7 +927,7 @@ fn a_report_shows_no_passwords() {
 fn a_check_can_be_made_from_a_runtime_without_timers_and_sockets() {
     with_masters(0, async |_| {
         let masters = durable();
-        let locks = locks(guarded(), &masters);
+        let locks = locks(quarantining(), &masters);
         let other = locks.clone();
         let report = thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().build();
@@ -940,7 +942,10 @@ fn a_check_can_be_made_from_a_runtime_without_timers_and_sockets() {
 fn a_master_that_runs_a_long_script_is_found() {
     with_masters(0, async |_| {
         let masters = durable();
-        let locks = locks(guarded().node_timeout(Duration::from_secs(2)), &masters);
+        let locks = locks(
+            quarantining().node_timeout(Duration::from_secs(2)),
+            &masters,
+        );
         locks.check().await;
         set(&masters[0], "lua-time-limit", "1");
         let port = masters[0].port();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock::{AcquireError, Builder, Kind, RestartGuard};
+use quorlock::{AcquireError, Builder, Kind, Quarantine};
 
 use crate::common::*;
 
@@ -60,7 +60,7 @@ fn urls_of(rules: &[String], masters: &[Server]) -> Vec<String> {
 
 fn builder() -> Builder {
     patient()
-        .restart_guard(RestartGuard::Observed)
+        .quarantine(Quarantine::Observed)
         .max_ttl(LONG)
         .key_template("app:{name}")
 }
@@ -242,7 +242,7 @@ fn the_rights_in_the_scripts_documentation_are_enough_for_each_kind() {
         ] {
             for is_fenced in [false, true] {
                 let fenced = if is_fenced { &["any, fenced"][..] } else { &[] };
-                let rows = [&["all", "restart guard", "inspect"], rows, fenced].concat();
+                let rows = [&["all", "quarantine", "inspect"], rows, fenced].concat();
                 let rules = tabled(&rows);
                 for master in &masters {
                     master.command(&["ACL", "DELUSER", "user"]);

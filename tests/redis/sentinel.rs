@@ -11,7 +11,7 @@ use std::{
 };
 
 use quorlock::{
-    AcquireError, Builder, Coordinator, Failure, MasterState, Renewal, RestartGuard, Setting, Votes,
+    AcquireError, Builder, Coordinator, Failure, MasterState, Quarantine, Renewal, Setting, Votes,
 };
 use testkit::sentinels::{Group, sentinel_url, watch};
 
@@ -21,9 +21,9 @@ use crate::{common::*, impostors::impostor};
 const TTL: Duration = Duration::from_secs(6);
 
 /// Returns a builder for locks that last for at most `TTL`.
-fn with_guard(guard: RestartGuard) -> Builder {
+fn with_quarantine(quarantine: Quarantine) -> Builder {
     patient()
-        .restart_guard(guard)
+        .quarantine(quarantine)
         .node_timeout(Duration::from_secs(1))
         .connect_timeout(Duration::from_secs(2))
         .max_ttl(TTL)
@@ -31,8 +31,10 @@ fn with_guard(guard: RestartGuard) -> Builder {
         .renewal(Renewal::Off)
 }
 
-fn behind(group: &Group, masters: &[Server], guard: RestartGuard) -> Coordinator {
-    let builder = with_guard(guard).masters(urls(masters)).master(group.url());
+fn behind(group: &Group, masters: &[Server], quarantine: Quarantine) -> Coordinator {
+    let builder = with_quarantine(quarantine)
+        .masters(urls(masters))
+        .master(group.url());
     builder.build().unwrap()
 }
 
@@ -73,9 +75,9 @@ struct Forgotten {
 }
 
 impl Forgotten {
-    async fn over_a_failover(masters: &[Server], guard: RestartGuard) -> Self {
+    async fn over_a_failover(masters: &[Server], quarantine: Quarantine) -> Self {
         let mut group = Group::start(1);
-        let [mine, yours] = [(); 2].map(|()| behind(&group, masters, guard));
+        let [mine, yours] = [(); 2].map(|()| behind(&group, masters, quarantine));
         for locks in [&mine, &yours] {
             acquire_on_all(&locks.mutex("warm"))
                 .await
@@ -123,7 +125,7 @@ fn a_failover_costs_a_quarantine_and_no_second_holder_gets_the_lock() {
         return;
     }
     with_masters(2, async |masters| {
-        let lock = Forgotten::over_a_failover(&masters, RestartGuard::Observed).await;
+        let lock = Forgotten::over_a_failover(&masters, Quarantine::Observed).await;
         let promoted = lock.promoted;
         assert!(
             promoted < lock.end,
@@ -152,7 +154,7 @@ fn without_the_guard_a_failover_lets_a_second_holder_in() {
         return;
     }
     with_masters(2, async |masters| {
-        let lock = Forgotten::over_a_failover(&masters, RestartGuard::Off).await;
+        let lock = Forgotten::over_a_failover(&masters, Quarantine::Off).await;
         assert!(
             lock.acquired < lock.end,
             "{:?}, {:?}",
@@ -170,7 +172,7 @@ fn a_failover_by_command_is_noticed_while_the_old_master_goes_on() {
     }
     with_masters(2, async |masters| {
         let group = Group::start(3);
-        let locks = behind(&group, &masters, RestartGuard::Observed);
+        let locks = behind(&group, &masters, Quarantine::Observed);
         let lock = locks.mutex("r");
         acquire_on_all(&lock).await.release().await.unwrap();
         let mut events = locks.health_events();
@@ -206,7 +208,7 @@ fn a_failover_back_costs_another_quarantine() {
     }
     with_masters(2, async |masters| {
         let group = Group::start(1);
-        let locks = behind(&group, &masters, RestartGuard::Observed);
+        let locks = behind(&group, &masters, Quarantine::Observed);
         let lock = locks.mutex("r");
         acquire_on_all(&lock).await.release().await.unwrap();
         for next in [&group.replica, &group.primary] {
@@ -235,7 +237,7 @@ fn a_check_names_the_service_and_warns_of_its_replica() {
     }
     with_masters(2, async |masters| {
         let group = Group::start(1);
-        let locks = behind(&group, &masters, RestartGuard::Observed);
+        let locks = behind(&group, &masters, Quarantine::Observed);
         acquire_on_all(&locks.mutex("r"))
             .await
             .release()

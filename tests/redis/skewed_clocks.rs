@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use quorlock::{Builder, Coordinator, Guard, Kind, RestartGuard, Votes};
+use quorlock::{Builder, Coordinator, Guard, Kind, Quarantine, Votes};
 use tokio::{
     join,
     sync::watch,
@@ -251,7 +251,7 @@ const HOLD_FOR: Duration = Duration::from_secs(1);
 
 fn strict() -> Builder {
     patient()
-        .restart_guard(RestartGuard::Strict)
+        .quarantine(Quarantine::Strict)
         .node_timeout(TTL / 4)
         .max_ttl(TTL)
         .ttl(TTL)

@@ -17,7 +17,7 @@ use super::{
     world::World,
 };
 use crate::{
-    AcquireError, Coordinator, Guard, Lock, Owner, Renewal, RestartGuard,
+    AcquireError, Coordinator, Guard, Lock, Owner, Quarantine, Renewal,
     master::restart::known_origins::KnownOrigins,
 };
 
@@ -67,7 +67,7 @@ impl Client {
             .lock()
             .start_process(place, seed, plan.process_ppm[place]);
         process.step_wall_clock(plan.wall_offsets[place] * 1_000);
-        let locks = process.enter(|| coordinator(shared, place, plan.guard));
+        let locks = process.enter(|| coordinator(shared, place, plan.quarantine));
         let mut random = Random::new(seed ^ 0x7461_736b);
         let owners: Vec<_> = (0..2).map(|_| locks.owner()).collect();
         let tasks = (0..plan.tasks).map(|number| {
@@ -99,7 +99,7 @@ pub(super) fn visit(shared: &Shared) -> JoinHandle<()> {
     let (shared, mut random) = (shared.clone(), Random::new(seed));
     tokio::spawn(process.task(async move {
         while Instant::now() < shared.end {
-            let locks = coordinator(&shared, place, RestartGuard::Observed);
+            let locks = coordinator(&shared, place, Quarantine::Observed);
             let _ = locks.mutex("a").inspect().await;
             drop(locks);
             sleep(Duration::from_millis(random.below(400))).await;
@@ -107,7 +107,7 @@ pub(super) fn visit(shared: &Shared) -> JoinHandle<()> {
     }))
 }
 
-fn coordinator(shared: &Shared, place: usize, guard: RestartGuard) -> Coordinator {
+fn coordinator(shared: &Shared, place: usize, quarantine: Quarantine) -> Coordinator {
     let plan = &shared.plan;
     let endpoint = |master| Endpoint {
         world: shared.world.clone(),
@@ -129,7 +129,7 @@ fn coordinator(shared: &Shared, place: usize, guard: RestartGuard) -> Coordinato
         .node_timeout(plan.node_timeout)
         .connect_timeout(Plan::CONNECT_TIMEOUT)
         .drift_ppm(plan.drift_ppm)
-        .restart_guard(guard)
+        .quarantine(quarantine)
         .ttl(plan.ttls[0])
         .max_ttl(max_ttl);
     builder.build().expect("the plan's settings are valid")

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     core::{
         kind::command::Reply,
-        restart::{RestartGuard, guard_arguments},
+        restart::{Quarantine, origin_arguments},
     },
     master::{
         dial_error::DialError,
@@ -71,9 +71,8 @@ impl Dial for Dialer {
             .connect(self.endpoint.process, self.endpoint.master);
         let connection = SimConnection { world, number };
         let query = self.tracker.query(self.master);
-        let guard = self.tracker.guard;
-        let hello =
-            (guard != RestartGuard::Off).then(|| guard_arguments(&query.known, guard, None));
+        let guard = self.tracker.quarantine;
+        let hello = (guard != Quarantine::Off).then(|| origin_arguments(&query.known, guard, None));
         let asked = tokio::time::Instant::now();
         connection.send_packet(Packet::Hello(hello));
         let Greeting {

@@ -18,7 +18,7 @@ pub(in crate::master) enum Packet {
     Command(Command),
     /// The client has closed the connection.
     Fin,
-    /// The greeting, with the arguments of the restart guard's script. `None` if the guard is off.
+    /// The greeting, with the arguments of the origin script. `None` if quarantine is off.
     Hello(Option<Vec<String>>),
 }
 
@@ -42,7 +42,7 @@ pub(in crate::master) enum Delivery {
 
 #[derive(Debug)]
 pub(in crate::master) struct Greeting {
-    /// `None` if the restart guard is off.
+    /// `None` if the quarantine is off.
     pub(super) met: Option<Incarnation>,
     pub(super) reports_changes: bool,
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use testkit::random::Random;
 
-use crate::{Kind, core::restart::RestartGuard};
+use crate::{Kind, core::restart::Quarantine};
 
 /// Whether the faults of a run are within the model, in which the crate promises exclusion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,11 +26,11 @@ pub(super) enum Breach {
     MasterLists,
     /// The clock of a master runs faster than the drift allows.
     Rate,
-    /// A master restarts without its data, and the restart guard is off.
+    /// A master restarts without its data, and the quarantine is off.
     Restart,
     /// A program asks for a longer TTL than the others allow for.
     Settings,
-    /// A master restarts with an old snapshot, and the restart guard is off.
+    /// A master restarts with an old snapshot, and the quarantine is off.
     Snapshot,
     /// The clock of a master is set forward.
     Step,
@@ -218,7 +218,7 @@ pub(super) struct Plan {
     pub(super) places: usize,
     pub(super) tasks: usize,
     pub(super) locks: Vec<LockPlan>,
-    pub(super) guard: RestartGuard,
+    pub(super) quarantine: Quarantine,
     pub(super) node_timeout: Duration,
     pub(super) drift_ppm: u32,
     pub(super) max_ttl: Duration,
@@ -229,7 +229,7 @@ pub(super) struct Plan {
     pub(super) wall_offsets: Vec<i64>,
     /// The same for the clock of each master.
     pub(super) server_offsets: Vec<i64>,
-    /// Whether a program that never locks looks at the masters, without a strict guard.
+    /// Whether a program that never locks looks at the masters, without a strict quarantine.
     pub(super) has_visitor: bool,
     pub(super) reports_changes: Vec<bool>,
     pub(super) latency: Latency,
@@ -257,7 +257,7 @@ impl Plan {
                 is_fenced: true,
                 most_holders: 1,
             }],
-            guard: RestartGuard::Off,
+            quarantine: Quarantine::Off,
             server_ppm: vec![0; masters],
             process_ppm: vec![0; places],
             wall_offsets: wall_offsets.to_vec(),
@@ -293,7 +293,7 @@ impl Plan {
             places,
             tasks: 1 + random.index(3),
             locks,
-            guard: RestartGuard::Off,
+            quarantine: Quarantine::Off,
             node_timeout: Duration::from_millis(20 + random.below(30)),
             drift_ppm: 10_000,
             max_ttl: Duration::from_millis(2_000),
@@ -338,7 +338,7 @@ impl Plan {
     /// Returns the time in milliseconds for which a master that lost locks must not vote, if all
     /// processes know of it.
     pub(super) fn guarded_ttl(&self) -> Option<u64> {
-        let is_guarded = self.guard != RestartGuard::Off && self.model == Model::Within;
+        let is_guarded = self.quarantine != Quarantine::Off && self.model == Model::Within;
         is_guarded.then_some(self.max_ttl.as_millis() as u64)
     }
 
@@ -399,7 +399,7 @@ impl Plan {
 
     /// Returns the time for which a master that lost locks has no vote.
     pub(super) fn quarantine(&self) -> Duration {
-        if self.guard == RestartGuard::Off {
+        if self.quarantine == Quarantine::Off {
             Duration::ZERO
         } else {
             Duration::from_millis(3_100)
@@ -467,10 +467,10 @@ impl Plan {
         let crashes = random.is_one_in(2);
         if loses {
             let is_strict = crashes || random.is_one_in(2);
-            self.guard = if is_strict {
-                RestartGuard::Strict
+            self.quarantine = if is_strict {
+                Quarantine::Strict
             } else {
-                RestartGuard::Observed
+                Quarantine::Observed
             };
             self.has_visitor = is_strict && random.is_one_in(2);
             kinds.push(|plan, random| Fault::Restart {
@@ -485,11 +485,11 @@ impl Plan {
                 master: random.index(plan.masters),
             });
         } else {
-            self.guard = random.pick(&[
-                RestartGuard::Off,
-                RestartGuard::Off,
-                RestartGuard::Observed,
-                RestartGuard::Strict,
+            self.quarantine = random.pick(&[
+                Quarantine::Off,
+                Quarantine::Off,
+                Quarantine::Observed,
+                Quarantine::Strict,
             ]);
         }
         kinds.retain(|_| random.is_one_in(2));
@@ -552,10 +552,10 @@ impl Plan {
     fn draw_demotions(&mut self) {
         let random = &mut Random::new(!self.seed);
         let crashes = |planned: &Planned| matches!(planned.fault, Fault::Crash { .. });
-        let is_guarded = match self.guard {
-            RestartGuard::Off => false,
-            RestartGuard::Observed => !self.faults.iter().any(crashes),
-            RestartGuard::Strict => true,
+        let is_guarded = match self.quarantine {
+            Quarantine::Off => false,
+            Quarantine::Observed => !self.faults.iter().any(crashes),
+            Quarantine::Strict => true,
         };
         if !is_guarded || !random.is_one_in(2) {
             return;
@@ -621,7 +621,7 @@ impl Plan {
         }
         let mut end = self.faults_end.as_millis() as u64;
         if breach == Breach::Settings {
-            self.guard = RestartGuard::Strict;
+            self.quarantine = Quarantine::Strict;
             self.faults_end += Duration::from_secs(6);
             end = 3_000;
         }

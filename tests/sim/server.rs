@@ -16,7 +16,7 @@ use crate::{
             command::{Command, Reply, Verb},
             identity::Identity,
         },
-        restart::{RestartGuard, guard_arguments},
+        restart::{Quarantine, origin_arguments},
         vote::Vote,
     },
     master::memory::{
@@ -84,7 +84,7 @@ impl Server {
         // Somebody used the master an hour ago, so it is not new.
         let hour_ago = server.micros(0) - 3_600_000_000;
         server.state.set_time(hour_ago);
-        let newcomer = guard_arguments(&[], RestartGuard::Observed, None);
+        let newcomer = origin_arguments(&[], Quarantine::Observed, None);
         server.state.incarnation(&newcomer).unwrap();
         server
     }

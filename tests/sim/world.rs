@@ -38,7 +38,7 @@ pub(in crate::master) struct World {
     paths: Vec<Vec<Path>>,
     /// Whether all masters answer in time. Cleared when the programs end.
     pub(super) is_healthy: bool,
-    /// The maximum TTL in milliseconds, if all processes use a restart guard.
+    /// The maximum TTL in milliseconds, if all processes use quarantine.
     pub(super) guarded_ttl: Option<u64>,
     pub(super) servers: Vec<Server>,
     /// The processes that have just been continued. They handle their timers before they read what

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-use quorlock::{Coordinator, RestartGuard};
+use quorlock::{Coordinator, Quarantine};
 use quorlock_benches::figure::figure;
 use quorlock_benches::handover::{self, Entrant, HandoverTimes, NAME, Plan};
 use quorlock_benches::load::{Flavour, Result};
@@ -102,7 +102,7 @@ fn foreign(options: &Options, servers: &[Server]) -> Result<()> {
 fn expiry(options: &Options, servers: &[Server]) -> Result<()> {
     let rounds = options.rounds.unwrap_or(if options.quick { 3 } else { 21 });
     let late = Flavour::CurrentThread.runtime()?.block_on(async {
-        let builder = Coordinator::builder().restart_guard(RestartGuard::Off);
+        let builder = Coordinator::builder().quarantine(Quarantine::Off);
         let locks = builder.masters(servers::urls(servers)).build()?;
         locks.mutex("warm up").acquire().await?.release().await?;
         let mut late = Vec::new();

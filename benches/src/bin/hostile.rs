@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use quorlock::{Builder, Coordinator, RestartGuard};
+use quorlock::{Builder, Coordinator, Quarantine};
 use quorlock_benches::figure::figure;
 use quorlock_benches::load::Result;
 use quorlock_benches::options::Options;
@@ -371,7 +371,7 @@ fn memory(options: &Options, what: &str, silent: String) -> Result<()> {
 fn builder(urls: Vec<String>) -> Builder {
     Coordinator::builder()
         .masters(urls)
-        .restart_guard(RestartGuard::Off)
+        .quarantine(Quarantine::Off)
 }
 
 fn threads(number: usize) -> Runtime {

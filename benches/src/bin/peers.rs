@@ -27,7 +27,7 @@ const MASTERS: usize = 5;
 const CONTESTANTS: [&str; 5] = ["bare", "naive", "rslock", "pipelined", "quorlock"];
 /// The crate's other kinds of lock, compared to its mutex `quorlock`.
 const KINDS: [&str; 3] = ["reentrant", "fair", FAIR_ACQUIRE];
-/// The mutex with a fencing token, with the restart guard, and with metrics, compared to the plain
+/// The mutex with a fencing token, with quarantine, and with metrics, compared to the plain
 /// mutex.
 const MORE: [&str; 3] = [FENCED, GUARDED, METERED];
 /// Runs only if the benches are built with the feature `metrics`.
@@ -246,7 +246,7 @@ fn runtimes(results: &Results, widths: &[usize]) {
     }
 }
 
-/// Prints the costs of a fencing token, the restart guard and metrics, compared to `quorlock`.
+/// Prints the costs of a fencing token, the quarantine and metrics, compared to `quorlock`.
 fn extras(results: &Results, widths: &[usize]) {
     for &width in widths {
         for who in MORE {

@@ -80,7 +80,7 @@ impl Totals {
 /// Acquires `guards` locks, holds them for two renewal periods and releases them.
 async fn hold(servers: &[Server], guards: usize, ttl: Duration) -> Result<Totals> {
     let builder = Coordinator::builder()
-        .restart_guard(quorlock::RestartGuard::Off)
+        .quarantine(quorlock::Quarantine::Off)
         .masters(servers::urls(servers));
     let locks = builder.ttl(ttl).build()?;
     // The warm-up acquires as many locks at once as the measurement does. So the memory that

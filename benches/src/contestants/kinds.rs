@@ -1,9 +1,9 @@
 //! Contestants that use quorlock's reentrant and fair locks, its fenced mutex, and its mutex with
-//! the restart guard. Each task has an owner of its own, if its lock needs one.
+//! quarantine. Each task has an owner of its own, if its lock needs one.
 
 use quorlock::{
     Coordinator, Guard, Lock,
-    RestartGuard::{self, Observed, Off},
+    Quarantine::{self, Observed, Off},
 };
 
 use super::quorlock::Quorlock;
@@ -12,7 +12,7 @@ use crate::load::{Contestant, Result};
 /// Defines a contestant like `Quorlock`, with another lock for its tasks and another way to acquire
 /// it.
 macro_rules! contestant {
-    ($(#[$doc:meta])* $name:ident, $guard:expr, $lock:expr, $acquire:ident, $has_token:expr) => {
+    ($(#[$doc:meta])* $name:ident, $quarantine:expr, $lock:expr, $acquire:ident, $has_token:expr) => {
         $(#[$doc])*
         pub struct $name(Quorlock);
 
@@ -20,8 +20,8 @@ macro_rules! contestant {
             type Task = Lock;
 
             async fn connect(urls: &[String]) -> Result<Self> {
-                let guard: RestartGuard = $guard;
-                Ok(Self(Quorlock::guarded(urls, guard).await?))
+                let quarantine: Quarantine = $quarantine;
+                Ok(Self(Quorlock::guarded(urls, quarantine).await?))
             }
 
             fn task(&self, key: String) -> Lock {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusBuilder;
-use quorlock::{Lock, RestartGuard::Off};
+use quorlock::{Lock, Quarantine::Off};
 use tokio::task::JoinHandle;
 
 use super::quorlock::Quorlock;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use quorlock::{Coordinator, Lock, RestartGuard};
+use quorlock::{Coordinator, Lock, Quarantine};
 
 use crate::load::{Contestant, Result, TTL_MS};
 
@@ -19,7 +19,7 @@ impl Quorlock {
     /// waits for an unreachable master until the TTL has passed, so the TTL is short.
     pub fn with_default_timeouts(urls: &[String]) -> Result<Self> {
         let builder = Coordinator::builder()
-            .restart_guard(RestartGuard::Off)
+            .quarantine(Quarantine::Off)
             .masters(urls.to_vec())
             .ttl(Duration::from_secs(2));
         Ok(Self {
@@ -27,16 +27,16 @@ impl Quorlock {
         })
     }
 
-    pub async fn guarded(urls: &[String], guard: RestartGuard) -> Result<Self> {
-        let this = Self::build(urls, guard)?;
+    pub async fn guarded(urls: &[String], quarantine: Quarantine) -> Result<Self> {
+        let this = Self::build(urls, quarantine)?;
         this.wait_for_grants(urls.len()).await?;
         Ok(this)
     }
 
     /// Starts to connect.
-    pub(super) fn build(urls: &[String], guard: RestartGuard) -> Result<Self> {
+    pub(super) fn build(urls: &[String], quarantine: Quarantine) -> Result<Self> {
         let builder = Coordinator::builder()
-            .restart_guard(guard)
+            .quarantine(quarantine)
             .masters(urls.to_vec())
             .ttl(Duration::from_millis(TTL_MS))
             .node_timeout(NODE_TIMEOUT);
@@ -77,7 +77,7 @@ impl Contestant for Quorlock {
     type Task = Lock;
 
     async fn connect(urls: &[String]) -> Result<Self> {
-        Self::guarded(urls, RestartGuard::Off).await
+        Self::guarded(urls, Quarantine::Off).await
     }
 
     fn task(&self, key: String) -> Lock {

@@ -16,7 +16,7 @@ use crate::load::{Flavour, Result, TTL_MS};
 /// This crate with its defaults.
 pub(super) fn quorlock(role: &Role) -> Result<Vec<HoldPeriod>> {
     Flavour::CurrentThread.runtime()?.block_on(async {
-        let builder = Coordinator::builder().restart_guard(quorlock::RestartGuard::Off);
+        let builder = Coordinator::builder().quarantine(quorlock::Quarantine::Off);
         let locks = builder.masters(role.urls.clone()).build()?;
         // This makes the connections and loads the release script before the first task waits. The
         // lock has another name than the lock that is measured.

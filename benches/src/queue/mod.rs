@@ -161,7 +161,7 @@ fn report(queues: &[Queue<'_>]) {
 fn coordinators(servers: &[Server]) -> Result<Vec<Coordinator>> {
     let coordinator = |_| {
         let builder = Coordinator::builder()
-            .restart_guard(quorlock::RestartGuard::Off)
+            .quarantine(quorlock::Quarantine::Off)
             .masters(servers::urls(servers));
         let builder = builder.node_timeout(Duration::from_millis(500));
         Ok(builder.ttl(HOUR).waiter_timeout(HOUR).build()?)
@@ -180,7 +180,7 @@ async fn polls(options: &Options, servers: &[Server], waiters: usize) -> Result<
     const SENT: [&str; 5] = ["eval", "evalsha", "subscribe", "unsubscribe", "ping"];
     let builders = (0..=PROCESSES).map(|_| {
         Coordinator::builder()
-            .restart_guard(quorlock::RestartGuard::Off)
+            .quarantine(quorlock::Quarantine::Off)
             .masters(servers::urls(servers))
     });
     let coordinators: std::result::Result<Vec<_>, _> =

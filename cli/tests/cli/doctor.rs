@@ -65,7 +65,7 @@ fn the_doctor_says_so_if_no_majority_answers() {
     );
 }
 
-/// Without replicas, such masters refuse the key of the restart guard, too.
+/// Without replicas, such masters refuse the key of the quarantine, too.
 #[test]
 fn the_doctor_shows_the_settings_of_masters_that_refuse_writes() {
     let settings = [

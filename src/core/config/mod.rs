@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{
     kind::{client_name::ClientName, name::KeyTemplate},
-    restart::RestartGuard,
+    restart::Quarantine,
     time::{
         lease::{Drift, Ttl},
         renewal::Renewal,
@@ -34,9 +34,9 @@ pub(crate) struct Settings {
     pub(crate) renewal: Renewal,
     /// `None` means the default, which depends on the node timeout.
     pub(crate) waiter_timeout: Option<Duration>,
-    pub(crate) restart_guard: RestartGuard,
+    pub(crate) quarantine: Quarantine,
     pub(crate) durable_masters: bool,
-    /// `None` means the default, which depends on the restart guard.
+    /// `None` means the default, which depends on the setting `quarantine`.
     pub(crate) max_ttl: Option<Duration>,
     pub(crate) lock_names_in_metrics: bool,
 }
@@ -54,7 +54,7 @@ impl Default for Settings {
             client_name: None,
             renewal: Renewal::Unlimited,
             waiter_timeout: None,
-            restart_guard: RestartGuard::default(),
+            quarantine: Quarantine::default(),
             durable_masters: false,
             max_ttl: None,
             lock_names_in_metrics: false,
@@ -75,7 +75,7 @@ pub(crate) struct Config {
     pub(crate) client_name: Option<ClientName>,
     pub(crate) renewal: Renewal,
     pub(crate) waiter_timeout: Duration,
-    pub(crate) restart_guard: RestartGuard,
+    pub(crate) quarantine: Quarantine,
     pub(crate) durable_masters: bool,
     pub(crate) max_ttl: Ttl,
     pub(crate) lock_names_in_metrics: bool,
@@ -96,7 +96,7 @@ impl Config {
             client_name,
             renewal,
             waiter_timeout,
-            restart_guard,
+            quarantine,
             durable_masters,
             max_ttl,
             lock_names_in_metrics,
@@ -106,12 +106,12 @@ impl Config {
         let drift = Drift::from_ppm(drift_ppm)?;
         check_node_timeout(least)?;
         let connect_timeout = checked_connect_timeout(connect_timeout)?;
-        let max_ttl = max_ttl.unwrap_or_else(|| default_max_ttl(restart_guard, ttl));
+        let max_ttl = max_ttl.unwrap_or_else(|| default_max_ttl(quarantine, ttl));
         let max_ttl = Ttl::parse(max_ttl, least, drift)?;
         Ok(Self {
             ttl: Ttl::parse(ttl, least, drift)?.at_most(max_ttl)?,
             max_ttl,
-            restart_guard,
+            quarantine,
             durable_masters,
             lock_names_in_metrics,
             node_timeout,
@@ -185,11 +185,11 @@ fn checked(
     }
 }
 
-fn default_max_ttl(restart_guard: RestartGuard, ttl: Duration) -> Duration {
-    match restart_guard {
+fn default_max_ttl(quarantine: Quarantine, ttl: Duration) -> Duration {
+    match quarantine {
         // The maximum only limits the length of quarantines. Without a guard there are none.
-        RestartGuard::Off => Ttl::MOST,
-        RestartGuard::Observed | RestartGuard::Strict => ttl.max(MAX_TTL),
+        Quarantine::Off => Ttl::MOST,
+        Quarantine::Observed | Quarantine::Strict => ttl.max(MAX_TTL),
     }
 }
 
@@ -217,14 +217,14 @@ mod tests {
     #[test]
     fn the_longest_ttl_depends_on_the_guard_and_on_the_ttl() {
         let (minute, longer) = (Duration::from_secs(60), Duration::from_secs(120));
-        for (restart_guard, ttl, expected) in [
-            (RestartGuard::Off, minute, Ttl::MOST),
-            (RestartGuard::Observed, minute / 2, minute),
-            (RestartGuard::Strict, longer, longer),
+        for (quarantine, ttl, expected) in [
+            (Quarantine::Off, minute, Ttl::MOST),
+            (Quarantine::Observed, minute / 2, minute),
+            (Quarantine::Strict, longer, longer),
         ] {
             let config = Config::parse(Settings {
                 ttl,
-                restart_guard,
+                quarantine,
                 ..Settings::default()
             });
             let config = config.unwrap();

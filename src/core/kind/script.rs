@@ -61,7 +61,7 @@ macro_rules! described {
 
 /// Finds out whether a master may have forgotten locks. No lock command runs it.
 #[cfg(any(test, feature = "redis", feature = "test-util"))]
-pub(crate) static GUARD: Script = Script::new("shared/guard", lua!("shared/guard"));
+pub(crate) static ORIGIN: Script = Script::new("shared/origin", lua!("shared/origin"));
 
 macro_rules! for_any_kind {
     ($($(#[doc = $doc:literal])+ $kind:ident => $module:ident,)+) => {

@@ -49,7 +49,7 @@ impl Lock {
     /// mutex, or a new owner for each job.
     ///
     /// Masters that restart may forget a lock that was left in place. The
-    /// [restart guard](crate::RestartGuard) protects holders only: these masters vote again after
+    /// [quarantine](crate::Quarantine) protects holders only: these masters vote again after
     /// [`max_ttl`](crate::Builder::max_ttl), even if the minimum time is longer. The lock is free
     /// if a majority of masters has forgotten it.
     ///

@@ -17,7 +17,7 @@ use super::{clock::now, connections::Push, fault::Fault, server::State};
 use crate::{
     core::{
         kind::command::{Command, Reply},
-        restart::{Loss, RestartGuard, guard_arguments},
+        restart::{Loss, Quarantine, origin_arguments},
     },
     master::{
         dial_error::DialError,
@@ -68,13 +68,13 @@ impl Dialer {
         }
     }
 
-    /// Returns the loss of locks, if there is a sign of any, and updates the guard record.
+    /// Returns the loss of locks, if there is a sign of any, and updates the origin record.
     pub(super) fn loss(&self, tracker: &RestartTracker) -> Result<Option<Loss>, DialError> {
-        if tracker.guard == RestartGuard::Off {
+        if tracker.quarantine == Quarantine::Off {
             return Ok(None);
         }
         let query = tracker.query(self.master);
-        let arguments = guard_arguments(&query.known, tracker.guard, None);
+        let arguments = origin_arguments(&query.known, tracker.quarantine, None);
         let asked = self.state.lock().incarnation(&arguments);
         let found = asked.map_err(|why| DialError::RestartUnknown { why: why.into() })?;
         tracker.meet(&query, &found.run_id, &found.origin)?;

@@ -3,7 +3,7 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use crate::core::{kind::command::Reply, restart::GUARD_KEY};
+use crate::core::{kind::command::Reply, restart::ORIGIN_KEY};
 
 /// The error of a server if a key has another type than the command needs.
 const WRONGTYPE: Error =
@@ -69,11 +69,11 @@ impl Keys {
         self
     }
 
-    /// Returns the names of all keys that have not expired, in order, without the guard record.
+    /// Returns the names of all keys that have not expired, in order, without the origin record.
     pub(in crate::master) fn names(&mut self) -> Vec<String> {
         let now = self.now;
         self.entries.retain(|_, entry| !entry.is_expired(now));
-        let names = self.entries.keys().filter(|name| *name != GUARD_KEY);
+        let names = self.entries.keys().filter(|name| *name != ORIGIN_KEY);
         names.cloned().collect()
     }
 

@@ -86,7 +86,7 @@ impl MemoryMaster {
     /// Restarts the master, which keeps nothing: all connections break, and all keys are gone. The
     /// present fault stays.
     ///
-    /// Coordinators connect again after at most 100 ms. Their [restart guard](crate::RestartGuard)
+    /// Coordinators connect again after at most 100 ms. Their [quarantine](crate::Quarantine)
     /// notices the restart, and the master has no vote until the locks that it forgot are over.
     ///
     /// ```
@@ -112,8 +112,8 @@ impl MemoryMaster {
     }
 
     /// Deletes all keys, like `FLUSHALL`. Coordinators that are connected notice this, and their
-    /// [restart guard](crate::RestartGuard) takes the vote from the master, as after a
-    /// [`restart`](Self::restart). Without a restart guard, two guards of one lock can be valid.
+    /// [quarantine](crate::Quarantine) takes the vote from the master, as after a
+    /// [`restart`](Self::restart). Without quarantine, two guards of one lock can be valid.
     pub fn forget(&self) {
         self.state.lock().flush();
     }
@@ -128,7 +128,7 @@ impl MemoryMaster {
     }
 
     /// Returns a handle on the same master for coordinators that simulate another process. Their
-    /// [restart guard](crate::RestartGuard) does not know that this process has seen the master.
+    /// [quarantine](crate::Quarantine) does not know that this process has seen the master.
     #[must_use]
     pub fn for_another_process(&self) -> Self {
         Self {
@@ -146,7 +146,7 @@ impl MemoryMaster {
     }
 
     /// Returns the names of all keys that have not expired, in order, without the record of the
-    /// [restart guard](crate::RestartGuard).
+    /// [quarantine](crate::Quarantine).
     #[must_use]
     pub fn keys(&self) -> Vec<String> {
         self.state.lock().keys().names()
@@ -258,7 +258,7 @@ impl MemoryMaster {
     /// The number of the suite's connection.
     const CONNECTION: u64 = u64::MAX;
 
-    /// Runs the script of the restart guard.
+    /// Runs the script of the quarantine.
     pub(crate) fn ask_guard(&self, arguments: &[String]) -> Incarnation {
         let asked = self.state.lock().incarnation(arguments);
         asked.expect("the script does not fail")

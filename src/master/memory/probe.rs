@@ -8,7 +8,7 @@ use super::{
     server::State,
 };
 use crate::{
-    core::{restart::GUARD_KEY, vote::Failure},
+    core::{restart::ORIGIN_KEY, vote::Failure},
     master::{
         dial_error::DialError,
         question::{Answer, Question},
@@ -64,17 +64,17 @@ impl State {
     fn facts(&mut self) -> String {
         let (info, time) = (self.info().replace('\r', ""), self.clock.wall_micros());
         let keys = self.keys();
-        let record = keys.hash(GUARD_KEY).unwrap_or(const { &BTreeMap::new() });
+        let record = keys.hash(ORIGIN_KEY).unwrap_or(const { &BTreeMap::new() });
         let field = |name| record.get(name).and_then(|text| text.parse().ok());
         let ago = |millis: u64| keys.now().saturating_sub(millis).to_string();
-        let guard_age = match field("since") {
+        let origin_age = match field("since") {
             None => "none".to_owned(),
             Some(0) => "never".to_owned(),
             Some(since) => ago(since),
         };
-        let guard_seen = field("seen").map_or_else(|| "0".to_owned(), ago);
+        let origin_seen = field("seen").map_or_else(|| "0".to_owned(), ago);
         format!(
-            "{info}guard_age:{guard_age}\nguard_seen:{guard_seen}\nguard_durable:0\ntime:{time}"
+            "{info}origin_age:{origin_age}\norigin_seen:{origin_seen}\norigin_durable:0\ntime:{time}"
         )
     }
 }

@@ -20,7 +20,7 @@ use super::{
 #[cfg(feature = "sentinel")]
 use super::{connection::Moved, sentinel::Inquiry};
 use crate::{
-    core::restart::{Incarnation, RestartGuard},
+    core::restart::{Incarnation, Quarantine},
     master::{
         config::MasterConfig,
         dial_error::DialError,
@@ -83,7 +83,7 @@ impl Dialer {
     pub(in crate::master) fn new(endpoint: Endpoint, master: usize, config: &MasterConfig) -> Self {
         Self {
             master,
-            tracker: config.restart_tracker.at(&endpoint.guard_name()),
+            tracker: config.restart_tracker.at(&endpoint.origin_name()),
             observer: config.health.observer(master).clone(),
             now: config.now,
             connector: Connector::new(config),
@@ -148,7 +148,7 @@ impl Dialer {
         tracker: &RestartTracker,
         wire: &mut Wire,
     ) -> Result<Option<Incarnation>, DialError> {
-        if tracker.guard == RestartGuard::Off {
+        if tracker.quarantine == Quarantine::Off {
             return Ok(None);
         }
         let mut durability = Durability::Unasked;

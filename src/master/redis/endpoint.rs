@@ -147,9 +147,9 @@ impl Endpoint {
         self.address.uses_tls()
     }
 
-    /// Returns a name for the guard key that is unique among all servers. Each database has its own
-    /// guard key.
-    pub(super) fn guard_name(&self) -> String {
+    /// Returns a name for the origin key that is unique among all servers. Each database has its
+    /// own origin key.
+    pub(super) fn origin_name(&self) -> String {
         format!("{}/{}", self.address(), self.database())
     }
 }
@@ -237,7 +237,7 @@ mod tests {
             let [endpoint, same] = [url, same_as].map(|url| Endpoint::from_url(url).unwrap());
             let endpoint = endpoint.login("me", "p /");
             assert_eq!(endpoint.greeting.bytes, same.greeting.bytes, "{url}");
-            assert_eq!(endpoint.guard_name(), same.guard_name(), "{url}");
+            assert_eq!(endpoint.origin_name(), same.origin_name(), "{url}");
         }
     }
 

@@ -1,10 +1,10 @@
-//! Asks a server whether it restarted. The script `lua/shared/guard.lua` returns the answer.
+//! Asks a server whether it restarted. The script `lua/shared/origin.lua` returns the answer.
 
 use super::{encode::encode, greeting::entry, resp::reply};
 use crate::{
     core::{
-        kind::{command::Reply, script::GUARD},
-        restart::{GUARD_KEY, Incarnation, RestartGuard, guard_arguments},
+        kind::{command::Reply, script::ORIGIN},
+        restart::{Incarnation, ORIGIN_KEY, Quarantine, origin_arguments},
     },
     master::{
         dial_error::DialError,
@@ -26,14 +26,14 @@ pub(super) fn ask(
         Durability::Volatile(_) => Some(false),
         Durability::Unknown(_) | Durability::Unasked => None,
     };
-    let arguments = guard_arguments(&query.known, tracker.guard, is_durable);
-    let mut words = vec!["EVAL", GUARD.text(), "1", GUARD_KEY];
+    let arguments = origin_arguments(&query.known, tracker.quarantine, is_durable);
+    let mut words = vec!["EVAL", ORIGIN.text(), "1", ORIGIN_KEY];
     words.extend(arguments.iter().map(String::as_str));
     let words: Vec<_> = words.into_iter().map(str::as_bytes).collect();
     encode(out, &words);
 }
 
-/// Reads the answer. Returns `None` if the server denies the question and the guard is not strict.
+/// Reads the answer. Returns `None` if the server denies the question and quarantine is not strict.
 pub(super) fn read(
     tracker: &RestartTracker,
     (query, observer): (&RestartQuery, &MasterObserver),
@@ -54,8 +54,8 @@ pub(super) fn read(
         _ => NONSENSE,
     };
     let kind = ServerError::of(why);
-    if kind.is_denial() && tracker.guard != RestartGuard::Strict {
-        observer.on(MasterEvent::GuardDenied { why });
+    if kind.is_denial() && tracker.quarantine != Quarantine::Strict {
+        observer.on(MasterEvent::OriginDenied { why });
         return Ok(None);
     }
     let why = why.to_owned();
@@ -149,15 +149,15 @@ mod tests {
             "OOM command not allowed when used memory > 'maxmemory'. script: 9f, on @user_script:1.",
             "READONLY You can't write against a read only replica. script: 9f",
             "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
-            "ERR the guard is of another type and cannot be deleted",
+            "ERR the origin key is of another type and cannot be deleted",
         ];
         let denied = denied.map(|error| (error, true));
         for (error, is_denied) in denied
             .into_iter()
             .chain(passing.map(|error| (error, false)))
         {
-            let answer = |guard| {
-                let tracker = RestartTracker::new(guard, false, clock::monotonic);
+            let answer = |quarantine| {
+                let tracker = RestartTracker::new(quarantine, false, clock::monotonic);
                 let query = tracker.query(0);
                 let reply = Reply::Error(error.into());
                 read(
@@ -167,8 +167,8 @@ mod tests {
                     &reply,
                 )
             };
-            assert_eq!(answer(RestartGuard::Observed).is_ok(), is_denied, "{error}");
-            let refused = answer(RestartGuard::Strict).unwrap_err();
+            assert_eq!(answer(Quarantine::Observed).is_ok(), is_denied, "{error}");
+            let refused = answer(Quarantine::Strict).unwrap_err();
             let is_typed = matches!(refused, DialError::RightsMissing { .. });
             assert_eq!(is_typed, is_denied, "{refused}");
             let text = refused.to_string();

@@ -8,14 +8,14 @@ use std::{collections::BTreeMap, sync::Arc, time::Instant};
 use parking_lot::Mutex;
 
 use super::dial_error::DialError;
-use crate::core::restart::RestartGuard;
+use crate::core::restart::Quarantine;
 use known_origins::KnownOrigins;
 
 /// Keeps what dials need to notice that a master has restarted, or that two masters are the same
 /// server. All dialers of a coordinator share one tracker.
 #[derive(Clone, Debug)]
 pub(crate) struct RestartTracker {
-    pub(crate) guard: RestartGuard,
+    pub(crate) quarantine: Quarantine,
     /// Set if the user has declared that masters keep all data over restarts. Each dial then asks
     /// whether its master does.
     #[cfg_attr(
@@ -56,9 +56,9 @@ pub(super) struct RestartQuery {
 }
 
 impl RestartTracker {
-    pub(crate) fn new(guard: RestartGuard, expects_durable: bool, now: fn() -> Instant) -> Self {
+    pub(crate) fn new(quarantine: Quarantine, expects_durable: bool, now: fn() -> Instant) -> Self {
         Self {
-            guard,
+            quarantine,
             expects_durable,
             now,
             masters: Arc::default(),
@@ -75,12 +75,12 @@ impl RestartTracker {
     }
 
     /// Returns a clone of this tracker for the dialer of the master at `address`. The address
-    /// includes the database, because each database has its own guard key.
+    /// includes the database, because each database has its own origin key.
     #[cfg(feature = "redis")]
     pub(super) fn at(&self, address: &str) -> Self {
-        match self.guard {
-            RestartGuard::Off => self.clone(),
-            RestartGuard::Observed | RestartGuard::Strict => self.with(&KnownOrigins::of(address)),
+        match self.quarantine {
+            Quarantine::Off => self.clone(),
+            Quarantine::Observed | Quarantine::Strict => self.with(&KnownOrigins::of(address)),
         }
     }
 
@@ -128,12 +128,12 @@ impl RestartTracker {
     }
 
     /// Returns `true` if a dial of this coordinator has asked the process with this run id whether
-    /// it restarted. Also returns `true` if the restart guard is off, because then the question is
+    /// it restarted. Also returns `true` if the quarantine is off, because then the question is
     /// never asked.
     pub(super) fn has_met(&self, master: usize, run_id: Option<&str>) -> bool {
         let masters = self.masters.lock();
         let met = masters.get(&master).and_then(|met| met.server.as_deref());
-        self.guard == RestartGuard::Off || (met.is_some() && met == run_id)
+        self.quarantine == Quarantine::Off || (met.is_some() && met == run_id)
     }
 
     /// Returns a tracker for the connection of a check. The new tracker has a copy of the servers
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_server_under_two_addresses_is_refused_and_the_origin_is_remembered() {
-        let tracker = RestartTracker::new(RestartGuard::Observed, false, clock::monotonic);
+        let tracker = RestartTracker::new(Quarantine::Observed, false, clock::monotonic);
         let known = [KnownOrigins::default(), KnownOrigins::default()];
         let origin = |master: usize| {
             let mut origins = known[master].known(clock::monotonic()).into_iter();
@@ -192,7 +192,7 @@ mod tests {
     fn two_coordinators_may_use_the_same_server_and_share_its_origins() {
         let known = KnownOrigins::default();
         let [one, other] =
-            [0, 1].map(|_| RestartTracker::new(RestartGuard::Observed, false, clock::monotonic));
+            [0, 1].map(|_| RestartTracker::new(Quarantine::Observed, false, clock::monotonic));
         let query = one.with(&known).query(0);
         assert_eq!(query.known, []);
         one.meet(&query, "a", "a").unwrap();

@@ -9,12 +9,12 @@ use crate::{
 
 /// The quarantine of a master. It goes on while the master is down.
 #[derive(Debug, Default)]
-pub(in crate::master) struct Quarantine {
+pub(in crate::master) struct QuarantineEnd {
     /// The end of the quarantine, if there is one.
     pub(in crate::master) until: Option<Instant>,
 }
 
-impl Quarantine {
+impl QuarantineEnd {
     /// Notes that there is a connection, after a dial that found this `loss`. Returns the end of
     /// the quarantine, if there is one.
     pub(in crate::master) fn connected(

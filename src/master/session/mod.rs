@@ -17,7 +17,8 @@ use self::{
     unanswered::Item,
 };
 use super::{
-    config::MasterConfig, health::LastHeard, observer::MasterEvent, restart::quarantine::Quarantine,
+    config::MasterConfig, health::LastHeard, observer::MasterEvent,
+    restart::quarantine::QuarantineEnd,
 };
 use crate::core::{
     restart::Loss,
@@ -71,7 +72,7 @@ pub(in crate::master) struct Session {
     /// The releases that have waited for a node timeout, oldest first. They are sent before the
     /// requests in `posts`.
     late: VecDeque<Arc<Request>>,
-    quarantine: Quarantine,
+    quarantine: QuarantineEnd,
     last_heard: Option<LastHeard>,
     /// The current connection. If there is none, this is what is left of the last one.
     pub(in crate::master) link: Link,
@@ -88,7 +89,7 @@ impl Session {
             posts: Posts::default(),
             owed: Owed::default(),
             late: VecDeque::new(),
-            quarantine: Quarantine::default(),
+            quarantine: QuarantineEnd::default(),
             last_heard: config.health.last_heard(mailbox.master()),
             link: Link::new(&config, mailbox.master(), Duration::ZERO, 0),
             mailbox,

@@ -9,7 +9,7 @@ use crate::{
             command::{Reply, Verb},
             identity::Ticket,
         },
-        restart::RestartGuard,
+        restart::Quarantine,
         vote::{Failure, Vote},
     },
     master::{
@@ -138,10 +138,10 @@ impl Session {
     }
 
     /// Handles a report that all keys have changed: they were flushed, or replaced by those of
-    /// another server. With a restart guard, always fails. The replies that come later on the
+    /// another server. With quarantine, always fails. The replies that come later on the
     /// connection are then not read, and the next dial finds out which locks are lost.
     pub(crate) fn on_flushed(&mut self) -> Result<(), Arc<str>> {
-        if self.config.restart_tracker.guard == RestartGuard::Off || mutant!(FlushUnnoticed) {
+        if self.config.restart_tracker.quarantine == Quarantine::Off || mutant!(FlushUnnoticed) {
             self.on_changed(None);
             return Ok(());
         }

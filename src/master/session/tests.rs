@@ -20,7 +20,7 @@ use crate::{
             command::{Reply, Verb, fixture::command},
             name::Kind,
         },
-        restart::{Loss, RestartGuard, Sign},
+        restart::{Loss, Quarantine, Sign},
         time::timeout::NodeTimeout,
         vote::Vote,
         wait::retry::Backoff,
@@ -601,7 +601,7 @@ fn config() -> MasterConfig {
         redial: Backoff::between(Duration::from_millis(20), Duration::from_secs(1)),
         now: clock,
         random: || u64::MAX / 2,
-        restart_tracker: RestartTracker::new(RestartGuard::Off, false, clock),
+        restart_tracker: RestartTracker::new(Quarantine::Off, false, clock),
         quarantine: Duration::ZERO,
         health: HealthBoard::new(&["m".into()], clock),
         #[cfg(feature = "tls")]

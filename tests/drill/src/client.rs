@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use quorlock::{AcquireError, Coordinator, Guard, Lock, Renewal, RestartGuard};
+use quorlock::{AcquireError, Coordinator, Guard, Lock, Quarantine, Renewal};
 use testkit::random::Random;
 use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
@@ -29,7 +29,7 @@ const TASKS: u64 = 4;
 pub struct Orders {
     pub masters: Vec<String>,
     pub store: PathBuf,
-    pub guard: RestartGuard,
+    pub quarantine: Quarantine,
     pub is_durable: bool,
     /// Set if holders write without checking their guards again.
     pub is_careless: bool,
@@ -55,7 +55,7 @@ impl Orders {
         vec![
             self.masters.join(","),
             self.store.display().to_string(),
-            format!("{:?}", self.guard),
+            format!("{:?}", self.quarantine),
             self.is_durable.to_string(),
             self.is_careless.to_string(),
             self.is_threaded.to_string(),
@@ -82,18 +82,14 @@ impl Orders {
         else {
             return Err(format!("not the orders of a client: {arguments:?}").into());
         };
-        let guards = [
-            RestartGuard::Observed,
-            RestartGuard::Off,
-            RestartGuard::Strict,
-        ];
+        let guards = [Quarantine::Observed, Quarantine::Off, Quarantine::Strict];
         let named = guards
             .into_iter()
             .find(|known| format!("{known:?}") == *guard);
         Ok(Self {
             masters: masters.split(',').map(str::to_owned).collect(),
             store: store.into(),
-            guard: named.ok_or("no such restart guard")?,
+            quarantine: named.ok_or("no such quarantine")?,
             is_durable: is_durable.parse()?,
             is_careless: is_careless.parse()?,
             is_threaded: is_threaded.parse()?,
@@ -138,10 +134,10 @@ async fn work(orders: Orders) -> Result<()> {
     }
     let locks = settings()
         .masters(&orders.masters)
-        .restart_guard(orders.guard)
+        .quarantine(orders.quarantine)
         .durable_masters(orders.is_durable)
         .build()?;
-    if orders.guard == RestartGuard::Observed {
+    if orders.quarantine == Quarantine::Observed {
         // From then on, the client notices when a master has forgotten its locks.
         wait_for_all_masters(&locks, orders.seed, over.clone()).await?;
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use quorlock::{Kind, RestartGuard};
+use quorlock::{Kind, Quarantine};
 use testkit::random::Random;
 use tokio::runtime::Runtime;
 
@@ -99,9 +99,9 @@ impl Setting {
         let store = Store::serve(&socket)?;
         let links = runtime.block_on(links(&ports))?;
         let from = clock::now();
-        let watch = Watch::start(&ports, episode.guard);
+        let watch = Watch::start(&ports, episode.quarantine);
         let mut fleet = Fleet::start(self.orders(episode, &links, &socket)?)?;
-        if episode.guard == RestartGuard::Observed {
+        if episode.quarantine == Quarantine::Observed {
             fleet.wait_until_ready()?;
         }
         let programs = masters
@@ -165,7 +165,7 @@ impl Setting {
             let runs = place < episode.runners;
             Ok(Orders {
                 store: store.to_owned(),
-                guard: episode.guard,
+                quarantine: episode.quarantine,
                 is_durable: episode.is_durable,
                 is_careless: episode.class == Class::LateWriters,
                 is_threaded: episode.is_threaded[place],

@@ -11,7 +11,7 @@ pub const LOCKS: usize = KINDS.len() * OF_EACH_KIND;
 
 pub const LEAST_TTL: Duration = Duration::from_millis(300);
 pub const MOST_TTL: Duration = Duration::from_millis(2_500);
-/// The least quarantine of the restart guard. The TTLs are shorter, so this is the quarantine.
+/// The least quarantine. The TTLs are shorter, so this is the quarantine.
 pub const QUARANTINE: Duration = Duration::from_secs(3);
 pub const NODE_TIMEOUT: Duration = Duration::from_millis(200);
 

@@ -169,7 +169,7 @@ impl Options {
                 "episode {number}: {}, guard {:?}, durable {}, TTLs from {:?}, {} clients run commands, \
                  {} faults",
                 episode.class,
-                episode.guard,
+                episode.quarantine,
                 episode.is_durable,
                 episode.least_ttl,
                 episode.runners,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use quorlock::RestartGuard;
+use quorlock::Quarantine;
 use testkit::random::Random;
 
 use crate::locks::{LEAST_TTL, MOST_TTL, QUARANTINE};
@@ -93,7 +93,7 @@ pub struct Event {
 pub struct Episode {
     pub seed: u64,
     pub class: Class,
-    pub guard: RestartGuard,
+    pub quarantine: Quarantine,
     pub is_durable: bool,
     pub storage: [Storage; MASTERS],
     /// The constant offset of each master's clock in milliseconds, and its rate in parts per
@@ -180,7 +180,7 @@ impl Fault {
     /// Returns the faults that an episode draws from. A fault may be listed several times.
     fn all_of(episode: &Episode) -> Vec<Self> {
         use Fault::*;
-        let (class, guard) = (episode.class, episode.guard);
+        let (class, quarantine) = (episode.class, episode.quarantine);
         let mut faults = vec![
             ClientClock,
             CloseConnections,
@@ -204,8 +204,8 @@ impl Fault {
             TerminateMaster,
             ClockBack,
         ];
-        if guard != RestartGuard::Observed {
-            // A new process takes an empty master for new, unless the guard is strict.
+        if quarantine != Quarantine::Observed {
+            // A new process takes an empty master for new, unless quarantine is strict.
             faults.extend([KillClient, KillClient]);
         }
         if episode.runners > 0 {
@@ -286,10 +286,10 @@ impl Episode {
         let mut random = Random::new(seed.wrapping_add(number as u64).wrapping_mul(0x9e37_79b9));
         let seed = random.number();
         let is_durable = class != Class::OutOfModel && random.is_one_in(4);
-        let guard = match class {
-            Class::OutOfModel if random.is_one_in(2) => RestartGuard::Off,
-            _ if random.is_one_in(3) => RestartGuard::Observed,
-            _ => RestartGuard::Strict,
+        let quarantine = match class {
+            Class::OutOfModel if random.is_one_in(2) => Quarantine::Off,
+            _ if random.is_one_in(3) => Quarantine::Observed,
+            _ => Quarantine::Strict,
         };
         let mut storage = match is_durable {
             true => [Storage::Durable; MASTERS],
@@ -312,15 +312,15 @@ impl Episode {
             _ => 0,
         });
         // The command line cannot be told that masters are durable. It could take an empty master
-        // for new, unless the guard is strict.
-        let runners = match guard {
-            RestartGuard::Strict if !is_durable => random.index(4),
+        // for new, unless quarantine is strict.
+        let runners = match quarantine {
+            Quarantine::Strict if !is_durable => random.index(4),
             _ => 0,
         };
         let mut episode = Self {
             seed,
             class,
-            guard,
+            quarantine,
             is_durable,
             storage,
             clocks,
@@ -348,9 +348,9 @@ impl Episode {
         let mut masters = [Duration::ZERO; MASTERS];
         let mut clients = [Duration::ZERO; CLIENTS];
         let mut has_stepped_back = [false; MASTERS];
-        // Without a guard there is no quarantine at the start.
-        let mut at = match self.guard {
-            RestartGuard::Off => Duration::from_secs(1),
+        // With quarantine off, there is none at the start.
+        let mut at = match self.quarantine {
+            Quarantine::Off => Duration::from_secs(1),
             _ => QUARANTINE + Duration::from_secs(1),
         };
         while at < self.length {
@@ -492,14 +492,14 @@ mod tests {
             let has = |fault| events().any(|event| event.fault == fault);
             assert_eq!(has(FlushAll), class == Class::OutOfModel);
             assert_eq!(has(ClockForward), class == Class::OutOfModel);
-            let without_guard = episodes(class).any(|one| one.guard == RestartGuard::Off);
-            assert_eq!(without_guard, class == Class::OutOfModel);
+            let is_off = episodes(class).any(|one| one.quarantine == Quarantine::Off);
+            assert_eq!(is_off, class == Class::OutOfModel);
         }
     }
 
     #[test]
     fn no_new_process_joins_while_masters_that_forgot_could_look_new() {
-        let observed = |episode: &Episode| episode.guard == RestartGuard::Observed;
+        let observed = |episode: &Episode| episode.quarantine == Quarantine::Observed;
         for episode in episodes(Class::InModel).filter(observed) {
             assert!(
                 episode
@@ -561,7 +561,7 @@ mod tests {
             .any(|(_, rate)| rate.abs() > 7_900)));
         assert!(any(|one| one.is_threaded.contains(&true)));
         assert!(any(
-            |one| one.runners == 3 && one.guard == RestartGuard::Strict
+            |one| one.runners == 3 && one.quarantine == Quarantine::Strict
         ));
         let mut faults: Vec<_> = episodes(Class::InModel)
             .flat_map(|one| one.events)

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use quorlock::{Kind, RestartGuard};
+use quorlock::{Kind, Quarantine};
 use redis::aio::MultiplexedConnection;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -63,7 +63,7 @@ pub struct Seen {
 
 impl Watch {
     /// Starts to read the servers on these ports, in the present runtime.
-    pub fn start(ports: &[u16], guard: RestartGuard) -> Self {
+    pub fn start(ports: &[u16], quarantine: Quarantine) -> Self {
         let start = clock::now();
         let record = |_| Arc::new(Mutex::new(Record::starting_at(start)));
         let records: Vec<_> = ports.iter().map(record).collect();
@@ -71,7 +71,7 @@ impl Watch {
             let record = record.clone();
             tokio::spawn(async move {
                 loop {
-                    let reader = Reader { port, guard };
+                    let reader = Reader { port, quarantine };
                     let _ = reader.read(&record).await;
                     record.lock().unwrap().miss();
                     sleep(EVERY).await;
@@ -123,7 +123,7 @@ async fn note_stalls(stalls: Arc<Mutex<Vec<Span>>>) {
 
 struct Reader {
     port: u16,
-    guard: RestartGuard,
+    quarantine: Quarantine,
 }
 
 impl Reader {
@@ -181,9 +181,9 @@ impl Reader {
         let number = |words, index| text(words, index).and_then(|text| text.parse::<u64>().ok());
         let part = |index| number(time, index).unwrap_or_default();
         let now = part(0) * 1_000 + part(1) / 1_000;
-        let since = match self.guard {
-            RestartGuard::Off => return true,
-            RestartGuard::Strict => number(guard, 1).max(number(guard, 2)),
+        let since = match self.quarantine {
+            Quarantine::Off => return true,
+            Quarantine::Strict => number(guard, 1).max(number(guard, 2)),
             _ => number(guard, 1),
         };
         let since = since.filter(|since| *since > 0);

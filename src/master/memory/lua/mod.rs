@@ -12,9 +12,9 @@ use super::{
 use crate::core::{
     kind::{
         command::{Call, Command, Reply},
-        script::{GUARD, Script},
+        script::{ORIGIN, Script},
     },
-    restart::{GUARD_KEY, Incarnation},
+    restart::{Incarnation, ORIGIN_KEY},
 };
 
 mod commands;
@@ -33,15 +33,15 @@ impl State {
         })
     }
 
-    /// Finds out whether the master may have lost locks, and updates the guard record. A dial does
-    /// this before everything else. `arguments` are those of `guard_arguments`.
+    /// Finds out whether the master may have lost locks, and updates the origin record. A dial does
+    /// this before everything else. `arguments` are those of `origin_arguments`.
     pub(in crate::master) fn incarnation(
         &mut self,
         arguments: &[String],
     ) -> KeyResult<Incarnation> {
         self.keys(); // sets the time of the keys
         let arguments: Vec<_> = arguments.iter().map(String::as_bytes).collect();
-        let reply = self.run(&GUARD, &[GUARD_KEY.as_bytes()], &arguments, self.info())?;
+        let reply = self.run(&ORIGIN, &[ORIGIN_KEY.as_bytes()], &arguments, self.info())?;
         self.report_changes();
         let found = match &reply {
             Reply::Text(text) => Incarnation::parse(text),

@@ -14,7 +14,7 @@ const PATCHES: [Patch; 12] = [
         replaced: "return math.floor(micros / 1000), micros",
         by: "return redis.call('MILLIS'), micros",
     },
-    // So do quarantines. That clock starts at 0, which means `never` in a guard record.
+    // So do quarantines. That clock starts at 0, which means `never` in an origin record.
     Patch {
         is_on: || true,
         replaced: "local now = math.floor((time[1] * 1000000 + time[2]) / 1000)",
@@ -90,11 +90,11 @@ pub(super) fn patched(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::kind::{script::GUARD, table::scripts};
+    use crate::core::kind::{script::ORIGIN, table::scripts};
 
     #[test]
     fn each_patch_finds_its_text() {
-        let scripts = scripts().chain([&GUARD]);
+        let scripts = scripts().chain([&ORIGIN]);
         let scripts: Vec<_> = scripts.map(|script| script.text()).collect();
         for (patch, expected) in PATCHES.iter().zip([6, 1, 3, 1, 6, 1, 3, 2, 1, 1, 3, 1]) {
             let found = scripts

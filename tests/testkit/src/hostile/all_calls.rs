@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use quorlock::{Coordinator, Guard, Lock, RestartGuard};
+use quorlock::{Coordinator, Guard, Lock, Quarantine};
 use tokio::time::timeout;
 
 use super::mutator::{Mutator, falsifying_proxy};
@@ -91,10 +91,10 @@ pub async fn fuzz(servers: &[Server], seed: u64, length: Duration) -> Fuzzed {
 
 async fn fuzz_once(urls: &[String], calls: &Arc<Calls>, seed: u64, length: Duration) {
     let mut random = Random::new(seed);
-    let guard = random.pick(&[RestartGuard::Off, RestartGuard::Observed]);
+    let quarantine = random.pick(&[Quarantine::Off, Quarantine::Observed]);
     let locks = Coordinator::builder()
         .masters(urls)
-        .restart_guard(guard)
+        .quarantine(quarantine)
         .node_timeout(Duration::from_millis(20))
         .connect_timeout(Duration::from_millis(200))
         .ttl(TTL)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock::{Coordinator, RestartGuard};
+use quorlock::{Coordinator, Quarantine};
 use tokio::time::timeout;
 
 /// Counts how many of `rounds` coordinators are still not closed long after the longest TTL. No
@@ -14,7 +14,7 @@ pub async fn late_closes(rounds: usize) -> usize {
     for round in 0..rounds {
         let locks = Coordinator::builder()
             .masters((0..3).map(|number| format!("unix:///quorlock/nobody/{number}")))
-            .restart_guard(RestartGuard::Off)
+            .quarantine(Quarantine::Off)
             .ttl(TTL)
             .build()
             .unwrap();

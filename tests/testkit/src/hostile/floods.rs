@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use quorlock::{Coordinator, RestartGuard};
+use quorlock::{Coordinator, Quarantine};
 
 use super::fake_server::{Fake, Peer};
 
@@ -85,7 +85,7 @@ pub async fn over_limit(flood: Flood, span: Duration) -> (usize, Duration) {
         .collect();
     let locks = Coordinator::builder()
         .masters(masters.iter().map(Fake::url))
-        .restart_guard(RestartGuard::Off)
+        .quarantine(Quarantine::Off)
         .ttl(Duration::from_secs(1))
         .build()
         .unwrap();

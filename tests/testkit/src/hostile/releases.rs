@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use quorlock::{Coordinator, RestartGuard};
+use quorlock::{Coordinator, Quarantine};
 
 use super::answers::honest;
 use super::fake_server::Fake;
@@ -77,7 +77,7 @@ pub async fn commands_for(releases: usize, period: Duration) -> usize {
     let locks = Coordinator::builder()
         .masters(fakes.iter().map(Fake::url))
         .master(server.url())
-        .restart_guard(RestartGuard::Off)
+        .quarantine(Quarantine::Off)
         .ttl(Duration::from_secs(60))
         .build()
         .unwrap();

@@ -1,11 +1,11 @@
-//! The restart guard: its script must keep the same record on a memory master and on a server.
+//! The origin script: it must keep the same record on a memory master and on a server.
 
 use std::array;
 
 use super::*;
-use crate::core::restart::{GUARD_KEY, Incarnation, Loss, RestartGuard, Sign, guard_arguments};
+use crate::core::restart::{Incarnation, Loss, ORIGIN_KEY, Quarantine, Sign, origin_arguments};
 
-const TEXT: &str = include_str!("../../lua/shared/guard.lua");
+const TEXT: &str = include_str!("../../lua/shared/origin.lua");
 
 /// The run id of the process that is asked, of an earlier process, or of no process.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,19 +31,20 @@ enum At {
 }
 use At::{Later, Never, Now, Then};
 
-/// Five fields of a guard record in their order: `run_id`, `since`, `origin`, `durable` and `seen`.
-/// `lua/shared/guard.lua` explains them. The sixth, `replid`, is that of the process that is asked.
+/// Five fields of an origin record in their order: `run_id`, `since`, `origin`, `durable` and
+/// `seen`. `lua/shared/origin.lua` explains them. The sixth, `replid`, is that of the process that
+/// is asked.
 type Row = (Id, At, Id, bool, At);
-/// The record before, the origin that the caller knows, the caller's guard, the
+/// The record before, the origin that the caller knows, the caller's quarantine, the
 /// durability that the caller found, and the record after.
-type Case = (Option<Row>, Id, RestartGuard, Option<bool>, Row);
+type Case = (Option<Row>, Id, Quarantine, Option<bool>, Row);
 
 /// The milliseconds since the known origin last answered. This is longer than the time since
 /// [`Then`].
 const LONG_AGO: u64 = 1 << 50;
 
-const OBSERVED: RestartGuard = RestartGuard::Observed;
-const STRICT: RestartGuard = RestartGuard::Strict;
+const OBSERVED: Quarantine = Quarantine::Observed;
+const STRICT: Quarantine = Quarantine::Strict;
 const YES: Option<bool> = Some(true);
 const NO: Option<bool> = Some(false);
 
@@ -299,7 +300,7 @@ const CASES: &[Case] = &[
     ),
 ];
 
-/// The fields of a guard record.
+/// The fields of an origin record.
 pub(super) const FIELDS: [&str; 6] = ["run_id", "since", "origin", "durable", "seen", "replid"];
 
 type Record = [String; 6];
@@ -408,18 +409,18 @@ impl Asked {
 
     fn write(&self, record: Option<&Record>) {
         match self {
-            Self::Memory(memory) => memory.delete(GUARD_KEY),
-            Self::Server(server) => drop(server.command(&["DEL", GUARD_KEY])),
+            Self::Memory(memory) => memory.delete(ORIGIN_KEY),
+            Self::Server(server) => drop(server.command(&["DEL", ORIGIN_KEY])),
         }
         let Some(record) = record else {
             return;
         };
         let fields = FIELDS.into_iter().zip(record.iter().map(String::as_str));
         match self {
-            Self::Memory(memory) => memory.set_hash(GUARD_KEY, fields, None),
+            Self::Memory(memory) => memory.set_hash(ORIGIN_KEY, fields, None),
             Self::Server(server) => {
                 let fields: Vec<_> = fields.flat_map(|(field, value)| [field, value]).collect();
-                server.command(&[&["HSET", GUARD_KEY][..], &fields].concat());
+                server.command(&[&["HSET", ORIGIN_KEY][..], &fields].concat());
             }
         }
     }
@@ -427,11 +428,11 @@ impl Asked {
     fn read(&self) -> Record {
         match self {
             Self::Memory(memory) => {
-                let record = memory.hash(GUARD_KEY).unwrap();
+                let record = memory.hash(ORIGIN_KEY).unwrap();
                 FIELDS.map(|field| record[field].clone())
             }
             Self::Server(server) => {
-                let reply = server.command(&[&["HMGET", GUARD_KEY][..], &FIELDS].concat());
+                let reply = server.command(&[&["HMGET", ORIGIN_KEY][..], &FIELDS].concat());
                 let mut lines = reply.lines().map(str::to_owned);
                 array::from_fn(|_| lines.next().unwrap())
             }
@@ -442,14 +443,14 @@ impl Asked {
     fn ask(
         &self,
         known: &[(String, u64)],
-        guard: RestartGuard,
+        quarantine: Quarantine,
         is_durable: Option<bool>,
     ) -> (Incarnation, u64) {
-        let arguments = guard_arguments(known, guard, is_durable);
+        let arguments = origin_arguments(known, quarantine, is_durable);
         match self {
             Self::Memory(memory) => (memory.ask_guard(&arguments), Self::MILLIS),
             Self::Server(server) => {
-                let mut words = vec!["EVAL", TEXT, "1", GUARD_KEY];
+                let mut words = vec!["EVAL", TEXT, "1", ORIGIN_KEY];
                 words.extend(arguments.iter().map(String::as_str));
                 let reply = server.command(&words);
                 let now = reply.split(' ').nth(1).and_then(|now| now.parse().ok());
@@ -459,16 +460,16 @@ impl Asked {
     }
 
     fn check(&self, case: &Case) {
-        let (found, known, guard, is_durable, expected) = *case;
+        let (found, known, quarantine, is_durable, expected) = *case;
         let world = self.world();
         self.write(found.map(|found| world.record(found)).as_ref());
         let known = world.known(&[(known, LONG_AGO)]);
-        let (incarnation, now) = self.ask(&known, guard, is_durable);
+        let (incarnation, now) = self.ask(&known, quarantine, is_durable);
         let world = World { now, ..world };
         let record = world.record(expected);
         assert_eq!(self.read(), record, "{case:?}");
         let from = match expected.1 {
-            Never if guard == STRICT => expected.4,
+            Never if quarantine == STRICT => expected.4,
             since => since,
         };
         let loss = (from != Never).then(|| Loss {
@@ -482,10 +483,10 @@ impl Asked {
             is_durable: expected.3,
         };
         assert_eq!(incarnation, expected, "{case:?}");
-        assert!(loss.is_some() || guard != STRICT, "{case:?}");
+        assert!(loss.is_some() || quarantine != STRICT, "{case:?}");
         // A second observation changes nothing. The second client may know the origin or not.
         for known in [vec![], vec![(expected.origin, LONG_AGO)]] {
-            self.ask(&known, guard, None);
+            self.ask(&known, quarantine, None);
             assert_eq!(self.read(), record, "{case:?}");
         }
     }
@@ -542,11 +543,11 @@ fn a_master_that_is_another_one_starts_a_new_quarantine() {
             Asked::Server(_) => &[],
         };
         for &(age, known, is_another) in OTHERS.iter().chain(exact) {
-            for guard in [OBSERVED, STRICT] {
+            for quarantine in [OBSERVED, STRICT] {
                 let world = asked.world();
                 let found = world.lost(age);
                 asked.write(Some(&found));
-                let (_, now) = asked.ask(&world.known(&known), guard, None);
+                let (_, now) = asked.ask(&world.known(&known), quarantine, None);
                 let world = World { now, ..world };
                 let expected = match is_another {
                     true => world.record((Own, Now, Own, false, Now)),
@@ -568,9 +569,9 @@ const REPLIDS: [(&str, bool); 3] = [
 
 #[test]
 fn a_process_with_another_replication_id_lost_its_locks() {
-    const SINCE: [(At, RestartGuard); 3] = [(Never, OBSERVED), (Then, OBSERVED), (Then, STRICT)];
+    const SINCE: [(At, Quarantine); 3] = [(Never, OBSERVED), (Then, OBSERVED), (Then, STRICT)];
     for asked in Asked::all() {
-        for ((replid, is_lost), (since, guard)) in REPLIDS
+        for ((replid, is_lost), (since, quarantine)) in REPLIDS
             .into_iter()
             .flat_map(|replid| SINCE.map(|since| (replid, since)))
         {
@@ -579,7 +580,7 @@ fn a_process_with_another_replication_id_lost_its_locks() {
             let mut found = same.clone();
             found[5] = replid.replace("own", &world.replid);
             asked.write(Some(&found));
-            let (found, now) = asked.ask(&world.known(&[(Own, 1)]), guard, None);
+            let (found, now) = asked.ask(&world.known(&[(Own, 1)]), quarantine, None);
             let world = World { now, ..world };
             let lost = world.record((Own, Now, Own, false, Now));
             assert_eq!(asked.read(), if is_lost { lost } else { same }, "{replid}");

@@ -1,7 +1,7 @@
--- shared/guard: finds out whether this master may have forgotten locks since it was last seen. The
+-- shared/origin: finds out whether this master may have forgotten locks since it was last seen. The
 -- script is sent on every dial, before the connection serves anything else.
 --
--- KEYS[1]  the guard record, a hash:
+-- KEYS[1]  the origin record, a hash:
 --          'run_id'   the run id of the process that was here last
 --          'since'    when this master was first seen to have forgotten its locks, in ms of its
 --                     clock; 0: never
@@ -69,7 +69,7 @@ local found = redis.pcall('HMGET', KEYS[1], 'run_id', 'since', 'origin', 'durabl
 if found.err then
   local gone = string.find(found.err, 'WRONGTYPE', 1, true) and redis.pcall('DEL', KEYS[1])
   if gone ~= 1 then
-    local stuck = 'ERR the guard is of another type and cannot be deleted'
+    local stuck = 'ERR the origin key is of another type and cannot be deleted'
     return redis.error_reply(gone and stuck or found.err)
   end
   is_known = true

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use quorlock::{
     AcquireError, ConfigError, Coordinator, ExtendError, Failure, Fault, Kind, LockState,
-    LostReason, MasterState, MemoryMaster, Renewal, RestartGuard, Votes,
+    LostReason, MasterState, MemoryMaster, Quarantine, Renewal, Votes,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -15,30 +15,30 @@ const TTL: Duration = seconds(10); // the default, and the longest TTL in these 
 const QUARANTINE: Duration = millis(10_102);
 /// The longest pause before the first dial of a master after it was down.
 const FIRST_REDIAL: Duration = millis(100);
-const GUARDED: [RestartGuard; 2] = [RestartGuard::Observed, RestartGuard::Strict];
+const QUARANTINES: [Quarantine; 2] = [Quarantine::Observed, Quarantine::Strict];
 
 /// Masters that all have a vote.
-async fn world(masters: usize, guard: RestartGuard) -> World {
-    let world = World::with(masters, |b| b.restart_guard(guard).max_ttl(TTL)).await;
-    if guard == RestartGuard::Strict {
+async fn world(masters: usize, quarantine: Quarantine) -> World {
+    let world = World::with(masters, |b| b.quarantine(quarantine).max_ttl(TTL)).await;
+    if quarantine == Quarantine::Strict {
         sleep(QUARANTINE).await; // new masters are in quarantine
     }
     world
 }
 
 /// Another coordinator of this process.
-async fn coordinator(world: &World, guard: RestartGuard) -> Coordinator {
-    connect(&world.masters, guard).await
+async fn coordinator(world: &World, quarantine: Quarantine) -> Coordinator {
+    connect(&world.masters, quarantine).await
 }
 
 /// A coordinator of another process, which has never seen the masters.
-async fn newcomer(world: &World, guard: RestartGuard) -> Coordinator {
+async fn newcomer(world: &World, quarantine: Quarantine) -> Coordinator {
     let masters = world.masters.iter().map(MemoryMaster::for_another_process);
-    connect(&masters.collect::<Vec<_>>(), guard).await
+    connect(&masters.collect::<Vec<_>>(), quarantine).await
 }
 
-async fn connect(masters: &[MemoryMaster], guard: RestartGuard) -> Coordinator {
-    let builder = Coordinator::builder().restart_guard(guard).max_ttl(TTL);
+async fn connect(masters: &[MemoryMaster], quarantine: Quarantine) -> Coordinator {
+    let builder = Coordinator::builder().quarantine(quarantine).max_ttl(TTL);
     let locks = builder.masters(masters).build().unwrap();
     sleep(millis(1)).await;
     locks
@@ -70,7 +70,7 @@ async fn votes(locks: &Coordinator) -> Votes {
 }
 
 /// Returns the time until `master` has a vote, or `None` if it has a vote now.
-async fn quarantine(locks: &Coordinator, master: usize) -> Option<Duration> {
+async fn quarantine_left(locks: &Coordinator, master: usize) -> Option<Duration> {
     match votes(locks).await.iter().nth(master).unwrap().failure() {
         Some(Failure::Quarantined { remaining: left }) => Some(*left),
         None => None,
@@ -96,40 +96,40 @@ async fn restarted(world: &World, master: usize) -> Option<Duration> {
 
 #[tokio::test(start_paused = true)]
 async fn a_master_that_restarted_empty_votes_again_when_its_quarantine_is_over() {
-    for guard in GUARDED {
-        let world = world(3, guard).await;
-        assert_eq!(quarantine(&world.locks, 0).await, None);
+    for quarantine in QUARANTINES {
+        let world = world(3, quarantine).await;
+        assert_eq!(quarantine_left(&world.locks, 0).await, None);
         let left = restarted(&world, 0).await.unwrap();
         assert!(
             left <= QUARANTINE && left >= QUARANTINE - millis(2),
             "{left:?}"
         );
         sleep(left - millis(2)).await;
-        let left = quarantine(&world.locks, 0).await.unwrap();
+        let left = quarantine_left(&world.locks, 0).await.unwrap();
         assert!(left <= millis(2), "{left:?}");
         sleep(millis(3)).await;
-        assert_eq!(quarantine(&world.locks, 0).await, None);
+        assert_eq!(quarantine_left(&world.locks, 0).await, None);
         // A client that dials the master now counts the master's vote, too.
-        let others = coordinator(&world, guard).await;
-        assert_eq!(quarantine(&others, 0).await, None);
+        let others = coordinator(&world, quarantine).await;
+        assert_eq!(quarantine_left(&others, 0).await, None);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_the_restart_guard_an_empty_master_votes_at_once() {
-    let world = world(3, RestartGuard::Off).await;
+async fn without_quarantine_an_empty_master_votes_at_once() {
+    let world = world(3, Quarantine::Off).await;
     assert_eq!(restarted(&world, 0).await, None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_broken_connection_is_no_restart() {
-    for guard in GUARDED {
-        let world = world(3, guard).await;
+    for quarantine in QUARANTINES {
+        let world = world(3, quarantine).await;
         world.masters[0].inject(Fault::Down);
         sleep(seconds(1)).await;
         world.clear_faults();
         sleep(seconds(2)).await;
-        assert_eq!(quarantine(&world.locks, 0).await, None);
+        assert_eq!(quarantine_left(&world.locks, 0).await, None);
     }
 }
 
@@ -137,11 +137,11 @@ async fn a_broken_connection_is_no_restart() {
 /// connection starts a new quarantine.
 #[tokio::test(start_paused = true)]
 async fn all_clients_agree_on_the_end_of_a_quarantine() {
-    let world = world(3, RestartGuard::Observed).await;
+    let world = world(3, Quarantine::Observed).await;
     let left = restarted(&world, 0).await.unwrap();
     sleep(seconds(4)).await;
-    let others = coordinator(&world, RestartGuard::Observed).await;
-    let theirs = quarantine(&others, 0).await.unwrap();
+    let others = coordinator(&world, Quarantine::Observed).await;
+    let theirs = quarantine_left(&others, 0).await.unwrap();
     assert!(
         theirs.abs_diff(left - seconds(4)) <= millis(3),
         "{theirs:?}"
@@ -150,22 +150,18 @@ async fn all_clients_agree_on_the_end_of_a_quarantine() {
     sleep(millis(1)).await;
     world.clear_faults();
     sleep(seconds(2)).await;
-    let mine = quarantine(&world.locks, 0).await.unwrap();
+    let mine = quarantine_left(&world.locks, 0).await.unwrap();
     assert!(mine.abs_diff(left - seconds(6)) <= millis(5), "{mine:?}");
 }
 
 /// The first holder has two of three masters. One of the two forgets the lock, and the third master
 /// never held it.
 #[tokio::test(start_paused = true)]
-async fn a_second_holder_comes_after_the_first_has_ended_or_before_without_the_restart_guard() {
-    for guard in [
-        RestartGuard::Off,
-        RestartGuard::Observed,
-        RestartGuard::Strict,
-    ] {
+async fn a_second_holder_comes_after_the_first_has_ended_or_before_without_quarantine() {
+    for quarantine in [Quarantine::Off, Quarantine::Observed, Quarantine::Strict] {
         for kind in KINDS {
-            let world = world(3, guard).await;
-            let others = coordinator(&world, guard).await;
+            let world = world(3, quarantine).await;
+            let others = coordinator(&world, quarantine).await;
             world.occupy([2], seconds(60));
             let first = lock(kind, &world.locks, &world.locks.owner())
                 .ttl(TTL)
@@ -181,13 +177,13 @@ async fn a_second_holder_comes_after_the_first_has_ended_or_before_without_the_r
             let is_two = first.is_valid();
             assert_eq!(
                 is_two,
-                guard == RestartGuard::Off,
-                "{guard:?} {kind:?} {took:?}"
+                quarantine == Quarantine::Off,
+                "{quarantine:?} {kind:?} {took:?}"
             );
             // The wait is not much longer than the quarantine.
             assert!(
                 took < QUARANTINE + seconds(2),
-                "{guard:?} {kind:?} {took:?}"
+                "{quarantine:?} {kind:?} {took:?}"
             );
         }
     }
@@ -199,12 +195,12 @@ async fn a_second_holder_comes_after_the_first_has_ended_or_before_without_the_r
 async fn a_second_holder_comes_after_the_first_if_a_master_was_flushed_or_was_a_replica() {
     let flush: fn(&MemoryMaster, &MemoryMaster) = |master, _| master.forget();
     let resync: fn(&MemoryMaster, &MemoryMaster) = |master, replica| master.resync(replica);
-    for (guard, lose) in [RestartGuard::Off, GUARDED[0], GUARDED[1]]
+    for (quarantine, lose) in [Quarantine::Off, QUARANTINES[0], QUARANTINES[1]]
         .into_iter()
-        .flat_map(|guard| [(guard, flush), (guard, resync)])
+        .flat_map(|quarantine| [(quarantine, flush), (quarantine, resync)])
     {
-        let world = world(3, guard).await;
-        let others = coordinator(&world, guard).await;
+        let world = world(3, quarantine).await;
+        let others = coordinator(&world, quarantine).await;
         sleep(seconds(1)).await;
         let replica = MemoryMaster::new();
         replica.resync(&world.masters[1]);
@@ -218,7 +214,7 @@ async fn a_second_holder_comes_after_the_first_if_a_master_was_flushed_or_was_a_
 
         let second = others.mutex(NAME).acquire_within(seconds(60)).await;
         let is_two = first.is_valid() && second.is_ok();
-        assert_eq!(is_two, guard == RestartGuard::Off, "{guard:?}");
+        assert_eq!(is_two, quarantine == Quarantine::Off, "{quarantine:?}");
         // The loss is no outage.
         for health in others.health() {
             assert_eq!((health.state, health.failures), (MasterState::Connected, 0));
@@ -230,10 +226,7 @@ async fn a_second_holder_comes_after_the_first_if_a_master_was_flushed_or_was_a_
 /// the master instead.
 #[tokio::test(start_paused = true)]
 async fn a_newcomer_that_only_observes_trusts_an_empty_master() {
-    for (guard, is_two) in [
-        (RestartGuard::Observed, true),
-        (RestartGuard::Strict, false),
-    ] {
+    for (guard, is_two) in [(Quarantine::Observed, true), (Quarantine::Strict, false)] {
         let world = world(3, guard).await;
         world.occupy([2], seconds(60));
         let first = world.lock().ttl(TTL).try_acquire().await.unwrap();
@@ -251,7 +244,7 @@ async fn a_newcomer_that_only_observes_trusts_an_empty_master() {
 #[tokio::test(start_paused = true)]
 async fn a_strict_client_does_not_trust_an_observer() {
     for kind in KINDS {
-        let world = world(3, RestartGuard::Strict).await;
+        let world = world(3, Quarantine::Strict).await;
         world.occupy([2], seconds(60));
         let first = lock(kind, &world.locks, &world.locks.owner())
             .ttl(TTL)
@@ -260,15 +253,15 @@ async fn a_strict_client_does_not_trust_an_observer() {
         assert_eq!(first.settled().await.granted_count(), 2);
         world.masters[2].delete(NAME);
         restart_empty(&world.masters[1]).await;
-        let observer = newcomer(&world, RestartGuard::Observed).await;
+        let observer = newcomer(&world, Quarantine::Observed).await;
         observer.check().await;
         let looked = Instant::now();
-        assert_eq!(quarantine(&observer, 1).await, None);
+        assert_eq!(quarantine_left(&observer, 1).await, None);
 
-        let strict = newcomer(&world, RestartGuard::Strict).await;
+        let strict = newcomer(&world, Quarantine::Strict).await;
         let report = strict.check().await.to_string();
         assert!(report.contains("in quarantine for"), "{report}");
-        let left = quarantine(&strict, 1).await.unwrap();
+        let left = quarantine_left(&strict, 1).await.unwrap();
         let over = looked.elapsed() + left;
         assert!(QUARANTINE.abs_diff(over) <= millis(5), "{kind}: {over:?}");
         let second = lock(kind, &strict, &strict.owner());
@@ -284,16 +277,16 @@ async fn a_strict_client_does_not_trust_an_observer() {
 /// After a quarantine, every lock that the masters may have forgotten is over.
 #[tokio::test(start_paused = true)]
 async fn a_strict_client_trusts_masters_that_others_have_used_for_a_quarantine() {
-    let world = world(3, RestartGuard::Observed).await;
+    let world = world(3, Quarantine::Observed).await;
     sleep(QUARANTINE / 2).await;
-    let early = newcomer(&world, RestartGuard::Strict).await;
-    let left = quarantine(&early, 0).await.unwrap();
+    let early = newcomer(&world, Quarantine::Strict).await;
+    let left = quarantine_left(&early, 0).await.unwrap();
     assert!(left.abs_diff(QUARANTINE / 2) <= millis(5), "{left:?}");
     // Meanwhile, a client that only observes counts the masters' votes, even over a new connection.
-    let observer = newcomer(&world, RestartGuard::Observed).await;
-    assert_eq!(quarantine(&observer, 0).await, None);
+    let observer = newcomer(&world, Quarantine::Observed).await;
+    assert_eq!(quarantine_left(&observer, 0).await, None);
     sleep(QUARANTINE / 2 + millis(2)).await;
-    let late = newcomer(&world, RestartGuard::Strict).await;
+    let late = newcomer(&world, Quarantine::Strict).await;
     for strict in [early, late] {
         assert_eq!(votes(&strict).await.granted_count(), 3);
     }
@@ -303,8 +296,8 @@ async fn a_strict_client_trusts_masters_that_others_have_used_for_a_quarantine()
 #[tokio::test(start_paused = true)]
 async fn a_process_knows_a_master_that_one_of_its_coordinators_has_seen() {
     for kind in KINDS {
-        let world = world(3, RestartGuard::Observed).await;
-        let gone = coordinator(&world, RestartGuard::Observed).await;
+        let world = world(3, Quarantine::Observed).await;
+        let gone = coordinator(&world, Quarantine::Observed).await;
         drop(gone);
         world.occupy([2], seconds(60));
         let first = lock(kind, &world.locks, &world.locks.owner())
@@ -315,11 +308,11 @@ async fn a_process_knows_a_master_that_one_of_its_coordinators_has_seen() {
         world.masters[2].delete(NAME);
         restart_empty(&world.masters[1]).await;
         // The new coordinator dials the master before the holder's coordinator does.
-        let made_anew = coordinator(&world, RestartGuard::Observed).await;
+        let made_anew = coordinator(&world, Quarantine::Observed).await;
         let second = lock(kind, &made_anew, &made_anew.owner());
         assert!(second.try_acquire().await.is_err(), "{kind}");
         assert!(first.is_valid());
-        let left = quarantine(&made_anew, 1).await.unwrap();
+        let left = quarantine_left(&made_anew, 1).await.unwrap();
         assert!(QUARANTINE.abs_diff(left) <= millis(5), "{left:?}");
     }
 }
@@ -328,18 +321,18 @@ async fn a_process_knows_a_master_that_one_of_its_coordinators_has_seen() {
 /// the master.
 #[tokio::test(start_paused = true)]
 async fn all_coordinators_of_a_process_quarantine_a_forgetful_master() {
-    for guard in GUARDED {
-        let world = world(3, guard).await;
-        let others = coordinator(&world, guard).await;
+    for quarantine in QUARANTINES {
+        let world = world(3, quarantine).await;
+        let others = coordinator(&world, quarantine).await;
         let left = restarted(&world, 0).await.unwrap();
         let seen = Instant::now();
         for wait in [FIRST_REDIAL, seconds(3)] {
             sleep(wait).await;
-            let late = coordinator(&world, guard).await;
+            let late = coordinator(&world, quarantine).await;
             for locks in [&others, &late] {
-                let theirs = quarantine(locks, 0).await.unwrap();
+                let theirs = quarantine_left(locks, 0).await.unwrap();
                 let over = seen.elapsed() + theirs;
-                assert!(over.abs_diff(left) <= millis(3), "{guard:?} {over:?}");
+                assert!(over.abs_diff(left) <= millis(3), "{quarantine:?} {over:?}");
             }
         }
     }
@@ -348,7 +341,7 @@ async fn all_coordinators_of_a_process_quarantine_a_forgetful_master() {
 #[tokio::test(start_paused = true)]
 async fn a_majority_in_quarantine_is_its_own_error_and_says_when_it_ends() {
     for (restarts, decisive) in [(3, 0), (4, 1), (5, 2)] {
-        let world = world(5, RestartGuard::Observed).await;
+        let world = world(5, Quarantine::Observed).await;
         let mut ends = Vec::new();
         for master in 0..restarts {
             let left = restarted(&world, master).await.unwrap();
@@ -387,10 +380,10 @@ async fn a_majority_in_quarantine_is_its_own_error_and_says_when_it_ends() {
 #[tokio::test(start_paused = true)]
 async fn a_waiter_asks_again_when_a_majority_has_left_quarantine() {
     for (kind, most) in [(Kind::Mutex, 8), (Kind::Reentrant, 8), (Kind::Fair, 48)] {
-        let world = world(3, RestartGuard::Observed).await;
+        let world = world(3, Quarantine::Observed).await;
         restarted(&world, 0).await.unwrap();
         restarted(&world, 1).await.unwrap();
-        let left = quarantine(&world.locks, 0).await.unwrap();
+        let left = quarantine_left(&world.locks, 0).await.unwrap();
         let commands = world.masters[2].commands();
         let waiting = lock(kind, &world.locks, &world.locks.owner());
         let (took, guard) = timed(waiting.acquire()).await;
@@ -407,7 +400,7 @@ async fn a_waiter_asks_again_when_a_majority_has_left_quarantine() {
 #[tokio::test(start_paused = true)]
 async fn a_waiter_for_a_majority_in_quarantine_gives_up_in_time_and_sees_close() {
     for kind in KINDS {
-        let world = world(3, RestartGuard::Observed).await;
+        let world = world(3, Quarantine::Observed).await;
         restarted(&world, 0).await.unwrap();
         restarted(&world, 1).await.unwrap();
         let waiting = lock(kind, &world.locks, &world.locks.owner());
@@ -440,7 +433,7 @@ async fn a_waiter_for_a_majority_in_quarantine_gives_up_in_time_and_sees_close()
 async fn a_first_dial_that_ends_in_quarantine_fails_the_attempt_at_once() {
     let world = World::new(3).await;
     world.inject_all(&delay(10));
-    let builder = Coordinator::builder().restart_guard(RestartGuard::Strict);
+    let builder = Coordinator::builder().quarantine(Quarantine::Strict);
     let builder = builder.max_ttl(TTL).node_timeout(millis(500));
     let locks = builder.masters(&world.masters).build().unwrap();
     let (took, refused) = timed(locks.mutex(NAME).try_acquire()).await;
@@ -455,8 +448,8 @@ async fn a_first_dial_that_ends_in_quarantine_fails_the_attempt_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_quarantined_master_refuses_extensions_but_takes_releases_and_inspections() {
-    for guard in GUARDED {
-        let world = world(3, guard).await;
+    for quarantine in QUARANTINES {
+        let world = world(3, quarantine).await;
         let held = world.guard().await;
         held.settled().await;
         let token = world.masters[0].get(NAME).unwrap();
@@ -482,7 +475,7 @@ async fn a_quarantined_master_refuses_extensions_but_takes_releases_and_inspecti
 /// The quarantined master receives no acquisition and no extension.
 #[tokio::test(start_paused = true)]
 async fn a_quarantined_master_is_owed_nothing() {
-    let world = world(3, RestartGuard::Observed).await;
+    let world = world(3, Quarantine::Observed).await;
     restarted(&world, 0).await.unwrap();
     let commands = world.masters[0].commands();
     let held = world.guard().await;
@@ -499,8 +492,8 @@ async fn a_quarantined_master_is_owed_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lock_is_renewed_without_a_quarantined_master_and_put_back_afterwards() {
-    for guard in GUARDED {
-        let world = world(3, guard).await;
+    for quarantine in QUARANTINES {
+        let world = world(3, quarantine).await;
         let held = world.locks.mutex(NAME).try_acquire().await.unwrap();
         let left = restarted(&world, 0).await.unwrap();
         sleep(left - millis(2)).await;
@@ -515,7 +508,7 @@ async fn a_lock_is_renewed_without_a_quarantined_master_and_put_back_afterwards(
 /// Between two restarts, a quarantine ends and a renewal puts the lock back.
 #[tokio::test(start_paused = true)]
 async fn a_lock_survives_restarts_one_by_one_that_are_slower_than_the_quarantine() {
-    let world = world(3, RestartGuard::Observed).await;
+    let world = world(3, Quarantine::Observed).await;
     let held = world.locks.mutex(NAME).try_acquire().await.unwrap();
     for round in 0..9 {
         restart_empty(&world.masters[round % 3]).await;
@@ -530,8 +523,8 @@ async fn a_lock_survives_restarts_one_by_one_that_are_slower_than_the_quarantine
 #[tokio::test(start_paused = true)]
 async fn a_lock_ends_when_restarts_are_faster_than_the_quarantine() {
     for pause in [seconds(1), QUARANTINE / 2] {
-        let world = world(3, RestartGuard::Observed).await;
-        let others = coordinator(&world, RestartGuard::Observed).await;
+        let world = world(3, Quarantine::Observed).await;
+        let others = coordinator(&world, Quarantine::Observed).await;
         let held = Arc::new(world.locks.mutex(NAME).try_acquire().await.unwrap());
         let waiting = others.mutex(NAME);
         let next = tokio::spawn(async move { (waiting.acquire().await, Instant::now()) });
@@ -552,7 +545,7 @@ async fn a_lock_ends_when_restarts_are_faster_than_the_quarantine() {
 #[tokio::test(start_paused = true)]
 async fn a_ttl_above_the_longest_is_an_error_and_nothing_is_sent() {
     let too_long = TTL + millis(1);
-    let world = world(3, RestartGuard::Observed).await;
+    let world = world(3, Quarantine::Observed).await;
     let held = world.guard().await;
     held.settled().await;
     let commands = world.commands();
@@ -579,10 +572,10 @@ async fn a_ttl_above_the_longest_is_an_error_and_nothing_is_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_longest_ttl_defaults_to_a_minute_or_the_ttl_and_without_the_restart_guard_to_a_year() {
+async fn the_longest_ttl_defaults_to_a_minute_or_the_ttl_and_without_quarantine_to_a_year() {
     let refused = |ttl, longest: Option<Duration>, guard| {
         let builder = Coordinator::builder().master(MemoryMaster::new()).ttl(ttl);
-        let builder = builder.restart_guard(guard);
+        let builder = builder.quarantine(guard);
         let builder = match longest {
             Some(longest) => builder.max_ttl(longest),
             None => builder,
@@ -591,17 +584,17 @@ async fn the_longest_ttl_defaults_to_a_minute_or_the_ttl_and_without_the_restart
         Ok::<_, String>(locks.mutex(NAME).ttl(seconds(61)).renewal(Renewal::Off))
     };
     let with = |guard| refused(TTL, None, guard).unwrap();
-    assert!(with(RestartGuard::Off).try_acquire().await.is_ok());
-    let error = with(RestartGuard::Observed).try_acquire().await;
+    assert!(with(Quarantine::Off).try_acquire().await.is_ok());
+    let error = with(Quarantine::Observed).try_acquire().await;
     assert!(
         error
             .unwrap_err()
             .to_string()
             .contains("the maximum is 60s")
     );
-    let locks = refused(seconds(61), None, RestartGuard::Observed).unwrap();
+    let locks = refused(seconds(61), None, Quarantine::Observed).unwrap();
     assert!(locks.try_acquire().await.is_ok());
-    let error = refused(seconds(61), Some(seconds(60)), RestartGuard::Off).unwrap_err();
+    let error = refused(seconds(61), Some(seconds(60)), Quarantine::Off).unwrap_err();
     assert!(error.contains("the maximum is 60s"), "{error}");
 }
 

@@ -9,8 +9,8 @@ use std::{
 };
 
 use quorlock::{
-    AcquireError, Builder, Coordinator, Failure, Kind, Lock, LockState, Owner, Renewal,
-    RestartGuard, Votes,
+    AcquireError, Builder, Coordinator, Failure, Kind, Lock, LockState, Owner, Quarantine, Renewal,
+    Votes,
 };
 use testkit::{captured_log::CapturedLog, proxy::Proxy};
 use tokio::join;
@@ -26,9 +26,9 @@ pub(crate) const KEY: &str = "quorlock:guard";
 /// The options that make a server keep all writes.
 pub(crate) const ALWAYS: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 
-pub(crate) fn guarded(guard: RestartGuard) -> Builder {
+pub(crate) fn quarantining(quarantine: Quarantine) -> Builder {
     patient()
-        .restart_guard(guard)
+        .quarantine(quarantine)
         .node_timeout(TTL * 2 / 3)
         .max_ttl(TTL)
         .ttl(TTL)
@@ -44,7 +44,7 @@ pub(crate) fn lock(locks: &Coordinator, kind: Kind, name: &str, owner: &Owner) -
 /// Closes that client, because `release` returns as soon as a majority of masters have the release.
 /// Without the close, the next client could ask the other masters before they get the release.
 async fn make_known(masters: &[String]) {
-    let locks = guarded(RestartGuard::Observed).masters(masters).build();
+    let locks = quarantining(Quarantine::Observed).masters(masters).build();
     let locks = locks.unwrap();
     acquire_on_all(&locks.mutex("r"))
         .await
@@ -97,9 +97,9 @@ enum Loss {
 }
 
 /// Locks of every kind are held on bare majorities of `masters`. One master that belongs to all
-/// these majorities forgets. Other clients then ask for the same locks with the restart guard, and
+/// these majorities forgets. Other clients then ask for the same locks with quarantine, and
 /// for other locks without it.
-async fn check_for_a_second_lock(mut masters: Vec<Server>, loss: Loss, guard: RestartGuard) {
+async fn check_for_a_second_lock(mut masters: Vec<Server>, loss: Loss, quarantine: Quarantine) {
     let victim = masters.len() / 2;
     let others = victim + 1..;
     if loss == Loss::Tail {
@@ -109,9 +109,9 @@ async fn check_for_a_second_lock(mut masters: Vec<Server>, loss: Loss, guard: Re
     let mut urls = urls(&masters);
     urls[victim] = proxy.url();
     make_known(&urls).await;
-    let first = connected(guarded(guard), &urls).await;
-    let second = connected(guarded(guard), &urls).await;
-    let unguarded = [
+    let first = connected(quarantining(quarantine), &urls).await;
+    let second = connected(quarantining(quarantine), &urls).await;
+    let trusting = [
         connected(patient(), &urls).await,
         connected(patient(), &urls).await,
     ];
@@ -131,7 +131,7 @@ async fn check_for_a_second_lock(mut masters: Vec<Server>, loss: Loss, guard: Re
     let block = |command: fn(&str) -> Vec<&str>| {
         for master in &masters[others.clone()] {
             for kind in KINDS {
-                for name in ["guarded", "unguarded"] {
+                for name in ["careful", "trusting"] {
                     let _ = master.command(&command(&format!("{name} {kind:?}")));
                 }
             }
@@ -140,19 +140,19 @@ async fn check_for_a_second_lock(mut masters: Vec<Server>, loss: Loss, guard: Re
     block(|key| vec!["SET", key, "somebody's"]);
     let mut held = Vec::new();
     for kind in KINDS {
-        let owner = unguarded[0].owner();
-        let lock = lock(&unguarded[0], kind, "unguarded", &owner);
+        let owner = trusting[0].owner();
+        let lock = lock(&trusting[0], kind, "trusting", &owner);
         held.push(lock.try_acquire().await.unwrap());
     }
     let mut valid = Vec::new();
     for kind in KINDS {
-        let lock = lock(&first, kind, "guarded", &first.owner())
+        let lock = lock(&first, kind, "careful", &first.owner())
             .ttl(TTL)
             .renewal(Renewal::Off);
         valid.push(lock.try_acquire().await.unwrap());
     }
-    for guard in held.iter().chain(&valid) {
-        assert_eq!(guard.settled().await.granted_count(), victim + 1);
+    for quarantine in held.iter().chain(&valid) {
+        assert_eq!(quarantine.settled().await.granted_count(), victim + 1);
     }
     block(|key| vec!["DEL", key]);
     let lost = Instant::now();
@@ -177,26 +177,26 @@ async fn check_for_a_second_lock(mut masters: Vec<Server>, loss: Loss, guard: Re
             masters[victim].restart();
         }
     }
-    // Without the guard, a second lock is granted.
+    // Without the quarantine, a second lock is granted.
     let without = async {
         for (kind, first) in KINDS.into_iter().zip(&held) {
-            let lock = lock(&unguarded[1], kind, "unguarded", &unguarded[1].owner());
+            let lock = lock(&trusting[1], kind, "trusting", &trusting[1].owner());
             let second = lock.acquire_within(TEST_TIMEOUT / 4).await.unwrap();
             assert!(first.is_valid() && second.is_valid(), "{loss:?} {kind:?}");
         }
     };
     let with = async {
         for (kind, first) in KINDS.into_iter().zip(&valid) {
-            let lock = lock(&second, kind, "guarded", &second.owner())
+            let lock = lock(&second, kind, "careful", &second.owner())
                 .ttl(TTL)
                 .renewal(Renewal::Off);
             let _second = lock.acquire_within(TEST_TIMEOUT / 4).await.unwrap();
-            assert!(!first.is_valid(), "{loss:?} {guard:?} {kind:?}");
+            assert!(!first.is_valid(), "{loss:?} {quarantine:?} {kind:?}");
         }
         // The master has a vote again only at the end of the quarantine.
         drop(acquire_on_all(&second.mutex("r")).await);
         let took = lost.elapsed();
-        assert!(took >= QUARANTINE, "{loss:?} {guard:?} {took:?}");
+        assert!(took >= QUARANTINE, "{loss:?} {quarantine:?} {took:?}");
     };
     join!(without, with);
 }
@@ -225,8 +225,8 @@ fn check_for_a_second_lock_on(masters: usize, loss: Loss) {
     with_masters(2 * masters, async |mut observed| {
         let strict = observed.split_off(masters);
         join!(
-            check_for_a_second_lock(observed, loss, RestartGuard::Observed),
-            check_for_a_second_lock(strict, loss, RestartGuard::Strict),
+            check_for_a_second_lock(observed, loss, Quarantine::Observed),
+            check_for_a_second_lock(strict, loss, Quarantine::Strict),
         );
     });
 }
@@ -269,7 +269,7 @@ fn no_second_lock_is_granted_by_a_promoted_replica() {
 fn a_durable_master_that_was_not_declared_is_quarantined_and_keeps_its_locks() {
     with_masters(2, async |mut masters| {
         masters.insert(0, Server::start_with(&ALWAYS));
-        let locks = connected(guarded(RestartGuard::Observed), &urls(&masters)).await;
+        let locks = connected(quarantining(Quarantine::Observed), &urls(&masters)).await;
         let lock = locks.mutex("kept");
         let held = acquire_on_all(&lock).await;
         let token = masters[0].command(&["GET", "kept"]);
@@ -309,7 +309,7 @@ pub(crate) fn is_copy(replica: &Server) -> Option<()> {
 #[test]
 fn a_majority_in_quarantine_says_when_it_ends_and_a_waiter_gets_the_lock_then() {
     with_masters(3, async |mut masters| {
-        let locks = connected(guarded(RestartGuard::Observed), &urls(&masters)).await;
+        let locks = connected(quarantining(Quarantine::Observed), &urls(&masters)).await;
         let held = locks.mutex("held");
         let held = held.try_acquire().await.unwrap();
         let began = Instant::now();
@@ -345,10 +345,10 @@ fn a_client_that_has_never_seen_a_master_trusts_an_empty_one_unless_strict() {
     with_masters(6, async |mut masters| {
         let strict = masters.split_off(3);
         for (guard, mut masters) in [
-            (RestartGuard::Observed, masters),
-            (RestartGuard::Strict, strict),
+            (Quarantine::Observed, masters),
+            (Quarantine::Strict, strict),
         ] {
-            let knows_them = connected(guarded(guard), &urls(&masters)).await;
+            let knows_them = connected(quarantining(guard), &urls(&masters)).await;
             knows_them.close().await;
             drop(knows_them); // it must not connect again
             // Another library holds the lock on two of three masters.
@@ -356,11 +356,11 @@ fn a_client_that_has_never_seen_a_master_trusts_an_empty_one_unless_strict() {
                 let _ = master.command(&["SET", "r", "another's", "NX", "PX", "600000"]);
             }
             masters[1].restart();
-            let locks = guarded(guard).masters(other_addresses(&masters));
+            let locks = quarantining(guard).masters(other_addresses(&masters));
             let locks = locks.build().unwrap();
             let second = locks.mutex("r").try_acquire().await;
             match guard {
-                RestartGuard::Strict => {
+                Quarantine::Strict => {
                     let Err(AcquireError::Contended { votes, .. }) = second else {
                         panic!("{second:?}");
                     };
@@ -378,7 +378,11 @@ fn a_client_that_has_never_seen_a_master_trusts_an_empty_one_unless_strict() {
 fn a_strict_client_does_not_trust_an_observer() {
     const LONGEST: Duration = Duration::from_secs(6);
     with_masters(3, async |mut masters| {
-        let strict = || guarded(RestartGuard::Strict).max_ttl(LONGEST).ttl(LONGEST);
+        let strict = || {
+            quarantining(Quarantine::Strict)
+                .max_ttl(LONGEST)
+                .ttl(LONGEST)
+        };
         let proxy = Proxy::delay_requests(masters[1].port(), Duration::ZERO);
         let mut urls = urls(&masters);
         urls[1] = proxy.url();
@@ -395,7 +399,7 @@ fn a_strict_client_does_not_trust_an_observer() {
         // The client `here` cannot reach the second master from now on.
         proxy.lead_to(1);
         masters[1].restart();
-        let observer = guarded(RestartGuard::Observed).masters(other_addresses(&masters));
+        let observer = quarantining(Quarantine::Observed).masters(other_addresses(&masters));
         let observer = observer.build().unwrap();
         observer.check().await;
         assert_eq!(masters[1].command(&["HGET", KEY, "since"]), "0");
@@ -418,14 +422,14 @@ fn a_strict_client_does_not_trust_an_observer() {
     });
 }
 
-/// Each database of a server has its own guard key.
+/// Each database of a server has its own origin key.
 #[test]
 fn another_database_does_not_count_as_a_master_that_forgot() {
     with_masters(3, async |masters| {
         for database in 0..2 {
             let urls = urls(&masters).into_iter();
             let urls: Vec<_> = urls.map(|url| format!("{url}/{database}")).collect();
-            let locks = guarded(RestartGuard::Observed).masters(&urls).build();
+            let locks = quarantining(Quarantine::Observed).masters(&urls).build();
             let guard = locks.unwrap().mutex("r").try_acquire().await.unwrap();
             let votes = guard.settled().await;
             assert_eq!(votes.granted_count(), 3, "{votes}");
@@ -439,23 +443,23 @@ fn a_process_knows_a_master_that_it_has_seen() {
     with_masters(3, async |mut masters| {
         make_known(&urls(&masters)).await;
         masters[1].restart();
-        let locks = guarded(RestartGuard::Observed).masters(urls(&masters));
+        let locks = quarantining(Quarantine::Observed).masters(urls(&masters));
         let guard = locks.build().unwrap().mutex("r").try_acquire().await;
         let votes = guard.unwrap().settled().await;
         assert!(is_quarantined(&votes, 1), "{votes}");
     });
 }
 
-/// The restored guard key belongs to another process.
+/// The restored origin key belongs to another process.
 #[test]
-fn a_restored_guard_key_tells_a_new_client_that_the_master_restarted() {
+fn a_restored_origin_key_tells_a_new_client_that_the_master_restarted() {
     with_masters(3, async |mut masters| {
-        let knows_them = connected(guarded(RestartGuard::Strict), &urls(&masters)).await;
+        let knows_them = connected(quarantining(Quarantine::Strict), &urls(&masters)).await;
         knows_them.close().await;
         assert_eq!(masters[1].command(&["SAVE"]), "OK");
         masters[1].restart();
-        for guard in [RestartGuard::Observed, RestartGuard::Strict] {
-            let locks = guarded(guard).masters(other_addresses(&masters));
+        for guard in [Quarantine::Observed, Quarantine::Strict] {
+            let locks = quarantining(guard).masters(other_addresses(&masters));
             let locks = locks.build().unwrap();
             let guard = locks.mutex("r").try_acquire().await.unwrap();
             let votes = guard.settled().await;
@@ -475,7 +479,7 @@ fn a_strict_client_refuses_a_user_without_the_rights_and_names_them() {
             assert_eq!(master.command(&words), "OK");
             urls.push(format!("redis://lock:pw@127.0.0.1:{}", master.port()));
         }
-        let strict = guarded(RestartGuard::Strict).masters(&urls).build();
+        let strict = quarantining(Quarantine::Strict).masters(&urls).build();
         let refused = strict.unwrap().mutex("r").try_acquire().await.unwrap_err();
         let text = refused.to_string();
         assert!(matches!(refused, AcquireError::NoQuorum { .. }), "{text}");
@@ -483,20 +487,20 @@ fn a_strict_client_refuses_a_user_without_the_rights_and_names_them() {
         assert!(text.contains(rights), "{text}");
         assert!(!text.contains("pw"), "{text}");
 
-        let observed = connected(guarded(RestartGuard::Observed), &urls).await;
+        let observed = connected(quarantining(Quarantine::Observed), &urls).await;
         let guard = observed.mutex("r").try_acquire().await.unwrap();
         assert_eq!(guard.settled().await.granted_count(), 3);
         assert_eq!(masters[0].command(&["EXISTS", KEY]), "0");
     });
 }
 
-/// Before the master votes, it must be checked, even if it has no room for the guard key at first.
+/// Before the master votes, it must be checked, even if it has no room for the origin key at first.
 #[test]
-fn a_master_without_room_for_the_guard_key_is_asked_again() {
+fn a_master_without_room_for_the_origin_key_is_asked_again() {
     with_masters(3, async |masters| {
         let full = &masters[0];
         assert_eq!(full.command(&["CONFIG", "SET", "maxmemory", "1"]), "OK");
-        let locks = guarded(RestartGuard::Observed).masters(urls(&masters));
+        let locks = quarantining(Quarantine::Observed).masters(urls(&masters));
         let locks = locks.build().unwrap();
         let lock = locks.mutex("r");
         until_votes(&lock, "no room", |votes| {
@@ -513,7 +517,7 @@ fn a_master_without_room_for_the_guard_key_is_asked_again() {
 fn a_server_under_two_addresses_votes_once() {
     with_masters(2, async |masters| {
         let urls = [masters[0].url(), masters[0].unix_url(), masters[1].url()];
-        let locks = guarded(RestartGuard::Observed).masters(&urls).build();
+        let locks = quarantining(Quarantine::Observed).masters(&urls).build();
         let lock = locks.unwrap().mutex("r");
         let votes = until("a refused address", async || {
             let guard = lock.try_acquire().await.ok()?;
@@ -548,7 +552,7 @@ fn a_duplicate_master_that_comes_back_empty_has_no_vote() {
         let proxy = Proxy::delay_requests(masters[0].port(), Duration::ZERO);
         let mut urls = urls(&masters);
         urls[0] = proxy.url();
-        let locks = connected(guarded(RestartGuard::Observed), &urls).await;
+        let locks = connected(quarantining(Quarantine::Observed), &urls).await;
         proxy.lead_to(masters[1].port());
         masters[0].kill();
         let lock = locks.mutex("r");
@@ -571,7 +575,7 @@ fn a_duplicate_master_that_comes_back_empty_has_no_vote() {
 fn a_lock_is_renewed_while_a_master_is_in_quarantine() {
     with_masters(3, async |mut masters| {
         // The TTL is twice the needed time, because the machine may be busy when a renewal is due.
-        let builder = guarded(RestartGuard::Observed)
+        let builder = quarantining(Quarantine::Observed)
             .max_ttl(2 * TTL)
             .ttl(2 * TTL);
         let locks = connected(builder, &urls(&masters)).await;
@@ -619,7 +623,7 @@ fn a_warning_about_an_unguarded_master_is_logged_once_per_connection() {
         .build()
         .unwrap();
     runtime.block_on(async {
-        let locks = guarded(RestartGuard::Observed).durable_masters(true);
+        let locks = quarantining(Quarantine::Observed).durable_masters(true);
         let locks = locks.master(&url).build().unwrap();
         let lock = locks.mutex("r");
         for _ in 0..3 {
@@ -676,7 +680,7 @@ fn another_server_at_a_masters_address_has_no_vote_for_a_while() {
             ];
             let there = [address_url, second.url(), third.url()];
             let locks = |urls| {
-                let builder = guarded(RestartGuard::Observed).max_ttl(LONG).ttl(LONG);
+                let builder = quarantining(Quarantine::Observed).max_ttl(LONG).ttl(LONG);
                 builder.masters(urls).build().unwrap()
             };
             let (here, there) = (locks(here), locks(there));
@@ -700,10 +704,10 @@ fn another_server_at_a_masters_address_has_no_vote_for_a_while() {
     }
 }
 
-/// A malformed guard key counts as a missing key. A client that reads a malformed key counts as a
+/// A malformed origin key counts as a missing key. A client that reads a malformed key counts as a
 /// client that knew the master.
 #[test]
-fn a_malformed_guard_key_starts_a_quarantine_and_is_replaced() {
+fn a_malformed_origin_key_starts_a_quarantine_and_is_replaced() {
     with_masters(1, async |masters| {
         let master = &masters[0];
         let own = run_id(master);
@@ -738,7 +742,7 @@ fn a_malformed_guard_key_starts_a_quarantine_and_is_replaced() {
             master.command(&["DEL", KEY]);
             master.command(&sound);
             assert!(!master.command(&words).contains("ERR"), "{words:?}");
-            let locks = guarded(RestartGuard::Observed).masters(urls(&masters));
+            let locks = quarantining(Quarantine::Observed).masters(urls(&masters));
             let locks = locks.build().unwrap();
             let refused = locks.mutex("r").try_acquire().await.unwrap_err();
             assert!(
@@ -751,10 +755,10 @@ fn a_malformed_guard_key_starts_a_quarantine_and_is_replaced() {
     });
 }
 
-/// With `Observed`, a client uses a master even if the rights for the guard key are missing. This
+/// With `Observed`, a client uses a master even if the rights for the origin key are missing. This
 /// error must not count as missing rights.
 #[test]
-fn a_master_whose_guard_key_cannot_be_replaced_is_not_used() {
+fn a_master_whose_origin_key_cannot_be_replaced_is_not_used() {
     with_masters(1, async |masters| {
         let master = &masters[0];
         assert_eq!(master.command(&["SET", KEY, "somebody's"]), "OK");
@@ -762,7 +766,7 @@ fn a_master_whose_guard_key_cannot_be_replaced_is_not_used() {
         let words = [&["ACL", "SETUSER", "lock"], &rules[..]].concat();
         assert_eq!(master.command(&words), "OK");
         let url = format!("redis://lock:pw@127.0.0.1:{}", master.port());
-        let locks = guarded(RestartGuard::Observed).master(&url).build();
+        let locks = quarantining(Quarantine::Observed).master(&url).build();
         let refused = locks.unwrap().mutex("r").try_acquire().await.unwrap_err();
         assert!(refused.to_string().contains("of another type"), "{refused}");
     });
