@@ -109,6 +109,10 @@ mod user_code;
 #[path = "../tests/conformance/mod.rs"]
 mod conformance;
 
+#[cfg(test)]
+#[path = "../tests/sim/mod.rs"]
+mod sim;
+
 #[cfg(feature = "blocking")]
 pub use crate::face::blocking;
 pub use crate::{

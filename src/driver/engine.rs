@@ -27,7 +27,7 @@ use super::{
     waiting::local_waiters::LocalWaiters,
 };
 #[cfg(test)]
-use crate::master::sim::Process;
+use crate::sim::Process;
 use crate::{
     core::{
         config::Config, kind::name::Resource, view::inspection::Inspection, vote::votes::Votes,

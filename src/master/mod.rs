@@ -6,7 +6,7 @@ mod config;
 pub(crate) mod dial_error;
 mod health;
 #[cfg(feature = "test-util")]
-mod memory;
+pub(crate) mod memory;
 mod observer;
 pub(crate) mod probe;
 pub(crate) mod question;
@@ -15,9 +15,6 @@ mod redis;
 pub(crate) mod restart;
 pub(crate) mod server_error;
 pub(crate) mod session;
-#[cfg(test)]
-#[path = "../../tests/sim/mod.rs"]
-pub(crate) mod sim;
 mod spec;
 
 pub(crate) use config::MasterConfig;

@@ -48,7 +48,7 @@ enum Spec {
     #[cfg(feature = "redis")]
     Redis(Box<redis::Endpoint>),
     #[cfg(test)]
-    Simulated(super::sim::Endpoint),
+    Simulated(crate::sim::Endpoint),
     /// The reason why the master cannot be used. `Builder::build` reports the reason and the
     /// master's number.
     Bad(String),
@@ -149,8 +149,8 @@ impl From<&MemoryMaster> for MasterSpec {
 }
 
 #[cfg(test)]
-impl From<super::sim::Endpoint> for MasterSpec {
-    fn from(endpoint: super::sim::Endpoint) -> Self {
+impl From<crate::sim::Endpoint> for MasterSpec {
+    fn from(endpoint: crate::sim::Endpoint) -> Self {
         Self(Spec::Simulated(endpoint))
     }
 }

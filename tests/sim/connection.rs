@@ -41,12 +41,12 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    pub(in crate::master) fn address(&self) -> Arc<str> {
+    pub(crate) fn address(&self) -> Arc<str> {
         format!("sim:{}", self.master).into()
     }
 
     /// Returns the dialer for the master, which is number `master` of its coordinator.
-    pub(in crate::master) fn dialer(self, master: usize, tracker: &RestartTracker) -> Dialer {
+    pub(crate) fn dialer(self, master: usize, tracker: &RestartTracker) -> Dialer {
         Dialer {
             tracker: tracker.with(&self.known_origins),
             endpoint: self,
@@ -55,7 +55,7 @@ impl Endpoint {
     }
 }
 
-pub(in crate::master) struct Dialer {
+pub(crate) struct Dialer {
     endpoint: Endpoint,
     master: usize,
     tracker: RestartTracker,
@@ -92,7 +92,7 @@ impl Dial for Dialer {
 }
 
 /// The client's end of a connection.
-pub(in crate::master) struct SimConnection {
+pub(crate) struct SimConnection {
     world: Arc<Mutex<World>>,
     number: u64,
 }

@@ -43,7 +43,7 @@ mod server;
 mod tests;
 mod world;
 
-pub(in crate::master) use connection::Endpoint;
+pub(crate) use connection::Endpoint;
 pub(crate) use process::Process;
 
 /// What a run showed.

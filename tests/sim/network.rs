@@ -12,7 +12,7 @@ use crate::{
 
 /// From a client to a master.
 #[derive(Clone, Debug)]
-pub(in crate::master) enum Packet {
+pub(crate) enum Packet {
     Caching,
     Change(Change),
     Command(Command),
@@ -24,7 +24,7 @@ pub(in crate::master) enum Packet {
 
 /// From a master to a client.
 #[derive(Debug)]
-pub(in crate::master) enum Delivery {
+pub(crate) enum Delivery {
     Broken(&'static str),
     /// A part of a reply. It says nothing yet.
     Bytes,
@@ -41,7 +41,7 @@ pub(in crate::master) enum Delivery {
 }
 
 #[derive(Debug)]
-pub(in crate::master) struct Greeting {
+pub(crate) struct Greeting {
     /// `None` if the quarantine is off.
     pub(super) met: Option<Incarnation>,
     pub(super) reports_changes: bool,

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::driver::select::first_of;
 
-pub(in crate::master) struct World {
+pub(crate) struct World {
     start: Instant,
     random: Random,
     pub(super) latency: Latency,

@@ -12,7 +12,7 @@ use std::{
 use parking_lot::Mutex;
 
 #[cfg(test)]
-use crate::master::sim::Process;
+use crate::sim::Process;
 
 /// Returns the time on the clock that leases use. This clock is the monotonic clock plus the time
 /// for which the machine was suspended.

@@ -7,24 +7,24 @@ use std::{
 
 /// All connections. Each has a number.
 #[derive(Default)]
-pub(in crate::master) struct Connections {
+pub(crate) struct Connections {
     /// The number of the newest connection.
     pub(super) opened: u64,
     /// The number of the newest connection that a restart has broken.
     pub(super) broken: u64,
     /// The subscriptions, each with its channel and the number of its connection.
-    pub(in crate::master) subscriptions: BTreeSet<(String, u64)>,
+    pub(crate) subscriptions: BTreeSet<(String, u64)>,
     /// The keys of which a connection hears the next change, each with the connection.
     pub(super) tracked: BTreeSet<(String, u64)>,
     /// The pushes that a connection has not read yet.
-    pub(in crate::master) pushes: BTreeMap<u64, Vec<Push>>,
+    pub(crate) pushes: BTreeMap<u64, Vec<Push>>,
     /// The connections to wake when the fault changes or something is pushed to them.
-    pub(in crate::master) wakers: BTreeMap<u64, Waker>,
+    pub(crate) wakers: BTreeMap<u64, Waker>,
 }
 
 /// A push message to a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::master) enum Push {
+pub(crate) enum Push {
     /// A message on a channel.
     Message(String, String),
     /// This key has changed. `None` if all keys have.
@@ -57,7 +57,7 @@ impl Connections {
     }
 
     /// Forgets a connection that was closed.
-    pub(in crate::master) fn close(&mut self, connection: u64) {
+    pub(crate) fn close(&mut self, connection: u64) {
         self.wakers.remove(&connection);
         self.pushes.remove(&connection);
         self.subscriptions.retain(|(_, other)| *other != connection);

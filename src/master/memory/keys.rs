@@ -19,7 +19,7 @@ pub(in crate::master) type Replied = KeyResult<Reply<'static>>;
 
 /// All keys, at one point in time.
 #[derive(Clone, Debug, Default)]
-pub(in crate::master) struct Keys {
+pub(crate) struct Keys {
     /// The time in milliseconds of the master's own clock.
     now: u64,
     entries: BTreeMap<String, Entry>,
@@ -37,7 +37,7 @@ struct Entry {
 
 #[cfg_attr(test, derive(PartialEq))]
 #[derive(Clone, Debug)]
-pub(in crate::master) enum Value {
+pub(crate) enum Value {
     Text(String),
     Hash(BTreeMap<String, String>),
     /// The members and their scores.
@@ -70,7 +70,7 @@ impl Keys {
     }
 
     /// Returns the names of all keys that have not expired, in order, without the origin record.
-    pub(in crate::master) fn names(&mut self) -> Vec<String> {
+    pub(crate) fn names(&mut self) -> Vec<String> {
         let now = self.now;
         self.entries.retain(|_, entry| !entry.is_expired(now));
         let names = self.entries.keys().filter(|name| *name != ORIGIN_KEY);
@@ -83,16 +83,16 @@ impl Keys {
         self.entries.insert(key, Entry { value, expires });
     }
 
-    pub(in crate::master) fn value(&self, key: &str) -> Option<&Value> {
+    pub(crate) fn value(&self, key: &str) -> Option<&Value> {
         Some(&self.live(key)?.value)
     }
 
-    pub(in crate::master) fn exists(&self, key: &str) -> bool {
+    pub(crate) fn exists(&self, key: &str) -> bool {
         self.live(key).is_some()
     }
 
     /// Deletes a key. Returns whether it was there.
-    pub(in crate::master) fn del(&mut self, key: &str) -> bool {
+    pub(crate) fn del(&mut self, key: &str) -> bool {
         let Some(entry) = self.entries.remove(key) else {
             return false;
         };
@@ -102,7 +102,7 @@ impl Keys {
 
     /// Returns the remaining TTL in milliseconds. Returns -1 if the key has no TTL, and -2 if there
     /// is no key.
-    pub(in crate::master) fn pttl(&self, key: &str) -> i64 {
+    pub(crate) fn pttl(&self, key: &str) -> i64 {
         match self.live(key) {
             None => -2,
             Some(Entry { expires: None, .. }) => -1,

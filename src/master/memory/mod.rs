@@ -2,13 +2,13 @@
 
 mod clock;
 pub(super) mod connection;
-pub(super) mod connections;
+pub(crate) mod connections;
 mod fault;
-pub(super) mod keys;
+pub(crate) mod keys;
 mod lua;
 mod master;
 pub(super) mod probe;
-pub(super) mod server;
+pub(crate) mod server;
 
 pub use fault::Fault;
 pub use master::MemoryMaster;

@@ -13,12 +13,12 @@ use crate::core::kind::{
     identity::Identity,
 };
 
-pub(in crate::master) struct State {
-    pub(in crate::master) address: Arc<str>,
-    pub(in crate::master) run_id: String,
+pub(crate) struct State {
+    pub(crate) address: Arc<str>,
+    pub(crate) run_id: String,
     pub(super) clock: Clock,
-    pub(in crate::master) keys: Keys,
-    pub(in crate::master) connections: Connections,
+    pub(crate) keys: Keys,
+    pub(crate) connections: Connections,
     pub(in crate::master) fault: Fault,
     /// The number of commands that were executed or answered with an error.
     pub(in crate::master) commands: u64,
@@ -30,7 +30,7 @@ pub(in crate::master) struct State {
 }
 
 impl State {
-    pub(in crate::master) fn new(address: Arc<str>) -> Self {
+    pub(crate) fn new(address: Arc<str>) -> Self {
         Self {
             run_id: hex(&address),
             address,
@@ -46,20 +46,20 @@ impl State {
 
     /// Returns the keys, and sets their time to that of the master's own clock. Expired keys count
     /// as deleted.
-    pub(in crate::master) fn keys(&mut self) -> &mut Keys {
+    pub(crate) fn keys(&mut self) -> &mut Keys {
         self.keys.at(self.clock.millis())
     }
 
     /// Sets the clock, for good.
     #[cfg(test)]
-    pub(in crate::master) fn set_time(&mut self, micros: u64) {
+    pub(crate) fn set_time(&mut self, micros: u64) {
         self.clock.simulated = Some(micros);
         self.keys();
     }
 
     /// Executes a command of `connection`. If the command watches its key, `connection` then hears
     /// of the next change of that key.
-    pub(in crate::master) fn serve(&mut self, connection: u64, command: &Command) -> Replied {
+    pub(crate) fn serve(&mut self, connection: u64, command: &Command) -> Replied {
         let tracked = (command.resource.key().to_string(), connection);
         // All scripts read the key first, except for those that take a mutex: they read the key if
         // it exists already.
@@ -79,7 +79,7 @@ impl State {
 
     /// Reports the keys that have changed to the connections that track them. Each of these
     /// connections hears of one change.
-    pub(in crate::master) fn report_changes(&mut self) {
+    pub(crate) fn report_changes(&mut self) {
         for key in mem::take(&mut self.keys.changed) {
             self.connections.report(&key);
         }
@@ -104,12 +104,12 @@ impl State {
     }
 
     /// Deletes all keys, and reports that to all connections.
-    pub(in crate::master) fn flush(&mut self) {
+    pub(crate) fn flush(&mut self) {
         self.replace(Keys::default());
     }
 
     /// Becomes a replica of a server with these keys, and a master again.
-    pub(in crate::master) fn resync(&mut self, keys: Keys) {
+    pub(crate) fn resync(&mut self, keys: Keys) {
         self.replace(keys);
         self.promotions += 1;
     }

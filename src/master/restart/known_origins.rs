@@ -13,7 +13,7 @@ use crate::master::dial_error::DialError;
 /// An origin is the run id of the process that a server's data began with. The instant is the time
 /// when that process, or a process that inherited its data, last answered.
 #[derive(Clone, Debug, Default)]
-pub(in crate::master) struct KnownOrigins(Arc<Mutex<Vec<(String, Instant)>>>);
+pub(crate) struct KnownOrigins(Arc<Mutex<Vec<(String, Instant)>>>);
 
 /// The known origins of each real master, by address and database.
 #[cfg(feature = "redis")]

@@ -1,6 +1,6 @@
 //! Remembers which server each master of a coordinator is, and the origin of its data.
 
-pub(in crate::master) mod known_origins;
+pub(crate) mod known_origins;
 pub(in crate::master) mod quarantine;
 
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
@@ -46,12 +46,12 @@ struct Met {
 
 /// A question that a dial asks the master: may it have forgotten locks?
 #[derive(Debug)]
-pub(super) struct RestartQuery {
+pub(crate) struct RestartQuery {
     master: usize,
     known_origins: KnownOrigins,
     /// The known origins of the master, each with the number of milliseconds since a server with
     /// that origin last answered.
-    pub(super) known: Vec<(String, u64)>,
+    pub(crate) known: Vec<(String, u64)>,
     asked: Instant,
 }
 
@@ -67,7 +67,7 @@ impl RestartTracker {
     }
 
     /// Returns a clone of this tracker for the dialer of a master with `known_origins`.
-    pub(super) fn with(&self, known_origins: &KnownOrigins) -> Self {
+    pub(crate) fn with(&self, known_origins: &KnownOrigins) -> Self {
         Self {
             known_origins: known_origins.clone(),
             ..self.clone()
@@ -85,7 +85,7 @@ impl RestartTracker {
     }
 
     /// Returns the query for a dial of `master`.
-    pub(super) fn query(&self, master: usize) -> RestartQuery {
+    pub(crate) fn query(&self, master: usize) -> RestartQuery {
         let asked = (self.now)();
         RestartQuery {
             master,
@@ -98,7 +98,7 @@ impl RestartTracker {
     /// Notes that the master of `query` is the server with `run_id`, and that its data has this
     /// `origin`. Fails if another master is the same server, or if a server with another origin
     /// answered after the query.
-    pub(super) fn meet(
+    pub(crate) fn meet(
         &self,
         query: &RestartQuery,
         run_id: &str,

@@ -11,7 +11,7 @@ use super::{Session, Transmit};
 use crate::{core::restart::Loss, master::dial_error::DialError};
 
 /// Opens connections to one master.
-pub(in crate::master) trait Dial: Send + 'static {
+pub(crate) trait Dial: Send + 'static {
     type Connection: Connection;
 
     /// Opens a connection. The caller limits the time for it.
@@ -20,18 +20,18 @@ pub(in crate::master) trait Dial: Send + 'static {
 }
 
 /// A connection that was just opened.
-pub(in crate::master) struct Dialled<C> {
-    pub(in crate::master) connection: C,
+pub(crate) struct Dialled<C> {
+    pub(crate) connection: C,
     /// The time that the master took to answer the first request.
-    pub(in crate::master) round_trip: Duration,
+    pub(crate) round_trip: Duration,
     /// `true` if the master reports changes of keys over this connection.
-    pub(in crate::master) reports_changes: bool,
+    pub(crate) reports_changes: bool,
     /// The loss of locks, if there is a sign of any.
-    pub(in crate::master) loss: Option<Loss>,
+    pub(crate) loss: Option<Loss>,
 }
 
 /// An open connection. Replies come in the order of sends.
-pub(in crate::master) trait Connection: Transmit + Send {
+pub(crate) trait Connection: Transmit + Send {
     /// Drops the bytes that were not sent. The master then never receives them. Called before a
     /// connection to a silent master is closed.
     fn give_up(&mut self) {}

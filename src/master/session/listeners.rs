@@ -28,9 +28,9 @@ pub(crate) enum Topic {
 
 /// The beginning or the end of a subscription.
 #[derive(Clone, Debug)]
-pub(in crate::master) struct Change {
-    pub(in crate::master) channel: Arc<str>,
-    pub(in crate::master) begins: bool,
+pub(crate) struct Change {
+    pub(crate) channel: Arc<str>,
+    pub(crate) begins: bool,
 }
 
 /// The listeners to one master. They stay when a connection breaks.

@@ -25,15 +25,15 @@ use crate::core::{
     vote::{Failure, Vote},
 };
 
-pub(in crate::master) mod connection;
+pub(crate) mod connection;
 pub(in crate::master) mod link;
-pub(in crate::master) mod listeners;
+pub(crate) mod listeners;
 pub(in crate::master) mod liveness;
 pub(in crate::master) mod mailbox;
 pub(in crate::master) mod outage;
 pub(in crate::master) mod owed;
 mod replies;
-pub(in crate::master) mod request;
+pub(crate) mod request;
 pub(in crate::master) mod supervisor;
 pub(in crate::master) mod task;
 #[cfg(test)]
@@ -41,7 +41,7 @@ mod tests;
 pub(in crate::master) mod unanswered;
 
 /// The sending half of a connection. Bytes may stay in a buffer until the next poll.
-pub(in crate::master) trait Transmit {
+pub(crate) trait Transmit {
     /// Sends a command.
     fn send(&mut self, request: &Request);
 
@@ -63,7 +63,7 @@ pub(in crate::master) trait Transmit {
 /// for up to the connect timeout more. If the master stops answering, the connection is given up.
 /// Releases that the master is owed then wait for the next connection.
 #[derive(Debug)]
-pub(in crate::master) struct Session {
+pub(crate) struct Session {
     mailbox: Arc<Mailbox>,
     config: MasterConfig,
     posts: Posts,
@@ -250,7 +250,7 @@ impl Session {
     }
 
     /// Returns the clock to read when replies come.
-    pub(in crate::master) fn clock(&self) -> fn() -> Instant {
+    pub(crate) fn clock(&self) -> fn() -> Instant {
         self.config.now
     }
 

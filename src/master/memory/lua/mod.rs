@@ -21,7 +21,7 @@ mod commands;
 mod patches;
 
 impl State {
-    pub(in crate::master) fn execute(&mut self, command: &Command) -> Replied {
+    pub(crate) fn execute(&mut self, command: &Command) -> Replied {
         self.keys(); // sets the time of the keys
         command.call(|call| match call {
             Call::Plain(words) => self.set_nx_px(words),
@@ -35,10 +35,7 @@ impl State {
 
     /// Finds out whether the master may have lost locks, and updates the origin record. A dial does
     /// this before everything else. `arguments` are those of `origin_arguments`.
-    pub(in crate::master) fn incarnation(
-        &mut self,
-        arguments: &[String],
-    ) -> KeyResult<Incarnation> {
+    pub(crate) fn incarnation(&mut self, arguments: &[String]) -> KeyResult<Incarnation> {
         self.keys(); // sets the time of the keys
         let arguments: Vec<_> = arguments.iter().map(String::as_bytes).collect();
         let reply = self.run(&ORIGIN, &[ORIGIN_KEY.as_bytes()], &arguments, self.info())?;
