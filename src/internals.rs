@@ -40,11 +40,15 @@ impl Five {
 
     /// Counts a vote of each master. Returns whether they won.
     pub fn tally(&self, votes: [bool; Self::MASTERS]) -> bool {
-        let (mut yes, mut no) = (MasterSet::NONE, MasterSet::NONE);
+        let (mut yes, mut open) = (MasterSet::NONE, MasterSet::ALL);
         let mut last = Verdict::Pending;
         for (master, vote) in votes.into_iter().enumerate() {
-            (if vote { &mut yes } else { &mut no }).insert(master);
-            last = self.0.verdict(yes, no);
+            let answered = MasterSet::only(master);
+            open = open - answered;
+            if vote {
+                yes |= answered;
+            }
+            last = self.0.verdict([yes].into_iter(), open);
         }
         last == Verdict::Won
     }

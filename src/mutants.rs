@@ -19,6 +19,8 @@ macro_rules! mutant {
 pub(crate) enum Mutant {
     /// A waiter that reaches no majority stays in the queues.
     AlwaysQueued,
+    /// Grants of different slots count together.
+    AnySlot,
     /// An owed release keeps a supervisor alive after it is no longer owed.
     ClosesLate,
     /// A confirmation counts for the oldest command, whatever that is.

@@ -45,7 +45,7 @@ use crate::{
             lease::{Drift, Ttl},
             timeout::NodeTimeout,
         },
-        vote::{Failure, Refusal, Vote},
+        vote::{Failure, Refusal, SlotVote, Vote},
         wait::retry::Backoff,
     },
     driver::time::clock,
@@ -643,10 +643,10 @@ struct AnswerBox {
 }
 
 impl CountVotes for AnswerBox {
-    fn count(&self, master: usize, vote: Vote, _now: Instant) {
+    fn count(&self, master: usize, vote: SlotVote, _now: Instant) {
         assert_eq!(master, 0);
         let note = std::mem::take(&mut *self.note.lock());
-        let _ = self.answers.send((now(), vote, note)); // a later vote may have no receiver
+        let _ = self.answers.send((now(), vote.vote, note)); // a later vote may have no receiver
     }
 
     fn note(&self, _master: usize, text: &str) {

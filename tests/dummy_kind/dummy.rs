@@ -1,4 +1,7 @@
 //! A kind of lock for `scripts/dummy_kind.sh`: the hash of a reentrant lock, with another marker.
+//! Masters grant it with the number of a slot.
+
+use std::num::NonZeroU16;
 
 use super::{
     command::{Command, Reply, Verb},
@@ -8,7 +11,7 @@ use super::{
     spec::{HolderForm, Rights, Spec},
     words::Words,
 };
-use crate::core::vote::Vote;
+use crate::core::vote::{SlotVote, Vote};
 
 pub(super) static SPEC: Spec = Spec {
     word: "dummy",
@@ -44,6 +47,13 @@ fn words(command: &Command) -> Words<'_> {
     }
 }
 
-fn vote(command: &Command, reply: &Reply<'_>) -> Vote {
-    reply::vote(reply, |refusal| can_be_refused(command, refusal))
+fn vote(command: &Command, reply: &Reply<'_>) -> SlotVote {
+    match (command.verb, reply) {
+        (Verb::Acquire | Verb::Heal, Reply::Int(slot)) => {
+            let slot = u16::try_from(*slot).ok().and_then(NonZeroU16::new);
+            let vote = slot.map_or_else(Vote::nonsense, |_| Vote::Grant);
+            SlotVote { vote, slot }
+        }
+        _ => reply::vote(reply, |refusal| can_be_refused(command, refusal)).into(),
+    }
 }

@@ -234,7 +234,7 @@ impl World {
         let is_changed = after.is_some_and(|after| after != before);
         let may_create = matches!(command.verb, Verb::Acquire | Verb::Heal);
         let is_created = was_free && !may_create && server.state.keys.exists(key);
-        let vote = replied.as_ref().ok().map(|reply| command.vote(reply));
+        let vote = replied.as_ref().ok().map(|reply| command.vote(reply).vote);
         if vote == Some(Vote::Grant)
             && matches!(command.verb, Verb::Acquire | Verb::Heal | Verb::Extend)
             && !server.stale.contains(&number)

@@ -33,6 +33,7 @@ impl<R: ReadRound> ClaimState<R> {
             traces: Traces {
                 by,
                 ballot,
+                slot: None,
                 until: step.expiry(step.terms.ttl),
                 may_hold: MasterSet::NONE,
             },
@@ -109,6 +110,7 @@ impl<R: ReadRound> ClaimState<R> {
         if !self.lease.is_valid(step.now) && !mutant!(NoValidityCheck) {
             return Outcome::TooLate;
         }
+        self.traces.slot = self.newest.read(Round::slot);
         if let Phase::Asking { .. } = self.phase {
             self.phase = Phase::Held(Held::default());
         }

@@ -24,6 +24,7 @@ use crate::core::{
     },
     view::lock_state::{LockState, LostReason},
     vote::{
+        Slot,
         master_set::MasterSet,
         quorum::Quorum,
         round::{Outcome, Round},
@@ -108,6 +109,8 @@ struct Traces {
     by: Identity,
     /// `None` if the lock is not fenced.
     ballot: Option<Ballot>,
+    /// The slot that was won.
+    slot: Slot,
     /// The instant on the monotonic clock at which everything that the claim may have written has
     /// expired. After this instant, no release is needed.
     until: Instant,
@@ -185,6 +188,10 @@ impl<R: ReadRound> ClaimState<R> {
 
     pub(crate) fn fencing_token(&self) -> Option<u64> {
         Some(self.traces.ballot.as_ref()?.candidate)
+    }
+
+    pub(crate) fn slot(&self) -> Slot {
+        self.traces.slot
     }
 
     pub(crate) fn is_held(&self) -> bool {

@@ -1,6 +1,6 @@
 //! Tables of what a claim does, and a search of all orders of inputs.
 
-use std::{cell::RefCell, fmt::Write as _, rc::Rc};
+use std::{cell::RefCell, fmt::Write as _, num::NonZeroU16, rc::Rc};
 
 use super::{ask::NextRound, leave::Leave, *};
 use crate::core::{
@@ -10,7 +10,7 @@ use crate::core::{
         name::{Kind, Token},
     },
     time::renewal::Renewal,
-    vote::{Failure, Refusal, Vote, effect::Effect, quorum::Quorum},
+    vote::{Failure, Refusal, SlotVote, Vote, effect::Effect, quorum::Quorum},
 };
 
 /// The transitions. A line has what happens, and then what the claim does.
@@ -19,10 +19,10 @@ use crate::core::{
 ///   `f` for a fair lock. `begin:m1` asks master 1 first. `held:m` is a mutex that has been won and
 ///   has a guard.
 /// - `g0` is a grant of master 0, `n` no key, `h` held by another, `f` failed, and `s` a larger
-///   candidate. `^g0` is a vote in the round before the newest.
+///   candidate. `^g0` is a vote in the round before the newest. `70` is a grant of slot 7.
 /// - `seen` is the caller, who sees the outcome of the round. `due` is the renewer. `+500` passes
 ///   time on both clocks. `sleep:500` passes time on the clock of the leases only. `look` shows the
-///   state.
+///   state, and `slot` the slot that was won.
 /// - The TTL is 9002 ms, and the lease 9000 ms.
 const TRANSITIONS: &str = "
 a lock is won, renewed and released
@@ -36,6 +36,16 @@ a lock is won, renewed and released
     g2 look           | held
     leave             | release 012, owed until 12002 by 012
     due               |
+
+a claim keeps the slot that it has won
+    begin:r           | ask 012
+    21 70 72 seen     | Won
+    +1 extend:9000    | extend 012 by 9002 depth 1
+    g0 g1             | renewed 9000
+    slot              | slot 7
+
+a claim on a lock without slots has none
+    held:m slot       | no slot
 
 a round that is not won is taken back
     begin:m           | ask 012
@@ -483,7 +493,9 @@ impl Case {
         match (letter, number.parse::<u64>()) {
             ("+", Ok(time)) => return self.at += time,
             ("^", _) => return self.vote(self.rounds.len() - 2, number),
-            ("g" | "n" | "h" | "f" | "s", Ok(_)) => return self.vote(self.rounds.len() - 1, word),
+            ("7" | "2" | "g" | "n" | "h" | "f" | "s", Ok(_)) => {
+                return self.vote(self.rounds.len() - 1, word);
+            }
             _ => {}
         }
         let (word, number) = word.split_once(':').unwrap_or((word, "0"));
@@ -523,6 +535,10 @@ impl Case {
                 let outcome = self.step(ClaimState::decided);
                 self.say(format_args!("{outcome:?}"));
             }
+            "slot" => match self.claim.slot() {
+                None => self.say("no slot"),
+                Some(slot) => self.say(format_args!("slot {slot}")),
+            },
             "sleep" => self.slept += number,
             "stay" => self.step(|claim, step| claim.stay(step, millis(number))),
             "stop" => self.claim.stop_renewing(),
@@ -611,16 +627,19 @@ impl Case {
         let (letter, master) = word.split_at(1);
         let master = master.parse().unwrap();
         let vote = match letter {
-            "g" => Vote::Grant,
+            "g" | "2" | "7" => Vote::Grant,
             "n" => Vote::Refuse(Refusal::Gone),
             "h" => Vote::Refuse(Refusal::held(None)),
             "s" => Vote::Refuse(Refusal::Stale { counter: 8 }),
             _ => Vote::Fail(Failure::TimedOut(millis(50))),
         };
+        let slot = letter.parse().ok().and_then(NonZeroU16::new);
         let (round, ttl) = self.rounds[round].clone();
         let before = round.borrow().outcome();
         let at = self.start + millis(self.at + self.slept);
-        round.borrow_mut().on_vote(master, vote, at);
+        round
+            .borrow_mut()
+            .on_vote(master, SlotVote { vote, slot }, at);
         let Some(ttl) = ttl else {
             return;
         };

@@ -8,7 +8,7 @@ use super::{
     spec::{HolderForm, Rights, Spec},
     words::Words,
 };
-use crate::core::vote::{Refusal, Vote};
+use crate::core::vote::{Refusal, SlotVote};
 
 /// A fair lock that is held is extended, healed and left by the scripts of a reentrant lock.
 pub(super) static SPEC: Spec = Spec {
@@ -79,10 +79,11 @@ fn words(command: &Command) -> Words<'_> {
     }
 }
 
-fn vote(command: &Command, reply: &Reply<'_>) -> Vote {
+fn vote(command: &Command, reply: &Reply<'_>) -> SlotVote {
     reply::vote(reply, |refusal| match (command.verb, refusal) {
         (Verb::Acquire, Refusal::Queued { .. } | Refusal::Skewed { .. }) => true,
         (Verb::Yield, refusal) => *refusal == Refusal::Gone,
         (_, refusal) => can_be_refused(command, refusal),
     })
+    .into()
 }

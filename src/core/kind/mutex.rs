@@ -7,7 +7,7 @@ use super::{
     spec::{HolderForm, Rights, Spec},
     words::Words,
 };
-use crate::core::vote::{Refusal, Vote};
+use crate::core::vote::{Refusal, SlotVote, Vote};
 
 pub(super) static SPEC: Spec = Spec {
     word: "mutex",
@@ -56,9 +56,9 @@ fn words(command: &Command) -> Words<'_> {
     }
 }
 
-fn vote(command: &Command, reply: &Reply<'_>) -> Vote {
+fn vote(command: &Command, reply: &Reply<'_>) -> SlotVote {
     let is_set = command.is_acquisition() && !command.is_fenced() && !command.watch;
-    match reply {
+    let vote = match reply {
         Reply::Ok if is_set => Vote::Grant,
         Reply::Nil if is_set => Vote::Refuse(Refusal::held(None)),
         _ if is_set => Vote::nonsense(),
@@ -69,5 +69,6 @@ fn vote(command: &Command, reply: &Reply<'_>) -> Vote {
             }
             Refusal::OtherKind | Refusal::Queued { .. } => false,
         }),
-    }
+    };
+    vote.into()
 }

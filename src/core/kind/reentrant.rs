@@ -7,7 +7,7 @@ use super::{
     spec::{HolderForm, Rights, Spec},
     words::Words,
 };
-use crate::core::vote::{Refusal, Vote};
+use crate::core::vote::{Refusal, SlotVote};
 
 pub(super) static SPEC: Spec = Spec {
     word: "reentrant",
@@ -72,8 +72,8 @@ pub(super) fn marked_words<'a>(
     }
 }
 
-fn vote(command: &Command, reply: &Reply<'_>) -> Vote {
-    reply::vote(reply, |refusal| can_be_refused(command, refusal))
+fn vote(command: &Command, reply: &Reply<'_>) -> SlotVote {
+    reply::vote(reply, |refusal| can_be_refused(command, refusal)).into()
 }
 
 /// Returns whether a script of a reentrant lock can answer `command` with this refusal.

@@ -126,21 +126,24 @@ mod tests {
             (Release, Reply::Text("kind".into()), Vote::nonsense()),
         ] {
             assert_eq!(
-                fenced(Kind::Mutex, verb, 1).vote(&reply),
+                fenced(Kind::Mutex, verb, 1).vote(&reply).vote,
                 vote,
                 "{verb:?} {reply:?}"
             );
         }
         for kind in [Kind::Reentrant, Kind::Fair] {
-            let vote =
-                |text: &'static str| fenced(kind, Acquire, 1).vote(&Reply::Text(text.into()));
+            let vote = |text: &'static str| {
+                fenced(kind, Acquire, 1)
+                    .vote(&Reply::Text(text.into()))
+                    .vote
+            };
             assert_eq!(vote("stale 5"), stale(5));
             assert_eq!(vote("skew 5"), skewed(5));
         }
         // A lock that is not fenced has no candidate, so this reply makes no sense.
         let text = Reply::Text("stale 5".into());
         assert_eq!(
-            command(Kind::Mutex, Acquire, 1).vote(&text),
+            command(Kind::Mutex, Acquire, 1).vote(&text).vote,
             Vote::nonsense()
         );
     }
@@ -231,12 +234,14 @@ mod tests {
                 Vote::Refuse(Refusal::OtherKind),
             ),
         ] {
-            let counted = command(Kind::Fair, verb, 1).vote(&reply);
+            let counted = command(Kind::Fair, verb, 1).vote(&reply).vote;
             assert_eq!(counted, vote, "{verb:?} {reply:?}");
         }
         // The commands of a mutex that is not fenced never get a text.
         assert_eq!(
-            command(Kind::Mutex, Acquire, 1).vote(&Reply::Text("kind".into())),
+            command(Kind::Mutex, Acquire, 1)
+                .vote(&Reply::Text("kind".into()))
+                .vote,
             Vote::nonsense()
         );
     }
@@ -244,7 +249,9 @@ mod tests {
     #[test]
     fn only_the_start_of_a_long_owner_is_kept() {
         let text = format!("held 250 1 0 {}", "é".repeat(100_000));
-        let vote = command(Kind::Fair, Verb::Acquire, 1).vote(&Reply::Text(text.into()));
+        let vote = command(Kind::Fair, Verb::Acquire, 1)
+            .vote(&Reply::Text(text.into()))
+            .vote;
         assert!(vote.to_string().len() < 600, "{vote}");
     }
 
@@ -315,7 +322,7 @@ mod tests {
             (Release, Reply::Other, Vote::nonsense()),
         ] {
             assert_eq!(
-                command(Kind::Mutex, verb, 1).vote(&reply),
+                command(Kind::Mutex, verb, 1).vote(&reply).vote,
                 vote,
                 "{verb:?} {reply:?}"
             );
@@ -341,7 +348,9 @@ mod tests {
         ] {
             for verb in [Verb::Acquire, Verb::Extend, Verb::Release] {
                 assert!(matches!(
-                    command(Kind::Mutex, verb, 1).vote(&Reply::Error(text.into())),
+                    command(Kind::Mutex, verb, 1)
+                        .vote(&Reply::Error(text.into()))
+                        .vote,
                     Vote::Fail(Failure::Rejected(_))
                 ));
             }

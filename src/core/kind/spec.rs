@@ -5,7 +5,7 @@ use super::{
     script::Script,
     words::Words,
 };
-use crate::core::vote::Vote;
+use crate::core::vote::SlotVote;
 
 /// The particulars of a kind of lock. The module of the kind has them as `SPEC`.
 pub(crate) struct Spec {
@@ -19,7 +19,7 @@ pub(crate) struct Spec {
     pub(in crate::core) words: fn(&Command) -> Words<'_>,
     /// Returns the vote that a reply means. The reply is not an error, and the verb is not one that
     /// all kinds share.
-    pub(in crate::core) vote: fn(&Command, &Reply<'_>) -> Vote,
+    pub(in crate::core) vote: fn(&Command, &Reply<'_>) -> SlotVote,
     /// `true` if the lock is a string that holds a token, which some servers can compare and delete
     /// without a script.
     pub(in crate::core) is_token: bool,

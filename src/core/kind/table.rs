@@ -12,7 +12,7 @@ use super::{
     reply,
     spec::{HolderForm, Spec},
 };
-use crate::core::vote::Vote;
+use crate::core::vote::SlotVote;
 
 macro_rules! look_up {
     ($($(#[doc = $doc:literal])+ $kind:ident => $module:ident,)+) => {
@@ -62,9 +62,10 @@ impl Command {
     }
 
     /// Returns the vote that `reply` means.
-    pub(crate) fn vote(&self, reply: &Reply<'_>) -> Vote {
+    pub(crate) fn vote(&self, reply: &Reply<'_>) -> SlotVote {
         let of_kind = self.resource.kind().spec().vote;
-        reply::of_any_kind(self.verb, reply).unwrap_or_else(|| of_kind(self, reply))
+        let of_any_kind = reply::of_any_kind(self.verb, reply).map(SlotVote::from);
+        of_any_kind.unwrap_or_else(|| of_kind(self, reply))
     }
 
     /// Returns the key and the token, if this command only has to delete the key if it holds the

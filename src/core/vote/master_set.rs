@@ -1,6 +1,9 @@
 //! Sets of masters.
 
-use std::ops::{BitOr, BitOrAssign, Sub};
+use std::{
+    iter::successors,
+    ops::{BitOr, BitOrAssign, Sub},
+};
 
 /// A set of masters, by their numbers from 0 to 63.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,7 +42,11 @@ impl MasterSet {
     }
 
     pub(crate) fn iter(self) -> impl Iterator<Item = usize> {
-        (0..Self::MOST).filter(move |master| self.contains(*master))
+        let left = successors(Some(self), |left| {
+            Some(Self(left.0 & left.0.wrapping_sub(1)))
+        });
+        left.take_while(|left| !left.is_empty())
+            .map(|left| left.0.trailing_zeros() as usize)
     }
 }
 

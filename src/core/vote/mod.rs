@@ -1,6 +1,6 @@
 //! Votes: the vote of one master, the count of votes, and the round that they decide.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, num::NonZeroU16, sync::Arc, time::Duration};
 
 use crate::core::kind::held_report::HeldReport;
 
@@ -57,6 +57,23 @@ impl Vote {
     /// Returns whether the master answered, even with an error.
     pub(crate) fn is_reply(&self) -> bool {
         self.is_answer() || matches!(self, Self::Fail(Failure::Rejected(_)))
+    }
+}
+
+/// A slot of a lock that several can hold, each in a slot of its own. `None` for a lock that has no
+/// slots.
+pub(crate) type Slot = Option<NonZeroU16>;
+
+/// A vote on its way to its round. A grant of a lock with slots is for one slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SlotVote {
+    pub(crate) vote: Vote,
+    pub(crate) slot: Slot,
+}
+
+impl From<Vote> for SlotVote {
+    fn from(vote: Vote) -> Self {
+        Self { vote, slot: None }
     }
 }
 

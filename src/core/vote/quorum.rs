@@ -18,8 +18,8 @@ pub(crate) struct Quorum {
     sets: Arc<[MasterSet]>,
 }
 
-/// The state of a count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The state of a count. The better one comes later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verdict {
     /// A majority of some set can no longer be reached.
     Lost,
@@ -73,16 +73,21 @@ impl Quorum {
         self.sets.iter().any(|set| has_majority(*set, masters))
     }
 
-    /// Returns the state of a count in which the masters in `yes` said yes, and those in `no` said
-    /// no. It is won by every set, and lost by any.
-    pub(crate) fn verdict(&self, yes: MasterSet, no: MasterSet) -> Verdict {
-        if self.is_every_majority_in(yes) {
-            Verdict::Won
-        } else if self.is_every_majority_in(MasterSet::ALL - no) {
-            Verdict::Pending
-        } else {
-            Verdict::Lost
-        }
+    /// Returns the state of a count. The masters in each item of `yes` said yes to the same slot.
+    /// Those in `open` have not answered, and may say yes to any slot. It is won by every set, and
+    /// lost by any.
+    pub(crate) fn verdict(&self, yes: impl Iterator<Item = MasterSet>, open: MasterSet) -> Verdict {
+        let of_slot = |yes| {
+            if self.is_every_majority_in(yes) {
+                Verdict::Won
+            } else if self.is_every_majority_in(yes | open) {
+                Verdict::Pending
+            } else {
+                Verdict::Lost
+            }
+        };
+        let of_another_slot = of_slot(MasterSet::NONE);
+        yes.map(of_slot).fold(of_another_slot, Verdict::max)
     }
 
     /// Returns the least value that a majority of every set reaches: each of its masters has this
@@ -127,11 +132,16 @@ mod tests {
         masters.iter().copied().collect()
     }
 
-    /// Returns the masters at which a letter is `wanted`.
-    fn at(letters: &str, wanted: char) -> MasterSet {
-        let letters = letters.chars().enumerate();
-        let wanted = letters.filter(|(_, letter)| *letter == wanted);
-        wanted.map(|(master, _)| master).collect()
+    /// Returns the state of a count with an answer of each master: `n` is no, `y` is yes, a digit
+    /// is yes to that slot, and `-` is no answer yet. All later masters have not answered.
+    fn verdict_of(quorum: &Quorum, answers: &str) -> Verdict {
+        let at = |wanted: char| {
+            let answers = answers.chars().enumerate();
+            let wanted = answers.filter(|(_, answer)| *answer == wanted);
+            wanted.map(|(master, _)| master).collect::<MasterSet>()
+        };
+        let later = MasterSet::ALL - (0..answers.len()).collect();
+        quorum.verdict("y123456789".chars().map(at), at('-') | later)
     }
 
     #[test]
@@ -152,8 +162,11 @@ mod tests {
             (5, "yyy", Won),
             (5, "nnn", Lost),
         ] {
-            let found = Quorum::of(masters).verdict(at(answers, 'y'), at(answers, 'n'));
-            assert_eq!(found, verdict, "{masters} {answers}");
+            assert_eq!(
+                verdict_of(&Quorum::of(masters), answers),
+                verdict,
+                "{masters} {answers}"
+            );
         }
     }
 
@@ -176,11 +189,41 @@ mod tests {
             (&shared, "---nn--", Pending),
             (&shared, "n--nnyy", Lost),
         ] {
-            let found = quorum.verdict(at(answers, 'y'), at(answers, 'n'));
-            assert_eq!(found, verdict, "{answers}");
+            assert_eq!(verdict_of(quorum, answers), verdict, "{answers}");
         }
         assert_eq!((disjoint.masters(), disjoint.size()), (6, 2));
         assert_eq!((shared.masters(), shared.size()), (7, 3));
+    }
+
+    #[test]
+    fn grants_count_by_slot() {
+        use Verdict::{Lost, Pending, Won};
+        let (three, five) = (Quorum::of(3), Quorum::of(5));
+        let two = Quorum::of_sets(&[set(&[0, 1, 2]), set(&[3, 4, 5])]);
+        for (quorum, answers, verdict) in [
+            (&three, "11", Won),
+            (&three, "12", Pending),
+            (&three, "122", Won),
+            (&three, "123", Lost), // all granted, but nobody has a slot
+            (&three, "12n", Lost),
+            (&three, "1-2", Pending),
+            (&five, "1122", Pending),
+            (&five, "11223", Lost),
+            (&five, "1234", Lost), // no slot can get three grants
+            (&five, "123", Pending),
+            (&five, "nn12", Lost),
+            (&five, "nn1", Pending),
+            (&two, "11-11-", Won),
+            (&two, "11-22-", Lost), // each set has a majority, but on another slot
+            (&two, "11-2--", Pending),
+            (&two, "11-2-2", Lost),
+            (&two, "11-2n-", Lost),
+            (&two, "12-11-", Pending),
+            (&two, "122122", Won),
+            (&two, "123---", Lost),
+        ] {
+            assert_eq!(verdict_of(quorum, answers), verdict, "{answers}");
+        }
     }
 
     #[test]
@@ -232,7 +275,8 @@ mod tests {
             } else {
                 Verdict::Lost
             };
-            prop_assert_eq!(quorum.verdict(who(Some(true)), who(Some(false))), verdict);
+            let found = quorum.verdict([who(Some(true))].into_iter(), who(None));
+            prop_assert_eq!(found, verdict);
             let said = who(Some(true));
             prop_assert_eq!(quorum.is_every_majority_in(said), 2 * yes > all);
             prop_assert_eq!(quorum.is_any_majority_in(said), 2 * yes > all);
@@ -286,11 +330,37 @@ mod tests {
             for master in order {
                 let said = if answers.contains(master) { &mut yes } else { &mut no };
                 said.insert(master);
-                let verdict = quorum.verdict(yes, no);
+                let verdict = quorum.verdict([yes].into_iter(), MasterSet::ALL - yes - no);
+                prop_assert!(decided == Verdict::Pending || verdict == decided);
+                decided = verdict;
+            }
+            prop_assert!(decided != Verdict::Pending);
+        }
+
+        #[test]
+        fn one_slot_wins_if_every_set_grants_it_and_none_if_none_can(
+            quorum in any_quorum(), order in Just((0..12usize).collect::<Vec<_>>()).prop_shuffle(),
+            answers in prop::collection::vec(0..=SLOTS, 12),
+        ) {
+            let (mut yes, mut open) = ([MasterSet::NONE; SLOTS], MasterSet::ALL);
+            let mut decided = Verdict::Pending;
+            let is_won = |masters| quorum.is_every_majority_in(masters);
+            for master in order {
+                open = open - MasterSet::only(master);
+                if let Some(slot) = answers[master].checked_sub(1) {
+                    yes[slot].insert(master);
+                }
+                let verdict = quorum.verdict(yes.into_iter(), open);
+                let winners = yes.iter().filter(|yes| is_won(**yes)).count();
+                prop_assert_eq!(winners, usize::from(verdict == Verdict::Won));
+                let may_win = is_won(open) || yes.iter().any(|yes| is_won(*yes | open));
+                prop_assert_eq!(may_win, verdict != Verdict::Lost);
                 prop_assert!(decided == Verdict::Pending || verdict == decided);
                 decided = verdict;
             }
             prop_assert!(decided != Verdict::Pending);
         }
     }
+
+    const SLOTS: usize = 3;
 }

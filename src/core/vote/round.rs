@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use super::{
-    Vote,
+    Slot, SlotVote, Vote,
     master_set::MasterSet,
     quorum::{Quorum, Verdict},
-    votes::{CastVote, CastVotes},
+    votes::{CastVote, CastVotes, by_slot},
 };
 use crate::core::kind::command::Verb;
 
@@ -69,7 +69,12 @@ impl Round {
     /// Only the first vote of a master counts. After a failure, the master may still answer late.
     /// If the round was won, the late answer replaces the failure in the table of votes. Otherwise
     /// the failure stays in the table, because it explains why the round was not won.
-    pub(crate) fn on_vote(&mut self, master: usize, vote: Vote, now: Instant) -> Outcome {
+    pub(crate) fn on_vote(
+        &mut self,
+        master: usize,
+        vote: impl Into<SlotVote>,
+        now: Instant,
+    ) -> Outcome {
         let is_second = mutant!(VotesTwice) && self.vote(master).is_some();
         // For the mutant, the vote counts for a master that has not voted yet.
         let counted = self.unanswered().iter().next().filter(|_| is_second);
@@ -142,6 +147,13 @@ impl Round {
         cast.map(CastVote::vote)
     }
 
+    /// Returns the slot that this round has won.
+    pub(crate) fn slot(&self) -> Slot {
+        let mut done = self.done();
+        let won = done.find(|(_, masters)| self.quorum.is_every_majority_in(*masters));
+        won.and_then(|(slot, _)| slot)
+    }
+
     /// Returns the masters that have not voted yet.
     pub(crate) fn unanswered(&self) -> MasterSet {
         self.masters_where(|cast| cast.is_none())
@@ -176,13 +188,17 @@ impl Round {
     }
 
     fn verdict(&self) -> Verdict {
-        let yes = self.masters(|vote| self.verb.is_done(vote));
-        let no = self.masters(|vote| !self.verb.is_done(vote));
+        let yes = self.done().map(|(_, masters)| masters);
         if mutant!(QuorumOfReachable) {
             let reachable = self.quorum.without(self.masters(Vote::is_failure));
-            return reachable.verdict(yes, no);
+            return reachable.verdict(yes, self.unanswered());
         }
-        self.quorum.verdict(yes, no)
+        self.quorum.verdict(yes, self.unanswered())
+    }
+
+    /// Returns the masters that did what was asked, by slot.
+    fn done(&self) -> impl Iterator<Item = (Slot, MasterSet)> {
+        by_slot(&self.cast, |vote| self.verb.is_done(vote))
     }
 
     fn masters_where(&self, of: impl Fn(&Option<CastVote>) -> bool) -> MasterSet {
@@ -253,6 +269,8 @@ pub(crate) mod fixture {
 mod tests {
     #![expect(clippy::disallowed_methods, reason = "an origin for the tables")]
 
+    use std::num::NonZeroU16;
+
     use proptest::prelude::*;
 
     use super::{
@@ -311,6 +329,45 @@ mod tests {
                 round.on_vote(master, Vote::Grant, round.start()); // there is no master 7
             }
             round.outcome() == Outcome::Pending
+        }));
+    }
+
+    /// Returns the round in which the masters granted these slots, from the first one.
+    fn granted(quorum: &Quorum, slots: &[u16]) -> Round {
+        let mut round = fixture::round(Verb::Acquire, quorum, "");
+        for (master, slot) in slots.iter().enumerate() {
+            let slot = NonZeroU16::new(*slot);
+            let vote = Vote::Grant;
+            round.on_vote(master, SlotVote { vote, slot }, round.start());
+        }
+        round
+    }
+
+    #[test]
+    fn a_round_wins_the_slot_that_a_majority_granted() {
+        let two = [[0, 1, 2], [3, 4, 5]].map(|set| set.into_iter().collect());
+        let two = Quorum::of_sets(&two);
+        for (quorum, slots, slot) in [
+            (Quorum::of(3), &[2, 7, 7][..], Some(7)),
+            (Quorum::of(5), &[3, 1, 3, 2, 3], Some(3)),
+            (Quorum::of(3), &[0, 0, 0], None), // the lock has no slots
+            (two, &[1, 2, 1, 2, 1, 1], Some(1)),
+        ] {
+            let round = granted(&quorum, slots);
+            let slot = slot.and_then(NonZeroU16::new);
+            assert_eq!(
+                (round.outcome(), round.slot()),
+                (Outcome::Won, slot),
+                "{slots:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn grants_of_different_slots_do_not_win() {
+        assert!(Mutant::AnySlot.breaks(|| {
+            let round = granted(&Quorum::of(3), &[1, 2, 3]);
+            round.outcome() == Outcome::Lost && round.slot().is_none()
         }));
     }
 

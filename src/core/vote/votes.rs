@@ -2,13 +2,14 @@
 
 use std::{
     fmt,
-    num::NonZeroU64,
+    iter::from_fn,
+    num::{NonZeroU16, NonZeroU64},
     ops::{Deref, DerefMut},
     sync::Arc,
     time::Duration,
 };
 
-use super::{Failure, Vote, quorum::Quorum};
+use super::{Failure, Slot, SlotVote, Vote, master_set::MasterSet, quorum::Quorum};
 use crate::core::kind::command::Verb;
 
 /// The votes of all masters in one round, in the order in which the masters were configured.
@@ -37,23 +38,29 @@ pub struct Votes {
     is_sufficient: bool,
 }
 
-/// One vote, and the time from the start of the round until the vote came in.
+/// One vote, the slot that it grants, and the time from the start of the round until it came in.
 #[derive(Clone, Debug)]
 pub(crate) struct CastVote {
     /// The vote, unless it is a grant. Most votes for a held lock are grants, so the box saves
     /// memory.
     other: Option<Box<Vote>>,
-    /// The time in nanoseconds, plus 1. Because it is never 0, `Option<CastVote>` is as small as
-    /// `CastVote`.
-    latency: NonZeroU64,
+    /// The time in nanoseconds, up to 39 hours, and then the slot. The last bit is always 1, so
+    /// `Option<CastVote>` is as small as `CastVote`.
+    bits: NonZeroU64,
 }
 
 impl CastVote {
-    pub(crate) fn new(vote: Vote, latency: Duration) -> Self {
-        let nanos = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
+    const SLOT_AT: u32 = 1;
+    const NANOS_AT: u32 = Self::SLOT_AT + u16::BITS;
+
+    pub(crate) fn new(vote: impl Into<SlotVote>, latency: Duration) -> Self {
+        let SlotVote { vote, slot } = vote.into();
+        let most = u64::MAX >> Self::NANOS_AT;
+        let nanos = u64::try_from(latency.as_nanos()).map_or(most, |nanos| nanos.min(most));
+        let slot = u64::from(slot.map_or(0, NonZeroU16::get));
         Self {
             other: (vote != Vote::Grant).then(|| Box::new(vote)),
-            latency: NonZeroU64::MIN.saturating_add(nanos),
+            bits: NonZeroU64::MIN | slot << Self::SLOT_AT | nanos << Self::NANOS_AT,
         }
     }
 
@@ -62,7 +69,11 @@ impl CastVote {
     }
 
     pub(crate) fn latency(&self) -> Duration {
-        Duration::from_nanos(self.latency.get() - 1)
+        Duration::from_nanos(self.bits.get() >> Self::NANOS_AT)
+    }
+
+    fn slot(&self) -> Slot {
+        NonZeroU16::new((self.bits.get() >> Self::SLOT_AT) as u16)
     }
 }
 
@@ -104,6 +115,25 @@ impl DerefMut for CastVotes {
             Self::Many(cast) => cast,
         }
     }
+}
+
+/// Returns the masters with such votes, in one set for each slot. A lock that has no slots has at
+/// most one set.
+pub(super) fn by_slot(
+    cast: &[Option<CastVote>],
+    such: impl Fn(&Vote) -> bool,
+) -> impl Iterator<Item = (Slot, MasterSet)> {
+    let slot = |master: usize| cast.get(master)?.as_ref()?.slot();
+    let such = |cast: &Option<CastVote>| cast.as_ref().is_some_and(|cast| such(cast.vote()));
+    let such = cast.iter().enumerate().filter(|(_, cast)| such(cast));
+    let mut left: MasterSet = such.map(|(master, _)| master).collect();
+    from_fn(move || {
+        let first = slot(left.iter().next()?);
+        let is_same = |master: &usize| slot(*master) == first || mutant!(AnySlot);
+        let same = left.iter().filter(is_same).collect();
+        left = left - same;
+        Some((first, same))
+    })
 }
 
 impl Votes {
@@ -195,7 +225,12 @@ impl fmt::Display for Votes {
             }
             write!(f, "{} ", row.master)?;
             match row.vote() {
-                Some(Vote::Grant) => f.write_str(self.verb.granted_word())?,
+                Some(Vote::Grant) => {
+                    f.write_str(self.verb.granted_word())?;
+                    if let Some(slot) = row.cast.as_ref().and_then(CastVote::slot) {
+                        write!(f, " slot {slot}")?;
+                    }
+                }
                 Some(vote) => vote.fmt(f)?,
                 None if self.is_sufficient => f.write_str("not waited for")?,
                 None => f.write_str("not answered yet")?,
@@ -322,18 +357,37 @@ mod tests {
     }
 
     #[test]
-    fn a_cast_vote_is_small_and_keeps_its_vote_and_its_latency() {
+    fn a_cast_vote_is_small_and_keeps_all_that_it_is_made_of() {
         assert_eq!(size_of::<Option<CastVote>>(), 16);
-        for vote in [
-            Vote::Grant,
-            Vote::Refuse(Refusal::Gone),
-            Vote::Fail(Failure::Closed),
+        for (vote, slot) in [
+            (Vote::Grant, 0),
+            (Vote::Grant, 1),
+            (Vote::Grant, u16::MAX),
+            (Vote::Refuse(Refusal::Gone), 0),
+            (Vote::Fail(Failure::Closed), 0),
         ] {
-            for nanos in [0, 1, 1_000_000_000] {
+            let slot = NonZeroU16::new(slot);
+            for nanos in [0, 1, 1_000_000_000, (1 << 47) - 1] {
                 let latency = Duration::from_nanos(nanos);
-                let cast = CastVote::new(vote.clone(), latency);
-                assert_eq!((cast.vote(), cast.latency()), (&vote, latency));
+                let (expected, vote) = ((&vote, slot, latency), vote.clone());
+                let cast = CastVote::new(SlotVote { vote, slot }, latency);
+                assert_eq!((cast.vote(), cast.slot(), cast.latency()), expected);
             }
         }
+        let longest = CastVote::new(Vote::Grant, Duration::MAX).latency();
+        assert_eq!(longest.as_secs() / 3_600, 39);
+    }
+
+    #[test]
+    fn the_slot_that_a_master_granted_is_shown() {
+        let slot = NonZeroU16::new(7);
+        let grant = |slot| SlotVote {
+            vote: Vote::Grant,
+            slot,
+        };
+        let cast = [grant(slot), grant(None)].map(|vote| Some(CastVote::new(vote, Duration::ZERO)));
+        let mut votes = votes(&[None, None]);
+        votes.cast = cast.into();
+        assert_eq!(votes.to_string(), "m0 granted slot 7, m1 granted");
     }
 }

@@ -12,7 +12,7 @@ use crate::{
         },
         view::inspection::{self, Inspection, Seen, View},
         vote::{
-            Vote,
+            SlotVote, Vote,
             round::{Outcome, Round},
             votes::Votes,
         },
@@ -41,11 +41,11 @@ impl CountVotes for Arc<Inquiry> {
         }
     }
 
-    fn count(&self, master: usize, vote: Vote, now: Instant) {
+    fn count(&self, master: usize, vote: SlotVote, now: Instant) {
         let is_seen = self.seen.lock().get(master).is_some_and(Option::is_some);
-        let vote = match vote {
-            Vote::Grant if !is_seen => Vote::nonsense(),
-            vote => vote,
+        let vote = match vote.vote {
+            Vote::Grant if !is_seen => Vote::nonsense().into(),
+            Vote::Grant | Vote::Refuse(_) | Vote::Fail(_) => vote,
         };
         self.round.count(master, vote, now);
     }

@@ -22,7 +22,7 @@ use crate::{
         time::lease::Ttl,
         view::lock_state::{LockState, LostReason},
         vote::{
-            Vote,
+            SlotVote,
             effect::Effect,
             master_set::MasterSet,
             round::{Outcome, Round},
@@ -67,9 +67,9 @@ pub(crate) struct Extension {
 impl CountVotes for Arc<Extension> {
     /// Counts the vote, and carries out its consequences after the round is unlocked. Tasks that
     /// wait for the round are woken last, when the consequences are in effect.
-    fn count(&self, master: usize, vote: Vote, now: Instant) {
+    fn count(&self, master: usize, vote: SlotVote, now: Instant) {
         // A failure has no consequences, so the claim need not be locked.
-        let is_answer = !matches!(vote, Vote::Fail(_));
+        let is_answer = vote.vote.is_answer();
         let (effect, is_decided) = self.round.cast(master, vote, now, |round, before| {
             let effect = is_answer.then(|| Effect::of_vote(round, before, master));
             (effect, round.was_decided_after(before))
@@ -121,8 +121,8 @@ impl Extension {
 struct HealVotes(Arc<LiveRound>);
 
 impl CountVotes for HealVotes {
-    fn count(&self, master: usize, vote: Vote, _now: Instant) {
-        if vote == Vote::Grant {
+    fn count(&self, master: usize, vote: SlotVote, _now: Instant) {
+        if vote.vote.is_grant() {
             self.0.healed(master);
         }
     }
@@ -233,8 +233,8 @@ impl Claim {
         let retry = masters.node_timeout().max(self.terms.ttl.duration() / 20);
         let spread = renewer.is_crowded().then(clock::random_u64);
         let has_begun = self.has_hold_begun.swap(true, Ordering::Relaxed);
-        let mut hold =
-            (!has_begun).then(|| Hold::begin(&self.terms.resource, self.fencing_token()));
+        let mut hold = (!has_begun)
+            .then(|| Hold::begin(&self.terms.resource, self.fencing_token(), self.slot()));
         let mut locked = self.lock(); // unlocked before a hold that is not needed is dropped
         let due = locked.step(|claim, step| {
             claim.stay(step, request.min_hold);

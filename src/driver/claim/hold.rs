@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Instant};
 use tracing::{debug_span, field};
 
 use crate::{
-    core::kind::name::Resource,
+    core::{kind::name::Resource, vote::Slot},
     driver::{
         observe::{
             metrics::LockMetrics,
@@ -36,9 +36,13 @@ pub(in crate::driver) enum HoldEnd {
 }
 
 impl Hold {
-    pub(in crate::driver) fn begin(lock: &Resource, fencing_token: Option<u64>) -> Self {
+    pub(in crate::driver) fn begin(
+        lock: &Resource,
+        fencing_token: Option<u64>,
+        slot: Slot,
+    ) -> Self {
         let (name, kind) = (lock.name(), lock.kind());
-        let span = || debug_span!(target: log::LOCK, "hold", %name, %kind, fencing_token, end = field::Empty);
+        let span = || debug_span!(target: log::LOCK, "hold", %name, %kind, fencing_token, slot, end = field::Empty);
         Self {
             since: IS_ON.then(clock::monotonic),
             span: LockSpan::open(span),

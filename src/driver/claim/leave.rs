@@ -12,7 +12,7 @@ use crate::{
         },
         kind::command::Verb,
         vote::{
-            Refusal, Vote,
+            Refusal, SlotVote, Vote,
             master_set::MasterSet,
             round::{Outcome, Round},
         },
@@ -61,7 +61,8 @@ impl Claim {
                 self.stop_timer(&mut locked);
                 locked.post(to, command, votes);
                 for master in (0..masters.count()).filter(|master| !to.contains(*master)) {
-                    round.count(master, Vote::Refuse(Refusal::Gone), clock::monotonic());
+                    let gone = Vote::Refuse(Refusal::Gone).into();
+                    round.count(master, gone, clock::monotonic());
                 }
                 if was_won {
                     self.context
@@ -99,7 +100,7 @@ struct PostedRelease {
 }
 
 impl CountVotes for PostedRelease {
-    fn count(&self, master: usize, vote: Vote, now: Instant) {
+    fn count(&self, master: usize, vote: SlotVote, now: Instant) {
         self.round.count(master, vote, now);
     }
 
@@ -118,7 +119,7 @@ struct LastExtension {
 }
 
 impl CountVotes for LastExtension {
-    fn count(&self, master: usize, vote: Vote, now: Instant) {
+    fn count(&self, master: usize, vote: SlotVote, now: Instant) {
         let has_failed = self.round.cast(master, vote, now, |round, before| {
             before == Outcome::Pending && round.outcome() == Outcome::Lost
         });

@@ -14,7 +14,7 @@ use crate::{
     core::{
         claim::ReadRound,
         vote::{
-            Vote,
+            SlotVote, Vote,
             round::{Outcome, Round},
             votes::CastVote,
         },
@@ -150,7 +150,7 @@ impl LiveRound {
     pub(crate) fn cast<T>(
         &self,
         master: usize,
-        vote: Vote,
+        vote: SlotVote,
         now: Instant,
         look: impl FnOnce(&Round, Outcome) -> T,
     ) -> T {
@@ -243,7 +243,7 @@ impl ReadRound for Arc<LiveRound> {
 }
 
 impl CountVotes for Arc<LiveRound> {
-    fn count(&self, master: usize, vote: Vote, now: Instant) {
+    fn count(&self, master: usize, vote: SlotVote, now: Instant) {
         let now = clock::from_monotonic(now);
         let mut state = self.state.lock();
         let before = state.round.outcome();
@@ -261,5 +261,5 @@ impl CountVotes for Arc<LiveRound> {
 pub(crate) struct IgnoreVotes;
 
 impl CountVotes for IgnoreVotes {
-    fn count(&self, _master: usize, _vote: Vote, _now: Instant) {}
+    fn count(&self, _master: usize, _vote: SlotVote, _now: Instant) {}
 }

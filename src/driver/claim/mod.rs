@@ -18,7 +18,7 @@ use crate::{
         kind::name::Resource,
         time::{lease::Ttl, renewal::Renewal},
         view::lock_state::{LockState, LostReason},
-        vote::votes::Votes,
+        vote::{Slot, votes::Votes},
     },
     meter::Counted,
 };
@@ -95,6 +95,11 @@ impl Claim {
     /// Returns the fencing token, if the lock is fenced.
     pub(crate) fn fencing_token(&self) -> Option<u64> {
         self.read(ClaimState::fencing_token)
+    }
+
+    /// Returns the slot that was won, if the lock has slots.
+    pub(crate) fn slot(&self) -> Slot {
+        self.read(ClaimState::slot)
     }
 
     /// Returns the time that was left of the lease when the lock was won or last extended.

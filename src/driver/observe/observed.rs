@@ -86,7 +86,8 @@ fn log(masters: &Masters, name: &str, result: &Result<Level, NotAcquired>) {
     match result {
         Ok(level) => {
             let (validity, fencing_token) = (level.validity(), level.fencing_token());
-            tracing::debug!(target: log::LOCK, %name, ?validity, fencing_token, "lock acquired");
+            let slot = level.slot();
+            tracing::debug!(target: log::LOCK, %name, ?validity, fencing_token, slot, "lock acquired");
         }
         Err(NotAcquired::Denied(last) | NotAcquired::Deadline { last, .. }) => {
             let votes = last.round.as_ref().map(|round| masters.votes(round));

@@ -17,7 +17,7 @@ use super::{
     request::Request,
 };
 use crate::{
-    core::vote::{Failure, Vote},
+    core::vote::{Failure, SlotVote, Vote},
     master::observer::MasterObserver,
 };
 
@@ -218,8 +218,14 @@ impl Mailbox {
 
     /// Casts the vote of the master on `request`. `now` was read after the vote was known. The
     /// caller must hold no mutex, because the vote may wake a task.
-    pub(in crate::master) fn cast(&self, request: &Request, vote: Vote, now: Instant) {
-        self.observer.voted(&vote);
+    pub(in crate::master) fn cast(
+        &self,
+        request: &Request,
+        vote: impl Into<SlotVote>,
+        now: Instant,
+    ) {
+        let vote = vote.into();
+        self.observer.voted(&vote.vote);
         request.votes_to.count(self.master, vote, now);
     }
 

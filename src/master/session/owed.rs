@@ -157,7 +157,7 @@ mod tests {
                 command::{Verb, fixture::command},
                 name::Kind,
             },
-            vote::Vote,
+            vote::{SlotVote, Vote},
         },
         driver::time::clock,
         master::session::request::CountVotes,
@@ -169,7 +169,7 @@ mod tests {
     struct OwedAtFirst(AtomicBool);
 
     impl CountVotes for OwedAtFirst {
-        fn count(&self, _: usize, _: Vote, _: Instant) {
+        fn count(&self, _: usize, _: SlotVote, _: Instant) {
             self.0.store(true, Ordering::Relaxed);
         }
 
@@ -190,7 +190,7 @@ mod tests {
             let mut owed = Owed::default();
             let _ = owed.push(release.clone());
             assert!(owed.next_expiry(0, clock::monotonic) > Some(now));
-            release.votes_to.count(0, Vote::Grant, now);
+            release.votes_to.count(0, Vote::Grant.into(), now);
             let Some(at) = owed.next_expiry(0, clock::monotonic) else {
                 return false;
             };

@@ -49,7 +49,7 @@ impl Session {
         }
         let vote = request.command.vote(reply);
         let is_owed = sent.is_owed || request.is_owed_to(master);
-        if is_owed && matches!(vote, Vote::Fail(_)) {
+        if is_owed && vote.vote.is_failure() {
             let random = (self.config.random)();
             self.owed.failed(sent.is_owed, now, random);
             self.owe(request.clone());
@@ -59,7 +59,7 @@ impl Session {
         // The caller of a finished round sees the new health.
         let checked = check_role(reply);
         match &checked {
-            Ok(()) => self.note_fitness(request.command.verb, &vote),
+            Ok(()) => self.note_fitness(request.command.verb, &vote.vote),
             Err(why) => self.config.health.ends(master, why),
         }
         self.mailbox.cast(request, vote, now);

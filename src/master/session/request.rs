@@ -4,7 +4,7 @@
 use std::sync::OnceLock;
 use std::{fmt, time::Instant};
 
-use crate::core::{kind::command::Command, vote::Vote};
+use crate::core::{kind::command::Command, vote::SlotVote};
 #[cfg(feature = "redis")]
 use crate::master::redis::encode::Encoded;
 
@@ -19,7 +19,7 @@ use crate::master::redis::encode::Encoded;
 /// master gets that time again, for at most one more node timeout.
 pub(crate) trait CountVotes: Send + Sync {
     /// Counts a vote of `master`. `now` is the time, read after the vote was known.
-    fn count(&self, master: usize, vote: Vote, now: Instant);
+    fn count(&self, master: usize, vote: SlotVote, now: Instant);
 
     /// Takes the text of a reply that says more than a vote can. The vote of that reply is counted
     /// next.

@@ -22,7 +22,7 @@ use crate::{
         },
         restart::{Loss, Quarantine, Sign},
         time::timeout::NodeTimeout,
-        vote::Vote,
+        vote::{SlotVote, Vote},
         wait::retry::Backoff,
     },
     master::{
@@ -186,8 +186,8 @@ async fn a_reply_that_has_arrived_is_read_before_time_is_judged() {
 struct Votes(Arc<Mutex<Vec<Vote>>>);
 
 impl CountVotes for Votes {
-    fn count(&self, _: usize, vote: Vote, _: Instant) {
-        self.0.lock().push(vote);
+    fn count(&self, _: usize, vote: SlotVote, _: Instant) {
+        self.0.lock().push(vote.vote);
     }
 }
 
@@ -555,7 +555,7 @@ struct Counted {
 struct Counter(Arc<Counted>);
 
 impl CountVotes for Counter {
-    fn count(&self, _: usize, _: Vote, _: Instant) {
+    fn count(&self, _: usize, _: SlotVote, _: Instant) {
         *self.0.votes.lock() += 1;
     }
 
