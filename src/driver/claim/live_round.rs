@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use crate::{
     core::{
@@ -197,18 +197,10 @@ impl LiveRound {
 
     /// Wakes the tasks that no longer have to wait.
     pub(crate) fn wake(&self) {
-        Self::wake_all(self.state.lock());
-    }
-
-    fn wake_all(mut state: MutexGuard<'_, State>) {
+        let mut state = self.state.lock();
+        let is_decided = state.round.outcome() != Outcome::Pending;
         let voted = state.voted.take();
-        if state.round.outcome() == Outcome::Pending {
-            drop(state);
-            return voted
-                .into_iter()
-                .for_each(|waker| shielded(|| waker.wake()));
-        }
-        let decided = state.decided.take();
+        let decided = state.decided.take_if(|_| is_decided);
         let settled = if state.round.is_settled() {
             mem::take(&mut state.settled)
         } else {
@@ -244,15 +236,8 @@ impl ReadRound for Arc<LiveRound> {
 
 impl CountVotes for Arc<LiveRound> {
     fn count(&self, master: usize, vote: SlotVote, now: Instant) {
-        let now = clock::from_monotonic(now);
-        let mut state = self.state.lock();
-        let before = state.round.outcome();
-        state.round.on_vote(master, vote, now);
-        let is_decided = state.round.was_decided_after(before);
-        LiveRound::wake_all(state);
-        if is_decided {
-            self.record(now);
-        }
+        self.cast(master, vote, now, |_, _| {});
+        self.wake();
     }
 }
 
