@@ -18,7 +18,7 @@ use crate::core::{
     vote::{
         Vote,
         master_set::MasterSet,
-        quorum::{Quorum, Verdict},
+        quorum::Quorum,
         round::{Outcome, Round},
     },
 };
@@ -41,7 +41,7 @@ impl Five {
     /// Counts a vote of each master. Returns whether they won.
     pub fn tally(&self, votes: [bool; Self::MASTERS]) -> bool {
         let (mut yes, mut open) = (MasterSet::NONE, MasterSet::ALL);
-        let mut last = Verdict::Pending;
+        let mut last = Outcome::Pending;
         for (master, vote) in votes.into_iter().enumerate() {
             let answered = MasterSet::only(master);
             open = open - answered;
@@ -50,7 +50,7 @@ impl Five {
             }
             last = self.0.verdict([yes].into_iter(), open);
         }
-        last == Verdict::Won
+        last == Outcome::Won
     }
 
     /// Counts the votes of a round. Returns whether the round was won.

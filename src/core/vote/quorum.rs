@@ -18,14 +18,16 @@ pub(crate) struct Quorum {
     sets: Arc<[MasterSet]>,
 }
 
-/// The state of a count. The better one comes later.
+/// The outcome of a count. The better one comes later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Verdict {
-    /// A majority of some set can no longer be reached.
+pub(crate) enum Outcome {
+    /// A majority of some set can no longer say yes.
     Lost,
-    /// Both outcomes are still possible.
+    /// Nothing is decided yet.
     Pending,
-    /// A majority of every set said yes.
+    /// A majority of every set said yes, but after the limit of the round. The grants are useless.
+    TooLate,
+    /// A majority of every set said yes in time.
     Won,
 }
 
@@ -73,21 +75,21 @@ impl Quorum {
         self.sets.iter().any(|set| has_majority(*set, masters))
     }
 
-    /// Returns the state of a count. The masters in each item of `yes` said yes to the same slot.
-    /// Those in `open` have not answered, and may say yes to any slot. It is won by every set, and
-    /// lost by any.
-    pub(crate) fn verdict(&self, yes: impl Iterator<Item = MasterSet>, open: MasterSet) -> Verdict {
+    /// Returns the outcome of a count without a limit. The masters in each item of `yes` said yes
+    /// to the same slot. Those in `open` have not answered, and may say yes to any slot. It is won
+    /// by every set, and lost by any.
+    pub(crate) fn verdict(&self, yes: impl Iterator<Item = MasterSet>, open: MasterSet) -> Outcome {
         let of_slot = |yes| {
             if self.is_every_majority_in(yes) {
-                Verdict::Won
+                Outcome::Won
             } else if self.is_every_majority_in(yes | open) {
-                Verdict::Pending
+                Outcome::Pending
             } else {
-                Verdict::Lost
+                Outcome::Lost
             }
         };
         let of_another_slot = of_slot(MasterSet::NONE);
-        yes.map(of_slot).fold(of_another_slot, Verdict::max)
+        yes.map(of_slot).fold(of_another_slot, Outcome::max)
     }
 
     /// Returns the least value that a majority of every set reaches: each of its masters has this
@@ -134,7 +136,7 @@ mod tests {
 
     /// Returns the state of a count with an answer of each master: `n` is no, `y` is yes, a digit
     /// is yes to that slot, and `-` is no answer yet. All later masters have not answered.
-    fn verdict_of(quorum: &Quorum, answers: &str) -> Verdict {
+    fn verdict_of(quorum: &Quorum, answers: &str) -> Outcome {
         let at = |wanted: char| {
             let answers = answers.chars().enumerate();
             let wanted = answers.filter(|(_, answer)| *answer == wanted);
@@ -146,7 +148,7 @@ mod tests {
 
     #[test]
     fn verdict_table() {
-        use Verdict::{Lost, Pending, Won};
+        use Outcome::{Lost, Pending, Won};
         for (masters, answers, verdict) in [
             (1, "y", Won),
             (1, "n", Lost),
@@ -172,7 +174,7 @@ mod tests {
 
     #[test]
     fn two_sets_win_together_and_lose_alone() {
-        use Verdict::{Lost, Pending, Won};
+        use Outcome::{Lost, Pending, Won};
         let disjoint = Quorum::of_sets(&[set(&[0, 1, 2]), set(&[3, 4, 5])]);
         // The first three masters are kept, and two are replaced.
         let shared = Quorum::of_sets(&[set(&[0, 1, 2, 3, 4]), set(&[0, 1, 2, 5, 6])]);
@@ -197,7 +199,7 @@ mod tests {
 
     #[test]
     fn grants_count_by_slot() {
-        use Verdict::{Lost, Pending, Won};
+        use Outcome::{Lost, Pending, Won};
         let (three, five) = (Quorum::of(3), Quorum::of(5));
         let two = Quorum::of_sets(&[set(&[0, 1, 2]), set(&[3, 4, 5])]);
         for (quorum, answers, verdict) in [
@@ -269,11 +271,11 @@ mod tests {
             let count = |answer| answers.iter().filter(|other| **other == answer).count();
             let (yes, no) = (count(Some(true)), count(Some(false)));
             let verdict = if 2 * yes > all {
-                Verdict::Won
+                Outcome::Won
             } else if 2 * (all - no) > all {
-                Verdict::Pending
+                Outcome::Pending
             } else {
-                Verdict::Lost
+                Outcome::Lost
             };
             let found = quorum.verdict([who(Some(true))].into_iter(), who(None));
             prop_assert_eq!(found, verdict);
@@ -326,15 +328,15 @@ mod tests {
             answers in any_masters(),
         ) {
             let (mut yes, mut no) = (MasterSet::NONE, MasterSet::NONE);
-            let mut decided = Verdict::Pending;
+            let mut decided = Outcome::Pending;
             for master in order {
                 let said = if answers.contains(master) { &mut yes } else { &mut no };
                 said.insert(master);
                 let verdict = quorum.verdict([yes].into_iter(), MasterSet::ALL - yes - no);
-                prop_assert!(decided == Verdict::Pending || verdict == decided);
+                prop_assert!(decided == Outcome::Pending || verdict == decided);
                 decided = verdict;
             }
-            prop_assert!(decided != Verdict::Pending);
+            prop_assert!(decided != Outcome::Pending);
         }
 
         #[test]
@@ -343,7 +345,7 @@ mod tests {
             answers in prop::collection::vec(0..=SLOTS, 12),
         ) {
             let (mut yes, mut open) = ([MasterSet::NONE; SLOTS], MasterSet::ALL);
-            let mut decided = Verdict::Pending;
+            let mut decided = Outcome::Pending;
             let is_won = |masters| quorum.is_every_majority_in(masters);
             for master in order {
                 open = open - MasterSet::only(master);
@@ -352,13 +354,13 @@ mod tests {
                 }
                 let verdict = quorum.verdict(yes.into_iter(), open);
                 let winners = yes.iter().filter(|yes| is_won(**yes)).count();
-                prop_assert_eq!(winners, usize::from(verdict == Verdict::Won));
+                prop_assert_eq!(winners, usize::from(verdict == Outcome::Won));
                 let may_win = is_won(open) || yes.iter().any(|yes| is_won(*yes | open));
-                prop_assert_eq!(may_win, verdict != Verdict::Lost);
-                prop_assert!(decided == Verdict::Pending || verdict == decided);
+                prop_assert_eq!(may_win, verdict != Outcome::Lost);
+                prop_assert!(decided == Outcome::Pending || verdict == decided);
                 decided = verdict;
             }
-            prop_assert!(decided != Verdict::Pending);
+            prop_assert!(decided != Outcome::Pending);
         }
     }
 

@@ -5,23 +5,12 @@ use std::time::{Duration, Instant};
 use super::{
     Slot, SlotVote, Vote,
     master_set::MasterSet,
-    quorum::{Quorum, Verdict},
+    quorum::Quorum,
     votes::{CastVote, CastVotes, by_slot},
 };
 use crate::core::kind::command::Verb;
 
-/// The outcome of a round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// A majority can no longer say yes.
-    Lost,
-    /// The round is not decided yet.
-    Pending,
-    /// A majority said yes, but after the limit. The grants are useless.
-    TooLate,
-    /// A majority said yes in time.
-    Won,
-}
+pub(crate) use super::quorum::Outcome;
 
 /// One command to all masters. Each master counts once, and the round is decided as early as
 /// possible.
@@ -88,12 +77,10 @@ impl Round {
             *slot = Some(CastVote::new(vote, latency));
         }
         if self.outcome == Outcome::Pending {
+            let is_late = self.limit.is_some_and(|limit| limit <= now) && !mutant!(NoValidityCheck);
             self.outcome = match self.verdict() {
-                Verdict::Lost => Outcome::Lost,
-                Verdict::Pending => Outcome::Pending,
-                Verdict::Won if mutant!(NoValidityCheck) => Outcome::Won,
-                Verdict::Won if self.limit.is_none_or(|limit| now < limit) => Outcome::Won,
-                Verdict::Won => Outcome::TooLate,
+                Outcome::Won if is_late => Outcome::TooLate,
+                outcome => outcome,
             };
         }
         self.outcome
@@ -187,7 +174,7 @@ impl Round {
         self.quorum.is_every_majority_in(masters)
     }
 
-    fn verdict(&self) -> Verdict {
+    fn verdict(&self) -> Outcome {
         let yes = self.done().map(|(_, masters)| masters);
         if mutant!(QuorumOfReachable) {
             let reachable = self.quorum.without(self.masters(Vote::is_failure));
