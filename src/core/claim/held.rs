@@ -1,7 +1,7 @@
 //! A lock that is held: its renewal, its extensions, and what is put back.
 
 use super::*;
-use crate::core::time::renewal::Renewal;
+use crate::core::{time::renewal::Renewal, vote::effect::Effect};
 
 impl<R: ReadRound> ClaimState<R> {
     /// Hands the lock out to a guard after it was won or reentered. If the lock is renewed already,
@@ -115,6 +115,28 @@ impl<R: ReadRound> ClaimState<R> {
         (Some(next_look), self.extend(step, step.terms.ttl))
     }
 
+    /// Carries out the consequence of a vote on the extension `round`, which asked for `ttl`.
+    /// Returns the command that puts the key back, and the masters that lost it.
+    pub(crate) fn apply(
+        &mut self,
+        step: &mut ClaimStep<'_, R>,
+        effect: Effect,
+        round: &R,
+        ttl: Ttl,
+    ) -> Option<(MasterSet, Command)> {
+        match effect {
+            Effect::Disowned => {
+                self.disowned(step);
+                None
+            }
+            Effect::Heal(gone) => self.heal(step, gone, ttl),
+            Effect::Renewed(gone) => {
+                self.confirmed(step, round, ttl);
+                self.heal(step, gone, ttl)
+            }
+        }
+    }
+
     /// Notes that a majority has confirmed the extension `round`, which asked for `ttl`.
     pub(crate) fn confirmed(&mut self, step: &mut ClaimStep<'_, R>, round: &R, ttl: Ttl) {
         let Some(held) = self.held_at(step) else {
@@ -139,22 +161,22 @@ impl<R: ReadRound> ClaimState<R> {
         }
     }
 
-    /// Puts the key back on masters that lost it, after a majority has confirmed an extension.
-    /// `None` if there is no such master, or if the lock is not held.
-    pub(crate) fn heal(
+    /// Puts the key back on the masters in `gone`, which lost it. `None` if there is no such
+    /// master, or if the lock is not held.
+    fn heal(
         &mut self,
         step: &mut ClaimStep<'_, R>,
-        lost_it: MasterSet,
+        gone: MasterSet,
         ttl: Ttl,
-    ) -> Option<Command> {
+    ) -> Option<(MasterSet, Command)> {
         let is_held = self.held_at(step).is_some();
         let is_late = matches!(self.phase, Phase::Lost { .. }) && mutant!(HealsLate);
-        if lost_it.is_empty() || !is_held && !is_late {
+        if gone.is_empty() || !is_held && !is_late {
             return None;
         }
         self.traces.last_until(step.expiry(ttl));
-        self.traces.may_hold |= lost_it;
+        self.traces.may_hold |= gone;
         let resource = &step.terms.resource;
-        Some(Command::heal(resource, self.attempt(), ttl))
+        Some((gone, Command::heal(resource, self.attempt(), ttl)))
     }
 }

@@ -643,18 +643,12 @@ impl Case {
         let Some(ttl) = ttl else {
             return;
         };
-        let effect = Effect::of_vote(&round.borrow(), before, master);
-        let lost_it = match effect {
-            Effect::None => return,
-            Effect::Disowned => return self.step(ClaimState::disowned),
-            Effect::Heal(masters) => masters,
-            Effect::Renewed { heal } => {
-                self.step(|claim, step| claim.confirmed(step, &round, ttl));
-                heal
-            }
+        let Some(effect) = Effect::of_vote(&round.borrow(), before, master) else {
+            return;
         };
-        if let Some(command) = self.step(|claim, step| claim.heal(step, lost_it, ttl)) {
-            self.say(self.text(lost_it, &command));
+        if let Some((to, command)) = self.step(|claim, step| claim.apply(step, effect, &round, ttl))
+        {
+            self.say(self.text(to, &command));
         }
     }
 

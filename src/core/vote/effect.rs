@@ -10,32 +10,28 @@ use super::{
 /// the round is unlocked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
-    None,
-    /// This vote completes the majority that confirms the extension. `heal` holds the masters that
-    /// lost the key.
-    Renewed {
-        heal: MasterSet,
-    },
+    /// A majority of any set says that the caller does not hold the lock.
+    Disowned,
     /// A majority had confirmed the extension before this vote. The masters in this set lost the
     /// key.
     Heal(MasterSet),
-    /// A majority of any set says that the caller does not hold the lock.
-    Disowned,
+    /// This vote completes the majority that confirms the extension. The masters in this set lost
+    /// the key.
+    Renewed(MasterSet),
 }
 
 impl Effect {
-    /// Returns the consequence of the vote of `master`. The vote has just been counted in `round`.
-    /// `before` is the outcome of the round before that vote.
-    pub(crate) fn of_vote(round: &Round, before: Outcome, master: usize) -> Self {
-        let missing = round.masters(Vote::is_gone);
+    /// Returns the consequence of the vote of `master`, if it has one. The vote has just been
+    /// counted in `round`. `before` is the outcome of the round before that vote.
+    pub(crate) fn of_vote(round: &Round, before: Outcome, master: usize) -> Option<Self> {
+        let gone = round.masters(Vote::is_gone);
+        let is_enough = mutant!(MinorityExtends) && round.granted().contains(master);
         match round.outcome() {
-            _ if mutant!(MinorityExtends) && matches!(round.vote(master), Some(Vote::Grant)) => {
-                Self::Renewed { heal: missing }
-            }
-            Outcome::Won if before == Outcome::Pending => Self::Renewed { heal: missing },
-            Outcome::Won if missing.contains(master) => Self::Heal(MasterSet::only(master)),
-            Outcome::Lost if round.is_disowned() => Self::Disowned,
-            Outcome::Won | Outcome::Lost | Outcome::Pending | Outcome::TooLate => Self::None,
+            _ if is_enough => Some(Self::Renewed(gone)),
+            Outcome::Won if before == Outcome::Pending => Some(Self::Renewed(gone)),
+            Outcome::Won if gone.contains(master) => Some(Self::Heal(MasterSet::only(master))),
+            Outcome::Lost if round.is_disowned() => Some(Self::Disowned),
+            Outcome::Won | Outcome::Lost | Outcome::Pending | Outcome::TooLate => None,
         }
     }
 }
@@ -52,7 +48,7 @@ mod tests {
 
     /// Counts one vote for each letter, and returns the effects. `g` is granted, `n` is no key, `h`
     /// is held by another, and `f` is failed.
-    fn effects(letters: &str) -> Vec<Effect> {
+    fn effects(letters: &str) -> Vec<Option<Effect>> {
         #[expect(clippy::disallowed_methods, reason = "an origin for the table")]
         let start = std::time::Instant::now();
         let mut round = Round::open(Verb::Extend, &Quorum::of(letters.len()), start, None);
@@ -73,17 +69,17 @@ mod tests {
 
     #[test]
     fn effect_table() {
-        use Effect::{Disowned, Heal, None, Renewed};
-        let only = MasterSet::only;
-        let renewed = |heal| Renewed { heal };
+        let (disowned, only) = (Some(Effect::Disowned), MasterSet::only);
+        let heal = |gone| Some(Effect::Heal(gone));
+        let renewed = |gone| Some(Effect::Renewed(gone));
         for (letters, expected) in [
             ("gg", vec![None, renewed(MasterSet::NONE)]),
             ("ngg", vec![None, None, renewed(only(0))]),
-            ("ggn", vec![None, renewed(MasterSet::NONE), Heal(only(2))]),
+            ("ggn", vec![None, renewed(MasterSet::NONE), heal(only(2))]),
             ("ggh", vec![None, renewed(MasterSet::NONE), None]),
-            ("nhg", vec![None, Disowned, Disowned]),
+            ("nhg", vec![None, disowned, disowned]),
             ("nfg", vec![None, None, None]),
-            ("fhn", vec![None, None, Disowned]),
+            ("fhn", vec![None, None, disowned]),
         ] {
             assert_eq!(effects(letters), expected, "{letters}");
         }

@@ -71,8 +71,11 @@ impl CountVotes for Arc<Extension> {
         // A failure has no consequences, so the claim need not be locked.
         let is_answer = vote.vote.is_answer();
         let (effect, is_decided) = self.round.cast(master, vote, now, |round, before| {
-            let effect = is_answer.then(|| Effect::of_vote(round, before, master));
-            (effect, round.was_decided_after(before))
+            let effect = Effect::of_vote(round, before, master);
+            (
+                effect.filter(|_| is_answer),
+                round.was_decided_after(before),
+            )
         });
         if let Some(effect) = effect
             && let Some(claim) = self.claim.upgrade()
@@ -207,21 +210,10 @@ impl Claim {
     /// Carries out the consequences of a vote on an extension.
     fn apply(&self, effect: Effect, extension: &Extension) {
         let (round, ttl) = (&extension.round, extension.ttl);
-        let lost_it = match effect {
-            Effect::None => return,
-            Effect::Disowned => return self.step(ClaimState::disowned),
-            Effect::Renewed { heal } => heal,
-            Effect::Heal(masters) => masters,
-        };
         let mut locked = self.lock();
-        let heal = locked.step(|claim, step| {
-            if let Effect::Renewed { .. } = effect {
-                claim.confirmed(step, round, ttl);
-            }
-            claim.heal(step, lost_it, ttl)
-        });
-        if let Some(command) = heal {
-            locked.post(lost_it, command, HealVotes(round.clone()));
+        let heal = locked.step(|claim, step| claim.apply(step, effect, round, ttl));
+        if let Some((to, command)) = heal {
+            locked.post(to, command, HealVotes(round.clone()));
         }
     }
 
