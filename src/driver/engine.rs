@@ -16,7 +16,7 @@ use super::{
         inspect::{self, NotInspected},
         ready::ready,
     },
-    claim::{Claim, Level, LockRequest, owned_lock::LockOwner},
+    claim::{Level, owned_lock::LockOwner, request::LockRequest},
     context::Context,
     masters::Masters,
     observe::{metrics::LockMetrics, observed::observed},
@@ -90,13 +90,13 @@ impl Engine {
     }
 
     /// Creates an owner of this coordinator.
-    pub(crate) fn owner(&self) -> LockOwner<Claim> {
+    pub(crate) fn owner(&self) -> LockOwner {
         let number = self.owners.fetch_add(1, Ordering::Relaxed) + 1;
         LockOwner::new(&self.process, number, self.config().client_name.as_ref())
     }
 
     /// Returns whether this engine created `owner`. All claims of an owner belong to one engine.
-    pub(crate) fn knows(&self, owner: &LockOwner<Claim>) -> bool {
+    pub(crate) fn knows(&self, owner: &LockOwner) -> bool {
         owner.id().starts_with(&*self.process)
     }
 

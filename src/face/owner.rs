@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::driver::claim::{Claim, owned_lock::LockOwner};
+use crate::driver::claim::owned_lock::LockOwner;
 
 /// An identity that holds reentrant and fair locks. All tasks that have this handle or a clone of
 /// it share the identity, on any thread.
@@ -29,7 +29,7 @@ use crate::driver::claim::{Claim, owned_lock::LockOwner};
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
-pub struct Owner(pub(crate) Arc<LockOwner<Claim>>);
+pub struct Owner(pub(crate) Arc<LockOwner>);
 
 impl Owner {
     /// Returns the ID of this owner on the masters, in Redisson's format: the coordinator's UUID,

@@ -17,8 +17,8 @@ use crate::{
     },
     driver::{
         claim::{
-            Claim, Level, LockRequest, ask::MORE_BALLOTS, extension::NotExtended,
-            owned_lock::OwnedLock,
+            Claim, Level, ask::MORE_BALLOTS, extension::NotExtended, owned_lock::OwnedLock,
+            request::LockRequest,
         },
         shared::Shared,
         time::clock,
@@ -172,9 +172,9 @@ async fn take_back(
 /// loses the lock meanwhile.
 pub(in crate::driver) async fn reenter(
     request: &LockRequest,
-    owned: &OwnedLock<Claim>,
+    owned: &OwnedLock,
 ) -> Option<Result<Level, NotAcquired>> {
-    let claim = owned.claim().filter(|claim| claim.can_reenter())?;
+    let claim = owned.claim()?;
     if request.counter.is_some() && claim.fencing_token().is_none() {
         return Some(Err(NotAcquired::Config(ConfigError::NotFenced)));
     }

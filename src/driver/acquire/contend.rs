@@ -18,7 +18,7 @@ use crate::{
     },
     driver::{
         ask::reachability::may_win,
-        claim::{Level, LockRequest},
+        claim::{Level, request::LockRequest},
         masters::Masters,
         shared::Shared,
         time::clock,

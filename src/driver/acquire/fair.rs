@@ -26,10 +26,11 @@ use crate::{
     driver::{
         ask::reachability::majority_answers,
         claim::{
-            Claim, Level, LockRequest,
+            Claim, Level,
             ask::MORE_BALLOTS,
             live_round::LiveRound,
             owned_lock::{LockOwner, OwnedLock},
+            request::LockRequest,
         },
         masters::Masters,
         select::first_of,
@@ -64,8 +65,8 @@ enum Stay {
 pub(in crate::driver) async fn acquire_fair(
     shared: &Shared,
     request: &LockRequest,
-    owner: &LockOwner<Claim>,
-    owned: &Arc<OwnedLock<Claim>>,
+    owner: &LockOwner,
+    owned: &Arc<OwnedLock>,
     deadline: Deadline,
 ) -> Result<Level, NotAcquired> {
     let masters = shared.masters();
@@ -114,8 +115,8 @@ pub(in crate::driver) async fn acquire_fair(
 struct FairWait<'a> {
     shared: &'a Shared,
     request: &'a LockRequest,
-    owner: &'a LockOwner<Claim>,
-    owned: &'a Arc<OwnedLock<Claim>>,
+    owner: &'a LockOwner,
+    owned: &'a Arc<OwnedLock>,
     deadline: Deadline,
     place: Place,
     contender: Contender,
@@ -271,7 +272,7 @@ impl<'a> FairWait<'a> {
             let Some(permit) = permit else {
                 return Err(self.deadline.expired(Denied::owner_busy(), self.failures));
             };
-            if !self.owned.claim().is_some_and(|claim| claim.can_reenter()) {
+            if self.owned.claim().is_none() {
                 return Ok(permit);
             }
             drop(permit);

@@ -9,7 +9,7 @@ pub(in crate::driver) mod fair;
 use std::{pin::pin, time::Duration};
 
 use super::{
-    claim::{Claim, Level, LockRequest},
+    claim::{Level, request::LockRequest},
     select::within,
     shared::Shared,
     time::clock,
@@ -52,7 +52,7 @@ pub(super) async fn acquire(
     loop {
         // When one task of the owner wins the lock, the owner's other tasks reenter the lock. They
         // do not wait until the winner drops its guard.
-        let is_held = owned.until_held(&shared.masters().timers, Claim::can_reenter);
+        let is_held = owned.until_held(&shared.masters().timers);
         if let Some(acquired) = within(is_held, acquired.as_mut()).await {
             return acquired;
         }

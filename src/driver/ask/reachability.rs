@@ -7,7 +7,7 @@ use crate::{
         wait::chances::{Chances, Position},
     },
     driver::{
-        claim::{LockRequest, live_round::LiveRound},
+        claim::{live_round::LiveRound, request::LockRequest},
         masters::Masters,
         shared::Shared,
         time::clock,

@@ -8,10 +8,11 @@ use std::{
 use parking_lot::Mutex;
 
 use super::{
-    Claim, LockRequest, State,
+    Claim, State,
     live_round::{IgnoreVotes, LiveRound},
     locked,
     owned_lock::OwnedLock,
+    request::LockRequest,
 };
 use crate::{
     core::{
@@ -40,7 +41,7 @@ impl Claim {
         context: &Arc<Context>,
         request: &LockRequest,
         identity: Identity,
-        owned: Option<Arc<OwnedLock<Self>>>,
+        owned: Option<Arc<OwnedLock>>,
         first: Option<usize>,
     ) -> Arc<Self> {
         let masters = &context.masters;
@@ -63,7 +64,7 @@ impl Claim {
         let claim = Arc::new(Self {
             context: context.clone(),
             terms,
-            _owned: owned,
+            _owned: owned.map(|owned| owned as _),
             began,
             state: Mutex::new(State {
                 claim: state,

@@ -9,10 +9,11 @@ use parking_lot::Mutex;
 use tracing::{debug_span, field};
 
 use super::{
-    Claim, Level, LockRequest,
+    Claim, Level,
     hold::Hold,
     live_round::{IgnoreVotes, LiveRound},
     locked::Locked,
+    request::LockRequest,
 };
 use crate::{
     core::{

@@ -1,6 +1,7 @@
 //! A claim on a lock: what it may have left on the masters, how it is kept, and how it is released.
 
 use std::{
+    fmt::Debug,
     ops::{ControlFlow, Deref},
     sync::{Arc, OnceLock, atomic::AtomicBool},
     time::{Duration, Instant},
@@ -15,8 +16,6 @@ use super::{
 use crate::{
     core::{
         claim::{ClaimState, Terms},
-        kind::name::Resource,
-        time::{lease::Ttl, renewal::Renewal},
         view::lock_state::{LockState, LostReason},
         vote::{Slot, votes::Votes},
     },
@@ -24,7 +23,6 @@ use crate::{
 };
 use hold::{Hold, HoldEnd};
 use live_round::LiveRound;
-use owned_lock::{LockOwner, OwnedLock};
 
 pub(crate) mod ask;
 pub(crate) mod extension;
@@ -34,20 +32,7 @@ pub(crate) mod live_round;
 mod locked;
 pub(crate) mod owned_lock;
 pub(in crate::driver) mod pending_releases;
-
-/// A request for a lock, with all that is needed to hold the lock after it was won.
-#[derive(Clone, Debug)]
-pub(crate) struct LockRequest {
-    pub(crate) resource: Resource,
-    pub(crate) ttl: Ttl,
-    /// `None` for a mutex.
-    pub(crate) owner: Option<Arc<LockOwner<Claim>>>,
-    /// The counter of a fenced lock.
-    pub(crate) counter: Option<Arc<str>>,
-    pub(crate) renewal: Renewal,
-    /// The time for which others are kept from the lock, even if its guard is gone before.
-    pub(crate) min_hold: Duration,
-}
+pub(crate) mod request;
 
 /// A claim on a lock, from its first round to its release.
 #[derive(Debug)]
@@ -55,7 +40,7 @@ pub(crate) struct Claim {
     context: Arc<Context>,
     terms: Terms,
     /// Keeps the entry alive through which other tasks of the owner find this claim.
-    _owned: Option<Arc<OwnedLock<Self>>>,
+    _owned: Option<Arc<dyn Debug + Send + Sync>>,
     /// The start of the first round, on the monotonic clock.
     began: Instant,
     state: Mutex<State>,
@@ -122,11 +107,6 @@ impl Claim {
 
     pub(crate) fn state(&self) -> LockState {
         self.step(ClaimState::look)
-    }
-
-    /// Returns whether the owner can acquire the lock once more.
-    pub(crate) fn can_reenter(&self) -> bool {
-        !matches!(self.state(), LockState::Lost(_))
     }
 
     /// Returns the time that is left of the lease. It is zero once the lock is lost.

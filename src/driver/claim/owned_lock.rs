@@ -15,26 +15,29 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+use super::Claim;
 use crate::{
-    core::kind::{
-        client_name::ClientName,
-        identity::{FairAttempt, Identity, OwnerAttempt, Ticket},
-        name::Resource,
+    core::{
+        kind::{
+            client_name::ClientName,
+            identity::{FairAttempt, Identity, OwnerAttempt, Ticket},
+            name::Resource,
+        },
+        view::lock_state::LockState,
     },
     driver::{select::first_of, time::timers::Timers, waiting::signal::Signal},
 };
 
-/// An owner of reentrant and fair locks. The claim is a type parameter, because the file of the
-/// claim imports this file, and imports form no cycle.
-pub(crate) struct LockOwner<C> {
+/// An owner of reentrant and fair locks.
+pub(crate) struct LockOwner {
     id: Arc<str>,
     /// The number of attempts that this owner has made so far, at all locks together.
     attempts: AtomicU64,
     /// The locks that the owner holds or tries to acquire.
-    locks: Mutex<HashMap<Resource, Weak<OwnedLock<C>>>>,
+    locks: Mutex<HashMap<Resource, Weak<OwnedLock>>>,
 }
 
-impl<C> LockOwner<C> {
+impl LockOwner {
     /// Creates owner `number` of the coordinator that is called `process` on the masters.
     pub(crate) fn new(process: &str, number: u64, client: Option<&ClientName>) -> Self {
         let id = match client {
@@ -69,7 +72,7 @@ impl<C> LockOwner<C> {
     }
 
     /// Returns the state that this owner has for the lock `resource`.
-    pub(crate) fn lock(self: &Arc<Self>, resource: &Resource) -> Arc<OwnedLock<C>> {
+    pub(crate) fn lock(self: &Arc<Self>, resource: &Resource) -> Arc<OwnedLock> {
         let mut locks = self.locks.lock();
         if let Some(lock) = locks.get(resource).and_then(Weak::upgrade) {
             return lock;
@@ -86,7 +89,7 @@ impl<C> LockOwner<C> {
     }
 }
 
-impl<C> fmt::Debug for LockOwner<C> {
+impl fmt::Debug for LockOwner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Owner").field(&self.id).finish()
     }
@@ -94,17 +97,17 @@ impl<C> fmt::Debug for LockOwner<C> {
 
 /// The state that one owner has for one lock: the permit to make an attempt, and the claim of the
 /// last attempt that won the lock.
-pub(crate) struct OwnedLock<C> {
-    owner: Arc<LockOwner<C>>,
+pub(crate) struct OwnedLock {
+    owner: Arc<LockOwner>,
     resource: Resource,
     /// The permit to make an attempt. Without it, two attempts of one owner could run at the same
     /// time and take over each other's grants.
     permit: Semaphore,
-    claim: Mutex<Weak<C>>,
+    claim: Mutex<Weak<Claim>>,
     is_won: Signal,
 }
 
-impl<C> OwnedLock<C> {
+impl OwnedLock {
     /// Waits for the permit to make an attempt, or until `end`. Keep the permit until the attempt
     /// is won, or until the command that takes the attempt back is posted. Without an `end`, this
     /// method may wait forever, because the future that has the permit may no longer be polled.
@@ -124,28 +127,30 @@ impl<C> OwnedLock<C> {
         permitted
     }
 
-    /// Returns the claim that was won last, if a guard still keeps it alive.
-    pub(crate) fn claim(&self) -> Option<Arc<C>> {
-        self.claim.lock().upgrade()
+    /// Returns the claim that the owner can reenter: the one that was won last, if a guard keeps it
+    /// alive and the lock is not lost.
+    pub(crate) fn claim(&self) -> Option<Arc<Claim>> {
+        let claim = self.claim.lock().upgrade();
+        claim.filter(|claim| !matches!(claim.state(), LockState::Lost(_)))
     }
 
     /// Lets the other tasks of the owner reenter `claim`.
-    pub(crate) fn won(&self, claim: &Arc<C>) {
+    pub(crate) fn won(&self, claim: &Arc<Claim>) {
         *self.claim.lock() = Arc::downgrade(claim);
         self.is_won.notify();
     }
 
-    /// Waits until the owner has a claim for which `is_held` returns `true`.
-    pub(crate) async fn until_held(&self, timers: &Timers, is_held: impl Fn(&C) -> bool) {
+    /// Waits until the owner has a claim that it can reenter.
+    pub(crate) async fn until_held(&self, timers: &Timers) {
         let check = || match self.claim() {
-            Some(claim) if is_held(&claim) => ControlFlow::Break(()),
-            _ => ControlFlow::Continue(None),
+            Some(_) => ControlFlow::Break(()),
+            None => ControlFlow::Continue(None),
         };
         self.is_won.wait(timers, check).await;
     }
 }
 
-impl<C> Drop for OwnedLock<C> {
+impl Drop for OwnedLock {
     fn drop(&mut self) {
         let mut locks = self.owner.locks.lock();
         let is_gone = |lock: &Weak<Self>| lock.strong_count() == 0;
@@ -155,7 +160,7 @@ impl<C> Drop for OwnedLock<C> {
     }
 }
 
-impl<C> fmt::Debug for OwnedLock<C> {
+impl fmt::Debug for OwnedLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OwnedLock")
             .field("owner", &self.owner)

@@ -10,7 +10,7 @@ use crate::{
     core::{kind::name::Resource, vote::refused::Refused},
     driver::{
         acquire::denied::NotAcquired,
-        claim::{Level, LockRequest},
+        claim::{Level, request::LockRequest},
         masters::Masters,
         time::clock,
     },

@@ -9,7 +9,7 @@ use crate::{
     driver::{
         acquire::denied::{Denied, NotAcquired},
         ask::inspect::NotInspected,
-        claim::{Claim, LockRequest, extension::NotExtended},
+        claim::{Claim, extension::NotExtended, request::LockRequest},
         masters::Masters,
     },
 };

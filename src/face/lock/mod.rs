@@ -15,7 +15,7 @@ use crate::{
     },
     driver::{
         acquire::denied::NotAcquired,
-        claim::{Level, LockRequest},
+        claim::{Level, request::LockRequest},
         engine::Engine,
     },
 };
