@@ -6,7 +6,7 @@ use quorlock::FencingToken;
 use quorlock::{AcquireError, ConfigError, Coordinator, Fault, Guard, Kind, Lock};
 use tokio::time::sleep;
 
-use crate::world::{KINDS, NAME, REDIAL, World, delay, error, lock, millis, said, seconds};
+use crate::world::{KINDS, NAME, REDIAL, World, delay, error, lock, millis, said, seconds, start};
 
 const COUNTER: &str = "quorlock:fence:{orders/42}";
 
@@ -203,6 +203,28 @@ async fn an_owner_that_holds_the_lock_without_a_token_cannot_get_one() {
         assert!(guard.is_valid());
         guard.release().await.unwrap();
         larger(&lock.acquire().await.unwrap(), 0, "the lock was free");
+    }
+}
+
+/// Masters know an attempt only by its owner and its number. Two attempts at once would take each
+/// other's grants, whatever they ask for.
+#[tokio::test(start_paused = true)]
+async fn attempts_of_one_owner_take_turns_even_if_only_one_asks_for_a_token() {
+    for kind in [Kind::Reentrant, Kind::Fair] {
+        let world = World::new(3).await;
+        let owner = world.locks.owner();
+        let plain = lock(kind, &world.locks, &owner);
+        let fenced = plain.clone().fenced();
+        let mut first = Box::pin(plain.acquire());
+        start(first.as_mut()).await;
+        let busy = fenced.try_acquire().await;
+        assert!(
+            matches!(busy, Err(AcquireError::OwnerBusy { .. })),
+            "{busy:?}"
+        );
+        assert_eq!(world.commands(), [1; 3], "only the first attempt was sent");
+        drop(first);
+        larger(&fenced.acquire().await.unwrap(), 0, "the attempt is over");
     }
 }
 

@@ -97,6 +97,10 @@ impl fmt::Debug for LockOwner {
 
 /// The state that one owner has for one lock: the permit to make an attempt, and the claim of the
 /// last attempt that won the lock.
+///
+/// All handles of the owner share this state, whatever their settings are, because masters know an
+/// attempt only by its owner and its number. The claim says nothing of what a handle asks for: the
+/// caller must check that before it reenters.
 pub(crate) struct OwnedLock {
     owner: Arc<LockOwner>,
     resource: Resource,
@@ -166,5 +170,24 @@ impl fmt::Debug for OwnedLock {
             .field("owner", &self.owner)
             .field("resource", &self.resource)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::kind::{command::fixture::resource, name::Kind};
+
+    #[test]
+    fn an_owner_has_one_state_for_each_name_and_kind() {
+        let owner = Arc::new(LockOwner::new("p", 1, None));
+        let lock = |kind, name| owner.lock(&resource(kind, name));
+        let fair = lock(Kind::Fair, "a");
+        assert!(Arc::ptr_eq(&fair, &lock(Kind::Fair, "a")));
+        assert!(!Arc::ptr_eq(&fair, &lock(Kind::Reentrant, "a")));
+        assert!(!Arc::ptr_eq(&fair, &lock(Kind::Fair, "b")));
+        assert_eq!(owner.locks.lock().len(), 1, "entries end with their users");
+        drop(fair);
+        assert!(owner.locks.lock().is_empty());
     }
 }
