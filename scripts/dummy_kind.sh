@@ -37,13 +37,13 @@ check() { cargo check --all-features --lib; }
 tests() { cargo test --all-features --lib -- "$@"; }
 
 sed -i -e 's/^            Fair => fair,$/&\n            \/\/\/ A kind for a test.\n            Dummy => dummy,/' \
-    -e 's/^mod fair;$/mod dummy;\n&/' src/core/kind/mod.rs
+    -e 's/^pub(crate) mod fair;$/mod dummy;\n&/' src/core/kind/mod.rs
 fails_with 'file not found for module `dummy`' check
 cp "$added/dummy.rs" src/core/kind/
 fails_with 'lua/dummy/describe.lua' check
 mkdir lua/dummy
 cp "$added"/lua/*.lua lua/dummy/
-tests core::kind::table::tests::the_commands_run master::redis::greeting core::view
+tests core::kind::table::tests::the_commands_run core::kind::companion core::kind::words master::redis::greeting core::view
 fails_with 'each_script_has_a_row' tests each_script_has_a_row
 cat "$added/rows.rs" >>tests/conformance/rows.rs
 tests conformance

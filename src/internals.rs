@@ -13,6 +13,7 @@ use crate::core::{
     kind::{
         command::Verb,
         name::{KeyTemplate, Kind},
+        table,
     },
     time::lease::{Drift, Lease, Ttl},
     vote::{
@@ -86,13 +87,12 @@ impl TtlAndDrift {
 /// All kinds of locks.
 pub const KINDS: [Kind; Kind::ALL.len()] = Kind::ALL;
 
-/// Returns the keys of a lock: the lock itself, the counter for fencing tokens, the queue and the
-/// deadlines. The last two are empty for a lock that is not fair.
-pub fn keys(template: &str, kind: Kind, name: &str) -> Result<[String; 4], ConfigError> {
+/// Returns the key of a lock, and then its companion keys.
+pub fn keys(template: &str, kind: Kind, name: &str) -> Result<Vec<String>, ConfigError> {
     let lock = KeyTemplate::parse(template)?.resource(kind, name.into())?;
-    let queue = [lock.queue(), lock.deadlines()];
-    let [queue, deadlines] = if kind.has_queue() { queue } else { [""; 2] };
-    Ok([lock.key(), &*lock.counter(), queue, deadlines].map(str::to_owned))
+    let companions = table::companion_keys().map(|companion| lock.companion(companion));
+    let keys = [&**lock.key()].into_iter().chain(companions);
+    Ok(keys.map(str::to_owned).collect())
 }
 
 /// An acquisition, to be encoded for a server.

@@ -1,9 +1,7 @@
 -- shared/check: facts about a server, for a check of the masters. Changes nothing.
 --
 -- ARGV[1]  the key of an example lock, which no client should hold
--- ARGV[2]  the key of its queue
--- ARGV[3]  the key of its deadlines
--- ARGV[4]  the key of its counter
+-- ARGV     then, for each of its companion keys: purpose, type ('string' or 'zset'), key
 -- returns  text, lines 'FIELD:VALUE':
 --          the fields of INFO
 --          'time'           this server's clock in microseconds
@@ -81,9 +79,13 @@ if try('EXISTS', 'EXISTS', key) == 0 or left == -2 then
   try('HDEL', 'HDEL', key, 'x')
   try('ZREM', 'ZREM', key, 'x')
 end
-try('queue', 'ZSCORE', ARGV[2], 'x')
-try('deadlines', 'ZSCORE', ARGV[3], 'x')
-try('fence', 'GET', ARGV[4])
+for at = 2, #ARGV, 3 do
+  if ARGV[at + 1] == 'zset' then
+    try(ARGV[at], 'ZSCORE', ARGV[at + 2], 'x')
+  else
+    try(ARGV[at], 'GET', ARGV[at + 2])
+  end
+end
 local channel = 'redisson_lock__channel:{' .. key .. '}'
 try('PUBLISH', 'PUBLISH', channel, '0')
 -- Only Redis 7 and later can tell these rights.

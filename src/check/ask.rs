@@ -12,7 +12,7 @@ use super::{
 use crate::{
     core::{
         config::Config,
-        kind::name::Resource,
+        kind::{name::Resource, table},
         vote::{Failure, quorum::Quorum},
     },
     master::{
@@ -85,9 +85,13 @@ async fn facts(
     settings: &[Question<'_>],
     clock: fn() -> u64,
 ) -> Result<(Facts, Vec<Answer>), ProbeError> {
-    let (key, counter) = (example.key(), example.counter());
-    let names = [key, example.queue(), example.deadlines(), &*counter];
-    let questions = [&[Question::Facts(&names)], settings].concat();
+    let mut arguments = vec![&**example.key()];
+    for companion in table::companion_keys() {
+        let of_type = companion.of_type();
+        let tried = of_type.map(|of_type| [companion.name, of_type, example.companion(companion)]);
+        arguments.extend(tried.into_iter().flatten());
+    }
+    let questions = [&[Question::Facts(&arguments)], settings].concat();
     let sent = clock();
     let mut answers = interview.ask(&questions).await;
     let text = answers.remove(0)?.unwrap_or_default();

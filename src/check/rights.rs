@@ -83,10 +83,21 @@ pub(super) fn find(facts: &Facts) -> impl Iterator<Item = Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::kind::table;
 
     #[test]
     fn each_kind_has_a_setting_for_its_rights() {
         assert_eq!(rights().count(), Kind::ALL.len() + 1);
+    }
+
+    #[test]
+    fn the_rights_of_a_kind_include_its_companion_keys() {
+        for spec in Kind::ALL.map(Kind::spec) {
+            for companion in spec.companions {
+                let mut needs = spec.rights.needs.split(' ');
+                assert!(needs.any(|right| right == companion.name), "{companion:?}");
+            }
+        }
     }
 
     /// The check would not notice that such a right is missing.
@@ -95,7 +106,8 @@ mod tests {
         let script = include_str!("../../lua/shared/check.lua");
         for (setting, Rights { takes, needs, .. }) in rights() {
             for right in takes.split_whitespace().chain(needs.split_whitespace()) {
-                let is_tried = script.contains(&format!("'{right}'"));
+                let is_key = table::companion_keys().any(|key| key.name == right);
+                let is_tried = is_key || script.contains(&format!("'{right}'"));
                 assert!(is_tried, "{setting}: {right}");
             }
         }

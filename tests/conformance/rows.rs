@@ -4,10 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::{check, check_on, native_subjects, step::Step};
-use crate::core::{
-    ballot::Ballot,
-    kind::{command::Call, table::scripts},
-};
+use crate::core::{ballot::Ballot, kind::table::scripts};
 
 #[tokio::test]
 async fn a_mutex_is_acquired() {
@@ -681,10 +678,8 @@ fn each_script_has_a_row() {
                     counter: "counter".into(),
                     candidate: 1,
                 });
-                command.command("key", ballot).call(|call| match call {
-                    Call::Plain(_) => false,
-                    Call::Script { script, .. } => run.insert(script.name),
-                });
+                let command = command.command("key", ballot);
+                run.extend(command.words().script.map(|script| script.name));
             }
         }
     }

@@ -5,6 +5,10 @@ use std::collections::BTreeMap;
 use testkit::server::Listener;
 
 use super::{step::*, *};
+use crate::core::kind::{
+    companion::CHANNEL,
+    fair::{DEADLINES, QUEUE},
+};
 
 pub(super) enum Store {
     Memory(MemoryMaster),
@@ -89,9 +93,9 @@ impl Store {
             (Step::Spoil { is_queue }, _) => {
                 let fair = resource(Kind::Fair, key);
                 let key = if *is_queue {
-                    fair.queue()
+                    fair.companion(&QUEUE)
                 } else {
-                    fair.deadlines()
+                    fair.companion(&DEADLINES)
                 };
                 self.write(key, '?', Some(seconds(60)));
             }
@@ -103,16 +107,16 @@ impl Store {
         let after = deadline.map(|deadline| deadline as f64 * 1000.0);
         match self {
             Self::Memory(master) => {
-                master.add(fair.queue(), ticket, |_| 0.0);
+                master.add(fair.companion(&QUEUE), ticket, |_| 0.0);
                 if let Some(after) = after {
-                    master.add(fair.deadlines(), ticket, |now| now as f64 + after);
+                    master.add(fair.companion(&DEADLINES), ticket, |now| now as f64 + after);
                 }
             }
             Self::Real(server, _) => {
-                server.command(&["ZADD", fair.queue(), "0", ticket]);
+                server.command(&["ZADD", fair.companion(&QUEUE), "0", ticket]);
                 if let Some(after) = after {
                     let score = (clock_of(server) + after).to_string();
-                    server.command(&["ZADD", fair.deadlines(), &score, ticket]);
+                    server.command(&["ZADD", fair.companion(&DEADLINES), &score, ticket]);
                 }
             }
         }
@@ -158,7 +162,7 @@ impl Store {
         let Self::Memory(master) = self else {
             return; // its listener is subscribed to all channels
         };
-        master.listen(resource(Kind::Reentrant, key).channel());
+        master.listen(resource(Kind::Reentrant, key).companion(&CHANNEL));
         for who in ['a', 'b', 'c'] {
             master.listen(&format!("quorlock:turn:{}", process(who)));
         }
@@ -175,7 +179,10 @@ impl Store {
             (channel, format!("turn-{who}"))
         });
         let resource = resource(Kind::Reentrant, key);
-        let redisson = (resource.channel().to_owned(), "redisson".to_owned());
+        let redisson = (
+            resource.companion(&CHANNEL).to_owned(),
+            "redisson".to_owned(),
+        );
         let names: BTreeMap<_, _> = turns.into_iter().chain([redisson]).collect();
         messages
             .iter()
@@ -198,8 +205,8 @@ impl Store {
             }
             self.scores(key)
         };
-        let queue = scores("queue", fair.queue());
-        let deadlines = scores("deadlines", fair.deadlines());
+        let queue = scores("queue", fair.companion(&QUEUE));
+        let deadlines = scores("deadlines", fair.companion(&DEADLINES));
         let mut state = self.holder(key);
         if queue.is_some() || deadlines.is_some() {
             state.push_str(&self.waiters(&fair, queue, deadlines));
@@ -222,7 +229,7 @@ impl Store {
             let left = in_seconds(left / 1000.0);
             state.push_str(&format!(" unqueued {} {left}", short(&member)));
         }
-        let ttls = [fair.queue(), fair.deadlines()].map(|key| self.ttl(key));
+        let ttls = [fair.companion(&QUEUE), fair.companion(&DEADLINES)].map(|key| self.ttl(key));
         format!("{state} | {}", ttls.join(" "))
     }
 

@@ -1,7 +1,10 @@
 //! The effects of time, measured by the masters' own clocks.
 
 use super::*;
-use crate::core::kind::identity::{FairAttempt, OwnerAttempt, QueueOptions, Ticket};
+use crate::core::kind::{
+    fair::QUEUE,
+    identity::{FairAttempt, OwnerAttempt, QueueOptions, Ticket},
+};
 
 fn fair(verb: Verb, who: char, waiter_timeout: Duration) -> RowCommand {
     RowCommand {
@@ -116,7 +119,7 @@ async fn an_inspection_shows_a_thousand_waiters() {
         assert!(shown.ends_with(" b@999 b@1000"));
         if let Store::Memory(master) = &subject.store {
             let fair = step::resource(Kind::Fair, "key");
-            let queue = master.queue(fair.queue());
+            let queue = master.queue(fair.companion(&QUEUE));
             assert_eq!((queue.len(), queue.is_sorted()), (1001, true));
         }
     }

@@ -1,10 +1,12 @@
 //! A kind of lock for `scripts/dummy_kind.sh`: the hash of a reentrant lock, with another marker.
-//! Masters grant it with the number of a slot.
+//! It has more keys and arguments than the kinds of the crate. Masters grant it with the number of a
+//! slot.
 
 use std::num::NonZeroU16;
 
 use super::{
     command::{Command, Reply, Verb},
+    companion::Companion,
     reentrant::can_be_refused,
     reply,
     script::{Script, lua, owned},
@@ -17,6 +19,7 @@ pub(super) static SPEC: Spec = Spec {
     word: "dummy",
     shown: "dummy lock",
     holder: HolderForm::Owner,
+    companions: COMPANIONS,
     scripts: &[&ACQUIRE, &EXTEND, &RELEASE],
     words,
     vote,
@@ -24,10 +27,19 @@ pub(super) static SPEC: Spec = Spec {
     rights: Rights {
         name: "rights for dummy locks",
         takes: "EXISTS HSET",
-        needs: "HMGET HLEN HGETALL HDEL DEL PTTL PEXPIRE",
+        needs: "HMGET HLEN HGETALL HDEL DEL PTTL PEXPIRE GET SET one two three four five six",
         fix: "none",
     },
 };
+
+const COMPANIONS: &[&Companion] = &[&ONE, &TWO, &THREE, &FOUR, &FIVE, &SIX];
+
+static ONE: Companion = Companion::key("one", "cceb", "zset");
+static TWO: Companion = Companion::key("two", "djpw", "zset");
+static THREE: Companion = Companion::key("three", "amur", "zset");
+static FOUR: Companion = Companion::key("four", "aqjt", "zset");
+static FIVE: Companion = Companion::key("five", "bgdi", "string");
+static SIX: Companion = Companion::key("six", "cgqt", "string");
 
 static ACQUIRE: Script = Script::new(
     "dummy/acquire",
@@ -38,9 +50,12 @@ static RELEASE: Script = Script::new("dummy/release", owned!("dummy/release"));
 
 fn words(command: &Command) -> Words<'_> {
     match command.verb {
-        Verb::Acquire | Verb::Heal => Words::of(&ACQUIRE, command).depth().ttl(),
+        Verb::Acquire | Verb::Heal => {
+            let words = Words::of(&ACQUIRE, command).keys(COMPANIONS).depth().ttl();
+            (5..=14).fold(words, Words::number).ballot()
+        }
         Verb::Extend => Words::of(&EXTEND, command).ttl(),
-        Verb::Release | Verb::Yield => Words::of(&RELEASE, command),
+        Verb::Release | Verb::Yield => Words::of(&RELEASE, command).keys(COMPANIONS),
         Verb::Break => Words::break_held(command),
         Verb::Inspect => Words::inspect(command),
         Verb::Probe => Words::probe(command),

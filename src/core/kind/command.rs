@@ -7,7 +7,6 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 use super::{
     identity::{Identity, QueueOptions},
     name::Resource,
-    script::Script,
 };
 use crate::core::{ballot::Ballot, time::lease::Ttl, vote::Vote};
 
@@ -62,17 +61,6 @@ pub(crate) enum Verb {
     Release,
     /// Deletes the key, and keeps the place in the queue for the waiter timeout.
     Yield,
-}
-
-/// The words of a command for a server: a plain command, or a script with its keys and arguments.
-#[derive(Debug)]
-pub(crate) enum Call<'a> {
-    Plain(&'a [&'a [u8]]),
-    Script {
-        script: &'static Script,
-        keys: &'a [&'a [u8]],
-        arguments: &'a [&'a [u8]],
-    },
 }
 
 /// A master's reply. It has a case for each reply that some command tells apart.

@@ -2,6 +2,7 @@
 
 use super::{
     command::{Command, Reply, Verb},
+    companion::Companion,
     reentrant::{can_be_refused, marked_words},
     reply,
     script::{Script, fenced, lua, owned},
@@ -15,6 +16,7 @@ pub(super) static SPEC: Spec = Spec {
     word: "fair",
     shown: "fair lock",
     holder: HolderForm::Ticket,
+    companions: COMPANIONS,
     scripts: &[&ACQUIRE, &RELEASE, &RELEASE_FENCED, &YIELD],
     words,
     vote,
@@ -27,6 +29,13 @@ pub(super) static SPEC: Spec = Spec {
               ~quorlock:queue:* ~quorlock:deadlines:*, and what reentrant locks need",
     },
 };
+
+const COMPANIONS: &[&Companion] = &[&QUEUE, &DEADLINES];
+
+/// The queue, which holds the tickets of waiters.
+pub(crate) static QUEUE: Companion = Companion::key("queue", "bmcq", "zset");
+/// The times at which the waiters in the queue count as dead.
+pub(crate) static DEADLINES: Companion = Companion::key("deadlines", "cbha", "zset");
 
 static ACQUIRE: Script = Script::new(
     "fair/acquire",
@@ -58,20 +67,20 @@ fn words(command: &Command) -> Words<'_> {
     let is_fenced = command.is_fenced();
     match command.verb {
         Verb::Acquire => {
-            let words = Words::of(&ACQUIRE, command).queue().deadlines();
+            let words = Words::of(&ACQUIRE, command).keys(COMPANIONS);
             words.depth().ttl().ticket().waiting().ballot()
         }
         Verb::Release if command.depth() == 0 => {
             let script = if is_fenced { &RELEASE_FENCED } else { &RELEASE };
-            let words = Words::of(script, command).queue().deadlines();
+            let words = Words::of(script, command).keys(COMPANIONS);
             words.ticket().ballot()
         }
         Verb::Yield => {
-            let words = Words::of(&YIELD, command).queue().deadlines();
+            let words = Words::of(&YIELD, command).keys(COMPANIONS);
             words.ticket().waiter_timeout()
         }
-        Verb::Break => Words::break_held(command).queue().deadlines(),
-        Verb::Inspect => Words::inspect(command).queue(),
+        Verb::Break => Words::break_held(command).keys(COMPANIONS),
+        Verb::Inspect => Words::inspect(command).keys(&COMPANIONS[..1]),
         // A heal ignores the queue, because the lock is held.
         Verb::Extend | Verb::Heal | Verb::Probe | Verb::Release => {
             marked_words(command, "quorlock:fair", "")

@@ -22,7 +22,8 @@ macro_rules! kinds {
 
 pub(crate) mod client_name;
 pub(crate) mod command;
-mod fair;
+pub(crate) mod companion;
+pub(crate) mod fair;
 pub(crate) mod held_report;
 pub(crate) mod identity;
 mod mutex;

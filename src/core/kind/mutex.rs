@@ -13,6 +13,7 @@ pub(super) static SPEC: Spec = Spec {
     word: "mutex",
     shown: "mutex",
     holder: HolderForm::Token,
+    companions: &[],
     scripts: &[
         &ACQUIRE,
         &ACQUIRE_WATCHED,

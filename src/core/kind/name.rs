@@ -3,10 +3,13 @@
 use std::{
     fmt,
     hash::{Hash, Hasher},
-    sync::{Arc, OnceLock},
+    sync::Arc,
 };
 
-use super::client_name::ClientName;
+use super::{
+    client_name::ClientName,
+    companion::{Companion, Companions, FENCE, RESERVED},
+};
 use crate::core::config::error::ConfigError;
 
 macro_rules! enumerate {
@@ -37,10 +40,7 @@ struct Names {
     kind: Kind,
     name: Arc<str>,
     key: Arc<str>,
-    // Few locks need the following texts, so they are made when they are first needed.
-    channel: OnceLock<String>,
-    queue: OnceLock<String>,
-    deadlines: OnceLock<String>,
+    companions: Companions,
 }
 
 /// Compares kind and key. All other fields follow from these two.
@@ -64,9 +64,7 @@ impl Resource {
             kind,
             name,
             key,
-            channel: OnceLock::new(),
-            queue: OnceLock::new(),
-            deadlines: OnceLock::new(),
+            companions: Companions::default(),
         }))
     }
 
@@ -84,79 +82,15 @@ impl Resource {
         &self.0.key
     }
 
-    /// Returns the channel on which the release of a reentrant lock of this name is published, for
-    /// the waiters of Redisson.
-    pub(crate) fn channel(&self) -> &str {
-        let channel = &self.0.channel;
-        channel.get_or_init(|| redisson_channel(self.key()))
+    /// Returns the text of a companion, such as the key of the queue.
+    pub(crate) fn companion(&self, companion: &'static Companion) -> &str {
+        self.0.companions.text(companion, self.key())
     }
 
     /// Returns the key of the counter for fencing tokens.
     pub(crate) fn counter(&self) -> Arc<str> {
-        FENCE.key(&self.0.key).into()
+        self.companion(&FENCE).into()
     }
-
-    /// Returns the key of the queue, which holds the tickets of waiters.
-    pub(crate) fn queue(&self) -> &str {
-        self.0.queue.get_or_init(|| QUEUE.key(self.key()))
-    }
-
-    /// Returns the key of the deadlines, the times at which the waiters in the queue count as dead.
-    pub(crate) fn deadlines(&self) -> &str {
-        self.0.deadlines.get_or_init(|| DEADLINES.key(self.key()))
-    }
-}
-
-/// A key that the crate keeps in addition to the key of a lock.
-struct CompanionKey {
-    /// The purpose of the key, with a colon at the end.
-    prefix: &'static str,
-    /// Letters for which the CRC16 of the prefix, the letters and a colon is 0. The whole companion
-    /// key then has the same CRC16 as the lock's key, so both keys have the same slot.
-    neutral: &'static str,
-}
-
-const QUEUE: CompanionKey = CompanionKey::new("quorlock:queue:", "bmcq");
-const DEADLINES: CompanionKey = CompanionKey::new("quorlock:deadlines:", "cbha");
-const FENCE: CompanionKey = CompanionKey::new("quorlock:fence:", "maui");
-
-impl CompanionKey {
-    const fn new(prefix: &'static str, neutral: &'static str) -> Self {
-        Self { prefix, neutral }
-    }
-
-    /// Returns the companion of `key`. Both have the same slot in a cluster. Different keys have
-    /// different companions.
-    fn key(&self, key: &str) -> String {
-        let Self { prefix, neutral } = self;
-        if has_hash_tag(key) {
-            format!("{prefix}:{key}")
-        } else if key.contains('}') {
-            // In braces, the hash tag would end at the first `}` of the key. Without braces, a
-            // cluster hashes the whole companion key.
-            format!("{prefix}{neutral}:{key}")
-        } else {
-            format!("{prefix}{{{key}}}")
-        }
-    }
-}
-
-/// Returns the channel of a lock by Redisson's rule. Two keys such as `a` and `{a}` share a
-/// channel. This is harmless, because messages are only hints.
-fn redisson_channel(key: &str) -> String {
-    if key.contains('{') {
-        format!("redisson_lock__channel:{key}")
-    } else {
-        format!("redisson_lock__channel:{{{key}}}")
-    }
-}
-
-/// Returns whether a cluster hashes only a part of `key`. This part is the text between the first
-/// `{` and the first `}` after it, if that text is not empty.
-fn has_hash_tag(key: &str) -> bool {
-    let after = key.split_once('{').map(|(_, after)| after);
-    let tag = after.and_then(|after| after.split_once('}'));
-    tag.is_some_and(|(tag, _)| !tag.is_empty())
 }
 
 /// The template for the keys of locks. It contains `{name}` exactly once, in the place of the name.
@@ -224,9 +158,6 @@ impl KeyTemplate {
     }
 }
 
-/// The start of all keys of the crate, except the keys of the locks themselves.
-const RESERVED: &str = "quorlock:";
-
 fn reserved(key: &str) -> ConfigError {
     ConfigError::ReservedKey {
         key: key.to_owned(),
@@ -287,8 +218,6 @@ impl fmt::Debug for Token {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     #[test]
@@ -310,20 +239,6 @@ mod tests {
             });
             assert_eq!(made.as_deref(), key, "{template}");
         }
-    }
-
-    #[test]
-    fn every_reentrant_lock_has_the_channel_of_redisson() {
-        let channel = |name: &str| {
-            let template = KeyTemplate::parse("{name}").unwrap();
-            template
-                .resource(Kind::Reentrant, name.into())
-                .unwrap()
-                .channel()
-                .to_owned()
-        };
-        assert_eq!(channel("a"), "redisson_lock__channel:{a}");
-        assert_eq!(channel("{a}b"), "redisson_lock__channel:{a}b");
     }
 
     #[test]
@@ -391,77 +306,6 @@ mod tests {
             assert_eq!(token.bytes(&mut None), expected.as_bytes());
             assert_eq!(format!("{token:?}"), "Token(..)");
             assert_ne!(token, Token::new([0xa5; 20], None));
-        }
-    }
-
-    /// Returns the slot of a key in Redis Cluster: the CRC16 (XMODEM) of the hash tag. A key
-    /// without a hash tag is hashed as a whole.
-    fn slot(key: &str) -> u16 {
-        let tag = key
-            .split_once('{')
-            .and_then(|(_, rest)| rest.split_once('}'))
-            .map_or("", |(tag, _)| tag);
-        let hashed = if tag.is_empty() { key } else { tag };
-        let crc = hashed.bytes().fold(0_u16, |crc, byte| {
-            (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| {
-                if crc & 0x8000 == 0 {
-                    crc << 1
-                } else {
-                    (crc << 1) ^ 0x1021
-                }
-            })
-        });
-        crc % 16_384
-    }
-
-    fn companion_keys(name: &str) -> [String; 3] {
-        let template = KeyTemplate::parse("{name}").unwrap();
-        let fair = template.resource(Kind::Fair, name.into()).unwrap();
-        [
-            fair.queue().to_owned(),
-            fair.deadlines().to_owned(),
-            fair.counter().to_string(),
-        ]
-    }
-
-    #[test]
-    fn slots_are_those_of_redis_cluster() {
-        // The expected slots are the replies of `CLUSTER KEYSLOT`.
-        for (key, expected) in [
-            ("123456789", 12_739),
-            ("foo{bar}{zap}", 5_061),
-            ("bar", 5_061),
-        ] {
-            assert_eq!(slot(key), expected, "{key}");
-        }
-    }
-
-    #[test]
-    fn companion_keys_have_their_usual_names() {
-        for (name, queue, counter) in [
-            ("a", "quorlock:queue:{a}", "quorlock:fence:{a}"),
-            ("{a}b", "quorlock:queue::{a}b", "quorlock:fence::{a}b"),
-            ("x{", "quorlock:queue:{x{}", "quorlock:fence:{x{}"),
-            ("a}b", "quorlock:queue:bmcq:a}b", "quorlock:fence:maui:a}b"),
-        ] {
-            let [its_queue, _, its_counter] = companion_keys(name);
-            assert_eq!((&*its_queue, &*its_counter), (queue, counter), "{name}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn companion_keys_are_in_the_slot_of_the_key(name in "[ab{}:]{1,8}|.{1,12}") {
-            for companion in companion_keys(&name) {
-                prop_assert_eq!(slot(&companion), slot(&name), "{} of {}", companion, name);
-            }
-        }
-
-        #[test]
-        fn no_two_names_share_a_companion_key(one in "[a{}:]{1,6}", other in "[a{}:]{1,6}") {
-            for (its, others) in companion_keys(&one).iter().zip(companion_keys(&other)) {
-                prop_assert_eq!(*its == others, one == other, "{} of {} and {}", its, one, other);
-            }
         }
     }
 

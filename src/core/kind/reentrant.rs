@@ -2,6 +2,7 @@
 
 use super::{
     command::{Command, Reply, Verb},
+    companion::CHANNEL,
     reply,
     script::{Script, fenced, lua, owned},
     spec::{HolderForm, Rights, Spec},
@@ -13,6 +14,7 @@ pub(super) static SPEC: Spec = Spec {
     word: "reentrant",
     shown: "reentrant lock",
     holder: HolderForm::Owner,
+    companions: &[],
     scripts: &[&ACQUIRE, &EXTEND, &RELEASE, &RELEASE_FENCED],
     words,
     vote,
@@ -43,7 +45,8 @@ static RELEASE_FENCED: Script = Script::new(
 );
 
 fn words(command: &Command) -> Words<'_> {
-    marked_words(command, "quorlock:reentrant", command.resource.channel())
+    let channel = command.resource.companion(&CHANNEL);
+    marked_words(command, "quorlock:reentrant", channel)
 }
 
 /// Returns the words for a lock whose hash has the field `marker`, which names its kind. The value

@@ -2,6 +2,7 @@
 
 use super::{
     command::{Command, Reply},
+    companion::Companion,
     script::Script,
     words::Words,
 };
@@ -14,6 +15,8 @@ pub(crate) struct Spec {
     /// The words for people.
     pub(in crate::core) shown: &'static str,
     pub(crate) holder: HolderForm,
+    /// The keys that the kind keeps in addition to the key of the lock.
+    pub(crate) companions: &'static [&'static Companion],
     /// The scripts that masters run for this kind only.
     pub(in crate::core) scripts: &'static [&'static Script],
     pub(in crate::core) words: fn(&Command) -> Words<'_>,

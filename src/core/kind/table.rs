@@ -7,10 +7,12 @@ use super::script::{self, Script};
 #[cfg(feature = "redis")]
 use super::{command::Verb, name::Token};
 use super::{
-    command::{Call, Command, Reply},
+    command::{Command, Reply},
+    companion::{Companion, FENCE},
     name::Kind,
     reply,
     spec::{HolderForm, Spec},
+    words::Words,
 };
 use crate::core::vote::SlotVote;
 
@@ -56,9 +58,9 @@ impl fmt::Display for Kind {
 }
 
 impl Command {
-    /// Calls `send` with the words of this command.
-    pub(crate) fn call<T>(&self, send: impl FnOnce(Call<'_>) -> T) -> T {
-        (self.resource.kind().spec().words)(self).send(send)
+    /// Returns the words of this command for a server.
+    pub(crate) fn words(&self) -> Words<'_> {
+        (self.resource.kind().spec().words)(self)
     }
 
     /// Returns the vote that `reply` means.
@@ -78,6 +80,14 @@ impl Command {
         let token = self.by()?.token().filter(|_| is_plain && is_token)?;
         Some((self.resource.key().as_bytes(), token))
     }
+}
+
+/// Returns all companion keys. A lock of any kind may have a counter.
+pub(crate) fn companion_keys() -> impl Iterator<Item = &'static Companion> {
+    let of_kinds = Kind::ALL
+        .into_iter()
+        .flat_map(|kind| kind.spec().companions);
+    of_kinds.copied().chain([&FENCE])
 }
 
 /// Returns all scripts that lock commands run.
@@ -103,20 +113,17 @@ mod tests {
     };
 
     fn words(command: &Command) -> String {
-        command.call(|call| match call {
-            Call::Plain(words) => String::from_utf8(words.join(&b' ')).unwrap(),
-            Call::Script {
-                script,
-                keys,
-                arguments,
-            } => {
-                let texts = |words: &[&[u8]]| {
-                    let words = words.iter().map(|word| String::from_utf8(word.to_vec()));
-                    words.collect::<Result<Vec<_>, _>>().unwrap()
-                };
-                format!("{script:?} {:?} {:?}", texts(keys), texts(arguments))
-            }
-        })
+        let words = command.words();
+        let mut arguments = Vec::new();
+        words.arguments(|word| arguments.push(str::from_utf8(word).unwrap().to_owned()));
+        assert_eq!(words.argument_count(), arguments.len());
+        let Some(script) = words.script else {
+            return arguments.join(" ");
+        };
+        let (count, keys) = words.script_keys();
+        let keys: Vec<_> = keys.collect();
+        assert_eq!(count, keys.len());
+        format!("{script:?} {keys:?} {arguments:?}")
     }
 
     /// The file lists the words for a server. A change there is a change of what earlier versions
@@ -167,10 +174,7 @@ mod tests {
                 let of = if is_fenced { fenced } else { command };
                 let mut command = of(kind, verb, 0);
                 command.watch = watch;
-                command.call(|call| match call {
-                    Call::Plain(_) => false,
-                    Call::Script { script, .. } => run.insert(script.name),
-                });
+                run.extend(command.words().script.map(|script| script.name));
             }
         }
         let names: Vec<_> = scripts().map(|script| script.name).collect();

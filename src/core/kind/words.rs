@@ -1,36 +1,41 @@
 //! The words of a [`Command`] for a server.
 
+use std::iter;
+
 use super::{
-    command::{Call, Command, Verb},
+    command::{Command, Verb},
+    companion::{CHANNEL, Companion},
     identity::{Identity, QueueOptions, Ticket, whole_millis},
-    name::{Token, TokenRoom},
+    name::Token,
     script::{self, Script},
 };
 use crate::core::time::lease::{CLOCK_WINDOW, Ttl};
 
 use Word::{Bytes, Number};
 
-/// The words of a command. No memory is allocated to build or send them.
+/// The words of a command. No memory is allocated to build or send them if they are few.
 pub(crate) struct Words<'a> {
     command: &'a Command,
     /// `None` for a plain command, which has arguments only.
-    script: Option<&'static Script>,
-    keys: [&'a [u8]; MOST_KEYS],
-    key_count: usize,
-    arguments: [Word<'a>; MOST_ARGUMENTS],
+    pub(crate) script: Option<&'static Script>,
+    /// The keys after the key of the lock.
+    companions: &'static [&'static Companion],
+    /// The key of the counter, which comes last.
+    counter: Option<&'a str>,
+    arguments: [Word<'a>; FEW],
     argument_count: usize,
+    /// The arguments for which there is no room in the array.
+    more_arguments: Vec<Word<'a>>,
 }
 
-/// The largest numbers of keys and of arguments of a script.
-const MOST_KEYS: usize = 4;
-const MOST_ARGUMENTS: usize = 9;
+/// The number of arguments for which no memory is allocated.
+const FEW: usize = 9;
 
 impl<'a> Words<'a> {
     /// Begins the words of a script with the key of the lock, and with the token, or the owner and
     /// the number of its attempt.
     pub(super) fn of(script: &'static Script, command: &'a Command) -> Self {
         let words = Self::none(command, Some(script));
-        let words = words.key(command.resource.key());
         let by = command.by();
         if let Some(token) = by.and_then(Identity::token) {
             return words.add(Word::Token(token));
@@ -53,7 +58,9 @@ impl<'a> Words<'a> {
     pub(super) fn break_held(command: &'a Command) -> Self {
         let holders = command.holders.as_deref().unwrap_or_default();
         let words = Self::of(&script::BREAK, command);
-        words.text(command.resource.channel()).text(holders)
+        words
+            .text(command.resource.companion(&CHANNEL))
+            .text(holders)
     }
 
     pub(super) fn inspect(command: &'a Command) -> Self {
@@ -70,33 +77,26 @@ impl<'a> Words<'a> {
         Self {
             command,
             script,
-            keys: [&[]; MOST_KEYS],
-            key_count: 0,
-            arguments: [Bytes(&[]); MOST_ARGUMENTS],
+            companions: &[],
+            counter: None,
+            arguments: [Bytes(&[]); FEW],
             argument_count: 0,
+            more_arguments: Vec::new(),
         }
     }
 
-    pub(super) fn key(mut self, key: &'a str) -> Self {
-        self.keys[self.key_count] = key.as_bytes();
-        self.key_count += 1;
+    /// Sets the keys after the key of the lock.
+    pub(super) fn keys(mut self, companions: &'static [&'static Companion]) -> Self {
+        self.companions = companions;
         self
     }
 
-    /// Adds the key of the queue.
-    pub(super) fn queue(self) -> Self {
-        let queue = self.command.resource.queue();
-        self.key(queue)
-    }
-
-    /// Adds the key of the deadlines.
-    pub(super) fn deadlines(self) -> Self {
-        let deadlines = self.command.resource.deadlines();
-        self.key(deadlines)
-    }
-
     fn add(mut self, argument: Word<'a>) -> Self {
-        self.arguments[self.argument_count] = argument;
+        if let Some(place) = self.arguments.get_mut(self.argument_count) {
+            *place = argument;
+        } else {
+            self.more_arguments.push(argument);
+        }
         self.argument_count += 1;
         self
     }
@@ -139,12 +139,13 @@ impl<'a> Words<'a> {
 
     /// Adds what the script needs for a fenced lock: the key of the counter, the candidate and, if
     /// the script takes the lock, the window. Adds nothing if the lock is not fenced.
-    pub(super) fn ballot(self) -> Self {
+    pub(super) fn ballot(mut self) -> Self {
         let Some(ballot) = self.command.ballot() else {
             return self;
         };
         let verb = self.command.verb;
-        let words = self.key(&ballot.counter).number(ballot.candidate);
+        self.counter = Some(&ballot.counter);
+        let words = self.number(ballot.candidate);
         match verb {
             Verb::Acquire => words.number(CLOCK_WINDOW.as_micros() as u64),
             // The candidate may have been accepted long ago, so any distance is allowed.
@@ -158,26 +159,29 @@ impl<'a> Words<'a> {
         }
     }
 
-    pub(super) fn send<T>(&self, send: impl FnOnce(Call<'_>) -> T) -> T {
-        let mut digits = [[0; 20]; MOST_ARGUMENTS];
-        let mut digits = digits.iter_mut();
-        let mut room = TokenRoom::None;
-        let mut room = Some(&mut room);
-        let arguments = self.arguments.map(|word| match word {
-            Bytes(bytes) => bytes,
-            Number(number) => digits
-                .next()
-                .map_or(&[][..], |digits| decimal(number, digits)),
-            Word::Token(token) => room.take().map_or(&[][..], |room| token.bytes(room)),
-        });
-        let arguments = &arguments[..self.argument_count];
-        match self.script {
-            None => send(Call::Plain(arguments)),
-            Some(script) => send(Call::Script {
-                script,
-                keys: &self.keys[..self.key_count],
-                arguments,
-            }),
+    /// Returns the keys of a script, and their number.
+    pub(crate) fn script_keys(&self) -> (usize, impl Iterator<Item = &str>) {
+        let resource = &self.command.resource;
+        let companions = self.companions.iter();
+        let companions = companions.map(|companion| resource.companion(companion));
+        let keys = iter::once(&**resource.key()).chain(companions);
+        let count = 1 + self.companions.len() + usize::from(self.counter.is_some());
+        (count, keys.chain(self.counter))
+    }
+
+    pub(crate) fn argument_count(&self) -> usize {
+        self.argument_count
+    }
+
+    /// Calls `each` with every argument in turn.
+    pub(crate) fn arguments(&self, mut each: impl FnMut(&[u8])) {
+        let few = self.arguments.iter().take(self.argument_count);
+        for word in few.chain(&self.more_arguments) {
+            match word {
+                Bytes(bytes) => each(bytes),
+                Number(number) => each(decimal(*number, &mut [0; 20])),
+                Word::Token(token) => each(token.bytes(&mut None)),
+            }
         }
     }
 }
@@ -187,7 +191,6 @@ impl<'a> Words<'a> {
 enum Word<'a> {
     Bytes(&'a [u8]),
     Number(u64),
-    /// A command has at most one token.
     Token(&'a Token),
 }
 
@@ -207,6 +210,19 @@ pub(crate) fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::kind::{command::fixture, name::Kind};
+
+    #[test]
+    fn a_script_may_have_any_number_of_arguments() {
+        let command = fixture::command(Kind::Reentrant, Verb::Acquire, 1);
+        for most in [1, FEW as u64, FEW as u64 + 1, 40] {
+            let words = (1..=most).fold(Words::none(&command, None), Words::number);
+            let mut sent = Vec::new();
+            words.arguments(|word| sent.push(word.to_vec()));
+            let expected: Vec<_> = (1..=most).map(|at| at.to_string().into_bytes()).collect();
+            assert_eq!((words.argument_count(), sent), (expected.len(), expected));
+        }
+    }
 
     #[test]
     fn decimal_table() {

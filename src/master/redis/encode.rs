@@ -1,9 +1,6 @@
 //! Encodes commands as bytes, usually without an allocation per command.
 
-use crate::core::kind::{
-    command::{Call, Command},
-    words::decimal,
-};
+use crate::core::kind::{command::Command, words::decimal};
 
 /// The bytes of a lock command, which are the same for all masters. They need an allocation only if
 /// they are many, as for a lock with a long name.
@@ -61,24 +58,21 @@ pub(in crate::master) fn encode(out: &mut Vec<u8>, words: &[&[u8]]) {
 
 /// Appends a lock command.
 pub(in crate::master) fn encode_command(command: &Command, script_as: ScriptAs, out: &mut Vec<u8>) {
-    command.call(|call| match call {
-        Call::Plain(words) => encode(out, words),
-        Call::Script {
-            script,
-            keys,
-            arguments,
-        } => {
-            push_length(out, b'*', 3 + keys.len() + arguments.len());
-            let head: [&[u8]; 2] = match script_as {
-                ScriptAs::Hash => [b"EVALSHA", script.hash(hash).as_bytes()],
-                ScriptAs::Text => [b"EVAL", script.text().as_bytes()],
-            };
-            head.iter().for_each(|word| push_word(out, word));
-            push_word(out, decimal(keys.len() as u64, &mut [0; 20]));
-            keys.iter().for_each(|key| push_word(out, key));
-            arguments.iter().for_each(|word| push_word(out, word));
-        }
-    });
+    let words = command.words();
+    if let Some(script) = words.script {
+        let (key_count, keys) = words.script_keys();
+        push_length(out, b'*', 3 + key_count + words.argument_count());
+        let head: [&[u8]; 2] = match script_as {
+            ScriptAs::Hash => [b"EVALSHA", script.hash(hash).as_bytes()],
+            ScriptAs::Text => [b"EVAL", script.text().as_bytes()],
+        };
+        head.iter().for_each(|word| push_word(out, word));
+        push_word(out, decimal(key_count as u64, &mut [0; 20]));
+        keys.for_each(|key| push_word(out, key.as_bytes()));
+    } else {
+        push_length(out, b'*', words.argument_count());
+    }
+    words.arguments(|word| push_word(out, word));
 }
 
 fn hash(text: &str) -> String {

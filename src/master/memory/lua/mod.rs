@@ -11,7 +11,7 @@ use super::{
 };
 use crate::core::{
     kind::{
-        command::{Call, Command, Reply},
+        command::{Command, Reply},
         script::{ORIGIN, Script},
     },
     restart::{Incarnation, ORIGIN_KEY},
@@ -23,14 +23,16 @@ mod patches;
 impl State {
     pub(crate) fn execute(&mut self, command: &Command) -> Replied {
         self.keys(); // sets the time of the keys
-        command.call(|call| match call {
-            Call::Plain(words) => self.set_nx_px(words),
-            Call::Script {
-                script,
-                keys,
-                arguments,
-            } => self.run(script, keys, arguments, String::new()), // reads no INFO
-        })
+        let words = command.words();
+        let mut arguments = Vec::with_capacity(words.argument_count());
+        words.arguments(|word| arguments.push(word.to_vec()));
+        let arguments: Vec<_> = arguments.iter().map(Vec::as_slice).collect();
+        let Some(script) = words.script else {
+            return self.set_nx_px(&arguments);
+        };
+        let (_, keys) = words.script_keys();
+        let keys: Vec<_> = keys.map(str::as_bytes).collect();
+        self.run(script, &keys, &arguments, String::new()) // reads no INFO
     }
 
     /// Finds out whether the master may have lost locks, and updates the origin record. A dial does

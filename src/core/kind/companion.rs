@@ -1,0 +1,248 @@
+//! What belongs to a lock besides its key: further keys, and channels.
+
+use std::sync::OnceLock;
+
+/// A further key of a lock, or a channel. Its text follows from the key of the lock. A kind of lock
+/// defines its companions in its own module.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Companion {
+    /// The purpose. For a key, the needs of [`Rights`](super::spec::Rights) have the same word.
+    pub(crate) name: &'static str,
+    form: Form,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Form {
+    /// A channel with Redisson's name for it. Two keys such as `a` and `{a}` share a channel. This
+    /// is harmless, because messages are only hints.
+    Channel,
+    Key {
+        /// Letters for which the CRC16 of `quorlock:`, the name, a colon, the letters and another
+        /// colon is 0. The whole companion key then has the same CRC16 as the lock's key, so both
+        /// keys have the same slot.
+        neutral: &'static str,
+        /// The type, as the command `TYPE` names it.
+        of_type: &'static str,
+    },
+}
+
+/// The channel on which the release of a reentrant lock is published, for the waiters of Redisson.
+pub(crate) static CHANNEL: Companion = Companion::channel("redisson_lock__channel");
+/// The counter for fencing tokens. Every lock may have one.
+pub(crate) static FENCE: Companion = Companion::key("fence", "maui", "string");
+
+impl Companion {
+    const fn channel(name: &'static str) -> Self {
+        let form = Form::Channel;
+        Self { name, form }
+    }
+
+    /// Returns a key that the crate keeps. `of_type` is `string` or `zset`.
+    pub(super) const fn key(
+        name: &'static str,
+        neutral: &'static str,
+        of_type: &'static str,
+    ) -> Self {
+        let form = Form::Key { neutral, of_type };
+        Self { name, form }
+    }
+
+    /// Returns the type of the key, as the command `TYPE` names it. `None` for a channel.
+    pub(crate) fn of_type(&self) -> Option<&'static str> {
+        match self.form {
+            Form::Channel => None,
+            Form::Key { of_type, .. } => Some(of_type),
+        }
+    }
+
+    /// Returns the companion of `key`. Both have the same slot in a cluster. Different keys have
+    /// different companion keys.
+    fn text(&self, key: &str) -> String {
+        let name = self.name;
+        match self.form {
+            Form::Channel if key.contains('{') => format!("{name}:{key}"),
+            Form::Channel => format!("{name}:{{{key}}}"),
+            Form::Key { .. } if has_hash_tag(key) => format!("{RESERVED}{name}::{key}"),
+            // In braces, the hash tag would end at the first `}` of the key. Without braces, a
+            // cluster hashes the whole companion key.
+            Form::Key { neutral, .. } if key.contains('}') => {
+                format!("{RESERVED}{name}:{neutral}:{key}")
+            }
+            Form::Key { .. } => format!("{RESERVED}{name}:{{{key}}}"),
+        }
+    }
+}
+
+/// The start of all keys of the crate, except the keys of the locks themselves.
+pub(super) const RESERVED: &str = "quorlock:";
+
+/// Returns whether a cluster hashes only a part of `key`. This part is the text between the first
+/// `{` and the first `}` after it, if that text is not empty.
+fn has_hash_tag(key: &str) -> bool {
+    let after = key.split_once('{').map(|(_, after)| after);
+    let tag = after.and_then(|after| after.split_once('}'));
+    tag.is_some_and(|(tag, _)| !tag.is_empty())
+}
+
+/// The companions of one lock. Few locks need any, so each is made when it is first needed. The
+/// place for the next one comes with it, so that a lock can have any number of them.
+#[derive(Debug, Default)]
+pub(super) struct Companions(OnceLock<Box<Made>>);
+
+#[derive(Debug)]
+struct Made {
+    companion: &'static Companion,
+    text: String,
+    others: Companions,
+}
+
+impl Companions {
+    /// Returns the text of `companion` for the lock with this key.
+    pub(super) fn text(&self, companion: &'static Companion, key: &str) -> &str {
+        let made = self.0.get_or_init(|| {
+            Box::new(Made {
+                companion,
+                text: companion.text(key),
+                others: Self::default(),
+            })
+        });
+        if made.companion == companion {
+            &made.text
+        } else {
+            made.others.text(companion, key)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::core::kind::{
+        fair::QUEUE,
+        name::{KeyTemplate, Kind, Resource},
+        table,
+    };
+
+    fn resource(name: &str) -> Resource {
+        let template = KeyTemplate::parse("{name}").unwrap();
+        template.resource(Kind::Fair, name.into()).unwrap()
+    }
+
+    #[test]
+    fn every_reentrant_lock_has_the_channel_of_redisson() {
+        let channel = |name: &str| resource(name).companion(&CHANNEL).to_owned();
+        assert_eq!(channel("a"), "redisson_lock__channel:{a}");
+        assert_eq!(channel("{a}b"), "redisson_lock__channel:{a}b");
+    }
+
+    /// Returns the slot of a key in Redis Cluster: the CRC16 (XMODEM) of the hash tag. A key
+    /// without a hash tag is hashed as a whole.
+    fn slot(key: &str) -> u16 {
+        let tag = key
+            .split_once('{')
+            .and_then(|(_, rest)| rest.split_once('}'))
+            .map_or("", |(tag, _)| tag);
+        let hashed = if tag.is_empty() { key } else { tag };
+        crc16(hashed) % 16_384
+    }
+
+    fn crc16(text: &str) -> u16 {
+        text.bytes().fold(0, |crc, byte| {
+            (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| {
+                if crc & 0x8000 == 0 {
+                    crc << 1
+                } else {
+                    (crc << 1) ^ 0x1021
+                }
+            })
+        })
+    }
+
+    fn companion_keys(name: &str) -> Vec<String> {
+        let resource = resource(name);
+        let keys = table::companion_keys().map(|key| resource.companion(key).to_owned());
+        keys.collect()
+    }
+
+    #[test]
+    fn slots_are_those_of_redis_cluster() {
+        // The expected slots are the replies of `CLUSTER KEYSLOT`.
+        for (key, expected) in [
+            ("123456789", 12_739),
+            ("foo{bar}{zap}", 5_061),
+            ("bar", 5_061),
+        ] {
+            assert_eq!(slot(key), expected, "{key}");
+        }
+    }
+
+    /// The message has letters for a new companion.
+    #[test]
+    fn the_letters_make_the_checksum_0() {
+        for Companion { name, form } in table::companion_keys() {
+            let is_neutral = |letters: &str| crc16(&format!("quorlock:{name}:{letters}:")) == 0;
+            let Form::Key { neutral, .. } = form else {
+                panic!("{name} is no key");
+            };
+            let all = (0..26_u32.pow(4)).map(|number| {
+                let digit = |place| b'a' + (number / 26_u32.pow(place) % 26) as u8;
+                String::from_utf8([3, 2, 1, 0].map(digit).to_vec()).unwrap()
+            });
+            let fitting = || all.into_iter().find(|letters| is_neutral(letters));
+            assert!(is_neutral(neutral), "{name}: {:?}", fitting());
+        }
+    }
+
+    #[test]
+    fn companion_keys_have_their_usual_names() {
+        for (name, queue, counter) in [
+            ("a", "quorlock:queue:{a}", "quorlock:fence:{a}"),
+            ("{a}b", "quorlock:queue::{a}b", "quorlock:fence::{a}b"),
+            ("x{", "quorlock:queue:{x{}", "quorlock:fence:{x{}"),
+            ("a}b", "quorlock:queue:bmcq:a}b", "quorlock:fence:maui:a}b"),
+        ] {
+            let resource = resource(name);
+            let its_keys = [&QUEUE, &FENCE].map(|key| resource.companion(key));
+            assert_eq!(its_keys, [queue, counter], "{name}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn companion_keys_are_in_the_slot_of_the_key(name in "[ab{}:]{1,8}|.{1,12}") {
+            for companion in companion_keys(&name) {
+                prop_assert_eq!(slot(&companion), slot(&name), "{} of {}", companion, name);
+            }
+        }
+
+        #[test]
+        fn no_two_names_share_a_companion_key(one in "[a{}:]{1,6}", other in "[a{}:]{1,6}") {
+            for (its, others) in companion_keys(&one).iter().zip(companion_keys(&other)) {
+                prop_assert_eq!(*its == others, one == other, "{} of {} and {}", its, one, other);
+            }
+        }
+
+        #[test]
+        fn each_companion_key_has_a_purpose_of_its_own(name in "[a{}:]{1,6}") {
+            let keys = companion_keys(&name);
+            let distinct: BTreeSet<_> = keys.iter().collect();
+            prop_assert_eq!(distinct.len(), keys.len(), "{:?}", keys);
+        }
+    }
+
+    #[test]
+    fn companions_are_the_same_in_any_order() {
+        let (one, other) = (resource("a"), resource("a"));
+        let all: Vec<_> = table::companion_keys().chain([&CHANNEL]).collect();
+        for companion in all.iter().rev() {
+            one.companion(companion);
+        }
+        for companion in all {
+            assert_eq!(one.companion(companion), other.companion(companion));
+        }
+    }
+}
