@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 #[cfg(feature = "redis")]
 use crate::core::kind::{
-    command::{Attempt, Command},
+    command::{Action, Attempt, Command},
     identity::Identity,
     name::Token,
 };
@@ -114,7 +114,9 @@ impl Acquisition {
             ballot: None,
         };
         let ttl = TtlAndDrift::new()?.0;
-        Some(Self(Command::acquire(&resource, attempt, ttl, None)))
+        let queue = None;
+        let action = Action::Acquire(attempt, ttl, queue);
+        Some(Self(Command::new(&resource, action)))
     }
 
     /// Appends the bytes of the command.

@@ -37,7 +37,7 @@ use crate::{
         ballot::Ballot,
         kind::{
             client_name::ClientName,
-            command::{Attempt, Command, Verb},
+            command::{Action, Attempt, Command, Verb},
             identity::Identity,
             name::{KeyTemplate, Kind, Resource, Token},
         },
@@ -547,7 +547,8 @@ impl Subject {
         });
         let sent = if command.verb == Verb::Break {
             let holders = self.holder(key, command).await.into();
-            Command::break_held(&step::resource(command.kind, key), holders)
+            let resource = step::resource(command.kind, key);
+            Command::new(&resource, Action::Break(holders))
         } else {
             command.command(key, ballot)
         };
@@ -564,7 +565,7 @@ impl Subject {
     /// nothing. Servers and memory masters have different digests.
     async fn holder(&mut self, key: &str, command: &RowCommand) -> String {
         let resource = step::resource(Kind::Mutex, key);
-        self.post(Command::inspect(&resource), None);
+        self.post(Command::new(&resource, Action::Inspect), None);
         let (_, _, note) = self.votes.recv().await.unwrap();
         let mut holders = note.lines().map(|line| Vec::from_iter(line.splitn(5, ' ')));
         let it = holders.find(|words| {

@@ -91,19 +91,22 @@ impl RowCommand {
             ballot,
         };
         let ttl = checked(self.ttl);
-        let mut command = match self.verb {
-            Verb::Acquire => Command::acquire(resource, attempt, ttl, self.queue),
-            Verb::Heal => Command::heal(resource, attempt, ttl),
-            Verb::Extend => Command::extend(resource, attempt, ttl),
-            Verb::Release => Command::release(resource, attempt, self.was_won),
+        let (queue, was_won) = (self.queue, self.was_won);
+        let action = match self.verb {
+            Verb::Acquire => Action::Acquire(attempt, ttl, queue),
+            Verb::Heal => Action::Heal(attempt, ttl),
+            Verb::Extend => Action::Extend(attempt, ttl),
+            Verb::Release => Action::Release { attempt, was_won },
             Verb::Yield => {
-                let timeout = self.queue.map(|queue| queue.waiter_timeout);
-                Command::yield_grant(resource, attempt, timeout.unwrap_or_default())
+                let timeout = queue.map(|queue| queue.waiter_timeout);
+                let waiter_timeout = timeout.unwrap_or_default();
+                Action::Yield(attempt, waiter_timeout)
             }
-            Verb::Inspect => Command::inspect(resource),
-            Verb::Probe => Command::probe(resource),
-            Verb::Break => Command::break_held(resource, "".into()), // `Subject::answer` knows them
+            Verb::Inspect => Action::Inspect,
+            Verb::Probe => Action::Probe,
+            Verb::Break => Action::Break("".into()), // `Subject::answer` knows them
         };
+        let mut command = Command::new(resource, action);
         command.watch = self.watch;
         command
     }

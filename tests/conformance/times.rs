@@ -35,7 +35,11 @@ fn queue_up(key: &str, drawn: u64, is_fresh: bool) -> Command {
         ballot: None,
     };
     let ttl = step::checked(seconds(40));
-    Command::acquire(&step::resource(Kind::Fair, key), attempt, ttl, Some(queue))
+    let queue = Some(queue);
+    Command::new(
+        &step::resource(Kind::Fair, key),
+        Action::Acquire(attempt, ttl, queue),
+    )
 }
 
 #[tokio::test]

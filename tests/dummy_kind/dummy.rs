@@ -5,7 +5,7 @@
 use std::num::NonZeroU16;
 
 use super::{
-    command::{Command, Reply, Verb},
+    command::{Action, Command, Reply},
     companion::Companion,
     reentrant::can_be_refused,
     reply,
@@ -49,21 +49,22 @@ static EXTEND: Script = Script::new("dummy/extend", owned!("dummy/extend"));
 static RELEASE: Script = Script::new("dummy/release", owned!("dummy/release"));
 
 fn words(command: &Command) -> Words<'_> {
-    match command.verb {
-        Verb::Acquire | Verb::Heal => {
-            let words = Words::of(&ACQUIRE, command).keys(COMPANIONS).depth().ttl();
+    match &command.action {
+        Action::Acquire(attempt, ttl, _) | Action::Heal(attempt, ttl) => {
+            let words = Words::of(&ACQUIRE, command).keys(COMPANIONS);
+            let words = words.depth(attempt).ttl(*ttl);
             (5..=14).fold(words, Words::number).ballot()
         }
-        Verb::Extend => Words::of(&EXTEND, command).ttl(),
-        Verb::Release | Verb::Yield => Words::of(&RELEASE, command).keys(COMPANIONS),
-        Verb::Break => Words::break_held(command),
-        Verb::Inspect => Words::inspect(command),
-        Verb::Probe => Words::probe(command),
+        Action::Extend(_, ttl) => Words::of(&EXTEND, command).ttl(*ttl),
+        Action::Release { .. } | Action::Yield(..) => Words::of(&RELEASE, command).keys(COMPANIONS),
+        Action::Break(holders) => Words::break_held(command, holders),
+        Action::Inspect => Words::inspect(command),
+        Action::Probe => Words::probe(command),
     }
 }
 
 fn vote(command: &Command, reply: &Reply<'_>) -> SlotVote {
-    match (command.verb, reply) {
+    match (command.verb(), reply) {
         (Verb::Acquire | Verb::Heal, Reply::Int(slot)) => {
             let slot = u16::try_from(*slot).ok().and_then(NonZeroU16::new);
             let vote = slot.map_or_else(Vote::nonsense, |_| Vote::Grant);

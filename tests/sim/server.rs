@@ -147,7 +147,7 @@ impl Server {
         let value = self.state.keys.value(key)?;
         let by = command.by();
         let is_own = match value {
-            _ if command.verb == Verb::Inspect => false,
+            _ if command.verb() == Verb::Inspect => false,
             Value::Text(token) => by
                 .and_then(Identity::token)
                 .is_some_and(|mine| mine.bytes(&mut None) == token.as_bytes()),
@@ -232,11 +232,11 @@ impl World {
                 .map(|value| (value.clone(), server.state.keys.pttl(key)))
         });
         let is_changed = after.is_some_and(|after| after != before);
-        let may_create = matches!(command.verb, Verb::Acquire | Verb::Heal);
+        let may_create = matches!(command.verb(), Verb::Acquire | Verb::Heal);
         let is_created = was_free && !may_create && server.state.keys.exists(key);
         let vote = replied.as_ref().ok().map(|reply| command.vote(reply).vote);
         if vote == Some(Vote::Grant)
-            && matches!(command.verb, Verb::Acquire | Verb::Heal | Verb::Extend)
+            && matches!(command.verb(), Verb::Acquire | Verb::Heal | Verb::Extend)
             && !server.stale.contains(&number)
             && let Some(process) = process
         {
@@ -263,11 +263,11 @@ impl World {
         }
         // The process has given up its connection, or learns of the loss before it gets the reply.
         let is_stale = process.is_none() || self.servers[master].stale.contains(&number);
-        if in_quarantine && !is_stale && command.verb.quarantine_applies() {
+        if in_quarantine && !is_stale && command.verb().quarantine_applies() {
             self.violate(Rule::Quarantine, || {
                 format!(
                     "master {master} was asked to {:?} {key} in its quarantine",
-                    command.verb
+                    command.verb()
                 )
             });
         }

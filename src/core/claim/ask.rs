@@ -93,7 +93,7 @@ impl<R: ReadRound> ClaimState<R> {
     /// Gives back the grants of a round that was not won, and keeps the position in the queues for
     /// `timeout`.
     pub(crate) fn yield_grants(&self, terms: &Terms, timeout: Duration) -> Command {
-        Command::yield_grant(&terms.resource, self.attempt(), timeout)
+        Command::new(&terms.resource, Action::Yield(self.attempt(), timeout))
     }
 
     /// Returns the outcome of the newest round, now that the caller sees it. A majority counts as
@@ -119,7 +119,8 @@ impl<R: ReadRound> ClaimState<R> {
 
     fn ask(&self, step: &ClaimStep<'_, R>, queue: Option<QueueOptions>, watch: bool) -> Command {
         let Terms { resource, ttl, .. } = step.terms;
-        let mut command = Command::acquire(resource, self.attempt(), *ttl, queue);
+        let action = Action::Acquire(self.attempt(), *ttl, queue);
+        let mut command = Command::new(resource, action);
         command.watch = watch;
         command
     }

@@ -75,7 +75,7 @@ impl<R: ReadRound> ClaimState<R> {
         );
         self.traces.last_until(step.expiry(ttl));
         let resource = &step.terms.resource;
-        Some(Command::extend(resource, self.attempt(), ttl))
+        Some(Command::new(resource, Action::Extend(self.attempt(), ttl)))
     }
 
     /// Adds a level, and extends the lock. `None` if the lock is not held.
@@ -177,6 +177,7 @@ impl<R: ReadRound> ClaimState<R> {
         self.traces.last_until(step.expiry(ttl));
         self.traces.may_hold |= gone;
         let resource = &step.terms.resource;
-        Some((gone, Command::heal(resource, self.attempt(), ttl)))
+        let command = Command::new(resource, Action::Heal(self.attempt(), ttl));
+        Some((gone, command))
     }
 }

@@ -49,7 +49,9 @@ impl<R: ReadRound> ClaimState<R> {
         let resource = &step.terms.resource;
         self.depth = self.depth.saturating_sub(1);
         if self.depth > 0 {
-            return Leave::Depth(Command::release(resource, self.attempt(), true));
+            let (attempt, was_won) = (self.attempt(), true);
+            let release = Action::Release { attempt, was_won };
+            return Leave::Depth(Command::new(resource, release));
         }
         self.look(step); // notes an expiry that no one has noticed
         let leave = match self.time_to_stay(step) {
@@ -60,7 +62,7 @@ impl<R: ReadRound> ClaimState<R> {
                     ..self.attempt()
                 };
                 Leave::InPlace {
-                    command: Command::extend(resource, attempt, ttl),
+                    command: Command::new(resource, Action::Extend(attempt, ttl)),
                     until: self.traces.until,
                 }
             }
@@ -79,10 +81,10 @@ impl<R: ReadRound> ClaimState<R> {
     }
 
     fn release(&self, resource: &Resource) -> Leave<R> {
-        let was_won = self.was_won();
+        let (attempt, was_won) = (self.attempt(), self.was_won());
         Leave::Release {
             to: self.needs_release(was_won),
-            command: Command::release(resource, self.attempt(), was_won),
+            command: Command::new(resource, Action::Release { attempt, was_won }),
             was_won,
             was_lost: matches!(self.phase, Phase::Lost { .. }),
             owed: OwedRelease {

@@ -14,7 +14,7 @@ use std::{
 use crate::core::{
     ballot::Ballot,
     kind::{
-        command::{Attempt, Command, Verb},
+        command::{Action, Attempt, Command, Verb},
         identity::Identity,
         name::Resource,
     },

@@ -606,7 +606,12 @@ impl Case {
 
     fn leave(&mut self) {
         match self.step(ClaimState::leave) {
-            Leave::Depth(command) => self.say(format_args!("depth {}", command.depth())),
+            Leave::Depth(command) => {
+                let Action::Release { attempt, .. } = command.action else {
+                    panic!("{command:?}");
+                };
+                self.say(format_args!("depth {}", attempt.depth));
+            }
             Leave::InPlace { command, .. } => {
                 self.say(self.text(MasterSet::ALL, &command));
                 self.say("left");
@@ -672,21 +677,20 @@ impl Case {
 
     fn text(&self, to: MasterSet, command: &Command) -> String {
         let to = numbers(to);
-        match command.verb {
-            Verb::Acquire => match (command.ballot(), command.queue) {
+        match &command.action {
+            Action::Acquire(attempt, _, queue) => match (&attempt.ballot, queue) {
                 (Some(ballot), _) => format!("ask {to} for {}", ballot.candidate),
                 (None, Some(_)) => format!("queue {to} as attempt {}", self.rounds.len()),
                 (None, None) => format!("ask {to}"),
             },
-            Verb::Extend => {
-                let (ttl, depth) = (command.ttl.unwrap().millis(), command.depth());
-                format!("extend {to} by {ttl} depth {depth}")
+            Action::Extend(attempt, ttl) => {
+                format!("extend {to} by {} depth {}", ttl.millis(), attempt.depth)
             }
-            Verb::Release if command.was_won => format!("release {to}"),
-            Verb::Release => format!("take back {to}"),
-            Verb::Heal => format!("heal {to}"),
-            Verb::Yield => format!("yield {to}"),
-            Verb::Break | Verb::Inspect | Verb::Probe => unreachable!(),
+            Action::Release { was_won: true, .. } => format!("release {to}"),
+            Action::Release { .. } => format!("take back {to}"),
+            Action::Heal(..) => format!("heal {to}"),
+            Action::Yield(..) => format!("yield {to}"),
+            Action::Break(..) | Action::Inspect | Action::Probe => unreachable!(),
         }
     }
 }

@@ -14,21 +14,10 @@ use crate::core::{ballot::Ballot, time::lease::Ttl, vote::Vote};
 #[derive(Clone, Debug)]
 pub(crate) struct Command {
     pub(crate) resource: Resource,
-    pub(crate) verb: Verb,
+    pub(crate) action: Action,
     /// `true` if the master is also asked to report the next change of the lock's key. The command
     /// and the request to report are one step, so no change is missed in between.
     pub(crate) watch: bool,
-    /// `None` if the verb is not about an attempt.
-    attempt: Option<Attempt>,
-    /// The TTL of a key that is written or prolonged.
-    pub(in crate::core) ttl: Option<Ttl>,
-    /// The options for a queue that the attempt joins, or stays in.
-    pub(in crate::core) queue: Option<QueueOptions>,
-    /// `true` for a release of an attempt that got the lock. Otherwise the caller needs to know for
-    /// how long another holds it.
-    pub(in crate::core) was_won: bool,
-    /// The holders whose lock is broken.
-    pub(super) holders: Option<Arc<str>>,
 }
 
 /// An attempt at a lock. After a command, its owner holds `depth` levels.
@@ -41,26 +30,59 @@ pub(crate) struct Attempt {
     pub(crate) ballot: Option<Ballot>,
 }
 
-/// The action of a [`Command`] on its lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verb {
-    /// Takes a lock that is free. If the lock has a queue, other waiters may come first.
-    Acquire,
-    /// Deletes the key of a lock of any kind, if one of the given holders has it.
-    Break,
+macro_rules! actions {
+    ($(
+        $(#[doc = $doc:literal])+
+        $verb:ident $(($($data:ty),+))? $({ $($field:ident: $of:ty),+ })?,
+    )+) => {
+        /// The action of a [`Command`] on its lock, with what it needs.
+        #[derive(Clone, Debug)]
+        pub(crate) enum Action {
+            $($(#[doc = $doc])+ $verb $(($($data),+))? $({ $($field: $of),+ })?,)+
+        }
+
+        /// The name of an [`Action`].
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Verb {
+            $($(#[doc = $doc])+ $verb,)+
+        }
+
+        impl Action {
+            fn verb(&self) -> Verb {
+                match self {
+                    $(Self::$verb { .. } => Verb::$verb,)+
+                }
+            }
+        }
+
+        #[cfg(test)]
+        impl Verb {
+            pub(crate) const ALL: [Self; [$(Self::$verb),+].len()] = [$(Self::$verb),+];
+        }
+    };
+}
+
+actions! {
+    /// Takes a lock that is free. If the lock has a queue, other waiters may come first, and the
+    /// options are those of an attempt that waits.
+    Acquire(Attempt, Ttl, Option<QueueOptions>),
+    /// Deletes the key of a lock of any kind, if one of the given holders has it. Each holder is a
+    /// line with a kind and a digest, as `lua/shared/inspect.lua` reports them.
+    Break(Arc<str>),
     /// Prolongs the life of the key, and sets the depth.
-    Extend,
+    Extend(Attempt, Ttl),
     /// Puts the key back on a master that lost it, while the lock is held.
-    Heal,
+    Heal(Attempt, Ttl),
     /// Asks who holds the lock and who waits for it.
     Inspect,
     /// Asks whether the master takes locks now. Writes a key of the crate's own, which is gone a
     /// millisecond later. A key that exists stays as it is.
     Probe,
-    /// Releases a level. With the last one, deletes the key and the place in the queue.
-    Release,
+    /// Releases a level. With the last one, deletes the key and the place in the queue. If the
+    /// attempt was not won, the caller needs to know for how long another holds the lock.
+    Release { attempt: Attempt, was_won: bool },
     /// Deletes the key, and keeps the place in the queue for the waiter timeout.
-    Yield,
+    Yield(Attempt, Duration),
 }
 
 /// A master's reply. It has a case for each reply that some command tells apart.
@@ -78,94 +100,25 @@ pub(crate) enum Reply<'a> {
 }
 
 impl Command {
-    /// Takes the lock. With `queue`, waits in the queues of the masters if the lock has any.
-    pub(crate) fn acquire(
-        resource: &Resource,
-        attempt: Attempt,
-        ttl: Ttl,
-        queue: Option<QueueOptions>,
-    ) -> Self {
-        Self {
-            ttl: Some(ttl),
-            queue,
-            ..Self::new(resource, Verb::Acquire, Some(attempt))
-        }
-    }
-
-    pub(crate) fn extend(resource: &Resource, attempt: Attempt, ttl: Ttl) -> Self {
-        Self {
-            ttl: Some(ttl),
-            ..Self::new(resource, Verb::Extend, Some(attempt))
-        }
-    }
-
-    pub(crate) fn heal(resource: &Resource, attempt: Attempt, ttl: Ttl) -> Self {
-        Self {
-            ttl: Some(ttl),
-            ..Self::new(resource, Verb::Heal, Some(attempt))
-        }
-    }
-
-    pub(crate) fn release(resource: &Resource, attempt: Attempt, was_won: bool) -> Self {
-        Self {
-            was_won,
-            ..Self::new(resource, Verb::Release, Some(attempt))
-        }
-    }
-
-    /// Gives a grant back, and stays in the queues for `timeout`.
-    pub(crate) fn yield_grant(resource: &Resource, attempt: Attempt, timeout: Duration) -> Self {
-        Self {
-            queue: Some(QueueOptions {
-                waiter_timeout: timeout,
-                is_fresh: false,
-            }),
-            ..Self::new(resource, Verb::Yield, Some(attempt))
-        }
-    }
-
-    /// Breaks the lock of these holders. Each is a line with a kind and a digest, as
-    /// `lua/shared/inspect.lua` reports them.
-    pub(crate) fn break_held(resource: &Resource, holders: Arc<str>) -> Self {
-        Self {
-            holders: Some(holders),
-            ..Self::new(resource, Verb::Break, None)
-        }
-    }
-
-    pub(crate) fn inspect(resource: &Resource) -> Self {
-        Self::new(resource, Verb::Inspect, None)
-    }
-
-    pub(crate) fn probe(resource: &Resource) -> Self {
-        Self::new(resource, Verb::Probe, None)
-    }
-
-    fn new(resource: &Resource, verb: Verb, attempt: Option<Attempt>) -> Self {
+    pub(crate) fn new(resource: &Resource, action: Action) -> Self {
         Self {
             resource: resource.clone(),
-            verb,
+            action,
             watch: false,
-            attempt,
-            ttl: None,
-            queue: None,
-            was_won: false,
-            holders: None,
         }
+    }
+
+    pub(crate) fn verb(&self) -> Verb {
+        self.action.verb()
     }
 
     /// Returns the identity of the attempt. `None` for a command that is not about an attempt.
     pub(crate) fn by(&self) -> Option<&Identity> {
-        self.attempt.as_ref().map(|attempt| &attempt.by)
-    }
-
-    /// Returns the number of levels that the owner holds after this command.
-    pub(in crate::core) fn depth(&self) -> u32 {
-        self.attempt.as_ref().map_or(0, |attempt| attempt.depth)
+        self.attempt().map(|attempt| &attempt.by)
     }
 
     pub(in crate::core) fn ballot(&self) -> Option<&Ballot> {
-        self.attempt.as_ref()?.ballot.as_ref()
+        self.attempt()?.ballot.as_ref()
     }
 
     pub(super) fn is_fenced(&self) -> bool {
@@ -174,15 +127,26 @@ impl Command {
 
     /// Returns whether this command takes the lock or puts it back.
     pub(super) fn is_acquisition(&self) -> bool {
-        matches!(self.verb, Verb::Acquire | Verb::Heal)
+        matches!(self.verb(), Verb::Acquire | Verb::Heal)
     }
 
     /// Returns whether this command releases what `other` takes, or one level of it.
     #[cfg(feature = "redis")]
     pub(crate) fn undoes(&self, other: &Self) -> bool {
-        matches!(self.verb, Verb::Release | Verb::Yield)
+        matches!(self.verb(), Verb::Release | Verb::Yield)
             && self.resource == other.resource
             && self.by() == other.by()
+    }
+
+    fn attempt(&self) -> Option<&Attempt> {
+        match &self.action {
+            Action::Acquire(attempt, _, _)
+            | Action::Extend(attempt, _)
+            | Action::Heal(attempt, _)
+            | Action::Release { attempt, .. }
+            | Action::Yield(attempt, _) => Some(attempt),
+            Action::Break(..) | Action::Inspect | Action::Probe => None,
+        }
     }
 }
 
@@ -244,17 +208,6 @@ pub(crate) mod fixture {
         time::lease::Drift,
     };
 
-    pub(crate) const VERBS: [Verb; 8] = [
-        Verb::Acquire,
-        Verb::Break,
-        Verb::Extend,
-        Verb::Heal,
-        Verb::Inspect,
-        Verb::Probe,
-        Verb::Release,
-        Verb::Yield,
-    ];
-
     /// Returns a command for the lock `r`. After this command, the owner holds `depth` levels.
     pub(crate) fn command(kind: Kind, verb: Verb, depth: u32) -> Command {
         of(&resource(kind, "r"), verb, attempt(kind, depth, None))
@@ -302,27 +255,32 @@ pub(crate) mod fixture {
             waiter_timeout,
             is_fresh: true,
         };
-        match verb {
-            Verb::Acquire => Command::acquire(resource, attempt, ttl(), Some(queue)),
-            Verb::Extend => Command::extend(resource, attempt, ttl()),
-            Verb::Heal => Command::heal(resource, attempt, ttl()),
-            Verb::Release => Command::release(resource, attempt, true),
-            Verb::Yield => Command::yield_grant(resource, attempt, waiter_timeout),
-            Verb::Break => Command::break_held(resource, "mutex 0a\nfair 0b\n".into()),
-            Verb::Inspect => Command::inspect(resource),
-            Verb::Probe => Command::probe(resource),
-        }
+        let (ttl, queue) = (ttl(), Some(queue));
+        let action = match verb {
+            Verb::Acquire => Action::Acquire(attempt, ttl, queue),
+            Verb::Extend => Action::Extend(attempt, ttl),
+            Verb::Heal => Action::Heal(attempt, ttl),
+            Verb::Release => Action::Release {
+                attempt,
+                was_won: true,
+            },
+            Verb::Yield => Action::Yield(attempt, waiter_timeout),
+            Verb::Break => Action::Break("mutex 0a\nfair 0b\n".into()),
+            Verb::Inspect => Action::Inspect,
+            Verb::Probe => Action::Probe,
+        };
+        Command::new(resource, action)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{fixture::VERBS, *};
+    use super::*;
     use crate::core::vote::{Failure, Refusal};
 
     #[test]
     fn a_quarantine_applies_to_what_relies_on_the_memory_of_a_master() {
-        let applies = VERBS.map(Verb::quarantine_applies);
+        let applies = Verb::ALL.map(Verb::quarantine_applies);
         assert_eq!(
             applies,
             [true, false, true, true, false, true, false, false]
@@ -333,7 +291,7 @@ mod tests {
     fn votes_count_as_done_depending_on_the_verb() {
         let gone = Vote::Refuse(Refusal::Gone);
         let failed = Vote::Fail(Failure::Closed);
-        for verb in VERBS {
+        for verb in Verb::ALL {
             let is_release = matches!(verb, Verb::Break | Verb::Release | Verb::Yield);
             assert!(verb.is_done(&Vote::Grant), "{verb:?}");
             assert_eq!(verb.is_done(&gone), is_release, "{verb:?}");
@@ -343,7 +301,7 @@ mod tests {
 
     #[test]
     fn acquisitions_healings_and_probes_may_leave_a_key() {
-        let takes = VERBS.map(Verb::takes);
+        let takes = Verb::ALL.map(Verb::takes);
         assert_eq!(takes, [true, false, false, true, false, true, false, false]);
     }
 
@@ -355,7 +313,7 @@ mod tests {
 
         for kind in Kind::ALL {
             let acquisition = command(kind, Verb::Acquire, 1);
-            for verb in VERBS {
+            for verb in Verb::ALL {
                 let undoes = matches!(verb, Verb::Release | Verb::Yield);
                 let command = command(kind, verb, 0);
                 assert_eq!(command.undoes(&acquisition), undoes, "{kind:?} {verb:?}");

@@ -1,8 +1,9 @@
 //! The fair lock: the hash of a reentrant lock, and a queue of tickets on each master.
 
 use super::{
-    command::{Command, Reply, Verb},
+    command::{Action, Command, Reply, Verb},
     companion::Companion,
+    identity::{QueueOptions, whole_millis},
     reentrant::{can_be_refused, marked_words},
     reply,
     script::{Script, fenced, lua, owned},
@@ -65,31 +66,34 @@ static YIELD: Script = Script::new(
 
 fn words(command: &Command) -> Words<'_> {
     let is_fenced = command.is_fenced();
-    match command.verb {
-        Verb::Acquire => {
+    match &command.action {
+        Action::Acquire(attempt, ttl, queue) => {
+            // An attempt that does not wait has the waiter timeout 0.
+            let [timeout, window] = queue.map_or([0, 0], QueueOptions::in_words);
             let words = Words::of(&ACQUIRE, command).keys(COMPANIONS);
-            words.depth().ttl().ticket().waiting().ballot()
+            let words = words.depth(attempt).ttl(*ttl).ticket();
+            words.number(timeout).number(window).ballot()
         }
-        Verb::Release if command.depth() == 0 => {
+        Action::Release { attempt, .. } if attempt.depth == 0 => {
             let script = if is_fenced { &RELEASE_FENCED } else { &RELEASE };
             let words = Words::of(script, command).keys(COMPANIONS);
             words.ticket().ballot()
         }
-        Verb::Yield => {
+        Action::Yield(_, waiter_timeout) => {
             let words = Words::of(&YIELD, command).keys(COMPANIONS);
-            words.ticket().waiter_timeout()
+            words.ticket().number(whole_millis(*waiter_timeout))
         }
-        Verb::Break => Words::break_held(command).keys(COMPANIONS),
-        Verb::Inspect => Words::inspect(command).keys(&COMPANIONS[..1]),
+        Action::Break(holders) => Words::break_held(command, holders).keys(COMPANIONS),
+        Action::Inspect => Words::inspect(command).keys(&COMPANIONS[..1]),
         // A heal ignores the queue, because the lock is held.
-        Verb::Extend | Verb::Heal | Verb::Probe | Verb::Release => {
+        Action::Extend(..) | Action::Heal(..) | Action::Probe | Action::Release { .. } => {
             marked_words(command, "quorlock:fair", "")
         }
     }
 }
 
 fn vote(command: &Command, reply: &Reply<'_>) -> SlotVote {
-    reply::vote(reply, |refusal| match (command.verb, refusal) {
+    reply::vote(reply, |refusal| match (command.verb(), refusal) {
         (Verb::Acquire, Refusal::Queued { .. } | Refusal::Skewed { .. }) => true,
         (Verb::Yield, refusal) => *refusal == Refusal::Gone,
         (_, refusal) => can_be_refused(command, refusal),

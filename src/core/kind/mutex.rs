@@ -1,7 +1,7 @@
 //! The mutex: a string that holds the token of an attempt, as in most Redlock libraries.
 
 use super::{
-    command::{Command, Reply, Verb},
+    command::{Action, Command, Reply},
     reply,
     script::{Script, fenced, lua},
     spec::{HolderForm, Rights, Spec},
@@ -44,16 +44,20 @@ static RELEASE_FENCED: Script = Script::new("mutex/release_fenced", fenced!(lua!
 
 fn words(command: &Command) -> Words<'_> {
     let is_fenced = command.is_fenced();
-    match command.verb {
-        Verb::Acquire | Verb::Heal if is_fenced => Words::of(&ACQUIRE, command).ttl().ballot(),
-        Verb::Acquire | Verb::Heal if command.watch => Words::of(&ACQUIRE_WATCHED, command).ttl(),
-        Verb::Acquire | Verb::Heal => Words::set(command),
-        Verb::Extend => Words::of(&EXTEND, command).ttl(),
-        Verb::Release | Verb::Yield if is_fenced => Words::of(&RELEASE_FENCED, command).ballot(),
-        Verb::Release | Verb::Yield => Words::of(&RELEASE, command),
-        Verb::Break => Words::break_held(command),
-        Verb::Inspect => Words::inspect(command),
-        Verb::Probe => Words::probe(command),
+    match &command.action {
+        Action::Acquire(_, ttl, _) | Action::Heal(_, ttl) => match command.watch {
+            _ if is_fenced => Words::of(&ACQUIRE, command).ttl(*ttl).ballot(),
+            true => Words::of(&ACQUIRE_WATCHED, command).ttl(*ttl),
+            false => Words::set(command, *ttl),
+        },
+        Action::Extend(_, ttl) => Words::of(&EXTEND, command).ttl(*ttl),
+        Action::Release { .. } | Action::Yield(..) if is_fenced => {
+            Words::of(&RELEASE_FENCED, command).ballot()
+        }
+        Action::Release { .. } | Action::Yield(..) => Words::of(&RELEASE, command),
+        Action::Break(holders) => Words::break_held(command, holders),
+        Action::Inspect => Words::inspect(command),
+        Action::Probe => Words::probe(command),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The reentrant lock: a hash with the depth of its owner, which Redisson can read.
 
 use super::{
-    command::{Command, Reply, Verb},
+    command::{Action, Command, Reply},
     companion::CHANNEL,
     reply,
     script::{Script, fenced, lua, owned},
@@ -57,21 +57,24 @@ pub(super) fn marked_words<'a>(
     marker: &'static str,
     channel: &'a str,
 ) -> Words<'a> {
-    match command.verb {
-        Verb::Acquire | Verb::Heal => {
-            let words = Words::of(&ACQUIRE, command).depth().ttl();
+    match &command.action {
+        Action::Acquire(attempt, ttl, _) | Action::Heal(attempt, ttl) => {
+            let words = Words::of(&ACQUIRE, command).depth(attempt).ttl(*ttl);
             words.text(marker).ballot()
         }
-        Verb::Extend => Words::of(&EXTEND, command).depth().ttl().text(marker),
-        Verb::Release | Verb::Yield => {
+        Action::Extend(attempt, ttl) => {
+            let words = Words::of(&EXTEND, command).depth(attempt).ttl(*ttl);
+            words.text(marker)
+        }
+        Action::Release { attempt, .. } | Action::Yield(attempt, _) => {
             let is_fenced = command.is_fenced();
             let script = if is_fenced { &RELEASE_FENCED } else { &RELEASE };
-            let words = Words::of(script, command).depth();
+            let words = Words::of(script, command).depth(attempt);
             words.text(marker).text(channel).ballot()
         }
-        Verb::Break => Words::break_held(command),
-        Verb::Inspect => Words::inspect(command),
-        Verb::Probe => Words::probe(command),
+        Action::Break(holders) => Words::break_held(command, holders),
+        Action::Inspect => Words::inspect(command),
+        Action::Probe => Words::probe(command),
     }
 }
 

@@ -57,7 +57,7 @@ impl Command {
     pub(super) fn can_be_refused(&self, refusal: &Refusal) -> bool {
         match refusal {
             Refusal::Gone => !self.is_acquisition(),
-            Refusal::Skewed { .. } => self.verb == Verb::Acquire && self.is_fenced(),
+            Refusal::Skewed { .. } => self.verb() == Verb::Acquire && self.is_fenced(),
             Refusal::Stale { .. } => self.is_acquisition() && self.is_fenced(),
             Refusal::Held(_) | Refusal::OtherKind | Refusal::Queued { .. } => false,
         }

@@ -5,7 +5,7 @@ use std::fmt;
 #[cfg(any(test, feature = "redis"))]
 use super::script::{self, Script};
 #[cfg(feature = "redis")]
-use super::{command::Verb, name::Token};
+use super::{command::Action, name::Token};
 use super::{
     command::{Command, Reply},
     companion::{Companion, FENCE},
@@ -66,7 +66,7 @@ impl Command {
     /// Returns the vote that `reply` means.
     pub(crate) fn vote(&self, reply: &Reply<'_>) -> SlotVote {
         let of_kind = self.resource.kind().spec().vote;
-        let of_any_kind = reply::of_any_kind(self.verb, reply).map(SlotVote::from);
+        let of_any_kind = reply::of_any_kind(self.verb(), reply).map(SlotVote::from);
         of_any_kind.unwrap_or_else(|| of_kind(self, reply))
     }
 
@@ -74,7 +74,7 @@ impl Command {
     /// token. This is so for the release of a mutex that was won and is not fenced.
     #[cfg(feature = "redis")]
     pub(crate) fn comparison(&self) -> Option<(&[u8], &Token)> {
-        let was_won = self.verb == Verb::Release && self.was_won;
+        let was_won = matches!(self.action, Action::Release { was_won: true, .. });
         let is_plain = was_won && !self.is_fenced() && !self.watch;
         let is_token = self.resource.kind().spec().is_token;
         let token = self.by()?.token().filter(|_| is_plain && is_token)?;
@@ -106,7 +106,7 @@ mod tests {
         client_name::ClientName,
         command::{
             Verb,
-            fixture::{VERBS, attempt, command, fenced, of, resource, ttl},
+            fixture::{attempt, command, fenced, of, resource, ttl},
         },
         identity::Identity,
         name::Token,
@@ -160,7 +160,7 @@ mod tests {
 
     /// Returns all verbs of all kinds. Only a waiter in a queue yields.
     fn all() -> impl Iterator<Item = (Kind, Verb)> {
-        let of_kind = |kind| VERBS.map(|verb| (kind, verb));
+        let of_kind = |kind| Verb::ALL.map(|verb| (kind, verb));
         let all = Kind::ALL.into_iter().flat_map(of_kind);
         all.filter(|(kind, verb)| *verb != Verb::Yield || kind.has_queue())
     }
@@ -229,7 +229,10 @@ mod tests {
     #[test]
     fn an_attempt_at_a_fair_lock_that_does_not_wait_has_no_waiter_timeout() {
         let fair = resource(Kind::Fair, "r");
-        let attempt = Command::acquire(&fair, attempt(Kind::Fair, 1, None), ttl(), None);
+        let attempt = Command::new(
+            &fair,
+            Action::Acquire(attempt(Kind::Fair, 1, None), ttl(), None),
+        );
         let expected = "fair/acquire [\"r\", \"quorlock:queue:{r}\", \"quorlock:deadlines:{r}\"] \
             [\"u:1\", \"7\", \"1\", \"10000\", \"0000000000000005:u:1\", \"0\", \"0\"]";
         assert_eq!(words(&attempt), expected);
@@ -242,7 +245,13 @@ mod tests {
         let token = Token::new([0; 20], None);
         assert_eq!(release.comparison(), Some((&b"r"[..], &token)));
         let mutex = resource(Kind::Mutex, "r");
-        let lost = Command::release(&mutex, attempt(Kind::Mutex, 0, None), false);
+        let lost = Command::new(
+            &mutex,
+            Action::Release {
+                attempt: attempt(Kind::Mutex, 0, None),
+                was_won: false,
+            },
+        );
         let mut watched = release;
         watched.watch = true;
         for command in [

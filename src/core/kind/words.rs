@@ -3,9 +3,9 @@
 use std::iter;
 
 use super::{
-    command::{Command, Verb},
+    command::{Attempt, Command, Verb},
     companion::{CHANNEL, Companion},
-    identity::{Identity, QueueOptions, Ticket, whole_millis},
+    identity::{Identity, Ticket},
     name::Token,
     script::{self, Script},
 };
@@ -47,16 +47,15 @@ impl<'a> Words<'a> {
     }
 
     /// Returns the words of a SET that writes the token if there is no key.
-    pub(super) fn set(command: &'a Command) -> Self {
+    pub(super) fn set(command: &'a Command, ttl: Ttl) -> Self {
         let token = command.by().and_then(Identity::token);
         let words = Self::none(command, None).text("SET");
         let words = words.text(command.resource.key());
         let words = words.add(token.map_or(Bytes(&[]), Word::Token));
-        words.text("NX").text("PX").ttl()
+        words.text("NX").text("PX").ttl(ttl)
     }
 
-    pub(super) fn break_held(command: &'a Command) -> Self {
-        let holders = command.holders.as_deref().unwrap_or_default();
+    pub(super) fn break_held(command: &'a Command, holders: &'a str) -> Self {
         let words = Self::of(&script::BREAK, command);
         words
             .text(command.resource.companion(&CHANNEL))
@@ -109,14 +108,12 @@ impl<'a> Words<'a> {
         self.add(Number(number))
     }
 
-    pub(super) fn ttl(self) -> Self {
-        let ttl = self.command.ttl.map_or(0, Ttl::millis);
-        self.number(ttl)
+    pub(super) fn ttl(self, ttl: Ttl) -> Self {
+        self.number(ttl.millis())
     }
 
-    pub(super) fn depth(self) -> Self {
-        let depth = self.command.depth();
-        self.number(depth.into())
+    pub(super) fn depth(self, attempt: &Attempt) -> Self {
+        self.number(attempt.depth.into())
     }
 
     /// Adds the ticket of a waiter.
@@ -125,25 +122,13 @@ impl<'a> Words<'a> {
         self.text(ticket.map_or("", Ticket::as_str))
     }
 
-    /// Adds the waiter timeout, and the window for the time in the ticket. Both are 0 for an
-    /// attempt that does not wait.
-    pub(super) fn waiting(self) -> Self {
-        let [timeout, window] = self.command.queue.map_or([0, 0], QueueOptions::in_words);
-        self.number(timeout).number(window)
-    }
-
-    pub(super) fn waiter_timeout(self) -> Self {
-        let timeout = self.command.queue.map(|queue| queue.waiter_timeout);
-        self.number(timeout.map_or(0, whole_millis))
-    }
-
     /// Adds what the script needs for a fenced lock: the key of the counter, the candidate and, if
     /// the script takes the lock, the window. Adds nothing if the lock is not fenced.
     pub(super) fn ballot(mut self) -> Self {
         let Some(ballot) = self.command.ballot() else {
             return self;
         };
-        let verb = self.command.verb;
+        let verb = self.command.verb();
         self.counter = Some(&ballot.counter);
         let words = self.number(ballot.candidate);
         match verb {

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use crate::{
     core::{
         kind::{
-            command::{Command, Verb},
+            command::{Action, Command, Verb},
             name::Resource,
         },
         view::inspection::{self, Inspection, Seen, View},
@@ -61,7 +61,7 @@ pub(in crate::driver) async fn inspect(
         round: LiveRound::open(round, &masters.metrics),
         seen: Mutex::new(vec![None; masters.count()]),
     });
-    let command = Command::inspect(resource);
+    let command = Command::new(resource, Action::Inspect);
     masters.post(command, inquiry.clone());
     // Waits for all masters. The answers of a majority may not be enough to name the holder.
     inquiry.round.settled().await;
@@ -88,7 +88,7 @@ pub(in crate::driver) async fn break_held(masters: &Masters, inspection: &Inspec
     let round = Round::open(Verb::Break, masters.quorum(), clock::now(), None);
     let round = LiveRound::open(round, &masters.metrics);
     let holders = inspection.named().into();
-    let command = Command::break_held(&inspection.resource, holders);
+    let command = Command::new(&inspection.resource, Action::Break(holders));
     masters.post(command, round.clone());
     round.settled().await;
     masters.votes(&round)

@@ -2,7 +2,7 @@
 
 use crate::{
     core::{
-        kind::command::{Command, Verb},
+        kind::command::{Action, Command, Verb},
         vote::{Vote, round::Round},
         wait::chances::{Chances, Position},
     },
@@ -48,7 +48,7 @@ async fn is_answered(masters: &Masters, request: &LockRequest) -> bool {
     let limit = start + masters.config().drift.usable(request.ttl);
     let round = Round::open(Verb::Inspect, masters.quorum(), start, Some(limit));
     let inspection = LiveRound::open(round, &masters.metrics);
-    let command = Command::inspect(&request.resource);
+    let command = Command::new(&request.resource, Action::Inspect);
     masters.post(command, inspection.clone());
     inspection.settled().await;
     inspection.read(|round| round.every_set_has_in_time(Vote::is_reply))

@@ -2,7 +2,7 @@
 
 use crate::{
     core::{
-        kind::command::{Command, Verb},
+        kind::command::{Action, Command, Verb},
         vote::{
             Failure, Vote,
             round::Round,
@@ -61,7 +61,7 @@ async fn ask(masters: &Masters, is_enough: fn(&Votes) -> bool) -> Votes {
     let round = Round::open(Verb::Probe, masters.quorum(), clock::now(), None);
     let round = LiveRound::open(round, &masters.metrics);
     let lock = masters.config().key_template.example();
-    masters.post(Command::probe(&lock), round.clone());
+    masters.post(Command::new(&lock, Action::Probe), round.clone());
     let look = || {
         let is_settled = round.read(Round::is_settled);
         let votes = judged(masters, &round);

@@ -19,7 +19,7 @@ use crate::{
     core::{
         claim::ClaimState,
         config::error::ConfigError,
-        kind::command::Command,
+        kind::command::{Action, Command},
         time::lease::Ttl,
         view::lock_state::{LockState, LostReason},
         vote::{
@@ -178,7 +178,9 @@ impl Claim {
                     let locked = self.lock();
                     let mut attempt = locked.state.claim.attempt();
                     attempt.depth = 0;
-                    let release = Command::release(&self.terms.resource, attempt, true);
+                    let was_won = true;
+                    let release = Action::Release { attempt, was_won };
+                    let release = Command::new(&self.terms.resource, release);
                     locked.post(MasterSet::ALL, release, IgnoreVotes);
                 }
                 Err(NotExtended::NoQuorum {

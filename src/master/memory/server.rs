@@ -64,7 +64,7 @@ impl State {
         // All scripts read the key first, except for those that take a mutex: they read the key if
         // it exists already.
         let takes_mutex =
-            command.verb == Verb::Acquire && matches!(command.by(), Some(Identity::Token(_)));
+            command.verb() == Verb::Acquire && matches!(command.by(), Some(Identity::Token(_)));
         let reads_first = !takes_mutex;
         if command.watch && reads_first {
             self.connections.tracked.insert(tracked.clone());

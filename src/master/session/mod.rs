@@ -182,7 +182,7 @@ impl Session {
             && let Some(request) = self.next_request()
         {
             match self.quarantine.remaining(now) {
-                Some(remaining) if request.command.verb.quarantine_applies() => {
+                Some(remaining) if request.command.verb().quarantine_applies() => {
                     self.fail(&request, Failure::Quarantined { remaining }, now);
                 }
                 _ => self.send_request(connection, request, false, now),

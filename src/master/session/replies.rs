@@ -59,7 +59,7 @@ impl Session {
         // The caller of a finished round sees the new health.
         let checked = check_role(reply);
         match &checked {
-            Ok(()) => self.note_fitness(request.command.verb, &vote.vote),
+            Ok(()) => self.note_fitness(request.command.verb(), &vote.vote),
             Err(why) => self.config.health.ends(master, why),
         }
         self.mailbox.cast(request, vote, now);

@@ -100,7 +100,7 @@ impl Unanswered {
             Item::Request(later) => later.command.undoes(&request.command),
             Item::Change(_) | Item::Caching => false,
         };
-        let takes = request.command.verb.takes();
+        let takes = request.command.verb().takes();
         if oldest.is_resent || takes && (self.len() > MAX || commands.any(undoes)) {
             return None;
         }

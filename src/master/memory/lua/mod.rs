@@ -228,7 +228,11 @@ mod tests {
     use crate::{
         core::{
             ballot::{BallotReply, ballot_reply},
-            kind::{command::fixture::resource, name::Kind, table::scripts},
+            kind::{
+                command::{Action, fixture::resource},
+                name::Kind,
+                table::scripts,
+            },
         },
         master::memory::keys::Keys,
     };
@@ -424,7 +428,7 @@ mod tests {
             state
                 .keys
                 .put("r".to_owned(), Value::Text(value.clone()), None);
-            let inspect = Command::inspect(&resource(Kind::Mutex, "r"));
+            let inspect = Command::new(&resource(Kind::Mutex, "r"), Action::Inspect);
             let Ok(Reply::Text(shown)) = state.execute(&inspect) else {
                 panic!("{value} is not shown");
             };
