@@ -37,6 +37,10 @@ macro_rules! actions {
     )+) => {
         /// The action of a [`Command`] on its lock, with what it needs.
         #[derive(Clone, Debug)]
+        #[cfg_attr(
+            not(any(test, feature = "redis")),
+            expect(dead_code, reason = "`was_won` is only for servers")
+        )]
         pub(crate) enum Action {
             $($(#[doc = $doc])+ $verb $(($($data),+))? $({ $($field: $of),+ })?,)+
         }

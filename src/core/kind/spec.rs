@@ -9,6 +9,10 @@ use super::{
 use crate::core::vote::SlotVote;
 
 /// The particulars of a kind of lock. The module of the kind has them as `SPEC`.
+#[cfg_attr(
+    not(any(test, feature = "redis")),
+    expect(dead_code, reason = "some of them are only for servers")
+)]
 pub(crate) struct Spec {
     /// The word in metrics and on the wire: see `lua/README.md`.
     pub(crate) word: &'static str,

@@ -105,7 +105,7 @@ mod tests {
     use crate::core::kind::{
         client_name::ClientName,
         command::{
-            Verb,
+            Action, Verb,
             fixture::{attempt, command, fenced, of, resource, ttl},
         },
         identity::Identity,
@@ -165,7 +165,6 @@ mod tests {
         all.filter(|(kind, verb)| *verb != Verb::Yield || kind.has_queue())
     }
 
-    #[cfg(feature = "redis")]
     #[test]
     fn the_commands_run_all_scripts_of_the_table_and_no_others() {
         let mut run = BTreeSet::new();
@@ -186,7 +185,6 @@ mod tests {
         );
     }
 
-    #[cfg(feature = "redis")]
     #[test]
     fn each_script_has_a_text_of_its_own() {
         let texts: BTreeSet<_> = scripts().map(Script::text).collect();
