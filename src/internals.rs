@@ -87,6 +87,16 @@ impl TtlAndDrift {
 /// All kinds of locks.
 pub const KINDS: [Kind; Kind::ALL.len()] = Kind::ALL;
 
+/// Returns whether an owner holds locks of this kind.
+pub fn has_owner(kind: Kind) -> bool {
+    kind.has_owner()
+}
+
+/// Returns whether locks of this kind have queues on the masters.
+pub fn has_queue(kind: Kind) -> bool {
+    kind.has_queue()
+}
+
 /// Returns the key of a lock, and then its companion keys.
 pub fn keys(template: &str, kind: Kind, name: &str) -> Result<Vec<String>, ConfigError> {
     let lock = KeyTemplate::parse(template)?.resource(kind, name.into())?;

@@ -6,7 +6,7 @@ use futures_util::future::{join, try_join_all};
 use quorlock::{
     Coordinator, Holder, InspectError, Inspection, Kind, ReadyError, View, Vote, VoteRow, Votes,
 };
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::{
     exit::Exit,
@@ -61,7 +61,8 @@ pub(crate) struct HoldersLook {
 
 #[derive(PartialEq, Eq, Serialize)]
 pub(crate) struct HolderLook {
-    pub(crate) kind: Option<&'static str>,
+    #[serde(serialize_with = "word")]
+    pub(crate) kind: Option<Kind>,
     pub(crate) owner: Option<String>,
     pub(crate) client: Option<String>,
     pub(crate) depth: u64,
@@ -269,7 +270,7 @@ impl HoldersLook {
 impl HolderLook {
     fn of(holder: &Holder) -> Self {
         Self {
-            kind: holder.kind.map(Kind::word),
+            kind: holder.kind,
             owner: holder.owner.clone(),
             client: holder.client.clone(),
             depth: holder.depth,
@@ -284,10 +285,8 @@ impl HolderLook {
 
     fn sentence(&self) -> String {
         let kind = match self.kind {
-            Some("mutex") => "as a mutex",
-            Some("reentrant") => "as a reentrant lock",
-            Some("fair") => "as a fair lock",
-            _ => "by a key that is not a lock",
+            Some(kind) => format!("as a {kind}"),
+            None => "by a key that is not a lock".to_owned(),
         };
         let who = self
             .who()
@@ -319,7 +318,7 @@ impl HolderLook {
     /// Returns two narrow columns: the kind with the client or the beginning of the owner, and the
     /// time that is left.
     fn columns(&self) -> (String, String) {
-        let kind = self.kind.unwrap_or("not a lock");
+        let kind = self.kind.map_or("not a lock", Kind::word);
         let who = match (&self.client, &self.owner) {
             (Some(client), _) => format!("{kind} {}", short_client(client)),
             (None, Some(owner)) => format!("{kind} {}", short_owner(owner)),
@@ -384,11 +383,16 @@ fn reason(row: VoteRow<'_>) -> Option<String> {
     }
 }
 
+/// Serializes the word for a kind.
+fn word<S: Serializer>(kind: &Option<Kind>, to: S) -> Result<S::Ok, S::Error> {
+    kind.map(Kind::word).serialize(to)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn holder(kind: &'static str, owner: Option<&str>, client: Option<&str>) -> HolderLook {
+    fn holder(kind: Kind, owner: Option<&str>, client: Option<&str>) -> HolderLook {
         HolderLook {
             kind: Some(kind),
             owner: owner.map(str::to_owned),
@@ -402,19 +406,19 @@ mod tests {
     fn a_holder_is_shown_as_its_client() {
         let ours = "01234567-89ab-cdef-0123-456789abcdef:1@web-3/812";
         for (holder, sentence, column) in [
-            (holder("mutex", None, None), "as a mutex", "mutex"),
+            (holder(Kind::Mutex, None, None), "as a mutex", "mutex"),
             (
-                holder("mutex", None, Some("web-3/812")),
+                holder(Kind::Mutex, None, Some("web-3/812")),
                 "as a mutex by web-3/812",
                 "mutex web-3/812",
             ),
             (
-                holder("fair", Some(ours), Some("web-3/812")),
+                holder(Kind::Fair, Some(ours), Some("web-3/812")),
                 "as a fair lock by web-3/812 (01234567:1)",
                 "fair web-3/812",
             ),
             (
-                holder("reentrant", Some("a:1"), None),
+                holder(Kind::Reentrant, Some("a:1"), None),
                 "as a reentrant lock by a:1",
                 "reentrant a:1",
             ),

@@ -4,11 +4,15 @@ use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
 use quorlock::{
-    AcquireError, Builder, Coordinator, Lock, LockState, MemoryMaster, Quarantine, Renewal,
+    __internals::has_owner, AcquireError, Builder, Coordinator, Lock, LockState, MemoryMaster,
+    Quarantine, Renewal,
 };
 use tokio::time::{Instant, sleep};
 
-use super::{paused_runtime, session::within};
+use super::{
+    paused_runtime,
+    session::{AnyKind, within},
+};
 
 pub fn run(input: &[u8]) {
     if let Ok(input) = Input::arbitrary_take_rest(Unstructured::new(input)) {
@@ -38,7 +42,7 @@ struct Input {
 #[derive(Arbitrary, Debug)]
 struct Settings {
     name: String,
-    kind: Kind,
+    kind: AnyKind,
     is_fenced: bool,
     ttl: Option<Time>,
     renewal: Option<Renewing>,
@@ -68,13 +72,6 @@ enum QuarantineMode {
     Observed,
     Off,
     Strict,
-}
-
-#[derive(Arbitrary, Clone, Copy, Debug)]
-enum Kind {
-    Fair,
-    Mutex,
-    Reentrant,
 }
 
 impl Time {
@@ -143,11 +140,7 @@ impl Input {
         let settled = within("settled", BOUND, guard.settled()).await;
         assert_eq!(settled.granted_count(), masters.len(), "{settled}");
         let again = within("again", BOUND, lock.try_acquire()).await;
-        assert_eq!(
-            again.is_ok(),
-            !matches!(self.lock.kind, Kind::Mutex),
-            "{again:?}"
-        );
+        assert_eq!(again.is_ok(), has_owner(self.lock.kind.0), "{again:?}");
         drop(again);
         let limit = Duration::from_millis(20);
         let waiting = lock.acquire_within(limit);
@@ -208,11 +201,7 @@ impl Input {
 
 impl Settings {
     fn lock(&self, locks: &Coordinator, owner: &quorlock::Owner) -> Lock {
-        let mut lock = match self.kind {
-            Kind::Fair => locks.fair(&self.name, owner),
-            Kind::Mutex => locks.mutex(&self.name),
-            Kind::Reentrant => locks.reentrant(&self.name, owner),
-        };
+        let mut lock = locks.of_kind(self.kind.0, &self.name, owner);
         if let Some(ttl) = self.ttl {
             lock = lock.ttl(ttl.duration());
         }

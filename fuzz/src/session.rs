@@ -2,8 +2,8 @@
 
 use std::{fmt::Debug, future::Future, time::Duration};
 
-use arbitrary::Arbitrary;
-use quorlock::{Coordinator, Guard, Lock, Owner};
+use arbitrary::{Arbitrary, Unstructured};
+use quorlock::{__internals::KINDS, Coordinator, Guard, Kind, Lock, Owner};
 use tokio::time::{Instant, sleep, timeout};
 
 /// One call.
@@ -40,24 +40,24 @@ pub(crate) enum LockCall {
 pub(crate) struct Name {
     number: u8,
     is_fenced: bool,
-    kind: Kind,
+    kind: AnyKind,
 }
 
-#[derive(Arbitrary, Clone, Copy, Debug)]
-enum Kind {
-    Fair,
-    Mutex,
-    Reentrant,
+/// A kind of lock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AnyKind(pub(crate) Kind);
+
+impl<'a> Arbitrary<'a> for AnyKind {
+    fn arbitrary(input: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
+        let number = input.arbitrary::<u32>()? as usize;
+        Ok(Self(KINDS[number % KINDS.len()]))
+    }
 }
 
 impl Name {
     pub(crate) fn lock(self, locks: &Coordinator, owner: &Owner) -> Lock {
         let name = format!("n{}", self.number % 3);
-        let lock = match self.kind {
-            Kind::Fair => locks.fair(name, owner),
-            Kind::Mutex => locks.mutex(name),
-            Kind::Reentrant => locks.reentrant(name, owner),
-        };
+        let lock = locks.of_kind(self.kind.0, name, owner);
         if self.is_fenced { lock.fenced() } else { lock }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::cell::RefCell;
 
+use proptest::strategy::Union;
+
 use super::{step::parse_field, *};
 use crate::core::kind::identity::QueueOptions;
 
@@ -142,11 +144,20 @@ fn any_step() -> impl Strategy<Value = (usize, Step)> {
 fn any_command() -> impl Strategy<Value = RowCommand> {
     use Verb::{Acquire, Extend, Heal, Inspect, Release, Yield};
     let verbs = |verbs: &[Verb]| prop::sample::select(verbs.to_vec());
-    let kind_and_verb = prop_oneof![
-        2 => (Just(Kind::Mutex), verbs(&[Acquire, Extend, Heal, Release])),
-        3 => (Just(Kind::Reentrant), verbs(&[Acquire, Acquire, Extend, Heal, Release])),
-        8 => (Just(Kind::Fair), verbs(&[Acquire, Acquire, Acquire, Extend, Heal, Inspect, Release, Yield])),
-    ];
+    let of_kind = |kind: Kind| {
+        let (weight, verbs) = if kind.has_queue() {
+            (
+                8,
+                verbs(&[
+                    Acquire, Acquire, Acquire, Extend, Heal, Inspect, Release, Yield,
+                ]),
+            )
+        } else {
+            (3, verbs(&[Acquire, Acquire, Extend, Heal, Release]))
+        };
+        (weight, (Just(kind), verbs))
+    };
+    let kind_and_verb = Union::new_weighted(Kind::ALL.into_iter().map(of_kind).collect());
     let queue = (any_ttl(), prop::bool::weighted(0.1));
     let queue = queue.prop_map(|(waiter_timeout, is_fresh)| QueueOptions {
         waiter_timeout,
@@ -162,7 +173,7 @@ fn any_command() -> impl Strategy<Value = RowCommand> {
     )
         .prop_map(
             |((kind, verb), (who, attempt, depth, drawn), ttl, queue, candidate)| {
-                let first = if kind == Kind::Mutex { b'A' } else { b'a' };
+                let first = if kind.has_owner() { b'a' } else { b'A' };
                 RowCommand {
                     attempt,
                     drawn,

@@ -130,7 +130,7 @@ impl RowCommand {
     pub(super) fn may_be_copied(&self) -> bool {
         self.ballot.is_some()
             || self.watch
-            || self.kind != Kind::Mutex
+            || !self.kind.spec().is_token
             || !matches!(self.verb, Verb::Acquire | Verb::Heal)
     }
 
@@ -221,14 +221,14 @@ pub(super) fn candidate(micros: i64) -> String {
     }
 }
 
-/// Parses a field of a hash. `a=1` is the field of an owner. `reentrant=1`, `fair=1` and `odd=1`
-/// are fields that tell the kind. Among the keys that are left, a lock of this crate also has the
-/// field `mode=quorlock`, unless the row says `modeless`.
+/// Parses a field of a hash. `a=1` is the field of an owner. `odd=1` and the words of the kinds, as
+/// `fair=1`, are fields that tell the kind. Among the keys that are left, a lock of this crate also
+/// has the field `mode=quorlock`, unless the row says `modeless`.
 pub(super) fn parse_field(text: &str) -> (String, String) {
     let (name, value) = text.split_once('=').unwrap();
     let name = match name {
         "a" | "b" | "c" => owner(name.parse().unwrap()),
-        "reentrant" | "fair" | "odd" => format!("quorlock:{name}"),
+        _ if name == "odd" || Kind::of_word(name).is_some() => format!("quorlock:{name}"),
         _ => name.to_owned(),
     };
     (name, value.to_owned())

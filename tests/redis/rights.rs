@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use quorlock::{AcquireError, Builder, Kind, Quarantine};
+use quorlock::{
+    __internals::{has_owner, has_queue},
+    AcquireError, Builder, Kind, Quarantine,
+};
 
 use crate::common::*;
 
@@ -19,7 +22,7 @@ fn documented(name: &str) -> Vec<String> {
 }
 
 /// Returns the rights in the table of `lua/README.md` whose first cell begins with one of `uses`.
-fn tabled(uses: &[&str]) -> Vec<String> {
+fn tabled<'a>(uses: impl Iterator<Item = &'a str>) -> Vec<String> {
     let docs = include_str!("../../lua/README.md");
     let (_, section) = docs.split_once("### Rights").unwrap();
     let (section, _) = section.split_once("## Replies").unwrap();
@@ -97,7 +100,7 @@ async fn every_verb(masters: &[Server], urls: &[String], kind: Kind, is_fenced: 
         matches!(refused, AcquireError::Contended { .. }),
         "{refused}"
     );
-    if kind != Kind::Mutex {
+    if has_owner(kind) {
         let inner = my_lock.try_acquire().await.unwrap();
         assert_eq!(inner.settled().await.granted_count(), 3);
         inner.release().await.unwrap();
@@ -110,7 +113,7 @@ async fn every_verb(masters: &[Server], urls: &[String], kind: Kind, is_fenced: 
         let lock = their_lock.clone();
         tokio::spawn(async move { lock.acquire().await })
     };
-    if kind == Kind::Fair {
+    if has_queue(kind) {
         until("a waiter in the queue", async || {
             let seen = my_lock.inspect().await.unwrap();
             (seen.queue == [theirs.id()]).then_some(())
@@ -149,20 +152,17 @@ async fn every_verb(masters: &[Server], urls: &[String], kind: Kind, is_fenced: 
 
 /// Lets another client hold the lock on `master`.
 fn block(master: &Server, kind: Kind) {
-    let marker = match kind {
-        Kind::Reentrant => "quorlock:reentrant",
-        Kind::Fair => "quorlock:fair",
-        _ => {
-            assert_eq!(master.command(&["SET", "app:r", "another's"]), "OK");
-            return;
-        }
-    };
+    if !has_owner(kind) {
+        assert_eq!(master.command(&["SET", "app:r", "another's"]), "OK");
+        return;
+    }
+    let marker = format!("quorlock:{}", kind.word());
     let words = [
         "HSET",
         "app:r",
         "another:1",
         "1",
-        marker,
+        &marker,
         "1",
         "mode",
         "quorlock",
@@ -235,15 +235,14 @@ fn the_rights_in_the_guide_are_enough_for_all_kinds_and_for_a_check() {
 #[test]
 fn the_rights_in_the_scripts_documentation_are_enough_for_each_kind() {
     with_masters(3, async |masters| {
-        for (kind, rows) in [
-            (Kind::Mutex, &["mutex"][..]),
-            (Kind::Reentrant, &["reentrant"]),
-            (Kind::Fair, &["reentrant", "fair"]),
-        ] {
+        for kind in KINDS {
+            // The row of fair locks has what they need in addition.
+            let also = (kind == Kind::Fair).then_some("reentrant");
             for is_fenced in [false, true] {
                 let fenced = if is_fenced { &["any, fenced"][..] } else { &[] };
-                let rows = [&["all", "quarantine", "inspect"], rows, fenced].concat();
-                let rules = tabled(&rows);
+                let rows = ["all", "quarantine", "inspect", kind.word()];
+                let rows = rows.iter().chain(fenced).chain(&also).copied();
+                let rules = tabled(rows);
                 for master in &masters {
                     master.command(&["ACL", "DELUSER", "user"]);
                 }

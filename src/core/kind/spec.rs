@@ -10,7 +10,7 @@ use crate::core::vote::SlotVote;
 
 /// The particulars of a kind of lock. The module of the kind has them as `SPEC`.
 #[cfg_attr(
-    not(any(test, feature = "redis")),
+    not(feature = "redis"),
     expect(dead_code, reason = "some of them are only for servers")
 )]
 pub(crate) struct Spec {
@@ -29,7 +29,7 @@ pub(crate) struct Spec {
     pub(in crate::core) vote: fn(&Command, &Reply<'_>) -> SlotVote,
     /// `true` if the lock is a string that holds a token, which some servers can compare and delete
     /// without a script.
-    pub(in crate::core) is_token: bool,
+    pub(crate) is_token: bool,
     pub(crate) rights: Rights,
 }
 

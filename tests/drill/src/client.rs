@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use quorlock::__internals::has_owner;
 use quorlock::{AcquireError, Coordinator, Guard, Lock, Quarantine, Renewal};
 use testkit::random::Random;
 use tokio::sync::watch;
@@ -312,7 +313,7 @@ impl Task {
         let Some(read) = self.store.read(number, token).await? else {
             return Ok(()); // the lock is lost, and a later holder has been here
         };
-        if terms.re_enters && number.kind() != quorlock::Kind::Mutex {
+        if terms.re_enters && has_owner(number.kind()) {
             self.re_enter(lock, guard).await?;
         }
         if let Some(ttl) = terms.extension {

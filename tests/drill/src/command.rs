@@ -42,9 +42,9 @@ pub async fn run_all(
 ) -> Result<()> {
     write(&Note::Ready)?;
     let mut random = Random::new(orders.seed);
-    // The command line has no reentrant locks.
+    // The command line has no other locks.
     let locks: Vec<_> = LockNumber::all()
-        .filter(|lock| lock.kind() != Kind::Reentrant)
+        .filter(|lock| matches!(lock.kind(), Kind::Mutex | Kind::Fair))
         .collect();
     let mut op = 0;
     while over.has_changed().is_ok() {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+pub use quorlock::__internals::KINDS;
 use quorlock::{Builder, Coordinator, Kind, Lock, Owner};
 
-pub const KINDS: [Kind; 3] = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
 /// The number of locks of each kind. The second half is fenced.
 const OF_EACH_KIND: usize = 4;
 pub const LOCKS: usize = KINDS.len() * OF_EACH_KIND;
@@ -38,11 +38,7 @@ impl LockNumber {
     }
 
     pub fn lock(self, locks: &Coordinator, owner: &Owner) -> Lock {
-        let lock = match self.kind() {
-            Kind::Reentrant => locks.reentrant(self.name(), owner),
-            Kind::Fair => locks.fair(self.name(), owner),
-            _ => locks.mutex(self.name()),
-        };
+        let lock = locks.of_kind(self.kind(), self.name(), owner);
         if self.is_fenced() {
             lock.fenced()
         } else {
