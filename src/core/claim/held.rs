@@ -169,9 +169,8 @@ impl<R: ReadRound> ClaimState<R> {
         gone: MasterSet,
         ttl: Ttl,
     ) -> Option<(MasterSet, Command)> {
-        let is_held = self.held_at(step).is_some();
-        let is_late = matches!(self.phase, Phase::Lost { .. }) && mutant!(HealsLate);
-        if gone.is_empty() || !is_held && !is_late {
+        let may_write = self.held_at(step).is_some() || mutant!(HealsLate);
+        if gone.is_empty() || !may_write {
             return None;
         }
         self.traces.last_until(step.expiry(ttl));

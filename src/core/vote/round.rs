@@ -64,17 +64,16 @@ impl Round {
         vote: impl Into<SlotVote>,
         now: Instant,
     ) -> Outcome {
-        let is_second = mutant!(VotesTwice) && self.vote(master).is_some();
-        // For the mutant, the vote counts for a master that has not voted yet.
-        let counted = self.unanswered().iter().next().filter(|_| is_second);
-        let Some(slot) = self.cast.get_mut(counted.unwrap_or(master)) else {
+        // For the mutant, every vote counts for a master that has not voted yet.
+        let other = mutant!(VotesTwice).then(|| self.unanswered().iter().next());
+        let Some(cast) = self.cast.get_mut(other.flatten().unwrap_or(master)) else {
             return self.outcome;
         };
         let is_late_answer =
             |cast: &CastVote| self.outcome == Outcome::Won && cast.vote().is_failure();
-        if slot.as_ref().is_none_or(is_late_answer) {
+        if cast.as_ref().is_none_or(is_late_answer) {
             let latency = now.saturating_duration_since(self.start);
-            *slot = Some(CastVote::new(vote, latency));
+            *cast = Some(CastVote::new(vote, latency));
         }
         if self.outcome == Outcome::Pending {
             let is_late = self.limit.is_some_and(|limit| limit <= now) && !mutant!(NoValidityCheck);
