@@ -19,7 +19,7 @@ use super::{
     claim::{Level, owned_lock::LockOwner, request::LockRequest},
     context::Context,
     masters::Masters,
-    observe::{metrics::LockMetrics, observed::observed},
+    observe::{observed::observed, observer::LockObserver},
     renew::renewer::Renewer,
     shared::Shared,
     supervisors,
@@ -62,14 +62,14 @@ impl Engine {
         let task = runtime.spawn(supervisors).abort_handle();
         runtime.spawn(renewing);
         let process: Arc<str> = uuid(clock::random()).into();
-        let metrics = LockMetrics::register(config.lock_names_in_metrics);
+        let observer = Arc::new(LockObserver::new(config.lock_names_in_metrics));
         let context = Context {
             masters: Masters::new(
                 config,
                 mailboxes,
                 Timers::new(runtime, task),
                 health,
-                metrics,
+                observer,
             ),
             renewer,
             local_waiters: LocalWaiters::default(),
@@ -114,8 +114,7 @@ impl Engine {
         request: &LockRequest,
         limit: Option<Duration>,
     ) -> Result<Level, NotAcquired> {
-        let metrics = &self.masters().metrics;
-        let _waiter = metrics.record(|metrics| metrics.waiter(&request.resource));
+        let _waiter = self.masters().observer.waiter(&request.resource);
         let call = pin!(acquire::acquire(&self.shared, request, limit));
         let acquired = observed(self.masters(), request, call).await;
         acquired.inspect(|level| level.hold(request))

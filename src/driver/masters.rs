@@ -8,19 +8,18 @@ use std::{
 
 use super::{
     claim::{live_round::LiveRound, pending_releases::PendingReleases},
-    observe::metrics::LockMetrics,
+    observe::observer::LockObserver,
     select::first_of,
     time::{clock, timers::Timers, timestamps::Timestamps},
 };
 use crate::{
     core::{
         config::Config,
-        kind::command::Command,
+        kind::command::{Command, Verb},
         vote::{Failure, master_set::MasterSet, quorum::Quorum, round::Round, votes::Votes},
         wait::agreed_master::rank,
     },
     master::{CountVotes, HealthBoard, Listener, Mailbox, Request, Topic},
-    meter::Meter,
 };
 
 /// The masters of a coordinator, and the settings of the coordinator. After this value is dropped,
@@ -33,7 +32,7 @@ pub(crate) struct Masters {
     mailboxes: Box<[Arc<Mailbox>]>,
     pub(crate) timers: Timers,
     pub(crate) health: HealthBoard,
-    pub(crate) metrics: Meter<LockMetrics>,
+    pub(crate) observer: Arc<LockObserver>,
     pub(crate) pending_releases: PendingReleases,
     pub(crate) timestamps: Timestamps,
 }
@@ -44,7 +43,7 @@ impl Masters {
         mailboxes: Vec<Arc<Mailbox>>,
         timers: Timers,
         health: HealthBoard,
-        metrics: Meter<LockMetrics>,
+        observer: Arc<LockObserver>,
     ) -> Self {
         let addresses = mailboxes.iter().map(|mailbox| mailbox.address().clone());
         Self {
@@ -54,7 +53,7 @@ impl Masters {
             mailboxes: mailboxes.into(),
             timers,
             health,
-            metrics,
+            observer,
             pending_releases: PendingReleases::new(),
             timestamps: Timestamps::default(),
         }
@@ -130,6 +129,12 @@ impl Masters {
     pub(crate) fn votes(&self, round: &LiveRound) -> Votes {
         let verb = round.read(Round::verb);
         Votes::new(self.addresses.clone(), &self.quorum, round.votes(), verb)
+    }
+
+    /// Opens a round of a question with the verb `verb`, now.
+    pub(crate) fn open_round(&self, verb: Verb) -> Arc<LiveRound> {
+        let round = Round::open(verb, &self.quorum, clock::now(), None);
+        LiveRound::open(round, &self.observer)
     }
 
     /// Posts `command` to every master.

@@ -11,10 +11,16 @@ use std::{
 use parking_lot::Mutex;
 
 use super::{
-    acquire::denied::NotAcquired, context::Context, masters::Masters,
-    observe::quorum_log::QuorumLog, time::clock,
+    acquire::denied::{Denied, NotAcquired},
+    context::Context,
+    masters::Masters,
+    time::clock,
 };
-use crate::core::wait::chances::{Chance, Chances};
+use crate::core::{
+    view::health::MasterHealth,
+    vote::refused::Refused,
+    wait::chances::{Chance, Chances},
+};
 
 /// The parts of a coordinator that its acquisitions share.
 #[derive(Debug)]
@@ -22,7 +28,6 @@ pub(crate) struct Shared {
     pub(crate) context: Arc<Context>,
     /// The chances of waiters to win. All waiters of the coordinator share them.
     chances: Mutex<Chances>,
-    pub(super) quorum_log: QuorumLog,
     is_closed: AtomicBool,
 }
 
@@ -31,7 +36,6 @@ impl Shared {
         Self {
             context: Arc::new(context),
             chances: Mutex::default(),
-            quorum_log: QuorumLog::default(),
             is_closed: AtomicBool::new(false),
         }
     }
@@ -59,6 +63,34 @@ impl Shared {
     pub(crate) fn retry_at(&self, failures: u32) -> Instant {
         let retry = self.masters().config().retry;
         clock::now() + retry.delay(failures, clock::random_u64())
+    }
+
+    /// Notes that an attempt at the lock `name` failed.
+    pub(crate) fn note_denied(&self, name: &str, denied: &Denied) {
+        let (observer, Some(round)) = (&self.masters().observer, &denied.round) else {
+            return;
+        };
+        match &denied.refused {
+            reason @ (Refused::NoQuorum | Refused::Quarantined(_) | Refused::TooSlow(_)) => {
+                let votes = || self.masters().votes(round).to_string();
+                observer.lacks_quorum(name, reason, votes);
+            }
+            _ if round.is_pending() => {} // asked one master only
+            _ => observer.found_quorum(),
+        }
+    }
+
+    /// Notes that too few masters answered for an attempt at the lock `name`, so that there was
+    /// none. Waiters make no attempts in a long outage, which may have begun too soon after the
+    /// last one to be logged.
+    pub(crate) fn note_no_masters(&self, name: &str) {
+        let states = || {
+            let health = self.masters().health.read();
+            let states: Vec<_> = health.iter().map(MasterHealth::to_string).collect();
+            states.join(", ")
+        };
+        let observer = &self.masters().observer;
+        observer.lacks_quorum(name, &Refused::NoQuorum, states);
     }
 
     /// Returns the chances of a waiter that begins to wait now.

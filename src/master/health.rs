@@ -154,7 +154,6 @@ impl HealthBoard {
     /// Notes that the master may have forgotten locks, for the reason `why`.
     pub(super) fn quarantined(&self, master: usize, why: &'static str) {
         self.update(master, |entry| entry.quarantine_reason = Some(why));
-        self.observers[master].quarantined();
     }
 
     /// Notes that a quarantine has ended.

@@ -8,7 +8,7 @@ use super::dial_error::origin_rights;
 use crate::{
     core::vote::{Failure, Vote},
     log::MASTER,
-    meter::{ByValue, Counter, Gauge, Meter, counter, gauge, names},
+    meter::{Counter, Family, Gauge, Meter, counter, gauge, names},
     user_code::shielded,
 };
 
@@ -66,21 +66,19 @@ impl MasterObserver {
         &self.address
     }
 
-    /// Logs `event`.
+    /// Logs `event`. Counts it, if it is a quarantine.
     pub(crate) fn on(&self, event: MasterEvent<'_>) {
         shielded(|| log(&self.address, event));
+        if let MasterEvent::Quarantined { .. } = event {
+            self.metrics
+                .record(|metrics| metrics.quarantines.increment(1));
+        }
     }
 
     /// Counts a connection after the first one.
     pub(super) fn reconnected(&self) {
         self.metrics
             .record(|metrics| metrics.reconnects.increment(1));
-    }
-
-    /// Counts a quarantine.
-    pub(super) fn quarantined(&self) {
-        self.metrics
-            .record(|metrics| metrics.quarantines.increment(1));
     }
 
     pub(super) fn set_can_vote(&self, can_vote: bool) {
@@ -91,9 +89,8 @@ impl MasterObserver {
     /// Counts a vote.
     pub(super) fn voted(&self, vote: &Vote) {
         self.metrics.record(|metrics| {
-            if let Some(votes) = metrics.votes.get(outcome(vote)) {
-                votes.increment(1);
-            }
+            let votes = metrics.votes.at(&[&self.address, outcome(vote)]);
+            votes.increment(1);
         });
     }
 }
@@ -137,7 +134,7 @@ fn log(master: &str, event: MasterEvent<'_>) {
 }
 
 struct MasterMetrics {
-    votes: ByValue<Counter>,
+    votes: Family<Counter>,
     reconnects: Counter,
     quarantines: Counter,
     can_vote: Gauge,
@@ -145,13 +142,13 @@ struct MasterMetrics {
 
 impl MasterMetrics {
     fn register(address: &str) -> Self {
-        let master = ("master", address);
-        let vote = |outcome| counter(names::VOTES, &[master, ("outcome", outcome)]);
+        let labels: [(_, &[_]); 2] = [("master", &[address]), ("outcome", &OUTCOMES)];
+        let master = [("master", address)];
         Self {
-            votes: ByValue::new(&OUTCOMES, vote),
-            reconnects: counter(names::RECONNECTS, &[master]),
-            quarantines: counter(names::QUARANTINES, &[master]),
-            can_vote: gauge(names::CAN_VOTE, &[master]),
+            votes: Family::register(counter, names::VOTES, &labels),
+            reconnects: counter(names::RECONNECTS, &master),
+            quarantines: counter(names::QUARANTINES, &master),
+            can_vote: gauge(names::CAN_VOTE, &master),
         }
     }
 }

@@ -4,6 +4,7 @@
 use std::{fmt, sync::Arc};
 
 use crate::user_code::shielded;
+use names::Labels;
 
 pub(crate) mod names;
 #[cfg(not(feature = "metrics"))]
@@ -58,29 +59,57 @@ impl<T> fmt::Debug for Meter<T> {
     }
 }
 
-/// One metric with a series for each value of a label.
-pub(crate) struct ByValue<M>(Box<[(&'static str, M)]>);
-
-impl<M> ByValue<M> {
-    pub(crate) fn new(values: &[&'static str], make: impl Fn(&'static str) -> M) -> Self {
-        let series = values.iter().map(|value| (*value, make(value)));
-        Self(series.collect())
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    pub(crate) fn get(&self, value: &str) -> Option<&M> {
-        let mut series = self.0.iter();
-        let series = series.find(|(known, _)| *known == value);
-        series.map(|(_, metric)| metric)
-    }
+/// One metric, with a series for each combination of the values of its labels.
+pub(crate) struct Family<M> {
+    name: &'static str,
+    register: fn(&'static str, Labels<'_>) -> M,
+    labels: Vec<&'static str>,
+    /// The series whose values are known in advance. Every other series is looked up when it is
+    /// needed.
+    known: Vec<(Vec<String>, M)>,
 }
 
-impl<M> Default for ByValue<M> {
-    fn default() -> Self {
-        Self(Box::default())
+impl<M: Clone> Family<M> {
+    /// Registers the series for all combinations of `labels`, each with its values. If the values
+    /// of a label are not known in advance, registers none.
+    pub(crate) fn register(
+        register: fn(&'static str, Labels<'_>) -> M,
+        name: &'static str,
+        labels: &[(&'static str, &[&str])],
+    ) -> Self {
+        let mut combinations = vec![Vec::new()];
+        for (_, values) in labels {
+            let longer = combinations.iter().flat_map(|one: &Vec<_>| {
+                let values = values.iter();
+                values.map(|value| [&one[..], &[*value]].concat())
+            });
+            combinations = longer.collect();
+        }
+        let mut family = Self {
+            name,
+            register,
+            labels: labels.iter().map(|(label, _)| *label).collect(),
+            known: Vec::new(),
+        };
+        let owned = |values: &Vec<&str>| values.iter().map(|value| (*value).to_owned()).collect();
+        let known = combinations.iter();
+        family.known = known
+            .map(|values| (owned(values), family.at(values)))
+            .collect();
+        family
+    }
+
+    /// Returns the series with these `values` of the labels. Ignores values without a label.
+    pub(crate) fn at(&self, values: &[&str]) -> M {
+        let mut known = self.known.iter();
+        let series =
+            known.find(|(known, _)| known.iter().zip(values).all(|(one, other)| one == other));
+        series.map_or_else(|| self.look_up(values), |(_, metric)| metric.clone())
+    }
+
+    fn look_up(&self, values: &[&str]) -> M {
+        let labels = self.labels.iter().copied().zip(values.iter().copied());
+        (self.register)(self.name, &labels.collect::<Vec<_>>())
     }
 }
 

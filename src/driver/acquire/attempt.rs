@@ -109,14 +109,13 @@ async fn decide(
     }
     match outcome {
         Outcome::Won => {
-            shared.quorum_log.found_quorum();
+            shared.masters().observer.found_quorum();
             Ok(level)
         }
         outcome => {
             let waiter = waiting.map(|waiting| waiting.waiter);
             let denied = take_back(shared, &level, outcome, waiter).await;
-            let quorum_log = &shared.quorum_log;
-            quorum_log.denied(level.name(), &denied, shared.masters());
+            shared.note_denied(level.name(), &denied);
             Err(denied)
         }
     }

@@ -94,7 +94,7 @@ pub(in crate::driver) async fn acquire_fair(
         match wait.stay().await? {
             Stay::Won(level) => return Ok(level),
             Stay::Skewed(clock) => {
-                masters.timestamps.correct(clock);
+                masters.timestamps.correct(clock, &masters.observer);
                 wait.draw_ticket();
                 wait.place.note_correction();
             }
@@ -168,7 +168,7 @@ impl<'a> FairWait<'a> {
             if outcome == Outcome::Won {
                 self.owned.won(&level);
                 self.shared.note_chance(Chance::Had, clock::now());
-                self.shared.quorum_log.found_quorum();
+                self.masters().observer.found_quorum();
                 return Ok(Stay::Won(level));
             }
             let round = level.newest_round();
@@ -319,8 +319,8 @@ impl<'a> FairWait<'a> {
         }
         let free_in = round.read(Round::free_in);
         let denied = Denied::by(round.clone(), outcome, free_in);
-        let (name, quorum_log) = (self.request.resource.name(), &self.shared.quorum_log);
-        quorum_log.denied(name, &denied, self.masters());
+        self.shared
+            .note_denied(self.request.resource.name(), &denied);
         self.deadline.check(&denied, is_last, self.failures)
     }
 

@@ -17,7 +17,7 @@ use crate::{
             votes::Votes,
         },
     },
-    driver::{claim::live_round::LiveRound, masters::Masters, time::clock},
+    driver::{claim::live_round::LiveRound, masters::Masters},
     master::CountVotes,
 };
 
@@ -56,9 +56,8 @@ pub(in crate::driver) async fn inspect(
     masters: &Masters,
     resource: &Resource,
 ) -> Result<Inspection, NotInspected> {
-    let round = Round::open(Verb::Inspect, masters.quorum(), clock::now(), None);
     let inquiry = Arc::new(Inquiry {
-        round: LiveRound::open(round, &masters.metrics),
+        round: masters.open_round(Verb::Inspect),
         seen: Mutex::new(vec![None; masters.count()]),
     });
     let command = Command::new(resource, Action::Inspect);
@@ -85,8 +84,7 @@ pub(in crate::driver) async fn inspect(
 /// Removes the holders of `inspection` from every master where they still have the lock. Waits for
 /// all masters.
 pub(in crate::driver) async fn break_held(masters: &Masters, inspection: &Inspection) -> Votes {
-    let round = Round::open(Verb::Break, masters.quorum(), clock::now(), None);
-    let round = LiveRound::open(round, &masters.metrics);
+    let round = masters.open_round(Verb::Break);
     let holders = inspection.named().into();
     let command = Command::new(&inspection.resource, Action::Break(holders));
     masters.post(command, round.clone());

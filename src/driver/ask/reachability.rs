@@ -35,7 +35,7 @@ pub(in crate::driver) async fn majority_answers(shared: &Shared, request: &LockR
     let answers = is_answered(masters, request).await;
     if !answers {
         let name = request.resource.name();
-        shared.quorum_log.lacks_masters(name, masters);
+        shared.note_no_masters(name);
     }
     answers
 }
@@ -47,7 +47,7 @@ async fn is_answered(masters: &Masters, request: &LockRequest) -> bool {
     let start = clock::now();
     let limit = start + masters.config().drift.usable(request.ttl);
     let round = Round::open(Verb::Inspect, masters.quorum(), start, Some(limit));
-    let inspection = LiveRound::open(round, &masters.metrics);
+    let inspection = LiveRound::open(round, &masters.observer);
     let command = Command::new(&request.resource, Action::Inspect);
     masters.post(command, inspection.clone());
     inspection.settled().await;

@@ -58,8 +58,7 @@ pub(in crate::driver) async fn ready(
 /// Asks all masters whether they take locks. Waits until enough of them do, or until all masters
 /// have answered or timed out.
 async fn ask(masters: &Masters, is_enough: fn(&Votes) -> bool) -> Votes {
-    let round = Round::open(Verb::Probe, masters.quorum(), clock::now(), None);
-    let round = LiveRound::open(round, &masters.metrics);
+    let round = masters.open_round(Verb::Probe);
     let lock = masters.config().key_template.example();
     masters.post(Command::new(&lock, Action::Probe), round.clone());
     let look = || {

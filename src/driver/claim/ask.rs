@@ -58,7 +58,7 @@ impl Claim {
         let asked = first.map_or(MasterSet::ALL, MasterSet::only);
         let step = locked::step(&terms);
         let began = step.monotonic;
-        let open = |round| LiveRound::open(round, &masters.metrics);
+        let open = |round| LiveRound::open(round, &masters.observer);
         let (state, command) = ClaimState::begin(&step, identity, ballot, asked, open);
         let round = state.newest.clone();
         let claim = Arc::new(Self {
@@ -121,14 +121,14 @@ impl Claim {
         if self.fencing_token().is_none() {
             return false;
         }
-        let timestamps = &self.context.masters.timestamps;
+        let masters = &self.context.masters;
         let round = self.newest_round();
         let candidate = round.read(Round::next_candidate);
         if let Some(candidate) = candidate {
             // Later timestamps of this coordinator are above `candidate`.
-            timestamps.note(candidate);
+            masters.timestamps.note(candidate);
         } else if let Some(clock) = round.read(Round::skewed_to) {
-            timestamps.correct(clock);
+            masters.timestamps.correct(clock, &masters.observer);
         } else {
             return false;
         }

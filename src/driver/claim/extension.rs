@@ -1,16 +1,15 @@
 //! Extension and renewal of a lock that was won.
 
 use std::{
+    mem,
     sync::{Arc, Weak, atomic::Ordering},
     time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
-use tracing::{debug_span, field};
 
 use super::{
     Claim, Level,
-    hold::Hold,
     live_round::{IgnoreVotes, LiveRound},
     locked::Locked,
     request::LockRequest,
@@ -30,7 +29,6 @@ use crate::{
         },
     },
     driver::{observe::span::LockSpan, renew::renewer::Renew, time::clock},
-    log,
     master::CountVotes,
 };
 
@@ -62,7 +60,7 @@ pub(crate) struct Extension {
     /// `true` if the renewer made it.
     is_renewal: bool,
     /// The span of a renewal, until it is decided.
-    span: Mutex<Option<Arc<LockSpan>>>,
+    span: Mutex<LockSpan>,
 }
 
 impl CountVotes for Arc<Extension> {
@@ -85,9 +83,7 @@ impl CountVotes for Arc<Extension> {
         }
         self.round.wake();
         if is_decided && self.is_renewal {
-            let is_won = self.round.read(Round::outcome) == Outcome::Won;
-            let metrics = self.round.metrics();
-            metrics.record(|metrics| metrics.renewed(is_won));
+            self.round.observer().renewal_decided(self.outcome());
             self.end_span();
         }
     }
@@ -96,27 +92,26 @@ impl CountVotes for Arc<Extension> {
 impl Extension {
     /// Opens the span of a renewal.
     fn open_span(&self, claim: &Claim) {
-        let Some(hold) = claim.hold_span() else {
-            return;
-        };
-        let name = claim.name();
-        let span = LockSpan::open(
-            || debug_span!(target: log::LOCK, parent: hold.get(), "renew", %name, outcome = field::Empty),
-        );
+        let observer = self.round.observer();
+        let span = observer.renewal(claim.name(), &claim.hold_span());
         *self.span.lock() = span;
         if !self.round.is_pending() {
             self.end_span();
         }
     }
 
+    /// Returns the word for the outcome of a renewal that was decided.
+    fn outcome(&self) -> &'static str {
+        match self.round.read(Round::outcome) {
+            Outcome::Won => "confirmed",
+            Outcome::Lost | Outcome::Pending | Outcome::TooLate => "failed",
+        }
+    }
+
     /// Ends the span of a renewal that was decided.
     fn end_span(&self) {
-        let span = self.span.lock().take();
-        if let Some(span) = span {
-            let outcome = self.round.read(Round::outcome);
-            let is_won = outcome == Outcome::Won;
-            span.record("outcome", if is_won { "confirmed" } else { "failed" });
-        }
+        let span = mem::take(&mut *self.span.lock());
+        span.end("outcome", self.outcome());
     }
 }
 
@@ -204,7 +199,7 @@ impl Claim {
             claim: Arc::downgrade(self),
             ttl,
             is_renewal,
-            span: Mutex::new(None),
+            span: Mutex::default(),
         });
         locked.post(MasterSet::ALL, command, extension.clone());
         extension
@@ -228,8 +223,10 @@ impl Claim {
         let retry = masters.node_timeout().max(self.terms.ttl.duration() / 20);
         let spread = renewer.is_crowded().then(clock::random_u64);
         let has_begun = self.has_hold_begun.swap(true, Ordering::Relaxed);
-        let mut hold = (!has_begun)
-            .then(|| Hold::begin(&self.terms.resource, self.fencing_token(), self.slot()));
+        let mut hold = (!has_begun).then(|| {
+            let (lock, observer) = (&self.terms.resource, &masters.observer);
+            observer.hold(lock, self.fencing_token(), self.slot())
+        });
         let mut locked = self.lock(); // unlocked before a hold that is not needed is dropped
         let due = locked.step(|claim, step| {
             claim.stay(step, request.min_hold);

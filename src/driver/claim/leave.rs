@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use super::{Claim, hold::HoldEnd, live_round::LiveRound, pending_releases::PendingRelease};
+use super::{Claim, live_round::LiveRound, pending_releases::PendingRelease};
 use crate::{
     core::{
         claim::{
@@ -11,16 +11,10 @@ use crate::{
             leave::{Leave, OwedRelease},
         },
         kind::command::Verb,
-        vote::{
-            Refusal, SlotVote, Vote,
-            master_set::MasterSet,
-            round::{Outcome, Round},
-        },
+        vote::{Refusal, SlotVote, Vote, master_set::MasterSet, round::Outcome},
     },
-    driver::time::clock,
-    log,
+    driver::{observe::observer::HoldEnd, time::clock},
     master::CountVotes,
-    user_code::shielded,
 };
 
 impl Claim {
@@ -80,13 +74,11 @@ impl Claim {
     }
 
     fn open_last_round(&self, leave: &Leave<Arc<LiveRound>>) -> Arc<LiveRound> {
-        let masters = &self.context.masters;
         let verb = match leave {
             Leave::InPlace { .. } => Verb::Extend,
             Leave::Depth(_) | Leave::Release { .. } => Verb::Release,
         };
-        let round = Round::open(verb, masters.quorum(), clock::now(), None);
-        LiveRound::open(round, &masters.metrics)
+        self.context.masters.open_round(verb)
     }
 }
 
@@ -124,10 +116,7 @@ impl CountVotes for LastExtension {
             before == Outcome::Pending && round.outcome() == Outcome::Lost
         });
         if has_failed {
-            let name = &self.name;
-            shielded(|| {
-                tracing::warn!(target: log::LOCK, %name, "lock not kept for its minimum time: others may get it when its TTL has passed");
-            });
+            self.round.observer().not_kept(&self.name);
         }
         self.round.wake();
     }

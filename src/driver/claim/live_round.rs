@@ -19,9 +19,8 @@ use crate::{
             votes::CastVote,
         },
     },
-    driver::{observe::metrics::LockMetrics, time::clock},
+    driver::{observe::observer::LockObserver, time::clock},
     master::CountVotes,
-    meter::Meter,
     user_code::shielded,
 };
 
@@ -29,7 +28,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct LiveRound {
     state: Mutex<State>,
-    metrics: Meter<LockMetrics>,
+    observer: Arc<LockObserver>,
 }
 
 #[derive(Debug)]
@@ -44,7 +43,7 @@ struct State {
 }
 
 impl LiveRound {
-    pub(crate) fn open(round: Round, metrics: &Meter<LockMetrics>) -> Arc<Self> {
+    pub(crate) fn open(round: Round, observer: &Arc<LockObserver>) -> Arc<Self> {
         Arc::new(Self {
             state: Mutex::new(State {
                 round,
@@ -52,7 +51,7 @@ impl LiveRound {
                 voted: None,
                 settled: Vec::new(),
             }),
-            metrics: metrics.clone(),
+            observer: observer.clone(),
         })
     }
 
@@ -167,15 +166,15 @@ impl LiveRound {
         seen
     }
 
-    pub(crate) fn metrics(&self) -> &Meter<LockMetrics> {
-        &self.metrics
+    pub(crate) fn observer(&self) -> &LockObserver {
+        &self.observer
     }
 
-    /// Records in the metrics that the round is over at `now`.
+    /// Tells the observer that the round is over at `now`.
     pub(crate) fn record(&self, now: Instant) {
-        self.metrics.record(|metrics| {
+        self.observer.round(|| {
             let (verb, outcome) = self.read(|round| (round.verb(), round.outcome()));
-            metrics.round(verb, outcome, self.elapsed(now));
+            (verb, outcome, self.elapsed(now))
         });
     }
 
@@ -230,7 +229,7 @@ impl ReadRound for Arc<LiveRound> {
     }
 
     fn open_next(&self, round: Round) -> Self {
-        LiveRound::open(round, &self.metrics)
+        LiveRound::open(round, &self.observer)
     }
 }
 

@@ -11,8 +11,7 @@ use crate::{
         kind::command::Command,
         vote::master_set::MasterSet,
     },
-    driver::{observe::span::in_span, time::clock},
-    log,
+    driver::{observe::observer::HoldEnd, time::clock},
     master::CountVotes,
 };
 
@@ -100,28 +99,22 @@ impl Drop for Locked<'_> {
 
 impl Claim {
     fn announce(&self, notice: Notice<Arc<LiveRound>>) {
-        let name = self.name();
-        in_span(&self.hold_span(), || match &notice {
+        let (observer, lock) = (&self.context.masters.observer, &self.terms.resource);
+        let (name, hold) = (self.name(), self.hold_span());
+        match notice {
             Notice::InDoubt { remaining, round } => {
-                let votes = self.votes(round);
-                tracing::warn!(target: log::LOCK, %name, ?remaining, %votes, "lock in doubt: it could not be renewed");
+                observer.in_doubt(name, &hold, remaining, &self.votes(&round));
             }
             Notice::Lost { reason, stalled } => {
                 let votes = self.votes(&self.newest_round());
-                let reason = reason.after(*stalled);
-                tracing::warn!(target: log::LOCK, %name, %reason, %votes, "lock lost");
+                observer.lost(lock, &hold, (reason, stalled), &votes);
+                self.changed.notify();
+                self.end_hold(HoldEnd::Lost);
             }
             Notice::Renewed {
                 validity,
-                was_in_doubt: true,
-            } => tracing::info!(target: log::LOCK, %name, ?validity, "lock no longer in doubt"),
-            Notice::Renewed { validity, .. } => {
-                tracing::debug!(target: log::LOCK, %name, ?validity, "lock renewed");
-            }
-        });
-        if let Notice::Lost { reason, .. } = notice {
-            self.changed.notify();
-            self.count_loss(reason);
+                was_in_doubt,
+            } => observer.renewed(name, &hold, validity, was_in_doubt),
         }
     }
 }

@@ -10,7 +10,10 @@ use std::{
 use parking_lot::Mutex;
 
 use super::{
-    context::Context, observe::span::LockSpan, renew::schedule::TimerKey, time::clock,
+    context::Context,
+    observe::{observer::HoldEnd, span::LockSpan},
+    renew::schedule::TimerKey,
+    time::clock,
     waiting::signal::Signal,
 };
 use crate::{
@@ -21,12 +24,10 @@ use crate::{
     },
     meter::Counted,
 };
-use hold::{Hold, HoldEnd};
 use live_round::LiveRound;
 
 pub(crate) mod ask;
 pub(crate) mod extension;
-mod hold;
 mod leave;
 pub(crate) mod live_round;
 mod locked;
@@ -53,7 +54,7 @@ pub(crate) struct Claim {
 struct State {
     claim: ClaimState<Arc<LiveRound>>,
     /// Set from the win to the release or the loss.
-    hold: Option<Hold>,
+    hold: Option<LockSpan>,
     timer: Option<TimerKey>,
 }
 
@@ -139,30 +140,23 @@ impl Claim {
         self.context.masters.votes(round)
     }
 
-    /// Counts the loss, and ends the hold.
-    fn count_loss(&self, reason: LostReason) {
-        let metrics = &self.context.masters.metrics;
-        metrics.record(|metrics| metrics.lost(&self.terms.resource, reason));
-        self.end_hold(HoldEnd::Lost);
-    }
-
     /// Ends the hold, unless it has not begun or has ended before.
     fn end_hold(&self, end: HoldEnd) {
         let hold = self.state.lock().hold.take();
         if let Some(hold) = hold {
-            hold.end(&self.terms.resource, end, &self.context.masters.metrics);
+            let observer = &self.context.masters.observer;
+            observer.held(&self.terms.resource, &hold, end);
         }
     }
 
     /// Counts a guard, as long as the returned value exists.
     pub(crate) fn count_guard(&self) -> Option<Counted> {
-        let metrics = &self.context.masters.metrics;
-        metrics.record(|metrics| metrics.guard(&self.terms.resource))
+        self.context.masters.observer.guard(&self.terms.resource)
     }
 
-    /// Returns the span of the hold, if there is one.
-    fn hold_span(&self) -> Option<Arc<LockSpan>> {
-        self.state.lock().hold.as_ref()?.span.clone()
+    /// Returns the span of the hold. It is empty if there is no hold.
+    fn hold_span(&self) -> LockSpan {
+        self.state.lock().hold.clone().unwrap_or_default()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Spans, metrics and logs about locks and rounds.
 
-pub(in crate::driver) mod metrics;
+mod metrics;
 pub(in crate::driver) mod observed;
-pub(in crate::driver) mod quorum_log;
+pub(in crate::driver) mod observer;
 pub(in crate::driver) mod span;

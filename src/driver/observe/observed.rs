@@ -1,21 +1,16 @@
 //! The things that a program can observe of a call for a lock: its span, its metrics and its log
 //! message.
 
-use std::{pin::Pin, time::Instant};
+use std::pin::Pin;
 
-use tracing::{debug_span, field};
-
-use super::span::{LockSpan, in_span};
+use super::{observer::LockObserver, span::LockSpan};
 use crate::{
     core::{kind::name::Resource, vote::refused::Refused},
     driver::{
         acquire::denied::NotAcquired,
         claim::{Level, request::LockRequest},
         masters::Masters,
-        time::clock,
     },
-    log,
-    meter::IS_ON,
 };
 
 /// Runs `call`, a call for the lock of `request`, in a span. Records and logs its result.
@@ -26,40 +21,46 @@ pub(in crate::driver) async fn observed(
     request: &LockRequest,
     call: Pin<&mut impl Future<Output = Result<Level, NotAcquired>>>,
 ) -> Result<Level, NotAcquired> {
-    let (name, kind) = (request.resource.name(), request.resource.kind());
-    let span = LockSpan::open(
-        || debug_span!(target: log::LOCK, "acquire", %name, %kind, outcome = field::Empty),
-    );
+    let (observer, lock) = (&*masters.observer, &request.resource);
     let mut wait = Wait {
-        masters,
-        lock: &request.resource,
-        start: IS_ON.then(clock::monotonic),
+        observer,
+        lock,
+        span: observer.call(lock),
         outcome: Some("dropped"),
     };
-    let result = LockSpan::around(span.as_deref(), call).await;
-    in_span(&span, || log(masters, name, &result));
+    let result = wait.span.around(call).await;
+    let name = lock.name();
+    match &result {
+        Ok(level) => {
+            let won = (level.validity(), level.fencing_token(), level.slot());
+            observer.acquired(name, &wait.span, won);
+        }
+        Err(NotAcquired::Denied(last) | NotAcquired::Deadline { last, .. }) => {
+            let votes = last.round.as_ref().map(|round| masters.votes(round));
+            observer.not_acquired(name, &wait.span, &last.refused, votes);
+        }
+        Err(NotAcquired::Closed | NotAcquired::Config(_)) => {}
+    }
     wait.outcome = outcome(&result);
-    if let (Some(span), Some(outcome)) = (&span, wait.outcome) {
-        span.record("outcome", outcome);
+    if let Some(outcome) = wait.outcome {
+        wait.span.end("outcome", outcome);
     }
     result
 }
 
 /// The wait of one call. Dropping this value records the wait.
 struct Wait<'a> {
-    masters: &'a Masters,
+    observer: &'a LockObserver,
     lock: &'a Resource,
-    start: Option<Instant>,
+    span: LockSpan,
     /// `None` if nothing was asked of any master.
     outcome: Option<&'static str>,
 }
 
 impl Drop for Wait<'_> {
     fn drop(&mut self) {
-        if let (Some(start), Some(outcome)) = (self.start, self.outcome) {
-            let time = clock::monotonic().saturating_duration_since(start);
-            let metrics = &self.masters.metrics;
-            metrics.record(|metrics| metrics.waited(self.lock, outcome, time));
+        if let Some(outcome) = self.outcome {
+            self.observer.called(self.lock, &self.span, outcome);
         }
     }
 }
@@ -80,20 +81,4 @@ fn outcome(result: &Result<Level, NotAcquired>) -> Option<&'static str> {
         Refused::Quarantined(_) => "quarantined",
         Refused::TooSlow(_) => "too_slow",
     })
-}
-
-fn log(masters: &Masters, name: &str, result: &Result<Level, NotAcquired>) {
-    match result {
-        Ok(level) => {
-            let (validity, fencing_token) = (level.validity(), level.fencing_token());
-            let slot = level.slot();
-            tracing::debug!(target: log::LOCK, %name, ?validity, fencing_token, slot, "lock acquired");
-        }
-        Err(NotAcquired::Denied(last) | NotAcquired::Deadline { last, .. }) => {
-            let votes = last.round.as_ref().map(|round| masters.votes(round));
-            let (reason, votes) = (&last.refused, votes.as_ref().map(field::display));
-            tracing::debug!(target: log::LOCK, %name, %reason, votes, "lock not acquired");
-        }
-        Err(NotAcquired::Closed | NotAcquired::Config(_)) => {}
-    }
 }

@@ -1,50 +1,76 @@
 //! Spans of `tracing` about locks.
 
-use std::{future::poll_fn, mem, pin::Pin, sync::Arc};
+use std::{future::poll_fn, pin::Pin, sync::Arc, time::Instant};
 
 use tracing::{Span, span::Entered};
 
-use crate::user_code::shielded;
+use crate::{driver::time::clock, meter::IS_ON, user_code::shielded};
 
-/// A span that a subscriber of the program wants to see. Subscribers are code of the program. So
-/// the caller of a function here, or of a drop, must hold no mutex that protects the state of this
-/// crate.
-#[derive(Debug)]
-pub(in crate::driver) struct LockSpan(Span);
+/// A call for a lock, a hold or a renewal, while it lasts. Subscribers are code of the program. So
+/// the caller of a method, or of a drop, must hold no mutex that protects the state of this crate.
+/// Cloning runs no such code.
+#[derive(Clone, Debug, Default)]
+pub(in crate::driver) struct LockSpan {
+    /// `None` if no subscriber wants to see the span.
+    span: Option<Arc<Span>>,
+    /// `None` if there are no metrics.
+    since: Option<Instant>,
+}
 
 impl LockSpan {
-    /// Returns the span that `make` makes, or `None` if no subscriber wants it.
-    pub(in crate::driver) fn open(make: impl FnOnce() -> Span) -> Option<Arc<Self>> {
+    /// Begins with the span that `make` makes.
+    pub(super) fn open(make: impl FnOnce() -> Span) -> Self {
         let mut made = None;
         shielded(|| made = Some(make()));
-        let span = made.filter(|span| !span.is_disabled())?;
-        Some(Arc::new(Self(span)))
+        Self {
+            span: made.filter(|span| !span.is_disabled()).map(Arc::new),
+            since: IS_ON.then(clock::monotonic),
+        }
     }
 
-    pub(in crate::driver) fn get(&self) -> &Span {
-        &self.0
+    /// Opens the span that `make` makes inside of this one, if a subscriber wants to see this one.
+    pub(super) fn open_inside(&self, make: impl FnOnce(&Span) -> Span) -> Self {
+        self.span
+            .as_deref()
+            .map_or_else(Self::default, |span| Self::open(|| make(span)))
     }
 
-    /// Sets a field of the span.
-    pub(in crate::driver) fn record(&self, field: &'static str, value: &'static str) {
-        shielded(|| {
-            self.0.record(field, value);
-        });
+    /// Sets a field of the span, which says how it ends.
+    pub(in crate::driver) fn end(&self, field: &'static str, value: &'static str) {
+        if let Some(span) = &self.span {
+            shielded(|| {
+                span.record(field, value);
+            });
+        }
     }
 
-    /// Runs `future` inside `span`, if there is one.
-    pub(in crate::driver) async fn around<T>(
-        span: Option<&Self>,
-        mut future: Pin<&mut impl Future<Output = T>>,
-    ) -> T {
-        let Some(span) = span else {
-            return future.await;
-        };
+    /// Returns the seconds since the beginning, if there are metrics.
+    pub(super) fn seconds(&self) -> Option<f64> {
+        let lasted = clock::monotonic().saturating_duration_since(self.since?);
+        Some(lasted.as_secs_f64())
+    }
+
+    /// Runs `future` inside the span.
+    pub(super) async fn around<T>(&self, mut future: Pin<&mut impl Future<Output = T>>) -> T {
         poll_fn(|cx| {
-            let _inside = Inside::of(span);
+            let _inside = self.span.as_deref().map(Inside::of);
             future.as_mut().poll(cx)
         })
         .await
+    }
+
+    /// Calls `log`, which writes log messages, inside the span.
+    pub(super) fn inside(&self, log: impl FnOnce()) {
+        let _inside = self.span.as_deref().map(Inside::of);
+        shielded(log);
+    }
+}
+
+impl Drop for LockSpan {
+    fn drop(&mut self) {
+        if let Some(span) = self.span.take() {
+            shielded(|| drop(span));
+        }
     }
 }
 
@@ -53,9 +79,9 @@ impl LockSpan {
 struct Inside<'a>(Option<Entered<'a>>);
 
 impl<'a> Inside<'a> {
-    fn of(span: &'a LockSpan) -> Self {
+    fn of(span: &'a Span) -> Self {
         let mut entered = None;
-        shielded(|| entered = Some(span.0.enter()));
+        shielded(|| entered = Some(span.enter()));
         Self(entered)
     }
 }
@@ -63,18 +89,5 @@ impl<'a> Inside<'a> {
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
         shielded(|| drop(self.0.take()));
-    }
-}
-
-/// Calls `log`, which writes log messages, inside `span`, if there is one.
-pub(in crate::driver) fn in_span(span: &Option<Arc<LockSpan>>, log: impl FnOnce()) {
-    let _inside = span.as_deref().map(Inside::of);
-    shielded(log);
-}
-
-impl Drop for LockSpan {
-    fn drop(&mut self) {
-        let span = mem::replace(&mut self.0, Span::none());
-        shielded(|| drop(span));
     }
 }

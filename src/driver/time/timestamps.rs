@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::clock;
-use crate::{log, user_code::shielded};
+use crate::driver::observe::observer::LockObserver;
 
 /// A source of timestamps in microseconds since 1970. Each timestamp is larger than all timestamps
 /// that were handed out or noted since the last correction.
@@ -40,20 +40,14 @@ impl Timestamps {
     }
 
     /// Follows the clocks of the masters from now on. At this moment, these clocks show `theirs`.
-    pub(crate) fn correct(&self, theirs: Duration) {
+    pub(crate) fn correct(&self, theirs: Duration, observer: &LockObserver) {
         let theirs = i64::try_from(theirs.as_micros()).unwrap_or(i64::MAX);
         let ours = i64::try_from(clock::wall_micros()).unwrap_or(i64::MAX);
         let offset_us = theirs.saturating_sub(ours);
         let before = self.offset.swap(offset_us, Ordering::Relaxed);
         // A smaller difference may only mean that a ticket took long to arrive.
         if offset_us.abs_diff(before) > 500_000 {
-            shielded(|| {
-                tracing::warn!(
-                    target: log::MASTER,
-                    offset_us,
-                    "the local clock differs from the clocks of the masters: using theirs"
-                );
-            });
+            observer.clock_differs(offset_us);
         }
         // The last timestamp may come from a clock that was ahead. The next ones may be smaller.
         self.last.store(0, Ordering::Relaxed);

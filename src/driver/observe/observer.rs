@@ -1,0 +1,283 @@
+//! Log messages, spans and metrics about locks and rounds.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tracing::{debug, debug_span, field, info, warn};
+
+use super::{
+    metrics::{LockMetrics, REASONS},
+    span::LockSpan,
+};
+use crate::{
+    core::{
+        kind::{command::Verb, name::Resource},
+        time::episode::Episode,
+        view::lock_state::LostReason,
+        vote::{Slot, refused::Refused, round::Outcome, votes::Votes},
+    },
+    driver::time::clock,
+    log::{LOCK, MASTER},
+    meter::{Counted, Meter},
+    user_code::shielded,
+};
+
+/// Tells the program of the events of a coordinator's locks and rounds. Log subscribers and
+/// recorders are code of the program, so the caller of a method must hold no mutex that protects
+/// the state of this crate.
+#[derive(Debug)]
+pub(crate) struct LockObserver {
+    metrics: Meter<LockMetrics>,
+    /// The times without a quorum. All acquisitions of a coordinator share them, so that the log
+    /// gets one warning for each such time, and not one for each lock.
+    no_quorum: Mutex<Episode>,
+    /// Set from a failure to the next success. Read without the lock, because most attempts find a
+    /// quorum.
+    lacks_quorum: AtomicBool,
+}
+
+/// The end of a hold.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::driver) enum HoldEnd {
+    /// The lock stays on the masters for its minimum time.
+    Left,
+    Lost,
+    Released,
+}
+
+impl LockObserver {
+    /// Registers the metrics. `shows_names` says whether the names of locks are a label.
+    pub(in crate::driver) fn new(shows_names: bool) -> Self {
+        Self {
+            metrics: LockMetrics::register(shows_names),
+            no_quorum: Mutex::default(),
+            lacks_quorum: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns a span for a call for `lock`.
+    pub(in crate::driver) fn call(&self, lock: &Resource) -> LockSpan {
+        let (name, kind) = (lock.name(), lock.kind());
+        LockSpan::open(
+            || debug_span!(target: LOCK, "acquire", %name, %kind, outcome = field::Empty),
+        )
+    }
+
+    pub(in crate::driver) fn acquired(
+        &self,
+        name: &str,
+        call: &LockSpan,
+        (validity, fencing_token, slot): (Duration, Option<u64>, Slot),
+    ) {
+        call.inside(
+            || debug!(target: LOCK, %name, ?validity, fencing_token, slot, "lock acquired"),
+        );
+    }
+
+    pub(in crate::driver) fn not_acquired(
+        &self,
+        name: &str,
+        call: &LockSpan,
+        reason: &Refused,
+        votes: Option<Votes>,
+    ) {
+        let votes = votes.as_ref().map(field::display);
+        call.inside(|| debug!(target: LOCK, %name, %reason, votes, "lock not acquired"));
+    }
+
+    /// Records that the `call` for `lock` is over.
+    pub(in crate::driver) fn called(&self, lock: &Resource, call: &LockSpan, outcome: &str) {
+        self.record(call, |metrics, seconds| {
+            let waits = metrics
+                .waits
+                .at(&[lock.kind().word(), outcome, lock.name()]);
+            waits.record(seconds);
+        });
+    }
+
+    /// Returns a span for a hold of `lock`.
+    pub(in crate::driver) fn hold(
+        &self,
+        lock: &Resource,
+        fencing_token: Option<u64>,
+        slot: Slot,
+    ) -> LockSpan {
+        let (name, kind) = (lock.name(), lock.kind());
+        LockSpan::open(
+            || debug_span!(target: LOCK, "hold", %name, %kind, fencing_token, slot, end = field::Empty),
+        )
+    }
+
+    pub(in crate::driver) fn in_doubt(
+        &self,
+        name: &str,
+        hold: &LockSpan,
+        remaining: Duration,
+        votes: &Votes,
+    ) {
+        hold.inside(
+            || warn!(target: LOCK, %name, ?remaining, %votes, "lock in doubt: it could not be renewed"),
+        );
+    }
+
+    pub(in crate::driver) fn renewed(
+        &self,
+        name: &str,
+        hold: &LockSpan,
+        validity: Duration,
+        was_in_doubt: bool,
+    ) {
+        hold.inside(|| {
+            if was_in_doubt {
+                info!(target: LOCK, %name, ?validity, "lock no longer in doubt");
+            } else {
+                debug!(target: LOCK, %name, ?validity, "lock renewed");
+            }
+        });
+    }
+
+    /// Logs and counts the loss of `lock`, after this process had not run for the time `stalled`.
+    pub(in crate::driver) fn lost(
+        &self,
+        lock: &Resource,
+        hold: &LockSpan,
+        (reason, stalled): (LostReason, Option<Duration>),
+        votes: &Votes,
+    ) {
+        let (name, why) = (lock.name(), reason.after(stalled));
+        hold.inside(|| warn!(target: LOCK, %name, reason = %why, %votes, "lock lost"));
+        let reason = match reason {
+            LostReason::Disowned => "disowned",
+            LostReason::Expired => "expired",
+            LostReason::RenewalLimit => "renewal_limit",
+        };
+        self.metrics.record(|metrics| {
+            let losses = metrics.losses.at(&[lock.kind().word(), reason, name]);
+            losses.increment(1);
+        });
+    }
+
+    /// Records the end of a hold of `lock`, and logs a release.
+    pub(in crate::driver) fn held(&self, lock: &Resource, hold: &LockSpan, end: HoldEnd) {
+        let word = match end {
+            HoldEnd::Left => "left",
+            HoldEnd::Lost => "lost",
+            HoldEnd::Released => "released",
+        };
+        let name = lock.name();
+        self.record(hold, |metrics, seconds| {
+            let holds = metrics.holds.at(&[lock.kind().word(), word, name]);
+            holds.record(seconds);
+        });
+        hold.end("end", word);
+        if matches!(end, HoldEnd::Released) {
+            hold.inside(|| debug!(target: LOCK, %name, "lock released"));
+        }
+    }
+
+    pub(in crate::driver) fn not_kept(&self, name: &str) {
+        shielded(
+            || warn!(target: LOCK, %name, "lock not kept for its minimum time: others may get it when its TTL has passed"),
+        );
+    }
+
+    /// Returns a span for a renewal, inside the span of the `hold`.
+    pub(in crate::driver) fn renewal(&self, name: &str, hold: &LockSpan) -> LockSpan {
+        hold.open_inside(
+            |hold| debug_span!(target: LOCK, parent: hold, "renew", %name, outcome = field::Empty),
+        )
+    }
+
+    /// Counts a renewal that was decided.
+    pub(in crate::driver) fn renewal_decided(&self, outcome: &str) {
+        self.metrics
+            .record(|metrics| metrics.renewals.at(&[outcome]).increment(1));
+    }
+
+    /// Records that a round is over. `look` returns its verb, its outcome and how long it took. A
+    /// round that is over while it is pending was cut short: it asked one master only, and that
+    /// master refused.
+    pub(in crate::driver) fn round(&self, look: impl FnOnce() -> (Verb, Outcome, Duration)) {
+        self.metrics.record(|metrics| {
+            let (verb, outcome, time) = look();
+            let verb = match verb {
+                Verb::Acquire => "acquire",
+                Verb::Extend => "extend",
+                Verb::Release => "release",
+                Verb::Break | Verb::Heal | Verb::Inspect | Verb::Probe | Verb::Yield => return,
+            };
+            let outcome = match outcome {
+                Outcome::Lost => "lost",
+                Outcome::Pending => "cut_short",
+                Outcome::TooLate => "too_late",
+                Outcome::Won => "won",
+            };
+            metrics.round_times.at(&[verb]).record(time.as_secs_f64());
+            metrics.rounds.at(&[verb, outcome]).increment(1);
+        });
+    }
+
+    /// Counts a waiter for `lock`, as long as the returned value exists.
+    pub(in crate::driver) fn waiter(&self, lock: &Resource) -> Option<Counted> {
+        let values = [lock.kind().word(), lock.name()];
+        self.metrics
+            .record(|metrics| Counted::new(metrics.waiters.at(&values)))
+    }
+
+    /// Counts a guard of `lock`, as long as the returned value exists.
+    pub(in crate::driver) fn guard(&self, lock: &Resource) -> Option<Counted> {
+        let (kind, name) = (lock.kind().word(), lock.name());
+        self.metrics.record(|metrics| {
+            // Registers the losses, so that those of a new name begin at zero. An alert on an
+            // increase would otherwise miss the first one.
+            for reason in REASONS {
+                let _ = metrics.losses.at(&[kind, reason, name]);
+            }
+            Counted::new(metrics.guards.at(&[kind, name]))
+        })
+    }
+
+    /// Logs that the local clock is behind the clocks of the masters by `offset_us` microseconds.
+    pub(in crate::driver) fn clock_differs(&self, offset_us: i64) {
+        shielded(
+            || warn!(target: MASTER, offset_us, "the local clock differs from the clocks of the masters: using theirs"),
+        );
+    }
+
+    /// Notes that an attempt at the lock `name` found no quorum, for this `reason`.
+    pub(in crate::driver) fn lacks_quorum(
+        &self,
+        name: &str,
+        reason: &Refused,
+        votes: impl FnOnce() -> String,
+    ) {
+        self.lacks_quorum.store(true, Ordering::Relaxed);
+        if self.no_quorum.lock().fails(clock::monotonic()) {
+            let votes = votes();
+            shielded(
+                || warn!(target: LOCK, %name, %reason, %votes, "no quorum: no lock can be acquired"),
+            );
+        }
+    }
+
+    /// Notes that an attempt found a quorum, which may have refused the lock.
+    pub(in crate::driver) fn found_quorum(&self) {
+        if !self.lacks_quorum.load(Ordering::Relaxed) {
+            return;
+        }
+        self.lacks_quorum.store(false, Ordering::Relaxed);
+        if self.no_quorum.lock().works() {
+            shielded(|| info!(target: LOCK, "quorum again: locks can be acquired"));
+        }
+    }
+
+    /// Passes the metrics and the age of `span` to `record`, if there are metrics.
+    fn record(&self, span: &LockSpan, record: impl FnOnce(&LockMetrics, f64)) {
+        if let Some(seconds) = span.seconds() {
+            self.metrics.record(|metrics| record(metrics, seconds));
+        }
+    }
+}
