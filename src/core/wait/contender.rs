@@ -213,6 +213,20 @@ impl Contender {
         Wait { pause, end }
     }
 
+    /// Returns the wait of a waiter in the queues of a fair lock. It hears from the masters, and
+    /// polls to keep its position.
+    pub(super) fn wait_in_queue(&mut self, refused: &Refused, random: u64) -> Duration {
+        let failed = Failed {
+            refused,
+            took_some: false,
+            is_heard: true,
+            expiry: None,
+            took: Duration::ZERO,
+        };
+        let poll = self.poll.delay(u32::MAX, random);
+        self.wait_after(failed, random).end.min(poll)
+    }
+
     /// Counts the failures in a row for one reason.
     fn note_reason(&mut self, failed: &Failed<'_>) {
         let reason = Some((mem::discriminant(failed.refused), failed.took_some));

@@ -11,16 +11,14 @@ use super::{
 use crate::{
     core::{
         claim::ask::NextRound,
-        kind::identity::{Identity, QueueOptions, Ticket},
+        kind::identity::{Identity, Ticket},
         vote::{
             master_set::MasterSet,
-            refused::Refused,
             round::{Outcome, Round},
         },
         wait::{
             chances::{Chance, Chances, Position},
-            contender::{Contender, Failed},
-            retry::Backoff,
+            queued::QueuedWaiter,
         },
     },
     driver::{
@@ -39,12 +37,6 @@ use crate::{
         waiting::fair_waiter::FairWaiter,
     },
 };
-
-/// The number of times that a waiter corrects the time in its ticket before masters no longer check
-/// that time. Masters also stop checking after this number of rounds in which any master disagrees
-/// with the time. Without this limit, masters that disagree on the time could make a waiter correct
-/// its ticket forever.
-const CORRECTIONS: u32 = 2;
 
 /// The reason why a stay in the queues ends.
 enum Stay {
@@ -70,23 +62,14 @@ pub(in crate::driver) async fn acquire_fair(
     deadline: Deadline,
 ) -> Result<Level, NotAcquired> {
     let masters = shared.masters();
-    let timeout = masters.waiter_timeout();
     let mut wait = FairWait {
         shared,
         request,
         owner,
         owned,
         deadline,
-        place: Place {
-            ticket: Ticket::new(masters.timestamps.next(), owner.id()),
-            options: QueueOptions {
-                waiter_timeout: timeout,
-                is_fresh: true,
-            },
-            corrections: 0,
-            disputes: 0,
-        },
-        contender: Contender::new(masters.config().retry, poll(timeout)),
+        ticket: Ticket::new(masters.timestamps.next(), owner.id()),
+        queued: QueuedWaiter::new(masters.config().retry, masters.waiter_timeout()),
         chances: shared.chances(),
         failures: 0,
     };
@@ -96,11 +79,10 @@ pub(in crate::driver) async fn acquire_fair(
             Stay::Skewed(clock) => {
                 masters.timestamps.correct(clock, &masters.observer);
                 wait.draw_ticket();
-                wait.place.note_correction();
             }
             Stay::Unable { quarantine } => {
                 wait.wait_aside(quarantine).await?;
-                if wait.place.options.is_fresh {
+                if wait.queued.options.is_fresh {
                     // The clocks of the masters have moved on, so the masters would refuse the time
                     // in the old ticket. No majority of masters has seen that ticket.
                     wait.draw_ticket();
@@ -118,41 +100,10 @@ struct FairWait<'a> {
     owner: &'a LockOwner,
     owned: &'a Arc<OwnedLock>,
     deadline: Deadline,
-    place: Place,
-    contender: Contender,
+    ticket: Ticket,
+    queued: QueuedWaiter,
     chances: Chances,
     failures: u32,
-}
-
-/// The place of a waiter in the queues.
-struct Place {
-    ticket: Ticket,
-    options: QueueOptions,
-    /// The number of times that the time in the ticket was corrected.
-    corrections: u32,
-    /// The number of rounds since the last correction in which a master disagreed with the time in
-    /// the ticket.
-    disputes: u32,
-}
-
-impl Place {
-    /// Notes that the ticket is new, because the time in the old one was wrong.
-    fn note_correction(&mut self) {
-        self.corrections += 1;
-        self.disputes = 0;
-        self.options.is_fresh = self.corrections < CORRECTIONS;
-    }
-
-    /// Notes the results of a round that was not won.
-    fn note_round(&mut self, round: &LiveRound) {
-        // Two waiters may use the times of different masters, and each time may have only a
-        // minority. If masters kept checking the time, no waiter would ever be the first in the
-        // queues of a majority.
-        self.disputes += u32::from(
-            round.read(|round| round.votes_cast().any(|vote| vote.skewed_to().is_some())),
-        );
-        self.options.is_fresh &= !round.read(Round::is_queued) && self.disputes < CORRECTIONS;
-    }
 }
 
 impl<'a> FairWait<'a> {
@@ -162,7 +113,6 @@ impl<'a> FairWait<'a> {
         let mut is_last = self.deadline.is_over();
         let level = self.begin();
         let (mut waiter, mut ballots) = (None, 0);
-        let mut is_head = false;
         loop {
             let outcome = level.decided(!is_last).await;
             if outcome == Outcome::Won {
@@ -172,8 +122,7 @@ impl<'a> FairWait<'a> {
                 return Ok(Stay::Won(level));
             }
             let round = level.newest_round();
-            let is_fresh = self.place.options.is_fresh;
-            if let Some(clock) = round.read(Round::skewed_to).filter(|_| is_fresh) {
+            if let Some(clock) = round.read(|round| self.queued.correction(round)) {
                 return Ok(Stay::Skewed(clock));
             }
             if self.raise_ballot(&level, waiter.is_some(), &mut ballots) {
@@ -189,7 +138,7 @@ impl<'a> FairWait<'a> {
             }
             self.failures = self.failures.saturating_add(1);
             if let Some(waiter) = &waiter {
-                is_head = self.wait(waiter, &round, is_head).await;
+                self.wait(waiter, &round).await;
             }
             // The waiter starts to listen before it first joins the queues, so it misses no call.
             let waiter = waiter.get_or_insert_with(|| self.listen());
@@ -200,9 +149,9 @@ impl<'a> FairWait<'a> {
                 // The round is a new attempt. The command that gives back the grants of the last
                 // attempt may arrive late, and then leaves the grants of the new attempt alone.
                 identity: Some(self.identity()),
-                queue: Some(self.place.options),
+                queue: Some(self.queued.options),
                 candidate: None,
-                watch: is_head,
+                watch: self.queued.is_head,
             });
         }
     }
@@ -216,7 +165,7 @@ impl<'a> FairWait<'a> {
 
     /// Returns the identity of a new attempt.
     fn identity(&self) -> Identity {
-        self.owner.identity(Some(self.place.ticket.clone()))
+        self.owner.identity(Some(self.ticket.clone()))
     }
 
     /// Waits aside until a majority of masters answer in time, or until the deadline. No client can
@@ -225,19 +174,13 @@ impl<'a> FairWait<'a> {
         // Masters do not call this waiter. Closing the coordinator wakes it.
         let waiter = self.listen();
         let masters = self.masters();
-        let retry = masters.config().retry;
-        let delays = Chances::delays(self.place.options.waiter_timeout);
-        let mut checks = 0;
+        let mut checks = 0_u32;
         loop {
             waiter.begin_attempt();
             self.shared.check_open()?;
-            let random = clock::random_u64();
-            let delay = match quarantine.take() {
-                Some(left) => left + retry.least(),
-                None if masters.has_quorum() => delays.delay(checks, random),
-                // Nothing is sent while there are too few connections.
-                None => retry.delay(u32::MAX, random),
-            };
+            let (is_connected, random) = (masters.has_quorum(), clock::random_u64());
+            let left = quarantine.take();
+            let delay = (self.queued).wait_aside(left, is_connected, checks, random);
             let end = self.deadline.limit(clock::now() + delay);
             waiter.called(MasterSet::NONE, end).await;
             // At the deadline, the caller makes a last attempt.
@@ -253,12 +196,12 @@ impl<'a> FairWait<'a> {
     }
 
     fn listen(&self) -> FairWaiter<'a> {
-        FairWaiter::new(self.masters(), &self.place.ticket)
+        FairWaiter::new(self.masters(), &self.ticket)
     }
 
     fn draw_ticket(&mut self) {
         let timestamp = self.masters().timestamps.next();
-        self.place.ticket = Ticket::new(timestamp, self.owner.id());
+        self.ticket = Ticket::new(timestamp, self.owner.id());
     }
 
     /// Waits for the permit to make a round. Without the permit, two attempts of one owner could
@@ -284,21 +227,20 @@ impl<'a> FairWait<'a> {
 
     /// Notes the results of a round that was not won. Returns the position for the next wait.
     fn note_round(&mut self, round: &LiveRound, outcome: Outcome) -> Position {
-        self.place.note_round(round);
         let chance = round.read(|round| Chance::of_round(round, outcome));
         self.chances = self.shared.note_chance(chance, round.read(Round::start));
-        self.position()
+        round.read(|round| self.queued.note_round(round, self.chances))
     }
 
     /// Returns the position for the next wait.
     fn position(&self) -> Position {
-        self.chances.position(self.place.options.waiter_timeout)
+        self.chances.position(self.queued.options.waiter_timeout)
     }
 
     /// Posts another ballot for a fencing token, at most [`MORE_BALLOTS`] times in a row. Returns
     /// whether a ballot was posted.
     fn raise_ballot(&self, level: &Level, is_queued: bool, in_a_row: &mut usize) -> bool {
-        let queue = is_queued.then_some(self.place.options);
+        let queue = is_queued.then_some(self.queued.options);
         let is_raised = *in_a_row < MORE_BALLOTS && level.raise_ballot(queue);
         *in_a_row = if is_raised { *in_a_row + 1 } else { 0 };
         is_raised
@@ -338,7 +280,7 @@ impl<'a> FairWait<'a> {
         round: &LiveRound,
         waiter: Option<&FairWaiter<'_>>,
     ) {
-        let timeout = self.place.options.waiter_timeout;
+        let timeout = self.queued.options.waiter_timeout;
         let known = round.read(|round| round.may_hold() - round.unanswered());
         level.yield_grants(known, timeout);
         if let Some(waiter) = waiter {
@@ -349,39 +291,17 @@ impl<'a> FairWait<'a> {
     }
 
     /// Waits until another round may win, or until a round is needed to keep the position in the
-    /// queues. Returns whether this waiter is the next one. `was_head` says whether it was before.
-    ///
-    /// Masters report changes of the key to the next waiter, because no one calls a waiter when
-    /// another program deletes the key.
-    async fn wait(&mut self, waiter: &FairWaiter<'_>, round: &LiveRound, was_head: bool) -> bool {
-        let now = clock::now();
-        let refused = round.read(Refused::in_queue);
-        let is_head = round.read(Round::is_next);
-        if is_head && !was_head && matches!(refused, Refused::HeldUntil(_)) {
-            waiter.watch(self.request.resource.key());
-            return is_head; // the next round watches the key
+    /// queues.
+    async fn wait(&mut self, waiter: &FairWaiter<'_>, round: &LiveRound) {
+        let (now, random) = (clock::now(), clock::random_u64());
+        match round.read(|round| self.queued.wait_after(round, random)) {
+            Some(wait) => {
+                let end = self.deadline.limit(now + wait);
+                waiter.called(round.read(Round::held), end).await;
+            }
+            None => waiter.watch(self.request.resource.key()), // in the next round
         }
-        let failed = Failed {
-            refused: &refused,
-            took_some: false,
-            is_heard: true,
-            expiry: None,
-            took: Duration::ZERO,
-        };
-        let random = clock::random_u64();
-        let wait = self.contender.wait_after(failed, random);
-        let timeout = self.place.options.waiter_timeout;
-        let until = now + wait.end.min(poll(timeout).delay(u32::MAX, random));
-        let held = round.read(Round::held);
-        waiter.called(held, self.deadline.limit(until)).await;
-        is_head
     }
-}
-
-/// Returns the delay between two polls. A waiter polls well before masters count it as dead. The
-/// delay is random, so waiters do not all poll at the same time.
-fn poll(waiter_timeout: Duration) -> Backoff {
-    Backoff::between(waiter_timeout / 4, waiter_timeout / 3)
 }
 
 #[cfg(test)]

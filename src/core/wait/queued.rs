@@ -1,0 +1,272 @@
+//! The way in which a waiter waits in the queues of a fair lock: when it asks again, when it needs
+//! another ticket, and what it does while it is aside.
+
+use std::{mem, time::Duration};
+
+use super::{
+    chances::{Chances, Position},
+    contender::Contender,
+    retry::Backoff,
+};
+use crate::core::{
+    kind::identity::QueueOptions,
+    vote::{refused::Refused, round::Round},
+};
+
+/// A waiter for a fair lock, from its first round to its last one. It is told of the rounds that it
+/// did not win. Masters call the waiter at the head of their queues, so its own rounds only keep
+/// its position, and find out what no master reports.
+#[derive(Debug)]
+pub(crate) struct QueuedWaiter {
+    contender: Contender,
+    retry: Backoff,
+    pub(crate) options: QueueOptions,
+    /// The number of times that the time in the ticket was corrected.
+    corrections: u32,
+    /// The number of rounds since the last correction in which a master disagreed with the time in
+    /// the ticket.
+    disputes: u32,
+    /// `true` if this waiter was the next one in its last round. Then its rounds watch the key.
+    pub(crate) is_head: bool,
+}
+
+impl QueuedWaiter {
+    /// The number of times that a waiter corrects the time in its ticket before masters no longer
+    /// check that time. Masters also stop checking after this number of rounds in which any master
+    /// disagrees with the time. Without this limit, masters that disagree on the time could make a
+    /// waiter correct its ticket forever.
+    const CORRECTIONS: u32 = 2;
+
+    pub(crate) fn new(retry: Backoff, waiter_timeout: Duration) -> Self {
+        // A waiter polls well before masters count it as dead. The delay is random, so waiters do
+        // not all poll at the same time.
+        let poll = Backoff::between(waiter_timeout / 4, waiter_timeout / 3);
+        Self {
+            contender: Contender::new(retry, poll),
+            retry,
+            options: QueueOptions {
+                waiter_timeout,
+                is_fresh: true,
+            },
+            corrections: 0,
+            disputes: 0,
+            is_head: false,
+        }
+    }
+
+    /// Returns the time of the masters if the time in the ticket is wrong. Then the waiter leaves
+    /// the queues, and comes back with a new ticket.
+    pub(crate) fn correction(&mut self, round: &Round) -> Option<Duration> {
+        let clock = round.skewed_to().filter(|_| self.options.is_fresh)?;
+        self.corrections += 1;
+        self.disputes = 0;
+        self.options.is_fresh = self.corrections < Self::CORRECTIONS;
+        self.is_head = false;
+        Some(clock)
+    }
+
+    /// Notes the votes of a round. Returns the position for the next wait.
+    pub(crate) fn note_round(&mut self, round: &Round, chances: Chances) -> Position {
+        // Two waiters may use the times of different masters, and each time may have only a
+        // minority. If masters kept checking the time, no waiter would ever be the first in the
+        // queues of a majority.
+        let is_disputed = round.votes_cast().any(|vote| vote.skewed_to().is_some());
+        self.disputes += u32::from(is_disputed);
+        self.options.is_fresh &= !round.is_queued() && self.disputes < Self::CORRECTIONS;
+        let position = chances.position(self.options.waiter_timeout);
+        self.is_head &= position == Position::Queued;
+        position
+    }
+
+    /// Returns how long the waiter waits for a call after `round`. Returns `None` if it has become
+    /// the next waiter: it asks at once, in a round that watches the key. No one calls a waiter
+    /// when another program deletes the key.
+    pub(crate) fn wait_after(&mut self, round: &Round, random: u64) -> Option<Duration> {
+        let refused = Refused::in_queue(round);
+        let was_head = mem::replace(&mut self.is_head, round.is_next());
+        if self.is_head && !was_head && matches!(refused, Refused::HeldUntil(_)) {
+            return None;
+        }
+        Some(self.contender.wait_in_queue(&refused, random))
+    }
+
+    /// Returns how long a waiter that is aside waits before it checks whether masters answer in
+    /// time. It has checked `checks` times. No client can win before the `quarantine` ends. Nothing
+    /// is sent while there are too few connections, so then the delay is short.
+    pub(crate) fn wait_aside(
+        &self,
+        quarantine: Option<Duration>,
+        is_connected: bool,
+        checks: u32,
+        random: u64,
+    ) -> Duration {
+        match quarantine {
+            Some(left) => left + self.retry.least(),
+            None if is_connected => {
+                Chances::delays(self.options.waiter_timeout).delay(checks, random)
+            }
+            None => self.retry.delay(u32::MAX, random),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+    use crate::core::{
+        kind::{command::Verb, held_report::HeldReport},
+        vote::{Failure, Refusal, Vote, quorum::Quorum},
+        wait::chances::Chance,
+    };
+
+    const TIMEOUT: Duration = Duration::from_millis(1_200);
+    /// In the middle of the ranges: retries come after 15 ms, 25 ms and 45 ms, polls after 350 ms.
+    const RANDOM: u64 = u64::MAX / 2 + 1;
+
+    fn millis(count: u64) -> Duration {
+        Duration::from_millis(count)
+    }
+
+    fn waiter() -> QueuedWaiter {
+        QueuedWaiter::new(Backoff::between(millis(10), millis(200)), TIMEOUT)
+    }
+
+    /// Returns a round in the queues with the vote of each letter. Another holds the lock for 50 ms
+    /// for `h` and `n`, where the caller is the second one or the next one. `g` is granted, `f` is
+    /// timed out, `q` is in quarantine for 5 s, and `s` and `t` say that the time in the ticket is
+    /// wrong.
+    fn round(letters: &str) -> Round {
+        #[expect(clippy::disallowed_methods, reason = "an origin for the tables")]
+        let start = Instant::now();
+        let mut round = Round::open(Verb::Acquire, &Quorum::of(letters.len()), start, None);
+        round.queue();
+        for (master, letter) in letters.chars().enumerate() {
+            let held = |position| {
+                let report = HeldReport::owned(Some(millis(50)), "a:1".to_owned(), 1, position);
+                Vote::Refuse(Refusal::Held(report))
+            };
+            let skewed = |millis| {
+                Vote::Refuse(Refusal::Skewed {
+                    clock: Duration::from_millis(millis),
+                })
+            };
+            let vote = match letter {
+                'f' => Vote::Fail(Failure::TimedOut(millis(9))),
+                'g' => Vote::Grant,
+                'h' => held(Some(2)),
+                'n' => held(Some(1)),
+                'q' => Vote::Fail(Failure::Quarantined {
+                    remaining: millis(5_000),
+                }),
+                's' => skewed(1_000),
+                't' => skewed(2_000),
+                other => panic!("{other} is no vote"),
+            };
+            round.on_vote(master, vote, start);
+        }
+        round
+    }
+
+    #[test]
+    fn the_wait_ends_before_the_masters_count_the_waiter_as_dead() {
+        for (name, rounds) in [
+            (
+                "not the next one",
+                &[("hhh", Some(350)), ("hhh", Some(350))][..],
+            ),
+            (
+                "no majority",
+                &[("ffh", Some(15)), ("ffh", Some(25)), ("fhh", Some(350))],
+            ),
+            ("a long quarantine", &[("qqh", Some(350))]),
+            ("split", &[("gfh", Some(15))]),
+            // It asks at once for reports of changes, and then waits for the end of the TTL.
+            (
+                "the next one",
+                &[("hhh", Some(350)), ("nnh", None), ("nnn", Some(52))],
+            ),
+            (
+                "one after the other",
+                &[("nnn", None), ("hhh", Some(350)), ("nnn", None)],
+            ),
+        ] {
+            let mut waiter = waiter();
+            for (letters, expected) in rounds {
+                let wait = waiter.wait_after(&round(letters), RANDOM);
+                assert_eq!(wait, expected.map(millis), "{name}: {letters}");
+                let is_next = letters.contains(['n', 'g']);
+                assert_eq!(waiter.is_head, is_next, "{name}: {letters}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_waiter_that_leaves_the_queues_watches_again_when_it_is_back() {
+        let now = round("fff").start();
+        let mut unable = Chances::default();
+        unable.note(Chance::None, now, now + TIMEOUT / 2);
+        for (chances, position, wait) in [
+            (Chances::default(), Position::Queued, Some(millis(52))),
+            (unable, Position::Aside, None),
+        ] {
+            let mut waiter = waiter();
+            assert_eq!(waiter.wait_after(&round("nnn"), RANDOM), None);
+            assert_eq!(waiter.note_round(&round("nnn"), chances), position);
+            assert_eq!(waiter.wait_after(&round("nnn"), RANDOM), wait);
+        }
+        let mut waiter = waiter();
+        waiter.wait_after(&round("nnn"), RANDOM);
+        assert_eq!(waiter.correction(&round("sss")), Some(millis(1_000)));
+        assert!(!waiter.is_head);
+    }
+
+    #[test]
+    fn a_ticket_is_corrected_until_the_masters_have_seen_it() {
+        for (rounds, expected) in [
+            (&["sst", "stt"][..], &[Some(1_000), Some(2_000)][..]),
+            // Masters no longer check the time after two corrections.
+            (&["sss", "sss", "sss"], &[Some(1_000), Some(1_000), None]),
+            // A majority has seen the ticket.
+            (&["hhf", "sss"], &[None, None]),
+            // Too few have seen it.
+            (&["hff", "sss"], &[None, Some(1_000)]),
+            // A minority disagrees with the time, again and again.
+            (&["sff", "sss"], &[None, Some(1_000)]),
+            (&["sff", "sff", "sss"], &[None, None, None]),
+            // The disputes over the old ticket do not count against the new one.
+            (
+                &["sff", "sss", "sff", "sss"],
+                &[None, Some(1_000), None, Some(1_000)],
+            ),
+        ] {
+            let mut waiter = waiter();
+            for (letters, expected) in rounds.iter().zip(expected) {
+                let round = round(letters);
+                let correction = waiter.correction(&round);
+                assert_eq!(correction, expected.map(millis), "{letters} of {rounds:?}");
+                if correction.is_none() {
+                    waiter.note_round(&round, Chances::default());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_waiter_that_is_aside_sends_little() {
+        for (quarantine, is_connected, checks, expected) in [
+            (Some(millis(5_000)), true, 0, 5_010),
+            (None, true, 0, 450), // between a quarter and half of the waiter timeout
+            (None, true, 9, 750), // between a quarter and all of it
+            (None, false, 0, 105), // a retry delay, because nothing is sent
+        ] {
+            let wait = waiter().wait_aside(quarantine, is_connected, checks, RANDOM);
+            assert_eq!(
+                wait,
+                millis(expected),
+                "{quarantine:?} {is_connected} {checks}"
+            );
+        }
+    }
+}
