@@ -13,7 +13,10 @@ mod off;
 mod on;
 
 #[cfg(not(feature = "metrics"))]
-pub(crate) use off::{Counter, Gauge, Histogram, counter, describe, gauge, histogram};
+pub(crate) use off::{
+    Off as Counter, Off as Gauge, Off as Histogram, describe, register as counter,
+    register as gauge, register as histogram,
+};
 #[cfg(feature = "metrics")]
 pub(crate) use on::{Counter, Gauge, Histogram, counter, describe, gauge, histogram};
 
