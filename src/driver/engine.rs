@@ -21,10 +21,8 @@ use super::{
     masters::Masters,
     observe::{observed::observed, observer::LockObserver},
     renew::renewer::Renewer,
-    shared::Shared,
     supervisors,
     time::{clock, timers::Timers},
-    waiting::local_waiters::LocalWaiters,
 };
 #[cfg(test)]
 use crate::sim::Process;
@@ -38,7 +36,7 @@ use crate::{
 /// The driver of a coordinator.
 #[derive(Debug)]
 pub(crate) struct Engine {
-    shared: Shared,
+    context: Arc<Context>,
     /// The name of this coordinator on the masters: a random UUID.
     process: Arc<str>,
     /// The number of owners that were created so far.
@@ -63,26 +61,17 @@ impl Engine {
         runtime.spawn(renewing);
         let process: Arc<str> = uuid(clock::random()).into();
         let observer = Arc::new(LockObserver::new(config.lock_names_in_metrics));
-        let context = Context {
-            masters: Masters::new(
-                config,
-                mailboxes,
-                Timers::new(runtime, task),
-                health,
-                observer,
-            ),
-            renewer,
-            local_waiters: LocalWaiters::default(),
-        };
+        let timers = Timers::new(runtime, task);
+        let masters = Masters::new(config, mailboxes, timers, health, observer);
         Self {
-            shared: Shared::new(context),
+            context: Arc::new(Context::new(masters, renewer)),
             process,
             owners: AtomicU64::new(0),
         }
     }
 
     pub(crate) fn masters(&self) -> &Masters {
-        self.shared.masters()
+        &self.context.masters
     }
 
     pub(crate) fn config(&self) -> &Config {
@@ -102,7 +91,7 @@ impl Engine {
 
     /// Makes one attempt.
     pub(crate) async fn try_acquire(&self, request: &LockRequest) -> Result<Level, NotAcquired> {
-        let call = pin!(acquire::try_acquire(&self.shared, request));
+        let call = pin!(acquire::try_acquire(&self.context, request));
         let acquired = observed(self.masters(), request, call).await;
         acquired.inspect(|level| level.hold(request))
     }
@@ -115,7 +104,7 @@ impl Engine {
         limit: Option<Duration>,
     ) -> Result<Level, NotAcquired> {
         let _waiter = self.masters().observer.waiter(&request.resource);
-        let call = pin!(acquire::acquire(&self.shared, request, limit));
+        let call = pin!(acquire::acquire(&self.context, request, limit));
         let acquired = observed(self.masters(), request, call).await;
         acquired.inspect(|level| level.hold(request))
     }
@@ -137,20 +126,20 @@ impl Engine {
         is_enough: fn(&Votes) -> bool,
         limit: Duration,
     ) -> Option<Votes> {
-        ready(&self.shared, is_enough, Deadline::new(Some(limit))).await
+        ready(&self.context, is_enough, Deadline::new(Some(limit))).await
     }
 
     /// Refuses new acquisitions. Waits until all releases are delivered, or until the keys that
     /// these releases delete have expired.
     pub(crate) async fn close(&self) {
-        self.shared.close();
+        self.context.close();
         let masters = self.masters();
         masters.pending_releases.delivered(&masters.timers).await;
     }
 
     #[cfg(test)]
-    pub(crate) fn local_waiters(&self) -> &LocalWaiters {
-        &self.shared.context.local_waiters
+    pub(crate) fn local_waiters(&self) -> &super::waiting::local_waiters::LocalWaiters {
+        &self.context.local_waiters
     }
 }
 

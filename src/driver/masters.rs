@@ -33,7 +33,7 @@ pub(crate) struct Masters {
     pub(crate) timers: Timers,
     pub(crate) health: HealthBoard,
     pub(crate) observer: Arc<LockObserver>,
-    pub(crate) pending_releases: PendingReleases,
+    pub(crate) pending_releases: Arc<PendingReleases>,
     pub(crate) timestamps: Timestamps,
 }
 
@@ -54,7 +54,7 @@ impl Masters {
             timers,
             health,
             observer,
-            pending_releases: PendingReleases::new(),
+            pending_releases: Arc::new(PendingReleases::new()),
             timestamps: Timestamps::default(),
         }
     }

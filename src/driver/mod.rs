@@ -10,7 +10,6 @@ pub(crate) mod masters;
 pub(crate) mod observe;
 pub(crate) mod renew;
 pub(crate) mod select;
-mod shared;
 mod supervisors;
 pub(crate) mod time;
 pub(crate) mod waiting;

@@ -1,6 +1,6 @@
 //! Makes one attempt at a lock.
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 use super::denied::{Denied, NotAcquired};
 use crate::{
@@ -20,7 +20,7 @@ use crate::{
             Claim, Level, ask::MORE_BALLOTS, extension::NotExtended, owned_lock::OwnedLock,
             request::LockRequest,
         },
-        shared::Shared,
+        context::Context,
         time::clock,
         waiting::{local_waiters::LocalWaiter, watched::Watched},
     },
@@ -37,7 +37,7 @@ pub(in crate::driver) struct Waiting<'a> {
 /// Makes one attempt. If the request has an owner, waits until the owner's other attempts at this
 /// lock are over. If they are not over at the instant that `permit_by` returns, sends nothing.
 pub(in crate::driver) async fn attempt(
-    shared: &Shared,
+    context: &Arc<Context>,
     request: &LockRequest,
     permit_by: impl FnOnce() -> Instant,
     waiting: Option<Waiting<'_>>,
@@ -46,19 +46,19 @@ pub(in crate::driver) async fn attempt(
     if let (Some(waiting), Some(_)) = (waiting, first) {
         waiting.waiter.watch(); // before the command that asks for the report
     }
-    shared.check_open()?;
+    context.check_open()?;
     let Some(owner) = &request.owner else {
         let random = if mutant!(OneToken) {
             [7; 20]
         } else {
             clock::random()
         };
-        let client = shared.masters().config().client_name.as_ref();
+        let client = context.masters.config().client_name.as_ref();
         let identity = Identity::Token(Token::new(random, client));
-        let claim = Claim::begin(&shared.context, request, identity, None, first);
-        return Ok(decide(shared, Level::new(claim), waiting).await?);
+        let claim = Claim::begin(context, request, identity, None, first);
+        return Ok(decide(context, Level::new(claim), waiting).await?);
     };
-    let (owned, timers) = (owner.lock(&request.resource), &shared.masters().timers);
+    let (owned, timers) = (owner.lock(&request.resource), &context.masters.timers);
     // This task tries to reenter before it waits for the permit, too. The future that has the
     // permit may not be polled now, because the task of that future is reentering.
     if let Some(reentered) = reenter(request, &owned).await {
@@ -71,16 +71,10 @@ pub(in crate::driver) async fn attempt(
         return reentered;
     }
     let has_queue = request.resource.kind().has_queue();
-    let ticket = has_queue.then(|| Ticket::new(shared.masters().timestamps.next(), owner.id()));
+    let ticket = has_queue.then(|| Ticket::new(context.masters.timestamps.next(), owner.id()));
     let identity = owner.identity(ticket);
-    let claim = Claim::begin(
-        &shared.context,
-        request,
-        identity,
-        Some(owned.clone()),
-        first,
-    );
-    let level = decide(shared, Level::new(claim), waiting).await?;
+    let claim = Claim::begin(context, request, identity, Some(owned.clone()), first);
+    let level = decide(context, Level::new(claim), waiting).await?;
     owned.won(&level);
     Ok(level)
 }
@@ -88,7 +82,7 @@ pub(in crate::driver) async fn attempt(
 /// Waits for the outcome of the first round. Makes further ballots for a fencing token if they can
 /// win. Takes the attempt back if it was not won.
 async fn decide(
-    shared: &Shared,
+    context: &Context,
     level: Level,
     waiting: Option<Waiting<'_>>,
 ) -> Result<Level, Denied> {
@@ -109,13 +103,13 @@ async fn decide(
     }
     match outcome {
         Outcome::Won => {
-            shared.masters().observer.found_quorum();
+            context.masters.observer.found_quorum();
             Ok(level)
         }
         outcome => {
             let waiter = waiting.map(|waiting| waiting.waiter);
-            let denied = take_back(shared, &level, outcome, waiter).await;
-            shared.note_denied(level.name(), &denied);
+            let denied = take_back(context, &level, outcome, waiter).await;
+            context.note_denied(level.name(), &denied);
             Err(denied)
         }
     }
@@ -127,7 +121,7 @@ async fn decide(
 /// The answers to the release say for how long others hold the lock. The answers to a `SET` that
 /// acquires a mutex do not say this. A `waiter` also hears of the next change from every master.
 async fn take_back(
-    shared: &Shared,
+    context: &Context,
     level: &Level,
     outcome: Outcome,
     waiter: Option<&LocalWaiter<'_>>,
@@ -144,16 +138,16 @@ async fn take_back(
         // One refusal and a failure may decide the round. Only the other votes tell whether the
         // reason is another holder, or a lack of masters.
         let is_clear = |round: &Round| {
-            let missing = round.unanswered() - shared.masters().undialled();
+            let missing = round.unanswered() - context.masters.undialled();
             round.is_contested() || round.lacks_masters() || missing.is_empty()
         };
         let look = || acquisition.read(is_clear).then_some(());
         acquisition.until(look).await;
     }
     if outcome == Outcome::Lost && acquisition.read(Round::is_contested) {
-        shared.masters().release_decided(&release).await;
+        context.masters.release_decided(&release).await;
     } else {
-        shared.masters().settled_in_time(&release).await; // completes the table of votes
+        context.masters.settled_in_time(&release).await; // completes the table of votes
     }
     if release.read(Round::is_other_kind) {
         // The answer to a `SET` says only that the key exists, and not which kind of lock it is.

@@ -1,7 +1,7 @@
 //! Waits for a mutex or a reentrant lock. The waiters of a coordinator make attempts in turn, at
 //! times when the lock is likely to be free.
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 use super::{
     attempt::{Waiting, attempt},
@@ -19,8 +19,8 @@ use crate::{
     driver::{
         ask::reachability::may_win,
         claim::{Level, request::LockRequest},
+        context::Context,
         masters::Masters,
-        shared::Shared,
         time::clock,
         waiting::local_waiters::LocalWaiter,
     },
@@ -29,15 +29,16 @@ use crate::{
 /// Makes attempts until one wins the lock. If there is a deadline, the last attempt begins at the
 /// deadline.
 pub(in crate::driver) async fn contend(
-    shared: &Shared,
+    context: &Arc<Context>,
     request: &LockRequest,
     deadline: Deadline,
 ) -> Result<Level, NotAcquired> {
-    let masters = shared.masters();
-    let mut waiter = (shared.context.local_waiters).join(masters, &request.resource);
+    let masters = &context.masters;
+    let mut waiter = (context.local_waiters).join(masters, &request.resource);
     let mut contender = Contender::new(masters.config().retry, masters.config().poll);
     let mut first = give_way(&waiter, &mut contender, Event::Came, deadline).await;
-    let (mut chances, mut attempts, mut ask_all_at) = (shared.chances(), 0_u32, next_poll(masters));
+    let (mut chances, mut attempts, mut ask_all_at) =
+        (context.chances(), 0_u32, next_poll(masters));
     let mut hopeless = 0_u32;
     loop {
         // A waiter that stepped back, or was silent for too long, has lost its turn.
@@ -47,9 +48,9 @@ pub(in crate::driver) async fn contend(
         let is_last = deadline.is_over();
         let permit_by = deadline.permit_by(masters.attempt_timeout());
         waiter.expect(permit_by + masters.attempt_timeout());
-        if !is_last && !may_win(shared, request, chances).await {
-            shared.check_open()?;
-            let end = deadline.limit(shared.retry_at(hopeless));
+        if !is_last && !may_win(context, request, chances).await {
+            context.check_open()?;
+            let end = deadline.limit(context.retry_at(hopeless));
             waiter.sleep_until(end).await;
             hopeless = hopeless.saturating_add(1);
             continue;
@@ -61,15 +62,15 @@ pub(in crate::driver) async fn contend(
             waiter: &waiter,
             first,
         });
-        let denied = match attempt(shared, request, || permit_by, waiting).await {
+        let denied = match attempt(context, request, || permit_by, waiting).await {
             Ok(level) => {
-                note_attempt(shared, &waiter, &contender, start, Ok(&level));
+                note_attempt(context, &waiter, &contender, start, Ok(&level));
                 return Ok(level);
             }
             Err(NotAcquired::Denied(denied)) => denied,
             Err(other) => return Err(other),
         };
-        chances = note_attempt(shared, &waiter, &contender, start, Err(&denied));
+        chances = note_attempt(context, &waiter, &contender, start, Err(&denied));
         deadline.check(&denied, is_last, attempts)?;
         attempts = attempts.saturating_add(1);
         if denied.refused == Refused::OwnerBusy {
@@ -117,7 +118,7 @@ fn next_poll(masters: &Masters) -> Instant {
 
 /// Notes the result of an attempt that began at `start`. Returns the new chances.
 fn note_attempt(
-    shared: &Shared,
+    context: &Context,
     waiter: &LocalWaiter<'_>,
     contender: &Contender,
     start: Instant,
@@ -129,7 +130,7 @@ fn note_attempt(
     };
     waiter.rivals(|rivals| contender.note(attempt, rivals, clock::now()));
     let chance = result.map_or_else(Denied::chance, |_| Chance::Had);
-    shared.note_chance(chance, start)
+    context.note_chance(chance, start)
 }
 
 /// Waits until another attempt may win. The last attempt began at `start`. Returns the master to

@@ -30,9 +30,9 @@ use crate::{
             owned_lock::{LockOwner, OwnedLock},
             request::LockRequest,
         },
+        context::Context,
         masters::Masters,
         select::first_of,
-        shared::Shared,
         time::clock,
         waiting::fair_waiter::FairWaiter,
     },
@@ -55,22 +55,22 @@ enum Stay {
 /// Makes rounds until one wins the lock. Between rounds, waits in the queues of all masters, or
 /// aside.
 pub(in crate::driver) async fn acquire_fair(
-    shared: &Shared,
+    context: &Arc<Context>,
     request: &LockRequest,
     owner: &LockOwner,
     owned: &Arc<OwnedLock>,
     deadline: Deadline,
 ) -> Result<Level, NotAcquired> {
-    let masters = shared.masters();
+    let masters = &context.masters;
     let mut wait = FairWait {
-        shared,
+        context,
         request,
         owner,
         owned,
         deadline,
         ticket: Ticket::new(masters.timestamps.next(), owner.id()),
         queued: QueuedWaiter::new(masters.config().retry, masters.waiter_timeout()),
-        chances: shared.chances(),
+        chances: context.chances(),
         failures: 0,
     };
     loop {
@@ -95,7 +95,7 @@ pub(in crate::driver) async fn acquire_fair(
 /// A wait for a fair lock, in the queues of the masters or aside. The waiter has one ticket at a
 /// time.
 struct FairWait<'a> {
-    shared: &'a Shared,
+    context: &'a Arc<Context>,
     request: &'a LockRequest,
     owner: &'a LockOwner,
     owned: &'a Arc<OwnedLock>,
@@ -117,7 +117,7 @@ impl<'a> FairWait<'a> {
             let outcome = level.decided(!is_last).await;
             if outcome == Outcome::Won {
                 self.owned.won(&level);
-                self.shared.note_chance(Chance::Had, clock::now());
+                self.context.note_chance(Chance::Had, clock::now());
                 self.masters().observer.found_quorum();
                 return Ok(Stay::Won(level));
             }
@@ -158,7 +158,7 @@ impl<'a> FairWait<'a> {
 
     /// Begins the first round. It does not join the queues, because the lock may be free.
     fn begin(&self) -> Level {
-        let (context, owned) = (&self.shared.context, Some(self.owned.clone()));
+        let (context, owned) = (self.context, Some(self.owned.clone()));
         let claim = Claim::begin(context, self.request, self.identity(), owned, None);
         Level::new(claim)
     }
@@ -177,14 +177,14 @@ impl<'a> FairWait<'a> {
         let mut checks = 0_u32;
         loop {
             waiter.begin_attempt();
-            self.shared.check_open()?;
+            self.context.check_open()?;
             let (is_connected, random) = (masters.has_quorum(), clock::random_u64());
             let left = quarantine.take();
             let delay = (self.queued).wait_aside(left, is_connected, checks, random);
             let end = self.deadline.limit(clock::now() + delay);
             waiter.called(MasterSet::NONE, end).await;
             // At the deadline, the caller makes a last attempt.
-            if self.deadline.is_over() || majority_answers(self.shared, self.request).await {
+            if self.deadline.is_over() || majority_answers(self.context, self.request).await {
                 return Ok(());
             }
             checks = checks.saturating_add(1);
@@ -192,7 +192,7 @@ impl<'a> FairWait<'a> {
     }
 
     fn masters(&self) -> &'a Masters {
-        self.shared.masters()
+        &self.context.masters
     }
 
     fn listen(&self) -> FairWaiter<'a> {
@@ -211,7 +211,7 @@ impl<'a> FairWait<'a> {
         let end = self.deadline.queued_permit_by(timeout);
         loop {
             let permit = self.owned.permit(end, &self.masters().timers).await;
-            self.shared.check_open()?;
+            self.context.check_open()?;
             let Some(permit) = permit else {
                 return Err(self.deadline.expired(Denied::owner_busy(), self.failures));
             };
@@ -228,7 +228,7 @@ impl<'a> FairWait<'a> {
     /// Notes the results of a round that was not won. Returns the position for the next wait.
     fn note_round(&mut self, round: &LiveRound, outcome: Outcome) -> Position {
         let chance = round.read(|round| Chance::of_round(round, outcome));
-        self.chances = self.shared.note_chance(chance, round.read(Round::start));
+        self.chances = self.context.note_chance(chance, round.read(Round::start));
         round.read(|round| self.queued.note_round(round, self.chances))
     }
 
@@ -261,7 +261,7 @@ impl<'a> FairWait<'a> {
         }
         let free_in = round.read(Round::free_in);
         let denied = Denied::by(round.clone(), outcome, free_in);
-        self.shared
+        self.context
             .note_denied(self.request.resource.name(), &denied);
         self.deadline.check(&denied, is_last, self.failures)
     }

@@ -6,12 +6,12 @@ pub(in crate::driver) mod deadline;
 pub(crate) mod denied;
 pub(in crate::driver) mod fair;
 
-use std::{pin::pin, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use super::{
     claim::{Level, request::LockRequest},
+    context::Context,
     select::within,
-    shared::Shared,
     time::clock,
 };
 use attempt::{attempt, reenter};
@@ -22,50 +22,50 @@ use fair::acquire_fair;
 
 /// Makes one attempt.
 pub(super) async fn try_acquire(
-    shared: &Shared,
+    context: &Arc<Context>,
     request: &LockRequest,
 ) -> Result<Level, NotAcquired> {
-    let permit_by = || clock::now() + shared.masters().attempt_timeout();
-    attempt(shared, request, permit_by, None).await
+    let permit_by = || clock::now() + context.masters.attempt_timeout();
+    attempt(context, request, permit_by, None).await
 }
 
 /// Waits until the lock is acquired. If there is a `limit`, the last attempt begins when that time
 /// has passed.
 pub(super) async fn acquire(
-    shared: &Shared,
+    context: &Arc<Context>,
     request: &LockRequest,
     limit: Option<Duration>,
 ) -> Result<Level, NotAcquired> {
     let deadline = Deadline::new(limit);
     let Some(owner) = &request.owner else {
-        return contend(shared, request, deadline).await;
+        return contend(context, request, deadline).await;
     };
     let owned = owner.lock(&request.resource);
     let mut acquired = pin!(async {
         if request.resource.kind().has_queue() {
-            acquire_fair(shared, request, owner, &owned, deadline).await
+            acquire_fair(context, request, owner, &owned, deadline).await
         } else {
-            contend(shared, request, deadline).await
+            contend(context, request, deadline).await
         }
     });
     let mut failures = 0_u32;
     loop {
         // When one task of the owner wins the lock, the owner's other tasks reenter the lock. They
         // do not wait until the winner drops its guard.
-        let is_held = owned.until_held(&shared.masters().timers);
+        let is_held = owned.until_held(&context.masters.timers);
         if let Some(acquired) = within(is_held, acquired.as_mut()).await {
             return acquired;
         }
-        shared.check_open()?;
+        context.check_open()?;
         let is_last = deadline.is_over();
         // The future `acquired` may have the permit, but reentering needs no permit. That future
         // keeps its position in the queues until this task has reentered.
         match reenter(request, &owned).await {
             Some(Err(NotAcquired::Denied(denied))) => {
                 deadline.check(&denied, is_last, failures)?;
-                let end = deadline.limit(shared.retry_at(failures));
+                let end = deadline.limit(context.retry_at(failures));
                 failures = failures.saturating_add(1);
-                shared.masters().timers.sleep_until(end).await;
+                context.masters.timers.sleep_until(end).await;
             }
             Some(reentered) => return reentered,
             None => {} // the lock was released or lost meanwhile

@@ -8,8 +8,8 @@ use crate::{
     },
     driver::{
         claim::{live_round::LiveRound, request::LockRequest},
+        context::Context,
         masters::Masters,
-        shared::Shared,
         time::clock,
     },
 };
@@ -17,12 +17,12 @@ use crate::{
 /// Returns whether another attempt may win. If the waiter is aside, asks the masters whether they
 /// answer in time.
 pub(in crate::driver) async fn may_win(
-    shared: &Shared,
+    context: &Context,
     request: &LockRequest,
     chances: Chances,
 ) -> bool {
-    match chances.position(shared.masters().waiter_timeout()) {
-        Position::Aside => majority_answers(shared, request).await,
+    match chances.position(context.masters.waiter_timeout()) {
+        Position::Aside => majority_answers(context, request).await,
         Position::Queued => true,
     }
 }
@@ -30,12 +30,12 @@ pub(in crate::driver) async fn may_win(
 /// Returns whether a majority of every set answers an inspection in time. An answer is in time
 /// while a lock that was asked for together with the inspection would still be valid. An error
 /// counts as an answer. The next attempt shows whether the error matters.
-pub(in crate::driver) async fn majority_answers(shared: &Shared, request: &LockRequest) -> bool {
-    let masters = shared.masters();
+pub(in crate::driver) async fn majority_answers(context: &Context, request: &LockRequest) -> bool {
+    let masters = &context.masters;
     let answers = is_answered(masters, request).await;
     if !answers {
         let name = request.resource.name();
-        shared.note_no_masters(name);
+        context.note_no_masters(name);
     }
     answers
 }

@@ -10,8 +10,8 @@ use crate::{
         },
     },
     driver::{
-        acquire::deadline::Deadline, claim::live_round::LiveRound, masters::Masters,
-        select::first_of, shared::Shared, time::clock,
+        acquire::deadline::Deadline, claim::live_round::LiveRound, context::Context,
+        masters::Masters, select::first_of, time::clock,
     },
     master::{Entry, server_error::ServerError},
 };
@@ -20,16 +20,16 @@ use crate::{
 /// Returns the votes of the last round. A vote is a grant if its master can vote. Returns `None` if
 /// the coordinator is closed, or if its runtime has shut down.
 pub(in crate::driver) async fn ready(
-    shared: &Shared,
+    context: &Context,
     is_enough: fn(&Votes) -> bool,
     deadline: Deadline,
 ) -> Option<Votes> {
-    let masters = shared.masters();
+    let masters = &context.masters;
     let mut changes = masters.health.watch();
     let retry = masters.config().retry;
     let mut failures = 0;
     loop {
-        shared.check_open().ok()?;
+        context.check_open().ok()?;
         let known = changes.borrow_and_update().clone();
         let votes = ask(masters, is_enough).await;
         let is_gone = |row: VoteRow<'_>| row.failure() == Some(&Failure::Closed);

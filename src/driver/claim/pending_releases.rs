@@ -15,11 +15,8 @@ use crate::driver::{
 };
 
 /// The releases of a coordinator that some masters must still get.
-#[derive(Clone, Debug)]
-pub(crate) struct PendingReleases(Arc<Inner>);
-
 #[derive(Debug)]
-struct Inner {
+pub(crate) struct PendingReleases {
     count: AtomicUsize,
     /// The latest expiry of the keys that the releases delete, in microseconds after the origin.
     until: AtomicU64,
@@ -29,39 +26,37 @@ struct Inner {
 
 impl PendingReleases {
     pub(crate) fn new() -> Self {
-        Self(Arc::new(Inner {
+        Self {
             count: AtomicUsize::new(0),
             until: AtomicU64::new(0),
             origin: clock::monotonic(),
             done: Signal::default(),
-        }))
+        }
     }
 
     /// Counts a release until the returned value is dropped. The keys that the release deletes
     /// expire at `keys_until` on the monotonic clock.
-    pub(crate) fn add(&self, keys_until: Instant) -> PendingRelease {
-        let until = self.0.micros(keys_until);
-        self.0.until.fetch_max(until, Ordering::AcqRel);
-        self.0.count.fetch_add(1, Ordering::AcqRel);
-        PendingRelease(self.0.clone())
+    pub(crate) fn add(self: &Arc<Self>, keys_until: Instant) -> PendingRelease {
+        let until = self.micros(keys_until);
+        self.until.fetch_max(until, Ordering::AcqRel);
+        self.count.fetch_add(1, Ordering::AcqRel);
+        PendingRelease(self.clone())
     }
 
     /// Waits until no release is pending, or until all keys that the releases delete have expired.
     pub(crate) async fn delivered(&self, timers: &Timers) {
         let check = || {
-            let until = self.0.until.load(Ordering::Acquire);
-            let left = until.saturating_sub(self.0.micros(clock::monotonic()));
-            if self.0.count.load(Ordering::Acquire) == 0 || left == 0 {
+            let until = self.until.load(Ordering::Acquire);
+            let left = until.saturating_sub(self.micros(clock::monotonic()));
+            if self.count.load(Ordering::Acquire) == 0 || left == 0 {
                 ControlFlow::Break(())
             } else {
                 ControlFlow::Continue(Some(clock::now() + Duration::from_micros(left)))
             }
         };
-        self.0.done.wait(timers, check).await;
+        self.done.wait(timers, check).await;
     }
-}
 
-impl Inner {
     /// Returns `at` in microseconds after the origin, rounded up.
     fn micros(&self, at: Instant) -> u64 {
         let since = at.saturating_duration_since(self.origin).as_micros();
@@ -72,7 +67,7 @@ impl Inner {
 /// A pending release. The posted release contains this value. Both are dropped when every master
 /// has answered or is no longer owed the release.
 #[derive(Debug)]
-pub(crate) struct PendingRelease(Arc<Inner>);
+pub(crate) struct PendingRelease(Arc<PendingReleases>);
 
 impl Drop for PendingRelease {
     fn drop(&mut self) {
