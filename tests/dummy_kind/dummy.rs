@@ -1,11 +1,11 @@
 //! A kind of lock for `scripts/dummy_kind.sh`: the hash of a reentrant lock, with another marker.
-//! It has more keys and arguments than the kinds of the crate. Masters grant it with the number of a
-//! slot.
+//! It has more keys and arguments than the kinds of the crate. Masters grant it with the number of
+//! a slot.
 
 use std::num::NonZeroU16;
 
 use super::{
-    command::{Action, Command, Reply},
+    command::{Action, Command, Reply, Verb},
     companion::Companion,
     reentrant::can_be_refused,
     reply,
