@@ -50,8 +50,8 @@ pub(in crate::driver) async fn contend(
         waiter.expect(permit_by + masters.attempt_timeout());
         if !is_last && !may_win(context, request, chances).await {
             context.check_open()?;
-            let end = deadline.limit(context.retry_at(hopeless));
-            waiter.sleep_until(end).await;
+            let retry_at = context.retry_at(hopeless);
+            waiter.sleep_until(deadline.limit(retry_at)).await;
             hopeless = hopeless.saturating_add(1);
             continue;
         }
@@ -73,10 +73,7 @@ pub(in crate::driver) async fn contend(
         chances = note_attempt(context, &waiter, &contender, start, Err(&denied));
         deadline.check(&denied, is_last, attempts)?;
         attempts = attempts.saturating_add(1);
-        if denied.refused == Refused::OwnerBusy {
-            waiter.step_back(); // other owners do not wait for the tasks of this owner
-        }
-        first = wait(&waiter, &mut contender, &denied, start, deadline).await;
+        first = wait(&mut waiter, &mut contender, &denied, start, deadline).await;
     }
 }
 
@@ -136,12 +133,15 @@ fn note_attempt(
 /// Waits until another attempt may win. The last attempt began at `start`. Returns the master to
 /// ask first.
 async fn wait(
-    waiter: &LocalWaiter<'_>,
+    waiter: &mut LocalWaiter<'_>,
     contender: &mut Contender,
     denied: &Denied,
     start: Instant,
     deadline: Deadline,
 ) -> Option<usize> {
+    if denied.refused == Refused::OwnerBusy {
+        waiter.step_back(); // other owners do not wait for the tasks of this owner
+    }
     let now = clock::now();
     let failed = Failed {
         refused: &denied.refused,
