@@ -81,7 +81,7 @@ async fn fewer_than_a_majority_can_vote() {
     assert_eq!(found(&report), expected, "{report}");
     assert!(locks.mutex("r").try_acquire().await.is_err());
 
-    // Under a strict guard, new masters are in quarantine. The report only warns of this.
+    // Under `Strict`, new masters are in quarantine. The report only warns of this.
     let builder = Coordinator::builder().quarantine(Quarantine::Strict);
     let masters = (0..3).map(|_| MemoryMaster::new());
     let locks = builder.masters(masters).build().unwrap();

@@ -752,7 +752,7 @@ fn rights_that_the_guard_lacks_are_found() {
             let rules = [&all[..], without].concat();
             let report = as_user(&masters, quarantining(), &rules).await;
             assert_eq!(found(&report), expected, "{without:?}: {report}");
-            // With a strict guard, the client does not even connect.
+            // With `Strict`, the client does not even connect.
             let strict = patient().quarantine(Quarantine::Strict).max_ttl(LONG);
             let report = as_user(&masters, strict, &rules).await;
             assert!(found(&report).contains(&gone), "{without:?}: {report}");

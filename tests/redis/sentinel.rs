@@ -149,7 +149,7 @@ fn a_failover_costs_a_quarantine_and_no_second_holder_gets_the_lock() {
 }
 
 #[test]
-fn without_the_guard_a_failover_lets_a_second_holder_in() {
+fn without_quarantine_a_failover_lets_a_second_holder_in() {
     if server::is_mixed() {
         return;
     }

@@ -22,12 +22,12 @@ use crate::{
     master::memory::{
         connections::Push,
         keys::{Keys, Value},
-        server::State,
+        server::ServerState,
     },
 };
 
 pub(super) struct Server {
-    pub(super) state: State,
+    pub(super) state: ServerState,
     pub(super) run: Run,
     /// The packets that came while the process was stopped.
     backlog: VecDeque<(u64, Packet)>,
@@ -65,7 +65,7 @@ pub(super) enum Run {
 impl Server {
     pub(super) fn new(master: usize, plan: &Plan) -> Self {
         let mut server = Self {
-            state: State::new(format!("sim:{master}").into()),
+            state: ServerState::new(format!("sim:{master}").into()),
             run: Run::Up,
             backlog: VecDeque::new(),
             restarts: 0,

@@ -187,7 +187,7 @@ fn checked(
 
 fn default_max_ttl(quarantine: Quarantine, ttl: Duration) -> Duration {
     match quarantine {
-        // The maximum only limits the length of quarantines. Without a guard there are none.
+        // The maximum only limits the length of quarantines. With quarantine off, there are none.
         Quarantine::Off => Ttl::MOST,
         Quarantine::Observed | Quarantine::Strict => ttl.max(MAX_TTL),
     }

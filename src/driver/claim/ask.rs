@@ -8,7 +8,7 @@ use std::{
 use parking_lot::Mutex;
 
 use super::{
-    Claim, State,
+    Claim, Protected,
     live_round::{IgnoreVotes, LiveRound},
     locked,
     owned_lock::OwnedLock,
@@ -66,7 +66,7 @@ impl Claim {
             terms,
             _owned: owned.map(|owned| owned as _),
             began,
-            state: Mutex::new(State {
+            state: Mutex::new(Protected {
                 claim: state,
                 hold: None,
                 timer: None,

@@ -27,12 +27,12 @@ use crate::{
 /// A round that masters vote in. The task that serves a master casts the vote of that master.
 #[derive(Debug)]
 pub(crate) struct LiveRound {
-    state: Mutex<State>,
+    state: Mutex<LiveRoundState>,
     observer: Arc<LockObserver>,
 }
 
 #[derive(Debug)]
-struct State {
+struct LiveRoundState {
     round: Round,
     /// The task that waits for the outcome.
     decided: Option<Waker>,
@@ -45,7 +45,7 @@ struct State {
 impl LiveRound {
     pub(crate) fn open(round: Round, observer: &Arc<LockObserver>) -> Arc<Self> {
         Arc::new(Self {
-            state: Mutex::new(State {
+            state: Mutex::new(LiveRoundState {
                 round,
                 decided: None,
                 voted: None,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::MutexGuard;
 
-use super::{Claim, State, live_round::LiveRound};
+use super::{Claim, Protected, live_round::LiveRound};
 use crate::{
     core::{
         claim::{ClaimState, ClaimStep, Notice, Terms},
@@ -21,7 +21,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Locked<'a> {
     claim: &'a Claim,
-    pub(super) state: MutexGuard<'a, State>,
+    pub(super) state: MutexGuard<'a, Protected>,
     /// Declared after the state, so it is dropped after the unlock.
     step: ClaimStep<'a, Arc<LiveRound>>,
 }

@@ -44,14 +44,14 @@ pub(crate) struct Claim {
     _owned: Option<Arc<dyn Debug + Send + Sync>>,
     /// The start of the first round, on the monotonic clock.
     began: Instant,
-    state: Mutex<State>,
+    state: Mutex<Protected>,
     has_hold_begun: AtomicBool,
     /// Notified when the lock is lost.
     changed: Signal,
 }
 
 #[derive(Debug)]
-struct State {
+struct Protected {
     claim: ClaimState<Arc<LiveRound>>,
     /// Set from the win to the release or the loss.
     hold: Option<LockSpan>,

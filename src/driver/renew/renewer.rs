@@ -29,11 +29,11 @@ pub(crate) trait Renew: Send + Sync {
 /// master. The task waits for votes only if very many renewals are under way, see [`Backlog`].
 #[derive(Default)]
 pub(crate) struct Renewer {
-    state: Mutex<State>,
+    state: Mutex<RenewerState>,
 }
 
 #[derive(Default)]
-struct State {
+struct RenewerState {
     schedule: Schedule<Weak<dyn Renew>>,
     waker: Option<Waker>,
     /// The time until which the task sleeps, even if no claim is left that is due by then. `None`
@@ -151,7 +151,7 @@ impl std::fmt::Debug for Renewer {
     }
 }
 
-impl State {
+impl RenewerState {
     /// Wakes the task of the renewer. It is a tokio task, so its waker runs no code of the program
     /// and may be called while the state is locked.
     fn wake(&mut self) {

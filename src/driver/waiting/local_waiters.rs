@@ -47,13 +47,13 @@ pub(crate) struct LocalWaiters {
 /// came.
 #[derive(Debug, Default)]
 struct WaitQueue {
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     /// The events for the waiter that contends.
     events: Events,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct QueueState {
     /// The number of waiters. It changes only while [`LocalWaiters::queues`] is locked, too. A
     /// queue without waiters is removed from that map.
     waiters: usize,

@@ -13,7 +13,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
-use super::{clock::now, connections::Push, fault::Fault, server::State};
+use super::{clock::now, connections::Push, fault::Fault, server::ServerState};
 use crate::{
     core::{
         kind::command::{Command, Reply},
@@ -33,7 +33,7 @@ use crate::{
 
 /// Dials a memory master, which is number `master` of its coordinator.
 pub(in crate::master) struct Dialer {
-    pub(super) state: Arc<Mutex<State>>,
+    pub(super) state: Arc<Mutex<ServerState>>,
     pub(super) master: usize,
     pub(super) restart_tracker: RestartTracker,
 }
@@ -84,7 +84,7 @@ impl Dialer {
 
 pub(in crate::master) struct MemoryConnection {
     number: u64,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<ServerState>>,
     /// The commands that have not arrived, each with the time when it was sent.
     in_transit: VecDeque<(Sent, Instant)>,
     timer: Option<Pin<Box<Sleep>>>,
@@ -149,7 +149,7 @@ impl Connection for MemoryConnection {
 }
 
 impl MemoryConnection {
-    fn new(shared: &Arc<Mutex<State>>) -> Self {
+    fn new(shared: &Arc<Mutex<ServerState>>) -> Self {
         let mut state = shared.lock();
         state.connections.opened += 1;
         Self {

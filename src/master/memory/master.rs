@@ -13,7 +13,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::{clock::millis, connection::Dialer, fault::Fault, keys::Value, server::State};
+use super::{clock::millis, connection::Dialer, fault::Fault, keys::Value, server::ServerState};
 #[cfg(all(test, feature = "redis"))]
 use crate::core::restart::Incarnation;
 use crate::master::{config::MasterConfig, restart::known_origins::KnownOrigins};
@@ -49,7 +49,7 @@ use crate::master::{config::MasterConfig, restart::known_origins::KnownOrigins};
 /// ```
 #[derive(Clone)]
 pub struct MemoryMaster {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<ServerState>>,
     /// The origins that are known to the process that this handle simulates.
     known_origins: KnownOrigins,
 }
@@ -62,7 +62,7 @@ impl MemoryMaster {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let address = format!("memory:{number}").into();
         Self {
-            state: Arc::new(Mutex::new(State::new(address))),
+            state: Arc::new(Mutex::new(ServerState::new(address))),
             known_origins: KnownOrigins::default(),
         }
     }

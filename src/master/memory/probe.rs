@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use super::{
     connection::{Dialer, MemoryConnection},
     fault::Fault,
-    server::State,
+    server::ServerState,
 };
 use crate::{
     core::{restart::ORIGIN_KEY, vote::Failure},
@@ -59,7 +59,7 @@ impl<'a> MemoryProbe<'a> {
     }
 }
 
-impl State {
+impl ServerState {
     /// Returns what `lua/shared/check.lua` would return on a server that is fit for locks.
     fn facts(&mut self) -> String {
         let (info, time) = (self.info().replace('\r', ""), self.clock.wall_micros());

@@ -13,7 +13,7 @@ use crate::core::kind::{
     identity::Identity,
 };
 
-pub(crate) struct State {
+pub(crate) struct ServerState {
     pub(crate) address: Arc<str>,
     pub(crate) run_id: String,
     pub(super) clock: Clock,
@@ -29,7 +29,7 @@ pub(crate) struct State {
     promotions: u64,
 }
 
-impl State {
+impl ServerState {
     pub(crate) fn new(address: Arc<str>) -> Self {
         Self {
             run_id: hex(&address),

@@ -131,7 +131,7 @@ mod tests {
 
     /// The error texts are those of Redis 6 and 7, and of Valkey.
     #[test]
-    fn a_denied_question_fails_the_dial_only_under_a_strict_guard() {
+    fn a_denied_question_fails_the_dial_only_under_strict() {
         let denied = [
             "NOPERM this user has no permissions to run the 'eval' command",
             "ERR The user executing the script can't run this command or subcommand script: 9f, on @user_script:1.",

@@ -7,7 +7,7 @@ use mlua::{Function, Lua, LuaOptions, StdLib, Variadic};
 use self::commands::{Database, commands};
 use super::{
     keys::{Error, KeyResult, Replied, Value},
-    server::State,
+    server::ServerState,
 };
 use crate::core::{
     kind::{
@@ -20,7 +20,7 @@ use crate::core::{
 mod commands;
 mod patches;
 
-impl State {
+impl ServerState {
     pub(crate) fn execute(&mut self, command: &Command) -> Replied {
         self.keys(); // sets the time of the keys
         let words = command.words();
@@ -356,7 +356,7 @@ mod tests {
             .find(|script| script.name == "mutex/acquire")
             .unwrap();
         let decide = |candidate: u64, counter: u64, is_mine: bool, window: u64| {
-            let mut state = State::new("memory".into());
+            let mut state = ServerState::new("memory".into());
             state.set_time(CLOCK);
             let mut put = |key: &str, text: &str| {
                 state
@@ -424,7 +424,7 @@ mod tests {
             ("secret@example.com".to_owned(), ""),
             (format!("@{hex}"), ""),
         ] {
-            let mut state = State::new("memory".into());
+            let mut state = ServerState::new("memory".into());
             state
                 .keys
                 .put("r".to_owned(), Value::Text(value.clone()), None);
