@@ -1,5 +1,5 @@
 //! Distributed locks held by a majority of N independent Redis or Valkey masters, by the
-//! [Redlock](https://redis.io/docs/latest/develop/use/patterns/distributed-locks/) algorithm.
+//! [Redlock](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/) algorithm.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]

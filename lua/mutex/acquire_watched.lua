@@ -4,7 +4,7 @@
 -- KEYS[1]  the lock
 -- ARGV[1]  the caller's token
 -- ARGV[2]  ttl in milliseconds
--- returns  1     granted; the key lives for ttl
+-- returns  1     granted; the key lives for ttl from the first run
 --          -n    another holds the lock for n more milliseconds (n >= 1)
 --          nil   another holds the lock without a TTL
 --          error WRONGTYPE: a lock of another kind is held under this name

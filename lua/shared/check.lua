@@ -1,4 +1,5 @@
--- shared/check: facts about a server, for a check of the masters. Changes nothing.
+-- shared/check: facts about a server, for a check of the masters. Changes no existing key,
+-- and publishes one hint.
 --
 -- ARGV[1]  the key of an example lock, which no client should hold
 -- ARGV     then, for each of its companion keys: purpose, type ('string' or 'zset'), key

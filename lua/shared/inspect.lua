@@ -5,7 +5,7 @@
 -- KEYS[2]  the queue; only for a fair lock
 -- returns  text: a line 'KIND LEFT DEPTH DIGEST OWNER' for each holder, or 'free', then a line for
 --          each of the first 1,000 tickets in the queue
---          KIND: the name of a kind, or other for a key that is no lock
+--          KIND: the name of a kind, or 'other' for a key that is no lock
 --          LEFT: milliseconds left, -1 without a TTL
 --          DIGEST: '-' for a key that is no lock
 --          OWNER: for a mutex the client name, if its value is a token of this crate with a name

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::core::{
     view::health::MasterHealth,
-    vote::refused::Refused,
+    vote::obstacle::Obstacle,
     wait::chances::{Chance, Chances},
 };
 
@@ -72,8 +72,8 @@ impl Context {
         let (observer, Some(round)) = (&self.masters.observer, &denied.round) else {
             return;
         };
-        match &denied.refused {
-            reason @ (Refused::NoQuorum | Refused::Quarantined(_) | Refused::TooSlow(_)) => {
+        match &denied.obstacle {
+            reason @ (Obstacle::NoQuorum | Obstacle::Quarantined(_) | Obstacle::TooSlow(_)) => {
                 let votes = || self.masters.votes(round).to_string();
                 observer.lacks_quorum(name, reason, votes);
             }
@@ -92,7 +92,7 @@ impl Context {
             states.join(", ")
         };
         let observer = &self.masters.observer;
-        observer.lacks_quorum(name, &Refused::NoQuorum, states);
+        observer.lacks_quorum(name, &Obstacle::NoQuorum, states);
     }
 
     /// Returns the chances of a waiter that begins to wait now.

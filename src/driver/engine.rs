@@ -103,7 +103,7 @@ impl Engine {
         request: &LockRequest,
         limit: Option<Duration>,
     ) -> Result<Level, NotAcquired> {
-        let _waiter = self.masters().observer.waiter(&request.resource);
+        let _waiter = self.masters().observer.count_waiter(&request.resource);
         let call = pin!(acquire::acquire(&self.context, request, limit));
         let acquired = observed(self.masters(), request, call).await;
         acquired.inspect(|level| level.hold(request))

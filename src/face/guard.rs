@@ -88,7 +88,8 @@ impl Guard {
     ///
     /// For a mutex or a reentrant lock, earlier attempts of a waiter do not count. The number is 1,
     /// or more if a fencing token took more rounds. For a fair lock, the rounds that the waiter
-    /// made from its position in the queues count as well.
+    /// made from its position in the queues count as well. They count again from 1 if it took a new
+    /// ticket because its clock was wrong.
     pub fn rounds(&self) -> u32 {
         self.level.rounds()
     }

@@ -29,6 +29,8 @@ pub(crate) struct MasterObserver {
 pub(crate) enum MasterEvent<'a> {
     /// The first answer after an outage in which connections were of no use.
     AnswersAgain,
+    /// The master refused a subscription.
+    CallsNobody { error: &'a str },
     /// A dial succeeded. It is no news if the outage goes on.
     Connected { is_news: bool },
     /// The master lost its keys. A new connection finds out which locks are lost.
@@ -98,6 +100,9 @@ impl MasterObserver {
 fn log(master: &str, event: MasterEvent<'_>) {
     match event {
         MasterEvent::AnswersAgain => info!(target: MASTER, %master, "master answers again"),
+        MasterEvent::CallsNobody { error } => {
+            warn!(target: MASTER, %master, %error, "the master calls no waiter of a fair lock: waiters poll");
+        }
         MasterEvent::Connected { is_news: true } => info!(target: MASTER, %master, "connected"),
         MasterEvent::Connected { .. } => debug!(target: MASTER, %master, "connected"),
         MasterEvent::ConnectsAgain { why } => {

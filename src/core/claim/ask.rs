@@ -82,7 +82,7 @@ impl<R: ReadRound> ClaimState<R> {
         self.traces.last_until(step.expiry(step.terms.ttl));
         let mut round = acquisition(step, self.lease);
         if let Some(queue) = next.queue {
-            round.queue();
+            round.mark_queued();
             let position = step.monotonic.checked_add(queue.waiter_timeout * 2);
             self.traces.last_until(position.unwrap_or(step.monotonic));
         }

@@ -17,7 +17,7 @@ use super::{
 use error::ConfigError;
 
 /// The default maximum of the TTL. A master that forgot locks is quarantined for about this long.
-const MAX_TTL: Duration = Duration::from_secs(60);
+const LONGEST_TTL: Duration = Duration::from_secs(60);
 
 /// The settings of the user, before they are checked.
 #[derive(Clone, Debug)]
@@ -189,7 +189,7 @@ fn default_max_ttl(quarantine: Quarantine, ttl: Duration) -> Duration {
     match quarantine {
         // The maximum only limits the length of quarantines. With quarantine off, there are none.
         Quarantine::Off => Ttl::MOST,
-        Quarantine::Observed | Quarantine::Strict => ttl.max(MAX_TTL),
+        Quarantine::Observed | Quarantine::Strict => ttl.max(LONGEST_TTL),
     }
 }
 

@@ -86,10 +86,9 @@ fn has_hash_tag(key: &str) -> bool {
 
 /// The companions of one lock. Few locks need any, so each is made when it is first needed. The
 /// place for the next one comes with it, so that a lock can have any number of them.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Companions(OnceLock<Box<Made>>);
 
-#[derive(Debug)]
 struct Made {
     companion: &'static Companion,
     text: String,

@@ -30,17 +30,26 @@ macro_rules! enumerate {
 kinds!(enumerate);
 
 /// The name and the kind of a lock, and its keys on every master.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Resource(Arc<Names>);
 
 /// The contents of a [`Resource`]. They are shared, because every attempt and every command has a
 /// clone of its resource.
-#[derive(Debug)]
 struct Names {
     kind: Kind,
     name: Arc<str>,
     key: Arc<str>,
     companions: Companions,
+}
+
+/// Shows kind, name and key. The other keys follow from these.
+impl fmt::Debug for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Names {
+            kind, name, key, ..
+        } = &*self.0;
+        write!(f, "{kind:?} {name:?} at {key:?}")
+    }
 }
 
 /// Compares kind and key. All other fields follow from these two.

@@ -6,9 +6,9 @@ use crate::core::kind::held_report::HeldReport;
 
 pub(crate) mod effect;
 pub(crate) mod master_set;
+pub(crate) mod obstacle;
 mod questions;
 pub(crate) mod quorum;
-pub(crate) mod refused;
 pub(crate) mod round;
 pub(crate) mod votes;
 
@@ -61,7 +61,7 @@ impl Vote {
 }
 
 /// A slot of a lock that several can hold, each in a slot of its own. `None` for a lock that has no
-/// slots.
+/// slots. The kinds of today have none; a counted semaphore needs them.
 pub(crate) type Slot = Option<NonZeroU16>;
 
 /// A vote on its way to its round. A grant of a lock with slots is for one slot.

@@ -13,7 +13,7 @@ impl Round {
     }
 
     /// Returns the masters that say that another holds the lock.
-    pub(crate) fn held(&self) -> MasterSet {
+    pub(crate) fn held_by_others(&self) -> MasterSet {
         self.masters(|vote| matches!(vote, Vote::Refuse(Refusal::Held(_))))
     }
 
@@ -335,7 +335,7 @@ mod tests {
         for (name, question, rows) in every.into_iter().chain(any) {
             for (letters, expected) in rows {
                 let mut round = round(Verb::Acquire, &two, letters);
-                round.queue();
+                round.mark_queued();
                 assert_eq!(question(&round), *expected, "{name} {letters}");
             }
         }
@@ -414,11 +414,11 @@ mod tests {
         let queued = Vote::Refuse(Refusal::Queued { position: Some(1) });
         let fail = vote('f');
         let mut round = round_of(vec![queued.clone(), fail.clone(), by("a", 1), fail.clone()]);
-        round.queue();
+        round.mark_queued();
         assert!(!round.is_queued());
         let mut round = round_of(vec![queued, by("a", 1), fail, Vote::Grant]);
         assert!(!round.is_queued(), "it did not ask to be queued");
-        round.queue();
+        round.mark_queued();
         assert!(round.is_queued());
     }
 
@@ -427,7 +427,7 @@ mod tests {
         let mut round = five("ghfu");
         let may_hold = [0, 2, 4].into_iter().collect();
         assert_eq!((round.may_keep(), round.may_hold()), (may_hold, may_hold));
-        round.queue();
+        round.mark_queued();
         assert_eq!(
             (round.may_keep(), round.may_hold()),
             (may_hold | MasterSet::only(1), may_hold)
@@ -522,7 +522,7 @@ mod tests {
         for (name, found, expected) in [
             ("granted", round.granted(), &[0][..]),
             ("freed", round.masters(Vote::is_freed), &[0, 2]),
-            ("held", round.held(), &[1]),
+            ("held", round.held_by_others(), &[1]),
             ("gone", round.masters(Vote::is_gone), &[2]),
             ("unanswered", round.unanswered(), &[5]),
         ] {

@@ -49,7 +49,7 @@ impl Round {
 
     /// Marks this round as one that queues: every master that refuses it puts the caller into its
     /// queue.
-    pub(crate) fn queue(&mut self) {
+    pub(crate) fn mark_queued(&mut self) {
         self.queues = true;
     }
 
@@ -91,9 +91,10 @@ impl Round {
     }
 
     /// Notes that the key was put back on `master`.
-    pub(crate) fn healed(&mut self, master: usize) {
+    pub(crate) fn note_healed(&mut self, master: usize) {
+        let (vote, slot) = (Vote::Grant, self.slot());
         if let Some(Some(cast)) = self.cast.get_mut(master) {
-            *cast = CastVote::new(Vote::Grant, cast.latency());
+            *cast = CastVote::new(SlotVote { vote, slot }, cast.latency());
         }
     }
 
@@ -145,30 +146,30 @@ impl Round {
         self.masters_where(|cast| cast.is_none())
     }
 
-    /// Returns the masters with such a vote.
-    pub(crate) fn masters(&self, such: impl Fn(&Vote) -> bool) -> MasterSet {
-        self.masters_where(|cast| cast.as_ref().is_some_and(|cast| such(cast.vote())))
+    /// Returns the masters whose vote matches.
+    pub(crate) fn masters(&self, matches: impl Fn(&Vote) -> bool) -> MasterSet {
+        self.masters_where(|cast| cast.as_ref().is_some_and(|cast| matches(cast.vote())))
     }
 
-    /// Returns whether a majority of every set has such a vote.
-    pub(crate) fn every_set_has(&self, such: impl Fn(&Vote) -> bool) -> bool {
-        self.quorum.is_every_majority_in(self.masters(such))
+    /// Returns whether a majority of every set has a vote that matches.
+    pub(crate) fn every_set_has(&self, matches: impl Fn(&Vote) -> bool) -> bool {
+        self.quorum.is_every_majority_in(self.masters(matches))
     }
 
-    /// Returns whether a majority of any set has such a vote.
-    pub(crate) fn any_set_has(&self, such: impl Fn(&Vote) -> bool) -> bool {
-        self.quorum.is_any_majority_in(self.masters(such))
+    /// Returns whether a majority of any set has a vote that matches.
+    pub(crate) fn any_set_has(&self, matches: impl Fn(&Vote) -> bool) -> bool {
+        self.quorum.is_any_majority_in(self.masters(matches))
     }
 
-    /// Returns whether a majority of every set has cast such a vote before the limit.
-    pub(crate) fn every_set_has_in_time(&self, such: impl Fn(&Vote) -> bool) -> bool {
+    /// Returns whether a majority of every set has cast a vote that matches before the limit.
+    pub(crate) fn every_set_has_in_time(&self, matches: impl Fn(&Vote) -> bool) -> bool {
         let time = self
             .limit
             .map(|limit| limit.saturating_duration_since(self.start));
         let is_in_time = |latency: Duration| time.is_none_or(|time| latency < time);
         let masters = self.masters_where(|cast| {
             cast.as_ref()
-                .is_some_and(|cast| is_in_time(cast.latency()) && such(cast.vote()))
+                .is_some_and(|cast| is_in_time(cast.latency()) && matches(cast.vote()))
         });
         self.quorum.is_every_majority_in(masters)
     }
@@ -350,6 +351,15 @@ mod tests {
     }
 
     #[test]
+    fn a_master_that_was_healed_has_the_slot_that_was_won() {
+        let mut round = granted(&Quorum::of(3), &[7, 7]);
+        round.on_vote(2, vote('0'), round.start());
+        round.note_healed(2);
+        let slot = round.votes()[2].as_ref().and_then(CastVote::slot);
+        assert_eq!(slot, NonZeroU16::new(7));
+    }
+
+    #[test]
     fn grants_of_different_slots_do_not_win() {
         assert!(Mutant::AnySlot.breaks(|| {
             let round = granted(&Quorum::of(3), &[1, 2, 3]);
@@ -390,9 +400,9 @@ mod tests {
         for (master, letter) in "g0g".chars().enumerate() {
             round.on_vote(master, vote(letter), start + millis(7));
         }
-        round.healed(1);
-        round.healed(3); // has not voted
-        round.healed(4); // no such master
+        round.note_healed(1);
+        round.note_healed(3); // has not voted
+        round.note_healed(4); // no such master
         assert_eq!(round.granted(), [0, 1, 2].into_iter().collect());
         let latencies: Vec<_> = round
             .votes()

@@ -72,7 +72,7 @@ impl CastVote {
         Duration::from_nanos(self.bits.get() >> Self::NANOS_AT)
     }
 
-    fn slot(&self) -> Slot {
+    pub(super) fn slot(&self) -> Slot {
         NonZeroU16::new((self.bits.get() >> Self::SLOT_AT) as u16)
     }
 }

@@ -17,7 +17,7 @@ pub(crate) enum Position {
     Aside,
     /// The waiter is in the queues of the masters. For a lock of another kind, the waiter makes
     /// attempts.
-    Queued,
+    Contending,
 }
 
 /// The chance of this client to win, judged from one round.
@@ -103,9 +103,9 @@ impl Chances {
     pub(crate) fn position(self, waiter_timeout: Duration) -> Position {
         let lasted = |unable: Unable| unable.until.saturating_duration_since(unable.since);
         match self.unable.map(lasted) {
-            Some(_) if mutant!(AlwaysQueued) => Position::Queued,
+            Some(_) if mutant!(AlwaysQueued) => Position::Contending,
             Some(lasted) if lasted >= waiter_timeout / 2 => Position::Aside,
-            Some(_) | None => Position::Queued,
+            Some(_) | None => Position::Contending,
         }
     }
 
@@ -153,45 +153,51 @@ mod tests {
     #[test]
     fn a_waiter_that_cannot_win_for_half_its_timeout_steps_aside() {
         use Outcome::{Lost, TooLate};
-        use Position::{Aside, Queued};
+        use Position::{Aside, Contending};
         let origin = Instant::now();
         for (name, rounds) in [
             (
                 "another holder",
-                vec![(0, "hhh", Lost, Queued), (9_000, "ghh", Lost, Queued)],
+                vec![
+                    (0, "hhh", Lost, Contending),
+                    (9_000, "ghh", Lost, Contending),
+                ],
             ),
             (
                 "no majority",
                 vec![
-                    (0, "fff", Lost, Queued),
-                    (1_300, "ffh", Lost, Queued),
+                    (0, "fff", Lost, Contending),
+                    (1_300, "ffh", Lost, Contending),
                     (1_450, "qfg", Lost, Aside), // ends at 1,500 ms, after half the timeout
                     (9_000, "fff", Lost, Aside),
-                    (9_100, "fhh", Lost, Queued), // one round is enough to come back
-                    (9_200, "fff", Lost, Queued),
+                    (9_100, "fhh", Lost, Contending), // one round is enough to come back
+                    (9_200, "fff", Lost, Contending),
                     (10_700, "fff", Lost, Aside),
                 ],
             ),
             (
                 "an outage that is short, twice",
                 vec![
-                    (0, "fff", Lost, Queued),
-                    (1_400, "fff", Lost, Queued),
-                    (1_500, "hhf", Lost, Queued),
-                    (1_600, "fff", Lost, Queued),
-                    (3_000, "fff", Lost, Queued),
+                    (0, "fff", Lost, Contending),
+                    (1_400, "fff", Lost, Contending),
+                    (1_500, "hhf", Lost, Contending),
+                    (1_600, "fff", Lost, Contending),
+                    (3_000, "fff", Lost, Contending),
                 ],
             ),
             (
                 "grants that come too late",
-                vec![(0, "ggg", TooLate, Queued), (1_450, "ggg", TooLate, Aside)],
+                vec![
+                    (0, "ggg", TooLate, Contending),
+                    (1_450, "ggg", TooLate, Aside),
+                ],
             ),
             (
                 "unknown chances change nothing",
                 vec![
-                    (0, "fh-", Lost, Queued),
-                    (1_000, "fff", Lost, Queued),
-                    (2_000, "fh-", Lost, Queued),
+                    (0, "fh-", Lost, Contending),
+                    (1_000, "fff", Lost, Contending),
+                    (2_000, "fh-", Lost, Contending),
                     (2_450, "fff", Lost, Aside),
                     (2_600, "fh-", Lost, Aside),
                 ],
@@ -220,7 +226,7 @@ mod tests {
         let origin = Instant::now();
         let mut chances = Chances::default();
         chances.note(Chance::None, origin, origin);
-        for (at, expected) in [(6_000, Position::Aside), (6_001, Position::Queued)] {
+        for (at, expected) in [(6_000, Position::Aside), (6_001, Position::Contending)] {
             let now = origin + millis(at);
             let mut chances = chances.at(now, WAITER_TIMEOUT);
             chances.note(Chance::None, now, now);

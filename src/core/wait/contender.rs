@@ -11,7 +11,7 @@ use super::{
     retry::Backoff,
     rivals::Rivals,
 };
-use crate::core::vote::{master_set::MasterSet, refused::Refused};
+use crate::core::vote::{master_set::MasterSet, obstacle::Obstacle};
 
 /// A waiter, from its first attempt to its last one. It is told of events, and says what
 /// the waiter does [`Next`].
@@ -28,7 +28,7 @@ pub(crate) struct Contender {
     /// The last event. It led to the attempt that is under way, or to the last one.
     event: Event,
     /// The reason of the last failure, and whether masters granted the lock for a moment.
-    reason: Option<(mem::Discriminant<Refused>, bool)>,
+    reason: Option<(mem::Discriminant<Obstacle>, bool)>,
     /// The number of failures in a row for this reason, without the first one.
     failures: u32,
     false_reports: FalseReports,
@@ -75,8 +75,8 @@ pub(crate) enum Next {
 
 /// An attempt that failed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Failed<'a> {
-    pub(crate) refused: &'a Refused,
+pub(crate) struct FailedAttempt<'a> {
+    pub(crate) obstacle: &'a Obstacle,
     /// `true` if masters granted the lock for a moment, although another client holds it.
     pub(crate) took_some: bool,
     /// `true` if a majority of masters tell the waiter when the lock may be free.
@@ -126,8 +126,10 @@ impl Contender {
             }
         };
         Next::Ask(match event {
-            Event::Released | Event::Turn { is_released: true } if rivals.are_due(hears, now) => {
-                return Next::GiveWay(self.way(hears));
+            Event::Released | Event::Turn { is_released: true }
+                if rivals.is_run_over(hears, now) =>
+            {
+                return Next::GiveWay(self.time_to_give_way(hears));
             }
             Event::Came if rivals.are_certain() => MasterSet::ALL,
             Event::Changed {
@@ -148,7 +150,7 @@ impl Contender {
     /// on the masters in `Ok`.
     pub(crate) fn note(
         &self,
-        result: Result<MasterSet, &Refused>,
+        result: Result<MasterSet, &Obstacle>,
         rivals: &mut Rivals,
         now: Instant,
     ) {
@@ -161,18 +163,18 @@ impl Contender {
             (_, _) => rivals.end_run(),
         }
         match (self.event, result) {
-            (_, Err(Refused::Split)) | (Event::Changed { .. }, Err(Refused::HeldUntil(_))) => {
-                rivals.note(true);
+            (_, Err(Obstacle::Split)) | (Event::Changed { .. }, Err(Obstacle::HeldFor(_))) => {
+                rivals.note_met(true);
             }
             (Event::Changed { .. } | Event::Came | Event::Silence { .. }, Ok(held)) => {
-                rivals.note(!held.is_empty());
+                rivals.note_met(!held.is_empty());
             }
             _ => {} // the attempt does not tell
         }
     }
 
     /// Returns the wait after an attempt that `failed`.
-    pub(crate) fn wait_after(&mut self, failed: Failed<'_>, random: u64) -> Wait {
+    pub(crate) fn wait_after(&mut self, failed: FailedAttempt<'_>, random: u64) -> Wait {
         if let Some(expiry) = failed.expiry {
             let is_reported = matches!(self.event, Event::Changed { .. });
             self.false_reports.note(expiry, is_reported);
@@ -180,16 +182,17 @@ impl Contender {
         self.took = failed.took;
         self.note_reason(&failed);
         let delay = self.retry.delay(self.failures, random);
-        let (pause, end, is_contested) = match failed.refused {
-            Refused::NoQuorum | Refused::OtherKind | Refused::OwnerBusy | Refused::TooSlow(_) => {
-                (delay, delay, false)
-            }
+        let (pause, end, is_contested) = match failed.obstacle {
+            Obstacle::NoQuorum
+            | Obstacle::OtherKind
+            | Obstacle::OwnerBusy
+            | Obstacle::TooSlow(_) => (delay, delay, false),
             // No majority can vote before the quarantine ends. The delay after the quarantine is
             // random, so waiters do not all come back at once.
-            Refused::Quarantined(left) => (delay, left.saturating_add(delay), true),
+            Obstacle::Quarantined(left) => (delay, left.saturating_add(delay), true),
             // A waiter that came back at once would contend with the same clients again.
-            Refused::Queued | Refused::Split => (delay, delay, true),
-            Refused::HeldUntil(left) => {
+            Obstacle::Queued | Obstacle::Split => (delay, delay, true),
+            Obstacle::HeldFor(left) => {
                 let poll = if failed.is_heard {
                     self.poll.delay(u32::MAX, random)
                 } else {
@@ -204,7 +207,7 @@ impl Contender {
                 let pause = if failed.took_some {
                     delay
                 } else {
-                    self.calm(end)
+                    self.pause_when_refused(end)
                 };
                 (pause, end, expiry <= poll)
             }
@@ -215,9 +218,9 @@ impl Contender {
 
     /// Returns the wait of a waiter in the queues of a fair lock. It hears from the masters, and
     /// polls to keep its position.
-    pub(super) fn wait_in_queue(&mut self, refused: &Refused, random: u64) -> Duration {
-        let failed = Failed {
-            refused,
+    pub(super) fn wait_in_queue(&mut self, obstacle: &Obstacle, random: u64) -> Duration {
+        let failed = FailedAttempt {
+            obstacle,
             took_some: false,
             is_heard: true,
             expiry: None,
@@ -228,8 +231,8 @@ impl Contender {
     }
 
     /// Counts the failures in a row for one reason.
-    fn note_reason(&mut self, failed: &Failed<'_>) {
-        let reason = Some((mem::discriminant(failed.refused), failed.took_some));
+    fn note_reason(&mut self, failed: &FailedAttempt<'_>) {
+        let reason = Some((mem::discriminant(failed.obstacle), failed.took_some));
         self.failures = if self.reason == reason {
             self.failures.saturating_add(1)
         } else {
@@ -241,7 +244,7 @@ impl Contender {
     /// Returns the pause of a waiter that is refused because others hold the lock. It limits the
     /// attempts while others release the lock and take it again, and even more while masters report
     /// changes that did not happen.
-    fn calm(&self, end: Duration) -> Duration {
+    fn pause_when_refused(&self, end: Duration) -> Duration {
         if self.failures < 3 {
             return Duration::ZERO;
         }
@@ -251,7 +254,7 @@ impl Contender {
     }
 
     /// Returns for how long this waiter gives way.
-    fn way(&self, hears: bool) -> Duration {
+    fn time_to_give_way(&self, hears: bool) -> Duration {
         const LEAST: Duration = Duration::from_millis(5);
         const MOST: Duration = Duration::from_millis(100);
         if hears {
@@ -348,27 +351,27 @@ mod tests {
         /// Notes a failed attempt that took 20 ms. Returns the pause and the end of the wait.
         fn fail(&mut self, reason: &str, rest: &[&str]) -> String {
             let left = |rest: &[&str]| rest.first()?.parse().ok().map(millis);
-            let refused = match reason {
-                "busy" => Refused::OwnerBusy,
-                "held" => Refused::HeldUntil(left(rest)),
-                "no-quorum" => Refused::NoQuorum,
-                "other-kind" => Refused::OtherKind,
-                "quarantine" => Refused::Quarantined(left(rest).unwrap()),
-                "queued" => Refused::Queued,
-                "split" => Refused::Split,
-                "too-slow" => Refused::TooSlow(millis(9)),
+            let obstacle = match reason {
+                "busy" => Obstacle::OwnerBusy,
+                "held" => Obstacle::HeldFor(left(rest)),
+                "no-quorum" => Obstacle::NoQuorum,
+                "other-kind" => Obstacle::OtherKind,
+                "quarantine" => Obstacle::Quarantined(left(rest).unwrap()),
+                "queued" => Obstacle::Queued,
+                "split" => Obstacle::Split,
+                "too-slow" => Obstacle::TooSlow(millis(9)),
                 other => panic!("{other} is no reason"),
             };
             let contender = &mut self.contender;
-            contender.note(Err(&refused), &mut self.rivals, self.now);
-            let left = if let Refused::HeldUntil(left) = refused {
+            contender.note(Err(&obstacle), &mut self.rivals, self.now);
+            let left = if let Obstacle::HeldFor(left) = obstacle {
                 left
             } else {
                 None
             };
             let expiry = Expiry::new(0, left, self.now, self.now);
-            let failed = Failed {
-                refused: &refused,
+            let failed = FailedAttempt {
+                obstacle: &obstacle,
                 took_some: rest.contains(&"took"),
                 is_heard: !rest.contains(&"unheard"),
                 expiry: rest.contains(&"seen").then_some(expiry),

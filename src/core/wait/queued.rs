@@ -10,7 +10,7 @@ use super::{
 };
 use crate::core::{
     kind::identity::QueueOptions,
-    vote::{refused::Refused, round::Round},
+    vote::{obstacle::Obstacle, round::Round},
 };
 
 /// A waiter for a fair lock, from its first round to its last one. It is told of the rounds that it
@@ -74,7 +74,7 @@ impl QueuedWaiter {
         self.disputes += u32::from(is_disputed);
         self.options.is_fresh &= !round.is_queued() && self.disputes < Self::CORRECTIONS;
         let position = chances.position(self.options.waiter_timeout);
-        self.is_head &= position == Position::Queued;
+        self.is_head &= position == Position::Contending;
         position
     }
 
@@ -82,12 +82,12 @@ impl QueuedWaiter {
     /// the next waiter: it asks at once, in a round that watches the key. No one calls a waiter
     /// when another program deletes the key.
     pub(crate) fn wait_after(&mut self, round: &Round, random: u64) -> Option<Duration> {
-        let refused = Refused::in_queue(round);
+        let obstacle = Obstacle::in_queue(round);
         let was_head = mem::replace(&mut self.is_head, round.is_next());
-        if self.is_head && !was_head && matches!(refused, Refused::HeldUntil(_)) {
+        if self.is_head && !was_head && matches!(obstacle, Obstacle::HeldFor(_)) {
             return None;
         }
-        Some(self.contender.wait_in_queue(&refused, random))
+        Some(self.contender.wait_in_queue(&obstacle, random))
     }
 
     /// Returns how long a waiter that is aside waits before it checks whether masters answer in
@@ -141,7 +141,7 @@ mod tests {
         #[expect(clippy::disallowed_methods, reason = "an origin for the tables")]
         let start = Instant::now();
         let mut round = Round::open(Verb::Acquire, &Quorum::of(letters.len()), start, None);
-        round.queue();
+        round.mark_queued();
         for (master, letter) in letters.chars().enumerate() {
             let held = |position| {
                 let report = HeldReport::owned(Some(millis(50)), "a:1".to_owned(), 1, position);
@@ -208,7 +208,7 @@ mod tests {
         let mut unable = Chances::default();
         unable.note(Chance::None, now, now + TIMEOUT / 2);
         for (chances, position, wait) in [
-            (Chances::default(), Position::Queued, Some(millis(52))),
+            (Chances::default(), Position::Contending, Some(millis(52))),
             (unable, Position::Aside, None),
         ] {
             let mut waiter = waiter();

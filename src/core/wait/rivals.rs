@@ -30,7 +30,7 @@ impl Rivals {
     const POLLED: Duration = Duration::from_millis(400);
 
     /// Notes whether an attempt met another client that asked at the same moment.
-    pub(crate) fn note(&mut self, has_met: bool) {
+    pub(crate) fn note_met(&mut self, has_met: bool) {
         self.left = if has_met {
             Self::MEMORY
         } else {
@@ -73,7 +73,7 @@ impl Rivals {
 
     /// Returns whether the run is over, so that the next waiter gives way. `hear` says whether
     /// masters tell the rivals of a release. Otherwise they ask from time to time.
-    pub(crate) fn are_due(&self, hear: bool, now: Instant) -> bool {
+    pub(crate) fn is_run_over(&self, hear: bool, now: Instant) -> bool {
         let (most, time) = (self.limit, Self::TIME * self.limit);
         let (most, time) = if hear {
             (most, time)
@@ -106,14 +106,14 @@ mod tests {
     fn a_rival_is_remembered_for_some_attempts() {
         let mut rivals = Rivals::default();
         assert!(!rivals.are_likely());
-        rivals.note(true);
+        rivals.note_met(true);
         for attempt in 0..8 {
             assert!(rivals.are_likely());
             assert_eq!(rivals.are_certain(), attempt < 2);
-            rivals.note(false);
+            rivals.note_met(false);
         }
         assert!(!rivals.are_likely());
-        rivals.note(false);
+        rivals.note_met(false);
         assert!(!rivals.are_likely());
     }
 
@@ -122,11 +122,11 @@ mod tests {
         (0..5_000)
             .find(|_| {
                 *now += Duration::from_millis(millis);
-                let are_due = rivals.are_due(hear, *now);
-                if !are_due {
+                let is_run_over = rivals.is_run_over(hear, *now);
+                if !is_run_over {
                     rivals.note_hand_over(*now);
                 }
-                are_due
+                is_run_over
             })
             .unwrap()
     }
@@ -146,7 +146,7 @@ mod tests {
         rivals.note_way(false);
         assert_eq!(length(&mut rivals, true, &mut now, 0), 8);
         rivals.end_run();
-        assert!(!rivals.are_due(true, now));
+        assert!(!rivals.is_run_over(true, now));
     }
 
     #[test]

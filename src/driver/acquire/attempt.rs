@@ -11,7 +11,7 @@ use crate::{
             name::Token,
         },
         vote::{
-            refused::Refused,
+            obstacle::Obstacle,
             round::{Outcome, Round},
         },
     },
@@ -91,7 +91,7 @@ async fn decide(
     {
         return Err(Denied {
             watched: Watched::One(first),
-            ..Denied::in_round(Refused::HeldUntil(left), level.newest_round())
+            ..Denied::in_round(Obstacle::HeldFor(left), level.newest_round())
         });
     }
     let mut outcome = level.decided(waiting.is_some()).await;
@@ -151,11 +151,11 @@ async fn take_back(
     }
     if release.read(Round::is_other_kind) {
         // The answer to a `SET` says only that the key exists, and not which kind of lock it is.
-        return Denied::in_round(Refused::OtherKind, release);
+        return Denied::in_round(Obstacle::OtherKind, release);
     }
     let mut denied = Denied::by(acquisition, outcome, release.read(Round::free_in));
-    if let (Some(waiter), Refused::HeldUntil(_)) = (waiter, &denied.refused) {
-        let agreed = waiter.agreed(release.read(Round::held));
+    if let (Some(waiter), Obstacle::HeldFor(_)) = (waiter, &denied.obstacle) {
+        let agreed = waiter.agreed(release.read(Round::held_by_others));
         denied.watched = Watched::All { release, agreed };
     }
     denied
@@ -175,8 +175,8 @@ pub(in crate::driver) async fn reenter(
     let round = extension.round.clone();
     let refused = match claim.extended(&extension).await {
         Ok(()) => return Some(Ok(level)),
-        Err(NotExtended::NoQuorum { .. }) => Refused::NoQuorum,
-        Err(NotExtended::TooSlow(_)) => Refused::TooSlow(round.elapsed(clock::now())),
+        Err(NotExtended::NoQuorum { .. }) => Obstacle::NoQuorum,
+        Err(NotExtended::TooSlow(_)) => Obstacle::TooSlow(round.elapsed(clock::now())),
         // The lock was lost, and the owner's other guards report the loss. The caller goes on as if
         // the owner had never held the lock.
         Err(NotExtended::Config(_) | NotExtended::Expired { .. } | NotExtended::Lost(_)) => {

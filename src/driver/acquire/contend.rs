@@ -10,10 +10,10 @@ use super::{
 };
 use crate::{
     core::{
-        vote::{refused::Refused, round::Round},
+        vote::{obstacle::Obstacle, round::Round},
         wait::{
             chances::{Chance, Chances},
-            contender::{Contender, Event, Failed, Next},
+            contender::{Contender, Event, FailedAttempt, Next},
         },
     },
     driver::{
@@ -51,7 +51,7 @@ pub(in crate::driver) async fn contend(
         if !is_last && !may_win(context, request, chances).await {
             context.check_open()?;
             let retry_at = context.retry_at(hopeless);
-            waiter.sleep_until(deadline.limit(retry_at)).await;
+            waiter.sleep_until(deadline.cap(retry_at)).await;
             hopeless = hopeless.saturating_add(1);
             continue;
         }
@@ -88,7 +88,7 @@ async fn give_way(
         match waiter.next(contender, event) {
             Next::Ask(first) => return waiter.agreed(first),
             Next::GiveWay(pause) => {
-                let end = deadline.limit(clock::now() + pause);
+                let end = deadline.cap(clock::now() + pause);
                 waiter.sleep_until(end).await;
                 event = Event::GaveWay;
             }
@@ -122,8 +122,8 @@ fn note_attempt(
     result: Result<&Level, &Denied>,
 ) -> Chances {
     let attempt = match result {
-        Ok(level) => Ok(level.newest_round().read(Round::held)),
-        Err(denied) => Err(&denied.refused),
+        Ok(level) => Ok(level.newest_round().read(Round::held_by_others)),
+        Err(denied) => Err(&denied.obstacle),
     };
     waiter.rivals(|rivals| contender.note(attempt, rivals, clock::now()));
     let chance = result.map_or_else(Denied::chance, |_| Chance::Had);
@@ -139,12 +139,12 @@ async fn wait(
     start: Instant,
     deadline: Deadline,
 ) -> Option<usize> {
-    if denied.refused == Refused::OwnerBusy {
+    if denied.obstacle == Obstacle::OwnerBusy {
         waiter.step_back(); // other owners do not wait for the tasks of this owner
     }
     let now = clock::now();
-    let failed = Failed {
-        refused: &denied.refused,
+    let failed = FailedAttempt {
+        obstacle: &denied.obstacle,
         took_some: denied.took_some(),
         is_heard: denied.watched.is_heard(waiter.masters),
         expiry: denied.expiry(start),
@@ -152,9 +152,9 @@ async fn wait(
     };
     let wait = contender.wait_after(failed, clock::random_u64());
     if !wait.pause.is_zero() {
-        waiter.pause_until(deadline.limit(now + wait.pause)).await;
+        waiter.pause_until(deadline.cap(now + wait.pause)).await;
     }
-    let end = deadline.limit(now + wait.end);
+    let end = deadline.cap(now + wait.end);
     let event = waiter.event(&denied.watched, end).await;
     let event = event.unwrap_or_else(|| Event::Silence {
         free: denied.free(),

@@ -23,7 +23,7 @@ impl Deadline {
     }
 
     /// Returns `at`, or the end of the wait if the end is earlier.
-    pub(in crate::driver) fn limit(self, at: Instant) -> Instant {
+    pub(in crate::driver) fn cap(self, at: Instant) -> Instant {
         self.end.map_or(at, |end| end.min(at))
     }
 
@@ -69,7 +69,7 @@ impl Deadline {
         is_last: bool,
         failures: u32,
     ) -> Result<(), NotAcquired> {
-        if denied.refused.is_final() {
+        if denied.obstacle.is_final() {
             Err(denied.clone().into())
         } else if is_last {
             Err(self.expired(denied.clone(), failures))

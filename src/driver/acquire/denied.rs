@@ -10,7 +10,7 @@ use crate::{
         config::error::ConfigError,
         vote::{
             master_set::MasterSet,
-            refused::Refused,
+            obstacle::Obstacle,
             round::{Outcome, Round},
         },
         wait::{chances::Chance, false_reports::Expiry},
@@ -21,7 +21,7 @@ use crate::{
 /// An attempt that did not end in a lock.
 #[derive(Clone, Debug)]
 pub(crate) struct Denied {
-    pub(crate) refused: Refused,
+    pub(crate) obstacle: Obstacle,
     /// The round of the attempt, if there was one.
     pub(crate) round: Option<Arc<LiveRound>>,
     pub(crate) watched: Watched,
@@ -32,13 +32,13 @@ impl Denied {
     /// will be free in `free_in`.
     pub(crate) fn by(round: Arc<LiveRound>, outcome: Outcome, free_in: Option<Duration>) -> Self {
         let elapsed = round.elapsed(clock::now());
-        let refused = round.read(|round| Refused::of(round, outcome, free_in, elapsed));
-        Self::in_round(refused, round)
+        let obstacle = round.read(|round| Obstacle::of(round, outcome, free_in, elapsed));
+        Self::in_round(obstacle, round)
     }
 
-    pub(crate) fn in_round(refused: Refused, round: Arc<LiveRound>) -> Self {
+    pub(crate) fn in_round(obstacle: Obstacle, round: Arc<LiveRound>) -> Self {
         Self {
-            refused,
+            obstacle,
             round: Some(round),
             watched: Watched::None,
         }
@@ -46,8 +46,8 @@ impl Denied {
 
     /// Returns the chance to win that this attempt shows.
     pub(crate) fn chance(&self) -> Chance {
-        match (&self.refused, &self.round) {
-            (Refused::TooSlow(_) | Refused::Quarantined(_), _) => Chance::None,
+        match (&self.obstacle, &self.round) {
+            (Obstacle::TooSlow(_) | Obstacle::Quarantined(_), _) => Chance::None,
             (_, Some(round)) => round.read(|round| Chance::of_round(round, round.outcome())),
             (_, None) => Chance::Unknown,
         }
@@ -55,8 +55,8 @@ impl Denied {
 
     /// Returns the masters on which the lock is likely to be free after the wait.
     pub(crate) fn free(&self) -> MasterSet {
-        match (&self.refused, &self.watched) {
-            (Refused::HeldUntil(Some(left)), Watched::All { release, .. }) => {
+        match (&self.obstacle, &self.watched) {
+            (Obstacle::HeldFor(Some(left)), Watched::All { release, .. }) => {
                 release.read(|release| release.free_within(*left))
             }
             _ => MasterSet::ALL,
@@ -66,8 +66,8 @@ impl Denied {
     /// Returns when the lock expires on the master whose reports count. `None` if there is no such
     /// master. The attempt began at `start`.
     pub(crate) fn expiry(&self, start: Instant) -> Option<Expiry> {
-        let (master, left) = match (&self.watched, &self.refused) {
-            (Watched::One(master), Refused::HeldUntil(left)) => (*master, *left),
+        let (master, left) = match (&self.watched, &self.obstacle) {
+            (Watched::One(master), Obstacle::HeldFor(left)) => (*master, *left),
             (Watched::All { release, agreed }, _) => {
                 let master = (*agreed)?;
                 (
@@ -88,7 +88,7 @@ impl Denied {
 
     pub(crate) fn owner_busy() -> Self {
         Self {
-            refused: Refused::OwnerBusy,
+            obstacle: Obstacle::OwnerBusy,
             round: None,
             watched: Watched::None,
         }

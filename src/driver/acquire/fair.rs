@@ -39,7 +39,7 @@ use crate::{
 };
 
 /// The reason why a stay in the queues ends.
-enum Stay {
+enum QueueEnd {
     Won(Level),
     /// The time in the ticket, or in the candidate, is too far from the clocks of a majority of
     /// masters. The value is the median of these clocks.
@@ -74,13 +74,13 @@ pub(in crate::driver) async fn acquire_fair(
         failures: 0,
     };
     loop {
-        match wait.stay().await? {
-            Stay::Won(level) => return Ok(level),
-            Stay::Skewed(clock) => {
+        match wait.wait_queued().await? {
+            QueueEnd::Won(level) => return Ok(level),
+            QueueEnd::Skewed(clock) => {
                 masters.timestamps.correct(clock, &masters.observer);
                 wait.draw_ticket();
             }
-            Stay::Unable { quarantine } => {
+            QueueEnd::Unable { quarantine } => {
                 wait.wait_aside(quarantine).await?;
                 if wait.queued.options.is_fresh {
                     // The clocks of the masters have moved on, so the masters would refuse the time
@@ -108,7 +108,7 @@ struct FairWait<'a> {
 
 impl<'a> FairWait<'a> {
     /// Waits in the queues.
-    async fn stay(&mut self) -> Result<Stay, NotAcquired> {
+    async fn wait_queued(&mut self) -> Result<QueueEnd, NotAcquired> {
         let mut permit = self.permit().await?;
         let mut is_last = self.deadline.is_over();
         let level = self.begin();
@@ -119,11 +119,11 @@ impl<'a> FairWait<'a> {
                 self.owned.won(&level);
                 self.context.note_chance(Chance::Had, clock::now());
                 self.masters().observer.found_quorum();
-                return Ok(Stay::Won(level));
+                return Ok(QueueEnd::Won(level));
             }
             let round = level.newest_round();
             if let Some(clock) = round.read(|round| self.queued.correction(round)) {
-                return Ok(Stay::Skewed(clock));
+                return Ok(QueueEnd::Skewed(clock));
             }
             if self.raise_ballot(&level, waiter.is_some(), &mut ballots) {
                 continue;
@@ -134,7 +134,7 @@ impl<'a> FairWait<'a> {
             if self.note_round(&round, outcome) == Position::Aside {
                 // Dropping `level` also removes the ticket from the queues.
                 let quarantine = round.read(Round::quarantined);
-                return Ok(Stay::Unable { quarantine });
+                return Ok(QueueEnd::Unable { quarantine });
             }
             self.failures = self.failures.saturating_add(1);
             if let Some(waiter) = &waiter {
@@ -181,7 +181,7 @@ impl<'a> FairWait<'a> {
             let (is_connected, random) = (masters.has_quorum(), clock::random_u64());
             let left = quarantine.take();
             let delay = (self.queued).wait_aside(left, is_connected, checks, random);
-            let end = self.deadline.limit(clock::now() + delay);
+            let end = self.deadline.cap(clock::now() + delay);
             waiter.called(MasterSet::NONE, end).await;
             // At the deadline, the caller makes a last attempt.
             if self.deadline.is_over() || majority_answers(self.context, self.request).await {
@@ -296,8 +296,8 @@ impl<'a> FairWait<'a> {
         let (now, random) = (clock::now(), clock::random_u64());
         match round.read(|round| self.queued.wait_after(round, random)) {
             Some(wait) => {
-                let end = self.deadline.limit(now + wait);
-                waiter.called(round.read(Round::held), end).await;
+                let end = self.deadline.cap(now + wait);
+                waiter.called(round.read(Round::held_by_others), end).await;
             }
             None => waiter.watch(self.request.resource.key()), // in the next round
         }

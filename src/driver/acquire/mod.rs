@@ -63,7 +63,7 @@ pub(super) async fn acquire(
         match reenter(request, &owned).await {
             Some(Err(NotAcquired::Denied(denied))) => {
                 deadline.check(&denied, is_last, failures)?;
-                let end = deadline.limit(context.retry_at(failures));
+                let end = deadline.cap(context.retry_at(failures));
                 failures = failures.saturating_add(1);
                 context.masters.timers.sleep_until(end).await;
             }

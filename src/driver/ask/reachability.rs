@@ -23,7 +23,7 @@ pub(in crate::driver) async fn may_win(
 ) -> bool {
     match chances.position(context.masters.waiter_timeout()) {
         Position::Aside => majority_answers(context, request).await,
-        Position::Queued => true,
+        Position::Contending => true,
     }
 }
 

@@ -49,7 +49,7 @@ pub(in crate::driver) async fn ready(
                 .wait_for(|entries| entries.iter().zip(&known).any(is_other))
                 .await;
         };
-        let pause = masters.timers.sleep_until(deadline.limit(pause));
+        let pause = masters.timers.sleep_until(deadline.cap(pause));
         first_of(changed, pause).await;
         failures = failures.saturating_add(1);
     }

@@ -225,7 +225,7 @@ impl Claim {
         let has_begun = self.has_hold_begun.swap(true, Ordering::Relaxed);
         let mut hold = (!has_begun).then(|| {
             let (lock, observer) = (&self.terms.resource, &masters.observer);
-            observer.hold(lock, self.fencing_token(), self.slot())
+            observer.open_hold(lock, self.fencing_token(), self.slot())
         });
         let mut locked = self.lock(); // unlocked before a hold that is not needed is dropped
         let due = locked.step(|claim, step| {

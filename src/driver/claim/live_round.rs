@@ -172,7 +172,7 @@ impl LiveRound {
 
     /// Tells the observer that the round is over at `now`.
     pub(crate) fn record(&self, now: Instant) {
-        self.observer.round(|| {
+        self.observer.record_round(|| {
             let (verb, outcome) = self.read(|round| (round.verb(), round.outcome()));
             (verb, outcome, self.elapsed(now))
         });
@@ -191,7 +191,7 @@ impl LiveRound {
 
     /// Notes that the key was put back on `master`.
     pub(crate) fn healed(&self, master: usize) {
-        self.state.lock().round.healed(master);
+        self.state.lock().round.note_healed(master);
     }
 
     /// Wakes the tasks that no longer have to wait.

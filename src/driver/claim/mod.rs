@@ -145,13 +145,16 @@ impl Claim {
         let hold = self.state.lock().hold.take();
         if let Some(hold) = hold {
             let observer = &self.context.masters.observer;
-            observer.held(&self.terms.resource, &hold, end);
+            observer.end_hold(&self.terms.resource, &hold, end);
         }
     }
 
     /// Counts a guard, as long as the returned value exists.
     pub(crate) fn count_guard(&self) -> Option<Counted> {
-        self.context.masters.observer.guard(&self.terms.resource)
+        self.context
+            .masters
+            .observer
+            .count_guard(&self.terms.resource)
     }
 
     /// Returns the span of the hold. It is empty if there is no hold.

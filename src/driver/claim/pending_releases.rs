@@ -18,9 +18,9 @@ use crate::driver::{
 #[derive(Debug)]
 pub(crate) struct PendingReleases {
     count: AtomicUsize,
-    /// The latest expiry of the keys that the releases delete, in microseconds after the origin.
+    /// The latest expiry of the keys that the releases delete, in microseconds after the epoch.
     until: AtomicU64,
-    origin: Instant,
+    epoch: Instant,
     done: Signal,
 }
 
@@ -29,7 +29,7 @@ impl PendingReleases {
         Self {
             count: AtomicUsize::new(0),
             until: AtomicU64::new(0),
-            origin: clock::monotonic(),
+            epoch: clock::monotonic(),
             done: Signal::default(),
         }
     }
@@ -57,9 +57,9 @@ impl PendingReleases {
         self.done.wait(timers, check).await;
     }
 
-    /// Returns `at` in microseconds after the origin, rounded up.
+    /// Returns `at` in microseconds after the epoch, rounded up.
     fn micros(&self, at: Instant) -> u64 {
-        let since = at.saturating_duration_since(self.origin).as_micros();
+        let since = at.saturating_duration_since(self.epoch).as_micros();
         u64::try_from(since).unwrap_or(u64::MAX).saturating_add(1)
     }
 }

@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use super::{observer::LockObserver, span::LockSpan};
 use crate::{
-    core::{kind::name::Resource, vote::refused::Refused},
+    core::{kind::name::Resource, vote::obstacle::Obstacle},
     driver::{
         acquire::denied::NotAcquired,
         claim::{Level, request::LockRequest},
@@ -25,7 +25,7 @@ pub(in crate::driver) async fn observed(
     let mut wait = Wait {
         observer,
         lock,
-        span: observer.call(lock),
+        span: observer.open_call(lock),
         outcome: Some("dropped"),
     };
     let result = wait.span.around(call).await;
@@ -37,7 +37,7 @@ pub(in crate::driver) async fn observed(
         }
         Err(NotAcquired::Denied(last) | NotAcquired::Deadline { last, .. }) => {
             let votes = last.round.as_ref().map(|round| masters.votes(round));
-            observer.not_acquired(name, &wait.span, &last.refused, votes);
+            observer.not_acquired(name, &wait.span, &last.obstacle, votes);
         }
         Err(NotAcquired::Closed | NotAcquired::Config(_)) => {}
     }
@@ -60,7 +60,7 @@ struct Wait<'a> {
 impl Drop for Wait<'_> {
     fn drop(&mut self) {
         if let Some(outcome) = self.outcome {
-            self.observer.called(self.lock, &self.span, outcome);
+            self.observer.record_call(self.lock, &self.span, outcome);
         }
     }
 }
@@ -72,13 +72,13 @@ fn outcome(result: &Result<Level, NotAcquired>) -> Option<&'static str> {
         Err(NotAcquired::Config(_)) => return None,
         Err(NotAcquired::Denied(last) | NotAcquired::Deadline { last, .. }) => last,
     };
-    Some(match denied.refused {
-        Refused::HeldUntil(_) | Refused::OwnerBusy | Refused::Queued | Refused::Split => {
+    Some(match denied.obstacle {
+        Obstacle::HeldFor(_) | Obstacle::OwnerBusy | Obstacle::Queued | Obstacle::Split => {
             "contended"
         }
-        Refused::NoQuorum => "no_quorum",
-        Refused::OtherKind => "other_kind",
-        Refused::Quarantined(_) => "quarantined",
-        Refused::TooSlow(_) => "too_slow",
+        Obstacle::NoQuorum => "no_quorum",
+        Obstacle::OtherKind => "other_kind",
+        Obstacle::Quarantined(_) => "quarantined",
+        Obstacle::TooSlow(_) => "too_slow",
     })
 }

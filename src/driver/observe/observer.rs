@@ -17,7 +17,7 @@ use crate::{
         kind::{command::Verb, name::Resource},
         time::episode::Episode,
         view::lock_state::LostReason,
-        vote::{Slot, refused::Refused, round::Outcome, votes::Votes},
+        vote::{Slot, obstacle::Obstacle, round::Outcome, votes::Votes},
     },
     driver::time::clock,
     log::{LOCK, MASTER},
@@ -34,8 +34,8 @@ pub(crate) struct LockObserver {
     /// The times without a quorum. All acquisitions of a coordinator share them, so that the log
     /// gets one warning for each such time, and not one for each lock.
     no_quorum: Mutex<Episode>,
-    /// Set from a failure to the next success. Read without the lock, because most attempts find a
-    /// quorum.
+    /// Set from a failure to the next success, while `no_quorum` is locked. Read without the lock,
+    /// because most attempts find a quorum.
     lacks_quorum: AtomicBool,
 }
 
@@ -59,7 +59,7 @@ impl LockObserver {
     }
 
     /// Returns a span for a call for `lock`.
-    pub(in crate::driver) fn call(&self, lock: &Resource) -> LockSpan {
+    pub(in crate::driver) fn open_call(&self, lock: &Resource) -> LockSpan {
         let (name, kind) = (lock.name(), lock.kind());
         LockSpan::open(
             || debug_span!(target: LOCK, "acquire", %name, %kind, outcome = field::Empty),
@@ -81,7 +81,7 @@ impl LockObserver {
         &self,
         name: &str,
         call: &LockSpan,
-        reason: &Refused,
+        reason: &Obstacle,
         votes: Option<Votes>,
     ) {
         let votes = votes.as_ref().map(field::display);
@@ -89,7 +89,7 @@ impl LockObserver {
     }
 
     /// Records that the `call` for `lock` is over.
-    pub(in crate::driver) fn called(&self, lock: &Resource, call: &LockSpan, outcome: &str) {
+    pub(in crate::driver) fn record_call(&self, lock: &Resource, call: &LockSpan, outcome: &str) {
         self.record(call, |metrics, seconds| {
             let waits = metrics
                 .waits
@@ -99,7 +99,7 @@ impl LockObserver {
     }
 
     /// Returns a span for a hold of `lock`.
-    pub(in crate::driver) fn hold(
+    pub(in crate::driver) fn open_hold(
         &self,
         lock: &Resource,
         fencing_token: Option<u64>,
@@ -161,7 +161,7 @@ impl LockObserver {
     }
 
     /// Records the end of a hold of `lock`, and logs a release.
-    pub(in crate::driver) fn held(&self, lock: &Resource, hold: &LockSpan, end: HoldEnd) {
+    pub(in crate::driver) fn end_hold(&self, lock: &Resource, hold: &LockSpan, end: HoldEnd) {
         let word = match end {
             HoldEnd::Left => "left",
             HoldEnd::Lost => "lost",
@@ -200,7 +200,7 @@ impl LockObserver {
     /// Records that a round is over. `look` returns its verb, its outcome and how long it took. A
     /// round that is over while it is pending was cut short: it asked one master only, and that
     /// master refused.
-    pub(in crate::driver) fn round(&self, look: impl FnOnce() -> (Verb, Outcome, Duration)) {
+    pub(in crate::driver) fn record_round(&self, look: impl FnOnce() -> (Verb, Outcome, Duration)) {
         self.metrics.record(|metrics| {
             let (verb, outcome, time) = look();
             let verb = match verb {
@@ -221,14 +221,14 @@ impl LockObserver {
     }
 
     /// Counts a waiter for `lock`, as long as the returned value exists.
-    pub(in crate::driver) fn waiter(&self, lock: &Resource) -> Option<Counted> {
+    pub(in crate::driver) fn count_waiter(&self, lock: &Resource) -> Option<Counted> {
         let values = [lock.kind().word(), lock.name()];
         self.metrics
             .record(|metrics| Counted::new(metrics.waiters.at(&values)))
     }
 
     /// Counts a guard of `lock`, as long as the returned value exists.
-    pub(in crate::driver) fn guard(&self, lock: &Resource) -> Option<Counted> {
+    pub(in crate::driver) fn count_guard(&self, lock: &Resource) -> Option<Counted> {
         let (kind, name) = (lock.kind().word(), lock.name());
         self.metrics.record(|metrics| {
             // Registers the losses, so that those of a new name begin at zero. An alert on an
@@ -251,11 +251,14 @@ impl LockObserver {
     pub(in crate::driver) fn lacks_quorum(
         &self,
         name: &str,
-        reason: &Refused,
+        reason: &Obstacle,
         votes: impl FnOnce() -> String,
     ) {
+        let mut no_quorum = self.no_quorum.lock();
         self.lacks_quorum.store(true, Ordering::Relaxed);
-        if self.no_quorum.lock().fails(clock::monotonic()) {
+        let begins = no_quorum.fails(clock::monotonic());
+        drop(no_quorum);
+        if begins {
             let votes = votes();
             shielded(
                 || warn!(target: LOCK, %name, %reason, %votes, "no quorum: no lock can be acquired"),
@@ -268,8 +271,11 @@ impl LockObserver {
         if !self.lacks_quorum.load(Ordering::Relaxed) {
             return;
         }
+        let mut no_quorum = self.no_quorum.lock();
         self.lacks_quorum.store(false, Ordering::Relaxed);
-        if self.no_quorum.lock().works() {
+        let ends = no_quorum.works();
+        drop(no_quorum);
+        if ends {
             shielded(|| info!(target: LOCK, "quorum again: locks can be acquired"));
         }
     }

@@ -105,23 +105,23 @@ fn suspensions<T>(f: impl FnOnce(&Suspensions) -> T) -> T {
 #[derive(Debug)]
 pub(crate) struct Suspensions {
     /// The time of the first comparison of the clocks.
-    origin: OnceLock<Instant>,
-    /// The time of the last comparison, in nanoseconds after the origin.
+    epoch: OnceLock<Instant>,
+    /// The time of the last comparison, in nanoseconds after the epoch.
     compared: AtomicU64,
     last: Mutex<Option<Reading>>,
     /// The total time for which the monotonic clock has stood still, in nanoseconds. It is at most
-    /// [`MAX`](Self::MAX).
+    /// [`MOST`](Self::MOST).
     slept: AtomicU64,
 }
 
 impl Suspensions {
     /// About 100 years. Any instant can be moved by this time without an overflow. Only tests that
     /// set the wall clock back and forth add up to more.
-    const MAX: u64 = 100 * 366 * 24 * 60 * 60 * 1_000_000_000;
+    const MOST: u64 = 100 * 366 * 24 * 60 * 60 * 1_000_000_000;
 
     pub(crate) const fn new() -> Self {
         Self {
-            origin: OnceLock::new(),
+            epoch: OnceLock::new(),
             compared: AtomicU64::new(u64::MAX),
             last: Mutex::new(None),
             slept: AtomicU64::new(0),
@@ -139,8 +139,8 @@ impl Suspensions {
             return Duration::ZERO;
         }
         const INTERVAL: Duration = Duration::from_millis(1);
-        let origin = *self.origin.get_or_init(|| now);
-        let now = now.saturating_duration_since(origin).as_nanos() as u64;
+        let epoch = *self.epoch.get_or_init(|| now);
+        let now = now.saturating_duration_since(epoch).as_nanos() as u64;
         // `now` may be before the last comparison, because each test that pauses the clock has its
         // own time.
         if now.abs_diff(self.compared.load(Ordering::Relaxed)) >= INTERVAL.as_nanos() as u64 {
@@ -163,7 +163,7 @@ impl Suspensions {
         if let Some(last) = *last {
             let slept = self.slept.load(Ordering::Relaxed); // changes only while `last` is locked
             let slept = slept.saturating_add(reading.ahead_of(last));
-            self.slept.store(slept.min(Self::MAX), Ordering::Relaxed);
+            self.slept.store(slept.min(Self::MOST), Ordering::Relaxed);
         }
         *last = Some(reading);
         self.compared.store(now, Ordering::Relaxed);
@@ -397,7 +397,7 @@ mod tests {
     #[test]
     fn validity_ends_in_the_past_once_it_is_over() {
         alone("validity_ends_in_the_past_once_it_is_over", async {
-            let origin = monotonic();
+            let epoch = monotonic();
             tokio::time::sleep(seconds(1)).await;
             let (_masters, _locks, guard) = guard("r", false).await;
             let began = monotonic();
@@ -410,7 +410,7 @@ mod tests {
                 assert!(matches!(state(&guard).await, LockState::Lost(_)));
                 assert!(guard.valid_until() <= monotonic());
                 assert!(guard.valid_until() >= began - Duration::from_millis(10));
-                assert!(guard.valid_until() > origin);
+                assert!(guard.valid_until() > epoch);
             }
         });
     }
@@ -441,11 +441,11 @@ mod tests {
 
     #[test]
     fn only_a_wall_clock_that_ran_ahead_counts() {
-        let origin = Reading {
+        let epoch = Reading {
             monotonic: monotonic(),
             wall: wall(),
         };
-        let mut last = origin;
+        let mut last = epoch;
         let mut slept = 0;
         for (monotonic, wall, expected) in [
             (10, 10, 0),
@@ -457,11 +457,11 @@ mod tests {
         ] {
             let distance = Duration::from_secs(i64::unsigned_abs(wall));
             let reading = Reading {
-                monotonic: origin.monotonic + Duration::from_secs(monotonic),
+                monotonic: epoch.monotonic + Duration::from_secs(monotonic),
                 wall: if wall < 0 {
-                    origin.wall - distance
+                    epoch.wall - distance
                 } else {
-                    origin.wall + distance
+                    epoch.wall + distance
                 },
             };
             slept += Duration::from_nanos(reading.ahead_of(last)).as_secs();

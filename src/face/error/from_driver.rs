@@ -4,7 +4,7 @@ use super::{AcquireError, Contention, ExtendError, InspectError};
 use crate::{
     core::{
         kind::name::Resource,
-        vote::{refused::Refused, votes::Votes},
+        vote::{obstacle::Obstacle, votes::Votes},
     },
     driver::{
         acquire::denied::{Denied, NotAcquired},
@@ -43,35 +43,35 @@ impl AcquireError {
             return Self::OwnerBusy { name };
         };
         let votes = masters.votes(&round);
-        match denied.refused {
-            Refused::HeldUntil(remaining) => Self::Contended {
+        match denied.obstacle {
+            Obstacle::HeldFor(remaining) => Self::Contended {
                 name,
                 reason: Contention::Held { remaining },
                 votes,
             },
-            Refused::NoQuorum => Self::NoQuorum { name, votes },
-            Refused::OtherKind => Self::OtherKind {
+            Obstacle::NoQuorum => Self::NoQuorum { name, votes },
+            Obstacle::OtherKind => Self::OtherKind {
                 name,
                 asked: request.resource.kind(),
                 votes,
             },
-            Refused::OwnerBusy => Self::OwnerBusy { name },
-            Refused::Quarantined(remaining) => Self::Quarantined {
+            Obstacle::OwnerBusy => Self::OwnerBusy { name },
+            Obstacle::Quarantined(remaining) => Self::Quarantined {
                 name,
                 remaining,
                 votes,
             },
-            Refused::Queued => Self::Contended {
+            Obstacle::Queued => Self::Contended {
                 name,
                 reason: Contention::Queued,
                 votes,
             },
-            Refused::Split => Self::Contended {
+            Obstacle::Split => Self::Contended {
                 name,
                 reason: Contention::Split,
                 votes,
             },
-            Refused::TooSlow(elapsed) => Self::TooSlow {
+            Obstacle::TooSlow(elapsed) => Self::TooSlow {
                 name,
                 elapsed,
                 ttl: request.ttl.duration(),

@@ -161,13 +161,13 @@ fn on_reply(
     out: &mut Vec<u8>,
 ) -> Result<(), Arc<str>> {
     /// No command is sent again while this many bytes wait to be written, because scripts are long.
-    const MAX: usize = 1024 * 1024;
+    const MOST: usize = 1024 * 1024;
     // The server may have restarted while a proxy kept the connection, or someone may have run
     // SCRIPT FLUSH. The command is sent again with the text of the script. The server then knows
     // the script.
     let is_unknown = matches!(reply, Reply::Error(error) if error.starts_with("NOSCRIPT"));
     if (is_unknown || must_use_script)
-        && out.len() < MAX
+        && out.len() < MOST
         && let Some(request) = session.resend(now)
     {
         if session.watches(&request) {

@@ -87,11 +87,11 @@ impl KnownOrigins {
 fn find(masters: &mut Masters, address: &str) -> KnownOrigins {
     /// The most masters that are remembered. Masters in use are never forgotten, even if there are
     /// more of them.
-    const MAX: usize = 4096;
+    const MOST: usize = 4096;
     if let Some(known) = masters.get(address) {
         return known.clone();
     }
-    if masters.len() >= MAX {
+    if masters.len() >= MOST {
         let unused = masters
             .iter()
             .filter(|(_, known)| Arc::strong_count(&known.0) == 1);

@@ -32,7 +32,7 @@ impl QuarantineEnd {
     }
 
     /// If the quarantine ends at `now`, reports this, and returns `true`.
-    pub(in crate::master) fn ends(
+    pub(in crate::master) fn end_if_over(
         &mut self,
         now: Instant,
         mailbox: &Mailbox,
@@ -51,6 +51,7 @@ impl QuarantineEnd {
         let left = self.until?.saturating_duration_since(now);
         (!left.is_zero()).then_some(left)
     }
+
     /// Begins a quarantine that lasts until the locks that the master may have forgotten have
     /// expired. The first dial after a loss finds its sign. Later dials find only the record, and
     /// say nothing new.

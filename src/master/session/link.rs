@@ -41,7 +41,7 @@ impl Link {
     /// The first window of a connection if the master was silent on the connection before it.
     pub(in crate::master) const CAREFUL_WINDOW: usize = 4;
     /// The largest window. With a round trip of 200 ms, it is enough for 80,000 commands a second.
-    pub(in crate::master) const MAX_WINDOW: usize = 16_384;
+    pub(in crate::master) const MOST_IN_WINDOW: usize = 16_384;
 
     /// Creates the link of a new connection to `master`. Without a connection, the window is 0.
     pub(in crate::master) fn new(
@@ -79,7 +79,7 @@ impl Link {
     /// Takes out the oldest command, whose reply came at `now`.
     pub(in crate::master) fn pop(&mut self, now: Instant) -> Result<Sent, Arc<str>> {
         let sent = self.sent.pop().ok_or("a reply came without a command")?;
-        self.window = (self.window + 1).min(Self::MAX_WINDOW);
+        self.window = (self.window + 1).min(Self::MOST_IN_WINDOW);
         self.last_reply = Some(now);
         self.liveness.restart(now);
         Ok(sent)

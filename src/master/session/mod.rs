@@ -82,7 +82,7 @@ impl Session {
     /// The most unanswered commands of a master that is not busy.
     const FEW: usize = 4;
     /// The most requests that wait for room, apart from owed releases.
-    const MAX_WAITING: usize = Link::MAX_WINDOW;
+    const MOST_WAITING: usize = Link::MOST_IN_WINDOW;
 
     pub(in crate::master) fn new(mailbox: Arc<Mailbox>, config: MasterConfig) -> Self {
         Self {
@@ -135,8 +135,8 @@ impl Session {
     pub(in crate::master) fn take(&mut self, cx: &Context<'_>) -> bool {
         let before = self.posts.requests.len();
         let is_abandoned = self.mailbox.take(cx, &mut self.posts);
-        if self.posts.requests.len() > Self::MAX_WAITING {
-            let newest = before.max(Self::MAX_WAITING);
+        if self.posts.requests.len() > Self::MOST_WAITING {
+            let newest = before.max(Self::MOST_WAITING);
             for request in self.posts.requests.split_off(newest) {
                 if request.is_owed_to(self.master()) {
                     self.posts.requests.push_back(request);
@@ -206,7 +206,8 @@ impl Session {
 
     /// If the quarantine ends at `now`, reports this, and returns `true`.
     pub(in crate::master) fn ends_quarantine(&mut self, now: Instant) -> bool {
-        self.quarantine.ends(now, &self.mailbox, &self.config)
+        self.quarantine
+            .end_if_over(now, &self.mailbox, &self.config)
     }
 
     /// Returns the time up to which deadlines may be judged, if a deadline at `due` is over. See

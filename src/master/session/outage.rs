@@ -86,7 +86,7 @@ impl Outage {
 
     /// Returns whether the master is dialled at once, and its last connection is no failure. That
     /// connection ended only because the next dial must find out which locks are lost.
-    pub(in crate::master) fn is_none(&mut self, observer: &MasterObserver, why: &str) -> bool {
+    pub(in crate::master) fn take_flush(&mut self, observer: &MasterObserver, why: &str) -> bool {
         let is_none = mem::take(&mut self.was_flushed);
         if is_none {
             observer.on(MasterEvent::ConnectsAgain { why });

@@ -35,7 +35,7 @@ pub(in crate::master) struct Owed {
 impl Owed {
     /// The most releases that are kept for one master. If there are more, the oldest are given up.
     /// Their locks end on that master when their TTL is over.
-    const MAX: usize = 32_768;
+    const MOST: usize = 32_768;
     /// The pause after an error reply.
     const PAUSE: Backoff =
         Backoff::between(Duration::from_millis(250), Duration::from_millis(1_000));
@@ -49,7 +49,7 @@ impl Owed {
     #[must_use = "the log must say that releases were given up"]
     pub(in crate::master) fn push(&mut self, release: Arc<Request>) -> bool {
         self.releases.push_back(release);
-        self.releases.len() > Self::MAX && {
+        self.releases.len() > Self::MOST && {
             self.releases.pop_front();
             !mem::replace(&mut self.is_logged, true)
         }

@@ -1,6 +1,6 @@
 //! Matches the replies of a master to the commands that were sent.
 
-use std::{sync::Arc, time::Instant};
+use std::{mem, sync::Arc, time::Instant};
 
 use super::Session;
 use crate::{
@@ -92,17 +92,22 @@ impl Session {
         let Reply::Error(error) = reply else {
             return Err("a reply came instead of the confirmation of a subscription".into());
         };
-        self.log_denial(error);
+        if !mem::replace(&mut self.link.is_denial_logged, true) {
+            let observer = self.mailbox.observer();
+            observer.on(MasterEvent::CallsNobody { error });
+        }
         Ok(())
     }
 
     /// Handles the reply to a request to report changes. After an error, the master counts as one
     /// that reports nothing, and waiters poll. Fails on any other reply than `OK` or an error.
-    fn on_caching(&mut self, reply: &Reply<'_>) -> Result<(), Arc<str>> {
+    fn on_caching(&self, reply: &Reply<'_>) -> Result<(), Arc<str>> {
         match reply {
             Reply::Ok => Ok(()),
             Reply::Error(error) => {
-                self.log_denial(error);
+                if self.mailbox.reports_changes() {
+                    self.log_no_reports(error);
+                }
                 self.mailbox.set_reports_changes(false);
                 self.mailbox.may_have_changed();
                 Ok(())
@@ -112,20 +117,16 @@ impl Session {
     }
 
     /// Notes whether the master reports changes over this connection.
-    pub(crate) fn set_reports_changes(&mut self, reports: bool) {
+    pub(crate) fn set_reports_changes(&self, reports: bool) {
         self.mailbox.set_reports_changes(reports);
         if !reports {
-            self.log_denial("CLIENT TRACKING is refused");
+            self.log_no_reports("CLIENT TRACKING is refused");
         }
     }
 
-    /// Logs, once for each connection, that the master will not tell waiters of releases.
-    fn log_denial(&mut self, error: &str) {
-        if !self.link.is_denial_logged {
-            self.link.is_denial_logged = true;
-            let observer = self.mailbox.observer();
-            observer.on(MasterEvent::ReportsNothing { error });
-        }
+    fn log_no_reports(&self, error: &str) {
+        let observer = self.mailbox.observer();
+        observer.on(MasterEvent::ReportsNothing { error });
     }
 
     /// Handles a report that `key` has changed, or without a `key` that any key may have.

@@ -56,7 +56,7 @@ async fn run<D: Dial>(mut dialer: D, session: &mut Session) {
         };
         session.disconnect(&why);
         let (mailbox, config) = (&session.mailbox, &session.config);
-        if outage.is_none(mailbox.observer(), &why) {
+        if outage.take_flush(mailbox.observer(), &why) {
             continue;
         }
         let failures = outage.failed(mailbox.observer(), &why);

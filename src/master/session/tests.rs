@@ -112,7 +112,7 @@ fn check_votes(window: usize, events: Vec<(u64, Event)>) -> Result<(), TestCaseE
             is_broken |= poll(&mut session, &mut wire);
         }
         is_broken |= apply(event, &mut session, &mut wire, &mut posted).is_err();
-        prop_assert!(wire.in_flight <= Link::MAX_WINDOW);
+        prop_assert!(wire.in_flight <= Link::MOST_IN_WINDOW);
         if is_broken {
             break;
         }
@@ -397,7 +397,7 @@ fn the_number_of_requests_that_wait_is_bounded() {
     let mut session = session();
     let cx = Context::from_waker(Waker::noop());
     let mut failed = 0;
-    for _ in 0..Session::MAX_WAITING + 10 {
+    for _ in 0..Session::MOST_WAITING + 10 {
         let request = request(Verb::Acquire, false);
         assert!(session.mailbox.post(request.clone()).is_none());
         session.take(&cx);
@@ -406,7 +406,7 @@ fn the_number_of_requests_that_wait_is_bounded() {
     assert_eq!(failed, 10);
     assert!(session.mailbox.post(request(Verb::Release, true)).is_none());
     session.take(&cx);
-    assert_eq!(session.posts.requests.len(), Session::MAX_WAITING + 1);
+    assert_eq!(session.posts.requests.len(), Session::MOST_WAITING + 1);
 }
 
 /// Requests that would take or keep a lock are not sent, even if they were posted before.

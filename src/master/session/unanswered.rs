@@ -90,7 +90,7 @@ impl Unanswered {
     #[cfg(feature = "redis")]
     pub(in crate::master) fn resend(&mut self, reports_changes: bool) -> Option<Arc<Request>> {
         /// The most commands that are searched for the one that gives the lock back.
-        const MAX: usize = 1_024;
+        const MOST: usize = 1_024;
         let mut commands = self.commands.iter();
         let oldest = commands.next()?;
         let Item::Request(request) = &oldest.item else {
@@ -101,7 +101,7 @@ impl Unanswered {
             Item::Change(_) | Item::Caching => false,
         };
         let takes = request.command.verb().takes();
-        if oldest.is_resent || takes && (self.len() > MAX || commands.any(undoes)) {
+        if oldest.is_resent || takes && (self.len() > MOST || commands.any(undoes)) {
             return None;
         }
         let request = request.clone();

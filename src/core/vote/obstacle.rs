@@ -6,10 +6,10 @@ use super::round::{Outcome, Round};
 
 /// The reason why an attempt did not end in a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum Obstacle {
     /// Another client holds the lock. The lock becomes free after this time, unless that client
     /// extends or releases it first. `None` if the masters do not say how long it takes.
-    HeldUntil(Option<Duration>),
+    HeldFor(Option<Duration>),
     /// Too many masters failed, so no one can get the lock.
     NoQuorum,
     /// Another kind of lock is held under the name.
@@ -27,11 +27,11 @@ pub(crate) enum Refused {
     TooSlow(Duration),
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for Obstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::HeldUntil(None) => f.write_str("held by another holder"),
-            Self::HeldUntil(Some(left)) => write!(f, "held by another holder for {left:.1?} more"),
+            Self::HeldFor(None) => f.write_str("held by another holder"),
+            Self::HeldFor(Some(left)) => write!(f, "held by another holder for {left:.1?} more"),
             Self::NoQuorum => f.write_str("too few masters voted"),
             Self::OtherKind => f.write_str("held as another kind of lock"),
             Self::OwnerBusy => {
@@ -50,7 +50,7 @@ impl fmt::Display for Refused {
     }
 }
 
-impl Refused {
+impl Obstacle {
     /// Returns why an acquisition did not end in a lock. `round` is its round. According to the
     /// masters, the lock will be free in `free_in`. `elapsed` is the time since the start of the
     /// round.
@@ -74,7 +74,7 @@ impl Refused {
         } else if free_in == Some(Duration::ZERO) {
             Self::Split
         } else {
-            Self::HeldUntil(free_in)
+            Self::HeldFor(free_in)
         }
     }
 
@@ -86,9 +86,9 @@ impl Refused {
         } else if round.lacks_masters() {
             Self::NoQuorum
         } else if !round.is_next() {
-            Self::HeldUntil(None)
+            Self::HeldFor(None)
         } else if round.is_held_for_sure() {
-            Self::HeldUntil(round.free_in())
+            Self::HeldFor(round.free_in())
         } else {
             Self::Split
         }
@@ -140,44 +140,44 @@ mod tests {
 
     #[test]
     fn refused_table() {
-        use Refused::{HeldUntil, NoQuorum, OtherKind, Quarantined, Queued, Split};
+        use Obstacle::{HeldFor, NoQuorum, OtherKind, Quarantined, Queued, Split};
         let zero = Some(Duration::ZERO);
         for (letters, free_in, expected) in [
-            ("hhg", Some(seconds(5)), HeldUntil(Some(seconds(5)))),
-            ("hhg", None, HeldUntil(None)),
+            ("hhg", Some(seconds(5)), HeldFor(Some(seconds(5)))),
+            ("hhg", None, HeldFor(None)),
             ("ghg", zero, Split),
             ("gqq", zero, Queued),
             // Another holder has taken the lock since the masters answered.
             ("qqq", Some(seconds(10)), Queued),
-            ("qhh", Some(seconds(5)), HeldUntil(Some(seconds(5)))),
+            ("qhh", Some(seconds(5)), HeldFor(Some(seconds(5)))),
             ("kkg", None, OtherKind),
             ("ffg", None, NoQuorum),
             ("rrg", None, Quarantined(seconds(9))),
         ] {
-            let refused = Refused::of(&round(letters), Outcome::Lost, free_in, Duration::ZERO);
+            let refused = Obstacle::of(&round(letters), Outcome::Lost, free_in, Duration::ZERO);
             assert_eq!(refused, expected, "{letters} {free_in:?}");
         }
-        let late = Refused::of(&round("ggg"), Outcome::TooLate, None, seconds(1));
-        assert_eq!(late, Refused::TooSlow(seconds(1)));
+        let late = Obstacle::of(&round("ggg"), Outcome::TooLate, None, seconds(1));
+        assert_eq!(late, Obstacle::TooSlow(seconds(1)));
     }
 
     #[test]
     fn only_another_kind_is_final() {
-        assert!(Refused::OtherKind.is_final());
-        assert!(!Refused::Split.is_final() && !Refused::NoQuorum.is_final());
+        assert!(Obstacle::OtherKind.is_final());
+        assert!(!Obstacle::Split.is_final() && !Obstacle::NoQuorum.is_final());
     }
 
     #[test]
     fn in_queue_table() {
-        use Refused::{HeldUntil, NoQuorum, Quarantined, Split};
+        use Obstacle::{HeldFor, NoQuorum, Quarantined, Split};
         for (letters, expected) in [
-            ("qqq", HeldUntil(None)), // not the next one
-            ("hhh", HeldUntil(Some(seconds(5)))),
+            ("qqq", HeldFor(None)), // not the next one
+            ("hhh", HeldFor(Some(seconds(5)))),
             ("ghf", Split), // granted by a minority
             ("ffg", NoQuorum),
             ("rrg", Quarantined(seconds(9))),
         ] {
-            assert_eq!(Refused::in_queue(&round(letters)), expected, "{letters}");
+            assert_eq!(Obstacle::in_queue(&round(letters)), expected, "{letters}");
         }
     }
 }
