@@ -47,6 +47,6 @@ tests core::kind::table::tests::the_commands_run core::kind::companion core::kin
 fails_with 'each_script_has_a_row' tests each_script_has_a_row
 cat "$added/rows.rs" >>tests/conformance/rows.rs
 tests conformance
-fails_with 'dummy lock, Acquire' tests the_words_of_all_commands
-fails_with 'each_kind_has_a_setting' tests each_kind_has_a_setting
+fails_with 'dummy.txt' tests the_words_of_all_commands
+tests check::rights
 say "a row, a module and a folder are enough"

@@ -22,9 +22,9 @@ const FENCING: Rights = Rights {
 
 /// Returns the rights that each kind of lock needs, with the setting that their findings are about.
 fn rights() -> impl Iterator<Item = (Setting, Rights)> {
-    let kinds = Kind::ALL.into_iter().map(|kind| kind.spec().rights);
-    let rights = kinds.chain([FENCING]);
-    rights.filter_map(|rights| Some((Setting::named(rights.name)?, rights)))
+    let kinds = Kind::ALL.into_iter();
+    let kinds = kinds.map(|kind| (Setting::Rights(kind), kind.spec().rights));
+    kinds.chain([(Setting::RightsFencing, FENCING)])
 }
 
 /// Returns whether the user lacks the right to a command or to a key.
@@ -82,12 +82,18 @@ pub(super) fn find(facts: &Facts) -> impl Iterator<Item = Finding> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::core::kind::table;
 
     #[test]
-    fn each_kind_has_a_setting_for_its_rights() {
-        assert_eq!(rights().count(), Kind::ALL.len() + 1);
+    fn the_settings_of_rights_have_their_names() {
+        for (setting, rights) in rights() {
+            assert_eq!(setting.name(), rights.name);
+        }
+        let names = Kind::ALL.map(|kind| Setting::Rights(kind).name());
+        assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
     }
 
     #[test]

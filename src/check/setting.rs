@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::core::kind::name::Kind;
+
 macro_rules! settings {
     ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal,)+) => {
         /// The setting, field or condition that a [`Finding`](crate::Finding) is about.
@@ -12,18 +14,17 @@ macro_rules! settings {
         #[non_exhaustive]
         pub enum Setting {
             $($(#[doc = $doc])+ $variant,)+
+            /// `rights for mutexes`, and so on: whether the user has the rights that locks of this
+            /// kind need.
+            Rights(Kind),
         }
 
         impl Setting {
-            /// Returns the setting with this name.
-            pub(super) fn named(name: &str) -> Option<Self> {
-                [$(Self::$variant),+].into_iter().find(|setting| setting.name() == name)
-            }
-
             /// Returns the name that findings show.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)+
+                    Self::Rights(kind) => kind.spec().rights.name,
                 }
             }
         }
@@ -95,14 +96,8 @@ settings! {
     RedisMode = "redis_mode",
     /// `redis_version`: the version of Redis, or the Redis version that Valkey is compatible with.
     RedisVersion = "redis_version",
-    /// `rights for fair locks`: whether the user has the rights that fair locks need.
-    RightsFair = "rights for fair locks",
     /// `rights for fencing tokens`: whether the user has the rights that fencing tokens need.
     RightsFencing = "rights for fencing tokens",
-    /// `rights for mutexes`: whether the user has the rights that mutexes need.
-    RightsMutex = "rights for mutexes",
-    /// `rights for reentrant locks`: whether the user has the rights that reentrant locks need.
-    RightsReentrant = "rights for reentrant locks",
     /// `rights to inspect`: whether the user may look at locks.
     RightsToInspect = "rights to inspect",
     /// `rights to keys`: whether the user may use all keys.

@@ -15,7 +15,7 @@ use crate::core::config::error::ConfigError;
 macro_rules! enumerate {
     ($($(#[doc = $doc:literal])+ $kind:ident => $module:ident,)+) => {
         /// A kind of lock. Locks with the same name exclude each other, even if their kinds differ.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
         pub enum Kind {
             $($(#[doc = $doc])+ $kind,)+
