@@ -142,13 +142,35 @@ pub fn fair_order(history: &History, queues: &[Vec<Presence>]) -> FairFindings {
             findings.compared += usize::from(!others.is_empty());
             for other in others.chunk_by(|one, next| one == next) {
                 if other.len() >= majority && *other[0] < *ticket {
-                    let line = format!("overtaken in {}: {} by {tenure:?}", lock.name(), other[0]);
-                    findings.wrong.push(line);
+                    let seen = presences_of(&queues, &[other[0], &ticket], attempt);
+                    let (lock, other) = (lock.name(), other[0]);
+                    findings.wrong.push(format!(
+                        "overtaken in {lock}: {other} by {ticket} of {tenure:?}; in the queues: {seen:?}"
+                    ));
                 }
             }
         }
     }
     findings
+}
+
+/// Returns when each master had the waiters with these tickets, or with other tickets of their
+/// owners, in its queue, up to a second before and after `attempt`.
+fn presences_of<'a>(
+    queues: &[Vec<&'a Presence>],
+    tickets: &[&str],
+    attempt: Span,
+) -> Vec<(usize, &'a str, Span)> {
+    let is_theirs = |one: &Presence| tickets.iter().any(|two| owner(two) == owner(&one.ticket));
+    let near = Span::new(attempt.from.saturating_sub(SECOND), attempt.to + SECOND);
+    let mut seen = Vec::new();
+    for (master, queue) in queues.iter().enumerate() {
+        let theirs = queue
+            .iter()
+            .filter(|one| is_theirs(one) && one.span.meets(near));
+        seen.extend(theirs.map(|one| (master, one.ticket.as_str(), one.span)));
+    }
+    seen
 }
 
 /// Returns a time from before the attempt that won the lock. With a fencing token, its last round
