@@ -43,9 +43,12 @@ cp "$added/dummy.rs" src/core/kind/
 fails_with 'lua/dummy/describe.lua' check
 mkdir lua/dummy
 cp "$added"/lua/*.lua lua/dummy/
+rows=tests/conformance/rows/dummy.rs
+fails_with "$rows" tests core::kind
+echo 'use super::*;' >"$rows"
 tests core::kind::table::tests::the_commands_run core::kind::companion core::kind::words master::redis::greeting core::view
 fails_with 'each_script_has_a_row' tests each_script_has_a_row
-cat "$added/rows.rs" >>tests/conformance/rows.rs
+cat "$added/rows.rs" >>"$rows"
 tests conformance
 fails_with 'dummy.txt' tests the_words_of_all_commands
 tests check::rights

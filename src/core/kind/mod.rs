@@ -20,6 +20,9 @@ macro_rules! kinds {
     };
 }
 
+#[cfg(test)]
+pub(crate) use kinds;
+
 pub(crate) mod client_name;
 pub(crate) mod command;
 pub(crate) mod companion;
