@@ -102,6 +102,11 @@ impl<M: Clone> Family<M> {
         family
     }
 
+    /// Returns whether all series are registered, because their values are known in advance.
+    pub(crate) fn is_registered(&self) -> bool {
+        !self.known.is_empty()
+    }
+
     /// Returns the series with these `values` of the labels. Ignores values without a label.
     pub(crate) fn at(&self, values: &[&str]) -> M {
         let mut known = self.known.iter();

@@ -1,17 +1,17 @@
 //! What belongs to a lock besides its key: further keys, and channels.
 
-use std::sync::OnceLock;
+use std::{ptr, sync::OnceLock};
 
 /// A further key of a lock, or a channel. Its text follows from the key of the lock. A kind of lock
 /// defines its companions in its own module.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) struct Companion {
     /// The purpose. For a key, the needs of [`Rights`](super::spec::Rights) have the same word.
     pub(crate) name: &'static str,
     form: Form,
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum Form {
     /// A channel with Redisson's name for it. Two keys such as `a` and `{a}` share a channel. This
     /// is harmless, because messages are only hints.
@@ -105,7 +105,7 @@ impl Companions {
                 others: Self::default(),
             })
         });
-        if made.companion == companion {
+        if ptr::eq(made.companion, companion) {
             &made.text
         } else {
             made.others.text(companion, key)

@@ -233,8 +233,10 @@ impl LockObserver {
         self.metrics.record(|metrics| {
             // Registers the losses, so that those of a new name begin at zero. An alert on an
             // increase would otherwise miss the first one.
-            for reason in REASONS {
-                let _ = metrics.losses.at(&[kind, reason, name]);
+            if !metrics.losses.is_registered() {
+                for reason in REASONS {
+                    let _ = metrics.losses.at(&[kind, reason, name]);
+                }
             }
             Counted::new(metrics.guards.at(&[kind, name]))
         })
