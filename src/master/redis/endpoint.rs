@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use ::redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
+use ::redis::{
+    ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, RedisResult,
+};
 
 #[cfg(feature = "__internals")]
 use super::address::Connect;
@@ -40,7 +42,7 @@ impl Endpoint {
             ));
         }
         // The error of the redis crate is dropped: it may repeat a part of the URL.
-        match url.into_connection_info() {
+        match read(url) {
             Ok(_) if has_unknown_parameter(url) => Err(format!(
                 "its URL has a parameter that is not known: {SHAPES}"
             )),
@@ -50,9 +52,6 @@ impl Endpoint {
                     return Err(format!("its URL has a part after #: {SHAPES}"));
                 }
                 Ok(endpoint)
-            }
-            Err(_) if url.starts_with("rediss:") && !cfg!(feature = "tls") => {
-                Err("rediss:// needs the crate's feature `tls`".to_owned())
             }
             Err(_) if names_sentinels(url) => {
                 Err("a URL of Sentinels needs the crate's feature `sentinel`".to_owned())
@@ -65,6 +64,10 @@ impl Endpoint {
         let address = match info.addr() {
             ConnectionAddr::Tcp(host, port) => Address::Tcp(host.clone(), *port),
             ConnectionAddr::Unix(path) => Address::Unix(path.clone()),
+            #[cfg(not(feature = "tls"))]
+            ConnectionAddr::TcpTls { .. } => {
+                return Err("rediss:// needs the crate's feature `tls`".to_owned());
+            }
             #[cfg(feature = "tls")]
             ConnectionAddr::TcpTls {
                 host,
@@ -154,6 +157,30 @@ impl Endpoint {
     }
 }
 
+/// Reads a URL as the redis crate does. That crate knows TLS only with a feature of its own, which
+/// does not compile beside another of its TLS libraries. So it reads the URL without TLS.
+fn read(url: &str) -> RedisResult<ConnectionInfo> {
+    let plain = url.split_once(':').and_then(|(scheme, rest)| {
+        let scheme = scheme.to_ascii_lowercase();
+        let plain = matches!(scheme.as_str(), "rediss" | "valkeys");
+        plain.then(|| format!("redis:{rest}"))
+    });
+    let Some(plain) = plain else {
+        return url.into_connection_info();
+    };
+    let info = plain.into_connection_info()?;
+    let ConnectionAddr::Tcp(host, port) = info.addr() else {
+        return Ok(info);
+    };
+    let address = ConnectionAddr::TcpTls {
+        host: host.clone(),
+        port: *port,
+        insecure: url.ends_with("#insecure"),
+        tls_params: None,
+    };
+    Ok(info.set_addr(address))
+}
+
 /// Returns whether a part of the login would be read as the host, because it contains `/`, `?` or
 /// `#`. The URL of a unix socket has its login in the query.
 fn has_late_login(url: &str) -> bool {
@@ -222,6 +249,37 @@ mod tests {
             let endpoint = Endpoint::from_url(url).unwrap();
             assert_eq!(&*endpoint.address(), address);
             assert!(!format!("{:?}", MasterSpec::from(url)).contains("hunter2"));
+        }
+    }
+
+    #[test]
+    #[cfg(feature = "tls")]
+    fn tls_is_read_without_the_redis_crate() {
+        for (url, address, uses_tls) in [
+            ("rediss://u:p%40@Host:7001/3", "host:7001", true),
+            ("valkeys://[::1]", "[::1]:6379", true),
+            ("REDISS://a", "a:6379", true),
+            ("redis://rediss:1", "rediss:1", false),
+        ] {
+            let endpoint = Endpoint::from_url(url).unwrap();
+            assert_eq!(
+                (&*endpoint.address(), endpoint.uses_tls()),
+                (address, uses_tls)
+            );
+        }
+        let endpoint = Endpoint::from_url("rediss://u:p%40@Host:7001/3").unwrap();
+        assert_eq!(endpoint.settings.password(), Some("p@"));
+        assert_eq!(endpoint.database(), 3);
+        let refused = Endpoint::from_url("rediss://a#insecure").err().unwrap();
+        assert!(refused.contains("verifies nothing"), "{refused}");
+    }
+
+    #[test]
+    #[cfg(not(feature = "tls"))]
+    fn tls_needs_its_feature() {
+        for url in ["rediss://:hunter2@a", "valkeys://a", "rediss://a#insecure"] {
+            let refused = Endpoint::from_url(url).err().unwrap();
+            assert_eq!(refused, "rediss:// needs the crate's feature `tls`");
         }
     }
 
@@ -301,6 +359,8 @@ mod tests {
                 "the path of its socket contains a NUL character: ",
             ),
             ("redis://:hunter2@a#f", "its URL has a part after #: "),
+            #[cfg(feature = "tls")]
+            ("rediss://:hunter2@a#f", "its URL has a part after #: "),
         ] {
             let error = Endpoint::from_url(url).err().unwrap();
             assert!(!error.contains("hunter2"), "{error}");
