@@ -191,9 +191,9 @@ fn of_lock(queue: &[Presence], lock: LockNumber) -> Vec<&Presence> {
     presences
 }
 
-/// Returns the ticket of a holder. If none was in a queue when the attempt began, returns a ticket
-/// that is not later than its own. A client that once had to follow the clocks of the masters draws
-/// tickets by them.
+/// Returns the earliest ticket that the holder may have had when its attempt began. A client that
+/// once had to follow the clocks of the masters draws tickets by them. A master that answered late
+/// may still have the ticket from before.
 fn ticket_of(tenure: &Tenure, queues: &[Vec<&Presence>]) -> String {
     let earliest = tenure.granted.saturating_sub(LONGEST_WAIT);
     // After a correction of its clock, a waiter has a new ticket. A ticket from before the
@@ -204,7 +204,7 @@ fn ticket_of(tenure: &Tenure, queues: &[Vec<&Presence>]) -> String {
         .filter(|one| one.span.to >= still)
         .map(|one| &one.ticket)
         .filter(|ticket| owner(ticket) == tenure.owner);
-    own.max()
+    own.min()
         .cloned()
         .unwrap_or_else(|| format!("{:016}:", tenure.came.saturating_sub(CLOCK_ERROR)))
 }
@@ -401,6 +401,13 @@ mod tests {
             let findings = fair_order(&history(std::slice::from_ref(&winner)), &queues);
             assert_eq!((findings.wrong.len(), findings.compared), (found, 1));
         }
+        // One master still has the earlier ticket.
+        let ahead = queued(&winner.owner, 70, Span::new(30, winner.granted));
+        let own = queued(&winner.owner, 35, Span::new(35, winner.granted));
+        let mut queues = vec![vec![waiter.clone(), own]; 3];
+        queues[0].push(ahead);
+        let findings = fair_order(&history(std::slice::from_ref(&winner)), &queues);
+        assert_eq!((findings.wrong.len(), findings.compared), (0, 1));
     }
 
     /// The earlier waiter joined the queues after masters had granted the first of two ballots.

@@ -23,7 +23,8 @@ const TIMEOUT: Duration = Duration::from_millis(300);
 /// The shortest delay that counts as a stall. A stalled client may miss the node timeout.
 const SHORTEST_STALL: Nanos = 50 * clock::MILLISECOND;
 
-/// A time for which a ticket was in a master's queue without a break.
+/// A time for which a ticket was in a master's queue without a break. A waiter that steps aside
+/// stays out of the queues for longer than the time between two reads.
 #[derive(Clone, Debug)]
 pub struct Presence {
     pub lock: LockNumber,
@@ -38,8 +39,8 @@ pub struct Record {
     /// The times for which the master did not answer, or had no vote.
     pub unwell: Vec<Span>,
     pub presences: Vec<Presence>,
-    /// The tickets in the queues at the last read.
-    queued: HashMap<(LockNumber, String), Span>,
+    /// The tickets in the queues at the last read, each with its deadline.
+    queued: HashMap<(LockNumber, String), (Span, u64)>,
     unwell_since: Option<Nanos>,
     last_read: Nanos,
 }
@@ -147,9 +148,8 @@ impl Reader {
         pipe.cmd("TIME");
         for lock in &fair {
             pipe.cmd("ZRANGE")
-                .arg(format!("quorlock:queue:{{{}}}", lock.name()))
-                .arg(0)
-                .arg(-1);
+                .arg(format!("quorlock:deadlines:{{{}}}", lock.name()))
+                .arg(&["0", "-1", "WITHSCORES"]);
         }
         loop {
             let sent = clock::now();
@@ -159,37 +159,43 @@ impl Reader {
             let (Some(guard), Some(time)) = (replies.next(), replies.next()) else {
                 return Err("too few replies".into());
             };
-            let has_vote = self.has_vote(run_id, &guard, &time);
-            let queued = fair.iter().zip(replies).flat_map(|(&lock, tickets)| {
-                tickets
-                    .into_iter()
-                    .flatten()
-                    .map(move |ticket| (lock, ticket))
-            });
-            record
-                .lock()
-                .unwrap()
-                .add(has_vote, queued, Span::new(sent, got));
+            let now = millis(&time);
+            let has_vote = self.has_vote(run_id, &guard, now);
+            let mut queued = Vec::new();
+            for (&lock, words) in fair.iter().zip(replies) {
+                let words: Vec<_> = words.into_iter().flatten().collect();
+                for waiter in words.chunks_exact(2) {
+                    queued.push(((lock, waiter[0].clone()), waiter[1].parse()?));
+                }
+            }
+            let read = Span::new(sent, got);
+            record.lock().unwrap().add(has_vote, queued, now, read);
             sleep(EVERY).await;
         }
     }
 
     /// Returns whether clients use the master: they have seen this process, and its quarantine is
     /// over.
-    fn has_vote(&self, run_id: &str, guard: &[Option<String>], time: &[Option<String>]) -> bool {
-        let text = |words: &[Option<String>], index: usize| words.get(index).cloned().flatten();
-        let number = |words, index| text(words, index).and_then(|text| text.parse::<u64>().ok());
-        let part = |index| number(time, index).unwrap_or_default();
-        let now = part(0) * 1_000 + part(1) / 1_000;
+    fn has_vote(&self, run_id: &str, guard: &[Option<String>], now: u64) -> bool {
         let since = match self.quarantine {
             Quarantine::Off => return true,
             Quarantine::Strict => number(guard, 1).max(number(guard, 2)),
             _ => number(guard, 1),
         };
         let since = since.filter(|since| *since > 0);
-        text(guard, 0).is_some_and(|known| known == run_id)
+        guard.first() == Some(&Some(run_id.to_owned()))
             && since.is_none_or(|since| now > since + QUARANTINE.as_millis() as u64)
     }
+}
+
+/// Returns the time of a reply to `TIME`, in milliseconds.
+fn millis(time: &[Option<String>]) -> u64 {
+    let part = |index| number(time, index).unwrap_or_default();
+    part(0) * 1_000 + part(1) / 1_000
+}
+
+fn number(words: &[Option<String>], index: usize) -> Option<u64> {
+    words.get(index)?.as_ref()?.parse().ok()
 }
 
 async fn ask<T: redis::FromRedisValue>(
@@ -208,26 +214,34 @@ impl Record {
         }
     }
 
-    /// Adds a read, which was sent and answered at the ends of `read`.
+    /// Adds a read, which was sent and answered at the ends of `read`. `queued` has the tickets and
+    /// their deadlines, and `now` is the time of the master's clock.
     fn add(
         &mut self,
         has_vote: bool,
-        queued: impl Iterator<Item = (LockNumber, String)>,
+        queued: Vec<((LockNumber, String), u64)>,
+        now: u64,
         read: Span,
     ) {
         let mut before = std::mem::take(&mut self.queued);
-        for key in queued {
+        // A waiter whose deadline has passed may have been removed, and may have come back.
+        before.retain(|key, (span, deadline)| {
+            let stayed = *deadline > now;
+            if !stayed {
+                self.presences.push(Presence::new(key.clone(), *span));
+            }
+            stayed
+        });
+        for (key, deadline) in queued {
             // The ticket was there when the first reply was made, and when the last read was sent.
-            let span = before
-                .remove(&key)
-                .map_or(Span::new(read.to, read.from), |seen| {
-                    Span::new(seen.from, read.from)
-                });
-            self.queued.insert(key, span);
+            let seen = before.remove(&key);
+            let from = seen.map_or(read.to, |(seen, _)| seen.from);
+            let span = Span::new(from, read.from);
+            self.queued.insert(key, (span, deadline));
         }
         let gone = before.into_iter();
         self.presences
-            .extend(gone.map(|(key, span)| Presence::new(key, span)));
+            .extend(gone.map(|(key, (span, _))| Presence::new(key, span)));
         if !has_vote {
             self.unwell_since = self.unwell_since.or(Some(self.last_read));
         } else if let Some(since) = self.unwell_since.take() {
@@ -252,12 +266,38 @@ impl Record {
     fn forget(&mut self) {
         let gone = self.queued.drain();
         self.presences
-            .extend(gone.map(|(key, span)| Presence::new(key, span)));
+            .extend(gone.map(|(key, (span, _))| Presence::new(key, span)));
     }
 }
 
 impl Presence {
     fn new((lock, ticket): (LockNumber, String), span: Span) -> Self {
         Self { lock, ticket, span }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_presence_ends_when_its_deadline_passes() {
+        let key = || (LockNumber(8), "ticket".to_owned());
+        let spans = |deadline| {
+            let mut record = Record::starting_at(0);
+            for (now, read) in [(1_000, 10), (1_015, 25), (1_030, 40)] {
+                let queued = vec![(key(), deadline)];
+                record.add(true, queued, now, Span::new(read, read + 2));
+            }
+            record.close(50);
+            let spans = record
+                .presences
+                .iter()
+                .map(|one| (one.span.from, one.span.to));
+            spans.collect::<Vec<_>>()
+        };
+        assert_eq!(spans(1_031), [(12, 40)]);
+        // It may have been swept and queued again between the last two reads.
+        assert_eq!(spans(1_030), [(12, 25), (42, 40)]);
     }
 }
