@@ -4,7 +4,7 @@ use crate::clock::{self, Nanos, SECOND};
 use crate::history::{Call, History, Tenure};
 use crate::locks::{LockNumber, NODE_TIMEOUT};
 use crate::spans::Span;
-use crate::watch::Presence;
+use crate::watch::{Holding, Presence, Record};
 
 /// Returns a line for each pair of holders that were valid at the same time.
 pub fn overlaps(history: &History) -> Vec<String> {
@@ -120,15 +120,19 @@ pub struct FairFindings {
     pub compared: usize,
 }
 
-/// Compares the holders of fair locks with the queues. `queues` has the presences at each master. A
-/// waiter must not be overtaken by a waiter with a later ticket if it was in the queues of a
-/// majority of masters during the whole attempt that the later waiter won.
-pub fn fair_order(history: &History, queues: &[Vec<Presence>]) -> FairFindings {
-    let majority = queues.len() / 2 + 1;
+/// Compares the holders of fair locks with the queues and the grants of each master. A waiter must
+/// not be overtaken by a waiter with a later ticket if it was in the queues of a majority of
+/// masters during the whole attempt that the later waiter won. A master does not count if it had
+/// granted the later waiter an earlier attempt, whose reply was lost, and still has that grant.
+pub fn fair_order(history: &History, masters: &[Record]) -> FairFindings {
+    let majority = masters.len() / 2 + 1;
     let mut findings = FairFindings::default();
     for lock in LockNumber::all() {
         let holders = history.of_lock(lock);
-        let queues: Vec<Vec<&Presence>> = queues.iter().map(|queue| of_lock(queue, lock)).collect();
+        let queues = masters
+            .iter()
+            .map(|master| of_lock(&master.presences, lock));
+        let queues: Vec<Vec<&Presence>> = queues.collect();
         for tenure in holders {
             let ticket = ticket_of(tenure, &queues);
             let attempt = Span::new(start_of_attempt(tenure), tenure.granted);
@@ -141,9 +145,16 @@ pub fn fair_order(history: &History, queues: &[Vec<Presence>]) -> FairFindings {
             others.sort_unstable();
             findings.compared += usize::from(!others.is_empty());
             for other in others.chunk_by(|one, next| one == next) {
-                if other.len() >= majority && *other[0] < *ticket {
-                    let seen = presences_of(&queues, &[other[0], &ticket], attempt);
-                    let (lock, other) = (lock.name(), other[0]);
+                if other.len() < majority || *other[0] >= *ticket {
+                    continue;
+                }
+                let other = other[0];
+                let passed = queues.iter().zip(masters).filter(|(queue, master)| {
+                    is_passed(queue, other, tenure, attempt, &master.holdings)
+                });
+                if passed.count() >= majority {
+                    let seen = presences_of(&queues, &[other, &ticket], attempt);
+                    let lock = lock.name();
                     findings.wrong.push(format!(
                         "overtaken in {lock}: {other} by {ticket} of {tenure:?}; in the queues: {seen:?}"
                     ));
@@ -152,6 +163,29 @@ pub fn fair_order(history: &History, queues: &[Vec<Presence>]) -> FairFindings {
         }
     }
     findings
+}
+
+/// Returns whether a waiter was in the queue of a master during the whole attempt, and the master
+/// had granted nothing to the holder since the waiter came and before the attempt.
+fn is_passed(
+    queue: &[&Presence],
+    waiter: &str,
+    tenure: &Tenure,
+    attempt: Span,
+    holdings: &[Holding],
+) -> bool {
+    let stays = queue
+        .iter()
+        .filter(|one| one.ticket == waiter && one.span.to >= attempt.to);
+    let mut begins = stays.map(|one| one.span.from);
+    let Some(came) = begins.find(|from| *from <= attempt.from) else {
+        return false;
+    };
+    !holdings.iter().any(|one| {
+        one.lock == tenure.lock
+            && one.owner == tenure.owner
+            && (came..=attempt.from).contains(&one.seen.to)
+    })
 }
 
 /// Returns when each master had the waiters with these tickets, or with other tickets of their
@@ -359,12 +393,21 @@ mod tests {
         }
     }
 
+    fn records(queues: &[Vec<Presence>]) -> Vec<Record> {
+        let record = |presences: &Vec<_>| {
+            let mut record = Record::default();
+            record.presences.clone_from(presences);
+            record
+        };
+        queues.iter().map(record).collect()
+    }
+
     #[test]
     fn a_planted_inversion_is_found() {
         let mut overtaker = tenure(8, 50, 60, 70, 0); // its owner is id:60
         overtaker.came = CLOCK_ERROR + 60;
         let find = |queues: &[Vec<Presence>]| {
-            let findings = fair_order(&history(std::slice::from_ref(&overtaker)), queues);
+            let findings = fair_order(&history(std::slice::from_ref(&overtaker)), &records(queues));
             (findings.wrong.len(), findings.compared)
         };
         let first = queued("id:1", 40, Span::new(45, 65));
@@ -398,7 +441,7 @@ mod tests {
         for (seen_until, found) in [(40, 0), (asked, 1)] {
             let ahead = queued(&winner.owner, 70, Span::new(30, seen_until));
             let queues = vec![vec![ahead, waiter.clone()]; 3];
-            let findings = fair_order(&history(std::slice::from_ref(&winner)), &queues);
+            let findings = fair_order(&history(std::slice::from_ref(&winner)), &records(&queues));
             assert_eq!((findings.wrong.len(), findings.compared), (found, 1));
         }
         // One master still has the earlier ticket.
@@ -406,8 +449,36 @@ mod tests {
         let own = queued(&winner.owner, 35, Span::new(35, winner.granted));
         let mut queues = vec![vec![waiter.clone(), own]; 3];
         queues[0].push(ahead);
-        let findings = fair_order(&history(std::slice::from_ref(&winner)), &queues);
+        let findings = fair_order(&history(std::slice::from_ref(&winner)), &records(&queues));
         assert_eq!((findings.wrong.len(), findings.compared), (0, 1));
+    }
+
+    /// The reply to an earlier attempt was lost, and the earlier waiter joined the queues after it.
+    #[test]
+    fn a_grant_from_before_the_attempt_overtakes_no_one() {
+        let mut winner = tenure(8, 50, 60, 70, 0);
+        winner.came = CLOCK_ERROR + 60;
+        let waiter = queued("id:1", 40, Span::new(45, 65));
+        let mut masters = records(&vec![vec![waiter]; 5]);
+        let findings = |masters: &[Record]| {
+            fair_order(&history(std::slice::from_ref(&winner)), masters)
+                .wrong
+                .len()
+        };
+        for (place, found) in [(0, 1), (1, 1), (2, 0)] {
+            masters[place].holdings.push(Holding {
+                lock: winner.lock,
+                owner: winner.owner.clone(),
+                seen: Span::new(43, 45), // the read that first saw the waiter
+            });
+            assert_eq!(findings(&masters), found, "{place}");
+        }
+        for master in &mut masters {
+            for holding in &mut master.holdings {
+                holding.seen = Span::new(50, 52); // a read after the attempt began
+            }
+        }
+        assert_eq!(findings(&masters), 1);
     }
 
     /// The earlier waiter joined the queues after masters had granted the first of two ballots.
@@ -422,7 +493,8 @@ mod tests {
                 let mut waiter = queued("id:1", 30, Span::new(joined, 65));
                 waiter.lock = winner.lock;
                 let queues = vec![vec![waiter]; 3];
-                let findings = fair_order(&history(std::slice::from_ref(&winner)), &queues);
+                let findings =
+                    fair_order(&history(std::slice::from_ref(&winner)), &records(&queues));
                 assert_eq!(findings.wrong.len(), found, "{lock} {joined}");
             }
         }

@@ -307,11 +307,6 @@ impl Outcome {
         seen: Seen,
         away: &[Vec<Span>],
     ) {
-        let (unwell, queues): (Vec<_>, Vec<_>) = seen
-            .records
-            .into_iter()
-            .map(|record| (record.unwell, record.presences))
-            .unzip();
         let is_strict = episode.class != Class::OutOfModel;
         self.count(history, resources);
 
@@ -325,7 +320,12 @@ impl Outcome {
         self.counts.tokens_wrong = tokens.wrong.len();
         self.counts.tokens_excused = tokens.excused;
         self.violations.extend(tokens.wrong);
-        let fair = check::fair_order(history, &queues);
+        let fair = check::fair_order(history, &seen.records);
+        let unwell: Vec<_> = seen
+            .records
+            .into_iter()
+            .map(|record| record.unwell)
+            .collect();
         self.counts.fair_compared = fair.compared;
         self.counts.fair_wrong = fair.wrong.len();
         if is_strict {

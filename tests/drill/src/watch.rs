@@ -33,12 +33,22 @@ pub struct Presence {
     pub span: Span,
 }
 
+/// A sight of an owner that a master had granted a fair lock.
+#[derive(Clone, Debug)]
+pub struct Holding {
+    pub lock: LockNumber,
+    pub owner: String,
+    /// The time of the read.
+    pub seen: Span,
+}
+
 /// The record of one master.
 #[derive(Debug, Default)]
 pub struct Record {
     /// The times for which the master did not answer, or had no vote.
     pub unwell: Vec<Span>,
     pub presences: Vec<Presence>,
+    pub holdings: Vec<Holding>,
     /// The tickets in the queues at the last read, each with its deadline.
     queued: HashMap<(LockNumber, String), (Span, u64)>,
     unwell_since: Option<Nanos>,
@@ -150,6 +160,8 @@ impl Reader {
             pipe.cmd("ZRANGE")
                 .arg(format!("quorlock:deadlines:{{{}}}", lock.name()))
                 .arg(&["0", "-1", "WITHSCORES"]);
+            // After the queue: a waiter in the queue was there before these owners were read.
+            pipe.cmd("HKEYS").arg(lock.name());
         }
         loop {
             let sent = clock::now();
@@ -161,15 +173,25 @@ impl Reader {
             };
             let now = millis(&time);
             let has_vote = self.has_vote(run_id, &guard, now);
-            let mut queued = Vec::new();
-            for (&lock, words) in fair.iter().zip(replies) {
-                let words: Vec<_> = words.into_iter().flatten().collect();
-                for waiter in words.chunks_exact(2) {
+            let read = Span::new(sent, got);
+            let (mut queued, mut holdings) = (Vec::new(), Vec::new());
+            for &lock in &fair {
+                let mut words = || replies.next().into_iter().flatten().flatten();
+                let waiters: Vec<_> = words().collect();
+                for waiter in waiters.chunks_exact(2) {
                     queued.push(((lock, waiter[0].clone()), waiter[1].parse()?));
                 }
+                holdings.extend(words().map(|owner| Holding {
+                    lock,
+                    owner,
+                    seen: read,
+                }));
             }
-            let read = Span::new(sent, got);
-            record.lock().unwrap().add(has_vote, queued, now, read);
+            {
+                let mut record = record.lock().unwrap();
+                record.add(has_vote, queued, now, read);
+                record.holdings.extend(holdings);
+            }
             sleep(EVERY).await;
         }
     }
