@@ -276,8 +276,9 @@ impl Task {
         self.add_an_element(op, number, &lock, &guard, &terms)
             .await?;
         let ended = clock::of(guard.valid_until());
-        if ended > terms.latest_end(at, valid_until) {
-            return Err(format!("renewed by {} ns too far: {terms:?}", ended - at).into());
+        let latest = terms.latest_end(at, valid_until);
+        if ended > latest {
+            return Err(format!("renewed by {} ns too far: {terms:?}", ended - latest).into());
         }
         write(&Note::Ended {
             op,

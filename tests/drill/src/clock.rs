@@ -25,10 +25,22 @@ pub fn now() -> Nanos {
 /// Converts an instant of this process. On Linux, an `Instant` is a reading of the same clock. So
 /// the error is at most the time between the two readings here.
 pub fn of(instant: Instant) -> Nanos {
-    let (here, now) = (Instant::now(), now());
+    let (here, now) = both();
     match instant.checked_duration_since(here) {
         Some(ahead) => now + nanos(ahead),
         None => now - nanos(here.duration_since(instant)),
+    }
+}
+
+/// Returns the present time of both clocks. The process may be paused between two readings, so they
+/// are read until it was not.
+fn both() -> (Instant, Nanos) {
+    loop {
+        let before = now();
+        let here = Instant::now();
+        if now() - before < MILLISECOND / 10 {
+            return (here, before);
+        }
     }
 }
 
