@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Adds a kind of lock to a copy of the crate: a row and a module in src/core/kind/, and a folder in
-# lua/. Checks that this is enough to build the crate, and to load, run, inspect and break locks of the
-# kind on a server. Also checks that the build or a test fails while a part is missing.
+# Adds a kind of lock to a copy of the crate: a row in the table of kinds, a module in src/core/kind/,
+# and a folder in lua/. Checks that this is enough to build the crate, and to load, run, inspect and
+# break locks of the kind on a server. Also checks that the build or a test fails while a part is
+# missing.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -37,7 +38,8 @@ check() { cargo check --all-features --lib; }
 tests() { cargo test --all-features --lib -- "$@"; }
 
 sed -i -e 's/^            Fair => fair,$/&\n            \/\/\/ A kind for a test.\n            Dummy => dummy,/' \
-    -e 's/^pub(crate) mod fair;$/mod dummy;\n&/' src/core/kind/mod.rs
+    src/core/protocol/kind.rs
+sed -i 's/^pub(crate) mod fair;$/mod dummy;\n&/' src/core/kind/mod.rs
 fails_with 'file not found for module `dummy`' check
 cp "$added/dummy.rs" src/core/kind/
 fails_with 'lua/dummy/describe.lua' check
@@ -46,7 +48,7 @@ cp "$added"/lua/*.lua lua/dummy/
 rows=tests/conformance/rows/dummy.rs
 fails_with "$rows" tests core::kind
 echo 'use super::*;' >"$rows"
-tests core::kind::table::tests::the_commands_run core::kind::companion core::kind::words master::redis::greeting core::view
+tests core::kind::table::tests::the_commands_run core::protocol::companion core::protocol::words master::redis::greeting core::view
 fails_with 'each_script_has_a_row' tests each_script_has_a_row
 cat "$added/rows.rs" >>"$rows"
 tests conformance

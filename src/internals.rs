@@ -3,18 +3,15 @@
 use std::time::{Duration, Instant};
 
 #[cfg(feature = "redis")]
-use crate::core::kind::{
+use crate::core::protocol::{
     command::{Action, Attempt, Command},
     identity::Identity,
     name::Token,
 };
 use crate::core::{
     config::error::ConfigError,
-    kind::{
-        command::Verb,
-        name::{KeyTemplate, Kind},
-        table,
-    },
+    kind::table,
+    protocol::{command::Verb, kind::Kind, name::KeyTemplate},
     time::lease::{Drift, Lease, Ttl},
     vote::{
         Vote,

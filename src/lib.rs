@@ -118,7 +118,7 @@ pub use crate::face::blocking;
 pub use crate::{
     check::{Finding, Preflight, Setting, Severity},
     core::{
-        kind::{held_report::HeldReport, name::Kind},
+        protocol::{held_report::HeldReport, kind::Kind},
         restart::Quarantine,
         time::renewal::Renewal,
         view::{

@@ -12,7 +12,8 @@ use super::{
 use crate::{
     core::{
         config::Config,
-        kind::{name::Resource, table},
+        kind::table,
+        protocol::name::Resource,
         vote::{Failure, quorum::Quorum},
     },
     master::{

@@ -8,7 +8,7 @@ use super::{
     setting::Setting,
 };
 use crate::{
-    core::kind::{name::Kind, spec::Rights},
+    core::{kind::spec::Rights, protocol::kind::Kind},
     master::server_error::ServerError,
 };
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::core::kind::name::Kind;
+use crate::core::protocol::kind::Kind;
 
 macro_rules! settings {
     ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal,)+) => {

@@ -14,7 +14,8 @@
 //!
 //! | Part | Contents |
 //! |---|---|
-//! | `kind` | names and kinds of locks, the commands of masters, and the votes in their replies |
+//! | `protocol` | names of locks, the commands of masters, and the votes in their replies |
+//! | `kind` | what is particular to each kind of lock |
 //! | `vote` | votes, majorities, the rounds that they decide, and the consequences |
 //! | `time` | TTL, drift and validity, the times of renewals, and timeouts |
 //! | `wait` | the wait before another attempt, the order of waiters, and who can win |
@@ -28,6 +29,7 @@ pub(crate) mod ballot;
 pub(crate) mod claim;
 pub(crate) mod config;
 pub(crate) mod kind;
+pub(crate) mod protocol;
 pub(crate) mod restart;
 pub(crate) mod time;
 pub(crate) mod view;

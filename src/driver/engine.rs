@@ -28,7 +28,7 @@ use super::{
 use crate::sim::Process;
 use crate::{
     core::{
-        config::Config, kind::name::Resource, view::inspection::Inspection, vote::votes::Votes,
+        config::Config, protocol::name::Resource, view::inspection::Inspection, vote::votes::Votes,
     },
     master::{HealthBoard, Mailbox, Supervisor},
 };

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     core::{
         config::Config,
-        kind::command::{Command, Verb},
+        protocol::command::{Command, Verb},
         vote::{Failure, master_set::MasterSet, quorum::Quorum, round::Round, votes::Votes},
         wait::agreed_master::rank,
     },

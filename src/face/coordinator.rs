@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use super::{lock::Lock, owner::Owner};
 use crate::{
     check::{Checker, Preflight},
-    core::{kind::name::Kind, view::health::MasterHealth},
+    core::{protocol::kind::Kind, view::health::MasterHealth},
     driver::{ask::health_events::HealthEvents, engine::Engine},
 };
 

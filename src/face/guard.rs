@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     core::{
-        kind::command::Verb,
+        protocol::command::Verb,
         view::lock_state::{LockState, LostReason},
         vote::{
             round::{Outcome, Round},

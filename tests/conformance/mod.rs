@@ -35,11 +35,12 @@ use self::{
 use crate::{
     core::{
         ballot::Ballot,
-        kind::{
+        protocol::{
             client_name::ClientName,
             command::{Action, Attempt, Command, Verb},
             identity::Identity,
-            name::{KeyTemplate, Kind, Resource, Token},
+            kind::Kind,
+            name::{KeyTemplate, Resource, Token},
         },
         time::{
             lease::{Drift, Ttl},

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use proptest::strategy::Union;
 
 use super::{step::parse_field, *};
-use crate::core::kind::identity::QueueOptions;
+use crate::core::protocol::identity::QueueOptions;
 
 /// Steps, each with the number of its lock.
 type Steps = [(usize, Step)];

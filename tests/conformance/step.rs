@@ -15,9 +15,9 @@
 //! - `won`: the attempt that is released got the lock
 
 use super::*;
-use crate::core::kind::{
-    identity::{FairAttempt, OwnerAttempt, QueueOptions, Ticket},
-    spec::HolderForm,
+use crate::core::{
+    kind::spec::HolderForm,
+    protocol::identity::{FairAttempt, OwnerAttempt, QueueOptions, Ticket},
 };
 
 #[derive(Clone, Debug)]

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use testkit::server::Listener;
 
 use super::{step::*, *};
-use crate::core::kind::{
-    companion::CHANNEL,
-    fair::{DEADLINES, QUEUE},
+use crate::core::{
+    kind::fair::{DEADLINES, QUEUE},
+    protocol::companion::CHANNEL,
 };
 
 pub(super) enum Store {

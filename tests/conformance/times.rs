@@ -1,9 +1,9 @@
 //! The effects of time, measured by the masters' own clocks.
 
 use super::*;
-use crate::core::kind::{
-    fair::QUEUE,
-    identity::{FairAttempt, OwnerAttempt, QueueOptions, Ticket},
+use crate::core::{
+    kind::fair::QUEUE,
+    protocol::identity::{FairAttempt, OwnerAttempt, QueueOptions, Ticket},
 };
 
 fn fair(verb: Verb, who: char, waiter_timeout: Duration) -> RowCommand {

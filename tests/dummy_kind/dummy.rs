@@ -5,15 +5,19 @@
 use std::num::NonZeroU16;
 
 use super::{
-    command::{Action, Command, Reply, Verb},
-    companion::Companion,
     reentrant::can_be_refused,
-    reply,
-    script::{Script, lua, owned},
     spec::{HolderForm, Rights, Spec},
-    words::Words,
 };
-use crate::core::vote::{SlotVote, Vote};
+use crate::core::{
+    protocol::{
+        command::{Action, Command, Reply, Verb},
+        companion::Companion,
+        reply,
+        script::{Script, lua, owned},
+        words::Words,
+    },
+    vote::{SlotVote, Vote},
+};
 
 pub(super) static SPEC: Spec = Spec {
     word: "dummy",

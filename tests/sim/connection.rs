@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     core::{
-        kind::command::Reply,
+        protocol::command::Reply,
         restart::{Quarantine, origin_arguments},
     },
     master::{

@@ -4,7 +4,7 @@ use std::{borrow::Cow, collections::VecDeque, sync::Arc, task::Waker};
 
 use crate::{
     core::{
-        kind::command::{Command, Reply},
+        protocol::command::{Command, Reply},
         restart::Incarnation,
     },
     master::session::listeners::Change,

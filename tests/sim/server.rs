@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     core::{
-        kind::{
+        protocol::{
             command::{Command, Reply, Verb},
             identity::Identity,
         },

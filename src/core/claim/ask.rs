@@ -1,7 +1,7 @@
 //! The rounds that ask for a lock.
 
 use super::*;
-use crate::core::kind::identity::QueueOptions;
+use crate::core::protocol::identity::QueueOptions;
 
 /// The differences between the next round of a claim and the last one.
 #[derive(Debug)]

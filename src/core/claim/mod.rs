@@ -13,7 +13,7 @@ use std::{
 
 use crate::core::{
     ballot::Ballot,
-    kind::{
+    protocol::{
         command::{Action, Attempt, Command, Verb},
         identity::Identity,
         name::Resource,

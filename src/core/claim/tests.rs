@@ -4,10 +4,11 @@ use std::{cell::RefCell, fmt::Write as _, num::NonZeroU16, rc::Rc};
 
 use super::{ask::NextRound, leave::Leave, *};
 use crate::core::{
-    kind::{
+    protocol::{
         command::fixture::resource,
         identity::{FairAttempt, OwnerAttempt, QueueOptions, Ticket},
-        name::{Kind, Token},
+        kind::Kind,
+        name::Token,
     },
     time::renewal::Renewal,
     vote::{Failure, Refusal, SlotVote, Vote, effect::Effect, quorum::Quorum},

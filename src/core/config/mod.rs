@@ -5,7 +5,7 @@ pub(crate) mod error;
 use std::time::Duration;
 
 use super::{
-    kind::{client_name::ClientName, name::KeyTemplate},
+    protocol::{client_name::ClientName, name::KeyTemplate},
     restart::Quarantine,
     time::{
         lease::{Drift, Ttl},

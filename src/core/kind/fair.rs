@@ -1,16 +1,20 @@
 //! The fair lock: the hash of a reentrant lock, and a queue of tickets on each master.
 
 use super::{
-    command::{Action, Command, Reply, Verb},
-    companion::Companion,
-    identity::{QueueOptions, whole_millis},
     reentrant::{can_be_refused, marked_words},
-    reply,
-    script::{Script, fenced, lua, owned},
     spec::{HolderForm, Rights, Spec},
-    words::Words,
 };
-use crate::core::vote::{Refusal, SlotVote};
+use crate::core::{
+    protocol::{
+        command::{Action, Command, Reply, Verb},
+        companion::Companion,
+        identity::{QueueOptions, whole_millis},
+        reply,
+        script::{Script, fenced, lua, owned},
+        words::Words,
+    },
+    vote::{Refusal, SlotVote},
+};
 
 /// A fair lock that is held is extended, healed and left by the scripts of a reentrant lock.
 pub(super) static SPEC: Spec = Spec {

@@ -1,13 +1,15 @@
 //! The mutex: a string that holds the token of an attempt, as in most Redlock libraries.
 
-use super::{
-    command::{Action, Command, Reply},
-    reply,
-    script::{Script, fenced, lua},
-    spec::{HolderForm, Rights, Spec},
-    words::Words,
+use super::spec::{HolderForm, Rights, Spec};
+use crate::core::{
+    protocol::{
+        command::{Action, Command, Reply},
+        reply,
+        script::{Script, fenced, lua},
+        words::Words,
+    },
+    vote::{Refusal, SlotVote, Vote},
 };
-use crate::core::vote::{Refusal, SlotVote, Vote};
 
 pub(super) static SPEC: Spec = Spec {
     word: "mutex",

@@ -1,14 +1,16 @@
 //! The reentrant lock: a hash with the depth of its owner, which Redisson can read.
 
-use super::{
-    command::{Action, Command, Reply},
-    companion::CHANNEL,
-    reply,
-    script::{Script, fenced, lua, owned},
-    spec::{HolderForm, Rights, Spec},
-    words::Words,
+use super::spec::{HolderForm, Rights, Spec};
+use crate::core::{
+    protocol::{
+        command::{Action, Command, Reply},
+        companion::CHANNEL,
+        reply,
+        script::{Script, fenced, lua, owned},
+        words::Words,
+    },
+    vote::{Refusal, SlotVote},
 };
-use crate::core::vote::{Refusal, SlotVote};
 
 pub(super) static SPEC: Spec = Spec {
     word: "reentrant",

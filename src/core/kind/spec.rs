@@ -1,12 +1,14 @@
 //! The particulars of a kind of lock.
 
-use super::{
-    command::{Command, Reply},
-    companion::Companion,
-    script::Script,
-    words::Words,
+use crate::core::{
+    protocol::{
+        command::{Command, Reply},
+        companion::Companion,
+        script::Script,
+        words::Words,
+    },
+    vote::SlotVote,
 };
-use crate::core::vote::SlotVote;
 
 /// The particulars of a kind of lock. The module of the kind has them as `SPEC`.
 #[cfg_attr(

@@ -2,19 +2,21 @@
 
 use std::fmt;
 
+use super::spec::{HolderForm, Spec};
 #[cfg(any(test, feature = "redis"))]
-use super::script::{self, Script};
+use crate::core::protocol::script::{self, Script};
 #[cfg(feature = "redis")]
-use super::{command::Action, name::Token};
-use super::{
-    command::{Command, Reply},
-    companion::{Companion, FENCE},
-    name::Kind,
-    reply,
-    spec::{HolderForm, Spec},
-    words::Words,
+use crate::core::protocol::{command::Action, name::Token};
+use crate::core::{
+    protocol::{
+        command::{Command, Reply},
+        companion::{Companion, FENCE},
+        kind::{Kind, kinds},
+        reply,
+        words::Words,
+    },
+    vote::SlotVote,
 };
-use crate::core::vote::SlotVote;
 
 macro_rules! look_up {
     ($($(#[doc = $doc:literal])+ $kind:ident => $module:ident,)+) => {
@@ -102,7 +104,7 @@ mod tests {
     use std::{collections::BTreeSet, fs};
 
     use super::*;
-    use crate::core::kind::{
+    use crate::core::protocol::{
         client_name::ClientName,
         command::{
             Action, Verb,

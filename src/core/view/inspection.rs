@@ -3,11 +3,8 @@
 use std::{cmp::Reverse, collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
 use crate::core::{
-    kind::{
-        client_name::ClientName,
-        identity::Ticket,
-        name::{Kind, Resource},
-        refusal_text,
+    protocol::{
+        client_name::ClientName, identity::Ticket, kind::Kind, name::Resource, refusal_text,
     },
     vote::{quorum::Quorum, votes::Votes},
 };
@@ -320,7 +317,7 @@ pub(crate) fn queue(seen: &[Option<Seen>]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::kind::command::{Verb, fixture};
+    use crate::core::protocol::command::{Verb, fixture};
 
     fn seen(texts: &[&str]) -> Vec<Option<Seen>> {
         texts.iter().map(|text| Seen::parse(text)).collect()

@@ -42,7 +42,7 @@ mod tests {
 
     use super::*;
     use crate::core::{
-        kind::command::Verb,
+        protocol::command::Verb,
         vote::{Failure, Refusal, quorum::Quorum},
     };
 

@@ -2,7 +2,7 @@
 
 use std::{fmt, num::NonZeroU16, sync::Arc, time::Duration};
 
-use crate::core::kind::held_report::HeldReport;
+use crate::core::protocol::held_report::HeldReport;
 
 pub(crate) mod effect;
 pub(crate) mod master_set;

@@ -104,7 +104,7 @@ impl Obstacle {
 mod tests {
     use super::*;
     use crate::core::{
-        kind::{command::Verb, held_report::HeldReport},
+        protocol::{command::Verb, held_report::HeldReport},
         vote::{Failure, Refusal, Vote, quorum::Quorum},
     };
 

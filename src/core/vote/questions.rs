@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{Failure, Refusal, Vote, master_set::MasterSet, round::Round};
-use crate::core::kind::held_report::HeldReport;
+use crate::core::protocol::held_report::HeldReport;
 
 impl Round {
     /// Returns the masters that granted.
@@ -212,7 +212,7 @@ impl Vote {
 mod tests {
     use super::*;
     use crate::core::{
-        kind::command::Verb,
+        protocol::command::Verb,
         vote::{
             quorum::Quorum,
             round::{

@@ -8,7 +8,7 @@ use super::{
     quorum::Quorum,
     votes::{CastVote, CastVotes, by_slot},
 };
-use crate::core::kind::command::Verb;
+use crate::core::protocol::command::Verb;
 
 pub(crate) use super::quorum::Outcome;
 
@@ -202,7 +202,7 @@ pub(crate) mod fixture {
 
     use super::*;
     use crate::core::{
-        kind::held_report::HeldReport,
+        protocol::held_report::HeldReport,
         vote::{Failure, Refusal},
     };
 

@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{Failure, Slot, SlotVote, Vote, master_set::MasterSet, quorum::Quorum};
-use crate::core::kind::command::Verb;
+use crate::core::protocol::command::Verb;
 
 /// The votes of all masters in one round, in the order in which the masters were configured.
 ///

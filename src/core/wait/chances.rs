@@ -121,7 +121,7 @@ mod tests {
 
     use super::*;
     use crate::core::{
-        kind::command::Verb,
+        protocol::command::Verb,
         vote::{Failure, Refusal, Vote, quorum::Quorum},
     };
 

@@ -9,7 +9,7 @@ use super::{
     retry::Backoff,
 };
 use crate::core::{
-    kind::identity::QueueOptions,
+    protocol::identity::QueueOptions,
     vote::{obstacle::Obstacle, round::Round},
 };
 
@@ -116,7 +116,7 @@ mod tests {
 
     use super::*;
     use crate::core::{
-        kind::{command::Verb, held_report::HeldReport},
+        protocol::{command::Verb, held_report::HeldReport},
         vote::{Failure, Refusal, Vote, quorum::Quorum},
         wait::chances::Chance,
     };

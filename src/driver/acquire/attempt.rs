@@ -6,7 +6,7 @@ use super::denied::{Denied, NotAcquired};
 use crate::{
     core::{
         config::error::ConfigError,
-        kind::{
+        protocol::{
             identity::{Identity, Ticket},
             name::Token,
         },

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     core::{
         claim::ask::NextRound,
-        kind::identity::{Identity, Ticket},
+        protocol::identity::{Identity, Ticket},
         vote::{
             master_set::MasterSet,
             round::{Outcome, Round},

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use crate::{
     core::{
-        kind::{
+        protocol::{
             command::{Action, Command, Verb},
             name::Resource,
         },

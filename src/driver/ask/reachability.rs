@@ -2,7 +2,7 @@
 
 use crate::{
     core::{
-        kind::command::{Action, Command, Verb},
+        protocol::command::{Action, Command, Verb},
         vote::{Vote, round::Round},
         wait::chances::{Chances, Position},
     },

@@ -18,7 +18,7 @@ use crate::{
     core::{
         ballot::Ballot,
         claim::{ClaimState, Terms, ask::NextRound},
-        kind::identity::{Identity, QueueOptions},
+        protocol::identity::{Identity, QueueOptions},
         vote::{
             Refusal, Vote,
             master_set::MasterSet,

@@ -18,7 +18,7 @@ use crate::{
     core::{
         claim::ClaimState,
         config::error::ConfigError,
-        kind::command::{Action, Command},
+        protocol::command::{Action, Command},
         time::lease::Ttl,
         view::lock_state::{LockState, LostReason},
         vote::{

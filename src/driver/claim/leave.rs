@@ -10,7 +10,7 @@ use crate::{
             ClaimState,
             leave::{Leave, OwedRelease},
         },
-        kind::command::Verb,
+        protocol::command::Verb,
         vote::{Refusal, SlotVote, Vote, master_set::MasterSet, round::Outcome},
     },
     driver::{observe::observer::HoldEnd, time::clock},

@@ -8,7 +8,7 @@ use super::{Claim, Protected, live_round::LiveRound};
 use crate::{
     core::{
         claim::{ClaimState, ClaimStep, Notice, Terms},
-        kind::command::Command,
+        protocol::command::Command,
         vote::master_set::MasterSet,
     },
     driver::{observe::observer::HoldEnd, time::clock},

@@ -18,7 +18,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use super::Claim;
 use crate::{
     core::{
-        kind::{
+        protocol::{
             client_name::ClientName,
             identity::{FairAttempt, Identity, OwnerAttempt, Ticket},
             name::Resource,
@@ -176,7 +176,7 @@ impl fmt::Debug for OwnedLock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::kind::{command::fixture::resource, name::Kind};
+    use crate::core::protocol::{command::fixture::resource, kind::Kind};
 
     #[test]
     fn an_owner_has_one_state_for_each_name_and_kind() {

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::owned_lock::LockOwner;
 use crate::core::{
-    kind::name::Resource,
+    protocol::name::Resource,
     time::{lease::Ttl, renewal::Renewal},
 };
 

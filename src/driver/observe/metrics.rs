@@ -1,7 +1,7 @@
 //! The metrics of a coordinator about its locks and rounds.
 
 use crate::{
-    core::kind::name::Kind,
+    core::protocol::kind::Kind,
     meter::{Counter, Family, Gauge, Histogram, Meter, counter, describe, gauge, histogram, names},
 };
 

@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use super::{observer::LockObserver, span::LockSpan};
 use crate::{
-    core::{kind::name::Resource, vote::obstacle::Obstacle},
+    core::{protocol::name::Resource, vote::obstacle::Obstacle},
     driver::{
         acquire::denied::NotAcquired,
         claim::{Level, request::LockRequest},

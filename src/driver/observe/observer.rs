@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     core::{
-        kind::{command::Verb, name::Resource},
+        protocol::{command::Verb, name::Resource},
         time::episode::Episode,
         view::lock_state::LostReason,
         vote::{Slot, obstacle::Obstacle, round::Outcome, votes::Votes},

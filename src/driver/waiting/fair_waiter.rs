@@ -9,7 +9,7 @@ use std::{
 
 use super::events::Events;
 use crate::{
-    core::{kind::identity::Ticket, vote::master_set::MasterSet},
+    core::{protocol::identity::Ticket, vote::master_set::MasterSet},
     driver::{masters::Masters, time::clock},
     master::{Listener, Topic},
 };

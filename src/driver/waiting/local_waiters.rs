@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use super::{events::Events, watched::Watched};
 use crate::{
     core::{
-        kind::name::Resource,
+        protocol::name::Resource,
         vote::master_set::MasterSet,
         wait::{
             agreed_master::rank,

@@ -3,7 +3,7 @@
 use super::{AcquireError, Contention, ExtendError, InspectError};
 use crate::{
     core::{
-        kind::name::Resource,
+        protocol::name::Resource,
         vote::{obstacle::Obstacle, votes::Votes},
     },
     driver::{

@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 pub use self::ready::ReadyError;
 pub use crate::core::config::error::ConfigError;
 use crate::core::{
-    kind::name::Kind,
+    protocol::kind::Kind,
     view::{inspection::View, lock_state::LostReason},
     vote::votes::Votes,
 };
@@ -405,7 +405,7 @@ pub enum ReleaseError {
 mod tests {
     use super::*;
     use crate::core::{
-        kind::command::Verb,
+        protocol::command::Verb,
         vote::{Refusal, Vote, quorum::Quorum, votes::CastVote},
     };
 

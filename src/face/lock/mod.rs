@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     core::{
-        kind::name::{Kind, Resource},
+        protocol::{kind::Kind, name::Resource},
         time::{lease::Ttl, renewal::Renewal},
         view::inspection::Inspection,
     },

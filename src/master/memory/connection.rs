@@ -16,7 +16,7 @@ use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use super::{clock::now, connections::Push, fault::Fault, server::ServerState};
 use crate::{
     core::{
-        kind::command::{Command, Reply},
+        protocol::command::{Command, Reply},
         restart::{Loss, Quarantine, origin_arguments},
     },
     master::{

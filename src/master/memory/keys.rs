@@ -3,7 +3,7 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use crate::core::{kind::command::Reply, restart::ORIGIN_KEY};
+use crate::core::{protocol::command::Reply, restart::ORIGIN_KEY};
 
 /// The error of a server if a key has another type than the command needs.
 const WRONGTYPE: Error =

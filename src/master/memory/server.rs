@@ -8,7 +8,7 @@ use super::{
     fault::Fault,
     keys::{Keys, Replied},
 };
-use crate::core::kind::{
+use crate::core::protocol::{
     command::{Command, Reply, Verb},
     identity::Identity,
 };

@@ -17,9 +17,9 @@ use super::{
     wire::Wire,
 };
 #[cfg(feature = "__internals")]
-use crate::core::kind::command::Command;
+use crate::core::protocol::command::Command;
 use crate::{
-    core::kind::command::Reply,
+    core::protocol::command::Reply,
     master::{
         server_error::ServerError,
         session::{Session, Transmit, connection::Connection, listeners::Change, request::Request},

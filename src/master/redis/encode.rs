@@ -1,6 +1,6 @@
 //! Encodes commands as bytes, usually without an allocation per command.
 
-use crate::core::kind::{command::Command, words::decimal};
+use crate::core::protocol::{command::Command, words::decimal};
 
 /// The bytes of a lock command, which are the same for all masters. They need an allocation only if
 /// they are many, as for a lock with a long name.
@@ -102,12 +102,12 @@ fn push_length(out: &mut Vec<u8>, kind: u8, length: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::kind::{
+    use crate::core::protocol::{
         command::{
             Verb,
             fixture::{attempt, of as command_for, resource},
         },
-        name::Kind,
+        kind::Kind,
     };
 
     #[test]

@@ -10,7 +10,7 @@ use super::{
     resp::reply,
 };
 use crate::{
-    core::kind::{command::Reply, table::scripts},
+    core::{kind::table::scripts, protocol::command::Reply},
     master::{dial_error::DialError, server_error::ServerError},
 };
 

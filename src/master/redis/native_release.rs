@@ -1,7 +1,7 @@
 //! The commands with which newer servers release a mutex without a script.
 
 use super::{encode::encode, resp::reply};
-use crate::core::kind::command::Reply;
+use crate::core::protocol::command::Reply;
 
 /// A command that deletes a key if the key holds a given value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

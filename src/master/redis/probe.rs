@@ -11,7 +11,7 @@ use super::{
     wire_error::WireError,
 };
 use crate::{
-    core::{kind::command::Reply, vote::Failure},
+    core::{protocol::command::Reply, vote::Failure},
     master::{
         dial_error::DialError,
         question::{Answer, Question},

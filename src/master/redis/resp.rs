@@ -10,7 +10,7 @@
 use std::borrow::Cow;
 
 use super::wire_error::WireError;
-use crate::core::kind::command::Reply;
+use crate::core::protocol::command::Reply;
 
 /// Reads the reply to a lock command.
 pub(in crate::master) fn reply(frame: &[u8]) -> Reply<'_> {

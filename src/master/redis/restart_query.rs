@@ -3,7 +3,7 @@
 use super::{encode::encode, greeting::entry, resp::reply};
 use crate::{
     core::{
-        kind::{command::Reply, script::ORIGIN},
+        protocol::{command::Reply, script::ORIGIN},
         restart::{Incarnation, ORIGIN_KEY, Quarantine, origin_arguments},
     },
     master::{

@@ -26,7 +26,7 @@ use super::{
     wire::Wire,
 };
 use crate::{
-    core::{kind::command::Reply, vote::quorum::majority},
+    core::{protocol::command::Reply, vote::quorum::majority},
     master::{
         dial_error::DialError,
         server_error::{ServerError, without_user},

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use crate::core::kind::identity::Ticket;
+use crate::core::protocol::identity::Ticket;
 
 /// A receiver of what masters tell by themselves. Any news may get lost, so news are only hints.
 pub(crate) trait Listener: Send + Sync + fmt::Debug {

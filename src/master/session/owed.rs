@@ -153,9 +153,9 @@ mod tests {
     use super::*;
     use crate::{
         core::{
-            kind::{
+            protocol::{
                 command::{Verb, fixture::command},
-                name::Kind,
+                kind::Kind,
             },
             vote::{SlotVote, Vote},
         },

@@ -5,7 +5,7 @@ use std::{mem, sync::Arc, time::Instant};
 use super::Session;
 use crate::{
     core::{
-        kind::{
+        protocol::{
             command::{Reply, Verb},
             identity::Ticket,
         },

@@ -4,7 +4,7 @@
 use std::sync::OnceLock;
 use std::{fmt, time::Instant};
 
-use crate::core::{kind::command::Command, vote::SlotVote};
+use crate::core::{protocol::command::Command, vote::SlotVote};
 #[cfg(feature = "redis")]
 use crate::master::redis::encode::Encoded;
 

@@ -16,9 +16,9 @@ use tokio::time::sleep;
 use super::*;
 use crate::{
     core::{
-        kind::{
+        protocol::{
             command::{Reply, Verb, fixture::command},
-            name::Kind,
+            kind::Kind,
         },
         restart::{Loss, Quarantine, Sign},
         time::timeout::NodeTimeout,

@@ -14,7 +14,7 @@ use std::{cell::RefCell, time::Duration};
 use super::*;
 use crate::core::{
     ballot::{BallotReply, ballot_reply},
-    kind::command::Verb,
+    protocol::command::Verb,
     vote::{
         Failure, Refusal, Vote,
         quorum::Quorum,

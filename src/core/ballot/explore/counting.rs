@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::core::{
-    kind::command::Verb,
+    protocol::command::Verb,
     vote::{
         Vote,
         quorum::Quorum,

@@ -10,7 +10,7 @@ use super::{
     server::ServerState,
 };
 use crate::core::{
-    kind::{
+    protocol::{
         command::{Command, Reply},
         script::{ORIGIN, Script},
     },
@@ -228,10 +228,10 @@ mod tests {
     use crate::{
         core::{
             ballot::{BallotReply, ballot_reply},
-            kind::{
+            kind::table::scripts,
+            protocol::{
                 command::{Action, fixture::resource},
-                name::Kind,
-                table::scripts,
+                kind::Kind,
             },
         },
         master::memory::keys::Keys,

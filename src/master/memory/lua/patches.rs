@@ -90,7 +90,7 @@ pub(super) fn patched(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::kind::{script::ORIGIN, table::scripts};
+    use crate::core::{kind::table::scripts, protocol::script::ORIGIN};
 
     #[test]
     fn each_patch_finds_its_text() {

@@ -6,7 +6,8 @@ use std::{ptr, sync::OnceLock};
 /// defines its companions in its own module.
 #[derive(Debug)]
 pub(crate) struct Companion {
-    /// The purpose. For a key, the needs of [`Rights`](super::spec::Rights) have the same word.
+    /// The purpose. For a key, the needs of [`Rights`](crate::core::kind::spec::Rights) have the
+    /// same word.
     pub(crate) name: &'static str,
     form: Form,
 }
@@ -38,7 +39,7 @@ impl Companion {
     }
 
     /// Returns a key that the crate keeps. `of_type` is `string` or `zset`.
-    pub(super) const fn key(
+    pub(in crate::core) const fn key(
         name: &'static str,
         neutral: &'static str,
         of_type: &'static str,
@@ -120,10 +121,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::core::kind::{
-        fair::QUEUE,
-        name::{KeyTemplate, Kind, Resource},
-        table,
+    use crate::core::{
+        kind::{fair::QUEUE, table},
+        protocol::{
+            kind::Kind,
+            name::{KeyTemplate, Resource},
+        },
     };
 
     fn resource(name: &str) -> Resource {

@@ -12,7 +12,7 @@ use crate::core::vote::{Failure, Refusal, Vote};
 ///
 /// An error reply is a failure, with one exception. WRONGTYPE means that a lock of another kind is
 /// held under the name.
-pub(super) fn of_any_kind(verb: Verb, reply: &Reply<'_>) -> Option<Vote> {
+pub(in crate::core) fn of_any_kind(verb: Verb, reply: &Reply<'_>) -> Option<Vote> {
     Some(match (verb, reply) {
         (_, Reply::Error(text)) if is_wrong_type(text) => Vote::Refuse(Refusal::OtherKind),
         (_, Reply::Error(_)) if mutant!(ErrorGrants) => Vote::Grant,
@@ -35,7 +35,10 @@ pub(super) fn of_any_kind(verb: Verb, reply: &Reply<'_>) -> Option<Vote> {
 
 /// Returns the vote that the reply of a script means. `can_be_refused` says which refusals the
 /// script can answer with.
-pub(super) fn vote(reply: &Reply<'_>, can_be_refused: impl FnOnce(&Refusal) -> bool) -> Vote {
+pub(in crate::core) fn vote(
+    reply: &Reply<'_>,
+    can_be_refused: impl FnOnce(&Refusal) -> bool,
+) -> Vote {
     let refusal = match reply {
         Reply::Int(1) => return Vote::Grant,
         Reply::Int(0) => Some(Refusal::Gone),
@@ -54,7 +57,7 @@ pub(super) fn vote(reply: &Reply<'_>, can_be_refused: impl FnOnce(&Refusal) -> b
 
 impl Command {
     /// Returns whether the scripts of all kinds can refuse this command in this way.
-    pub(super) fn can_be_refused(&self, refusal: &Refusal) -> bool {
+    pub(in crate::core) fn can_be_refused(&self, refusal: &Refusal) -> bool {
         match refusal {
             Refusal::Gone => !self.is_acquisition(),
             Refusal::Skewed { .. } => self.verb() == Verb::Acquire && self.is_fenced(),
@@ -75,13 +78,13 @@ fn is_wrong_type(error: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::kind::{
+    use crate::core::protocol::{
         command::{
             Verb,
             fixture::{command, fenced},
         },
         held_report::HeldReport,
-        name::Kind,
+        kind::Kind,
     };
 
     #[test]

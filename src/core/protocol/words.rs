@@ -34,7 +34,7 @@ const FEW: usize = 9;
 impl<'a> Words<'a> {
     /// Begins the words of a script with the key of the lock, and with the token, or the owner and
     /// the number of its attempt.
-    pub(super) fn of(script: &'static Script, command: &'a Command) -> Self {
+    pub(in crate::core) fn of(script: &'static Script, command: &'a Command) -> Self {
         let words = Self::none(command, Some(script));
         let by = command.by();
         if let Some(token) = by.and_then(Identity::token) {
@@ -47,7 +47,7 @@ impl<'a> Words<'a> {
     }
 
     /// Returns the words of a SET that writes the token if there is no key.
-    pub(super) fn set(command: &'a Command, ttl: Ttl) -> Self {
+    pub(in crate::core) fn set(command: &'a Command, ttl: Ttl) -> Self {
         let token = command.by().and_then(Identity::token);
         let words = Self::none(command, None).text("SET");
         let words = words.text(command.resource.key());
@@ -55,18 +55,18 @@ impl<'a> Words<'a> {
         words.text("NX").text("PX").ttl(ttl)
     }
 
-    pub(super) fn break_held(command: &'a Command, holders: &'a str) -> Self {
+    pub(in crate::core) fn break_held(command: &'a Command, holders: &'a str) -> Self {
         let words = Self::of(&script::BREAK, command);
         words
             .text(command.resource.companion(&CHANNEL))
             .text(holders)
     }
 
-    pub(super) fn inspect(command: &'a Command) -> Self {
+    pub(in crate::core) fn inspect(command: &'a Command) -> Self {
         Self::of(&script::INSPECT, command)
     }
 
-    pub(super) fn probe(command: &'a Command) -> Self {
+    pub(in crate::core) fn probe(command: &'a Command) -> Self {
         let words = Self::none(command, None).text("SET");
         let words = words.text(command.resource.key()).text("probe");
         words.text("NX").text("PX").number(1)
@@ -85,7 +85,7 @@ impl<'a> Words<'a> {
     }
 
     /// Sets the keys after the key of the lock.
-    pub(super) fn keys(mut self, companions: &'static [&'static Companion]) -> Self {
+    pub(in crate::core) fn keys(mut self, companions: &'static [&'static Companion]) -> Self {
         self.companions = companions;
         self
     }
@@ -100,31 +100,31 @@ impl<'a> Words<'a> {
         self
     }
 
-    pub(super) fn text(self, text: &'a str) -> Self {
+    pub(in crate::core) fn text(self, text: &'a str) -> Self {
         self.add(Bytes(text.as_bytes()))
     }
 
-    pub(super) fn number(self, number: u64) -> Self {
+    pub(in crate::core) fn number(self, number: u64) -> Self {
         self.add(Number(number))
     }
 
-    pub(super) fn ttl(self, ttl: Ttl) -> Self {
+    pub(in crate::core) fn ttl(self, ttl: Ttl) -> Self {
         self.number(ttl.millis())
     }
 
-    pub(super) fn depth(self, attempt: &Attempt) -> Self {
+    pub(in crate::core) fn depth(self, attempt: &Attempt) -> Self {
         self.number(attempt.depth.into())
     }
 
     /// Adds the ticket of a waiter.
-    pub(super) fn ticket(self) -> Self {
+    pub(in crate::core) fn ticket(self) -> Self {
         let ticket = self.command.by().and_then(Identity::ticket);
         self.text(ticket.map_or("", Ticket::as_str))
     }
 
     /// Adds what the script needs for a fenced lock: the key of the counter, the candidate and, if
     /// the script takes the lock, the window. Adds nothing if the lock is not fenced.
-    pub(super) fn ballot(mut self) -> Self {
+    pub(in crate::core) fn ballot(mut self) -> Self {
         let Some(ballot) = self.command.ballot() else {
             return self;
         };
@@ -195,7 +195,7 @@ pub(crate) fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::kind::{command::fixture, name::Kind};
+    use crate::core::protocol::{command::fixture, kind::Kind};
 
     #[test]
     fn a_script_may_have_any_number_of_arguments() {

@@ -125,12 +125,12 @@ impl Command {
         self.attempt()?.ballot.as_ref()
     }
 
-    pub(super) fn is_fenced(&self) -> bool {
+    pub(in crate::core) fn is_fenced(&self) -> bool {
         self.ballot().is_some()
     }
 
     /// Returns whether this command takes the lock or puts it back.
-    pub(super) fn is_acquisition(&self) -> bool {
+    pub(in crate::core) fn is_acquisition(&self) -> bool {
         matches!(self.verb(), Verb::Acquire | Verb::Heal)
     }
 
@@ -204,10 +204,11 @@ impl Verb {
 pub(crate) mod fixture {
     use super::*;
     use crate::core::{
-        kind::{
+        kind::spec::HolderForm,
+        protocol::{
             identity::{FairAttempt, OwnerAttempt, Ticket},
-            name::{KeyTemplate, Kind, Token},
-            spec::HolderForm,
+            kind::Kind,
+            name::{KeyTemplate, Token},
         },
         time::lease::Drift,
     };
@@ -313,7 +314,7 @@ mod tests {
     #[test]
     fn a_release_undoes_the_acquisition_of_the_same_attempt() {
         use super::fixture::{attempt, command, of, resource};
-        use crate::core::kind::name::{Kind, Token};
+        use crate::core::protocol::{kind::Kind, name::Token};
 
         for kind in Kind::ALL {
             let acquisition = command(kind, Verb::Acquire, 1);

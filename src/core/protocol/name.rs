@@ -9,25 +9,9 @@ use std::{
 use super::{
     client_name::ClientName,
     companion::{Companion, Companions, FENCE, RESERVED},
+    kind::Kind,
 };
 use crate::core::config::error::ConfigError;
-
-macro_rules! enumerate {
-    ($($(#[doc = $doc:literal])+ $kind:ident => $module:ident,)+) => {
-        /// A kind of lock. Locks with the same name exclude each other, even if their kinds differ.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[non_exhaustive]
-        pub enum Kind {
-            $($(#[doc = $doc])+ $kind,)+
-        }
-
-        impl Kind {
-            /// All kinds.
-            pub(crate) const ALL: [Self; [$(Self::$kind),+].len()] = [$(Self::$kind),+];
-        }
-    };
-}
-kinds!(enumerate);
 
 /// The name and the kind of a lock, and its keys on every master.
 #[derive(Clone)]

@@ -4,6 +4,8 @@ use std::fmt;
 #[cfg(feature = "redis")]
 use std::sync::OnceLock;
 
+use super::kind::kinds;
+
 /// A script that masters run.
 pub(crate) struct Script {
     /// The file in `lua/`. For a fenced lock, the name may have `_fenced` at the end.
@@ -20,7 +22,7 @@ macro_rules! lua {
         concat!($(include_str!(concat!("../../../lua/", $file, ".lua"))),+)
     };
 }
-pub(super) use lua;
+pub(in crate::core) use lua;
 
 /// Joins the given files after `shared/holder` and `shared/ownership`, for a script of a reentrant
 /// or a fair lock.
@@ -29,7 +31,7 @@ macro_rules! owned {
         lua!("shared/holder", "shared/ownership", $($file),+)
     };
 }
-pub(super) use owned;
+pub(in crate::core) use owned;
 
 /// Puts the given release into a Lua function, and appends `shared/tombstone`.
 macro_rules! fenced {
@@ -42,7 +44,7 @@ macro_rules! fenced {
         )
     };
 }
-pub(super) use fenced;
+pub(in crate::core) use fenced;
 
 /// Makes the Lua table `kinds`, with what the `describe.lua` of each kind returns.
 macro_rules! described {
@@ -66,7 +68,7 @@ pub(crate) static ORIGIN: Script = Script::new("shared/origin", lua!("shared/ori
 macro_rules! for_any_kind {
     ($($(#[doc = $doc:literal])+ $kind:ident => $module:ident,)+) => {
         /// Reports the holder of a lock of any kind, and its waiters.
-        pub(super) static INSPECT: Script = Script::new(
+        pub(in crate::core) static INSPECT: Script = Script::new(
             "shared/inspect",
             concat!(
                 lua!("shared/holder", "shared/owner", "shared/queue"),
@@ -75,7 +77,7 @@ macro_rules! for_any_kind {
             ),
         );
         /// Breaks a lock of any kind.
-        pub(super) static BREAK: Script = Script::new(
+        pub(in crate::core) static BREAK: Script = Script::new(
             "shared/break",
             concat!(
                 lua!("shared/holder", "shared/owner", "shared/queue"),
@@ -88,7 +90,7 @@ macro_rules! for_any_kind {
 kinds!(for_any_kind);
 
 impl Script {
-    pub(super) const fn new(name: &'static str, text: &'static str) -> Self {
+    pub(in crate::core) const fn new(name: &'static str, text: &'static str) -> Self {
         Self {
             name,
             text,

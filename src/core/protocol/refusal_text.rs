@@ -7,7 +7,7 @@ use crate::core::vote::Refusal;
 
 /// Reads the refusal of a script. `lua/README.md` describes the format. Returns `None` if the text
 /// makes no sense.
-pub(in crate::core) fn refusal(text: &str) -> Option<Refusal> {
+pub(super) fn refusal(text: &str) -> Option<Refusal> {
     let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
     Some(match word {
         "held" => {
