@@ -118,7 +118,7 @@ pub use crate::face::blocking;
 pub use crate::{
     check::{Finding, Preflight, Setting, Severity},
     core::{
-        protocol::{held_report::HeldReport, kind::Kind},
+        protocol::kind::Kind,
         restart::Quarantine,
         time::renewal::Renewal,
         view::{
@@ -128,6 +128,7 @@ pub use crate::{
         },
         vote::{
             Failure, Refusal, Vote,
+            held_report::HeldReport,
             votes::{VoteRow, Votes},
         },
     },

@@ -4,7 +4,6 @@
 pub(crate) mod client_name;
 pub(crate) mod command;
 pub(crate) mod companion;
-pub(crate) mod held_report;
 pub(crate) mod identity;
 pub(crate) mod kind;
 pub(crate) mod name;

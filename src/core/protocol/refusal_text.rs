@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use super::held_report::HeldReport;
-use crate::core::vote::Refusal;
+use crate::core::vote::{Refusal, held_report::HeldReport};
 
 /// Reads the refusal of a script. `lua/README.md` describes the format. Returns `None` if the text
 /// makes no sense.

@@ -78,13 +78,15 @@ fn is_wrong_type(error: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::protocol::{
-        command::{
-            Verb,
-            fixture::{command, fenced},
+    use crate::core::{
+        protocol::{
+            command::{
+                Verb,
+                fixture::{command, fenced},
+            },
+            kind::Kind,
         },
-        held_report::HeldReport,
-        kind::Kind,
+        vote::held_report::HeldReport,
     };
 
     #[test]

@@ -2,15 +2,16 @@
 
 use std::{fmt, num::NonZeroU16, sync::Arc, time::Duration};
 
-use crate::core::protocol::held_report::HeldReport;
-
 pub(crate) mod effect;
+pub(crate) mod held_report;
 pub(crate) mod master_set;
 pub(crate) mod obstacle;
 mod questions;
 pub(crate) mod quorum;
 pub(crate) mod round;
 pub(crate) mod votes;
+
+use held_report::HeldReport;
 
 /// The answer of one master in a round.
 ///

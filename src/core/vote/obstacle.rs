@@ -104,8 +104,8 @@ impl Obstacle {
 mod tests {
     use super::*;
     use crate::core::{
-        protocol::{command::Verb, held_report::HeldReport},
-        vote::{Failure, Refusal, Vote, quorum::Quorum},
+        protocol::command::Verb,
+        vote::{Failure, Refusal, Vote, held_report::HeldReport, quorum::Quorum},
     };
 
     fn seconds(count: u64) -> Duration {

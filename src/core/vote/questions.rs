@@ -3,8 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Failure, Refusal, Vote, master_set::MasterSet, round::Round};
-use crate::core::protocol::held_report::HeldReport;
+use super::{Failure, Refusal, Vote, held_report::HeldReport, master_set::MasterSet, round::Round};
 
 impl Round {
     /// Returns the masters that granted.

@@ -201,10 +201,7 @@ pub(crate) mod fixture {
     #![expect(clippy::disallowed_methods, reason = "an origin for the tables")]
 
     use super::*;
-    use crate::core::{
-        protocol::held_report::HeldReport,
-        vote::{Failure, Refusal},
-    };
+    use crate::core::vote::{Failure, Refusal, held_report::HeldReport};
 
     pub(crate) fn millis(n: u64) -> Duration {
         Duration::from_millis(n)
