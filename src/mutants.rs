@@ -2,7 +2,7 @@
 //! test is the simulator in `tests/sim/`. Outside of this crate's own tests, every switch is the
 //! constant `false`.
 
-/// Returns whether a switch is on in this thread.
+/// Returns whether a switch is on in this thread. With `=>`, does something wrong while it is on.
 macro_rules! mutant {
     ($name:ident) => {{
         #[cfg(test)]
@@ -11,6 +11,11 @@ macro_rules! mutant {
         let is_on = false;
         is_on
     }};
+    ($name:ident $(if $when:expr)? => $wrong:expr) => {
+        if mutant!($name) $(&& $when)? {
+            $wrong
+        }
+    };
 }
 
 /// A wrong rule. Most of them are real bugs of lock libraries, or of earlier versions of this one.

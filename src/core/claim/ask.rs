@@ -103,9 +103,7 @@ impl<R: ReadRound> ClaimState<R> {
         if outcome != Outcome::Won {
             return outcome;
         }
-        if mutant!(LeaseStartsLate) {
-            self.lease = step.lease(step.terms.ttl);
-        }
+        mutant!(LeaseStartsLate => self.lease = step.lease(step.terms.ttl));
         self.validity = self.lease.remaining(step.now);
         if !self.lease.is_valid(step.now) && !mutant!(NoValidityCheck) {
             return Outcome::TooLate;

@@ -36,9 +36,7 @@ impl<R: ReadRound> OwedRelease<R> {
     /// Returns the masters that may have the key or the ticket. A late vote in the newest round may
     /// show that a master has nothing.
     pub(crate) fn to(&self) -> MasterSet {
-        if mutant!(NothingOwed) {
-            return MasterSet::NONE;
-        }
+        mutant!(NothingOwed => return MasterSet::NONE);
         self.may_hold | self.newest.read(Round::may_keep)
     }
 }
@@ -98,12 +96,8 @@ impl<R: ReadRound> ClaimState<R> {
     /// Returns the masters that need a release. If the newest acquisition did not ask all masters,
     /// these are only the masters that may have the key.
     fn needs_release(&self, was_won: bool) -> MasterSet {
-        if mutant!(RollbackOfGrants) && !was_won {
-            return self.newest.read(Round::granted);
-        }
-        if mutant!(NoRollback) && !was_won {
-            return MasterSet::NONE;
-        }
+        mutant!(RollbackOfGrants if !was_won => return self.newest.read(Round::granted));
+        mutant!(NoRollback if !was_won => return MasterSet::NONE);
         match self.phase {
             Phase::Asking { unasked } if !unasked.is_empty() => {
                 self.newest.read(Round::may_keep) - unasked

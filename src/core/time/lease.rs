@@ -33,9 +33,7 @@ impl Drift {
     /// Returns the part of `ttl` that a holder must not use. The result is rounded up, because a
     /// smaller allowance would be unsafe.
     pub(crate) fn allowance(self, ttl: Duration) -> Duration {
-        if mutant!(NoDrift) {
-            return Duration::ZERO;
-        }
+        mutant!(NoDrift => return Duration::ZERO);
         let scaled = (ttl.as_nanos() * u128::from(self.ppm)).div_ceil(u128::from(Self::WHOLE));
         u64::try_from(scaled)
             .map_or(Duration::MAX, Duration::from_nanos)

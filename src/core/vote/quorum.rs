@@ -111,7 +111,8 @@ impl Quorum {
 
 /// Returns the size of a majority of `masters`. Any two majorities share a master.
 pub(crate) fn majority(masters: usize) -> usize {
-    masters / 2 + usize::from(!mutant!(QuorumIsHalf))
+    mutant!(QuorumIsHalf => return masters / 2);
+    masters / 2 + 1
 }
 
 fn has_majority(set: MasterSet, masters: MasterSet) -> bool {

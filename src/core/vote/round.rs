@@ -64,9 +64,10 @@ impl Round {
         vote: impl Into<SlotVote>,
         now: Instant,
     ) -> Outcome {
-        // For the mutant, every vote counts for a master that has not voted yet.
-        let other = mutant!(VotesTwice).then(|| self.unanswered().iter().next());
-        let Some(cast) = self.cast.get_mut(other.flatten().unwrap_or(master)) else {
+        mutant!(VotesTwice if self.vote(master).is_some() && !self.is_settled() => {
+            return self.on_vote(self.unanswered().iter().next().unwrap_or(master), vote, now);
+        });
+        let Some(cast) = self.cast.get_mut(master) else {
             return self.outcome;
         };
         let is_late_answer =
@@ -76,9 +77,8 @@ impl Round {
             *cast = Some(CastVote::new(vote, latency));
         }
         if self.outcome == Outcome::Pending {
-            let is_late = self.limit.is_some_and(|limit| limit <= now) && !mutant!(NoValidityCheck);
             self.outcome = match self.verdict() {
-                Outcome::Won if is_late => Outcome::TooLate,
+                Outcome::Won if self.is_over(now) => Outcome::TooLate,
                 outcome => outcome,
             };
         }
@@ -174,12 +174,18 @@ impl Round {
         self.quorum.is_every_majority_in(masters)
     }
 
+    /// Returns whether a majority that is reached at `now` is too late.
+    fn is_over(&self, now: Instant) -> bool {
+        mutant!(NoValidityCheck => return false);
+        self.limit.is_some_and(|limit| limit <= now)
+    }
+
     fn verdict(&self) -> Outcome {
         let yes = self.done().map(|(_, masters)| masters);
-        if mutant!(QuorumOfReachable) {
+        mutant!(QuorumOfReachable => {
             let reachable = self.quorum.without(self.masters(Vote::is_failure));
             return reachable.verdict(yes, self.unanswered());
-        }
+        });
         self.quorum.verdict(yes, self.unanswered())
     }
 

@@ -101,9 +101,9 @@ impl Chances {
 
     /// Returns the position for the next wait.
     pub(crate) fn position(self, waiter_timeout: Duration) -> Position {
+        mutant!(AlwaysQueued => return Position::Contending);
         let lasted = |unable: Unable| unable.until.saturating_duration_since(unable.since);
         match self.unable.map(lasted) {
-            Some(_) if mutant!(AlwaysQueued) => Position::Contending,
             Some(lasted) if lasted >= waiter_timeout / 2 => Position::Aside,
             Some(_) | None => Position::Contending,
         }
