@@ -44,7 +44,8 @@ impl<R: ReadRound> ClaimState<R> {
             validity: Duration::ZERO,
             phase: Phase::Asking { unasked },
         };
-        let command = claim.ask(step, None, !unasked.is_empty());
+        let mut command = claim.ask(step, None);
+        command.watch = !unasked.is_empty();
         (claim, command)
     }
 
@@ -58,7 +59,7 @@ impl<R: ReadRound> ClaimState<R> {
         };
         let others = mem::take(unasked);
         self.traces.last_until(step.expiry(step.terms.ttl));
-        Some((others, self.ask(step, None, false)))
+        Some((others, self.ask(step, None)))
     }
 
     /// Asks all masters again, from the same position in their queues or with another candidate.
@@ -87,7 +88,9 @@ impl<R: ReadRound> ClaimState<R> {
             self.traces.last_until(position.unwrap_or(step.monotonic));
         }
         self.open(round, step);
-        Some(self.ask(step, next.queue, next.watch))
+        let mut command = self.ask(step, next.queue);
+        command.watch = next.watch;
+        Some(command)
     }
 
     /// Gives back the grants of a round that was not won, and keeps the position in the queues for
@@ -115,12 +118,9 @@ impl<R: ReadRound> ClaimState<R> {
         Outcome::Won
     }
 
-    fn ask(&self, step: &ClaimStep<'_, R>, queue: Option<QueueOptions>, watch: bool) -> Command {
+    fn ask(&self, step: &ClaimStep<'_, R>, queue: Option<QueueOptions>) -> Command {
         let Terms { resource, ttl, .. } = step.terms;
-        let action = Action::Acquire(self.attempt(), *ttl, queue);
-        let mut command = Command::new(resource, action);
-        command.watch = watch;
-        command
+        Command::new(resource, Action::Acquire(self.attempt(), *ttl, queue))
     }
 }
 

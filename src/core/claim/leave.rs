@@ -81,7 +81,7 @@ impl<R: ReadRound> ClaimState<R> {
     fn release(&self, resource: &Resource) -> Leave<R> {
         let (attempt, was_won) = (self.attempt(), self.was_won());
         Leave::Release {
-            to: self.needs_release(was_won),
+            to: self.needs_release(),
             command: Command::new(resource, Action::Release { attempt, was_won }),
             was_won,
             was_lost: matches!(self.phase, Phase::Lost { .. }),
@@ -95,9 +95,9 @@ impl<R: ReadRound> ClaimState<R> {
 
     /// Returns the masters that need a release. If the newest acquisition did not ask all masters,
     /// these are only the masters that may have the key.
-    fn needs_release(&self, was_won: bool) -> MasterSet {
-        mutant!(RollbackOfGrants if !was_won => return self.newest.read(Round::granted));
-        mutant!(NoRollback if !was_won => return MasterSet::NONE);
+    fn needs_release(&self) -> MasterSet {
+        mutant!(RollbackOfGrants if !self.was_won() => return self.newest.read(Round::granted));
+        mutant!(NoRollback if !self.was_won() => return MasterSet::NONE);
         match self.phase {
             Phase::Asking { unasked } if !unasked.is_empty() => {
                 self.newest.read(Round::may_keep) - unasked
