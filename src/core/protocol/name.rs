@@ -170,9 +170,6 @@ pub(crate) struct Token {
     client: Option<ClientName>,
 }
 
-/// The room in which the bytes of a token with a client name are put together.
-pub(crate) type TokenRoom = Option<[u8; Token::MOST]>;
-
 impl Token {
     const HEX: usize = 40;
     const MOST: usize = Self::HEX + 1 + ClientName::MOST;
@@ -188,8 +185,8 @@ impl Token {
         Self { hex, client }
     }
 
-    /// Returns the bytes. Uses `room` only if there is a client name.
-    pub(crate) fn bytes<'a>(&'a self, room: &'a mut TokenRoom) -> &'a [u8] {
+    /// Returns the bytes. If there is a client name, puts them together in `room`.
+    pub(crate) fn bytes<'a>(&'a self, room: &'a mut Option<[u8; Self::MOST]>) -> &'a [u8] {
         let Some(client) = &self.client else {
             return &self.hex;
         };

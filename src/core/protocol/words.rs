@@ -22,8 +22,7 @@ pub(crate) struct Words<'a> {
     companions: &'static [&'static Companion],
     /// The key of the counter, which comes last.
     counter: Option<&'a str>,
-    arguments: [Word<'a>; FEW],
-    argument_count: usize,
+    arguments: [Option<Word<'a>>; FEW],
     /// The arguments for which there is no room in the array.
     more_arguments: Vec<Word<'a>>,
 }
@@ -78,8 +77,7 @@ impl<'a> Words<'a> {
             script,
             companions: &[],
             counter: None,
-            arguments: [Bytes(&[]); FEW],
-            argument_count: 0,
+            arguments: [None; FEW],
             more_arguments: Vec::new(),
         }
     }
@@ -91,12 +89,11 @@ impl<'a> Words<'a> {
     }
 
     fn add(mut self, argument: Word<'a>) -> Self {
-        if let Some(place) = self.arguments.get_mut(self.argument_count) {
-            *place = argument;
-        } else {
-            self.more_arguments.push(argument);
+        let mut places = self.arguments.iter_mut();
+        match places.find(|place| place.is_none()) {
+            Some(place) => *place = Some(argument),
+            None => self.more_arguments.push(argument),
         }
-        self.argument_count += 1;
         self
     }
 
@@ -155,12 +152,12 @@ impl<'a> Words<'a> {
     }
 
     pub(crate) fn argument_count(&self) -> usize {
-        self.argument_count
+        self.arguments.iter().flatten().count() + self.more_arguments.len()
     }
 
     /// Calls `each` with every argument in turn.
     pub(crate) fn arguments(&self, mut each: impl FnMut(&[u8])) {
-        let few = self.arguments.iter().take(self.argument_count);
+        let few = self.arguments.iter().flatten();
         for word in few.chain(&self.more_arguments) {
             match word {
                 Bytes(bytes) => each(bytes),
