@@ -13,7 +13,7 @@ impl Round {
 
     /// Returns the masters that say that another holds the lock.
     pub(crate) fn held_by_others(&self) -> MasterSet {
-        self.masters(|vote| matches!(vote, Vote::Refuse(Refusal::Held(_))))
+        self.masters(|vote| vote.report().is_some())
     }
 
     /// Returns the masters that may have the key because of this round.
@@ -46,11 +46,8 @@ impl Round {
     /// Returns the time until a majority of every set is out of quarantine. `None` if this is so
     /// already.
     pub(crate) fn quarantined(&self) -> Option<Duration> {
-        let left = |master| match self.vote(master) {
-            Some(Vote::Fail(Failure::Quarantined { remaining })) => Some(*remaining),
-            _ => None,
-        };
-        self.quorum.least_of_every(|master| Some(left(master)))?
+        self.quorum
+            .least_of_every(|master| Some(self.vote(master).and_then(Vote::quarantined_for)))?
     }
 
     /// Returns whether so many masters failed that the others are no majority of every set. In this
@@ -102,7 +99,10 @@ impl Round {
             Vote::Grant => true,
             Vote::Refuse(Refusal::Held(report)) => report.position() == Some(1),
             Vote::Refuse(Refusal::Queued { position }) => *position == Some(1),
-            _ => false,
+            Vote::Refuse(
+                Refusal::Gone | Refusal::OtherKind | Refusal::Skewed { .. } | Refusal::Stale { .. },
+            )
+            | Vote::Fail(_) => false,
         })
     }
 
@@ -183,27 +183,37 @@ impl Vote {
     /// Returns the clock of a master that says that the time in the ticket or in the candidate is
     /// too far from it.
     pub(crate) fn skewed_to(&self) -> Option<Duration> {
-        match self {
-            Self::Refuse(Refusal::Skewed { clock }) => Some(*clock),
-            _ => None,
-        }
+        let Self::Refuse(Refusal::Skewed { clock }) = self else {
+            return None;
+        };
+        Some(*clock)
+    }
+
+    fn quarantined_for(&self) -> Option<Duration> {
+        let Self::Fail(Failure::Quarantined { remaining }) = self else {
+            return None;
+        };
+        Some(*remaining)
+    }
+
+    fn report(&self) -> Option<&HeldReport> {
+        let Self::Refuse(Refusal::Held(report)) = self else {
+            return None;
+        };
+        Some(report)
     }
 
     /// Returns the owners that hold the lock on the master.
     fn owners(&self) -> impl Iterator<Item = &str> {
-        let report = match self {
-            Self::Refuse(Refusal::Held(report)) => Some(report),
-            _ => None,
-        };
-        report.into_iter().flat_map(HeldReport::owners)
+        self.report().into_iter().flat_map(HeldReport::owners)
     }
 
     /// Returns the counter of a master that has seen a later candidate.
     fn counter(&self) -> Option<u64> {
-        match self {
-            Self::Refuse(Refusal::Stale { counter }) => Some(*counter),
-            _ => None,
-        }
+        let Self::Refuse(Refusal::Stale { counter }) = self else {
+            return None;
+        };
+        Some(*counter)
     }
 }
 

@@ -160,7 +160,8 @@ impl Contender {
             // The waiter may have been refused because of a guard of this process.
             (Event::Turn { .. }, false) => {}
             (Event::Came | Event::Changed { .. } | Event::Silence { .. }, false) => {}
-            (_, _) => rivals.end_run(),
+            (Event::Came | Event::Changed { .. } | Event::Silence { .. }, true)
+            | (Event::Released, false) => rivals.end_run(),
         }
         match (self.event, result) {
             (_, Err(Obstacle::Split)) | (Event::Changed { .. }, Err(Obstacle::HeldFor(_))) => {
@@ -169,7 +170,9 @@ impl Contender {
             (Event::Changed { .. } | Event::Came | Event::Silence { .. }, Ok(held)) => {
                 rivals.note_met(!held.is_empty());
             }
-            _ => {} // the attempt does not tell
+            // These attempts do not tell.
+            (Event::GaveWay | Event::Released | Event::Turn { .. }, _)
+            | (Event::Came | Event::Changed { .. } | Event::Silence { .. }, Err(_)) => {}
         }
     }
 
