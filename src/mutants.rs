@@ -64,10 +64,12 @@ pub(crate) enum Mutant {
     MonotonicOnly,
     /// Nothing is subtracted for clocks that run at different rates.
     NoDrift,
-    /// A master that may still get an acquisition is not owed the release.
-    NothingOwed,
+    /// A lost round is not taken back.
+    NoRollback,
     /// Nothing is checked when the votes are in.
     NoValidityCheck,
+    /// A master that may still get an acquisition is not owed the release.
+    NothingOwed,
     /// Candidates have no lower limit.
     OldCandidates,
     /// A reply to a command that timed out counts for the next command.
@@ -85,22 +87,20 @@ pub(crate) enum Mutant {
     ReadsWithoutPause,
     /// A master that is down is dialled again at once.
     RedialsAtOnce,
-    /// A promotion of the same process is not noticed.
-    ReplidIgnored,
-    /// Restarts are not noticed.
-    RunIdIgnored,
     /// A release is sent again at once after an error.
     ReleaseInALoop,
     /// A release deletes the key of any holder.
     ReleasesOthers,
+    /// A promotion of the same process is not noticed.
+    ReplidIgnored,
     /// A lost round is taken back only where it was granted.
     RollbackOfGrants,
+    /// Restarts are not noticed.
+    RunIdIgnored,
     /// A master accepts the same candidate twice.
     SameCandidate,
     /// A strict program trusts the key that another program wrote.
     StrictTrusts,
-    /// A lost round is not taken back.
-    NoRollback,
     /// Every vote of a master counts.
     VotesTwice,
 }

@@ -158,9 +158,11 @@ impl Facts {
     pub(super) fn write_error(&self) -> Option<&'static str> {
         let errors = ["SET", "HSET"].into_iter();
         let mut errors = errors.filter_map(|command| self.error(command));
-        errors.find_map(|error| match error {
-            ServerError::WritesRefused(code) => Some(code),
-            _ => None,
+        errors.find_map(|error| {
+            let ServerError::WritesRefused(code) = error else {
+                return None;
+            };
+            Some(code)
         })
     }
 

@@ -34,7 +34,17 @@ pub(super) fn is_without(facts: &Facts, right: &str) -> bool {
         // The user may have the right to the command, but not to the key of the example lock. The
         // user may still have the right to the keys of other locks.
         Some(ServerError::KeyDenied) => right.starts_with(char::is_lowercase),
-        _ => false,
+        Some(
+            ServerError::ChannelDenied
+            | ServerError::Loading
+            | ServerError::MaxClients
+            | ServerError::NoProtocol
+            | ServerError::NoScript
+            | ServerError::Other
+            | ServerError::State
+            | ServerError::WritesRefused(_),
+        )
+        | None => false,
     }
 }
 

@@ -15,6 +15,7 @@ use super::time::lease::{Drift, Ttl};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Quarantine {
+    // From no protection to the most.
     /// No protection. A master that restarts without its data may grant a lock that another client
     /// holds.
     Off,

@@ -25,20 +25,20 @@ pub(crate) use origin_rights;
     expect(dead_code, reason = "a memory master fails in few of these ways")
 )]
 pub(crate) enum DialError {
-    /// The certificate of the server or of this program is refused.
-    #[cfg(feature = "tls")]
-    #[error("{0}")]
-    Certificate(String),
-    #[error("{0}")]
-    Connect(io::Error),
     /// The dial of a server failed whose address the Sentinels named.
     #[cfg(feature = "sentinel")]
     #[error("at {address}, named by the Sentinels: {error}")]
     At { address: String, error: Box<Self> },
+    /// The certificate of the server or of this program is refused.
+    #[cfg(feature = "tls")]
+    #[error("{0}")]
+    Certificate(String),
     /// A server with another origin answered at the address during the dial. The question of this
     /// dial did not name that origin, so the dial must be repeated.
     #[error("another server answered at this address during the dial")]
     Changed,
+    #[error("{0}")]
+    Connect(io::Error),
     #[error("refused the database: {0}")]
     Database(String),
     #[cfg(feature = "redis")]

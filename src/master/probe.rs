@@ -25,11 +25,11 @@ pub(crate) struct Probe {
 }
 
 pub(super) enum Dialer {
+    #[cfg(feature = "test-util")]
+    Memory(MemoryDialer),
     /// Without both features there are no masters to dial.
     #[cfg(not(any(feature = "redis", feature = "test-util")))]
     None(Infallible),
-    #[cfg(feature = "test-util")]
-    Memory(MemoryDialer),
     #[cfg(feature = "redis")]
     Redis(RedisDialer),
 }
@@ -86,10 +86,10 @@ pub(crate) struct Interview<'a> {
 }
 
 enum Line<'a> {
-    #[cfg(not(any(feature = "redis", feature = "test-util")))]
-    None(Infallible, PhantomData<&'a ()>),
     #[cfg(feature = "test-util")]
     Memory(MemoryProbe<'a>),
+    #[cfg(not(any(feature = "redis", feature = "test-util")))]
+    None(Infallible, PhantomData<&'a ()>),
     #[cfg(feature = "redis")]
     Redis(RedisProbe<'a>),
 }

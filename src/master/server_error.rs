@@ -16,6 +16,8 @@ pub(crate) enum ServerError {
     NoProtocol,
     /// The server does not have the script.
     NoScript,
+    /// Any other error of a command.
+    Other,
     /// A temporary state of the server, such as `BUSY`.
     State,
     /// The command does not exist, has another name, is switched off, or may not be used in a
@@ -23,8 +25,6 @@ pub(crate) enum ServerError {
     UnknownCommand,
     /// The server refuses writes at present. The text is the code of the error, such as `OOM`.
     WritesRefused(&'static str),
-    /// Any other error of a command.
-    Other,
 }
 
 /// The codes of errors that have a meaning here.
@@ -105,7 +105,12 @@ impl ServerError {
             }
             // A script stumbled over a key of another program. The key of a probe is our own.
             Self::Other => verb == Verb::Probe,
-            _ => true,
+            Self::Loading
+            | Self::MaxClients
+            | Self::NoProtocol
+            | Self::NoScript
+            | Self::State
+            | Self::WritesRefused(_) => true,
         }
     }
 }

@@ -43,15 +43,15 @@ use super::{
 pub struct MasterSpec(Spec);
 
 enum Spec {
+    /// The reason why the master cannot be used. `Builder::build` reports the reason and the
+    /// master's number.
+    Bad(String),
     #[cfg(feature = "test-util")]
     Memory(MemoryMaster),
     #[cfg(feature = "redis")]
     Redis(Box<redis::Endpoint>),
     #[cfg(test)]
     Simulated(crate::sim::Endpoint),
-    /// The reason why the master cannot be used. `Builder::build` reports the reason and the
-    /// master's number.
-    Bad(String),
 }
 
 impl fmt::Debug for Spec {

@@ -21,10 +21,10 @@ pub(crate) struct Ballot {
 pub(crate) enum BallotReply {
     /// The master accepts the candidate, and raises its counter to the candidate.
     Accepted,
-    /// The counter is as high as the candidate, or higher.
-    Stale,
     /// The candidate is too far from the master's clock.
     Skewed,
+    /// The counter is as high as the candidate, or higher.
+    Stale,
 }
 
 /// Returns a master's answer to a candidate. This is the rule of `lua/shared/ballot.lua` for the

@@ -97,10 +97,10 @@ pub(crate) enum Reply<'a> {
     Int(i64),
     Nil,
     Ok,
-    Text(Cow<'a, str>),
     /// A reply that no command of this crate expects.
     #[cfg(any(test, feature = "redis"))]
     Other,
+    Text(Cow<'a, str>),
 }
 
 impl Command {

@@ -8,12 +8,12 @@ use crate::core::time::lease::CLOCK_WINDOW;
 /// The identity of one attempt at a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Identity {
-    /// The token of an attempt at a mutex.
-    Token(Token),
     /// An attempt at a reentrant lock.
     Owner(OwnerAttempt),
     /// An attempt at a fair lock.
     Ticket(FairAttempt),
+    /// The token of an attempt at a mutex.
+    Token(Token),
 }
 
 impl Identity {

@@ -9,6 +9,7 @@ use super::lease::Lease;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Renewal {
+    // From the shortest to the longest.
     /// The lock is never renewed. It ends when its validity ends, unless it is
     /// [extended](crate::Guard::extend).
     Off,

@@ -24,6 +24,7 @@ use held_report::HeldReport;
     reason = "the three answers are the algorithm; a match on them should be complete"
 )]
 pub enum Vote {
+    // From yes to no answer.
     /// The master did what was asked.
     Grant,
     /// The master answered that the client cannot acquire, extend or release the lock there.
@@ -95,16 +96,16 @@ pub enum Refusal {
         /// that does not wait.
         position: Option<u64>,
     },
-    /// The proposed fencing token is not larger than the master's counter.
-    Stale {
-        /// The largest proposed token that the master has accepted.
-        counter: u64,
-    },
     /// The client's clock differs too much from the master's clock. The master therefore gives the
     /// client no position in the queue of a fair lock, or accepts no fencing token from it.
     Skewed {
         /// The time since 1970 on the master's clock.
         clock: Duration,
+    },
+    /// The proposed fencing token is not larger than the master's counter.
+    Stale {
+        /// The largest proposed token that the master has accepted.
+        counter: u64,
     },
 }
 

@@ -59,13 +59,11 @@ impl Dialer {
     pub(super) async fn connect(&self) -> Result<(MemoryConnection, Duration), DialError> {
         let dialled = now();
         let connection = MemoryConnection::new(&self.state);
-        match connection.arrival().await {
-            Fault::Down => Err(DialError::Connect(io::Error::new(
-                io::ErrorKind::ConnectionRefused,
-                "connection refused",
-            ))),
-            _ => Ok((connection, dialled.elapsed())),
+        if connection.arrival().await == Fault::Down {
+            let refused = io::Error::new(io::ErrorKind::ConnectionRefused, "connection refused");
+            return Err(DialError::Connect(refused));
         }
+        Ok((connection, dialled.elapsed()))
     }
 
     /// Returns the loss of locks, if there is a sign of any, and updates the origin record.
@@ -92,9 +90,9 @@ pub(in crate::master) struct MemoryConnection {
 }
 
 enum Sent {
-    Command(Command),
-    Change(Change),
     Caching,
+    Change(Change),
+    Command(Command),
 }
 
 impl Transmit for MemoryConnection {

@@ -25,10 +25,10 @@ pub(crate) struct Connections {
 /// A push message to a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Push {
-    /// A message on a channel.
-    Message(String, String),
     /// This key has changed. `None` if all keys have.
     Changed(Option<String>),
+    /// A message on a channel.
+    Message(String, String),
 }
 
 impl Connections {

@@ -6,9 +6,6 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// No fault.
-    #[default]
-    None,
     /// Every command takes this long to arrive, and is executed when it arrives.
     Delay(Duration),
     /// Connections break, and none can be opened.
@@ -22,4 +19,7 @@ pub enum Fault {
     /// The master executes commands, and its replies are lost. When the fault ends, connections
     /// that lost a reply break.
     Mute,
+    /// No fault.
+    #[default]
+    None,
 }

@@ -38,10 +38,10 @@ struct Entry {
 #[cfg_attr(test, derive(PartialEq))]
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
-    Text(String),
     Hash(BTreeMap<String, String>),
     /// The members and their scores.
     Sorted(BTreeMap<String, f64>),
+    Text(String),
 }
 
 impl Keys {

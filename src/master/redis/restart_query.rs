@@ -71,11 +71,11 @@ pub(super) fn read(
 pub(super) enum Durability {
     /// The server fsyncs every write before it answers.
     Durable,
-    /// The server may answer before it has written to disk, for this reason.
-    Volatile(String),
+    Unasked,
     /// The server does not say what its settings are, for this reason.
     Unknown(String),
-    Unasked,
+    /// The server may answer before it has written to disk, for this reason.
+    Volatile(String),
 }
 
 impl Durability {

@@ -46,17 +46,17 @@ const OWED: Duration = Duration::from_secs(60);
 /// An event on a connection, from the client or from the server.
 #[derive(Clone, Debug)]
 enum Event {
+    Bytes,
+    Confirm(bool),
+    Message,
+    /// The server does not know the script.
+    NoScript,
     Post {
         verb: Verb,
         is_owed: bool,
     },
-    Subscribe,
     Reply(&'static str),
-    /// The server does not know the script.
-    NoScript,
-    Confirm(bool),
-    Message,
-    Bytes,
+    Subscribe,
 }
 
 fn any_event() -> impl Strategy<Value = Event> {

@@ -32,11 +32,11 @@ pub(in crate::master) struct Sent {
 
 #[derive(Debug)]
 pub(in crate::master) enum Item {
-    Request(Arc<Request>),
-    /// A subscription to this channel that begins or ends.
-    Change(Arc<str>),
     /// The request to report the next change of each key that the next command reads.
     Caching,
+    /// A subscription to this channel that begins or ends.
+    Change(Arc<str>),
+    Request(Arc<Request>),
 }
 
 impl Unanswered {

@@ -25,8 +25,6 @@ use crate::core::{
 /// The way in which a rule is broken, to test that the search finds the flaw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Broken {
-    /// No rule is broken.
-    Not,
     /// A counter that an accepted candidate has raised may vanish.
     AcceptedFades,
     /// A candidate may win although another attempt has won with the same candidate.
@@ -35,10 +33,12 @@ pub(super) enum Broken {
     KeepsGrants,
     /// A candidate may be any distance below the masters' clocks.
     NoLowerClamp,
-    /// A candidate may be any distance above the masters' clocks.
-    NoUpperClamp,
     /// A master that lost its data votes again at once.
     NoQuarantine,
+    /// A candidate may be any distance above the masters' clocks.
+    NoUpperClamp,
+    /// No rule is broken.
+    Not,
 }
 
 /// The model of the design, and the choice of the states to search.
@@ -83,6 +83,7 @@ pub(super) struct Master {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
+    // In the order of time.
     Idle,
     Asking,
     Failed,
@@ -113,33 +114,33 @@ pub(super) struct State<const A: usize> {
 #[derive(Clone, Copy, Debug)]
 #[expect(dead_code, reason = "to be printed")]
 pub(super) enum Step {
+    /// A master gets a candidate, and its answer counts.
+    Answered(Put),
     Begin {
         attempt: usize,
         candidate: u8,
     },
-    /// A master gets a candidate, and its answer counts.
-    Answered(Put),
-    /// A master gets a candidate, and its answer does not count.
-    Unanswered(Put),
-    /// The client gives up on the masters that have not answered.
-    TimeOut {
-        attempt: usize,
-    },
     Drop {
         attempt: usize,
+    },
+    Fade {
+        master: usize,
+    },
+    Heal(Put),
+    Lose {
+        master: usize,
     },
     Release {
         attempt: usize,
         master: usize,
     },
-    Heal(Put),
-    Fade {
-        master: usize,
-    },
     Tick,
-    Lose {
-        master: usize,
+    /// The client gives up on the masters that have not answered.
+    TimeOut {
+        attempt: usize,
     },
+    /// A master gets a candidate, and its answer does not count.
+    Unanswered(Put),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -157,9 +158,9 @@ enum Decision {
     Fail,
     /// Tries this candidate next.
     Raise(u8),
+    Report,
     /// Tries a candidate next that is derived from the masters' clocks.
     Resync,
-    Report,
     Wait,
 }
 

@@ -40,6 +40,7 @@ struct Counting {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
+    // In the order of time.
     Idle,
     Asking,
     Writing,
@@ -70,11 +71,11 @@ struct State {
 #[derive(Debug)]
 #[expect(dead_code, reason = "to be printed")]
 enum Step {
-    Begin { attempt: usize },
     Answered { attempt: usize, master: usize },
+    Begin { attempt: usize },
     Unanswered { attempt: usize, master: usize },
-    Written { attempt: usize, master: usize },
     Vanish { master: usize },
+    Written { attempt: usize, master: usize },
 }
 
 impl Counting {
