@@ -16,8 +16,8 @@ use crate::core::{
     vote::{
         Vote,
         master_set::MasterSet,
-        quorum::Quorum,
-        round::{Outcome, Round},
+        quorum::{Outcome, Quorum},
+        round::Round,
     },
 };
 #[cfg(feature = "redis")]

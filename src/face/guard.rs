@@ -13,10 +13,7 @@ use crate::{
     core::{
         protocol::command::Verb,
         view::lock_state::{LockState, LostReason},
-        vote::{
-            round::{Outcome, Round},
-            votes::Votes,
-        },
+        vote::{quorum::Outcome, round::Round, votes::Votes},
     },
     driver::claim::Level,
     meter::Counted,

@@ -26,8 +26,8 @@ use crate::core::{
     vote::{
         Slot,
         master_set::MasterSet,
-        quorum::Quorum,
-        round::{Outcome, Round},
+        quorum::{Outcome, Quorum},
+        round::Round,
     },
 };
 

@@ -1,10 +1,6 @@
 //! The consequences of a vote on an extension.
 
-use super::{
-    Vote,
-    master_set::MasterSet,
-    round::{Outcome, Round},
-};
+use super::{Vote, master_set::MasterSet, quorum::Outcome, round::Round};
 
 /// A consequence of a vote on an extension. It is a value, because it is carried out later, after
 /// the round is unlocked.

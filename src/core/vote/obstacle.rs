@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use super::round::{Outcome, Round};
+use super::{quorum::Outcome, round::Round};
 
 /// The reason why an attempt did not end in a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -223,11 +223,8 @@ mod tests {
     use crate::core::{
         protocol::command::Verb,
         vote::{
-            quorum::Quorum,
-            round::{
-                Outcome,
-                fixture::{millis, round, vote},
-            },
+            quorum::{Outcome, Quorum},
+            round::fixture::{millis, round, vote},
         },
     };
 

@@ -5,12 +5,10 @@ use std::time::{Duration, Instant};
 use super::{
     Slot, SlotVote, Vote,
     master_set::MasterSet,
-    quorum::Quorum,
+    quorum::{Outcome, Quorum},
     votes::{CastVote, CastVotes, by_slot},
 };
 use crate::core::protocol::command::Verb;
-
-pub(crate) use super::quorum::Outcome;
 
 /// One command to all masters. Each master counts once, and the round is decided as early as
 /// possible.

@@ -3,10 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::retry::Backoff;
-use crate::core::vote::{
-    Vote,
-    round::{Outcome, Round},
-};
+use crate::core::vote::{Vote, quorum::Outcome, round::Round};
 
 /// The position of a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,10 +10,7 @@ use crate::{
             identity::{Identity, Ticket},
             name::Token,
         },
-        vote::{
-            obstacle::Obstacle,
-            round::{Outcome, Round},
-        },
+        vote::{obstacle::Obstacle, quorum::Outcome, round::Round},
     },
     driver::{
         claim::{

@@ -8,11 +8,7 @@ use std::{
 use crate::{
     core::{
         config::error::ConfigError,
-        vote::{
-            master_set::MasterSet,
-            obstacle::Obstacle,
-            round::{Outcome, Round},
-        },
+        vote::{master_set::MasterSet, obstacle::Obstacle, quorum::Outcome, round::Round},
         wait::{chances::Chance, false_reports::Expiry},
     },
     driver::{claim::live_round::LiveRound, time::clock, waiting::watched::Watched},

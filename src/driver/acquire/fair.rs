@@ -12,10 +12,7 @@ use crate::{
     core::{
         claim::ask::NextRound,
         protocol::identity::{Identity, Ticket},
-        vote::{
-            master_set::MasterSet,
-            round::{Outcome, Round},
-        },
+        vote::{master_set::MasterSet, quorum::Outcome, round::Round},
         wait::{
             chances::{Chance, Chances, Position},
             queued::QueuedWaiter,

@@ -11,11 +11,7 @@ use crate::{
             name::Resource,
         },
         view::inspection::{self, Inspection, Seen, View},
-        vote::{
-            SlotVote, Vote,
-            round::{Outcome, Round},
-            votes::Votes,
-        },
+        vote::{SlotVote, Vote, quorum::Outcome, round::Round, votes::Votes},
     },
     driver::{claim::live_round::LiveRound, masters::Masters},
     master::CountVotes,

@@ -19,11 +19,7 @@ use crate::{
         ballot::Ballot,
         claim::{ClaimState, Terms, ask::NextRound},
         protocol::identity::{Identity, QueueOptions},
-        vote::{
-            Refusal, Vote,
-            master_set::MasterSet,
-            round::{Outcome, Round},
-        },
+        vote::{Refusal, Vote, master_set::MasterSet, quorum::Outcome, round::Round},
     },
     driver::{context::Context, select::first_of, time::clock, waiting::signal::Signal},
 };

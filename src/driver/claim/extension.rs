@@ -21,12 +21,7 @@ use crate::{
         protocol::command::{Action, Command},
         time::lease::Ttl,
         view::lock_state::{LockState, LostReason},
-        vote::{
-            SlotVote,
-            effect::Effect,
-            master_set::MasterSet,
-            round::{Outcome, Round},
-        },
+        vote::{SlotVote, effect::Effect, master_set::MasterSet, quorum::Outcome, round::Round},
     },
     driver::{observe::span::LockSpan, renew::renewer::Renew, time::clock},
     master::CountVotes,

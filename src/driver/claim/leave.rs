@@ -11,7 +11,7 @@ use crate::{
             leave::{Leave, OwedRelease},
         },
         protocol::command::Verb,
-        vote::{Refusal, SlotVote, Vote, master_set::MasterSet, round::Outcome},
+        vote::{Refusal, SlotVote, Vote, master_set::MasterSet, quorum::Outcome},
     },
     driver::{observe::observer::HoldEnd, time::clock},
     master::CountVotes,

@@ -13,11 +13,7 @@ use parking_lot::Mutex;
 use crate::{
     core::{
         claim::ReadRound,
-        vote::{
-            SlotVote, Vote,
-            round::{Outcome, Round},
-            votes::CastVote,
-        },
+        vote::{SlotVote, Vote, quorum::Outcome, round::Round, votes::CastVote},
     },
     driver::{observe::observer::LockObserver, time::clock},
     master::CountVotes,

@@ -17,7 +17,7 @@ use crate::{
         protocol::{command::Verb, name::Resource},
         time::episode::Episode,
         view::lock_state::LostReason,
-        vote::{Slot, obstacle::Obstacle, round::Outcome, votes::Votes},
+        vote::{Slot, obstacle::Obstacle, quorum::Outcome, votes::Votes},
     },
     driver::time::clock,
     log::{LOCK, MASTER},

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use super::schedule::{Schedule, TimerKey};
 use crate::{
-    core::vote::round::{Outcome, Round},
+    core::vote::{quorum::Outcome, round::Round},
     driver::{claim::live_round::LiveRound, time::clock},
 };
 

@@ -17,8 +17,8 @@ use crate::core::{
     protocol::command::Verb,
     vote::{
         Failure, Refusal, Vote,
-        quorum::Quorum,
-        round::{Outcome, Round},
+        quorum::{Outcome, Quorum},
+        round::Round,
     },
 };
 

@@ -8,8 +8,8 @@ use crate::core::{
     protocol::command::Verb,
     vote::{
         Vote,
-        quorum::Quorum,
-        round::{Outcome, Round},
+        quorum::{Outcome, Quorum},
+        round::Round,
     },
 };
 
