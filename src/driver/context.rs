@@ -5,21 +5,26 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
 
 use super::{
     acquire::denied::{Denied, NotAcquired},
+    claim::{live_round::LiveRound, pending_releases::PendingReleases},
     masters::Masters,
+    observe::observer::LockObserver,
     renew::renewer::Renewer,
-    time::clock,
+    select::first_of,
+    time::{clock, timers::Timers, timestamps::Timestamps},
     waiting::local_waiters::LocalWaiters,
 };
 use crate::core::{
+    config::Config,
+    protocol::command::Verb,
     view::health::MasterHealth,
-    vote::obstacle::Obstacle,
+    vote::{obstacle::Obstacle, round::Round},
     wait::chances::{Chance, Chances},
 };
 
@@ -27,8 +32,13 @@ use crate::core::{
 /// background tasks of the coordinator.
 #[derive(Debug)]
 pub(crate) struct Context {
+    pub(crate) config: Config,
     pub(crate) masters: Masters,
+    pub(crate) timers: Timers,
+    pub(crate) observer: Arc<LockObserver>,
     pub(crate) renewer: Arc<Renewer>,
+    pub(crate) pending_releases: Arc<PendingReleases>,
+    pub(crate) timestamps: Timestamps,
     pub(crate) local_waiters: LocalWaiters,
     /// The chances of waiters to win. All waiters of the coordinator share them.
     chances: Mutex<Chances>,
@@ -36,10 +46,20 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    pub(crate) fn new(masters: Masters, renewer: Arc<Renewer>) -> Self {
+    pub(crate) fn new(
+        config: Config,
+        masters: Masters,
+        timers: Timers,
+        renewer: Arc<Renewer>,
+    ) -> Self {
         Self {
             masters,
+            timers,
+            observer: Arc::new(LockObserver::new(config.lock_names_in_metrics)),
+            config,
             renewer,
+            pending_releases: Arc::new(PendingReleases::new()),
+            timestamps: Timestamps::default(),
             local_waiters: LocalWaiters::default(),
             chances: Mutex::default(),
             is_closed: AtomicBool::new(false),
@@ -61,15 +81,62 @@ impl Context {
         self.masters.wake_all();
     }
 
+    /// Opens a round of a question with the verb `verb`, now.
+    pub(crate) fn open_round(&self, verb: Verb) -> Arc<LiveRound> {
+        let round = Round::open(verb, self.masters.quorum(), clock::now(), None);
+        LiveRound::open(round, &self.observer)
+    }
+
+    /// Waits until every master has voted in `round`, at most for a node timeout. Masters that are
+    /// down have voted already, and a first connection may take longer.
+    pub(crate) async fn settled_in_time(&self, round: &LiveRound) {
+        let end = clock::now() + self.node_timeout();
+        first_of(round.settled(), self.timers.sleep_until(end)).await;
+    }
+
+    /// Waits for the outcome of a release, at most for a node timeout.
+    pub(crate) async fn release_decided(&self, release: &LiveRound) {
+        let decided = async {
+            release.decided().await;
+        };
+        let end = clock::now() + self.node_timeout();
+        first_of(decided, self.timers.sleep_until(end)).await;
+    }
+
+    /// Returns the longest node timeout of the masters that were dialled. Before the first dial,
+    /// returns the shortest node timeout that a master can have.
+    pub(crate) fn node_timeout(&self) -> Duration {
+        let longest = self.masters.node_timeout();
+        longest.unwrap_or_else(|| self.config.node_timeout.least())
+    }
+
+    /// Returns the longest time that an attempt takes: a question to one master, an acquisition,
+    /// and a release that says why the lock was refused. The first of them may wait for first
+    /// connections.
+    pub(crate) fn attempt_timeout(&self) -> Duration {
+        let rounds = self.node_timeout() * 3;
+        if self.masters.undialled().is_empty() {
+            rounds
+        } else {
+            rounds + self.config.connect_timeout
+        }
+    }
+
+    /// Returns how long a waiter of a fair lock may be silent. The result is at least four node
+    /// timeouts of the slowest master, so a waiter does not count as dead after one lost poll.
+    pub(crate) fn waiter_timeout(&self) -> Duration {
+        self.config.waiter_timeout.max(self.node_timeout() * 4)
+    }
+
     /// Returns when to try again after `failures` failures, according to the retry delay alone.
     pub(crate) fn retry_at(&self, failures: u32) -> Instant {
-        let retry = self.masters.config().retry;
+        let retry = self.config.retry;
         clock::now() + retry.delay(failures, clock::random_u64())
     }
 
     /// Notes that an attempt at the lock `name` failed.
     pub(crate) fn note_denied(&self, name: &str, denied: &Denied) {
-        let (observer, Some(round)) = (&self.masters.observer, &denied.round) else {
+        let (observer, Some(round)) = (&self.observer, &denied.round) else {
             return;
         };
         match &denied.obstacle {
@@ -91,14 +158,14 @@ impl Context {
             let states: Vec<_> = health.iter().map(MasterHealth::to_string).collect();
             states.join(", ")
         };
-        let observer = &self.masters.observer;
+        let observer = &self.observer;
         observer.lacks_quorum(name, &Obstacle::NoQuorum, states);
     }
 
     /// Returns the chances of a waiter that begins to wait now.
     pub(crate) fn chances(&self) -> Chances {
         let chances = *self.chances.lock();
-        chances.at(clock::now(), self.masters.waiter_timeout())
+        chances.at(clock::now(), self.waiter_timeout())
     }
 
     /// Notes the chance of an attempt that began at `start` and is over now. Returns the new

@@ -19,7 +19,7 @@ use super::{
     claim::{Level, owned_lock::LockOwner, request::LockRequest},
     context::Context,
     masters::Masters,
-    observe::{observed::observed, observer::LockObserver},
+    observe::observed::observed,
     renew::renewer::Renewer,
     supervisors,
     time::{clock, timers::Timers},
@@ -60,14 +60,17 @@ impl Engine {
         let task = runtime.spawn(supervisors).abort_handle();
         runtime.spawn(renewing);
         let process: Arc<str> = uuid(clock::random()).into();
-        let observer = Arc::new(LockObserver::new(config.lock_names_in_metrics));
         let timers = Timers::new(runtime, task);
-        let masters = Masters::new(config, mailboxes, timers, health, observer);
+        let masters = Masters::new(mailboxes, health);
         Self {
-            context: Arc::new(Context::new(masters, renewer)),
+            context: Arc::new(Context::new(config, masters, timers, renewer)),
             process,
             owners: AtomicU64::new(0),
         }
+    }
+
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
     }
 
     pub(crate) fn masters(&self) -> &Masters {
@@ -75,7 +78,7 @@ impl Engine {
     }
 
     pub(crate) fn config(&self) -> &Config {
-        self.masters().config()
+        &self.context.config
     }
 
     /// Creates an owner of this coordinator.
@@ -92,7 +95,7 @@ impl Engine {
     /// Makes one attempt.
     pub(crate) async fn try_acquire(&self, request: &LockRequest) -> Result<Level, NotAcquired> {
         let call = pin!(acquire::try_acquire(&self.context, request));
-        let acquired = observed(self.masters(), request, call).await;
+        let acquired = observed(&self.context, request, call).await;
         acquired.inspect(|level| level.hold(request))
     }
 
@@ -103,20 +106,20 @@ impl Engine {
         request: &LockRequest,
         limit: Option<Duration>,
     ) -> Result<Level, NotAcquired> {
-        let _waiter = self.masters().observer.count_waiter(&request.resource);
+        let _waiter = self.context.observer.count_waiter(&request.resource);
         let call = pin!(acquire::acquire(&self.context, request, limit));
-        let acquired = observed(self.masters(), request, call).await;
+        let acquired = observed(&self.context, request, call).await;
         acquired.inspect(|level| level.hold(request))
     }
 
     /// Asks all masters who holds the lock and who waits for it.
     pub(crate) async fn inspect(&self, resource: &Resource) -> Result<Inspection, NotInspected> {
-        inspect::inspect(self.masters(), resource).await
+        inspect::inspect(&self.context, resource).await
     }
 
     /// Deletes the lock on every master where one of the holders of `inspection` still has it.
     pub(crate) async fn break_held(&self, inspection: &Inspection) -> Votes {
-        inspect::break_held(self.masters(), inspection).await
+        inspect::break_held(&self.context, inspection).await
     }
 
     /// Waits until the masters that can vote are enough, at most for `limit`. Returns the last
@@ -133,13 +136,8 @@ impl Engine {
     /// these releases delete have expired.
     pub(crate) async fn close(&self) {
         self.context.close();
-        let masters = self.masters();
-        masters.pending_releases.delivered(&masters.timers).await;
-    }
-
-    #[cfg(test)]
-    pub(crate) fn local_waiters(&self) -> &super::waiting::local_waiters::LocalWaiters {
-        &self.context.local_waiters
+        let timers = &self.context.timers;
+        self.context.pending_releases.delivered(timers).await;
     }
 }
 

@@ -6,61 +6,35 @@ use std::{
     time::Duration,
 };
 
-use super::{
-    claim::{live_round::LiveRound, pending_releases::PendingReleases},
-    observe::observer::LockObserver,
-    select::first_of,
-    time::{clock, timers::Timers, timestamps::Timestamps},
-};
+use super::{claim::live_round::LiveRound, time::clock};
 use crate::{
     core::{
-        config::Config,
-        protocol::command::{Command, Verb},
+        protocol::command::Command,
         vote::{Failure, master_set::MasterSet, quorum::Quorum, round::Round, votes::Votes},
         wait::agreed_master::rank,
     },
     master::{CountVotes, HealthBoard, Listener, Mailbox, Request, Topic},
 };
 
-/// The masters of a coordinator, and the settings of the coordinator. After this value is dropped,
-/// the supervisors of the masters deliver everything that was posted, and end.
+/// The masters of a coordinator. After this value is dropped, the supervisors of the masters deliver
+/// everything that was posted, and end.
 #[derive(Debug)]
 pub(crate) struct Masters {
-    config: Config,
     quorum: Quorum,
     addresses: Arc<[Arc<str>]>,
     mailboxes: Box<[Arc<Mailbox>]>,
-    pub(crate) timers: Timers,
     pub(crate) health: HealthBoard,
-    pub(crate) observer: Arc<LockObserver>,
-    pub(crate) pending_releases: Arc<PendingReleases>,
-    pub(crate) timestamps: Timestamps,
 }
 
 impl Masters {
-    pub(crate) fn new(
-        config: Config,
-        mailboxes: Vec<Arc<Mailbox>>,
-        timers: Timers,
-        health: HealthBoard,
-        observer: Arc<LockObserver>,
-    ) -> Self {
+    pub(crate) fn new(mailboxes: Box<[Arc<Mailbox>]>, health: HealthBoard) -> Self {
         let addresses = mailboxes.iter().map(|mailbox| mailbox.address().clone());
         Self {
-            config,
             quorum: Quorum::of(mailboxes.len()),
             addresses: addresses.collect(),
-            mailboxes: mailboxes.into(),
-            timers,
+            mailboxes,
             health,
-            observer,
-            pending_releases: Arc::new(PendingReleases::new()),
-            timestamps: Timestamps::default(),
         }
-    }
-
-    pub(crate) fn config(&self) -> &Config {
-        &self.config
     }
 
     pub(crate) fn quorum(&self) -> &Quorum {
@@ -76,40 +50,10 @@ impl Masters {
         &self.addresses
     }
 
-    /// Returns the longest node timeout of the masters that were dialled. Before the first dial,
-    /// returns the shortest node timeout that a master can have.
-    pub(crate) fn node_timeout(&self) -> Duration {
+    /// Returns the longest node timeout of the masters that were dialled, if any was.
+    pub(crate) fn node_timeout(&self) -> Option<Duration> {
         let timeouts = self.mailboxes.iter().map(|mailbox| mailbox.node_timeout());
-        let longest = timeouts.flatten().max();
-        longest.unwrap_or_else(|| self.config.node_timeout.least())
-    }
-
-    /// Returns the longest time that an attempt takes: a question to one master, an acquisition,
-    /// and a release that says why the lock was refused. The first of them may wait for first
-    /// connections.
-    pub(crate) fn attempt_timeout(&self) -> Duration {
-        let rounds = self.node_timeout() * 3;
-        if self.undialled().is_empty() {
-            rounds
-        } else {
-            rounds + self.config.connect_timeout
-        }
-    }
-
-    /// Waits until every master has voted in `round`, at most for a node timeout. Masters that are
-    /// down have voted already, and a first connection may take longer.
-    pub(crate) async fn settled_in_time(&self, round: &LiveRound) {
-        let end = clock::now() + self.node_timeout();
-        first_of(round.settled(), self.timers.sleep_until(end)).await;
-    }
-
-    /// Waits for the outcome of a release, at most for a node timeout.
-    pub(crate) async fn release_decided(&self, release: &LiveRound) {
-        let decided = async {
-            release.decided().await;
-        };
-        let end = clock::now() + self.node_timeout();
-        first_of(decided, self.timers.sleep_until(end)).await;
+        timeouts.flatten().max()
     }
 
     /// Returns the masters whose first dials are not over. Each of them votes as late as the
@@ -120,21 +64,9 @@ impl Masters {
         undialled.map(|mailbox| mailbox.master()).collect()
     }
 
-    /// Returns how long a waiter of a fair lock may be silent. The result is at least four node
-    /// timeouts of the slowest master, so a waiter does not count as dead after one lost poll.
-    pub(crate) fn waiter_timeout(&self) -> Duration {
-        self.config.waiter_timeout.max(self.node_timeout() * 4)
-    }
-
     pub(crate) fn votes(&self, round: &LiveRound) -> Votes {
         let verb = round.read(Round::verb);
         Votes::new(self.addresses.clone(), &self.quorum, round.votes(), verb)
-    }
-
-    /// Opens a round of a question with the verb `verb`, now.
-    pub(crate) fn open_round(&self, verb: Verb) -> Arc<LiveRound> {
-        let round = Round::open(verb, &self.quorum, clock::now(), None);
-        LiveRound::open(round, &self.observer)
     }
 
     /// Posts `command` to every master.

@@ -230,11 +230,9 @@ impl Coordinator {
     /// # Ok(()) }
     /// ```
     pub async fn check(&self) -> Preflight {
-        let masters = self.engine.masters();
-        let (config, quorum) = (masters.config(), masters.quorum());
-        self.checker
-            .run(config, quorum, masters.node_timeout())
-            .await
+        let (config, quorum) = (self.engine.config(), self.engine.masters().quorum());
+        let node_timeout = self.engine.context().node_timeout();
+        self.checker.run(config, quorum, node_timeout).await
     }
 
     /// Returns the state of each master, in the order in which the masters were configured. Sends

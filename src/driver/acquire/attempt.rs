@@ -50,12 +50,12 @@ pub(in crate::driver) async fn attempt(
         } else {
             clock::random()
         };
-        let client = context.masters.config().client_name.as_ref();
+        let client = context.config.client_name.as_ref();
         let identity = Identity::Token(Token::new(random, client));
         let claim = Claim::begin(context, request, identity, None, first);
         return Ok(decide(context, Level::new(claim), waiting).await?);
     };
-    let (owned, timers) = (owner.lock(&request.resource), &context.masters.timers);
+    let (owned, timers) = (owner.lock(&request.resource), &context.timers);
     // This task tries to reenter before it waits for the permit, too. The future that has the
     // permit may not be polled now, because the task of that future is reentering.
     if let Some(reentered) = reenter(request, &owned).await {
@@ -68,7 +68,7 @@ pub(in crate::driver) async fn attempt(
         return reentered;
     }
     let has_queue = request.resource.kind().has_queue();
-    let ticket = has_queue.then(|| Ticket::new(context.masters.timestamps.next(), owner.id()));
+    let ticket = has_queue.then(|| Ticket::new(context.timestamps.next(), owner.id()));
     let identity = owner.identity(ticket);
     let claim = Claim::begin(context, request, identity, Some(owned.clone()), first);
     let level = decide(context, Level::new(claim), waiting).await?;
@@ -100,7 +100,7 @@ async fn decide(
     }
     match outcome {
         Outcome::Won => {
-            context.masters.observer.found_quorum();
+            context.observer.found_quorum();
             Ok(level)
         }
         outcome => {
@@ -142,9 +142,9 @@ async fn take_back(
         acquisition.until(look).await;
     }
     if outcome == Outcome::Lost && acquisition.read(Round::is_contested) {
-        context.masters.release_decided(&release).await;
+        context.release_decided(&release).await;
     } else {
-        context.masters.settled_in_time(&release).await; // completes the table of votes
+        context.settled_in_time(&release).await; // completes the table of votes
     }
     if release.read(Round::is_other_kind) {
         // The answer to a `SET` says only that the key exists, and not which kind of lock it is.

@@ -20,7 +20,6 @@ use crate::{
         ask::reachability::may_win,
         claim::{Level, request::LockRequest},
         context::Context,
-        masters::Masters,
         time::clock,
         waiting::local_waiters::LocalWaiter,
     },
@@ -34,11 +33,11 @@ pub(in crate::driver) async fn contend(
     deadline: Deadline,
 ) -> Result<Level, NotAcquired> {
     let masters = &context.masters;
-    let mut waiter = (context.local_waiters).join(masters, &request.resource);
-    let mut contender = Contender::new(masters.config().retry, masters.config().poll);
+    let mut waiter = (context.local_waiters).join(masters, &context.timers, &request.resource);
+    let mut contender = Contender::new(context.config.retry, context.config.poll);
     let mut first = give_way(&waiter, &mut contender, Event::Came, deadline).await;
     let (mut chances, mut attempts, mut ask_all_at) =
-        (context.chances(), 0_u32, next_poll(masters));
+        (context.chances(), 0_u32, next_poll(context));
     let mut hopeless = 0_u32;
     loop {
         // A waiter that stepped back, or was silent for too long, has lost its turn.
@@ -46,8 +45,8 @@ pub(in crate::driver) async fn contend(
             first = give_way(&waiter, &mut contender, event, deadline).await;
         }
         let is_last = deadline.is_over();
-        let permit_by = deadline.permit_by(masters.attempt_timeout());
-        waiter.expect(permit_by + masters.attempt_timeout());
+        let permit_by = deadline.permit_by(context.attempt_timeout());
+        waiter.expect(permit_by + context.attempt_timeout());
         if !is_last && !may_win(context, request, chances).await {
             context.check_open()?;
             let retry_at = context.retry_at(hopeless);
@@ -57,7 +56,7 @@ pub(in crate::driver) async fn contend(
         }
         waiter.begin_attempt();
         let start = clock::now();
-        ask_all_once_in_a_poll(&mut first, &mut ask_all_at, masters);
+        ask_all_once_in_a_poll(&mut first, &mut ask_all_at, context);
         let waiting = (!is_last).then_some(Waiting {
             waiter: &waiter,
             first,
@@ -98,19 +97,18 @@ async fn give_way(
 
 /// Asks all masters if it is time to do so. The one that is asked first may be wrong: it may have
 /// kept a key that the others have lost.
-fn ask_all_once_in_a_poll(first: &mut Option<usize>, ask_all_at: &mut Instant, masters: &Masters) {
+fn ask_all_once_in_a_poll(first: &mut Option<usize>, ask_all_at: &mut Instant, context: &Context) {
     if clock::now() >= *ask_all_at {
         *first = None;
     }
     if first.is_none() {
-        *ask_all_at = next_poll(masters);
+        *ask_all_at = next_poll(context);
     }
 }
 
 /// Returns when all masters are asked again at the latest.
-fn next_poll(masters: &Masters) -> Instant {
-    let poll = masters.config().poll;
-    clock::now() + poll.delay(u32::MAX, clock::random_u64())
+fn next_poll(context: &Context) -> Instant {
+    clock::now() + context.config.poll.delay(u32::MAX, clock::random_u64())
 }
 
 /// Notes the result of an attempt that began at `start`. Returns the new chances.

@@ -28,7 +28,6 @@ use crate::{
             request::LockRequest,
         },
         context::Context,
-        masters::Masters,
         select::first_of,
         time::clock,
         waiting::fair_waiter::FairWaiter,
@@ -58,15 +57,14 @@ pub(in crate::driver) async fn acquire_fair(
     owned: &Arc<OwnedLock>,
     deadline: Deadline,
 ) -> Result<Level, NotAcquired> {
-    let masters = &context.masters;
     let mut wait = FairWait {
         context,
         request,
         owner,
         owned,
         deadline,
-        ticket: Ticket::new(masters.timestamps.next(), owner.id()),
-        queued: QueuedWaiter::new(masters.config().retry, masters.waiter_timeout()),
+        ticket: Ticket::new(context.timestamps.next(), owner.id()),
+        queued: QueuedWaiter::new(context.config.retry, context.waiter_timeout()),
         chances: context.chances(),
         failures: 0,
     };
@@ -74,7 +72,7 @@ pub(in crate::driver) async fn acquire_fair(
         match wait.wait_queued().await? {
             QueueEnd::Won(level) => return Ok(level),
             QueueEnd::Skewed(clock) => {
-                masters.timestamps.correct(clock, &masters.observer);
+                context.timestamps.correct(clock, &context.observer);
                 wait.draw_ticket();
             }
             QueueEnd::Unable { quarantine } => {
@@ -115,7 +113,7 @@ impl<'a> FairWait<'a> {
             if outcome == Outcome::Won {
                 self.owned.won(&level);
                 self.context.note_chance(Chance::Had, clock::now());
-                self.masters().observer.found_quorum();
+                self.context.observer.found_quorum();
                 return Ok(QueueEnd::Won(level));
             }
             let round = level.newest_round();
@@ -170,12 +168,11 @@ impl<'a> FairWait<'a> {
     async fn wait_aside(&self, mut quarantine: Option<Duration>) -> Result<(), NotAcquired> {
         // Masters do not call this waiter. Closing the coordinator wakes it.
         let waiter = self.listen();
-        let masters = self.masters();
         let mut checks = 0_u32;
         loop {
             waiter.begin_attempt();
             self.context.check_open()?;
-            let (is_connected, random) = (masters.has_quorum(), clock::random_u64());
+            let (is_connected, random) = (self.context.masters.has_quorum(), clock::random_u64());
             let left = quarantine.take();
             let delay = (self.queued).wait_aside(left, is_connected, checks, random);
             let end = self.deadline.cap(clock::now() + delay);
@@ -188,26 +185,22 @@ impl<'a> FairWait<'a> {
         }
     }
 
-    fn masters(&self) -> &'a Masters {
-        &self.context.masters
-    }
-
     fn listen(&self) -> FairWaiter<'a> {
-        FairWaiter::new(self.masters(), &self.ticket)
+        FairWaiter::new(self.context, &self.ticket)
     }
 
     fn draw_ticket(&mut self) {
-        let timestamp = self.masters().timestamps.next();
+        let timestamp = self.context.timestamps.next();
         self.ticket = Ticket::new(timestamp, self.owner.id());
     }
 
     /// Waits for the permit to make a round. Without the permit, two attempts of one owner could
     /// run at the same time and take over each other's grants.
     async fn permit(&self) -> Result<SemaphorePermit<'a>, NotAcquired> {
-        let timeout = self.masters().attempt_timeout();
+        let timeout = self.context.attempt_timeout();
         let end = self.deadline.queued_permit_by(timeout);
         loop {
-            let permit = self.owned.permit(end, &self.masters().timers).await;
+            let permit = self.owned.permit(end, &self.context.timers).await;
             self.context.check_open()?;
             let Some(permit) = permit else {
                 return Err(self.deadline.expired(Denied::owner_busy(), self.failures));
@@ -281,7 +274,7 @@ impl<'a> FairWait<'a> {
         let known = round.read(|round| round.may_hold() - round.unanswered());
         level.yield_grants(known, timeout);
         if let Some(waiter) = waiter {
-            let end = clock::now() + self.masters().node_timeout();
+            let end = clock::now() + self.context.node_timeout();
             first_of(round.settled(), waiter.called(MasterSet::NONE, end)).await;
         }
         level.yield_grants(round.read(Round::may_hold) - known, timeout);
@@ -315,7 +308,7 @@ mod tests {
             let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
             let right = Coordinator::new(&masters).unwrap();
             let wrong = Coordinator::new(&masters).unwrap();
-            let offset = &wrong.engine().masters().timestamps.offset;
+            let offset = &wrong.engine().context().timestamps.offset;
             offset.store(off, Ordering::Relaxed);
             let guard = right.fair("r", &right.owner()).acquire().await.unwrap();
             let mut arrived = Vec::new();
@@ -364,7 +357,7 @@ mod tests {
                 .iter()
                 .for_each(|master| master.set_clock(APART));
             let locks = [(); 3].map(|()| Coordinator::new(&masters).unwrap());
-            let offset = &locks[1].engine().masters().timestamps.offset;
+            let offset = &locks[1].engine().context().timestamps.offset;
             offset.store(APART, Ordering::Relaxed);
             tokio::time::sleep(seconds(1)).await;
             let held = &locks[2];

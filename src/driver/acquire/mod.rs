@@ -25,7 +25,7 @@ pub(super) async fn try_acquire(
     context: &Arc<Context>,
     request: &LockRequest,
 ) -> Result<Level, NotAcquired> {
-    let permit_by = || clock::now() + context.masters.attempt_timeout();
+    let permit_by = || clock::now() + context.attempt_timeout();
     attempt(context, request, permit_by, None).await
 }
 
@@ -52,7 +52,7 @@ pub(super) async fn acquire(
     loop {
         // When one task of the owner wins the lock, the owner's other tasks reenter the lock. They
         // do not wait until the winner drops its guard.
-        let is_held = owned.until_held(&context.masters.timers);
+        let is_held = owned.until_held(&context.timers);
         if let Some(acquired) = within(is_held, acquired.as_mut()).await {
             return acquired;
         }
@@ -65,7 +65,7 @@ pub(super) async fn acquire(
                 deadline.check(&denied, is_last, failures)?;
                 let end = deadline.cap(context.retry_at(failures));
                 failures = failures.saturating_add(1);
-                context.masters.timers.sleep_until(end).await;
+                context.timers.sleep_until(end).await;
             }
             Some(reentered) => return reentered,
             None => {} // the lock was released or lost meanwhile

@@ -13,7 +13,7 @@ use crate::{
         view::inspection::{self, Inspection, Seen, View},
         vote::{SlotVote, Vote, quorum::Outcome, round::Round, votes::Votes},
     },
-    driver::{claim::live_round::LiveRound, masters::Masters},
+    driver::{claim::live_round::LiveRound, context::Context},
     master::CountVotes,
 };
 
@@ -49,11 +49,12 @@ impl CountVotes for Arc<Inquiry> {
 
 /// Asks all masters who holds `resource` and who waits for it.
 pub(in crate::driver) async fn inspect(
-    masters: &Masters,
+    context: &Context,
     resource: &Resource,
 ) -> Result<Inspection, NotInspected> {
+    let masters = &context.masters;
     let inquiry = Arc::new(Inquiry {
-        round: masters.open_round(Verb::Inspect),
+        round: context.open_round(Verb::Inspect),
         seen: Mutex::new(vec![None; masters.count()]),
     });
     let command = Command::new(resource, Action::Inspect);
@@ -79,11 +80,11 @@ pub(in crate::driver) async fn inspect(
 
 /// Removes the holders of `inspection` from every master where they still have the lock. Waits for
 /// all masters.
-pub(in crate::driver) async fn break_held(masters: &Masters, inspection: &Inspection) -> Votes {
-    let round = masters.open_round(Verb::Break);
+pub(in crate::driver) async fn break_held(context: &Context, inspection: &Inspection) -> Votes {
+    let round = context.open_round(Verb::Break);
     let holders = inspection.named().into();
     let command = Command::new(&inspection.resource, Action::Break(holders));
-    masters.post(command, round.clone());
+    context.masters.post(command, round.clone());
     round.settled().await;
-    masters.votes(&round)
+    context.masters.votes(&round)
 }

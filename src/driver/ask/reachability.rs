@@ -9,7 +9,6 @@ use crate::{
     driver::{
         claim::{live_round::LiveRound, request::LockRequest},
         context::Context,
-        masters::Masters,
         time::clock,
     },
 };
@@ -21,7 +20,7 @@ pub(in crate::driver) async fn may_win(
     request: &LockRequest,
     chances: Chances,
 ) -> bool {
-    match chances.position(context.masters.waiter_timeout()) {
+    match chances.position(context.waiter_timeout()) {
         Position::Aside => majority_answers(context, request).await,
         Position::Contending => true,
     }
@@ -31,8 +30,7 @@ pub(in crate::driver) async fn may_win(
 /// while a lock that was asked for together with the inspection would still be valid. An error
 /// counts as an answer. The next attempt shows whether the error matters.
 pub(in crate::driver) async fn majority_answers(context: &Context, request: &LockRequest) -> bool {
-    let masters = &context.masters;
-    let answers = is_answered(masters, request).await;
+    let answers = is_answered(context, request).await;
     if !answers {
         let name = request.resource.name();
         context.note_no_masters(name);
@@ -40,14 +38,15 @@ pub(in crate::driver) async fn majority_answers(context: &Context, request: &Loc
     answers
 }
 
-async fn is_answered(masters: &Masters, request: &LockRequest) -> bool {
+async fn is_answered(context: &Context, request: &LockRequest) -> bool {
+    let masters = &context.masters;
     if !masters.has_quorum() {
         return false;
     }
     let start = clock::now();
-    let limit = start + masters.config().drift.usable(request.ttl);
+    let limit = start + context.config.drift.usable(request.ttl);
     let round = Round::open(Verb::Inspect, masters.quorum(), start, Some(limit));
-    let inspection = LiveRound::open(round, &masters.observer);
+    let inspection = LiveRound::open(round, &context.observer);
     let command = Command::new(&request.resource, Action::Inspect);
     masters.post(command, inspection.clone());
     inspection.settled().await;

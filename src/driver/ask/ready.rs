@@ -26,12 +26,12 @@ pub(in crate::driver) async fn ready(
 ) -> Option<Votes> {
     let masters = &context.masters;
     let mut changes = masters.health.watch();
-    let retry = masters.config().retry;
+    let retry = context.config.retry;
     let mut failures = 0;
     loop {
         context.check_open().ok()?;
         let known = changes.borrow_and_update().clone();
-        let votes = ask(masters, is_enough).await;
+        let votes = ask(context, is_enough).await;
         let is_gone = |row: VoteRow<'_>| row.failure() == Some(&Failure::Closed);
         if votes.iter().all(is_gone) {
             return None;
@@ -49,7 +49,7 @@ pub(in crate::driver) async fn ready(
                 .wait_for(|entries| entries.iter().zip(&known).any(is_other))
                 .await;
         };
-        let pause = masters.timers.sleep_until(deadline.cap(pause));
+        let pause = context.timers.sleep_until(deadline.cap(pause));
         first_of(changed, pause).await;
         failures = failures.saturating_add(1);
     }
@@ -57,13 +57,14 @@ pub(in crate::driver) async fn ready(
 
 /// Asks all masters whether they take locks. Waits until enough of them do, or until all masters
 /// have answered or timed out.
-async fn ask(masters: &Masters, is_enough: fn(&Votes) -> bool) -> Votes {
-    let round = masters.open_round(Verb::Probe);
-    let lock = masters.config().key_template.example();
-    masters.post(Command::new(&lock, Action::Probe), round.clone());
+async fn ask(context: &Context, is_enough: fn(&Votes) -> bool) -> Votes {
+    let round = context.open_round(Verb::Probe);
+    let lock = context.config.key_template.example();
+    let question = Command::new(&lock, Action::Probe);
+    context.masters.post(question, round.clone());
     let look = || {
         let is_settled = round.read(Round::is_settled);
-        let votes = judged(masters, &round);
+        let votes = judged(&context.masters, &round);
         (is_settled || is_enough(&votes)).then_some(votes)
     };
     round.until(look).await

@@ -44,17 +44,17 @@ impl Claim {
         let terms = Terms {
             resource: request.resource.clone(),
             ttl: request.ttl,
-            drift: masters.config().drift,
+            drift: context.config.drift,
             quorum: masters.quorum().clone(),
         };
         let ballot = request.counter.as_ref().map(|counter| Ballot {
             counter: counter.clone(),
-            candidate: masters.timestamps.next(),
+            candidate: context.timestamps.next(),
         });
         let asked = first.map_or(MasterSet::ALL, MasterSet::only);
         let step = locked::step(&terms);
         let began = step.monotonic;
-        let open = |round| LiveRound::open(round, &masters.observer);
+        let open = |round| LiveRound::open(round, &context.observer);
         let (state, command) = ClaimState::begin(&step, identity, ballot, asked, open);
         let round = state.newest.clone();
         let claim = Arc::new(Self {
@@ -96,7 +96,7 @@ impl Claim {
     /// Asks all masters for the lock again, from the same position in their queues or with another
     /// candidate for the fencing token.
     pub(crate) fn ask_again(&self, mut next: NextRound) {
-        let timestamps = &self.context.masters.timestamps;
+        let timestamps = &self.context.timestamps;
         let mut locked = self.lock();
         if locked.state.claim.fencing_token().is_some() && next.candidate.is_none() {
             next.candidate = Some(timestamps.next());
@@ -117,14 +117,14 @@ impl Claim {
         if self.fencing_token().is_none() {
             return false;
         }
-        let masters = &self.context.masters;
+        let context = &self.context;
         let round = self.newest_round();
         let candidate = round.read(Round::next_candidate);
         if let Some(candidate) = candidate {
             // Later timestamps of this coordinator are above `candidate`.
-            masters.timestamps.note(candidate);
+            context.timestamps.note(candidate);
         } else if let Some(clock) = round.read(Round::skewed_to) {
-            masters.timestamps.correct(clock, &masters.observer);
+            context.timestamps.correct(clock, &context.observer);
         } else {
             return false;
         }
@@ -179,14 +179,14 @@ impl Claim {
         round.until(look).await;
         if round.is_pending() {
             let now = clock::now();
-            let mut patience = masters.node_timeout();
+            let mut patience = self.context.node_timeout();
             if will_retry {
                 patience = patience.min(LEAST.max(round.elapsed(now) * 2));
             }
             let decided = async {
                 round.decided().await;
             };
-            first_of(masters.timers.sleep_until(now + patience), decided).await;
+            first_of(self.context.timers.sleep_until(now + patience), decided).await;
             round.give_up();
         }
     }

@@ -23,7 +23,7 @@ use crate::{
         view::lock_state::{LockState, LostReason},
         vote::{SlotVote, effect::Effect, master_set::MasterSet, quorum::Outcome, round::Round},
     },
-    driver::{observe::span::LockSpan, renew::renewer::Renew, time::clock},
+    driver::{context::Context, observe::span::LockSpan, renew::renewer::Renew, time::clock},
     master::CountVotes,
 };
 
@@ -124,7 +124,7 @@ impl CountVotes for HealVotes {
 
 impl Claim {
     pub(crate) async fn extend(self: &Arc<Self>, ttl: Duration) -> Result<(), NotExtended> {
-        let config = self.context.masters.config();
+        let config = &self.context.config;
         let ttl = config.ttl(ttl).map_err(NotExtended::Config)?;
         let extension = {
             let mut locked = self.lock();
@@ -214,12 +214,17 @@ impl Claim {
     /// lock is held already, the later limit of the renewal and the later end of the minimum time
     /// count.
     pub(crate) fn hold(self: &Arc<Self>, request: &LockRequest) {
-        let (masters, renewer) = (&self.context.masters, &self.context.renewer);
-        let retry = masters.node_timeout().max(self.terms.ttl.duration() / 20);
+        let Context {
+            observer, renewer, ..
+        } = &*self.context;
+        let retry = self
+            .context
+            .node_timeout()
+            .max(self.terms.ttl.duration() / 20);
         let spread = renewer.is_crowded().then(clock::random_u64);
         let has_begun = self.has_hold_begun.swap(true, Ordering::Relaxed);
         let mut hold = (!has_begun).then(|| {
-            let (lock, observer) = (&self.terms.resource, &masters.observer);
+            let lock = &self.terms.resource;
             observer.open_hold(lock, self.fencing_token(), self.slot())
         });
         let mut locked = self.lock(); // unlocked before a hold that is not needed is dropped

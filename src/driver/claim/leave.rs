@@ -33,7 +33,7 @@ impl Claim {
                 let votes = LastExtension {
                     round: round.clone(),
                     name: self.name().clone(),
-                    _pending: masters.pending_releases.add(until),
+                    _pending: self.context.pending_releases.add(until),
                 };
                 self.stop_timer(&mut locked);
                 locked.post(MasterSet::ALL, command, votes);
@@ -49,7 +49,7 @@ impl Claim {
                 command.watch = watch;
                 let votes = PostedRelease {
                     round: round.clone(),
-                    _pending: masters.pending_releases.add(owed.until),
+                    _pending: self.context.pending_releases.add(owed.until),
                     owed,
                 };
                 self.stop_timer(&mut locked);
@@ -78,7 +78,7 @@ impl Claim {
             Leave::InPlace { .. } => Verb::Extend,
             Leave::Depth(_) | Leave::Release { .. } => Verb::Release,
         };
-        self.context.masters.open_round(verb)
+        self.context.open_round(verb)
     }
 }
 

@@ -99,7 +99,7 @@ impl Drop for Locked<'_> {
 
 impl Claim {
     fn announce(&self, notice: Notice<Arc<LiveRound>>) {
-        let (observer, lock) = (&self.context.masters.observer, &self.terms.resource);
+        let (observer, lock) = (&self.context.observer, &self.terms.resource);
         let (name, hold) = (self.name(), self.hold_span());
         match notice {
             Notice::InDoubt { remaining, round } => {

@@ -128,12 +128,12 @@ impl Claim {
                 ControlFlow::Continue(Some(self.read(|claim| claim.lease).until()))
             }
         };
-        self.changed.wait(&self.context.masters.timers, check).await
+        self.changed.wait(&self.context.timers, check).await
     }
 
     /// Waits until every master has voted in `round`, at most for a node timeout.
     pub(crate) async fn settled_in_time(&self, round: &LiveRound) {
-        self.context.masters.settled_in_time(round).await;
+        self.context.settled_in_time(round).await;
     }
 
     pub(crate) fn votes(&self, round: &LiveRound) -> Votes {
@@ -144,17 +144,14 @@ impl Claim {
     fn end_hold(&self, end: HoldEnd) {
         let hold = self.state.lock().hold.take();
         if let Some(hold) = hold {
-            let observer = &self.context.masters.observer;
+            let observer = &self.context.observer;
             observer.end_hold(&self.terms.resource, &hold, end);
         }
     }
 
     /// Counts a guard, as long as the returned value exists.
     pub(crate) fn count_guard(&self) -> Option<Counted> {
-        self.context
-            .masters
-            .observer
-            .count_guard(&self.terms.resource)
+        self.context.observer.count_guard(&self.terms.resource)
     }
 
     /// Returns the span of the hold. It is empty if there is no hold.

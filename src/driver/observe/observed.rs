@@ -9,7 +9,7 @@ use crate::{
     driver::{
         acquire::denied::NotAcquired,
         claim::{Level, request::LockRequest},
-        masters::Masters,
+        context::Context,
     },
 };
 
@@ -17,11 +17,11 @@ use crate::{
 ///
 /// The caller pins the call. An async function that takes a future by value stores it twice.
 pub(in crate::driver) async fn observed(
-    masters: &Masters,
+    context: &Context,
     request: &LockRequest,
     call: Pin<&mut impl Future<Output = Result<Level, NotAcquired>>>,
 ) -> Result<Level, NotAcquired> {
-    let (observer, lock) = (&*masters.observer, &request.resource);
+    let (observer, lock) = (&*context.observer, &request.resource);
     let mut wait = Wait {
         observer,
         lock,
@@ -36,7 +36,8 @@ pub(in crate::driver) async fn observed(
             observer.acquired(name, &wait.span, won);
         }
         Err(NotAcquired::Denied(last) | NotAcquired::Deadline { last, .. }) => {
-            let votes = last.round.as_ref().map(|round| masters.votes(round));
+            let round = last.round.as_ref();
+            let votes = round.map(|round| context.masters.votes(round));
             observer.not_acquired(name, &wait.span, &last.obstacle, votes);
         }
         Err(NotAcquired::Closed | NotAcquired::Config(_)) => {}

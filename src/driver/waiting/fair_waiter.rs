@@ -10,14 +10,14 @@ use std::{
 use super::events::Events;
 use crate::{
     core::{protocol::identity::Ticket, vote::master_set::MasterSet},
-    driver::{masters::Masters, time::clock},
+    driver::{context::Context, time::clock},
     master::{Listener, Topic},
 };
 
 /// A waiter that masters can call. It stops listening when dropped.
 #[derive(Debug)]
 pub(crate) struct FairWaiter<'a> {
-    masters: &'a Masters,
+    context: &'a Context,
     events: Arc<Events>,
     turn: Topic,
     /// The key whose changes wake this waiter.
@@ -28,14 +28,14 @@ impl<'a> FairWaiter<'a> {
     /// Listens for calls of `ticket`. Requests that are posted later can cause calls. A call is
     /// missed only if the master refuses the subscription, or if the connection breaks. The waiter
     /// then asks again at its next poll.
-    pub(crate) fn new(masters: &'a Masters, ticket: &Ticket) -> Self {
+    pub(crate) fn new(context: &'a Context, ticket: &Ticket) -> Self {
         let waiter = Self {
-            masters,
+            context,
             events: Arc::default(),
             turn: Topic::Turn(ticket.clone()),
             watched: OnceLock::new(),
         };
-        masters.listen(&waiter.turn, &waiter.listener());
+        context.masters.listen(&waiter.turn, &waiter.listener());
         waiter
     }
 
@@ -44,7 +44,7 @@ impl<'a> FairWaiter<'a> {
     pub(crate) fn watch(&self, key: &Arc<str>) {
         let topic = Topic::Key(key.clone());
         if self.watched.set(topic.clone()).is_ok() {
-            self.masters.listen(&topic, &self.listener());
+            self.context.masters.listen(&topic, &self.listener());
         }
     }
 
@@ -60,22 +60,22 @@ impl<'a> FairWaiter<'a> {
     /// A change may be a renewal. During the delay, the holder can put its key back on masters that
     /// have lost the key. Otherwise this waiter would take those masters for a moment.
     pub(crate) async fn called(&self, held: MasterSet, end: Instant) {
-        let mut last = None;
+        let (quorum, mut last) = (self.context.masters.quorum(), None);
         let check = || {
             let heard = self.events.heard();
             let now = clock::now();
             let is_quiet = heard.called.is_empty() && heard.changed.and(held).is_empty();
             if !is_quiet && last.is_none() {
-                last = Some(end.min(now + self.masters.config().retry.least()));
+                last = Some(end.min(now + self.context.config.retry.least()));
             }
             let until = last.unwrap_or(end);
-            if self.masters.quorum().is_every_majority_in(heard.called) || now >= until {
+            if quorum.is_every_majority_in(heard.called) || now >= until {
                 ControlFlow::Break(())
             } else {
                 ControlFlow::Continue(Some(until))
             }
         };
-        self.events.signal.wait(&self.masters.timers, check).await;
+        self.events.signal.wait(&self.context.timers, check).await;
     }
 
     fn listener(&self) -> Weak<dyn Listener> {
@@ -86,7 +86,7 @@ impl<'a> FairWaiter<'a> {
 impl Drop for FairWaiter<'_> {
     fn drop(&mut self) {
         for topic in self.watched.get().into_iter().chain([&self.turn]) {
-            self.masters.ignore(topic, &self.listener());
+            self.context.masters.ignore(topic, &self.listener());
         }
     }
 }

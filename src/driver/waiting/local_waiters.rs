@@ -27,7 +27,11 @@ use crate::{
             wait_order::{Turn, WaitOrder},
         },
     },
-    driver::{masters::Masters, select::first_of, time::clock},
+    driver::{
+        masters::Masters,
+        select::first_of,
+        time::{clock, timers::Timers},
+    },
     master::{Listener, Topic},
     user_code::shielded,
 };
@@ -67,6 +71,7 @@ impl LocalWaiters {
     pub(crate) fn join<'a>(
         &'a self,
         masters: &'a Masters,
+        timers: &'a Timers,
         resource: &'a Resource,
     ) -> LocalWaiter<'a> {
         let mut queues = self.queues.lock();
@@ -81,6 +86,7 @@ impl LocalWaiters {
         LocalWaiter {
             waiters: self,
             masters,
+            timers,
             resource,
             queue,
             number,
@@ -136,6 +142,7 @@ impl LocalWaiters {
 pub(crate) struct LocalWaiter<'a> {
     waiters: &'a LocalWaiters,
     pub(crate) masters: &'a Masters,
+    timers: &'a Timers,
     resource: &'a Resource,
     queue: Arc<WaitQueue>,
     number: u64,
@@ -163,7 +170,7 @@ impl LocalWaiter<'_> {
                 return event;
             }
             let end = deadline.map_or(look_again, |deadline| deadline.min(look_again));
-            let end = self.masters.timers.sleep_until(end);
+            let end = self.timers.sleep_until(end);
             first_of(wakeup.notified(), pin!(end)).await;
             has_waited = true;
         }
@@ -177,14 +184,14 @@ impl LocalWaiter<'_> {
     /// Sleeps until `at`. The waiter keeps its turn meanwhile.
     pub(crate) async fn sleep_until(&self, at: Instant) {
         self.expect(at);
-        self.masters.timers.sleep_until(at).await;
+        self.timers.sleep_until(at).await;
     }
 
     /// Sleeps until `at`, or until a guard of this process releases the lock.
     pub(crate) async fn pause_until(&self, at: Instant) {
         self.expect(at);
         let is_released = || self.is_released();
-        let (signal, timers) = (&self.queue.events.signal, &self.masters.timers);
+        let (signal, timers) = (&self.queue.events.signal, self.timers);
         signal.wait_until(at, timers, is_released).await;
     }
 
@@ -229,8 +236,9 @@ impl LocalWaiter<'_> {
         self.expect(end);
         let events = &self.queue.events;
         let event = || watched.event(events.heard(), self.masters.quorum());
-        let timers = &self.masters.timers;
-        let changed = events.signal.wait_until(end, timers, || event().is_some());
+        let changed = events
+            .signal
+            .wait_until(end, self.timers, || event().is_some());
         // A release that was decided may still get answers that the lock is free.
         first_of(changed, watched.until(|| event().is_some())).await;
         event()
@@ -328,7 +336,10 @@ mod tests {
             lock.acquire_within(moment).await.unwrap_err();
             let _ = timeout(moment, lock.acquire()).await;
         }
-        assert_eq!(locks.engine().local_waiters().queues.lock().len(), 0);
+        assert_eq!(
+            locks.engine().context().local_waiters.queues.lock().len(),
+            0
+        );
         assert_eq!(locks.engine().masters().listeners(), 0);
     }
 
@@ -344,7 +355,7 @@ mod tests {
         let mut waiting = pin!(lock.acquire());
         let moment = Duration::from_millis(50);
         assert!(timeout(moment, waiting.as_mut()).await.is_err());
-        let queues = locks.engine().local_waiters().queues.lock().clone();
+        let queues = locks.engine().context().local_waiters.queues.lock().clone();
         let queue = queues.values().next().unwrap();
         let sent = masters[0].commands();
         for master in [3, 4] {
@@ -374,7 +385,7 @@ mod tests {
             let mut waiting = pin!(lock.acquire());
             assert!(timeout(millis(20), waiting.as_mut()).await.is_err());
             let before = sent();
-            let queues = locks.engine().local_waiters().queues.lock().clone();
+            let queues = locks.engine().context().local_waiters.queues.lock().clone();
             let queue = queues.values().next().unwrap();
             let flood = async || loop {
                 tokio::time::sleep(millis(1)).await;
@@ -437,7 +448,10 @@ mod tests {
             for master in &masters {
                 assert_eq!(master.keys().len(), 0, "{polls} polls");
             }
-            assert_eq!(locks.engine().local_waiters().queues.lock().len(), 0);
+            assert_eq!(
+                locks.engine().context().local_waiters.queues.lock().len(),
+                0
+            );
             assert_eq!(locks.engine().masters().listeners(), 0);
         }
         assert_eq!(watched, 31);
