@@ -12,9 +12,10 @@ use parking_lot::Mutex;
 
 use super::{
     acquire::denied::{Denied, NotAcquired},
-    claim::{live_round::LiveRound, pending_releases::PendingReleases},
+    live_round::LiveRound,
     masters::Masters,
     observe::observer::LockObserver,
+    pending_releases::PendingReleases,
     renew::renewer::Renewer,
     select::first_of,
     time::{clock, timers::Timers, timestamps::Timestamps},

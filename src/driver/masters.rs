@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use super::{claim::live_round::LiveRound, time::clock};
+use super::{live_round::LiveRound, time::clock};
 use crate::{
     core::{
         protocol::command::Command,

@@ -101,7 +101,7 @@ const WORDS: &[(&str, &str, &str)] = &[
     (
         "on_vote verdict",
         // A round while its votes come in passes them on to the rules.
-        "src/core/ src/internals.rs src/driver/claim/live_round.rs",
+        "src/core/ src/internals.rs src/driver/live_round.rs",
         "only the core counts votes",
     ),
 ];

@@ -11,7 +11,7 @@ use crate::{
         vote::{master_set::MasterSet, obstacle::Obstacle, quorum::Outcome, round::Round},
         wait::{chances::Chance, false_reports::Expiry},
     },
-    driver::{claim::live_round::LiveRound, time::clock, waiting::watched::Watched},
+    driver::{live_round::LiveRound, time::clock, waiting::watched::Watched},
 };
 
 /// An attempt that did not end in a lock.

@@ -23,11 +23,11 @@ use crate::{
         claim::{
             Claim, Level,
             ask::MORE_BALLOTS,
-            live_round::LiveRound,
             owned_lock::{LockOwner, OwnedLock},
             request::LockRequest,
         },
         context::Context,
+        live_round::LiveRound,
         select::first_of,
         time::clock,
         waiting::fair_waiter::FairWaiter,

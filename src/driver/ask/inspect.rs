@@ -13,7 +13,7 @@ use crate::{
         view::inspection::{self, Inspection, Seen, View},
         vote::{SlotVote, Vote, quorum::Outcome, round::Round, votes::Votes},
     },
-    driver::{claim::live_round::LiveRound, context::Context},
+    driver::{context::Context, live_round::LiveRound},
     master::CountVotes,
 };
 

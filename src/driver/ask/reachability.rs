@@ -6,11 +6,7 @@ use crate::{
         vote::{Vote, round::Round},
         wait::chances::{Chances, Position},
     },
-    driver::{
-        claim::{live_round::LiveRound, request::LockRequest},
-        context::Context,
-        time::clock,
-    },
+    driver::{claim::request::LockRequest, context::Context, live_round::LiveRound, time::clock},
 };
 
 /// Returns whether another attempt may win. If the waiter is aside, asks the masters whether they

@@ -10,8 +10,8 @@ use crate::{
         },
     },
     driver::{
-        acquire::deadline::Deadline, claim::live_round::LiveRound, context::Context,
-        masters::Masters, select::first_of, time::clock,
+        acquire::deadline::Deadline, context::Context, live_round::LiveRound, masters::Masters,
+        select::first_of, time::clock,
     },
     master::{Entry, server_error::ServerError},
 };

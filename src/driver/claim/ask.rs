@@ -7,13 +7,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::{
-    Claim, Protected,
-    live_round::{IgnoreVotes, LiveRound},
-    locked,
-    owned_lock::OwnedLock,
-    request::LockRequest,
-};
+use super::{Claim, Protected, locked, owned_lock::OwnedLock, request::LockRequest};
 use crate::{
     core::{
         ballot::Ballot,
@@ -21,7 +15,13 @@ use crate::{
         protocol::identity::{Identity, QueueOptions},
         vote::{Refusal, Vote, master_set::MasterSet, quorum::Outcome, round::Round},
     },
-    driver::{context::Context, select::first_of, time::clock, waiting::signal::Signal},
+    driver::{
+        context::Context,
+        live_round::{IgnoreVotes, LiveRound},
+        select::first_of,
+        signal::Signal,
+        time::clock,
+    },
 };
 
 /// The maximum number of further ballots in a row. Each is a round with another candidate for the

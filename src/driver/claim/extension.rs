@@ -8,12 +8,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::{
-    Claim, Level,
-    live_round::{IgnoreVotes, LiveRound},
-    locked::Locked,
-    request::LockRequest,
-};
+use super::{Claim, Level, locked::Locked, request::LockRequest};
 use crate::{
     core::{
         claim::ClaimState,
@@ -23,7 +18,13 @@ use crate::{
         view::lock_state::{LockState, LostReason},
         vote::{SlotVote, effect::Effect, master_set::MasterSet, quorum::Outcome, round::Round},
     },
-    driver::{context::Context, observe::span::LockSpan, renew::renewer::Renew, time::clock},
+    driver::{
+        context::Context,
+        live_round::{IgnoreVotes, LiveRound},
+        observe::span::LockSpan,
+        renew::renewer::Renew,
+        time::clock,
+    },
     master::CountVotes,
 };
 

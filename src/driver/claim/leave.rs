@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use super::{Claim, live_round::LiveRound, pending_releases::PendingRelease};
+use super::Claim;
 use crate::{
     core::{
         claim::{
@@ -13,7 +13,10 @@ use crate::{
         protocol::command::Verb,
         vote::{Refusal, SlotVote, Vote, master_set::MasterSet, quorum::Outcome},
     },
-    driver::{observe::observer::HoldEnd, time::clock},
+    driver::{
+        live_round::LiveRound, observe::observer::HoldEnd, pending_releases::PendingRelease,
+        time::clock,
+    },
     master::CountVotes,
 };
 

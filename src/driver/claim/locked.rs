@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use parking_lot::MutexGuard;
 
-use super::{Claim, Protected, live_round::LiveRound};
+use super::{Claim, Protected};
 use crate::{
     core::{
         claim::{ClaimState, ClaimStep, Notice, Terms},
         protocol::command::Command,
         vote::master_set::MasterSet,
     },
-    driver::{observe::observer::HoldEnd, time::clock},
+    driver::{live_round::LiveRound, observe::observer::HoldEnd, time::clock},
     master::CountVotes,
 };
 

@@ -11,10 +11,11 @@ use parking_lot::Mutex;
 
 use super::{
     context::Context,
+    live_round::LiveRound,
     observe::{observer::HoldEnd, span::LockSpan},
     renew::schedule::TimerKey,
+    signal::Signal,
     time::clock,
-    waiting::signal::Signal,
 };
 use crate::{
     core::{
@@ -24,15 +25,12 @@ use crate::{
     },
     meter::Counted,
 };
-use live_round::LiveRound;
 
 pub(crate) mod ask;
 pub(crate) mod extension;
 mod leave;
-pub(crate) mod live_round;
 mod locked;
 pub(crate) mod owned_lock;
-pub(in crate::driver) mod pending_releases;
 pub(crate) mod request;
 
 /// A claim on a lock, from its first round to its release.

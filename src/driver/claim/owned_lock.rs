@@ -25,7 +25,7 @@ use crate::{
         },
         view::lock_state::LockState,
     },
-    driver::{select::first_of, time::timers::Timers, waiting::signal::Signal},
+    driver::{select::first_of, signal::Signal, time::timers::Timers},
 };
 
 /// An owner of reentrant and fair locks.

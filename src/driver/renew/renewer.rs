@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use super::schedule::{Schedule, TimerKey};
 use crate::{
     core::vote::{quorum::Outcome, round::Round},
-    driver::{claim::live_round::LiveRound, time::clock},
+    driver::{live_round::LiveRound, time::clock},
 };
 
 /// A claim that can be renewed.

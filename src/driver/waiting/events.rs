@@ -2,9 +2,9 @@
 
 use parking_lot::Mutex;
 
-use super::signal::Signal;
 use crate::{
     core::vote::master_set::MasterSet,
+    driver::signal::Signal,
     master::{Listener, Topic},
 };
 

@@ -3,5 +3,4 @@
 pub(in crate::driver) mod events;
 pub(in crate::driver) mod fair_waiter;
 pub(in crate::driver) mod local_waiters;
-pub(in crate::driver) mod signal;
 pub(crate) mod watched;

@@ -8,7 +8,7 @@ use crate::{
         vote::{Vote, master_set::MasterSet, quorum::Quorum},
         wait::contender::Event,
     },
-    driver::{claim::live_round::LiveRound, masters::Masters},
+    driver::{live_round::LiveRound, masters::Masters},
 };
 
 /// The masters that tell a waiter of the next change of the lock.

@@ -9,9 +9,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::driver::{
+use super::{
+    signal::Signal,
     time::{clock, timers::Timers},
-    waiting::signal::Signal,
 };
 
 /// The releases of a coordinator that some masters must still get.
