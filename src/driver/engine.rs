@@ -16,7 +16,7 @@ use super::{
         inspect::{self, NotInspected},
         ready::ready,
     },
-    claim::{Level, owned_lock::LockOwner, request::LockRequest},
+    claim::{level::Level, owned_lock::LockOwner, request::LockRequest},
     context::Context,
     masters::Masters,
     observe::observed::observed,
@@ -96,7 +96,7 @@ impl Engine {
     pub(crate) async fn try_acquire(&self, request: &LockRequest) -> Result<Level, NotAcquired> {
         let call = pin!(acquire::try_acquire(&self.context, request));
         let acquired = observed(&self.context, request, call).await;
-        acquired.inspect(|level| level.hold(request))
+        acquired.inspect(|level| level.claim.hold(request))
     }
 
     /// Waits until the lock is acquired. If there is a `limit`, the last attempt begins when that
@@ -109,7 +109,7 @@ impl Engine {
         let _waiter = self.context.observer.count_waiter(&request.resource);
         let call = pin!(acquire::acquire(&self.context, request, limit));
         let acquired = observed(&self.context, request, call).await;
-        acquired.inspect(|level| level.hold(request))
+        acquired.inspect(|level| level.claim.hold(request))
     }
 
     /// Asks all masters who holds the lock and who waits for it.

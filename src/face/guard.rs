@@ -15,7 +15,7 @@ use crate::{
         view::lock_state::{LockState, LostReason},
         vote::{quorum::Outcome, round::Round, votes::Votes},
     },
-    driver::claim::Level,
+    driver::claim::level::Level,
     meter::Counted,
 };
 
@@ -60,13 +60,13 @@ pub struct Guard {
 
 impl Guard {
     pub(crate) fn new(level: Level) -> Self {
-        let _counted = level.count_guard();
+        let _counted = level.claim.count_guard();
         Self { level, _counted }
     }
 
     /// Returns the lock's name.
     pub fn name(&self) -> &str {
-        self.level.name()
+        self.level.claim.name()
     }
 
     /// Returns the fencing token of a [fenced](crate::Lock::fenced) lock. `None` if the lock is not
@@ -78,7 +78,7 @@ impl Guard {
     /// fenced locks would double the types of locks and guards, here and in
     /// [`blocking`](crate::blocking).
     pub fn fencing_token(&self) -> Option<FencingToken> {
-        self.level.fencing_token().map(FencingToken::from)
+        self.level.claim.fencing_token().map(FencingToken::from)
     }
 
     /// Returns the number of rounds that it took to acquire the lock.
@@ -88,19 +88,19 @@ impl Guard {
     /// made from its position in the queues count as well. They count again from 1 if it took a new
     /// ticket because its clock was wrong.
     pub fn rounds(&self) -> u32 {
-        self.level.rounds()
+        self.level.claim.rounds()
     }
 
     /// Returns the number of guards that the owner has of this lock, including the guards that it
     /// is acquiring now. The guards are counted in this process. For a mutex, the number is 1.
     pub fn depth(&self) -> u32 {
-        self.level.depth()
+        self.level.claim.depth()
     }
 
     /// Returns the length of the validity when the lock was won or last extended: the TTL minus the
     /// duration of the round minus the drift allowance.
     pub fn validity(&self) -> Duration {
-        self.level.validity()
+        self.level.claim.validity()
     }
 
     /// Returns when the validity ends, on the clock of [`Instant`].
@@ -110,12 +110,12 @@ impl Guard {
     /// clock. After the validity has ended, this instant is in the past, but not before the start
     /// of the acquisition.
     pub fn valid_until(&self) -> Instant {
-        self.level.valid_until()
+        self.level.claim.valid_until()
     }
 
     /// Returns the rest of the validity. It is zero once the lock is lost.
     pub fn remaining(&self) -> Duration {
-        self.level.remaining()
+        self.level.claim.remaining()
     }
 
     /// Returns whether this guard still holds the lock. Once this is `false`, it stays `false`.
@@ -125,7 +125,7 @@ impl Guard {
 
     /// Returns the state of the lock: held, in doubt, or lost with the reason.
     pub fn state(&self) -> LockState {
-        self.level.state()
+        self.level.claim.state()
     }
 
     /// Checks that this guard still holds the lock.
@@ -153,7 +153,7 @@ impl Guard {
     ///
     /// Dropping the future has no effect on the lock.
     pub async fn lost(&self) -> LostError {
-        let reason = self.level.lost().await;
+        let reason = self.level.claim.lost().await;
         self.lost_error(reason)
     }
 
@@ -163,14 +163,14 @@ impl Guard {
     /// The renewal stops for all guards that the owner has of this lock. It starts again when the
     /// owner acquires the lock again.
     pub fn stop_renewing(&self) {
-        self.level.stop_renewing();
+        self.level.claim.stop_renewing();
     }
 
     fn lost_error(&self, reason: LostReason) -> LostError {
         LostError {
-            name: self.level.name().clone(),
+            name: self.level.claim.name().clone(),
             reason,
-            stalled: self.level.stalled(),
+            stalled: self.level.claim.stalled(),
             votes: self.votes(),
         }
     }
@@ -179,7 +179,7 @@ impl Guard {
     /// renewal. Masters that are slower than the majority may not have voted yet. A later call
     /// returns their votes, too.
     pub fn votes(&self) -> Votes {
-        self.level.votes(&self.level.newest_round())
+        self.level.claim.votes(&self.level.claim.newest_round())
     }
 
     /// Waits until every master has answered or timed out, and returns the [votes](Self::votes).
@@ -190,7 +190,7 @@ impl Guard {
     ///
     /// Dropping the future has no effect on the lock.
     pub async fn settled(&self) -> Votes {
-        self.level.newest_round().settled().await;
+        self.level.claim.newest_round().settled().await;
         self.votes()
     }
 
@@ -238,8 +238,8 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub async fn extend(&self, ttl: Duration) -> Result<(), ExtendError> {
-        let extended = self.level.extend(ttl).await;
-        extended.map_err(|error| ExtendError::from_driver(error, &self.level))
+        let extended = self.level.claim.extend(ttl).await;
+        extended.map_err(|error| ExtendError::from_driver(error, &self.level.claim))
     }
 
     /// Releases the lock on all masters, and waits until a majority has confirmed.
@@ -267,9 +267,9 @@ impl Guard {
         match release.decided().await {
             Outcome::Won => Ok(()),
             Outcome::Lost | Outcome::Pending | Outcome::TooLate => {
-                self.level.settled_in_time(&release).await; // so that the error shows every vote
-                let name = self.level.name().clone();
-                let votes = self.level.votes(&release);
+                self.level.claim.settled_in_time(&release).await; // so that the error shows every vote
+                let name = self.level.claim.name().clone();
+                let votes = self.level.claim.votes(&release);
                 Err(if release.read(Round::verb) == Verb::Extend {
                     ReleaseError::NotLeft { name, votes }
                 } else {

@@ -14,7 +14,7 @@ use crate::{
     },
     driver::{
         claim::{
-            Claim, Level, ask::MORE_BALLOTS, extension::NotExtended, owned_lock::OwnedLock,
+            Claim, ask::MORE_BALLOTS, extension::NotExtended, level::Level, owned_lock::OwnedLock,
             request::LockRequest,
         },
         context::Context,
@@ -52,8 +52,8 @@ pub(in crate::driver) async fn attempt(
         };
         let client = context.config.client_name.as_ref();
         let identity = Identity::Token(Token::new(random, client));
-        let claim = Claim::begin(context, request, identity, None, first);
-        return Ok(decide(context, Level::new(claim), waiting).await?);
+        let claim = Claim::begin(context, request, identity, first);
+        return Ok(decide(context, Level::new(claim, None), waiting).await?);
     };
     let (owned, timers) = (owner.lock(&request.resource), &context.timers);
     // This task tries to reenter before it waits for the permit, too. The future that has the
@@ -70,9 +70,10 @@ pub(in crate::driver) async fn attempt(
     let has_queue = request.resource.kind().has_queue();
     let ticket = has_queue.then(|| Ticket::new(context.timestamps.next(), owner.id()));
     let identity = owner.identity(ticket);
-    let claim = Claim::begin(context, request, identity, Some(owned.clone()), first);
-    let level = decide(context, Level::new(claim), waiting).await?;
-    owned.won(&level);
+    let claim = Claim::begin(context, request, identity, first);
+    let level = Level::new(claim, Some(owned.clone()));
+    let level = decide(context, level, waiting).await?;
+    owned.won(&level.claim);
     Ok(level)
 }
 
@@ -84,19 +85,19 @@ async fn decide(
     waiting: Option<Waiting<'_>>,
 ) -> Result<Level, Denied> {
     if let Some(first) = waiting.and_then(|waiting| waiting.first)
-        && let Some(left) = level.refused_by(first).await
+        && let Some(left) = level.claim.refused_by(first).await
     {
         return Err(Denied {
             watched: Watched::One(first),
-            ..Denied::in_round(Obstacle::HeldFor(left), level.newest_round())
+            ..Denied::in_round(Obstacle::HeldFor(left), level.claim.newest_round())
         });
     }
-    let mut outcome = level.decided(waiting.is_some()).await;
+    let mut outcome = level.claim.decided(waiting.is_some()).await;
     for _ in 0..MORE_BALLOTS {
-        if outcome != Outcome::Lost || !level.raise_ballot(None) {
+        if outcome != Outcome::Lost || !level.claim.raise_ballot(None) {
             break;
         }
-        outcome = level.decided(waiting.is_some()).await;
+        outcome = level.claim.decided(waiting.is_some()).await;
     }
     match outcome {
         Outcome::Won => {
@@ -106,7 +107,7 @@ async fn decide(
         outcome => {
             let waiter = waiting.map(|waiting| waiting.waiter);
             let denied = take_back(context, &level, outcome, waiter).await;
-            context.note_denied(level.name(), &denied);
+            context.note_denied(level.claim.name(), &denied);
             Err(denied)
         }
     }
@@ -130,7 +131,7 @@ async fn take_back(
         }
         None => level.release(),
     };
-    let acquisition = level.newest_round();
+    let acquisition = level.claim.newest_round();
     if outcome == Outcome::Lost {
         // One refusal and a failure may decide the round. Only the other votes tell whether the
         // reason is another holder, or a lack of masters.
@@ -162,13 +163,13 @@ async fn take_back(
 /// loses the lock meanwhile.
 pub(in crate::driver) async fn reenter(
     request: &LockRequest,
-    owned: &OwnedLock,
+    owned: &Arc<OwnedLock>,
 ) -> Option<Result<Level, NotAcquired>> {
     let claim = owned.claim()?;
     if request.counter.is_some() && claim.fencing_token().is_none() {
         return Some(Err(NotAcquired::Config(ConfigError::NotFenced)));
     }
-    let (level, extension) = claim.reenter(request.ttl)?;
+    let (level, extension) = claim.reenter(owned.clone(), request.ttl)?;
     let round = extension.round.clone();
     let refused = match claim.extended(&extension).await {
         Ok(()) => return Some(Ok(level)),

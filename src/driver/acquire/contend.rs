@@ -18,7 +18,7 @@ use crate::{
     },
     driver::{
         ask::reachability::may_win,
-        claim::{Level, request::LockRequest},
+        claim::{level::Level, request::LockRequest},
         context::Context,
         time::clock,
         waiting::local_waiters::LocalWaiter,
@@ -120,7 +120,7 @@ fn note_attempt(
     result: Result<&Level, &Denied>,
 ) -> Chances {
     let attempt = match result {
-        Ok(level) => Ok(level.newest_round().read(Round::held_by_others)),
+        Ok(level) => Ok(level.claim.newest_round().read(Round::held_by_others)),
         Err(denied) => Err(&denied.obstacle),
     };
     waiter.rivals(|rivals| contender.note(attempt, rivals, clock::now()));

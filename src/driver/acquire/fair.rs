@@ -21,8 +21,9 @@ use crate::{
     driver::{
         ask::reachability::majority_answers,
         claim::{
-            Claim, Level,
+            Claim,
             ask::MORE_BALLOTS,
+            level::Level,
             owned_lock::{LockOwner, OwnedLock},
             request::LockRequest,
         },
@@ -109,21 +110,22 @@ impl<'a> FairWait<'a> {
         let level = self.begin();
         let (mut waiter, mut ballots) = (None, 0);
         loop {
-            let outcome = level.decided(!is_last).await;
+            let outcome = level.claim.decided(!is_last).await;
             if outcome == Outcome::Won {
-                self.owned.won(&level);
+                self.owned.won(&level.claim);
                 self.context.note_chance(Chance::Had, clock::now());
                 self.context.observer.found_quorum();
                 return Ok(QueueEnd::Won(level));
             }
-            let round = level.newest_round();
+            let round = level.claim.newest_round();
             if let Some(clock) = round.read(|round| self.queued.correction(round)) {
                 return Ok(QueueEnd::Skewed(clock));
             }
-            if self.raise_ballot(&level, waiter.is_some(), &mut ballots) {
+            if self.raise_ballot(&level.claim, waiter.is_some(), &mut ballots) {
                 continue;
             }
-            self.yield_grants(&level, &round, waiter.as_ref()).await;
+            self.yield_grants(&level.claim, &round, waiter.as_ref())
+                .await;
             drop(permit);
             self.check(&round, outcome, is_last).await?;
             if self.note_round(&round, outcome) == Position::Aside {
@@ -140,7 +142,7 @@ impl<'a> FairWait<'a> {
             permit = self.permit().await?;
             is_last = self.deadline.is_over();
             waiter.begin_attempt();
-            level.ask_again(NextRound {
+            level.claim.ask_again(NextRound {
                 // The round is a new attempt. The command that gives back the grants of the last
                 // attempt may arrive late, and then leaves the grants of the new attempt alone.
                 identity: Some(self.identity()),
@@ -153,9 +155,8 @@ impl<'a> FairWait<'a> {
 
     /// Begins the first round. It does not join the queues, because the lock may be free.
     fn begin(&self) -> Level {
-        let (context, owned) = (self.context, Some(self.owned.clone()));
-        let claim = Claim::begin(context, self.request, self.identity(), owned, None);
-        Level::new(claim)
+        let claim = Claim::begin(self.context, self.request, self.identity(), None);
+        Level::new(claim, Some(self.owned.clone()))
     }
 
     /// Returns the identity of a new attempt.
@@ -229,9 +230,9 @@ impl<'a> FairWait<'a> {
 
     /// Posts another ballot for a fencing token, at most [`MORE_BALLOTS`] times in a row. Returns
     /// whether a ballot was posted.
-    fn raise_ballot(&self, level: &Level, is_queued: bool, in_a_row: &mut usize) -> bool {
+    fn raise_ballot(&self, claim: &Claim, is_queued: bool, in_a_row: &mut usize) -> bool {
         let queue = is_queued.then_some(self.queued.options);
-        let is_raised = *in_a_row < MORE_BALLOTS && level.raise_ballot(queue);
+        let is_raised = *in_a_row < MORE_BALLOTS && claim.raise_ballot(queue);
         *in_a_row = if is_raised { *in_a_row + 1 } else { 0 };
         is_raised
     }
@@ -266,18 +267,18 @@ impl<'a> FairWait<'a> {
     /// the votes are split. The waiter would then ask again far too soon.
     async fn yield_grants(
         &self,
-        level: &Level,
+        claim: &Claim,
         round: &LiveRound,
         waiter: Option<&FairWaiter<'_>>,
     ) {
         let timeout = self.queued.options.waiter_timeout;
         let known = round.read(|round| round.may_hold() - round.unanswered());
-        level.yield_grants(known, timeout);
+        claim.yield_grants(known, timeout);
         if let Some(waiter) = waiter {
             let end = clock::now() + self.context.node_timeout();
             first_of(round.settled(), waiter.called(MasterSet::NONE, end)).await;
         }
-        level.yield_grants(round.read(Round::may_hold) - known, timeout);
+        claim.yield_grants(round.read(Round::may_hold) - known, timeout);
     }
 
     /// Waits until another round may win, or until a round is needed to keep the position in the

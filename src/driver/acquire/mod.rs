@@ -9,7 +9,7 @@ pub(in crate::driver) mod fair;
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use super::{
-    claim::{Level, request::LockRequest},
+    claim::{level::Level, request::LockRequest},
     context::Context,
     select::within,
     time::clock,

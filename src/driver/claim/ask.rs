@@ -7,7 +7,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::{Claim, Protected, locked, owned_lock::OwnedLock, request::LockRequest};
+use super::{Claim, Protected, locked, request::LockRequest};
 use crate::{
     core::{
         ballot::Ballot,
@@ -37,7 +37,6 @@ impl Claim {
         context: &Arc<Context>,
         request: &LockRequest,
         identity: Identity,
-        owned: Option<Arc<OwnedLock>>,
         first: Option<usize>,
     ) -> Arc<Self> {
         let masters = &context.masters;
@@ -60,7 +59,6 @@ impl Claim {
         let claim = Arc::new(Self {
             context: context.clone(),
             terms,
-            _owned: owned.map(|owned| owned as _),
             began,
             state: Mutex::new(Protected {
                 claim: state,

@@ -8,7 +8,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::{Claim, Level, locked::Locked, request::LockRequest};
+use super::{Claim, level::Level, locked::Locked, owned_lock::OwnedLock, request::LockRequest};
 use crate::{
     core::{
         claim::ClaimState,
@@ -139,10 +139,14 @@ impl Claim {
 
     /// Adds a level, and posts an extension that sets the new depth on the masters. Returns `None`
     /// if the lock is no longer held.
-    pub(crate) fn reenter(self: &Arc<Self>, ttl: Ttl) -> Option<(Level, Arc<Extension>)> {
+    pub(crate) fn reenter(
+        self: &Arc<Self>,
+        owned: Arc<OwnedLock>,
+        ttl: Ttl,
+    ) -> Option<(Level, Arc<Extension>)> {
         let mut locked = self.lock();
         let command = locked.step(|claim, step| claim.reenter(step, ttl))?;
-        let level = Level::new(self.clone());
+        let level = Level::new(self.clone(), Some(owned));
         Some((level, self.post_extension(locked, command, ttl, false)))
     }
 

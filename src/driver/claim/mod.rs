@@ -1,9 +1,8 @@
 //! A claim on a lock: what it may have left on the masters, how it is kept, and how it is released.
 
 use std::{
-    fmt::Debug,
-    ops::{ControlFlow, Deref},
-    sync::{Arc, OnceLock, atomic::AtomicBool},
+    ops::ControlFlow,
+    sync::{Arc, atomic::AtomicBool},
     time::{Duration, Instant},
 };
 
@@ -28,7 +27,7 @@ use crate::{
 
 pub(crate) mod ask;
 pub(crate) mod extension;
-mod leave;
+pub(crate) mod level;
 mod locked;
 pub(crate) mod owned_lock;
 pub(crate) mod request;
@@ -38,8 +37,6 @@ pub(crate) mod request;
 pub(crate) struct Claim {
     context: Arc<Context>,
     terms: Terms,
-    /// Keeps the entry alive through which other tasks of the owner find this claim.
-    _owned: Option<Arc<dyn Debug + Send + Sync>>,
     /// The start of the first round, on the monotonic clock.
     began: Instant,
     state: Mutex<Protected>,
@@ -155,55 +152,5 @@ impl Claim {
     /// Returns the span of the hold. It is empty if there is no hold.
     fn hold_span(&self) -> LockSpan {
         self.state.lock().hold.clone().unwrap_or_default()
-    }
-}
-
-/// One level of a claim, for one guard. Dropping this value removes the level. A future that is
-/// dropped before it completes also drops its `Level`. So every round that does not end in a lock
-/// is followed by a release.
-#[derive(Debug)]
-#[must_use = "dropping it releases the lock"]
-pub(crate) struct Level {
-    claim: Arc<Claim>,
-    release: OnceLock<Arc<LiveRound>>,
-}
-
-impl Level {
-    /// Creates the first level of a claim, or a level that [`Claim::reenter`] has counted.
-    pub(crate) fn new(claim: Arc<Claim>) -> Self {
-        Self {
-            claim,
-            release: OnceLock::new(),
-        }
-    }
-
-    /// Removes the level, unless it was removed before. Returns the round of the command that
-    /// removes the level.
-    pub(crate) fn release(&self) -> Arc<LiveRound> {
-        self.remove(false)
-    }
-
-    /// Does the same as [`release`](Self::release), and watches the key.
-    pub(crate) fn release_and_watch(&self) -> Arc<LiveRound> {
-        self.remove(true)
-    }
-
-    fn remove(&self, watch: bool) -> Arc<LiveRound> {
-        let release = self.release.get_or_init(|| self.claim.leave(watch));
-        release.clone()
-    }
-}
-
-impl Deref for Level {
-    type Target = Arc<Claim>;
-
-    fn deref(&self) -> &Arc<Claim> {
-        &self.claim
-    }
-}
-
-impl Drop for Level {
-    fn drop(&mut self) {
-        self.release();
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     core::{protocol::name::Resource, vote::obstacle::Obstacle},
     driver::{
         acquire::denied::NotAcquired,
-        claim::{Level, request::LockRequest},
+        claim::{level::Level, request::LockRequest},
         context::Context,
     },
 };
@@ -32,7 +32,8 @@ pub(in crate::driver) async fn observed(
     let name = lock.name();
     match &result {
         Ok(level) => {
-            let won = (level.validity(), level.fencing_token(), level.slot());
+            let claim = &level.claim;
+            let won = (claim.validity(), claim.fencing_token(), claim.slot());
             observer.acquired(name, &wait.span, won);
         }
         Err(NotAcquired::Denied(last) | NotAcquired::Deadline { last, .. }) => {

@@ -15,7 +15,7 @@ use crate::{
     },
     driver::{
         acquire::denied::NotAcquired,
-        claim::{Level, request::LockRequest},
+        claim::{level::Level, request::LockRequest},
         engine::Engine,
     },
 };

@@ -1,9 +1,12 @@
-//! The end of a level: a release, or a last extension of a lock that stays for a while after its
-//! guards are gone.
+//! One level of a claim, for one guard. It ends with a release, or with a last extension of a lock
+//! that stays for a while after its guards are gone.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Instant,
+};
 
-use super::Claim;
+use super::{Claim, owned_lock::OwnedLock};
 use crate::{
     core::{
         claim::{
@@ -20,12 +23,57 @@ use crate::{
     master::CountVotes,
 };
 
+/// One level of a claim, for one guard. Dropping this value removes the level. A future that is
+/// dropped before it completes also drops its `Level`. So every round that does not end in a lock
+/// is followed by a release.
+#[derive(Debug)]
+#[must_use = "dropping it releases the lock"]
+pub(crate) struct Level {
+    pub(crate) claim: Arc<Claim>,
+    /// Keeps the entry alive through which other tasks of the owner find the claim.
+    _owned: Option<Arc<OwnedLock>>,
+    release: OnceLock<Arc<LiveRound>>,
+}
+
+impl Level {
+    /// Creates the first level of a claim, or a level that [`Claim::reenter`] has counted.
+    pub(crate) fn new(claim: Arc<Claim>, owned: Option<Arc<OwnedLock>>) -> Self {
+        Self {
+            claim,
+            _owned: owned,
+            release: OnceLock::new(),
+        }
+    }
+
+    /// Removes the level, unless it was removed before. Returns the round of the command that
+    /// removes the level.
+    pub(crate) fn release(&self) -> Arc<LiveRound> {
+        self.remove(false)
+    }
+
+    /// Does the same as [`release`](Self::release), and watches the key.
+    pub(crate) fn release_and_watch(&self) -> Arc<LiveRound> {
+        self.remove(true)
+    }
+
+    fn remove(&self, watch: bool) -> Arc<LiveRound> {
+        let release = self.release.get_or_init(|| self.claim.leave(watch));
+        release.clone()
+    }
+}
+
+impl Drop for Level {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
 impl Claim {
     /// Removes one level. Removing the last level releases the lock on all masters that may have
     /// the key. The release arrives after all earlier requests of this claim. If such a master
     /// cannot be reached now, the release is owed to it. With `watch`, the release of the last
     /// level also watches the key.
-    pub(super) fn leave(&self, watch: bool) -> Arc<LiveRound> {
+    fn leave(&self, watch: bool) -> Arc<LiveRound> {
         let masters = &self.context.masters;
         let mut locked = self.lock();
         let leave = locked.step(ClaimState::leave);
