@@ -6,6 +6,7 @@ use std::{
 };
 
 use quorlock::Guard;
+use tokio::time::timeout;
 
 use crate::{
     args::{Common, Run},
@@ -74,7 +75,7 @@ async fn run_command(
     held: &Held,
     args: &Run,
     kill_after: Duration,
-    signals: Signals,
+    mut signals: Signals,
     mask: OriginalMask,
 ) -> Result<Exit, Failure> {
     let guard = &held.guard;
@@ -89,7 +90,16 @@ async fn run_command(
     let group = tokio::select! {
         biased;
         lost = guard.lost() => return Err(Failure::lost(&lost)),
-        group = start => group?,
+        group = start => group,
+    };
+    let group = match group {
+        Ok(group) => group,
+        // A child that has not left the group of this process yet gets the signals to that group,
+        // and this process may hear of the child's end first.
+        Err(failure) => {
+            let signal = timeout(SIGNAL_LIMIT, signals.next()).await;
+            return signal.map_or(Err(failure), |signal| Ok(signal.into()));
+        }
     };
     Watch::new(held, group, signals, kill_after)?.watch().await
 }
@@ -124,4 +134,6 @@ fn describe(held: &Held, command: &mut Command) {
     };
 }
 
+/// The longest time from the end of a child to the arrival of the signal that ended it.
+const SIGNAL_LIMIT: Duration = Duration::from_millis(50);
 const MOST_KILL_AFTER: Duration = Duration::from_secs(10);

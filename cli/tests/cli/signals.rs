@@ -7,7 +7,7 @@ use std::{
 };
 
 use nix::{
-    sys::signal::{Signal, kill},
+    sys::signal::{Signal, kill, killpg},
     unistd::Pid,
 };
 use testkit::server::masters;
@@ -81,6 +81,23 @@ fn a_signal_ends_the_wait_for_masters() {
     let (status, out, _) = running.ended();
     assert_eq!((status.code(), &*out), (Some(143), ""));
     assert_free(&masters[2..], "a");
+}
+
+/// Its children are in its group for a moment before they lead groups of their own.
+#[test]
+fn a_signal_to_the_whole_group_ends_the_start_of_the_command() {
+    let masters = masters(3);
+    for _ in 0..12 {
+        let mut command = script(&masters, "a", "echo ran; exec sleep 1000");
+        let running = Running::start(command.process_group(0));
+        let pid = running.id();
+        let children = format!("/proc/{pid}/task/{pid}/children");
+        while fs::read_to_string(&children).unwrap().is_empty() {}
+        killpg(Pid::from_raw(pid.cast_signed()), Signal::SIGTERM).unwrap();
+        let (status, _, err) = running.ended();
+        assert_eq!((status.code(), &*err), (Some(143), ""));
+        assert_free(&masters, "a");
+    }
 }
 
 #[test]
