@@ -16,8 +16,8 @@ use crate::{
     master::{CountVotes, HealthBoard, Listener, Mailbox, Request, Topic},
 };
 
-/// The masters of a coordinator. After this value is dropped, the supervisors of the masters deliver
-/// everything that was posted, and end.
+/// The masters of a coordinator. After this value is dropped, their supervisors deliver everything
+/// that was posted, and end.
 #[derive(Debug)]
 pub(crate) struct Masters {
     quorum: Quorum,

@@ -263,20 +263,17 @@ impl Guard {
     ///
     /// Dropping the future does not stop the release.
     pub async fn release(self) -> Result<(), ReleaseError> {
-        let release = self.level.release();
-        match release.decided().await {
-            Outcome::Won => Ok(()),
-            Outcome::Lost | Outcome::Pending | Outcome::TooLate => {
-                self.level.claim.settled_in_time(&release).await; // so that the error shows every vote
-                let name = self.level.claim.name().clone();
-                let votes = self.level.claim.votes(&release);
-                Err(if release.read(Round::verb) == Verb::Extend {
-                    ReleaseError::NotLeft { name, votes }
-                } else {
-                    ReleaseError::NoQuorum { name, votes }
-                })
-            }
+        let (claim, release) = (&self.level.claim, self.level.release());
+        if release.decided().await == Outcome::Won {
+            return Ok(());
         }
+        claim.settled_in_time(&release).await; // so that the error shows every vote
+        let (name, votes) = (claim.name().clone(), claim.votes(&release));
+        Err(if release.read(Round::verb) == Verb::Extend {
+            ReleaseError::NotLeft { name, votes }
+        } else {
+            ReleaseError::NoQuorum { name, votes }
+        })
     }
 }
 

@@ -51,7 +51,7 @@ impl Claim {
             candidate: context.timestamps.next(),
         });
         let asked = first.map_or(MasterSet::ALL, MasterSet::only);
-        let step = locked::step(&terms);
+        let step = locked::step_now(&terms);
         let began = step.monotonic;
         let open = |round| LiveRound::open(round, &context.observer);
         let (state, command) = ClaimState::begin(&step, identity, ballot, asked, open);
@@ -158,7 +158,7 @@ impl Claim {
             // Does not wait for a first connection, because the round may hold grants.
             self.settled_in_time(&round).await;
         }
-        self.step(ClaimState::decided)
+        self.lock().step(ClaimState::decided)
     }
 
     /// Waits until `round` is decided. Gives the round up if it is contested, and only masters that

@@ -166,7 +166,7 @@ impl Claim {
                 self.settled_in_time(round).await;
                 if round.read(Round::is_disowned) {
                     // The task that counted the last vote may not have applied its effect yet.
-                    self.step(ClaimState::disowned);
+                    self.lock().step(ClaimState::disowned);
                     return Err(NotExtended::Lost(round.clone()));
                 }
                 if mutant!(ExtensionReleases) {

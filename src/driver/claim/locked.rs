@@ -31,16 +31,8 @@ impl Claim {
         Locked {
             claim: self,
             state: self.state.lock(),
-            step: step(&self.terms),
+            step: step_now(&self.terms),
         }
-    }
-
-    /// Makes a step that posts nothing.
-    pub(super) fn step<T>(
-        &self,
-        step: impl FnOnce(&mut ClaimState<Arc<LiveRound>>, &mut ClaimStep<'_, Arc<LiveRound>>) -> T,
-    ) -> T {
-        self.lock().step(step)
     }
 
     pub(super) fn read<T>(&self, look: impl FnOnce(&ClaimState<Arc<LiveRound>>) -> T) -> T {
@@ -49,7 +41,7 @@ impl Claim {
 }
 
 /// Returns a step that is made now.
-pub(super) fn step(terms: &Terms) -> ClaimStep<'_, Arc<LiveRound>> {
+pub(super) fn step_now(terms: &Terms) -> ClaimStep<'_, Arc<LiveRound>> {
     let monotonic = clock::monotonic();
     ClaimStep::new(terms, clock::now_at(monotonic), monotonic)
 }

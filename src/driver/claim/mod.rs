@@ -102,12 +102,12 @@ impl Claim {
     }
 
     pub(crate) fn state(&self) -> LockState {
-        self.step(ClaimState::look)
+        self.lock().step(ClaimState::look)
     }
 
     /// Returns the time that is left of the lease. It is zero once the lock is lost.
     pub(crate) fn remaining(&self) -> Duration {
-        self.step(|claim, step| match claim.look(step) {
+        self.lock().step(|claim, step| match claim.look(step) {
             LockState::Held | LockState::InDoubt => claim.lease.remaining(step.now),
             LockState::Lost(_) => Duration::ZERO,
         })
