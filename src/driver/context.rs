@@ -17,7 +17,7 @@ use super::{
     observe::observer::LockObserver,
     pending_releases::PendingReleases,
     renew::renewer::Renewer,
-    select::first_of,
+    select::{first_of, within},
     time::{clock, timers::Timers, timestamps::Timestamps},
     waiting::local_waiters::LocalWaiters,
 };
@@ -97,11 +97,8 @@ impl Context {
 
     /// Waits for the outcome of a release, at most for a node timeout.
     pub(crate) async fn release_decided(&self, release: &LiveRound) {
-        let decided = async {
-            release.decided().await;
-        };
         let end = clock::now() + self.node_timeout();
-        first_of(decided, self.timers.sleep_until(end)).await;
+        within(self.timers.sleep_until(end), release.decided()).await;
     }
 
     /// Returns the longest node timeout of the masters that were dialled. Before the first dial,

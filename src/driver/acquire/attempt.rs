@@ -92,12 +92,13 @@ async fn decide(
             ..Denied::in_round(Obstacle::HeldFor(left), level.claim.newest_round())
         });
     }
-    let mut outcome = level.claim.decided(waiting.is_some()).await;
+    let will_retry = waiting.is_some();
+    let mut outcome = level.claim.decided(will_retry).await;
     for _ in 0..MORE_BALLOTS {
         if outcome != Outcome::Lost || !level.claim.raise_ballot(None) {
             break;
         }
-        outcome = level.claim.decided(waiting.is_some()).await;
+        outcome = level.claim.decided(will_retry).await;
     }
     match outcome {
         Outcome::Won => {

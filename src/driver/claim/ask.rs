@@ -18,7 +18,7 @@ use crate::{
     driver::{
         context::Context,
         live_round::{IgnoreVotes, LiveRound},
-        select::first_of,
+        select::within,
         signal::Signal,
         time::clock,
     },
@@ -181,10 +181,8 @@ impl Claim {
             if will_retry {
                 patience = patience.min(LEAST.max(round.elapsed(now) * 2));
             }
-            let decided = async {
-                round.decided().await;
-            };
-            first_of(self.context.timers.sleep_until(now + patience), decided).await;
+            let end = self.context.timers.sleep_until(now + patience);
+            within(end, round.decided()).await;
             round.give_up();
         }
     }
