@@ -7,7 +7,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::{Claim, Protected, locked, request::LockRequest};
+use super::{Claim, Protected, request::LockRequest, step_now};
 use crate::{
     core::{
         ballot::Ballot,
@@ -51,7 +51,7 @@ impl Claim {
             candidate: context.timestamps.next(),
         });
         let asked = first.map_or(MasterSet::ALL, MasterSet::only);
-        let step = locked::step_now(&terms);
+        let step = step_now(&terms);
         let began = step.monotonic;
         let open = |round| LiveRound::open(round, &context.observer);
         let (state, command) = ClaimState::begin(&step, identity, ballot, asked, open);

@@ -8,7 +8,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::{Claim, level::Level, locked::Locked, owned_lock::OwnedLock, request::LockRequest};
+use super::{Claim, Locked, level::Level, owned_lock::OwnedLock, request::LockRequest};
 use crate::{
     core::{
         claim::ClaimState,

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::{
     context::Context,
@@ -18,17 +18,18 @@ use super::{
 };
 use crate::{
     core::{
-        claim::{ClaimState, Terms},
+        claim::{ClaimState, ClaimStep, Notice, Terms},
+        protocol::command::Command,
         view::lock_state::{LockState, LostReason},
-        vote::{Slot, votes::Votes},
+        vote::{Slot, master_set::MasterSet, votes::Votes},
     },
+    master::CountVotes,
     meter::Counted,
 };
 
 pub(crate) mod ask;
 pub(crate) mod extension;
 pub(crate) mod level;
-mod locked;
 pub(crate) mod owned_lock;
 pub(crate) mod request;
 
@@ -43,14 +44,6 @@ pub(crate) struct Claim {
     has_hold_begun: AtomicBool,
     /// Notified when the lock is lost.
     changed: Signal,
-}
-
-#[derive(Debug)]
-struct Protected {
-    claim: ClaimState<Arc<LiveRound>>,
-    /// Set from the win to the release or the loss.
-    hold: Option<LockSpan>,
-    timer: Option<TimerKey>,
 }
 
 impl Claim {
@@ -153,4 +146,99 @@ impl Claim {
     fn hold_span(&self) -> LockSpan {
         self.state.lock().hold.clone().unwrap_or_default()
     }
+
+    fn lock(&self) -> Locked<'_> {
+        Locked {
+            claim: self,
+            state: self.state.lock(),
+            step: step_now(&self.terms),
+        }
+    }
+
+    fn read<T>(&self, look: impl FnOnce(&ClaimState<Arc<LiveRound>>) -> T) -> T {
+        look(&self.state.lock().claim)
+    }
+
+    fn announce(&self, notice: Notice<Arc<LiveRound>>) {
+        let (observer, lock) = (&self.context.observer, &self.terms.resource);
+        let (name, hold) = (self.name(), self.hold_span());
+        match notice {
+            Notice::InDoubt { remaining, round } => {
+                observer.in_doubt(name, &hold, remaining, &self.votes(&round));
+            }
+            Notice::Lost { reason, stalled } => {
+                let votes = self.votes(&self.newest_round());
+                observer.lost(lock, &hold, (reason, stalled), &votes);
+                self.changed.notify();
+                self.end_hold(HoldEnd::Lost);
+            }
+            Notice::Renewed {
+                validity,
+                was_in_doubt,
+            } => observer.renewed(name, &hold, validity, was_in_doubt),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Protected {
+    claim: ClaimState<Arc<LiveRound>>,
+    /// Set from the win to the release or the loss.
+    hold: Option<LockSpan>,
+    timer: Option<TimerKey>,
+}
+
+/// The state of a claim while it is locked. The time is read after the lock is taken. Dropping this
+/// value unlocks the state, and announces a change while no mutex is held, because the announcement
+/// runs code of the program.
+#[derive(Debug)]
+struct Locked<'a> {
+    claim: &'a Claim,
+    state: MutexGuard<'a, Protected>,
+    /// Declared after the state, so it is dropped after the unlock.
+    step: ClaimStep<'a, Arc<LiveRound>>,
+}
+
+impl Locked<'_> {
+    fn step<T>(
+        &mut self,
+        step: impl FnOnce(&mut ClaimState<Arc<LiveRound>>, &mut ClaimStep<'_, Arc<LiveRound>>) -> T,
+    ) -> T {
+        step(&mut self.state.claim, &mut self.step)
+    }
+
+    /// Posts `command`, unlocks, and then casts the votes of the masters that failed at once. They
+    /// may run code of the program. The claim is locked until the command is posted, so a release
+    /// never overtakes an extension.
+    fn post<C: CountVotes + 'static>(self, to: MasterSet, command: Command, votes_to: C) {
+        let masters = &self.claim.context.masters;
+        let posted = masters.post_locked(to, command, votes_to);
+        drop(self);
+        drop(posted);
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        let claim = self.claim;
+        let Some(mut notice) = self.step.notice.take() else {
+            return;
+        };
+        if let Notice::Lost { stalled, .. } = &mut notice
+            && stalled.is_some()
+            && claim.context.renewer.is_crowded()
+        {
+            // With very many locks, the renewer may be late for another reason: it also waits for
+            // votes.
+            *stalled = None;
+            self.state.claim.was_not_stalled();
+        }
+        MutexGuard::unlocked(&mut self.state, || claim.announce(notice));
+    }
+}
+
+/// Returns a step that is made now.
+fn step_now(terms: &Terms) -> ClaimStep<'_, Arc<LiveRound>> {
+    let monotonic = clock::monotonic();
+    ClaimStep::new(terms, clock::now_at(monotonic), monotonic)
 }
