@@ -35,7 +35,7 @@ impl<R: ReadRound> ClaimState<R> {
                 ballot,
                 slot: None,
                 until: step.expiry(step.terms.ttl),
-                may_hold: MasterSet::NONE,
+                may_keep: MasterSet::NONE,
             },
             newest: open(acquisition(step, lease)),
             rounds: 1,

@@ -174,7 +174,7 @@ impl<R: ReadRound> ClaimState<R> {
             return None;
         }
         self.traces.last_until(step.expiry(ttl));
-        self.traces.may_hold |= gone;
+        self.traces.may_keep |= gone;
         let resource = &step.terms.resource;
         let command = Command::new(resource, Action::Heal(self.attempt(), ttl));
         Some((gone, command))

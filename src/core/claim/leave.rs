@@ -28,7 +28,7 @@ pub(crate) struct OwedRelease<R> {
     /// expired.
     pub(crate) until: Instant,
     /// See [`Traces`].
-    may_hold: MasterSet,
+    may_keep: MasterSet,
     newest: R,
 }
 
@@ -37,7 +37,7 @@ impl<R: ReadRound> OwedRelease<R> {
     /// show that a master has nothing.
     pub(crate) fn to(&self) -> MasterSet {
         mutant!(NothingOwed => return MasterSet::NONE);
-        self.may_hold | self.newest.read(Round::may_keep)
+        self.may_keep | self.newest.read(Round::may_keep)
     }
 }
 
@@ -87,7 +87,7 @@ impl<R: ReadRound> ClaimState<R> {
             was_lost: matches!(self.phase, Phase::Lost { .. }),
             owed: OwedRelease {
                 until: self.traces.until,
-                may_hold: self.traces.may_hold,
+                may_keep: self.traces.may_keep,
                 newest: self.newest.clone(),
             },
         }

@@ -116,7 +116,7 @@ struct Traces {
     until: Instant,
     /// The masters that may have the key or the ticket because of a heal, or because of a round
     /// before the newest one.
-    may_hold: MasterSet,
+    may_keep: MasterSet,
 }
 
 /// The phase of a claim. A claim never goes back to an earlier one.
@@ -220,7 +220,7 @@ impl<R: ReadRound> ClaimState<R> {
 
     /// Opens a round, and makes it the newest one. Masters may keep what the old one has asked for.
     fn open(&mut self, round: Round, step: &mut ClaimStep<'_, R>) {
-        self.traces.may_hold |= self.newest.read(Round::may_keep);
+        self.traces.may_keep |= self.newest.read(Round::may_keep);
         let round = self.newest.open_next(round);
         step.retired = Some(mem::replace(&mut self.newest, round));
     }

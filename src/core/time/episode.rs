@@ -10,9 +10,10 @@ use std::{
 /// log.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Episode {
+    /// `true` if there is an outage that the log told of.
     is_told: bool,
     /// The time of the last failure that the log told of.
-    told: Option<Instant>,
+    last_told: Option<Instant>,
 }
 
 impl Episode {
@@ -21,12 +22,12 @@ impl Episode {
     /// Notes a failure at `now`. Returns whether the log tells of it.
     pub(crate) fn fails(&mut self, now: Instant) -> bool {
         let is_recent = |told: Instant| now.saturating_duration_since(told) < Self::PAUSE;
-        if self.is_told || self.told.is_some_and(is_recent) {
+        if self.is_told || self.last_told.is_some_and(is_recent) {
             return false;
         }
         *self = Self {
             is_told: true,
-            told: Some(now),
+            last_told: Some(now),
         };
         true
     }

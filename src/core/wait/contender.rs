@@ -27,10 +27,10 @@ pub(crate) struct Contender {
     poll: Backoff,
     /// The last event. It led to the attempt that is under way, or to the last one.
     event: Event,
-    /// The reason of the last failure, and whether masters granted the lock for a moment.
-    reason: Option<(mem::Discriminant<Obstacle>, bool)>,
-    /// The number of failures in a row for this reason, without the first one.
-    failures: u32,
+    /// The obstacle to the last attempt, and whether masters granted the lock for a moment.
+    obstacle: Option<(mem::Discriminant<Obstacle>, bool)>,
+    /// The number of attempts in a row that met this obstacle, without the first one.
+    repeats: u32,
     false_reports: FalseReports,
     /// The time that the last attempt took.
     took: Duration,
@@ -106,8 +106,8 @@ impl Contender {
             retry,
             poll,
             event: Event::Came,
-            reason: None,
-            failures: 0,
+            obstacle: None,
+            repeats: 0,
             false_reports: FalseReports::default(),
             took: Duration::ZERO,
             is_contested: false,
@@ -183,8 +183,8 @@ impl Contender {
             self.false_reports.note(expiry, is_reported);
         }
         self.took = failed.took;
-        self.note_reason(&failed);
-        let delay = self.retry.delay(self.failures, random);
+        self.note_obstacle(&failed);
+        let delay = self.retry.delay(self.repeats, random);
         let (pause, end, is_contested) = match failed.obstacle {
             Obstacle::NoQuorum
             | Obstacle::OtherKind
@@ -233,22 +233,22 @@ impl Contender {
         self.wait_after(failed, random).end.min(poll)
     }
 
-    /// Counts the failures in a row for one reason.
-    fn note_reason(&mut self, failed: &FailedAttempt<'_>) {
-        let reason = Some((mem::discriminant(failed.obstacle), failed.took_some));
-        self.failures = if self.reason == reason {
-            self.failures.saturating_add(1)
+    /// Counts the attempts in a row that met the same obstacle.
+    fn note_obstacle(&mut self, failed: &FailedAttempt<'_>) {
+        let obstacle = Some((mem::discriminant(failed.obstacle), failed.took_some));
+        self.repeats = if self.obstacle == obstacle {
+            self.repeats.saturating_add(1)
         } else {
             0
         };
-        self.reason = reason;
+        self.obstacle = obstacle;
     }
 
     /// Returns the pause of a waiter that is refused because others hold the lock. It limits the
     /// attempts while others release the lock and take it again, and even more while masters report
     /// changes that did not happen.
     fn pause_when_refused(&self, end: Duration) -> Duration {
-        if self.failures < 3 {
+        if self.repeats < 3 {
             return Duration::ZERO;
         }
         let growth = 2_u32.saturating_pow(self.false_reports.count());
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wait_depends_on_the_reason_and_on_the_failures_in_a_row() {
+    fn the_wait_depends_on_the_obstacle_and_on_how_often_it_was_met() {
         for story in [
             "no-quorum -> 15..15 \n no-quorum -> 25..25 \n split -> 15..15",
             "other-kind -> 15..15",
