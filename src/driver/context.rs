@@ -142,8 +142,16 @@ impl Context {
                 let votes = || self.masters.votes(round).to_string();
                 observer.lacks_quorum(name, reason, votes);
             }
-            _ if round.is_pending() => {} // asked one master only
-            _ => observer.found_quorum(),
+            Obstacle::HeldFor(_)
+            | Obstacle::OtherKind
+            | Obstacle::OwnerBusy
+            | Obstacle::Queued
+            | Obstacle::Split => {
+                let asked_one_master = round.is_pending();
+                if !asked_one_master {
+                    observer.found_quorum();
+                }
+            }
         }
     }
 

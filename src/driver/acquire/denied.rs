@@ -44,19 +44,28 @@ impl Denied {
     pub(crate) fn chance(&self) -> Chance {
         match (&self.obstacle, &self.round) {
             (Obstacle::TooSlow(_) | Obstacle::Quarantined(_), _) => Chance::None,
-            (_, Some(round)) => round.read(|round| Chance::of_round(round, round.outcome())),
-            (_, None) => Chance::Unknown,
+            (
+                Obstacle::HeldFor(_)
+                | Obstacle::NoQuorum
+                | Obstacle::OtherKind
+                | Obstacle::OwnerBusy
+                | Obstacle::Queued
+                | Obstacle::Split,
+                round,
+            ) => round.as_ref().map_or(Chance::Unknown, |round| {
+                round.read(|round| Chance::of_round(round, round.outcome()))
+            }),
         }
     }
 
     /// Returns the masters on which the lock is likely to be free after the wait.
     pub(crate) fn free(&self) -> MasterSet {
-        match (&self.obstacle, &self.watched) {
-            (Obstacle::HeldFor(Some(left)), Watched::All { release, .. }) => {
-                release.read(|release| release.free_within(*left))
-            }
-            _ => MasterSet::ALL,
-        }
+        let (Obstacle::HeldFor(Some(left)), Watched::All { release, .. }) =
+            (&self.obstacle, &self.watched)
+        else {
+            return MasterSet::ALL;
+        };
+        release.read(|release| release.free_within(*left))
     }
 
     /// Returns when the lock expires on the master whose reports count. `None` if there is no such
@@ -96,13 +105,13 @@ impl Denied {
 pub(crate) enum NotAcquired {
     Closed,
     Config(ConfigError),
-    Denied(Denied),
     /// The time to wait is over.
     Deadline {
         waited: Duration,
         attempts: u32,
         last: Denied,
     },
+    Denied(Denied),
 }
 
 impl From<Denied> for NotAcquired {

@@ -37,7 +37,6 @@ use crate::{
 
 /// The reason why a stay in the queues ends.
 enum QueueEnd {
-    Won(Level),
     /// The time in the ticket, or in the candidate, is too far from the clocks of a majority of
     /// masters. The value is the median of these clocks.
     Skewed(Duration),
@@ -47,6 +46,7 @@ enum QueueEnd {
         /// were a majority in the last round.
         quarantine: Option<Duration>,
     },
+    Won(Level),
 }
 
 /// Makes rounds until one wins the lock. Between rounds, waits in the queues of all masters, or

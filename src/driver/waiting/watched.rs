@@ -14,10 +14,6 @@ use crate::{
 /// The masters that tell a waiter of the next change of the lock.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Watched {
-    #[default]
-    None,
-    /// The only master that was asked. It has refused.
-    One(usize),
     /// All masters, from this release of a lost attempt on.
     All {
         release: Arc<LiveRound>,
@@ -25,6 +21,10 @@ pub(crate) enum Watched {
         /// another attempt worthwhile, because releases are sent to all masters at once.
         agreed: Option<usize>,
     },
+    #[default]
+    None,
+    /// The only master that was asked. It has refused.
+    One(usize),
 }
 
 impl Watched {
