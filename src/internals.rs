@@ -96,7 +96,7 @@ pub fn has_queue(kind: Kind) -> bool {
 
 /// Returns the key of a lock, and then its companion keys.
 pub fn keys(template: &str, kind: Kind, name: &str) -> Result<Vec<String>, ConfigError> {
-    let lock = KeyTemplate::parse(template)?.resource(kind, name.into())?;
+    let lock = KeyTemplate::parse(template)?.lock_id(kind, name.into())?;
     let companions = table::companion_keys().map(|companion| lock.companion(companion));
     let keys = [&**lock.key()].into_iter().chain(companions);
     Ok(keys.map(str::to_owned).collect())
@@ -111,9 +111,9 @@ pub struct Acquisition(Command);
 impl Acquisition {
     /// Creates an acquisition of a mutex. Never returns `None`.
     pub fn new() -> Option<Self> {
-        let resource = KeyTemplate::parse("{name}")
+        let lock_id = KeyTemplate::parse("{name}")
             .ok()?
-            .resource(Kind::Mutex, "orders/42".into())
+            .lock_id(Kind::Mutex, "orders/42".into())
             .ok()?;
         let attempt = Attempt {
             by: Identity::Token(Token::new([7; 20], None)),
@@ -123,7 +123,7 @@ impl Acquisition {
         let ttl = TtlAndDrift::new()?.0;
         let queue = None;
         let action = Action::Acquire(attempt, ttl, queue);
-        Some(Self(Command::new(&resource, action)))
+        Some(Self(Command::new(&lock_id, action)))
     }
 
     /// Appends the bytes of the command.

@@ -13,7 +13,7 @@ use crate::{
     core::{
         config::Config,
         kind::table,
-        protocol::name::Resource,
+        protocol::name::LockId,
         vote::{Failure, quorum::Quorum},
     },
     master::{
@@ -82,7 +82,7 @@ impl Checker {
 /// Asks one master for its facts and for `settings`, in one round trip.
 async fn facts(
     interview: &mut Interview<'_>,
-    example: &Resource,
+    example: &LockId,
     settings: &[Question<'_>],
     clock: fn() -> u64,
 ) -> Result<(Facts, Vec<Answer>), ProbeError> {
@@ -102,7 +102,7 @@ async fn facts(
 /// Asks one master twice. The second answer shows whether the master's clock stands still.
 async fn ask_twice(
     probe: &Probe,
-    example: &Resource,
+    example: &LockId,
     clock: fn() -> u64,
 ) -> Result<Facts, ProbeError> {
     /// The pause between the questions. A clock that does not move on in this time stands still.

@@ -28,7 +28,7 @@ use super::{
 use crate::sim::Process;
 use crate::{
     core::{
-        config::Config, protocol::name::Resource, view::inspection::Inspection, vote::votes::Votes,
+        config::Config, protocol::name::LockId, view::inspection::Inspection, vote::votes::Votes,
     },
     master::{HealthBoard, Mailbox, Supervisor},
 };
@@ -106,15 +106,15 @@ impl Engine {
         request: &LockRequest,
         limit: Option<Duration>,
     ) -> Result<Level, NotAcquired> {
-        let _waiter = self.context.observer.count_waiter(&request.resource);
+        let _waiter = self.context.observer.count_waiter(&request.lock_id);
         let call = pin!(acquire::acquire(&self.context, request, limit));
         let acquired = observed(&self.context, request, call).await;
         acquired.inspect(|level| level.claim.hold(request))
     }
 
     /// Asks all masters who holds the lock and who waits for it.
-    pub(crate) async fn inspect(&self, resource: &Resource) -> Result<Inspection, NotInspected> {
-        inspect::inspect(&self.context, resource).await
+    pub(crate) async fn inspect(&self, lock_id: &LockId) -> Result<Inspection, NotInspected> {
+        inspect::inspect(&self.context, lock_id).await
     }
 
     /// Deletes the lock on every master where one of the holders of `inspection` still has it.

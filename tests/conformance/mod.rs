@@ -40,7 +40,7 @@ use crate::{
             command::{Action, Attempt, Command, Verb},
             identity::Identity,
             kind::Kind,
-            name::{KeyTemplate, Resource, Token},
+            name::{KeyTemplate, LockId, Token},
         },
         time::{
             lease::{Drift, Ttl},
@@ -543,13 +543,13 @@ impl Subject {
     async fn answer(&mut self, key: &str, command: &RowCommand) -> String {
         self.store.listen(key);
         let ballot = command.ballot.map(|off| Ballot {
-            counter: step::resource(command.kind, key).counter(),
+            counter: step::lock_id(command.kind, key).counter(),
             candidate: self.began.saturating_add_signed(off),
         });
         let sent = if command.verb == Verb::Break {
             let holders = self.holder(key, command).await.into();
-            let resource = step::resource(command.kind, key);
-            Command::new(&resource, Action::Break(holders))
+            let lock_id = step::lock_id(command.kind, key);
+            Command::new(&lock_id, Action::Break(holders))
         } else {
             command.command(key, ballot)
         };
@@ -565,8 +565,8 @@ impl Subject {
     /// Returns the holder that `command` means, as an inspection reports it, or no one if it holds
     /// nothing. Servers and memory masters have different digests.
     async fn holder(&mut self, key: &str, command: &RowCommand) -> String {
-        let resource = step::resource(Kind::Mutex, key);
-        self.post(Command::new(&resource, Action::Inspect), None);
+        let lock_id = step::lock_id(Kind::Mutex, key);
+        self.post(Command::new(&lock_id, Action::Inspect), None);
         let (_, _, note) = self.votes.recv().await.unwrap();
         let mut holders = note.lines().map(|line| Vec::from_iter(line.splitn(5, ' ')));
         let it = holders.find(|words| {

@@ -84,7 +84,7 @@ impl RowCommand {
     }
 
     pub(super) fn command(&self, key: &str, ballot: Option<Ballot>) -> Command {
-        let resource = &resource(self.kind, key);
+        let lock_id = &lock_id(self.kind, key);
         let attempt = Attempt {
             by: self.identity(),
             depth: self.depth,
@@ -106,7 +106,7 @@ impl RowCommand {
             Verb::Probe => Action::Probe,
             Verb::Break => Action::Break("".into()), // `Subject::answer` knows them
         };
-        let mut command = Command::new(resource, action);
+        let mut command = Command::new(lock_id, action);
         command.watch = self.watch;
         command
     }
@@ -243,9 +243,9 @@ pub(super) fn checked(ttl: Duration) -> Ttl {
     Ttl::parse(ttl, Duration::ZERO, Drift::from_ppm(0).unwrap()).unwrap()
 }
 
-pub(super) fn resource(kind: Kind, key: &str) -> Resource {
+pub(super) fn lock_id(kind: Kind, key: &str) -> LockId {
     let names = KeyTemplate::parse("{name}").unwrap();
-    names.resource(kind, key.into()).unwrap()
+    names.lock_id(kind, key.into()).unwrap()
 }
 
 pub(super) const CLIENT: &str = "web-3/812";

@@ -91,7 +91,7 @@ impl Store {
             }
             (Step::Enqueue(ticket, deadline), _) => self.enqueue(key, ticket, *deadline),
             (Step::Spoil { is_queue }, _) => {
-                let fair = resource(Kind::Fair, key);
+                let fair = lock_id(Kind::Fair, key);
                 let key = if *is_queue {
                     fair.companion(&QUEUE)
                 } else {
@@ -103,7 +103,7 @@ impl Store {
     }
 
     fn enqueue(&self, key: &str, ticket: &str, deadline: Option<i64>) {
-        let fair = resource(Kind::Fair, key);
+        let fair = lock_id(Kind::Fair, key);
         let after = deadline.map(|deadline| deadline as f64 * 1000.0);
         match self {
             Self::Memory(master) => {
@@ -123,7 +123,7 @@ impl Store {
     }
 
     pub(super) fn count(&self, key: &str, counter: &str, ttl: Option<Duration>) {
-        let key = resource(Kind::Mutex, key).counter();
+        let key = lock_id(Kind::Mutex, key).counter();
         match (self, counter) {
             (Self::Memory(master), "hash") => {
                 master.set_hash(&*key, [("field", "1")], None);
@@ -142,7 +142,7 @@ impl Store {
 
     /// Returns the counter of a fenced lock as it is stored, and its TTL.
     pub(super) fn counter(&self, key: &str) -> Option<(String, String)> {
-        let key = resource(Kind::Mutex, key).counter();
+        let key = lock_id(Kind::Mutex, key).counter();
         let counter = match self {
             Self::Memory(master) => {
                 let hash = master.hash(&key).map(|_| "hash".to_owned());
@@ -162,7 +162,7 @@ impl Store {
         let Self::Memory(master) = self else {
             return; // its listener is subscribed to all channels
         };
-        master.listen(resource(Kind::Reentrant, key).companion(&CHANNEL));
+        master.listen(lock_id(Kind::Reentrant, key).companion(&CHANNEL));
         for who in ['a', 'b', 'c'] {
             master.listen(&format!("quorlock:turn:{}", process(who)));
         }
@@ -178,9 +178,9 @@ impl Store {
             let channel = format!("quorlock:turn:{}", process(who));
             (channel, format!("turn-{who}"))
         });
-        let resource = resource(Kind::Reentrant, key);
+        let lock_id = lock_id(Kind::Reentrant, key);
         let redisson = (
-            resource.companion(&CHANNEL).to_owned(),
+            lock_id.companion(&CHANNEL).to_owned(),
             "redisson".to_owned(),
         );
         let names: BTreeMap<_, _> = turns.into_iter().chain([redisson]).collect();
@@ -196,7 +196,7 @@ impl Store {
     /// Returns the state of a lock: its holder, its waiters with their deadlines, and the TTLs of
     /// the queue and of the deadlines.
     pub(super) fn state(&self, key: &str) -> String {
-        let fair = resource(Kind::Fair, key);
+        let fair = lock_id(Kind::Fair, key);
         let mut spoilt = String::new();
         let mut scores = |name: &str, key: &str| {
             if self.is_text(key) {
@@ -215,7 +215,7 @@ impl Store {
     }
 
     /// Returns the part of a state that is about waiters.
-    fn waiters(&self, fair: &Resource, queue: Option<Scores>, deadlines: Option<Scores>) -> String {
+    fn waiters(&self, fair: &LockId, queue: Option<Scores>, deadlines: Option<Scores>) -> String {
         let mut state = String::new();
         state.push_str(" |");
         let mut deadlines: BTreeMap<_, _> = deadlines.unwrap_or_default().into_iter().collect();

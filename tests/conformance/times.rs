@@ -37,7 +37,7 @@ fn queue_up(key: &str, drawn: u64, is_fresh: bool) -> Command {
     let ttl = step::checked(seconds(40));
     let queue = Some(queue);
     Command::new(
-        &step::resource(Kind::Fair, key),
+        &step::lock_id(Kind::Fair, key),
         Action::Acquire(attempt, ttl, queue),
     )
 }
@@ -122,7 +122,7 @@ async fn an_inspection_shows_a_thousand_waiters() {
         assert!(shown.starts_with("free b@1 b@2 "));
         assert!(shown.ends_with(" b@999 b@1000"));
         if let Store::Memory(master) = &subject.store {
-            let fair = step::resource(Kind::Fair, "key");
+            let fair = step::lock_id(Kind::Fair, "key");
             let queue = master.queue(fair.companion(&QUEUE));
             assert_eq!((queue.len(), queue.is_sorted()), (1001, true));
         }

@@ -143,7 +143,7 @@ impl Server {
 
     /// Returns the value of a key, if it belongs to another client than the sender of `command`.
     fn foreign(&self, command: &Command) -> Option<(Value, i64)> {
-        let key = command.resource.key();
+        let key = command.lock_id.key();
         let value = self.state.keys.value(key)?;
         let by = command.by();
         let is_own = match value {
@@ -215,7 +215,7 @@ impl World {
             return;
         }
         let before = server.foreign(command);
-        let was_free = !server.state.keys.exists(command.resource.key());
+        let was_free = !server.state.keys.exists(command.lock_id.key());
         let replied = if number == 0 {
             let replied = server.state.execute(command);
             server.state.report_changes();
@@ -223,7 +223,7 @@ impl World {
         } else {
             server.state.serve(number, command)
         };
-        let key = command.resource.key();
+        let key = command.lock_id.key();
         let after = before.is_some().then(|| {
             server
                 .state

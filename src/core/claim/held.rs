@@ -74,8 +74,8 @@ impl<R: ReadRound> ClaimState<R> {
             step,
         );
         self.traces.last_until(step.expiry(ttl));
-        let resource = &step.terms.resource;
-        Some(Command::new(resource, Action::Extend(self.attempt(), ttl)))
+        let lock_id = &step.terms.lock_id;
+        Some(Command::new(lock_id, Action::Extend(self.attempt(), ttl)))
     }
 
     /// Adds a level, and extends the lock. `None` if the lock is not held.
@@ -175,8 +175,8 @@ impl<R: ReadRound> ClaimState<R> {
         }
         self.traces.last_until(step.expiry(ttl));
         self.traces.may_keep |= gone;
-        let resource = &step.terms.resource;
-        let command = Command::new(resource, Action::Heal(self.attempt(), ttl));
+        let lock_id = &step.terms.lock_id;
+        let command = Command::new(lock_id, Action::Heal(self.attempt(), ttl));
         Some((gone, command))
     }
 }

@@ -44,12 +44,12 @@ impl<R: ReadRound> OwedRelease<R> {
 impl<R: ReadRound> ClaimState<R> {
     /// Removes one level. The last level is released, or left in place.
     pub(crate) fn leave(&mut self, step: &mut ClaimStep<'_, R>) -> Leave<R> {
-        let resource = &step.terms.resource;
+        let lock_id = &step.terms.lock_id;
         self.depth = self.depth.saturating_sub(1);
         if self.depth > 0 {
             let (attempt, was_won) = (self.attempt(), true);
             let release = Action::Release { attempt, was_won };
-            return Leave::Depth(Command::new(resource, release));
+            return Leave::Depth(Command::new(lock_id, release));
         }
         self.look(step); // notes an expiry that no one has noticed
         let leave = match self.time_to_stay(step) {
@@ -60,11 +60,11 @@ impl<R: ReadRound> ClaimState<R> {
                     ..self.attempt()
                 };
                 Leave::InPlace {
-                    command: Command::new(resource, Action::Extend(attempt, ttl)),
+                    command: Command::new(lock_id, Action::Extend(attempt, ttl)),
                     until: self.traces.until,
                 }
             }
-            None => self.release(resource),
+            None => self.release(lock_id),
         };
         self.phase = Phase::Released;
         leave
@@ -78,11 +78,11 @@ impl<R: ReadRound> ClaimState<R> {
         held.stays_until?.checked_duration_since(step.monotonic)
     }
 
-    fn release(&self, resource: &Resource) -> Leave<R> {
+    fn release(&self, lock_id: &LockId) -> Leave<R> {
         let (attempt, was_won) = (self.attempt(), self.was_won());
         Leave::Release {
             to: self.needs_release(),
-            command: Command::new(resource, Action::Release { attempt, was_won }),
+            command: Command::new(lock_id, Action::Release { attempt, was_won }),
             was_won,
             was_lost: matches!(self.phase, Phase::Lost { .. }),
             owed: OwedRelease {

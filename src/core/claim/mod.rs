@@ -16,7 +16,7 @@ use crate::core::{
     protocol::{
         command::{Action, Attempt, Command, Verb},
         identity::Identity,
-        name::Resource,
+        name::LockId,
     },
     time::{
         lease::{Drift, Lease, Ttl},
@@ -46,7 +46,7 @@ pub(crate) trait ReadRound: Clone {
 /// The part of a claim that never changes.
 #[derive(Debug)]
 pub(crate) struct Terms {
-    pub(crate) resource: Resource,
+    pub(crate) lock_id: LockId,
     pub(crate) ttl: Ttl,
     pub(crate) drift: Drift,
     pub(crate) quorum: Quorum,

@@ -5,7 +5,7 @@ use std::{cell::RefCell, fmt::Write as _, num::NonZeroU16, rc::Rc};
 use super::{ask::NextRound, leave::Leave, *};
 use crate::core::{
     protocol::{
-        command::fixture::resource,
+        command::fixture::lock_id,
         identity::{FairAttempt, OwnerAttempt, QueueOptions, Ticket},
         kind::Kind,
         name::Token,
@@ -452,7 +452,7 @@ impl Case {
         #[expect(clippy::disallowed_methods, reason = "an origin for the tables")]
         let start = Instant::now();
         let terms = Terms {
-            resource: resource(Kind::Mutex, "r"),
+            lock_id: lock_id(Kind::Mutex, "r"),
             ttl: ttl(9_000),
             drift: drift(),
             quorum: Quorum::of(3),

@@ -47,7 +47,7 @@ static RELEASE_FENCED: Script = Script::new(
 );
 
 fn words(command: &Command) -> Words<'_> {
-    let channel = command.resource.companion(&CHANNEL);
+    let channel = command.lock_id.companion(&CHANNEL);
     marked_words(command, "quorlock:reentrant", channel)
 }
 

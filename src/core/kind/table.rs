@@ -62,12 +62,12 @@ impl fmt::Display for Kind {
 impl Command {
     /// Returns the words of this command for a server.
     pub(crate) fn words(&self) -> Words<'_> {
-        (self.resource.kind().spec().words)(self)
+        (self.lock_id.kind().spec().words)(self)
     }
 
     /// Returns the vote that `reply` means.
     pub(crate) fn vote(&self, reply: &Reply<'_>) -> SlotVote {
-        let of_kind = self.resource.kind().spec().vote;
+        let of_kind = self.lock_id.kind().spec().vote;
         let of_any_kind = reply::of_any_kind(self.verb(), reply).map(SlotVote::from);
         of_any_kind.unwrap_or_else(|| of_kind(self, reply))
     }
@@ -78,9 +78,9 @@ impl Command {
     pub(crate) fn comparison(&self) -> Option<(&[u8], &Token)> {
         let was_won = matches!(self.action, Action::Release { was_won: true, .. });
         let is_plain = was_won && !self.is_fenced() && !self.watch;
-        let is_token = self.resource.kind().spec().is_token;
+        let is_token = self.lock_id.kind().spec().is_token;
         let token = self.by()?.token().filter(|_| is_plain && is_token)?;
-        Some((self.resource.key().as_bytes(), token))
+        Some((self.lock_id.key().as_bytes(), token))
     }
 }
 
@@ -108,7 +108,7 @@ mod tests {
         client_name::ClientName,
         command::{
             Action, Verb,
-            fixture::{attempt, command, fenced, of, resource, ttl},
+            fixture::{attempt, command, fenced, lock_id, of, ttl},
         },
         identity::Identity,
         name::Token,
@@ -221,7 +221,7 @@ mod tests {
     fn a_token_with_a_client_name_is_one_word() {
         let client = ClientName::parse("web-3/812".to_owned()).unwrap();
         let token = format!("{}@web-3/812", "0".repeat(40));
-        let mutex = resource(Kind::Mutex, "r");
+        let mutex = lock_id(Kind::Mutex, "r");
         for (verb, expected) in [
             (Verb::Acquire, format!("SET r {token} NX PX 10000")),
             (
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn an_attempt_at_a_fair_lock_that_does_not_wait_has_no_waiter_timeout() {
-        let fair = resource(Kind::Fair, "r");
+        let fair = lock_id(Kind::Fair, "r");
         let attempt = Command::new(
             &fair,
             Action::Acquire(attempt(Kind::Fair, 1, None), ttl(), None),
@@ -257,7 +257,7 @@ mod tests {
         let release = command(Kind::Mutex, Verb::Release, 0);
         let token = Token::new([0; 20], None);
         assert_eq!(release.comparison(), Some((&b"r"[..], &token)));
-        let mutex = resource(Kind::Mutex, "r");
+        let mutex = lock_id(Kind::Mutex, "r");
         let lost = Command::new(
             &mutex,
             Action::Release {

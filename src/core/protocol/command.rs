@@ -6,14 +6,14 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use super::{
     identity::{Identity, QueueOptions},
-    name::Resource,
+    name::LockId,
 };
 use crate::core::{ballot::Ballot, time::lease::Ttl, vote::Vote};
 
 /// An action on one lock. A master executes it atomically.
 #[derive(Clone, Debug)]
 pub(crate) struct Command {
-    pub(crate) resource: Resource,
+    pub(crate) lock_id: LockId,
     pub(crate) action: Action,
     /// `true` if the master is also asked to report the next change of the lock's key. The command
     /// and the request to report are one step, so no change is missed in between.
@@ -104,9 +104,9 @@ pub(crate) enum Reply<'a> {
 }
 
 impl Command {
-    pub(crate) fn new(resource: &Resource, action: Action) -> Self {
+    pub(crate) fn new(lock_id: &LockId, action: Action) -> Self {
         Self {
-            resource: resource.clone(),
+            lock_id: lock_id.clone(),
             action,
             watch: false,
         }
@@ -138,7 +138,7 @@ impl Command {
     #[cfg(feature = "redis")]
     pub(crate) fn undoes(&self, other: &Self) -> bool {
         matches!(self.verb(), Verb::Release | Verb::Yield)
-            && self.resource == other.resource
+            && self.lock_id == other.lock_id
             && self.by() == other.by()
     }
 
@@ -215,22 +215,22 @@ pub(crate) mod fixture {
 
     /// Returns a command for the lock `r`. After this command, the owner holds `depth` levels.
     pub(crate) fn command(kind: Kind, verb: Verb, depth: u32) -> Command {
-        of(&resource(kind, "r"), verb, attempt(kind, depth, None))
+        of(&lock_id(kind, "r"), verb, attempt(kind, depth, None))
     }
 
     /// Does the same as [`command`] for a fenced lock.
     pub(crate) fn fenced(kind: Kind, verb: Verb, depth: u32) -> Command {
-        let resource = resource(kind, "r");
+        let lock_id = lock_id(kind, "r");
         let ballot = Ballot {
-            counter: resource.counter(),
+            counter: lock_id.counter(),
             candidate: 1_770_000_000_000_001, // more digits than `tostring` in Lua prints
         };
-        of(&resource, verb, attempt(kind, depth, Some(ballot)))
+        of(&lock_id, verb, attempt(kind, depth, Some(ballot)))
     }
 
-    pub(crate) fn resource(kind: Kind, name: &str) -> Resource {
+    pub(crate) fn lock_id(kind: Kind, name: &str) -> LockId {
         let names = KeyTemplate::parse("{name}").unwrap();
-        names.resource(kind, name.into()).unwrap()
+        names.lock_id(kind, name.into()).unwrap()
     }
 
     pub(crate) fn attempt(kind: Kind, depth: u32, ballot: Option<Ballot>) -> Attempt {
@@ -254,7 +254,7 @@ pub(crate) mod fixture {
         Ttl::parse(Duration::from_secs(10), Duration::ZERO, no_drift).unwrap()
     }
 
-    pub(crate) fn of(resource: &Resource, verb: Verb, attempt: Attempt) -> Command {
+    pub(crate) fn of(lock_id: &LockId, verb: Verb, attempt: Attempt) -> Command {
         let waiter_timeout = Duration::from_secs(3);
         let queue = QueueOptions {
             waiter_timeout,
@@ -274,7 +274,7 @@ pub(crate) mod fixture {
             Verb::Inspect => Action::Inspect,
             Verb::Probe => Action::Probe,
         };
-        Command::new(resource, action)
+        Command::new(lock_id, action)
     }
 }
 
@@ -313,7 +313,7 @@ mod tests {
     #[cfg(feature = "redis")]
     #[test]
     fn a_release_undoes_the_acquisition_of_the_same_attempt() {
-        use super::fixture::{attempt, command, of, resource};
+        use super::fixture::{attempt, command, lock_id, of};
         use crate::core::protocol::{kind::Kind, name::Token};
 
         for kind in Kind::ALL {
@@ -324,12 +324,12 @@ mod tests {
                 assert_eq!(command.undoes(&acquisition), undoes, "{kind:?} {verb:?}");
             }
             let release = attempt(kind, 0, None);
-            let other_lock = of(&resource(kind, "other"), Verb::Release, release);
+            let other_lock = of(&lock_id(kind, "other"), Verb::Release, release);
             assert!(!other_lock.undoes(&acquisition), "{kind:?}");
         }
         let mut other = attempt(Kind::Mutex, 0, None);
         other.by = Identity::Token(Token::new([1; 20], None));
-        let other = of(&resource(Kind::Mutex, "r"), Verb::Release, other);
+        let other = of(&lock_id(Kind::Mutex, "r"), Verb::Release, other);
         assert!(!other.undoes(&command(Kind::Mutex, Verb::Acquire, 1)));
     }
 }

@@ -125,18 +125,18 @@ mod tests {
         kind::{fair::QUEUE, table},
         protocol::{
             kind::Kind,
-            name::{KeyTemplate, Resource},
+            name::{KeyTemplate, LockId},
         },
     };
 
-    fn resource(name: &str) -> Resource {
+    fn lock_id(name: &str) -> LockId {
         let template = KeyTemplate::parse("{name}").unwrap();
-        template.resource(Kind::Fair, name.into()).unwrap()
+        template.lock_id(Kind::Fair, name.into()).unwrap()
     }
 
     #[test]
     fn every_reentrant_lock_has_the_channel_of_redisson() {
-        let channel = |name: &str| resource(name).companion(&CHANNEL).to_owned();
+        let channel = |name: &str| lock_id(name).companion(&CHANNEL).to_owned();
         assert_eq!(channel("a"), "redisson_lock__channel:{a}");
         assert_eq!(channel("{a}b"), "redisson_lock__channel:{a}b");
     }
@@ -165,8 +165,8 @@ mod tests {
     }
 
     fn companion_keys(name: &str) -> Vec<String> {
-        let resource = resource(name);
-        let keys = table::companion_keys().map(|key| resource.companion(key).to_owned());
+        let lock_id = lock_id(name);
+        let keys = table::companion_keys().map(|key| lock_id.companion(key).to_owned());
         keys.collect()
     }
 
@@ -207,8 +207,8 @@ mod tests {
             ("x{", "quorlock:queue:{x{}", "quorlock:fence:{x{}"),
             ("a}b", "quorlock:queue:bmcq:a}b", "quorlock:fence:maui:a}b"),
         ] {
-            let resource = resource(name);
-            let its_keys = [&QUEUE, &FENCE].map(|key| resource.companion(key));
+            let lock_id = lock_id(name);
+            let its_keys = [&QUEUE, &FENCE].map(|key| lock_id.companion(key));
             assert_eq!(its_keys, [queue, counter], "{name}");
         }
     }
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn companions_are_the_same_in_any_order() {
-        let (one, other) = (resource("a"), resource("a"));
+        let (one, other) = (lock_id("a"), lock_id("a"));
         let all: Vec<_> = table::companion_keys().chain([&CHANNEL]).collect();
         for companion in all.iter().rev() {
             one.companion(companion);

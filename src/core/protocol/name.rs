@@ -15,10 +15,10 @@ use crate::core::config::error::ConfigError;
 
 /// The name and the kind of a lock, and its keys on every master.
 #[derive(Clone)]
-pub(crate) struct Resource(Arc<Names>);
+pub(crate) struct LockId(Arc<Names>);
 
-/// The contents of a [`Resource`]. They are shared, because every attempt and every command has a
-/// clone of its resource.
+/// The contents of a [`LockId`]. They are shared, because every attempt and every command has a
+/// clone of its identifier.
 struct Names {
     kind: Kind,
     name: Arc<str>,
@@ -27,7 +27,7 @@ struct Names {
 }
 
 /// Shows kind, name and key. The other keys follow from these.
-impl fmt::Debug for Resource {
+impl fmt::Debug for LockId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Names {
             kind, name, key, ..
@@ -37,21 +37,21 @@ impl fmt::Debug for Resource {
 }
 
 /// Compares kind and key. All other fields follow from these two.
-impl PartialEq for Resource {
+impl PartialEq for LockId {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0) || (self.kind(), self.key()) == (other.kind(), other.key())
     }
 }
 
-impl Eq for Resource {}
+impl Eq for LockId {}
 
-impl Hash for Resource {
+impl Hash for LockId {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.kind(), self.key()).hash(state);
     }
 }
 
-impl Resource {
+impl LockId {
     fn new(kind: Kind, name: Arc<str>, key: Arc<str>) -> Self {
         Self(Arc::new(Names {
             kind,
@@ -116,7 +116,7 @@ impl KeyTemplate {
 
     /// Returns the lock of this kind and name. An empty name is refused, because its key would be
     /// the template without a name.
-    pub(crate) fn resource(&self, kind: Kind, name: Arc<str>) -> Result<Resource, ConfigError> {
+    pub(crate) fn lock_id(&self, kind: Kind, name: Arc<str>) -> Result<LockId, ConfigError> {
         if name.is_empty() {
             return Err(ConfigError::EmptyName);
         }
@@ -130,16 +130,16 @@ impl KeyTemplate {
         if key.starts_with(RESERVED) {
             return Err(reserved(&key));
         }
-        Ok(Resource::new(kind, name, key))
+        Ok(LockId::new(kind, name, key))
     }
 
     /// Returns the fair lock `quorlock:check`. A check uses the keys of this lock to try commands.
     /// With a key template of only `{name}`, this name is reserved, so no user can acquire the
     /// lock.
-    pub(crate) fn example(&self) -> Resource {
+    pub(crate) fn example(&self) -> LockId {
         let name: Arc<str> = "quorlock:check".into();
         let key = self.key(&name);
-        Resource::new(Kind::Fair, name, key)
+        LockId::new(Kind::Fair, name, key)
     }
 
     fn key(&self, name: &Arc<str>) -> Arc<str> {
@@ -222,7 +222,7 @@ mod tests {
         ] {
             let made = KeyTemplate::parse(template).ok().map(|template| {
                 template
-                    .resource(Kind::Mutex, name.into())
+                    .lock_id(Kind::Mutex, name.into())
                     .unwrap()
                     .key()
                     .to_string()
@@ -233,21 +233,21 @@ mod tests {
 
     #[test]
     fn a_lock_is_the_same_if_its_kind_and_its_key_are() {
-        let resource = |template: &str, kind, name: &str| {
+        let lock_id = |template: &str, kind, name: &str| {
             let template = KeyTemplate::parse(template).unwrap();
-            template.resource(kind, name.into()).unwrap()
+            template.lock_id(kind, name.into()).unwrap()
         };
-        let hash = |resource: &Resource| {
+        let hash = |lock_id: &LockId| {
             let mut hasher = std::hash::DefaultHasher::new();
-            resource.hash(&mut hasher);
+            lock_id.hash(&mut hasher);
             hasher.finish()
         };
-        let one = resource("{name}", Kind::Mutex, "a:b");
-        let same = resource("a:{name}", Kind::Mutex, "b");
+        let one = lock_id("{name}", Kind::Mutex, "a:b");
+        let same = lock_id("a:{name}", Kind::Mutex, "b");
         assert_eq!((&one, hash(&one)), (&same, hash(&same)));
         assert_eq!((&**one.name(), &**same.name()), ("a:b", "b"));
         for (kind, name) in [(Kind::Fair, "a:b"), (Kind::Mutex, "b")] {
-            let other = resource("{name}", kind, name);
+            let other = lock_id("{name}", kind, name);
             assert_ne!(one, other);
             assert_ne!(hash(&one), hash(&other));
         }
@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn a_name_has_at_most_64_kb() {
         let template = KeyTemplate::parse("{name}").unwrap();
-        let named = |length| template.resource(Kind::Mutex, "a".repeat(length).into());
+        let named = |length| template.lock_id(Kind::Mutex, "a".repeat(length).into());
         assert!(named(65_536).is_ok());
         let error = ConfigError::NameTooLong {
             length: 65_537,
@@ -276,7 +276,7 @@ mod tests {
     fn an_empty_name_is_refused() {
         let refused = KeyTemplate::parse("{name}")
             .unwrap()
-            .resource(Kind::Mutex, "".into());
+            .lock_id(Kind::Mutex, "".into());
         assert!(matches!(refused, Err(ConfigError::EmptyName)));
     }
 
@@ -303,7 +303,7 @@ mod tests {
     fn keys_with_the_prefix_of_the_crate_are_refused() {
         let refused = |template: &str, name: &str| {
             let template = KeyTemplate::parse(template)?;
-            template.resource(Kind::Mutex, name.into()).map(|_| ())
+            template.lock_id(Kind::Mutex, name.into()).map(|_| ())
         };
         for (template, name, key) in [
             ("{name}", "quorlock:fence:{a}", "quorlock:fence:{a}"),

@@ -49,7 +49,7 @@ impl<'a> Words<'a> {
     pub(in crate::core) fn set(command: &'a Command, ttl: Ttl) -> Self {
         let token = command.by().and_then(Identity::token);
         let words = Self::none(command, None).text("SET");
-        let words = words.text(command.resource.key());
+        let words = words.text(command.lock_id.key());
         let words = words.add(token.map_or(Bytes(&[]), Word::Token));
         words.text("NX").text("PX").ttl(ttl)
     }
@@ -57,7 +57,7 @@ impl<'a> Words<'a> {
     pub(in crate::core) fn break_held(command: &'a Command, holders: &'a str) -> Self {
         let words = Self::of(&script::BREAK, command);
         words
-            .text(command.resource.companion(&CHANNEL))
+            .text(command.lock_id.companion(&CHANNEL))
             .text(holders)
     }
 
@@ -67,7 +67,7 @@ impl<'a> Words<'a> {
 
     pub(in crate::core) fn probe(command: &'a Command) -> Self {
         let words = Self::none(command, None).text("SET");
-        let words = words.text(command.resource.key()).text("probe");
+        let words = words.text(command.lock_id.key()).text("probe");
         words.text("NX").text("PX").number(1)
     }
 
@@ -143,10 +143,10 @@ impl<'a> Words<'a> {
 
     /// Returns the keys of a script, and their number.
     pub(crate) fn script_keys(&self) -> (usize, impl Iterator<Item = &str>) {
-        let resource = &self.command.resource;
+        let lock_id = &self.command.lock_id;
         let companions = self.companions.iter();
-        let companions = companions.map(|companion| resource.companion(companion));
-        let keys = iter::once(&**resource.key()).chain(companions);
+        let companions = companions.map(|companion| lock_id.companion(companion));
+        let keys = iter::once(&**lock_id.key()).chain(companions);
         let count = 1 + self.companions.len() + usize::from(self.counter.is_some());
         (count, keys.chain(self.counter))
     }

@@ -3,9 +3,7 @@
 use std::{cmp::Reverse, collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
 use crate::core::{
-    protocol::{
-        client_name::ClientName, identity::Ticket, kind::Kind, name::Resource, refusal_text,
-    },
+    protocol::{client_name::ClientName, identity::Ticket, kind::Kind, name::LockId, refusal_text},
     vote::{quorum::Quorum, votes::Votes},
 };
 
@@ -30,7 +28,7 @@ pub struct Inspection {
     /// The answer of each master. A master that answered has the vote
     /// [`Vote::Grant`](crate::Vote::Grant) here, even if the lock is held on that master.
     pub votes: Votes,
-    pub(crate) resource: Resource,
+    pub(crate) lock_id: LockId,
     pub(crate) seen: Vec<Option<Seen>>,
 }
 
@@ -341,7 +339,7 @@ mod tests {
                 Box::new([]),
                 Verb::Inspect,
             ),
-            resource: fixture::resource(Kind::Fair, "r"),
+            lock_id: fixture::lock_id(Kind::Fair, "r"),
             seen,
         }
     }

@@ -55,7 +55,7 @@ pub(in crate::driver) async fn attempt(
         let claim = Claim::begin(context, request, identity, first);
         return Ok(decide(context, Level::new(claim, None), waiting).await?);
     };
-    let (owned, timers) = (owner.lock(&request.resource), &context.timers);
+    let (owned, timers) = (owner.lock(&request.lock_id), &context.timers);
     // This task tries to reenter before it waits for the permit, too. The future that has the
     // permit may not be polled now, because the task of that future is reentering.
     if let Some(reentered) = reenter(request, &owned).await {
@@ -67,7 +67,7 @@ pub(in crate::driver) async fn attempt(
     if let Some(reentered) = reenter(request, &owned).await {
         return reentered;
     }
-    let has_queue = request.resource.kind().has_queue();
+    let has_queue = request.lock_id.kind().has_queue();
     let ticket = has_queue.then(|| Ticket::new(context.timestamps.next(), owner.id()));
     let identity = owner.identity(ticket);
     let claim = Claim::begin(context, request, identity, first);

@@ -33,7 +33,7 @@ pub(in crate::driver) async fn contend(
     deadline: Deadline,
 ) -> Result<Level, NotAcquired> {
     let masters = &context.masters;
-    let mut waiter = (context.local_waiters).join(masters, &context.timers, &request.resource);
+    let mut waiter = (context.local_waiters).join(masters, &context.timers, &request.lock_id);
     let mut contender = Contender::new(context.config.retry, context.config.poll);
     let mut first = give_way(&waiter, &mut contender, Event::Came, deadline).await;
     let (mut chances, mut attempts, mut ask_all_at) =

@@ -253,7 +253,7 @@ impl<'a> FairWait<'a> {
         let free_in = round.read(Round::free_in);
         let denied = Denied::by(round.clone(), outcome, free_in);
         self.context
-            .note_denied(self.request.resource.name(), &denied);
+            .note_denied(self.request.lock_id.name(), &denied);
         self.deadline.check(&denied, is_last, self.failures)
     }
 
@@ -290,7 +290,7 @@ impl<'a> FairWait<'a> {
                 let end = self.deadline.cap(now + wait);
                 waiter.called(round.read(Round::held_by_others), end).await;
             }
-            None => waiter.watch(self.request.resource.key()), // in the next round
+            None => waiter.watch(self.request.lock_id.key()), // in the next round
         }
     }
 }

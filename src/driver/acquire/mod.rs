@@ -40,9 +40,9 @@ pub(super) async fn acquire(
     let Some(owner) = &request.owner else {
         return contend(context, request, deadline).await;
     };
-    let owned = owner.lock(&request.resource);
+    let owned = owner.lock(&request.lock_id);
     let mut acquired = pin!(async {
-        if request.resource.kind().has_queue() {
+        if request.lock_id.kind().has_queue() {
             acquire_fair(context, request, owner, &owned, deadline).await
         } else {
             contend(context, request, deadline).await

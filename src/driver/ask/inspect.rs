@@ -8,7 +8,7 @@ use crate::{
     core::{
         protocol::{
             command::{Action, Command, Verb},
-            name::Resource,
+            name::LockId,
         },
         view::inspection::{self, Inspection, Seen, View},
         vote::{SlotVote, Vote, quorum::Outcome, round::Round, votes::Votes},
@@ -47,17 +47,17 @@ impl CountVotes for Arc<Inquiry> {
     }
 }
 
-/// Asks all masters who holds `resource` and who waits for it.
+/// Asks all masters who holds `lock_id` and who waits for it.
 pub(in crate::driver) async fn inspect(
     context: &Context,
-    resource: &Resource,
+    lock_id: &LockId,
 ) -> Result<Inspection, NotInspected> {
     let masters = &context.masters;
     let inquiry = Arc::new(Inquiry {
         round: context.open_round(Verb::Inspect),
         seen: Mutex::new(vec![None; masters.count()]),
     });
-    let command = Command::new(resource, Action::Inspect);
+    let command = Command::new(lock_id, Action::Inspect);
     masters.post(command, inquiry.clone());
     // Waits for all masters. The answers of a majority may not be enough to name the holder.
     inquiry.round.settled().await;
@@ -69,11 +69,11 @@ pub(in crate::driver) async fn inspect(
         });
     }
     Ok(Inspection {
-        name: resource.name().clone(),
+        name: lock_id.name().clone(),
         holders: inspection::holders(&seen, masters.quorum()),
         queue: inspection::queue(&seen),
         votes: masters.votes(&inquiry.round),
-        resource: resource.clone(),
+        lock_id: lock_id.clone(),
         seen,
     })
 }
@@ -83,7 +83,7 @@ pub(in crate::driver) async fn inspect(
 pub(in crate::driver) async fn break_held(context: &Context, inspection: &Inspection) -> Votes {
     let round = context.open_round(Verb::Break);
     let holders = inspection.named().into();
-    let command = Command::new(&inspection.resource, Action::Break(holders));
+    let command = Command::new(&inspection.lock_id, Action::Break(holders));
     context.masters.post(command, round.clone());
     round.settled().await;
     context.masters.votes(&round)

@@ -28,7 +28,7 @@ pub(in crate::driver) async fn may_win(
 pub(in crate::driver) async fn majority_answers(context: &Context, request: &LockRequest) -> bool {
     let answers = is_answered(context, request).await;
     if !answers {
-        let name = request.resource.name();
+        let name = request.lock_id.name();
         context.note_no_masters(name);
     }
     answers
@@ -43,7 +43,7 @@ async fn is_answered(context: &Context, request: &LockRequest) -> bool {
     let limit = start + context.config.drift.usable(request.ttl);
     let round = Round::open(Verb::Inspect, masters.quorum(), start, Some(limit));
     let inspection = LiveRound::open(round, &context.observer);
-    let command = Command::new(&request.resource, Action::Inspect);
+    let command = Command::new(&request.lock_id, Action::Inspect);
     masters.post(command, inspection.clone());
     inspection.settled().await;
     inspection.read(|round| round.every_set_has_in_time(Vote::is_reply))

@@ -41,7 +41,7 @@ impl Claim {
     ) -> Arc<Self> {
         let masters = &context.masters;
         let terms = Terms {
-            resource: request.resource.clone(),
+            lock_id: request.lock_id.clone(),
             ttl: request.ttl,
             drift: context.config.drift,
             quorum: masters.quorum().clone(),

@@ -175,7 +175,7 @@ impl Claim {
                     attempt.depth = 0;
                     let was_won = true;
                     let release = Action::Release { attempt, was_won };
-                    let release = Command::new(&self.terms.resource, release);
+                    let release = Command::new(&self.terms.lock_id, release);
                     locked.post(MasterSet::ALL, release, IgnoreVotes);
                 }
                 Err(NotExtended::NoQuorum {
@@ -229,7 +229,7 @@ impl Claim {
         let spread = renewer.is_crowded().then(clock::random_u64);
         let has_begun = self.has_hold_begun.swap(true, Ordering::Relaxed);
         let mut hold = (!has_begun).then(|| {
-            let lock = &self.terms.resource;
+            let lock = &self.terms.lock_id;
             observer.open_hold(lock, self.fencing_token(), self.slot())
         });
         let mut locked = self.lock(); // unlocked before a hold that is not needed is dropped

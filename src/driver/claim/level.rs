@@ -110,9 +110,7 @@ impl Claim {
                     round.count(master, gone, clock::monotonic());
                 }
                 if was_won {
-                    self.context
-                        .local_waiters
-                        .note_release(&self.terms.resource);
+                    self.context.local_waiters.note_release(&self.terms.lock_id);
                 }
                 self.end_hold(if was_lost {
                     HoldEnd::Lost

@@ -48,7 +48,7 @@ pub(crate) struct Claim {
 
 impl Claim {
     pub(crate) fn name(&self) -> &Arc<str> {
-        self.terms.resource.name()
+        self.terms.lock_id.name()
     }
 
     /// Returns the number of guards.
@@ -133,13 +133,13 @@ impl Claim {
         let hold = self.state.lock().hold.take();
         if let Some(hold) = hold {
             let observer = &self.context.observer;
-            observer.end_hold(&self.terms.resource, &hold, end);
+            observer.end_hold(&self.terms.lock_id, &hold, end);
         }
     }
 
     /// Counts a guard, as long as the returned value exists.
     pub(crate) fn count_guard(&self) -> Option<Counted> {
-        self.context.observer.count_guard(&self.terms.resource)
+        self.context.observer.count_guard(&self.terms.lock_id)
     }
 
     /// Returns the span of the hold. It is empty if there is no hold.
@@ -160,7 +160,7 @@ impl Claim {
     }
 
     fn announce(&self, notice: Notice<Arc<LiveRound>>) {
-        let (observer, lock) = (&self.context.observer, &self.terms.resource);
+        let (observer, lock) = (&self.context.observer, &self.terms.lock_id);
         let (name, hold) = (self.name(), self.hold_span());
         match notice {
             Notice::InDoubt { remaining, round } => {

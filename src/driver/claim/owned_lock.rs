@@ -21,7 +21,7 @@ use crate::{
         protocol::{
             client_name::ClientName,
             identity::{FairAttempt, Identity, OwnerAttempt, Ticket},
-            name::Resource,
+            name::LockId,
         },
         view::lock_state::LockState,
     },
@@ -34,7 +34,7 @@ pub(crate) struct LockOwner {
     /// The number of attempts that this owner has made so far, at all locks together.
     attempts: AtomicU64,
     /// The locks that the owner holds or tries to acquire.
-    locks: Mutex<HashMap<Resource, Weak<OwnedLock>>>,
+    locks: Mutex<HashMap<LockId, Weak<OwnedLock>>>,
 }
 
 impl LockOwner {
@@ -71,20 +71,20 @@ impl LockOwner {
         }
     }
 
-    /// Returns the state that this owner has for the lock `resource`.
-    pub(crate) fn lock(self: &Arc<Self>, resource: &Resource) -> Arc<OwnedLock> {
+    /// Returns the state that this owner has for the lock `lock_id`.
+    pub(crate) fn lock(self: &Arc<Self>, lock_id: &LockId) -> Arc<OwnedLock> {
         let mut locks = self.locks.lock();
-        if let Some(lock) = locks.get(resource).and_then(Weak::upgrade) {
+        if let Some(lock) = locks.get(lock_id).and_then(Weak::upgrade) {
             return lock;
         }
         let lock = Arc::new(OwnedLock {
             owner: self.clone(),
-            resource: resource.clone(),
+            lock_id: lock_id.clone(),
             permit: Semaphore::new(1),
             claim: Mutex::default(),
             is_won: Signal::default(),
         });
-        locks.insert(resource.clone(), Arc::downgrade(&lock));
+        locks.insert(lock_id.clone(), Arc::downgrade(&lock));
         lock
     }
 }
@@ -103,7 +103,7 @@ impl fmt::Debug for LockOwner {
 /// caller must check that before it reenters.
 pub(crate) struct OwnedLock {
     owner: Arc<LockOwner>,
-    resource: Resource,
+    lock_id: LockId,
     /// The permit to make an attempt. Without it, two attempts of one owner could run at the same
     /// time and take over each other's grants.
     permit: Semaphore,
@@ -158,8 +158,8 @@ impl Drop for OwnedLock {
     fn drop(&mut self) {
         let mut locks = self.owner.locks.lock();
         let is_gone = |lock: &Weak<Self>| lock.strong_count() == 0;
-        if locks.get(&self.resource).is_some_and(is_gone) {
-            locks.remove(&self.resource);
+        if locks.get(&self.lock_id).is_some_and(is_gone) {
+            locks.remove(&self.lock_id);
         }
     }
 }
@@ -168,7 +168,7 @@ impl fmt::Debug for OwnedLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OwnedLock")
             .field("owner", &self.owner)
-            .field("resource", &self.resource)
+            .field("lock_id", &self.lock_id)
             .finish_non_exhaustive()
     }
 }
@@ -176,12 +176,12 @@ impl fmt::Debug for OwnedLock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::protocol::{command::fixture::resource, kind::Kind};
+    use crate::core::protocol::{command::fixture::lock_id, kind::Kind};
 
     #[test]
     fn an_owner_has_one_state_for_each_name_and_kind() {
         let owner = Arc::new(LockOwner::new("p", 1, None));
-        let lock = |kind, name| owner.lock(&resource(kind, name));
+        let lock = |kind, name| owner.lock(&lock_id(kind, name));
         let fair = lock(Kind::Fair, "a");
         assert!(Arc::ptr_eq(&fair, &lock(Kind::Fair, "a")));
         assert!(!Arc::ptr_eq(&fair, &lock(Kind::Reentrant, "a")));

@@ -4,14 +4,14 @@ use std::{sync::Arc, time::Duration};
 
 use super::owned_lock::LockOwner;
 use crate::core::{
-    protocol::name::Resource,
+    protocol::name::LockId,
     time::{lease::Ttl, renewal::Renewal},
 };
 
 /// A request for a lock, with all that is needed to hold the lock after it was won.
 #[derive(Clone, Debug)]
 pub(crate) struct LockRequest {
-    pub(crate) resource: Resource,
+    pub(crate) lock_id: LockId,
     pub(crate) ttl: Ttl,
     /// `None` for a mutex.
     pub(crate) owner: Option<Arc<LockOwner>>,

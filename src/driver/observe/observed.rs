@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use super::{observer::LockObserver, span::LockSpan};
 use crate::{
-    core::{protocol::name::Resource, vote::obstacle::Obstacle},
+    core::{protocol::name::LockId, vote::obstacle::Obstacle},
     driver::{
         acquire::denied::NotAcquired,
         claim::{level::Level, request::LockRequest},
@@ -21,7 +21,7 @@ pub(in crate::driver) async fn observed(
     request: &LockRequest,
     call: Pin<&mut impl Future<Output = Result<Level, NotAcquired>>>,
 ) -> Result<Level, NotAcquired> {
-    let (observer, lock) = (&*context.observer, &request.resource);
+    let (observer, lock) = (&*context.observer, &request.lock_id);
     let mut wait = Wait {
         observer,
         lock,
@@ -53,7 +53,7 @@ pub(in crate::driver) async fn observed(
 /// The wait of one call. Dropping this value records the wait.
 struct Wait<'a> {
     observer: &'a LockObserver,
-    lock: &'a Resource,
+    lock: &'a LockId,
     span: LockSpan,
     /// `None` if nothing was asked of any master.
     outcome: Option<&'static str>,

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     core::{
-        protocol::{command::Verb, name::Resource},
+        protocol::{command::Verb, name::LockId},
         time::episode::Episode,
         view::lock_state::LostReason,
         vote::{Slot, obstacle::Obstacle, quorum::Outcome, votes::Votes},
@@ -59,7 +59,7 @@ impl LockObserver {
     }
 
     /// Returns a span for a call for `lock`.
-    pub(in crate::driver) fn open_call(&self, lock: &Resource) -> LockSpan {
+    pub(in crate::driver) fn open_call(&self, lock: &LockId) -> LockSpan {
         let (name, kind) = (lock.name(), lock.kind());
         LockSpan::open(
             || debug_span!(target: LOCK, "acquire", %name, %kind, outcome = field::Empty),
@@ -89,7 +89,7 @@ impl LockObserver {
     }
 
     /// Records that the `call` for `lock` is over.
-    pub(in crate::driver) fn record_call(&self, lock: &Resource, call: &LockSpan, outcome: &str) {
+    pub(in crate::driver) fn record_call(&self, lock: &LockId, call: &LockSpan, outcome: &str) {
         self.record(call, |metrics, seconds| {
             let waits = metrics
                 .waits
@@ -101,7 +101,7 @@ impl LockObserver {
     /// Returns a span for a hold of `lock`.
     pub(in crate::driver) fn open_hold(
         &self,
-        lock: &Resource,
+        lock: &LockId,
         fencing_token: Option<u64>,
         slot: Slot,
     ) -> LockSpan {
@@ -142,7 +142,7 @@ impl LockObserver {
     /// Logs and counts the loss of `lock`, after this process had not run for the time `stalled`.
     pub(in crate::driver) fn lost(
         &self,
-        lock: &Resource,
+        lock: &LockId,
         hold: &LockSpan,
         (reason, stalled): (LostReason, Option<Duration>),
         votes: &Votes,
@@ -161,7 +161,7 @@ impl LockObserver {
     }
 
     /// Records the end of a hold of `lock`, and logs a release.
-    pub(in crate::driver) fn end_hold(&self, lock: &Resource, hold: &LockSpan, end: HoldEnd) {
+    pub(in crate::driver) fn end_hold(&self, lock: &LockId, hold: &LockSpan, end: HoldEnd) {
         let word = match end {
             HoldEnd::Left => "left",
             HoldEnd::Lost => "lost",
@@ -221,14 +221,14 @@ impl LockObserver {
     }
 
     /// Counts a waiter for `lock`, as long as the returned value exists.
-    pub(in crate::driver) fn count_waiter(&self, lock: &Resource) -> Option<Counted> {
+    pub(in crate::driver) fn count_waiter(&self, lock: &LockId) -> Option<Counted> {
         let values = [lock.kind().word(), lock.name()];
         self.metrics
             .record(|metrics| Counted::new(metrics.waiters.at(&values)))
     }
 
     /// Counts a guard of `lock`, as long as the returned value exists.
-    pub(in crate::driver) fn count_guard(&self, lock: &Resource) -> Option<Counted> {
+    pub(in crate::driver) fn count_guard(&self, lock: &LockId) -> Option<Counted> {
         let (kind, name) = (lock.kind().word(), lock.name());
         self.metrics.record(|metrics| {
             // Registers the losses, so that those of a new name begin at zero. An alert on an

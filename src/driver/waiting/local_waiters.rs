@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use super::{events::Events, watched::Watched};
 use crate::{
     core::{
-        protocol::name::Resource,
+        protocol::name::LockId,
         vote::master_set::MasterSet,
         wait::{
             agreed_master::rank,
@@ -39,7 +39,7 @@ use crate::{
 /// The wait queues of this coordinator, one for each lock that a task waits for.
 #[derive(Debug, Default)]
 pub(crate) struct LocalWaiters {
-    queues: Mutex<HashMap<Resource, Arc<WaitQueue>>>,
+    queues: Mutex<HashMap<LockId, Arc<WaitQueue>>>,
     /// The number of queues.
     count: AtomicUsize,
     /// The rivals, by the last byte of the hash of the lock's key. An entry outlives the queue. Two
@@ -67,15 +67,15 @@ struct QueueState {
 }
 
 impl LocalWaiters {
-    /// Joins the wait queue for `resource`.
+    /// Joins the wait queue for `lock_id`.
     pub(crate) fn join<'a>(
         &'a self,
         masters: &'a Masters,
         timers: &'a Timers,
-        resource: &'a Resource,
+        lock_id: &'a LockId,
     ) -> LocalWaiter<'a> {
         let mut queues = self.queues.lock();
-        let queue = queues.entry(resource.clone()).or_default();
+        let queue = queues.entry(lock_id.clone()).or_default();
         let number = {
             let mut state = queue.state.lock();
             state.waiters += 1;
@@ -87,7 +87,7 @@ impl LocalWaiters {
             waiters: self,
             masters,
             timers,
-            resource,
+            lock_id,
             queue,
             number,
         }
@@ -99,11 +99,11 @@ impl LocalWaiters {
     /// This method is cheap while no task waits for any lock: it only reads the number of queues. A
     /// waiter can miss the lock because of this guard only if it joined its queue before the
     /// release was posted. So the number includes the queue of that waiter.
-    pub(crate) fn note_release(&self, resource: &Resource) {
+    pub(crate) fn note_release(&self, lock_id: &LockId) {
         if self.count.load(Ordering::Acquire) == 0 {
             return;
         }
-        let queue = self.queues.lock().get(resource).cloned();
+        let queue = self.queues.lock().get(lock_id).cloned();
         if let Some(queue) = queue {
             queue.note_release();
         }
@@ -126,7 +126,7 @@ impl LocalWaiters {
         if state.waiters > 0 {
             return next;
         }
-        queues.remove(waiter.resource);
+        queues.remove(waiter.lock_id);
         self.count.store(queues.len(), Ordering::Release);
         if state.is_watching {
             // The next waiter to join makes another queue.
@@ -143,7 +143,7 @@ pub(crate) struct LocalWaiter<'a> {
     waiters: &'a LocalWaiters,
     pub(crate) masters: &'a Masters,
     timers: &'a Timers,
-    resource: &'a Resource,
+    lock_id: &'a LockId,
     queue: Arc<WaitQueue>,
     number: u64,
 }
@@ -261,18 +261,18 @@ impl LocalWaiter<'_> {
         let mut rivals = self.waiters.rivals.lock();
         visit(
             rivals
-                .entry(rank(self.resource.key(), "") as u8)
+                .entry(rank(self.lock_id.key(), "") as u8)
                 .or_default(),
         )
     }
 
     /// Returns the master in `among` that all clients agree to ask first.
     pub(crate) fn agreed(&self, among: MasterSet) -> Option<usize> {
-        self.masters.agreed(self.resource.key(), among)
+        self.masters.agreed(self.lock_id.key(), among)
     }
 
     fn topic(&self) -> Topic {
-        Topic::Key(self.resource.key().clone())
+        Topic::Key(self.lock_id.key().clone())
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{AcquireError, Contention, ExtendError, InspectError};
 use crate::{
     core::{
-        protocol::name::Resource,
+        protocol::name::LockId,
         vote::{obstacle::Obstacle, votes::Votes},
     },
     driver::{
@@ -29,7 +29,7 @@ impl AcquireError {
                 attempts,
                 last,
             } => Self::Deadline {
-                name: request.resource.name().clone(),
+                name: request.lock_id.name().clone(),
                 waited,
                 attempts,
                 last: Box::new(Self::from_denied(last, request, masters)),
@@ -38,7 +38,7 @@ impl AcquireError {
     }
 
     fn from_denied(denied: Denied, request: &LockRequest, masters: &Masters) -> Self {
-        let name = request.resource.name().clone();
+        let name = request.lock_id.name().clone();
         let Some(round) = denied.round else {
             return Self::OwnerBusy { name };
         };
@@ -52,7 +52,7 @@ impl AcquireError {
             Obstacle::NoQuorum => Self::NoQuorum { name, votes },
             Obstacle::OtherKind => Self::OtherKind {
                 name,
-                asked: request.resource.kind(),
+                asked: request.lock_id.kind(),
                 votes,
             },
             Obstacle::OwnerBusy => Self::OwnerBusy { name },
@@ -106,9 +106,9 @@ impl ExtendError {
 }
 
 impl InspectError {
-    pub(crate) fn from_driver(error: NotInspected, resource: &Resource, masters: &Masters) -> Self {
+    pub(crate) fn from_driver(error: NotInspected, lock_id: &LockId, masters: &Masters) -> Self {
         Self::NoQuorum {
-            name: resource.name().clone(),
+            name: lock_id.name().clone(),
             votes: masters.votes(&error.round),
             views: error.views,
         }

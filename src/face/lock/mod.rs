@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     core::{
-        protocol::{kind::Kind, name::Resource},
+        protocol::{kind::Kind, name::LockId},
         time::{lease::Ttl, renewal::Renewal},
         view::inspection::Inspection,
     },
@@ -66,7 +66,7 @@ mod settings;
 #[must_use = "a lock is not held until it is acquired"]
 pub struct Lock {
     engine: Arc<Engine>,
-    resource: Result<Resource, ConfigError>,
+    lock_id: Result<LockId, ConfigError>,
     ttl: Result<Ttl, ConfigError>,
     /// `None` for a mutex.
     owner: Option<Owner>,
@@ -79,8 +79,8 @@ impl Lock {
     pub(crate) fn new(engine: Arc<Engine>, kind: Kind, name: &str, owner: Option<&Owner>) -> Self {
         let foreign = owner.filter(|owner| !engine.knows(&owner.0));
         Self {
-            resource: match foreign {
-                None => engine.config().key_template.resource(kind, name.into()),
+            lock_id: match foreign {
+                None => engine.config().key_template.lock_id(kind, name.into()),
                 Some(owner) => Err(ConfigError::ForeignOwner {
                     owner: owner.id().to_owned(),
                 }),
@@ -316,10 +316,10 @@ impl Lock {
     /// # Ok(()) }
     /// ```
     pub async fn inspect(&self) -> Result<Inspection, InspectError> {
-        let resource = self.resource.as_ref().map_err(Clone::clone)?;
-        let inspected = self.engine.inspect(resource).await;
+        let lock_id = self.lock_id.as_ref().map_err(Clone::clone)?;
+        let inspected = self.engine.inspect(lock_id).await;
         let masters = self.engine.masters();
-        inspected.map_err(|error| InspectError::from_driver(error, resource, masters))
+        inspected.map_err(|error| InspectError::from_driver(error, lock_id, masters))
     }
 
     /// Returns whether the lock is held. It counts as held if it is free on too few masters for
@@ -341,10 +341,10 @@ impl Lock {
     }
 
     fn request(&self) -> Result<LockRequest, ConfigError> {
-        let resource = self.resource.clone()?;
+        let lock_id = self.lock_id.clone()?;
         Ok(LockRequest {
-            counter: self.is_fenced.then(|| resource.counter()),
-            resource,
+            counter: self.is_fenced.then(|| lock_id.counter()),
+            lock_id,
             ttl: self.ttl.clone()?,
             owner: self.owner.as_ref().map(|owner| owner.0.clone()),
             renewal: self.renewal,
@@ -356,10 +356,10 @@ impl Lock {
 impl fmt::Debug for Lock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Lock");
-        match &self.resource {
-            Ok(resource) => shown
-                .field("name", resource.name())
-                .field("kind", &resource.kind()),
+        match &self.lock_id {
+            Ok(lock_id) => shown
+                .field("name", lock_id.name())
+                .field("kind", &lock_id.kind()),
             Err(error) => shown.field("error", error),
         };
         match &self.ttl {

@@ -60,7 +60,7 @@ impl ServerState {
     /// Executes a command of `connection`. If the command watches its key, `connection` then hears
     /// of the next change of that key.
     pub(crate) fn serve(&mut self, connection: u64, command: &Command) -> Replied {
-        let tracked = (command.resource.key().to_string(), connection);
+        let tracked = (command.lock_id.key().to_string(), connection);
         // All scripts read the key first, except for those that take a mutex: they read the key if
         // it exists already.
         let takes_mutex =

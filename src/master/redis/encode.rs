@@ -105,7 +105,7 @@ mod tests {
     use crate::core::protocol::{
         command::{
             Verb,
-            fixture::{attempt, of as command_for, resource},
+            fixture::{attempt, lock_id, of as command_for},
         },
         kind::Kind,
     };
@@ -125,8 +125,8 @@ mod tests {
     fn a_command_encoded_once_has_the_bytes_of_one_encoded_for_each_master() {
         for verb in [Verb::Acquire, Verb::Extend, Verb::Release] {
             for length in [1, 99, 100, 1_000] {
-                let resource = resource(Kind::Mutex, &"n".repeat(length));
-                let command = command_for(&resource, verb, attempt(Kind::Mutex, 1, None));
+                let lock_id = lock_id(Kind::Mutex, &"n".repeat(length));
+                let command = command_for(&lock_id, verb, attempt(Kind::Mutex, 1, None));
                 let mut out = b"before ".to_vec();
                 let encoded = Encoded::new(&command, &mut out);
                 assert_eq!(out, b"before ");

@@ -230,7 +230,7 @@ mod tests {
             ballot::{BallotReply, ballot_reply},
             kind::table::scripts,
             protocol::{
-                command::{Action, fixture::resource},
+                command::{Action, fixture::lock_id},
                 kind::Kind,
             },
         },
@@ -428,7 +428,7 @@ mod tests {
             state
                 .keys
                 .put("r".to_owned(), Value::Text(value.clone()), None);
-            let inspect = Command::new(&resource(Kind::Mutex, "r"), Action::Inspect);
+            let inspect = Command::new(&lock_id(Kind::Mutex, "r"), Action::Inspect);
             let Ok(Reply::Text(shown)) = state.execute(&inspect) else {
                 panic!("{value} is not shown");
             };
