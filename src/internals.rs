@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 #[cfg(feature = "redis")]
 use crate::core::protocol::{
-    command::{Action, Attempt, Command},
+    command::{Action, Command, Holding},
     identity::Identity,
     name::Token,
 };
@@ -115,14 +115,14 @@ impl Acquisition {
             .ok()?
             .lock_id(Kind::Mutex, "orders/42".into())
             .ok()?;
-        let attempt = Attempt {
+        let holding = Holding {
             by: Identity::Token(Token::new([7; 20], None)),
             depth: 1,
             ballot: None,
         };
         let ttl = TtlAndDrift::new()?.0;
         let queue = None;
-        let action = Action::Acquire(attempt, ttl, queue);
+        let action = Action::Acquire(holding, ttl, queue);
         Some(Self(Command::new(&lock_id, action)))
     }
 

@@ -37,7 +37,7 @@ use crate::{
         ballot::Ballot,
         protocol::{
             client_name::ClientName,
-            command::{Action, Attempt, Command, Verb},
+            command::{Action, Command, Holding, Verb},
             identity::Identity,
             kind::Kind,
             name::{KeyTemplate, LockId, Token},

@@ -85,7 +85,7 @@ impl RowCommand {
 
     pub(super) fn command(&self, key: &str, ballot: Option<Ballot>) -> Command {
         let lock_id = &lock_id(self.kind, key);
-        let attempt = Attempt {
+        let holding = Holding {
             by: self.identity(),
             depth: self.depth,
             ballot,
@@ -93,14 +93,14 @@ impl RowCommand {
         let ttl = checked(self.ttl);
         let (queue, was_won) = (self.queue, self.was_won);
         let action = match self.verb {
-            Verb::Acquire => Action::Acquire(attempt, ttl, queue),
-            Verb::Heal => Action::Heal(attempt, ttl),
-            Verb::Extend => Action::Extend(attempt, ttl),
-            Verb::Release => Action::Release { attempt, was_won },
+            Verb::Acquire => Action::Acquire(holding, ttl, queue),
+            Verb::Heal => Action::Heal(holding, ttl),
+            Verb::Extend => Action::Extend(holding, ttl),
+            Verb::Release => Action::Release { holding, was_won },
             Verb::Yield => {
                 let timeout = queue.map(|queue| queue.waiter_timeout);
                 let waiter_timeout = timeout.unwrap_or_default();
-                Action::Yield(attempt, waiter_timeout)
+                Action::Yield(holding, waiter_timeout)
             }
             Verb::Inspect => Action::Inspect,
             Verb::Probe => Action::Probe,

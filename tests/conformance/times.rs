@@ -29,7 +29,7 @@ fn queue_up(key: &str, drawn: u64, is_fresh: bool) -> Command {
         waiter_timeout: seconds(40),
         is_fresh,
     };
-    let attempt = Attempt {
+    let holding = Holding {
         by: Identity::Ticket(by),
         depth: 1,
         ballot: None,
@@ -38,7 +38,7 @@ fn queue_up(key: &str, drawn: u64, is_fresh: bool) -> Command {
     let queue = Some(queue);
     Command::new(
         &step::lock_id(Kind::Fair, key),
-        Action::Acquire(attempt, ttl, queue),
+        Action::Acquire(holding, ttl, queue),
     )
 }
 

@@ -96,7 +96,7 @@ impl<R: ReadRound> ClaimState<R> {
     /// Gives back the grants of a round that was not won, and keeps the position in the queues for
     /// `timeout`.
     pub(crate) fn yield_grants(&self, terms: &Terms, timeout: Duration) -> Command {
-        Command::new(&terms.lock_id, Action::Yield(self.attempt(), timeout))
+        Command::new(&terms.lock_id, Action::Yield(self.holding(), timeout))
     }
 
     /// Returns the outcome of the newest round, now that the caller sees it. A majority counts as
@@ -120,7 +120,7 @@ impl<R: ReadRound> ClaimState<R> {
 
     fn ask(&self, step: &ClaimStep<'_, R>, queue: Option<QueueOptions>) -> Command {
         let Terms { lock_id, ttl, .. } = step.terms;
-        Command::new(lock_id, Action::Acquire(self.attempt(), *ttl, queue))
+        Command::new(lock_id, Action::Acquire(self.holding(), *ttl, queue))
     }
 }
 

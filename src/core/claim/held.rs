@@ -75,7 +75,7 @@ impl<R: ReadRound> ClaimState<R> {
         );
         self.traces.last_until(step.expiry(ttl));
         let lock_id = &step.terms.lock_id;
-        Some(Command::new(lock_id, Action::Extend(self.attempt(), ttl)))
+        Some(Command::new(lock_id, Action::Extend(self.holding(), ttl)))
     }
 
     /// Adds a level, and extends the lock. `None` if the lock is not held.
@@ -176,7 +176,7 @@ impl<R: ReadRound> ClaimState<R> {
         self.traces.last_until(step.expiry(ttl));
         self.traces.may_keep |= gone;
         let lock_id = &step.terms.lock_id;
-        let command = Command::new(lock_id, Action::Heal(self.attempt(), ttl));
+        let command = Command::new(lock_id, Action::Heal(self.holding(), ttl));
         Some((gone, command))
     }
 }

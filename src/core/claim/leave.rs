@@ -47,20 +47,20 @@ impl<R: ReadRound> ClaimState<R> {
         let lock_id = &step.terms.lock_id;
         self.depth = self.depth.saturating_sub(1);
         if self.depth > 0 {
-            let (attempt, was_won) = (self.attempt(), true);
-            let release = Action::Release { attempt, was_won };
+            let (holding, was_won) = (self.holding(), true);
+            let release = Action::Release { holding, was_won };
             return Leave::Depth(Command::new(lock_id, release));
         }
         self.look(step); // notes an expiry that no one has noticed
         let leave = match self.time_to_stay(step) {
             Some(time) => {
                 let ttl = step.terms.drift.outlasting(time);
-                let attempt = Attempt {
+                let holding = Holding {
                     depth: 1,
-                    ..self.attempt()
+                    ..self.holding()
                 };
                 Leave::InPlace {
-                    command: Command::new(lock_id, Action::Extend(attempt, ttl)),
+                    command: Command::new(lock_id, Action::Extend(holding, ttl)),
                     until: self.traces.until,
                 }
             }
@@ -79,10 +79,10 @@ impl<R: ReadRound> ClaimState<R> {
     }
 
     fn release(&self, lock_id: &LockId) -> Leave<R> {
-        let (attempt, was_won) = (self.attempt(), self.was_won());
+        let (holding, was_won) = (self.holding(), self.was_won());
         Leave::Release {
             to: self.needs_release(),
-            command: Command::new(lock_id, Action::Release { attempt, was_won }),
+            command: Command::new(lock_id, Action::Release { holding, was_won }),
             was_won,
             was_lost: matches!(self.phase, Phase::Lost { .. }),
             owed: OwedRelease {

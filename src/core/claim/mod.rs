@@ -14,7 +14,7 @@ use std::{
 use crate::core::{
     ballot::Ballot,
     protocol::{
-        command::{Action, Attempt, Command, Verb},
+        command::{Action, Command, Holding, Verb},
         identity::Identity,
         name::LockId,
     },
@@ -225,9 +225,9 @@ impl<R: ReadRound> ClaimState<R> {
         step.retired = Some(mem::replace(&mut self.newest, round));
     }
 
-    /// Returns the attempt as commands to masters carry it.
-    pub(crate) fn attempt(&self) -> Attempt {
-        Attempt {
+    /// Returns what commands to masters say about this claim.
+    pub(crate) fn holding(&self) -> Holding {
+        Holding {
             by: self.traces.by.clone(),
             depth: self.depth,
             ballot: self.traces.ballot.clone(),

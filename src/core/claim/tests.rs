@@ -608,10 +608,10 @@ impl Case {
     fn leave(&mut self) {
         match self.step(ClaimState::leave) {
             Leave::Depth(command) => {
-                let Action::Release { attempt, .. } = command.action else {
+                let Action::Release { holding, .. } = command.action else {
                     panic!("{command:?}");
                 };
-                self.say(format_args!("depth {}", attempt.depth));
+                self.say(format_args!("depth {}", holding.depth));
             }
             Leave::InPlace { command, .. } => {
                 self.say(self.text(MasterSet::ALL, &command));

@@ -71,14 +71,14 @@ static YIELD: Script = Script::new(
 fn words(command: &Command) -> Words<'_> {
     let is_fenced = command.is_fenced();
     match &command.action {
-        Action::Acquire(attempt, ttl, queue) => {
+        Action::Acquire(holding, ttl, queue) => {
             // An attempt that does not wait has the waiter timeout 0.
             let [timeout, window] = queue.map_or([0, 0], QueueOptions::in_words);
             let words = Words::of(&ACQUIRE, command).keys(COMPANIONS);
-            let words = words.depth(attempt).ttl(*ttl).ticket();
+            let words = words.depth(holding).ttl(*ttl).ticket();
             words.number(timeout).number(window).ballot()
         }
-        Action::Release { attempt, .. } if attempt.depth == 0 => {
+        Action::Release { holding, .. } if holding.depth == 0 => {
             let script = if is_fenced { &RELEASE_FENCED } else { &RELEASE };
             let words = Words::of(script, command).keys(COMPANIONS);
             words.ticket().ballot()

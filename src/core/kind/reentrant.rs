@@ -60,18 +60,18 @@ pub(super) fn marked_words<'a>(
     channel: &'a str,
 ) -> Words<'a> {
     match &command.action {
-        Action::Acquire(attempt, ttl, _) | Action::Heal(attempt, ttl) => {
-            let words = Words::of(&ACQUIRE, command).depth(attempt).ttl(*ttl);
+        Action::Acquire(holding, ttl, _) | Action::Heal(holding, ttl) => {
+            let words = Words::of(&ACQUIRE, command).depth(holding).ttl(*ttl);
             words.text(marker).ballot()
         }
-        Action::Extend(attempt, ttl) => {
-            let words = Words::of(&EXTEND, command).depth(attempt).ttl(*ttl);
+        Action::Extend(holding, ttl) => {
+            let words = Words::of(&EXTEND, command).depth(holding).ttl(*ttl);
             words.text(marker)
         }
-        Action::Release { attempt, .. } | Action::Yield(attempt, _) => {
+        Action::Release { holding, .. } | Action::Yield(holding, _) => {
             let is_fenced = command.is_fenced();
             let script = if is_fenced { &RELEASE_FENCED } else { &RELEASE };
-            let words = Words::of(script, command).depth(attempt);
+            let words = Words::of(script, command).depth(holding);
             words.text(marker).text(channel).ballot()
         }
         Action::Break(holders) => Words::break_held(command, holders),

@@ -108,7 +108,7 @@ mod tests {
         client_name::ClientName,
         command::{
             Action, Verb,
-            fixture::{attempt, command, fenced, lock_id, of, ttl},
+            fixture::{command, fenced, holding, lock_id, of, ttl},
         },
         identity::Identity,
         name::Token,
@@ -233,7 +233,7 @@ mod tests {
                 format!("mutex/release [\"r\"] [\"{token}\"]"),
             ),
         ] {
-            let mut named = attempt(Kind::Mutex, 0, None);
+            let mut named = holding(Kind::Mutex, 0, None);
             named.by = Identity::Token(Token::new([0; 20], Some(&client)));
             assert_eq!(words(&of(&mutex, verb, named)), expected, "{verb:?}");
         }
@@ -244,7 +244,7 @@ mod tests {
         let fair = lock_id(Kind::Fair, "r");
         let attempt = Command::new(
             &fair,
-            Action::Acquire(attempt(Kind::Fair, 1, None), ttl(), None),
+            Action::Acquire(holding(Kind::Fair, 1, None), ttl(), None),
         );
         let expected = "fair/acquire [\"r\", \"quorlock:queue:{r}\", \"quorlock:deadlines:{r}\"] \
             [\"u:1\", \"7\", \"1\", \"10000\", \"0000000000000005:u:1\", \"0\", \"0\"]";
@@ -261,7 +261,7 @@ mod tests {
         let lost = Command::new(
             &mutex,
             Action::Release {
-                attempt: attempt(Kind::Mutex, 0, None),
+                holding: holding(Kind::Mutex, 0, None),
                 was_won: false,
             },
         );

@@ -20,9 +20,9 @@ pub(crate) struct Command {
     pub(crate) watch: bool,
 }
 
-/// An attempt at a lock. After a command, its owner holds `depth` levels.
+/// What an owner holds of a lock after a command: `depth` levels, 0 for none.
 #[derive(Clone, Debug)]
-pub(crate) struct Attempt {
+pub(crate) struct Holding {
     pub(crate) by: Identity,
     /// The key of a mutex does not contain the depth.
     pub(crate) depth: u32,
@@ -69,14 +69,14 @@ macro_rules! actions {
 actions! {
     /// Takes a lock that is free. If the lock has a queue, other waiters may come first, and the
     /// options are those of an attempt that waits.
-    Acquire(Attempt, Ttl, Option<QueueOptions>),
+    Acquire(Holding, Ttl, Option<QueueOptions>),
     /// Deletes the key of a lock of any kind, if one of the given holders has it. Each holder is a
     /// line with a kind and a digest, as `lua/shared/inspect.lua` reports them.
     Break(Arc<str>),
     /// Prolongs the life of the key, and sets the depth.
-    Extend(Attempt, Ttl),
+    Extend(Holding, Ttl),
     /// Puts the key back on a master that lost it, while the lock is held.
-    Heal(Attempt, Ttl),
+    Heal(Holding, Ttl),
     /// Asks who holds the lock and who waits for it.
     Inspect,
     /// Asks whether the master takes locks now. Writes a key of the crate's own, which is gone a
@@ -84,9 +84,9 @@ actions! {
     Probe,
     /// Releases a level. With the last one, deletes the key and the place in the queue. If the
     /// attempt was not won, the caller needs to know for how long another holds the lock.
-    Release { attempt: Attempt, was_won: bool },
+    Release { holding: Holding, was_won: bool },
     /// Deletes the key, and keeps the place in the queue for the waiter timeout.
-    Yield(Attempt, Duration),
+    Yield(Holding, Duration),
 }
 
 /// A master's reply. It has a case for each reply that some command tells apart.
@@ -118,11 +118,11 @@ impl Command {
 
     /// Returns the identity of the attempt. `None` for a command that is not about an attempt.
     pub(crate) fn by(&self) -> Option<&Identity> {
-        self.attempt().map(|attempt| &attempt.by)
+        self.holding().map(|holding| &holding.by)
     }
 
     pub(in crate::core) fn ballot(&self) -> Option<&Ballot> {
-        self.attempt()?.ballot.as_ref()
+        self.holding()?.ballot.as_ref()
     }
 
     pub(in crate::core) fn is_fenced(&self) -> bool {
@@ -142,13 +142,13 @@ impl Command {
             && self.by() == other.by()
     }
 
-    fn attempt(&self) -> Option<&Attempt> {
+    fn holding(&self) -> Option<&Holding> {
         match &self.action {
-            Action::Acquire(attempt, _, _)
-            | Action::Extend(attempt, _)
-            | Action::Heal(attempt, _)
-            | Action::Release { attempt, .. }
-            | Action::Yield(attempt, _) => Some(attempt),
+            Action::Acquire(holding, _, _)
+            | Action::Extend(holding, _)
+            | Action::Heal(holding, _)
+            | Action::Release { holding, .. }
+            | Action::Yield(holding, _) => Some(holding),
             Action::Break(..) | Action::Inspect | Action::Probe => None,
         }
     }
@@ -215,7 +215,7 @@ pub(crate) mod fixture {
 
     /// Returns a command for the lock `r`. After this command, the owner holds `depth` levels.
     pub(crate) fn command(kind: Kind, verb: Verb, depth: u32) -> Command {
-        of(&lock_id(kind, "r"), verb, attempt(kind, depth, None))
+        of(&lock_id(kind, "r"), verb, holding(kind, depth, None))
     }
 
     /// Does the same as [`command`] for a fenced lock.
@@ -225,7 +225,7 @@ pub(crate) mod fixture {
             counter: lock_id.counter(),
             candidate: 1_770_000_000_000_001, // more digits than `tostring` in Lua prints
         };
-        of(&lock_id, verb, attempt(kind, depth, Some(ballot)))
+        of(&lock_id, verb, holding(kind, depth, Some(ballot)))
     }
 
     pub(crate) fn lock_id(kind: Kind, name: &str) -> LockId {
@@ -233,7 +233,7 @@ pub(crate) mod fixture {
         names.lock_id(kind, name.into()).unwrap()
     }
 
-    pub(crate) fn attempt(kind: Kind, depth: u32, ballot: Option<Ballot>) -> Attempt {
+    pub(crate) fn holding(kind: Kind, depth: u32, ballot: Option<Ballot>) -> Holding {
         let owner = OwnerAttempt {
             owner: "u:1".into(),
             attempt: 7,
@@ -246,7 +246,7 @@ pub(crate) mod fixture {
                 Identity::Ticket(FairAttempt { owner, ticket })
             }
         };
-        Attempt { by, depth, ballot }
+        Holding { by, depth, ballot }
     }
 
     pub(crate) fn ttl() -> Ttl {
@@ -254,7 +254,7 @@ pub(crate) mod fixture {
         Ttl::parse(Duration::from_secs(10), Duration::ZERO, no_drift).unwrap()
     }
 
-    pub(crate) fn of(lock_id: &LockId, verb: Verb, attempt: Attempt) -> Command {
+    pub(crate) fn of(lock_id: &LockId, verb: Verb, holding: Holding) -> Command {
         let waiter_timeout = Duration::from_secs(3);
         let queue = QueueOptions {
             waiter_timeout,
@@ -262,14 +262,14 @@ pub(crate) mod fixture {
         };
         let (ttl, queue) = (ttl(), Some(queue));
         let action = match verb {
-            Verb::Acquire => Action::Acquire(attempt, ttl, queue),
-            Verb::Extend => Action::Extend(attempt, ttl),
-            Verb::Heal => Action::Heal(attempt, ttl),
+            Verb::Acquire => Action::Acquire(holding, ttl, queue),
+            Verb::Extend => Action::Extend(holding, ttl),
+            Verb::Heal => Action::Heal(holding, ttl),
             Verb::Release => Action::Release {
-                attempt,
+                holding,
                 was_won: true,
             },
-            Verb::Yield => Action::Yield(attempt, waiter_timeout),
+            Verb::Yield => Action::Yield(holding, waiter_timeout),
             Verb::Break => Action::Break("mutex 0a\nfair 0b\n".into()),
             Verb::Inspect => Action::Inspect,
             Verb::Probe => Action::Probe,
@@ -313,7 +313,7 @@ mod tests {
     #[cfg(feature = "redis")]
     #[test]
     fn a_release_undoes_the_acquisition_of_the_same_attempt() {
-        use super::fixture::{attempt, command, lock_id, of};
+        use super::fixture::{command, holding, lock_id, of};
         use crate::core::protocol::{kind::Kind, name::Token};
 
         for kind in Kind::ALL {
@@ -323,11 +323,11 @@ mod tests {
                 let command = command(kind, verb, 0);
                 assert_eq!(command.undoes(&acquisition), undoes, "{kind:?} {verb:?}");
             }
-            let release = attempt(kind, 0, None);
+            let release = holding(kind, 0, None);
             let other_lock = of(&lock_id(kind, "other"), Verb::Release, release);
             assert!(!other_lock.undoes(&acquisition), "{kind:?}");
         }
-        let mut other = attempt(Kind::Mutex, 0, None);
+        let mut other = holding(Kind::Mutex, 0, None);
         other.by = Identity::Token(Token::new([1; 20], None));
         let other = of(&lock_id(Kind::Mutex, "r"), Verb::Release, other);
         assert!(!other.undoes(&command(Kind::Mutex, Verb::Acquire, 1)));

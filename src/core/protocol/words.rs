@@ -3,7 +3,7 @@
 use std::iter;
 
 use super::{
-    command::{Attempt, Command, Verb},
+    command::{Command, Holding, Verb},
     companion::{CHANNEL, Companion},
     identity::{Identity, Ticket},
     name::Token,
@@ -109,8 +109,8 @@ impl<'a> Words<'a> {
         self.number(ttl.millis())
     }
 
-    pub(in crate::core) fn depth(self, attempt: &Attempt) -> Self {
-        self.number(attempt.depth.into())
+    pub(in crate::core) fn depth(self, holding: &Holding) -> Self {
+        self.number(holding.depth.into())
     }
 
     /// Adds the ticket of a waiter.

@@ -171,10 +171,10 @@ impl Claim {
                 }
                 if mutant!(ExtensionReleases) {
                     let locked = self.lock();
-                    let mut attempt = locked.state.claim.attempt();
-                    attempt.depth = 0;
+                    let mut holding = locked.state.claim.holding();
+                    holding.depth = 0;
                     let was_won = true;
-                    let release = Action::Release { attempt, was_won };
+                    let release = Action::Release { holding, was_won };
                     let release = Command::new(&self.terms.lock_id, release);
                     locked.post(MasterSet::ALL, release, IgnoreVotes);
                 }

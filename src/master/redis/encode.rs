@@ -105,7 +105,7 @@ mod tests {
     use crate::core::protocol::{
         command::{
             Verb,
-            fixture::{attempt, lock_id, of as command_for},
+            fixture::{holding, lock_id, of as command_for},
         },
         kind::Kind,
     };
@@ -126,7 +126,7 @@ mod tests {
         for verb in [Verb::Acquire, Verb::Extend, Verb::Release] {
             for length in [1, 99, 100, 1_000] {
                 let lock_id = lock_id(Kind::Mutex, &"n".repeat(length));
-                let command = command_for(&lock_id, verb, attempt(Kind::Mutex, 1, None));
+                let command = command_for(&lock_id, verb, holding(Kind::Mutex, 1, None));
                 let mut out = b"before ".to_vec();
                 let encoded = Encoded::new(&command, &mut out);
                 assert_eq!(out, b"before ");
