@@ -132,7 +132,7 @@ pub use crate::{
             votes::{VoteRow, Votes},
         },
     },
-    driver::ask::health_events::HealthEvents,
+    driver::query::health_events::HealthEvents,
     face::{
         builder::Builder,
         coordinator::Coordinator,

@@ -12,14 +12,14 @@ use std::{
 
 use super::{
     acquire::{self, deadline::Deadline, denied::NotAcquired},
-    ask::{
-        inspect::{self, NotInspected},
-        ready::ready,
-    },
     claim::{level::Level, owned_lock::LockOwner, request::LockRequest},
     context::Context,
     masters::Masters,
     observe::observed::observed,
+    query::{
+        inspect::{self, NotInspected},
+        ready::ready,
+    },
     renew::renewer::Renewer,
     supervisors,
     time::{clock, timers::Timers},

@@ -2,7 +2,6 @@
 //! random numbers and spawns the background tasks.
 
 pub(crate) mod acquire;
-pub(crate) mod ask;
 pub(crate) mod claim;
 pub(crate) mod context;
 pub(crate) mod engine;
@@ -10,6 +9,7 @@ pub(crate) mod live_round;
 pub(crate) mod masters;
 pub(crate) mod observe;
 mod pending_releases;
+pub(crate) mod query;
 pub(crate) mod renew;
 pub(crate) mod select;
 mod signal;

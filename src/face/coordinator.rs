@@ -6,7 +6,7 @@ use super::{lock::Lock, owner::Owner};
 use crate::{
     check::{Checker, Preflight},
     core::{protocol::kind::Kind, view::health::MasterHealth},
-    driver::{ask::health_events::HealthEvents, engine::Engine},
+    driver::{engine::Engine, query::health_events::HealthEvents},
 };
 
 /// A set of independent masters that hold locks together.

@@ -17,9 +17,9 @@ use crate::{
         },
     },
     driver::{
-        ask::reachability::may_win,
         claim::{level::Level, request::LockRequest},
         context::Context,
+        query::reachability::may_win,
         time::clock,
         waiting::local_waiters::LocalWaiter,
     },

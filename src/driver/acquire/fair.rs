@@ -19,7 +19,6 @@ use crate::{
         },
     },
     driver::{
-        ask::reachability::majority_answers,
         claim::{
             Claim,
             ask::MORE_BALLOTS,
@@ -29,6 +28,7 @@ use crate::{
         },
         context::Context,
         live_round::LiveRound,
+        query::reachability::majority_answers,
         select::first_of,
         time::clock,
         waiting::fair_waiter::FairWaiter,

@@ -9,7 +9,7 @@ use tokio::{
 };
 
 use super::park::block_on;
-use crate::{core::config::error::ConfigError, driver::ask::health_events::HealthEvents};
+use crate::{core::config::error::ConfigError, driver::query::health_events::HealthEvents};
 
 /// A handle of a thread with a runtime. The runtime has the timers of blocked calls, and the tasks
 /// of a coordinator that was built for blocking calls.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::park::block_on;
 use crate::{
-    core::view::health::MasterHealth, driver::ask::health_events, face::error::ConfigError,
+    core::view::health::MasterHealth, driver::query::health_events, face::error::ConfigError,
 };
 
 /// The changes of the masters' states, from

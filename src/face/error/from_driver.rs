@@ -8,9 +8,9 @@ use crate::{
     },
     driver::{
         acquire::denied::{Denied, NotAcquired},
-        ask::inspect::NotInspected,
         claim::{Claim, extension::NotExtended, request::LockRequest},
         masters::Masters,
+        query::inspect::NotInspected,
     },
 };
 
