@@ -137,21 +137,14 @@ impl Context {
         let (observer, Some(round)) = (&self.observer, &denied.round) else {
             return;
         };
-        match &denied.obstacle {
-            reason @ (Obstacle::NoQuorum | Obstacle::Quarantined(_) | Obstacle::TooSlow(_)) => {
-                let votes = || self.masters.votes(round).to_string();
-                observer.lacks_quorum(name, reason, votes);
-            }
-            Obstacle::HeldFor(_)
-            | Obstacle::OtherKind
-            | Obstacle::OwnerBusy
-            | Obstacle::Queued
-            | Obstacle::Split => {
-                let asked_one_master = round.is_pending();
-                if !asked_one_master {
-                    observer.found_quorum();
-                }
-            }
+        if let reason @ (Obstacle::NoQuorum | Obstacle::Quarantined(_) | Obstacle::TooSlow(_)) =
+            &denied.obstacle
+        {
+            let votes = || self.masters.votes(round).to_string();
+            observer.lacks_quorum(name, reason, votes);
+        } else if !round.is_pending() {
+            // A round that is pending has asked one master only.
+            observer.found_quorum();
         }
     }
 

@@ -44,17 +44,8 @@ impl Denied {
     pub(crate) fn chance(&self) -> Chance {
         match (&self.obstacle, &self.round) {
             (Obstacle::TooSlow(_) | Obstacle::Quarantined(_), _) => Chance::None,
-            (
-                Obstacle::HeldFor(_)
-                | Obstacle::NoQuorum
-                | Obstacle::OtherKind
-                | Obstacle::OwnerBusy
-                | Obstacle::Queued
-                | Obstacle::Split,
-                round,
-            ) => round.as_ref().map_or(Chance::Unknown, |round| {
-                round.read(|round| Chance::of_round(round, round.outcome()))
-            }),
+            (_, Some(round)) => round.read(|round| Chance::of_round(round, round.outcome())),
+            (_, None) => Chance::Unknown,
         }
     }
 
