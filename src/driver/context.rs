@@ -57,11 +57,11 @@ impl Context {
             masters,
             timers,
             observer: Arc::new(LockObserver::new(config.lock_names_in_metrics)),
+            local_waiters: LocalWaiters::new(config.polling_rivals),
             config,
             renewer,
             pending_releases: Arc::new(PendingReleases::new()),
             timestamps: Timestamps::default(),
-            local_waiters: LocalWaiters::default(),
             chances: Mutex::default(),
             is_closed: AtomicBool::new(false),
         }

@@ -60,6 +60,7 @@ impl Coordinator {
 /// | [`drift_ppm`](Self::drift_ppm) | 10,000 ppm (1 %) |
 /// | [`retry_delay`](Self::retry_delay) | 10 ms to 200 ms |
 /// | [`poll_interval`](Self::poll_interval) | 500 ms to 1.5 s |
+/// | [`polling_rivals`](Self::polling_rivals) | `false` |
 /// | [`waiter_timeout`](Self::waiter_timeout) | 3 s, or four node timeouts if that is longer |
 /// | [`key_template`](Self::key_template) | `{name}` |
 /// | [`client_name`](Self::client_name) | none |
@@ -169,6 +170,24 @@ impl Builder {
     /// three commands a second for each name and coordinator.
     pub fn poll_interval(mut self, least: Duration, most: Duration) -> Self {
         self.settings.poll_interval = (least, most);
+        self
+    }
+
+    /// Declares whether clients of other libraries, which poll, want the same locks. Defaults to
+    /// `false`.
+    ///
+    /// Waiters of this crate are told of each release, so they come before clients that poll. With
+    /// `true`, waiters leave a lock that other processes want alone for the first half of each
+    /// 280 ms of the wall clock. A lock that only one process wants is as fast as without this
+    /// setting.
+    ///
+    /// Set this in all programs of this crate that use the locks, and keep their clocks within a
+    /// few tens of milliseconds of each other. A waiter cannot tell clients that poll from waiters
+    /// in other processes of this crate. So if only such waiters want a lock, it is idle for half
+    /// of the time. The setting does not apply to [fair locks](crate::Coordinator::fair) and to
+    /// [`try_acquire`](crate::Lock::try_acquire).
+    pub fn polling_rivals(mut self, are_there: bool) -> Self {
+        self.settings.polling_rivals = are_there;
         self
     }
 

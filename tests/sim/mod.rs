@@ -38,6 +38,7 @@ mod connection;
 mod nemesis;
 mod network;
 mod plan;
+mod polls;
 mod process;
 mod server;
 mod tests;

@@ -51,6 +51,8 @@ pub(crate) enum Event {
     },
     /// The waiter has given way to the waiters of other processes.
     GaveWay,
+    /// The waiter has left the lock to clients that poll.
+    LeftToPollers,
     /// A guard of this process has released the lock.
     Released,
     /// The wait is over, and nothing has happened. The lock is likely to be free on these masters.
@@ -71,6 +73,8 @@ pub(crate) enum Next {
     /// Lets the waiters of other processes go first, for this time. They need it to notice that the
     /// lock is free, and to ask for it.
     GiveWay(Duration),
+    /// Leaves the lock to clients that poll, for this time.
+    LeaveToPollers(Duration),
 }
 
 /// An attempt that failed.
@@ -116,8 +120,21 @@ impl Contender {
 
     /// Returns what the waiter does after `event`. `hears` says whether a majority of masters
     /// report changes. The waiters of other processes probably have the same rights as this one.
-    pub(crate) fn on(&mut self, event: Event, rivals: &Rivals, hears: bool, now: Instant) -> Next {
+    /// `pollers` is the time for which waiters leave the lock to clients that poll.
+    pub(crate) fn on(
+        &mut self,
+        event: Event,
+        rivals: &Rivals,
+        hears: bool,
+        pollers: Option<Duration>,
+        now: Instant,
+    ) -> Next {
         self.event = event;
+        if let Some(time) = pollers
+            && event != Event::LeftToPollers
+        {
+            return Next::LeaveToPollers(time);
+        }
         let likely = |first| {
             if rivals.are_likely() {
                 first
@@ -139,7 +156,7 @@ impl Contender {
             Event::Changed { first, .. } => likely(first),
             Event::Silence { free } if self.is_contested => likely(free),
             // Others probably have the lock: the waiter before this one, or those who went first.
-            Event::GaveWay | Event::Turn { .. } => MasterSet::ALL,
+            Event::GaveWay | Event::LeftToPollers | Event::Turn { .. } => MasterSet::ALL,
             // The commands of this waiter come right after the release, so it gets all masters.
             Event::Released => MasterSet::NONE,
             Event::Came | Event::Silence { .. } => MasterSet::NONE,
@@ -161,7 +178,8 @@ impl Contender {
             (Event::Turn { .. }, false) => {}
             (Event::Came | Event::Changed { .. } | Event::Silence { .. }, false) => {}
             (Event::Came | Event::Changed { .. } | Event::Silence { .. }, true)
-            | (Event::Released, false) => rivals.end_run(),
+            | (Event::Released, false)
+            | (Event::LeftToPollers, _) => rivals.end_run(),
         }
         match (self.event, result) {
             (_, Err(Obstacle::Split)) | (Event::Changed { .. }, Err(Obstacle::HeldFor(_))) => {
@@ -171,8 +189,22 @@ impl Contender {
                 rivals.note_met(!held.is_empty());
             }
             // These attempts do not tell.
-            (Event::GaveWay | Event::Released | Event::Turn { .. }, _)
+            (Event::GaveWay | Event::LeftToPollers | Event::Released | Event::Turn { .. }, _)
             | (Event::Came | Event::Changed { .. } | Event::Silence { .. }, Err(_)) => {}
+        }
+    }
+
+    /// Returns whether the result of an attempt shows that clients of other processes want the
+    /// lock. A lock that waiters of this process release to each other shows none.
+    pub(crate) fn shows_others(&self, result: Result<MasterSet, &Obstacle>) -> bool {
+        let was_held = (self.obstacle)
+            .is_some_and(|(obstacle, _)| obstacle == mem::discriminant(&Obstacle::HeldFor(None)));
+        match (self.event, result) {
+            (_, Err(Obstacle::Split)) => true,
+            // Another process has released the lock. A release by this one is another event.
+            (Event::Changed { .. } | Event::Silence { .. }, Ok(_)) if was_held => true,
+            (_, Ok(held)) => !held.is_empty(),
+            (_, Err(_)) => false,
         }
     }
 
@@ -281,6 +313,7 @@ mod tests {
         contender: Contender,
         rivals: Rivals,
         hears: bool,
+        pollers: Option<Duration>,
         now: Instant,
     }
 
@@ -296,6 +329,7 @@ mod tests {
                 contender: Contender::new(retry, poll),
                 rivals: Rivals::default(),
                 hears: true,
+                pollers: None,
                 #[expect(clippy::disallowed_methods, reason = "an origin for the stories")]
                 now: Instant::now(),
             }
@@ -314,6 +348,7 @@ mod tests {
             self.step(match *words {
                 ["came"] => Event::Came,
                 ["gave", "way"] => Event::GaveWay,
+                ["left"] => Event::LeftToPollers,
                 ["released"] => Event::Released,
                 ["turn"] => Event::Turn { is_released: false },
                 ["turn", "released"] => Event::Turn { is_released: true },
@@ -339,7 +374,7 @@ mod tests {
         }
 
         fn step(&mut self, event: Event) -> String {
-            match (self.contender).on(event, &self.rivals, self.hears, self.now) {
+            match (self.contender).on(event, &self.rivals, self.hears, self.pollers, self.now) {
                 Next::Ask(MasterSet::NONE) => "all at once".to_owned(),
                 Next::Ask(MasterSet::ALL) => "any first".to_owned(),
                 Next::Ask(first) => {
@@ -348,6 +383,7 @@ mod tests {
                     format!("{} first", digits.collect::<String>())
                 }
                 Next::GiveWay(time) => format!("way {}", time.as_millis()),
+                Next::LeaveToPollers(time) => format!("leave {}", time.as_millis()),
             }
         }
 
@@ -475,5 +511,49 @@ mod tests {
         story.hears = false;
         story.check("held -> 0..1000 \n released -> all at once \n won \n later 399");
         story.check("released -> all at once \n later 1 \n released -> way 220");
+    }
+
+    #[test]
+    fn every_attempt_leaves_the_time_of_clients_that_poll_to_them() {
+        for event in [
+            "came",
+            "changed 12",
+            "changed 12 must",
+            "silence 12",
+            "released",
+            "turn",
+            "turn released",
+        ] {
+            let mut story = Story::new();
+            story.pollers = Some(millis(70));
+            story.check(&format!("{event} -> leave 70 \n left -> any first"));
+        }
+    }
+
+    #[test]
+    fn others_want_a_lock_that_they_release_or_hold_on_some_masters() {
+        let changed = "changed 1 -> all at once";
+        let silence = "silence 1 -> all at once";
+        for (story, won, is_shown) in [
+            ("came -> all at once", "", false),
+            ("came -> all at once", "2", true),
+            ("released -> all at once", "2", true),
+            // The holder may be a guard of this process until another process releases the lock.
+            ("came -> all at once \n held -> 0..1000", "", false),
+            ("held -> 0..1000 \n released -> all at once", "", false),
+            ("held -> 0..1000 \n turn released -> any first", "", false),
+            (&format!("held -> 0..1000 \n {changed}"), "", true),
+            (&format!("held 7 -> 0..9 \n {silence}"), "", true),
+            // A master has come back.
+            (&format!("no-quorum -> 15..15 \n {silence}"), "", false),
+        ] {
+            let mut told = Story::new();
+            told.check(story);
+            let shown = told.contender.shows_others(Ok(masters(won)));
+            assert_eq!(shown, is_shown, "{story} {won}");
+        }
+        let contender = Story::new().contender;
+        assert!(contender.shows_others(Err(&Obstacle::Split)));
+        assert!(!contender.shows_others(Err(&Obstacle::HeldFor(None))));
     }
 }

@@ -84,14 +84,14 @@ async fn give_way(
     deadline: Deadline,
 ) -> Option<usize> {
     loop {
-        match waiter.next(contender, event) {
+        let (pause, then) = match waiter.next(contender, event) {
             Next::Ask(first) => return waiter.agreed(first),
-            Next::GiveWay(pause) => {
-                let end = deadline.cap(clock::now() + pause);
-                waiter.sleep_until(end).await;
-                event = Event::GaveWay;
-            }
-        }
+            Next::GiveWay(pause) => (pause, Event::GaveWay),
+            Next::LeaveToPollers(pause) => (pause, Event::LeftToPollers),
+        };
+        let end = deadline.cap(clock::now() + pause);
+        waiter.sleep_until(end).await;
+        event = then;
     }
 }
 
@@ -124,6 +124,9 @@ fn note_attempt(
         Err(denied) => Err(&denied.obstacle),
     };
     waiter.rivals(|rivals| contender.note(attempt, rivals, clock::now()));
+    if contender.shows_others(attempt) {
+        waiter.note_others();
+    }
     let chance = result.map_or_else(Denied::chance, |_| Chance::Had);
     context.note_chance(chance, start)
 }

@@ -9,7 +9,7 @@ use std::{
         Arc, Weak,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
@@ -23,6 +23,7 @@ use crate::{
         wait::{
             agreed_master::rank,
             contender::{Contender, Event, Next},
+            polling_rivals::PollingRivals,
             rivals::Rivals,
             wait_order::{Turn, WaitOrder},
         },
@@ -45,6 +46,8 @@ pub(crate) struct LocalWaiters {
     /// The rivals, by the last byte of the hash of the lock's key. An entry outlives the queue. Two
     /// locks may share an entry. Then a waiter may give way early, or waste a round trip.
     rivals: Mutex<HashMap<u8, Rivals>>,
+    /// `None` unless the setting says that there are such rivals.
+    polling_rivals: Option<Mutex<PollingRivals>>,
 }
 
 /// The waiters for one lock. They contend on the masters one at a time, in the order in which they
@@ -67,6 +70,14 @@ struct QueueState {
 }
 
 impl LocalWaiters {
+    /// `polling_rivals` says whether clients that poll want the locks, too.
+    pub(crate) fn new(polling_rivals: bool) -> Self {
+        Self {
+            polling_rivals: polling_rivals.then(Mutex::default),
+            ..Self::default()
+        }
+    }
+
     /// Joins the wait queue for `lock_id`.
     pub(crate) fn join<'a>(
         &'a self,
@@ -253,7 +264,22 @@ impl LocalWaiter<'_> {
     /// Returns what `contender`, which is this waiter, does after `event`.
     pub(crate) fn next(&self, contender: &mut Contender, event: Event) -> Next {
         let hears = self.masters.can_watch();
-        self.rivals(|rivals| contender.on(event, rivals, hears, clock::now()))
+        let pollers = self.time_for_pollers();
+        self.rivals(|rivals| contender.on(event, rivals, hears, pollers, clock::now()))
+    }
+
+    /// Returns for how long this waiter leaves the lock to clients that poll.
+    fn time_for_pollers(&self) -> Option<Duration> {
+        let rivals = self.waiters.polling_rivals.as_ref()?.lock();
+        let wall = Duration::from_micros(clock::wall_micros());
+        rivals.time_to_leave(self.lock_id.key(), wall, clock::now())
+    }
+
+    /// Notes that clients of other processes want the lock. Some of them may poll.
+    pub(crate) fn note_others(&self) {
+        if let Some(rivals) = &self.waiters.polling_rivals {
+            rivals.lock().note(self.lock_id.key(), clock::now());
+        }
     }
 
     /// Reads or changes what is known of the other clients that want the lock.
