@@ -7,7 +7,10 @@ use std::{
 };
 
 use arbitrary::Arbitrary;
-use quorlock::{__internals::in_process, MasterSpec};
+use quorlock::{
+    __internals::{KINDS, in_process},
+    Kind, MasterSpec,
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex},
     task::yield_now,
@@ -327,21 +330,14 @@ impl Bytes {
 
 impl Word {
     fn text(&self) -> String {
-        const KNOWN: &[&str] = &[
-            "fair",
-            "free",
-            "held",
-            "kind",
-            "mutex",
-            "other",
-            "queued",
-            "reentrant",
-            "skew",
-            "stale",
-        ];
+        const OTHERS: &[&str] = &["free", "held", "kind", "other", "queued", "skew", "stale"];
         match self {
             Self::Any(text) => text.clone(),
-            Self::Known(number) => KNOWN[usize::from(*number) % KNOWN.len()].to_owned(),
+            Self::Known(number) => {
+                let mut known = [&KINDS.map(Kind::word)[..], OTHERS].concat();
+                known.sort_unstable();
+                known[usize::from(*number) % known.len()].to_owned()
+            }
             Self::Line => "\n".to_owned(),
             Self::Number(number) => number.to_string(),
         }

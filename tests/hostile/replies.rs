@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use quorlock::{Coordinator, Quarantine};
+use quorlock::{__internals::KINDS, Coordinator, Quarantine};
 use testkit::hostile::{
     all_calls::{Calls, HANG},
     answers::{honest, subscription},
@@ -184,13 +184,12 @@ async fn assert_calls_return(locks: &Coordinator) {
     let calls = Calls::default();
     let owner = locks.owner();
     for round in 0..3 {
-        for (kind, lock) in [
-            ("mutex", locks.mutex("m")),
-            ("fenced", locks.mutex("f").fenced()),
-            ("reentrant", locks.reentrant("r", &owner)),
-            ("fair", locks.fair("q", &owner)),
-        ] {
-            let what = |verb| format!("{verb} ({kind}), round {round}");
+        let of_each_kind = KINDS.map(|kind| {
+            let lock = |fenced| locks.of_kind(kind, format!("{fenced}{kind}"), &owner);
+            [lock(""), lock("fenced ").fenced()]
+        });
+        for lock in of_each_kind.as_flattened() {
+            let what = |verb| format!("{verb} ({lock:?}), round {round}");
             let limit = Duration::from_millis(100);
             let guard = calls
                 .bounded(&what("try_acquire"), lock.try_acquire())

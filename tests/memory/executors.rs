@@ -57,20 +57,15 @@ fn world(runtime: &Runtime) -> (Vec<MemoryMaster>, Coordinator, Guard) {
 }
 
 /// Returns a lock of each kind. The owners are new.
-fn wanted(locks: &Coordinator) -> [Lock; 3] {
-    [
-        locks.mutex(NAME),
-        locks.reentrant("reentrant", &locks.owner()),
-        locks.fair("fair", &locks.owner()),
-    ]
+fn wanted(locks: &Coordinator) -> [Lock; KINDS.len()] {
+    KINDS.map(|kind| locks.of_kind(kind, format!("wanted {kind}"), &locks.owner()))
 }
 
 #[test]
 fn waits_end_in_time_outside_of_a_runtime() {
     let runtime = runtime();
     let (_masters, locks, guard) = world(&runtime);
-    let [_, reentrant, fair] = wanted(&locks);
-    let others = [reentrant, fair].map(|lock| outside(lock.acquire()).unwrap());
+    let held = wanted(&locks).map(|lock| outside(lock.acquire()).unwrap());
     for lock in wanted(&locks) {
         let error = outside(lock.try_acquire()).unwrap_err();
         assert!(matches!(error, AcquireError::Contended { .. }), "{error}");
@@ -83,7 +78,7 @@ fn waits_end_in_time_outside_of_a_runtime() {
         let waits = wanted(&locks).map(|lock| scope.spawn(move || outside(lock.acquire())));
         thread::sleep(millis(100));
         outside(guard.release()).unwrap();
-        for guard in others {
+        for guard in held {
             outside(guard.release()).unwrap();
         }
         for wait in waits {
@@ -128,8 +123,7 @@ fn calls_after_the_end_of_the_runtime_find_the_coordinator_closed() {
     let handle = runtime.handle().clone();
     let lock = locks.mutex("short").ttl(seconds(1));
     let short = outside(lock.acquire()).unwrap();
-    let [_, reentrant, fair] = wanted(&locks);
-    let _others = [reentrant, fair].map(|lock| outside(lock.acquire()).unwrap());
+    let _held = wanted(&locks).map(|lock| outside(lock.acquire()).unwrap());
     thread::scope(|scope| {
         let waits = wanted(&locks).map(|lock| {
             let (handle, other) = (handle.clone(), lock.clone());

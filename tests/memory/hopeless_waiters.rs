@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use quorlock::{AcquireError, Coordinator, Fault, Lock, MemoryMaster, Quarantine, Renewal};
+use quorlock::{AcquireError, Coordinator, Fault, Kind, Lock, MemoryMaster, Quarantine, Renewal};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use crate::world::{NAME, delay, millis, seconds, timed};
+use crate::world::{KINDS, NAME, delay, lock, millis, seconds, timed};
 
 const QUEUE: &str = "quorlock:queue:{orders/42}";
 
@@ -25,20 +25,13 @@ fn fair(locks: &Coordinator) -> Lock {
     locks.fair(NAME, &locks.owner())
 }
 
-type Kind = fn(&Coordinator) -> Lock;
-
-const KINDS: [Kind; 3] = [
-    |locks| locks.mutex(NAME),
-    |locks| locks.reentrant(NAME, &locks.owner()),
-    fair,
-];
-
 /// Counts how often one client gets the lock in a minute, if it holds it for 10 ms each time.
 async fn grants(locks: &Coordinator, kind: Kind) -> u32 {
     let end = Instant::now() + seconds(60);
     let mut grants = 0;
     while Instant::now() < end {
-        let Ok(Ok(guard)) = timeout(seconds(60), kind(locks).acquire()).await else {
+        let lock = lock(kind, locks, &locks.owner());
+        let Ok(Ok(guard)) = timeout(seconds(60), lock.acquire()).await else {
             continue;
         };
         grants += 1;
@@ -61,7 +54,7 @@ async fn check_kind(near: &Coordinator, hopeless: &Coordinator, kind: Kind) {
     let alone = grants(near, kind).await;
     assert!(alone > 100, "{alone}");
     for limit in [None, Some(seconds(1))] {
-        let lock = kind(hopeless);
+        let lock = lock(kind, hopeless, &hopeless.owner());
         let waiter = tokio::spawn(async move {
             match limit {
                 None => drop(lock.acquire().await),
@@ -302,5 +295,5 @@ async fn a_waiter_whose_ttl_is_too_short_does_not_hold_up_others() {
     let builder = builder.masters(&masters).ttl(millis(60));
     let hopeless = builder.build().unwrap();
     sleep(seconds(1)).await;
-    check_kind(&near, &hopeless, fair).await;
+    check_kind(&near, &hopeless, Kind::Fair).await;
 }

@@ -6,7 +6,10 @@
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, thread, time::Duration};
 
-use quorlock::{AcquireError, Coordinator, Fault, Guard, Lock, MemoryMaster, Owner, Renewal};
+use quorlock::{
+    __internals::has_owner, AcquireError, Coordinator, Fault, Guard, Kind, Lock, MemoryMaster,
+    Owner, Renewal,
+};
 use testkit::{polled::polled, random::Random};
 use tokio::{
     runtime,
@@ -14,10 +17,13 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use crate::world::{delay, error, millis, seconds};
+use crate::world::{KINDS, delay, error, millis, seconds};
 
 const TTL: Duration = millis(600);
 const SEEDS: u64 = 6;
+
+/// A lock of each kind, and a fenced one.
+const LOCKS: usize = 2 * KINDS.len();
 
 /// The valid guards of each name, by owner.
 #[derive(Clone, Default)]
@@ -58,16 +64,26 @@ struct Task {
     end: Instant,
 }
 
-fn lock(locks: &Coordinator, owner: &Owner, name: usize) -> Lock {
-    let lock = match name {
-        0 => locks.mutex("mutex"),
-        1 => locks.reentrant("reentrant", owner),
-        2 => locks.fair("fair", owner),
-        3 => locks.mutex("fenced").fenced(),
-        4 => locks.reentrant("fenced reentrant", owner).fenced(),
-        _ => locks.fair("fenced fair", owner).fenced(),
-    };
-    lock.ttl(TTL)
+fn kind(number: usize) -> Kind {
+    KINDS[number % KINDS.len()]
+}
+
+fn name(number: usize) -> String {
+    let kind = kind(number);
+    if number < KINDS.len() {
+        kind.word().to_owned()
+    } else {
+        format!("fenced {}", kind.word())
+    }
+}
+
+fn lock(locks: &Coordinator, owner: &Owner, number: usize) -> Lock {
+    let lock = locks.of_kind(kind(number), name(number), owner).ttl(TTL);
+    if number < KINDS.len() {
+        lock
+    } else {
+        lock.fenced()
+    }
 }
 
 impl Task {
@@ -75,22 +91,25 @@ impl Task {
         let (mut won, mut closed) = (0, 0);
         while Instant::now() < self.end {
             let which = random.index(self.owners.len());
-            let name = random.index(6);
+            let number = random.index(LOCKS);
             let renewal = match random.below(4) {
                 0 => Renewal::Off,
                 1 => Renewal::UpTo(millis(random.below(2_000))),
                 _ => Renewal::Unlimited,
             };
-            let lock = lock(&self.locks, &self.owners[which], name).renewal(renewal);
+            let lock = lock(&self.locks, &self.owners[which], number).renewal(renewal);
             // A mutex has no owner, so each acquisition counts as an owner of its own.
-            let owner = match name {
-                0 | 3 => 1_000_000 + random.below(1 << 40),
-                _ => (self.number / 100) * 100 + which as u64,
+            let owner = if has_owner(kind(number)) {
+                (self.number / 100) * 100 + which as u64
+            } else {
+                1_000_000 + random.below(1 << 40)
             };
             match self.acquire(&lock, &mut random).await {
                 Some(Ok(guard)) => {
                     won += 1;
-                    self.keep(guard, owner, renewal, &lock, &mut random).await;
+                    let kind = kind(number);
+                    self.keep(guard, owner, kind, renewal, &lock, &mut random)
+                        .await;
                 }
                 Some(Err(AcquireError::Closed)) => {
                     closed += 1;
@@ -139,6 +158,7 @@ impl Task {
         &self,
         guard: Guard,
         owner: u64,
+        kind: Kind,
         renewal: Renewal,
         lock: &Lock,
         random: &mut Random,
@@ -155,7 +175,7 @@ impl Task {
                     let polls = 1 + random.index(3);
                     let _ = polled(polls, guard.extend(TTL)).await;
                 }
-                2 if !name.contains("mutex") && name != "fenced" => {
+                2 if has_owner(kind) => {
                     // Acquires the lock once more, as another task of the owner would.
                     let inner = lock.acquire_within(millis(300));
                     if let Ok(inner) = inner.await {
@@ -285,15 +305,7 @@ async fn run(seed: u64, with_faults: bool, closes: bool) -> u64 {
 }
 
 fn is_lock(key: &str) -> bool {
-    [
-        "mutex",
-        "reentrant",
-        "fair",
-        "fenced",
-        "fenced reentrant",
-        "fenced fair",
-    ]
-    .contains(&key)
+    (0..LOCKS).any(|number| key == name(number))
         || key.starts_with("quorlock:queue")
         || key.starts_with("quorlock:deadlines")
 }
@@ -382,7 +394,7 @@ async fn on_threads(with_faults: bool) {
     };
     let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
     let end = Instant::now() + seconds(20);
-    let inside: Arc<[AtomicI64; 6]> = Arc::default();
+    let inside: Arc<[AtomicI64; LOCKS]> = Arc::default();
     let won = Arc::new(AtomicU64::new(0));
     let mut tasks = JoinSet::new();
     let mut all = Vec::new();
@@ -397,8 +409,8 @@ async fn on_threads(with_faults: bool) {
                 let mut random = Random::new(process << 8 | number);
                 while Instant::now() < end {
                     let which = random.index(owners.len());
-                    let name = random.index(6);
-                    let lock = lock(&locks, &owners[which], name).ttl(seconds(4));
+                    let number = random.index(LOCKS);
+                    let lock = lock(&locks, &owners[which], number).ttl(seconds(4));
                     let polls = 1 + random.index(12);
                     let got = match random.below(6) {
                         0 => polled(polls, lock.acquire()).await,
@@ -415,8 +427,8 @@ async fn on_threads(with_faults: bool) {
                     let Some(Ok(guard)) = got else { continue };
                     won.fetch_add(1, SeqCst);
                     let owner = 1 + (process * 3 + which as u64) as i64;
-                    if name.is_multiple_of(3) && !with_faults {
-                        assert_eq!(inside[name].swap(owner, SeqCst), 0);
+                    if !has_owner(kind(number)) && !with_faults {
+                        assert_eq!(inside[number].swap(owner, SeqCst), 0);
                     }
                     match random.below(4) {
                         0 => drop(polled(1, guard.extend(seconds(4))).await),
@@ -424,9 +436,9 @@ async fn on_threads(with_faults: bool) {
                         2 => tokio::task::yield_now().await,
                         _ => sleep(millis(random.below(3))).await,
                     }
-                    if name.is_multiple_of(3) && !with_faults {
+                    if !has_owner(kind(number)) && !with_faults {
                         assert!(guard.is_valid());
-                        inside[name].store(0, SeqCst);
+                        inside[number].store(0, SeqCst);
                     }
                     match random.below(3) {
                         0 => drop(guard),

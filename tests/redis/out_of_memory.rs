@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock::{AcquireError, Renewal};
+use quorlock::{__internals::has_owner, AcquireError, Renewal};
 use testkit::proxy::Proxy;
 
 use crate::common::*;
@@ -76,15 +76,11 @@ fn a_refusal_by_the_only_master_with_memory_is_no_contention() {
 #[test]
 fn a_held_lock_can_be_extended_and_released_without_memory() {
     with_masters(3, async |masters| {
-        for kind in ["mutex", "fenced mutex", "fenced reentrant", "fenced fair"] {
+        let with_fencing = |kind| [(kind, false), (kind, true)];
+        for (kind, is_fenced) in KINDS.into_iter().flat_map(with_fencing) {
             let locks = coordinator(patient(), &masters);
-            let owner = locks.owner();
-            let lock = match kind {
-                "mutex" => locks.mutex("r"),
-                "fenced mutex" => locks.mutex("r").fenced(),
-                "fenced reentrant" => locks.reentrant("r", &owner).fenced(),
-                _ => locks.fair("r", &owner).fenced(),
-            };
+            let lock = locks.of_kind(kind, "r", &locks.owner());
+            let lock = if is_fenced { lock.fenced() } else { lock };
             let lock = lock.ttl(Duration::from_secs(30)).renewal(Renewal::Off);
             let guard = lock.try_acquire().await.unwrap();
             assert_eq!(guard.settled().await.granted_count(), 3);
@@ -115,7 +111,8 @@ fn levels_can_be_acquired_and_released_without_memory() {
     with_masters(3, async |masters| {
         let locks = coordinator(patient(), &masters);
         let owner = locks.owner();
-        for lock in [locks.reentrant("r", &owner), locks.fair("f", &owner)] {
+        for kind in KINDS.into_iter().filter(|kind| has_owner(*kind)) {
+            let lock = locks.of_kind(kind, kind.to_string(), &owner);
             let outer = lock.try_acquire().await.unwrap();
             assert_eq!(outer.settled().await.granted_count(), 3);
             masters.iter().for_each(run_out_of_memory);

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use quorlock::{Coordinator, Guard, Lock, Quarantine};
+use quorlock::__internals::{KINDS, has_owner};
+use quorlock::{Coordinator, Guard, Kind, Lock, Quarantine};
 use tokio::time::timeout;
 
 use super::mutator::{Mutator, falsifying_proxy};
@@ -117,16 +118,12 @@ async fn call_all(locks: Coordinator, calls: Arc<Calls>, seed: u64, end: Instant
     let mut random = Random::new(seed);
     let owner = locks.owner();
     while Instant::now() < end {
-        let name = format!("n{}", random.below(6));
-        let (kind, lock) = match random.below(5) {
-            0 => ("mutex", locks.mutex(name)),
-            1 => ("fenced", locks.mutex(format!("f{name}")).fenced()),
-            2 => ("reentrant", locks.reentrant(format!("r{name}"), &owner)),
-            3 => ("fair", locks.fair(format!("q{name}"), &owner)),
-            _ => (
-                "fair fenced",
-                locks.fair(format!("g{name}"), &owner).fenced(),
-            ),
+        let (number, kind) = (random.below(6), random.pick(&KINDS));
+        let lock = if random.is_one_in(2) {
+            locks.of_kind(kind, format!("{kind} {number}"), &owner)
+        } else {
+            let lock = locks.of_kind(kind, format!("fenced {kind} {number}"), &owner);
+            lock.fenced()
         };
         let task = Task {
             calls: &calls,
@@ -139,7 +136,7 @@ async fn call_all(locks: Coordinator, calls: Arc<Calls>, seed: u64, end: Instant
 
 struct Task<'a> {
     calls: &'a Calls,
-    kind: &'static str,
+    kind: Kind,
     lock: Lock,
 }
 
@@ -176,7 +173,7 @@ impl Task<'_> {
             0 => drop(self.bounded("extend", guard.extend(TTL)).await),
             1 => drop(self.bounded("settled", guard.settled()).await),
             2 => drop(self.bounded("inspect", self.lock.inspect()).await),
-            3 if self.kind != "mutex" && self.kind != "fenced" => {
+            3 if has_owner(self.kind) => {
                 drop(self.bounded("enter again", self.lock.try_acquire()).await);
             }
             4 if random.is_one_in(8) => {
@@ -192,7 +189,7 @@ impl Task<'_> {
 
     async fn bounded<T>(&self, what: &str, call: impl Future<Output = T>) -> Option<T> {
         self.calls
-            .bounded(&format!("{what} ({})", self.kind), call)
+            .bounded(&format!("{what} ({:?})", self.lock), call)
             .await
     }
 }
