@@ -40,7 +40,8 @@ fn assert_hidden(url: &str) {
     assert!(!shown.contains(SECRET), "{url:?}: {shown}");
 }
 
-/// Checks that a URL and a client for the URL are the same master.
+/// Checks that a URL and a client for the URL are the same master. Without a TLS library, a client
+/// can be made only for the same URL without TLS.
 fn assert_same_as_a_client(url: &str) {
     let build = |master: MasterSpec| Coordinator::builder().master(master).build().err();
     let by_url = build(url.into());
@@ -50,17 +51,21 @@ fn assert_same_as_a_client(url: &str) {
         "a parameter that is not known",
         "a part after #",
         "must be percent-encoded",
+        "verifies nothing",
     ]
     .iter()
     .any(|fault| shown.contains(fault));
-    match redis::Client::open(url) {
+    let plain = url
+        .replacen("rediss:", "redis:", 1)
+        .replacen("valkeys:", "valkey:", 1);
+    match redis::Client::open(plain) {
         Ok(_) if is_read_in_part => {}
         Ok(client) => {
             let master = MasterSpec::from(client.clone());
             assert_eq!(format!("{master:?}"), shown);
             assert_eq!(build(client.into()), by_url, "{url:?}");
         }
-        // The crate alone reads the URLs of Sentinels.
+        // Only this crate reads the URLs of Sentinels.
         Err(_) if url.contains("+sentinel://") => {}
         Err(_) => assert!(!is_good, "{url:?}"),
     }
