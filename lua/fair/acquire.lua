@@ -68,11 +68,19 @@ if not is_free then
   end
 end
 
+-- Calls the waiter that has become the first, because dead waiters before it were removed.
+local function call_next()
+  if is_free and is_swept then
+    notify(head)
+  end
+end
+
 local position = 0
 if waiter_timeout > 0 then
   local window = tonumber(ARGV[7])
   if window > 0 and not redis.call('ZSCORE', KEYS[2], ARGV[5])
       and math.abs(tonumber(string.sub(ARGV[5], 1, 16)) - micros) > window then
+    call_next()
     return string.format('skew %.0f', micros)
   end
   enqueue(ARGV[5], now, waiter_timeout)
@@ -83,9 +91,7 @@ if waiter_timeout > 0 then
   position = redis.call('ZRANK', KEYS[2], ARGV[5]) + 1
 end
 if is_free then
-  if is_swept then
-    notify(head)
-  end
+  call_next()
   return string.format('queued %.0f', position)
 end
 return describe_holder(KEYS[1], 'quorlock:fair', position)

@@ -72,6 +72,8 @@ async fn a_fair_lock_has_a_queue() {
         // The time in a new ticket must be near the master's clock.
         "fair acquire a1: granted, fair acquire b1 ~20s fresh: skewed, left a=1 fair=1 40s",
         "enqueue a@1 20s, fair acquire b1 ~20s fresh: skewed, left nothing | a@1 20s | - -",
+        // Even then, the waiter that becomes the first is woken.
+        "enqueue a@1 -5s, enqueue b@2 20s, fair acquire c1 ~20s fresh: skewed +turn-b:b@2, left nothing | b@2 20s | - -",
         "enqueue a@1 20s, enqueue b@2 20s, fair acquire b1 ~20s fresh: queued #2, left nothing | a@1 20s b@2 20s | 40s 40s",
     ])
     .await;
