@@ -34,6 +34,18 @@
 //! Use each name with one kind of lock. The use of a second kind is detected only while the lock is
 //! held.
 //!
+//! # Runtime
+//!
+//! The crate needs tokio. Build a coordinator inside a runtime with time and I/O enabled, and keep
+//! that runtime alive while locks are used: see [`Coordinator`]. [`blocking`] brings a runtime of
+//! its own.
+//!
+//! # Errors
+//!
+//! Match on [`AcquireError::last_attempt`]. After `Contended`, `NoQuorum`, `Quarantined`, `TooSlow`
+//! and `OwnerBusy`, another attempt may succeed. `Config` and `OtherKind` are mistakes in the
+//! program, and `Closed` means that the coordinator is closed.
+//!
 //! # What is not promised
 //!
 //! A holder can be paused by the scheduler, by a page fault or by a migration of its virtual

@@ -1,13 +1,17 @@
 //! The public types: coordinator, lock, guard, owner, fence and errors.
 
-#[cfg(feature = "blocking")]
-pub mod blocking;
-pub(crate) mod break_held;
+// Rustdoc shows the methods of a type in the order of these files. What most users need comes
+// first.
 pub(crate) mod builder;
 pub(crate) mod coordinator;
+pub(crate) mod ready;
+
 pub(crate) mod error;
 pub(crate) mod fence;
 pub(crate) mod guard;
 pub(crate) mod lock;
 pub(crate) mod owner;
-pub(crate) mod ready;
+
+#[cfg(feature = "blocking")]
+pub mod blocking;
+pub(crate) mod break_held;

@@ -25,7 +25,7 @@ use held_report::HeldReport;
 )]
 pub enum Vote {
     // From yes to no answer.
-    /// The master did what was asked.
+    /// The master did what was asked: see [`Votes`](crate::Votes).
     Grant,
     /// The master answered that the client cannot acquire, extend or release the lock there.
     Refuse(Refusal),

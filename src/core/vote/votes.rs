@@ -17,6 +17,17 @@ use crate::core::protocol::command::Verb;
 ///
 /// A round is decided as soon as its outcome is certain, so some masters may not have voted yet.
 ///
+/// What a grant means depends on what was asked:
+///
+/// | round of | a grant means that the master |
+/// |---|---|
+/// | an acquisition | gave the lock to the caller |
+/// | an extension or a renewal | has the lock with the new TTL |
+/// | a release | has nothing of the caller any more |
+/// | [`Coordinator::ready`](crate::Coordinator::ready) | can vote |
+/// | [`Lock::inspect`](crate::Lock::inspect) | answered, also if the lock is held |
+/// | [`break_held`](crate::Coordinator::break_held) | removed a holder that was shown |
+///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

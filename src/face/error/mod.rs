@@ -345,7 +345,8 @@ pub enum RunError<E> {
     #[error(transparent)]
     Acquire(#[from] AcquireError),
 
-    /// The body returned this error.
+    /// The body returned this error. It is not the `source` of this error, because `E` need not
+    /// be an error.
     #[error("{0}")]
     Body(E),
 
