@@ -2,7 +2,8 @@
 //! test is the simulator in `tests/sim/`. Outside of this crate's own tests, every switch is the
 //! constant `false`.
 
-/// Returns whether a switch is on in this thread. With `=>`, does something wrong while it is on.
+/// Returns whether a switch is on in this thread. With `=>`, does something wrong while it is on:
+/// only this crate's own tests have that code.
 macro_rules! mutant {
     ($name:ident) => {{
         #[cfg(test)]
@@ -12,6 +13,7 @@ macro_rules! mutant {
         is_on
     }};
     ($name:ident $(if $when:expr)? => $wrong:expr) => {
+        #[cfg(test)]
         if mutant!($name) $(&& $when)? {
             $wrong
         }

@@ -45,6 +45,7 @@ impl Quorum {
     }
 
     /// Returns the same sets without `masters`, for a mutant.
+    #[cfg(test)]
     pub(super) fn without(&self, masters: MasterSet) -> Self {
         let sets = self.sets.iter().map(|set| *set - masters);
         Self {

@@ -3,7 +3,6 @@
 use std::{
     fmt,
     iter::from_fn,
-    mem,
     num::{NonZeroU16, NonZeroU64},
     ops::{Deref, DerefMut},
     sync::Arc,
@@ -141,7 +140,7 @@ pub(super) fn by_slot(
     let mut left: MasterSet = such.map(|(master, _)| master).collect();
     from_fn(move || {
         let first = slot(left.iter().next()?);
-        mutant!(AnySlot => return Some((first, mem::take(&mut left))));
+        mutant!(AnySlot => return Some((first, std::mem::take(&mut left))));
         let is_same = |master: &usize| slot(*master) == first;
         let same = left.iter().filter(is_same).collect();
         left = left - same;

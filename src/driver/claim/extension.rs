@@ -13,16 +13,13 @@ use crate::{
     core::{
         claim::ClaimState,
         config::error::ConfigError,
-        protocol::command::{Action, Command},
+        protocol::command::Command,
         time::lease::Ttl,
         view::lock_state::{LockState, LostReason},
         vote::{SlotVote, effect::Effect, master_set::MasterSet, quorum::Outcome, round::Round},
     },
     driver::{
-        context::Context,
-        live_round::{IgnoreVotes, LiveRound},
-        observe::span::LockSpan,
-        renew::renewer::Renew,
+        context::Context, live_round::LiveRound, observe::span::LockSpan, renew::renewer::Renew,
         time::clock,
     },
     master::CountVotes,
@@ -169,21 +166,26 @@ impl Claim {
                     self.lock().step(ClaimState::disowned);
                     return Err(NotExtended::Lost(round.clone()));
                 }
-                if mutant!(ExtensionReleases) {
-                    let locked = self.lock();
-                    let mut holding = locked.state.claim.holding();
-                    holding.depth = 0;
-                    let was_won = true;
-                    let release = Action::Release { holding, was_won };
-                    let release = Command::new(&self.terms.lock_id, release);
-                    locked.post(MasterSet::ALL, release, IgnoreVotes);
-                }
+                mutant!(ExtensionReleases => self.release_wrongly());
                 Err(NotExtended::NoQuorum {
                     remaining: self.remaining(),
                     round: round.clone(),
                 })
             }
         }
+    }
+
+    #[cfg(test)]
+    fn release_wrongly(&self) {
+        use crate::{core::protocol::command::Action, driver::live_round::IgnoreVotes};
+
+        let locked = self.lock();
+        let mut holding = locked.state.claim.holding();
+        holding.depth = 0;
+        let was_won = true;
+        let release = Action::Release { holding, was_won };
+        let release = Command::new(&self.terms.lock_id, release);
+        locked.post(MasterSet::ALL, release, IgnoreVotes);
     }
 
     /// Posts the extension that the newest round counts.
