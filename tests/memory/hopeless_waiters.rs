@@ -297,3 +297,33 @@ async fn a_waiter_whose_ttl_is_too_short_does_not_hold_up_others() {
     sleep(seconds(1)).await;
     check_kind(&near, &hopeless, Kind::Fair).await;
 }
+
+/// A long outage makes the checks of a waiter rare. In the next outage, they begin often again.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_checks_often_at_the_start_of_every_outage() {
+    let masters = masters(3);
+    let builder = Coordinator::builder().quarantine(Quarantine::Off);
+    let builder = builder.masters(&masters).node_timeout(millis(50));
+    let locks = builder.retry_delay(millis(50), seconds(600));
+    let locks = locks.build().unwrap();
+    masters
+        .iter()
+        .for_each(|master| master.set_hash(NAME, [("another:1", "1")], None));
+    let lock = locks.reentrant(NAME, &locks.owner());
+    let waiter = tokio::spawn(async move { lock.acquire().await.unwrap() });
+    let inject_into_two = |fault: Fault| {
+        masters[1..]
+            .iter()
+            .for_each(|master| master.inject(fault.clone()));
+    };
+    for outage in [seconds(3_600), seconds(20)] {
+        sleep(seconds(1_200)).await;
+        inject_into_two(delay(80));
+        sleep(outage).await;
+        inject_into_two(Fault::None);
+    }
+    masters.iter().for_each(|master| {
+        master.delete(NAME);
+    });
+    drop(timeout(seconds(120), waiter).await.unwrap().unwrap());
+}

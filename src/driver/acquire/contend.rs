@@ -32,133 +32,169 @@ pub(in crate::driver) async fn contend(
     request: &LockRequest,
     deadline: Deadline,
 ) -> Result<Level, NotAcquired> {
-    let masters = &context.masters;
-    let mut waiter = (context.local_waiters).join(masters, &context.timers, &request.lock_id);
-    let mut contender = Contender::new(context.config.retry, context.config.poll);
-    let mut first = give_way(&waiter, &mut contender, Event::Came, deadline).await;
-    let (mut chances, mut attempts, mut ask_all_at) =
-        (context.chances(), 0_u32, next_poll(context));
-    let mut hopeless = 0_u32;
+    let mut contest = Contest::begin(context, request, deadline);
+    contest.give_way(Event::Came).await;
     loop {
         // A waiter that stepped back, or was silent for too long, has lost its turn.
-        if let Some(event) = waiter.turn(deadline.end).await {
-            first = give_way(&waiter, &mut contender, event, deadline).await;
+        if let Some(event) = contest.waiter.turn(deadline.end).await {
+            contest.give_way(event).await;
         }
         let is_last = deadline.is_over();
         let permit_by = deadline.permit_by(context.attempt_timeout());
-        waiter.expect(permit_by + context.attempt_timeout());
-        if !is_last && !may_win(context, request, chances).await {
-            context.check_open()?;
-            let retry_at = context.retry_at(hopeless);
-            waiter.sleep_until(deadline.cap(retry_at)).await;
-            hopeless = hopeless.saturating_add(1);
+        (contest.waiter).expect(permit_by + context.attempt_timeout());
+        if !is_last && !may_win(context, request, contest.chances).await {
+            contest.wait_aside().await?;
             continue;
         }
-        waiter.begin_attempt();
+        contest.checks = 0;
+        contest.waiter.begin_attempt();
         let start = clock::now();
-        ask_all_once_in_a_poll(&mut first, &mut ask_all_at, context);
-        let waiting = (!is_last).then_some(Waiting {
-            waiter: &waiter,
-            first,
-        });
-        let denied = match attempt(context, request, || permit_by, waiting).await {
-            Ok(level) => {
-                note_attempt(context, &waiter, &contender, start, Ok(&level));
-                return Ok(level);
-            }
+        let denied = match contest.attempt(permit_by, is_last, start).await {
             Err(NotAcquired::Denied(denied)) => denied,
-            Err(other) => return Err(other),
+            result => return result,
         };
-        chances = note_attempt(context, &waiter, &contender, start, Err(&denied));
-        deadline.check(&denied, is_last, attempts)?;
-        attempts = attempts.saturating_add(1);
-        first = wait(&mut waiter, &mut contender, &denied, start, deadline).await;
+        deadline.check(&denied, is_last, contest.failures)?;
+        contest.failures = contest.failures.saturating_add(1);
+        contest.wait(&denied, start).await;
     }
 }
 
-/// Gives way if the waiter must do so after `event`. Returns the master to ask first.
-async fn give_way(
-    waiter: &LocalWaiter<'_>,
-    contender: &mut Contender,
-    mut event: Event,
+/// A wait for a lock without queues on the masters.
+struct Contest<'a> {
+    context: &'a Arc<Context>,
+    request: &'a LockRequest,
     deadline: Deadline,
-) -> Option<usize> {
-    loop {
-        let (pause, then) = match waiter.next(contender, event) {
-            Next::Ask(first) => return waiter.agreed(first),
-            Next::GiveWay(pause) => (pause, Event::GaveWay),
-            Next::LeaveToPollers(pause) => (pause, Event::LeftToPollers),
-        };
-        let end = deadline.cap(clock::now() + pause);
-        waiter.sleep_until(end).await;
-        event = then;
-    }
+    waiter: LocalWaiter<'a>,
+    contender: Contender,
+    /// The master to ask before the others. `None` if all masters are asked at once.
+    first: Option<usize>,
+    /// The time when all masters are asked again at the latest.
+    ask_all_at: Instant,
+    chances: Chances,
+    /// The number of attempts that failed.
+    failures: u32,
+    /// The number of checks since the waiter is aside.
+    checks: u32,
 }
 
-/// Asks all masters if it is time to do so. The one that is asked first may be wrong: it may have
-/// kept a key that the others have lost.
-fn ask_all_once_in_a_poll(first: &mut Option<usize>, ask_all_at: &mut Instant, context: &Context) {
-    if clock::now() >= *ask_all_at {
-        *first = None;
+impl<'a> Contest<'a> {
+    fn begin(context: &'a Arc<Context>, request: &'a LockRequest, deadline: Deadline) -> Self {
+        let (waiters, masters) = (&context.local_waiters, &context.masters);
+        Self {
+            context,
+            request,
+            deadline,
+            waiter: waiters.join(masters, &context.timers, &request.lock_id),
+            contender: Contender::new(context.config.retry, context.config.poll),
+            first: None,
+            ask_all_at: next_poll(context),
+            chances: context.chances(),
+            failures: 0,
+            checks: 0,
+        }
     }
-    if first.is_none() {
-        *ask_all_at = next_poll(context);
+
+    /// Gives way if the waiter must do so after `event`.
+    async fn give_way(&mut self, mut event: Event) {
+        loop {
+            let (pause, then) = match self.waiter.next(&mut self.contender, event) {
+                Next::Ask(first) => {
+                    self.first = self.waiter.agreed(first);
+                    return;
+                }
+                Next::GiveWay(pause) => (pause, Event::GaveWay),
+                Next::LeaveToPollers(pause) => (pause, Event::LeftToPollers),
+            };
+            let end = self.deadline.cap(clock::now() + pause);
+            self.waiter.sleep_until(end).await;
+            event = then;
+        }
+    }
+
+    /// Waits until the next check whether a majority of masters answer in time.
+    async fn wait_aside(&mut self) -> Result<(), NotAcquired> {
+        self.context.check_open()?;
+        let end = self.deadline.cap(self.context.retry_at(self.checks));
+        self.waiter.sleep_until(end).await;
+        self.checks = self.checks.saturating_add(1);
+        Ok(())
+    }
+
+    /// Makes the attempt that begins at `start`.
+    async fn attempt(
+        &mut self,
+        permit_by: Instant,
+        is_last: bool,
+        start: Instant,
+    ) -> Result<Level, NotAcquired> {
+        self.ask_all_once_in_a_poll();
+        let waiting = (!is_last).then_some(Waiting {
+            waiter: &self.waiter,
+            first: self.first,
+        });
+        let result = attempt(self.context, self.request, || permit_by, waiting).await;
+        match &result {
+            Ok(level) => self.note_attempt(start, Ok(level)),
+            Err(NotAcquired::Denied(denied)) => self.note_attempt(start, Err(denied)),
+            Err(_) => {}
+        }
+        result
+    }
+
+    /// Asks all masters if it is time to do so. The one that is asked first may be wrong: it may
+    /// have kept a key that the others have lost.
+    fn ask_all_once_in_a_poll(&mut self) {
+        if clock::now() >= self.ask_all_at {
+            self.first = None;
+        }
+        if self.first.is_none() {
+            self.ask_all_at = next_poll(self.context);
+        }
+    }
+
+    /// Notes the result of the attempt that began at `start`.
+    fn note_attempt(&mut self, start: Instant, result: Result<&Level, &Denied>) {
+        let attempt = match result {
+            Ok(level) => Ok(level.claim.newest_round().read(Round::held_by_others)),
+            Err(denied) => Err(&denied.obstacle),
+        };
+        let contender = &self.contender;
+        (self.waiter).rivals(|rivals| contender.note(attempt, rivals, clock::now()));
+        if contender.shows_others(attempt) {
+            self.waiter.note_others();
+        }
+        let chance = result.map_or_else(Denied::chance, |_| Chance::Had);
+        self.chances = self.context.note_chance(chance, start);
+    }
+
+    /// Waits until another attempt may win. The last attempt began at `start`.
+    async fn wait(&mut self, denied: &Denied, start: Instant) {
+        if denied.obstacle == Obstacle::OwnerBusy {
+            self.waiter.step_back(); // other owners do not wait for the tasks of this owner
+        }
+        let now = clock::now();
+        let failed = FailedAttempt {
+            obstacle: &denied.obstacle,
+            took_some: denied.took_some(),
+            is_heard: denied.watched.is_heard(self.waiter.masters),
+            expiry: denied.expiry(start),
+            took: now.saturating_duration_since(start),
+        };
+        let wait = self.contender.wait_after(failed, clock::random_u64());
+        if !wait.pause.is_zero() {
+            let end = self.deadline.cap(now + wait.pause);
+            self.waiter.pause_until(end).await;
+        }
+        let end = self.deadline.cap(now + wait.end);
+        let event = self.waiter.event(&denied.watched, end).await;
+        let event = event.unwrap_or_else(|| Event::Silence {
+            free: denied.free(),
+        });
+        self.give_way(event).await;
     }
 }
 
 /// Returns when all masters are asked again at the latest.
 fn next_poll(context: &Context) -> Instant {
     clock::now() + context.config.poll.delay(u32::MAX, clock::random_u64())
-}
-
-/// Notes the result of an attempt that began at `start`. Returns the new chances.
-fn note_attempt(
-    context: &Context,
-    waiter: &LocalWaiter<'_>,
-    contender: &Contender,
-    start: Instant,
-    result: Result<&Level, &Denied>,
-) -> Chances {
-    let attempt = match result {
-        Ok(level) => Ok(level.claim.newest_round().read(Round::held_by_others)),
-        Err(denied) => Err(&denied.obstacle),
-    };
-    waiter.rivals(|rivals| contender.note(attempt, rivals, clock::now()));
-    if contender.shows_others(attempt) {
-        waiter.note_others();
-    }
-    let chance = result.map_or_else(Denied::chance, |_| Chance::Had);
-    context.note_chance(chance, start)
-}
-
-/// Waits until another attempt may win. The last attempt began at `start`. Returns the master to
-/// ask first.
-async fn wait(
-    waiter: &mut LocalWaiter<'_>,
-    contender: &mut Contender,
-    denied: &Denied,
-    start: Instant,
-    deadline: Deadline,
-) -> Option<usize> {
-    if denied.obstacle == Obstacle::OwnerBusy {
-        waiter.step_back(); // other owners do not wait for the tasks of this owner
-    }
-    let now = clock::now();
-    let failed = FailedAttempt {
-        obstacle: &denied.obstacle,
-        took_some: denied.took_some(),
-        is_heard: denied.watched.is_heard(waiter.masters),
-        expiry: denied.expiry(start),
-        took: now.saturating_duration_since(start),
-    };
-    let wait = contender.wait_after(failed, clock::random_u64());
-    if !wait.pause.is_zero() {
-        waiter.pause_until(deadline.cap(now + wait.pause)).await;
-    }
-    let end = deadline.cap(now + wait.end);
-    let event = waiter.event(&denied.watched, end).await;
-    let event = event.unwrap_or_else(|| Event::Silence {
-        free: denied.free(),
-    });
-    give_way(waiter, contender, event, deadline).await
 }
