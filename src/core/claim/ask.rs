@@ -101,7 +101,7 @@ impl<R: ReadRound> ClaimState<R> {
 
     /// Returns the outcome of the newest round, now that the caller sees it. A majority counts as
     /// too late if no validity is left.
-    pub(crate) fn decided(&mut self, step: &mut ClaimStep<'_, R>) -> Outcome {
+    pub(crate) fn take_outcome(&mut self, step: &mut ClaimStep<'_, R>) -> Outcome {
         let outcome = self.newest.read(Round::outcome);
         if outcome != Outcome::Won {
             return outcome;

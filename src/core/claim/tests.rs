@@ -533,7 +533,7 @@ impl Case {
                 self.extended(command, ttl(9_000));
             }
             "seen" => {
-                let outcome = self.step(ClaimState::decided);
+                let outcome = self.step(ClaimState::take_outcome);
                 self.say(format_args!("{outcome:?}"));
             }
             "slot" => match self.claim.slot() {

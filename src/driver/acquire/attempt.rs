@@ -93,12 +93,12 @@ async fn decide(
         });
     }
     let will_retry = waiting.is_some();
-    let mut outcome = level.claim.decided(will_retry).await;
+    let mut outcome = level.claim.outcome(will_retry).await;
     for _ in 0..MORE_BALLOTS {
         if outcome != Outcome::Lost || !level.claim.raise_ballot(None) {
             break;
         }
-        outcome = level.claim.decided(will_retry).await;
+        outcome = level.claim.outcome(will_retry).await;
     }
     match outcome {
         Outcome::Won => {
@@ -172,7 +172,7 @@ pub(in crate::driver) async fn reenter(
     }
     let (level, extension) = claim.reenter(owned.clone(), request.ttl)?;
     let round = extension.round.clone();
-    let refused = match claim.extended(&extension).await {
+    let refused = match claim.confirm_extension(&extension).await {
         Ok(()) => return Some(Ok(level)),
         Err(NotExtended::NoQuorum { .. }) => Obstacle::NoQuorum,
         Err(NotExtended::TooSlow(_)) => Obstacle::TooSlow(round.elapsed(clock::now())),

@@ -110,7 +110,7 @@ impl<'a> FairWait<'a> {
         let level = self.begin();
         let (mut waiter, mut ballots) = (None, 0);
         loop {
-            let outcome = level.claim.decided(!is_last).await;
+            let outcome = level.claim.outcome(!is_last).await;
             if outcome == Outcome::Won {
                 self.owned.won(&level.claim);
                 self.context.note_chance(Chance::Had, clock::now());

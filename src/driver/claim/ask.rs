@@ -149,7 +149,7 @@ impl Claim {
     /// show that another ballot can win, waits for these votes, too. `will_retry` says whether the
     /// caller asks again if the round does not win. A majority counts as too late if no validity is
     /// left when this task runs.
-    pub(crate) async fn decided(&self, will_retry: bool) -> Outcome {
+    pub(crate) async fn outcome(&self, will_retry: bool) -> Outcome {
         let round = self.newest_round();
         if !self.context.masters.undialled().is_empty() {
             self.give_up_contested(&round, will_retry).await;
@@ -158,7 +158,7 @@ impl Claim {
             // Does not wait for a first connection, because the round may hold grants.
             self.settled_in_time(&round).await;
         }
-        self.lock().step(ClaimState::decided)
+        self.lock().step(ClaimState::take_outcome)
     }
 
     /// Waits until `round` is decided. Gives the round up if it is contested, and only masters that

@@ -131,7 +131,7 @@ impl Claim {
             };
             self.post_extension(locked, command, ttl, false)
         };
-        self.extended(&extension).await
+        self.confirm_extension(&extension).await
     }
 
     /// Adds a level, and posts an extension that sets the new depth on the masters. Returns `None`
@@ -148,7 +148,7 @@ impl Claim {
     }
 
     /// Waits for the outcome of an extension.
-    pub(crate) async fn extended(&self, extension: &Extension) -> Result<(), NotExtended> {
+    pub(crate) async fn confirm_extension(&self, extension: &Extension) -> Result<(), NotExtended> {
         let round = &extension.round;
         match round.decided().await {
             Outcome::Won => {
