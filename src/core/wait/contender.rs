@@ -229,7 +229,7 @@ impl Contender {
             Obstacle::Queued | Obstacle::Split => (delay, delay, true),
             Obstacle::HeldFor(left) => {
                 let poll = if failed.is_heard {
-                    self.poll.delay(u32::MAX, random)
+                    self.poll.spread(random)
                 } else {
                     delay
                 };
@@ -261,7 +261,7 @@ impl Contender {
             expiry: None,
             took: Duration::ZERO,
         };
-        let poll = self.poll.delay(u32::MAX, random);
+        let poll = self.poll.spread(random);
         self.wait_after(failed, random).end.min(poll)
     }
 

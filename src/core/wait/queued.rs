@@ -105,7 +105,7 @@ impl QueuedWaiter {
             None if is_connected => {
                 Chances::delays(self.options.waiter_timeout).delay(checks, random)
             }
-            None => self.retry.delay(u32::MAX, random),
+            None => self.retry.spread(random),
         }
     }
 }

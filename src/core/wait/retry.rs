@@ -47,6 +47,12 @@ impl Backoff {
         let part = (u128::from(spread) * u128::from(random)) >> 64;
         self.least.saturating_add(Duration::from_nanos(part as u64)) // at most `spread`
     }
+
+    /// Returns a delay that is spread evenly over the whole range. `random` must be uniform over all
+    /// of `u64`.
+    pub(crate) fn spread(self, random: u64) -> Duration {
+        self.delay(u32::MAX, random)
+    }
 }
 
 fn nanos(duration: Duration) -> u64 {

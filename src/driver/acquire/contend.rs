@@ -196,5 +196,5 @@ impl<'a> Contest<'a> {
 
 /// Returns when all masters are asked again at the latest.
 fn next_poll(context: &Context) -> Instant {
-    clock::now() + context.config.poll.delay(u32::MAX, clock::random_u64())
+    clock::now() + context.config.poll.spread(clock::random_u64())
 }
