@@ -50,7 +50,10 @@ pub(crate) async fn run(masters: Vec<(Arc<Mailbox>, Supervisor)>) {
                 poll(supervisor, waker);
             }
         }
-        if supervisors.iter().all(|(left, _)| left.is_none()) {
+        if supervisors
+            .iter()
+            .all(|(supervisor, _)| supervisor.is_none())
+        {
             return Poll::Ready(());
         }
         Poll::Pending

@@ -137,13 +137,13 @@ pub(super) fn by_slot(
     let slot = |master: usize| cast.get(master)?.as_ref()?.slot();
     let such = |cast: &Option<CastVote>| cast.as_ref().is_some_and(|cast| such(cast.vote()));
     let such = cast.iter().enumerate().filter(|(_, cast)| such(cast));
-    let mut left: MasterSet = such.map(|(master, _)| master).collect();
+    let mut rest: MasterSet = such.map(|(master, _)| master).collect();
     from_fn(move || {
-        let first = slot(left.iter().next()?);
-        mutant!(AnySlot => return Some((first, std::mem::take(&mut left))));
+        let first = slot(rest.iter().next()?);
+        mutant!(AnySlot => return Some((first, std::mem::take(&mut rest))));
         let is_same = |master: &usize| slot(*master) == first;
-        let same = left.iter().filter(is_same).collect();
-        left = left - same;
+        let same = rest.iter().filter(is_same).collect();
+        rest = rest - same;
         Some((first, same))
     })
 }

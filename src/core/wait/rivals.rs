@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rivals {
     /// The number of attempts without a rival until the lock counts as uncontested.
-    left: u8,
+    memory: u8,
     /// The time of the first hand-over of the run.
     since: Option<Instant>,
     hand_overs: u32,
@@ -31,10 +31,10 @@ impl Rivals {
 
     /// Notes whether an attempt met another client that asked at the same moment.
     pub(crate) fn note_met(&mut self, has_met: bool) {
-        self.left = if has_met {
+        self.memory = if has_met {
             Self::MEMORY
         } else {
-            self.left.saturating_sub(1)
+            self.memory.saturating_sub(1)
         };
     }
 
@@ -62,13 +62,13 @@ impl Rivals {
 
     /// Returns whether another client is likely to ask for the lock at the same moment.
     pub(crate) fn are_likely(&self) -> bool {
-        self.left > 0
+        self.memory > 0
     }
 
     /// Returns whether another client asks for the lock all the time: the last attempt met a rival,
     /// or the one before it.
     pub(crate) fn are_certain(&self) -> bool {
-        self.left + 1 >= Self::MEMORY
+        self.memory + 1 >= Self::MEMORY
     }
 
     /// Returns whether the run is over, so that the next waiter gives way. `hear` says whether
@@ -88,7 +88,7 @@ impl Rivals {
 impl Default for Rivals {
     fn default() -> Self {
         Self {
-            left: 0,
+            memory: 0,
             since: None,
             hand_overs: 0,
             limit: Self::LEAST,
