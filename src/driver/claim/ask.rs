@@ -61,7 +61,7 @@ impl Claim {
             terms,
             began,
             state: Mutex::new(Protected {
-                claim: state,
+                state,
                 hold: None,
                 timer: None,
             }),
@@ -96,11 +96,11 @@ impl Claim {
     pub(crate) fn ask_again(&self, mut next: NextRound) {
         let timestamps = &self.context.timestamps;
         let mut locked = self.lock();
-        if locked.state.claim.fencing_token().is_some() && next.candidate.is_none() {
+        if locked.state().fencing_token().is_some() && next.candidate.is_none() {
             next.candidate = Some(timestamps.next());
         }
         if let Some(command) = locked.step(|claim, step| claim.ask_again(step, next)) {
-            let round = locked.state.claim.newest.clone();
+            let round = locked.state().newest.clone();
             locked.post(MasterSet::ALL, command, round);
         }
     }
@@ -140,7 +140,7 @@ impl Claim {
     pub(crate) fn yield_grants(&self, to: MasterSet, timeout: Duration) {
         if !to.is_empty() {
             let locked = self.lock();
-            let command = locked.state.claim.yield_grants(&self.terms, timeout);
+            let command = locked.state().yield_grants(&self.terms, timeout);
             locked.post(to, command, IgnoreVotes);
         }
     }

@@ -180,7 +180,7 @@ impl Claim {
         use crate::{core::protocol::command::Action, driver::live_round::IgnoreVotes};
 
         let locked = self.lock();
-        let mut holding = locked.state.claim.holding();
+        let mut holding = locked.state().holding();
         holding.depth = 0;
         let was_won = true;
         let release = Action::Release { holding, was_won };
@@ -197,7 +197,7 @@ impl Claim {
         is_renewal: bool,
     ) -> Arc<Extension> {
         let extension = Arc::new(Extension {
-            round: locked.state.claim.newest.clone(),
+            round: locked.state().newest.clone(),
             claim: Arc::downgrade(self),
             ttl,
             is_renewal,
@@ -239,24 +239,24 @@ impl Claim {
             claim.stay(step, request.min_hold);
             claim.hold(step, request.renewal, retry, spread)
         });
-        if hold.is_some() && locked.state.claim.is_held() {
-            locked.state.hold = hold.take();
+        if hold.is_some() && locked.state().is_held() {
+            locked.protected.hold = hold.take();
         }
         if let Some(due) = due {
             let claim = Arc::downgrade(self) as Weak<dyn Renew>;
-            locked.state.timer = Some(renewer.add(due, claim));
+            locked.protected.timer = Some(renewer.add(due, claim));
         }
     }
 
     /// Stops the renewal. Without another extension, the lock ends with its present lease.
     pub(crate) fn stop_renewing(&self) {
         let mut locked = self.lock();
-        locked.state.claim.stop_renewing();
+        locked.protected.state.stop_renewing();
         self.stop_timer(&mut locked);
     }
 
     pub(super) fn stop_timer(&self, locked: &mut Locked<'_>) {
-        if let Some(timer) = locked.state.timer.take() {
+        if let Some(timer) = locked.protected.timer.take() {
             self.context.renewer.remove(timer);
         }
     }
@@ -278,7 +278,7 @@ impl Renew for Claim {
         let mut locked = self.lock();
         let (next_look, command) = locked.step(ClaimState::renew);
         if next_look.is_none() {
-            locked.state.timer = None; // the renewer ends it
+            locked.protected.timer = None; // the renewer ends it
         }
         let Some(command) = command else {
             return (next_look, None);

@@ -150,13 +150,13 @@ impl Claim {
     fn lock(&self) -> Locked<'_> {
         Locked {
             claim: self,
-            state: self.state.lock(),
+            protected: self.state.lock(),
             step: step_now(&self.terms),
         }
     }
 
     fn read<T>(&self, look: impl FnOnce(&ClaimState<Arc<LiveRound>>) -> T) -> T {
-        look(&self.state.lock().claim)
+        look(&self.state.lock().state)
     }
 
     fn announce(&self, notice: Notice<Arc<LiveRound>>) {
@@ -182,7 +182,7 @@ impl Claim {
 
 #[derive(Debug)]
 struct Protected {
-    claim: ClaimState<Arc<LiveRound>>,
+    state: ClaimState<Arc<LiveRound>>,
     /// Set from the win to the release or the loss.
     hold: Option<LockSpan>,
     timer: Option<TimerKey>,
@@ -194,8 +194,8 @@ struct Protected {
 #[derive(Debug)]
 struct Locked<'a> {
     claim: &'a Claim,
-    state: MutexGuard<'a, Protected>,
-    /// Declared after the state, so it is dropped after the unlock.
+    protected: MutexGuard<'a, Protected>,
+    /// Declared after `protected`, so it is dropped after the unlock.
     step: ClaimStep<'a, Arc<LiveRound>>,
 }
 
@@ -204,7 +204,11 @@ impl Locked<'_> {
         &mut self,
         step: impl FnOnce(&mut ClaimState<Arc<LiveRound>>, &mut ClaimStep<'_, Arc<LiveRound>>) -> T,
     ) -> T {
-        step(&mut self.state.claim, &mut self.step)
+        step(&mut self.protected.state, &mut self.step)
+    }
+
+    fn state(&self) -> &ClaimState<Arc<LiveRound>> {
+        &self.protected.state
     }
 
     /// Posts `command`, unlocks, and then casts the votes of the masters that failed at once. They
@@ -231,9 +235,9 @@ impl Drop for Locked<'_> {
             // With very many locks, the renewer may be late for another reason: it also waits for
             // votes.
             *stalled = None;
-            self.state.claim.was_not_stalled();
+            self.protected.state.was_not_stalled();
         }
-        MutexGuard::unlocked(&mut self.state, || claim.announce(notice));
+        MutexGuard::unlocked(&mut self.protected, || claim.announce(notice));
     }
 }
 
