@@ -12,6 +12,8 @@ use std::{
 
 use testkit::server::{Server, masters};
 
+mod service;
+
 fn program(path: &str, masters: &[Server]) -> Command {
     let urls: Vec<_> = masters.iter().map(Server::url).collect();
     let mut command = Command::new(path);
@@ -178,33 +180,6 @@ fn a_worker_leaves_no_key_behind() {
     worker.terminate();
     assert_eq!(worker.ended(), "stopped\n");
     assert!(!is_at_work());
-}
-
-#[test]
-fn a_service_finishes_its_requests_before_it_stops() {
-    let masters = masters(3);
-    let mut command = program(env!("CARGO_BIN_EXE_axum_service"), &masters);
-    let mut service = Service::start({
-        command.env("LISTEN", "127.0.0.1:0");
-        command
-    });
-    let line = service.line();
-    let address = line.strip_prefix("listens on ").unwrap();
-    let ready = request(address, "GET", "/ready");
-    assert!(ready.starts_with("HTTP/1.1 200"), "{ready}");
-    assert!(ready.matches("can vote").count() >= 2, "{ready}");
-    let orders: Vec<_> = (0..4)
-        .map(|n| {
-            let address = address.to_owned();
-            thread::spawn(move || request(&address, "POST", &format!("/orders/{}", n / 2)))
-        })
-        .collect();
-    for order in orders {
-        let answer = order.join().unwrap();
-        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    }
-    service.terminate();
-    assert_eq!(service.ended(), "stopped\n");
 }
 
 /// Sends one HTTP request, and returns the whole answer.
