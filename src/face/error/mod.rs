@@ -63,6 +63,9 @@ pub enum AcquireError {
 
     /// Another holder has the lock, other waiters of a fair lock come first, or the vote was split.
     /// Try again later.
+    ///
+    /// `votes` does not name the holder of a mutex. [`Lock::inspect`](crate::Lock::inspect) does,
+    /// if that holder has a [client name](crate::Builder::client_name). It takes another round.
     #[error("could not lock {name:?}: {}: {votes}", describe(*.reason, .votes))]
     #[non_exhaustive]
     Contended {
