@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use crate::{assert_none, source::read};
 
-const DASHBOARD: &str = "docs/dashboard.json";
-const ALERTS: &str = "docs/alerts.yml";
+const DASHBOARD: &str = "monitoring/dashboard.json";
+const ALERTS: &str = "monitoring/alerts.yml";
 const PAGE: &str = "docs/operations.md";
 
 /// The labels that Prometheus and the exporter add.
@@ -81,7 +81,7 @@ fn every_panel_says_what_to_do() {
 
 #[test]
 fn every_alert_has_a_test_and_a_row() {
-    let (page, tests) = (read(PAGE), read("docs/alerts-test.yml"));
+    let (page, tests) = (read(PAGE), read("monitoring/alerts-test.yml"));
     let alerts = read(ALERTS);
     let names: Vec<_> = alert_names(&alerts).collect();
     assert!(names.len() > 5, "the alerts of {ALERTS} were not found");
