@@ -28,8 +28,8 @@
 //! - [`Coordinator::fair`] returns a reentrant lock that serves its waiters in the order in which
 //!   they came, across all processes.
 //! - [`blocking`] has the same types for code without async.
-//! - [`docs`] has the longer texts: the algorithm, the guarantees, fencing tokens, operations, a
-//!   comparison with other libraries and a run next to them, and the architecture.
+//! - [`docs`] has the longer texts: recipes, settings, the guarantees, operations, the algorithm,
+//!   fencing tokens, a comparison with other libraries, and the architecture.
 //!
 //! Use each name with one kind of lock. The use of a second kind is detected only while the lock is
 //! held.
@@ -186,16 +186,27 @@ macro_rules! page {
                 "[", $picture, " picture]: ",
                 include_str!(concat!("../docs/pictures/", $picture, ".uri")),
             )*
+            "[command line]: crate::docs::recipes#the-command-line\n",
+            "[comparison]: crate::docs::comparison\n",
             "[compatibility]: crate::docs::compatibility\n",
+            "[durable masters]: crate::docs::settings#durable-masters\n",
             "[fencing]: crate::docs::fencing\n",
             "[guarantees]: crate::docs::guarantees\n",
             "[interop]: crate::docs::interop\n",
+            "[left]: crate::docs::guarantees#what-is-left-on-the-masters\n",
             "[masters behind sentinel]: crate::docs::operations#masters-behind-sentinel\n",
-            "[masters that keep everything]: crate::docs::guarantees#masters-that-keep-everything\n",
-            "[proof]: crate::docs::proof\n",
+            "[masters that forget]: crate::docs::guarantees#masters-that-forget\n",
+            "[metrics]: crate::docs::operations#metrics\n",
+            "[next to each other]: crate::docs::comparison#next-to-each-other\n",
+            "[one kind]: crate::docs::guarantees#one-name-one-kind\n",
+            "[quarantine]: crate::docs::settings#quarantine\n",
+            "[recipes]: crate::docs::recipes\n",
+            "[reentrant]: crate::docs::guarantees#reentrant-locks\n",
             "[rights]: crate::docs::operations#rights\n",
             "[rolling restarts]: crate::docs::operations#rolling-restarts\n",
-            "[why it holds]: crate::docs::guarantees#why-it-holds\n",
+            "[settings]: crate::docs::settings\n",
+            "[tls]: crate::docs::operations#tls\n",
+            "[why it holds]: crate::docs::algorithm#why-it-holds\n",
             "[`ConfigError::NotFenced`]: crate::ConfigError::NotFenced\n",
             "[`Fence`]: crate::Fence\n",
             "[`Guard::fencing_token`]: crate::Guard::fencing_token\n",
@@ -207,30 +218,37 @@ macro_rules! page {
     };
 }
 
-/// The longer texts. Their examples are tested.
+/// The longer texts. Their examples are tested. The reading order: [`recipes`](docs::recipes),
+/// [`settings`](docs::settings), [`guarantees`](docs::guarantees),
+/// [`operations`](docs::operations), [`algorithm`](docs::algorithm), [`fencing`](docs::fencing),
+/// [`proof`](docs::proof), [`comparison`](docs::comparison), [`interop`](docs::interop),
+/// [`compatibility`](docs::compatibility). For those who change the crate:
+/// [`architecture`](docs::architecture).
 pub mod docs {
-    #[doc = page!("../docs/algorithm.md", "hand-over", "round")]
-    pub mod algorithm {}
-    #[doc = page!("../docs/architecture.md")]
-    pub mod architecture {}
-    #[doc = page!("../docs/comparison.md")]
-    pub mod comparison {}
-    #[doc = page!("../docs/compatibility.md")]
-    pub mod compatibility {}
-    // Its examples are tested in `recipes/`, because one of them needs SQLite.
-    #[cfg_attr(not(doctest), doc = page!("../docs/fencing.md"))]
-    pub mod fencing {}
-    #[doc = page!("../docs/guarantees.md")]
-    pub mod guarantees {}
-    #[doc = page!("../docs/interop.md")]
-    pub mod interop {}
-    #[doc = page!("../docs/operations.md", "restart")]
-    pub mod operations {}
-    #[doc = page!("../docs/proof.md")]
-    pub mod proof {}
     // Its examples are parts of the programs in `recipes/`.
     #[cfg_attr(not(doctest), doc = page!("../docs/recipes.md"))]
     pub mod recipes {}
+    #[doc = page!("../docs/settings.md")]
+    pub mod settings {}
+    #[doc = page!("../docs/guarantees.md")]
+    pub mod guarantees {}
+    #[doc = page!("../docs/operations.md", "restart")]
+    pub mod operations {}
+    #[doc = page!("../docs/algorithm.md", "hand-over", "round")]
+    pub mod algorithm {}
+    // Its examples are tested in `recipes/`, because one of them needs SQLite.
+    #[cfg_attr(not(doctest), doc = page!("../docs/fencing.md"))]
+    pub mod fencing {}
+    #[doc = page!("../docs/proof.md")]
+    pub mod proof {}
+    #[doc = page!("../docs/comparison.md")]
+    pub mod comparison {}
+    #[doc = page!("../docs/interop.md")]
+    pub mod interop {}
+    #[doc = page!("../docs/compatibility.md")]
+    pub mod compatibility {}
+    #[doc = page!("../docs/architecture.md")]
+    pub mod architecture {}
 }
 
 #[cfg(doctest)]

@@ -1,7 +1,7 @@
 //! Draws the pictures of the README and of the pages in `docs/`.
 //!
 //! Each picture but `peers` shows a run on real servers, which this program starts. The figures of
-//! `peers` are those of the README, from a run of that bench.
+//! `peers` are those of `docs/comparison.md`, from a run of that bench.
 
 mod hand_over;
 mod peers;
@@ -78,6 +78,8 @@ async fn draw(name: &str) -> Result<String> {
         "hand-over" => hand_over::picture().await,
         "restart" => restart::picture().await,
         "round" => round::picture().await,
-        _ => peers::picture(&fs::read_to_string(Path::new(ROOT).join("README.md"))?),
+        _ => peers::picture(&fs::read_to_string(
+            Path::new(ROOT).join("docs/comparison.md"),
+        )?),
     }
 }

@@ -1,4 +1,4 @@
-//! The picture of the bench `peers`, drawn from the table in the README.
+//! The picture of the bench `peers`, drawn from the table in `docs/comparison.md`.
 
 use std::ops::Range;
 
@@ -32,21 +32,21 @@ const PEERS: [(&str, &str, &str); 4] = [
     ),
 ];
 
-pub fn picture(readme: &str) -> Result<String> {
-    let table = Table::find(readme)?;
+pub fn picture(page: &str) -> Result<String> {
+    let table = Table::find(page)?;
     let peers = PEERS.map(|(name, note, colour)| table.peer(name, note, colour));
     let peers: Vec<_> = peers.into_iter().collect::<Result<_>>()?;
     Ok(draw(&table.tasks()?, &peers))
 }
 
-/// The cells of the table in the README.
+/// The cells of the table in the page.
 struct Table<'a> {
     rows: Vec<Vec<&'a str>>,
 }
 
 impl<'a> Table<'a> {
-    fn find(readme: &'a str) -> Result<Self> {
-        let lines = readme
+    fn find(page: &'a str) -> Result<Self> {
+        let lines = page
             .lines()
             .skip_while(|line| !line.starts_with("| tasks |"));
         let lines = lines.take_while(|line| line.starts_with('|'));
@@ -54,7 +54,7 @@ impl<'a> Table<'a> {
         let rows: Vec<_> = lines.map(cells).collect();
         match rows.len() {
             7 => Self { rows }.checked(),
-            count => Err(format!("the table of the README has {count} lines").into()),
+            count => Err(format!("the table of docs/comparison.md has {count} lines").into()),
         }
     }
 
@@ -123,7 +123,7 @@ fn draw(tasks: &[f64], peers: &[Peer]) -> String {
         TOP + ROW * peers.len() as f64,
         "Speed: the time of one cycle, and the cycles of many tasks",
         "A cycle acquires and releases a lock on five masters. The figures are those of the table \
-         in the README",
+         in docs/comparison.md",
     );
     for (row, peer) in peers.iter().enumerate() {
         let y = TOP + ROW * row as f64;
@@ -190,7 +190,7 @@ impl Column {
     }
 }
 
-/// Returns a number as the README writes it, such as `27,200`.
+/// Returns a number as the page writes it, such as `27,200`.
 fn thousands(number: f64) -> String {
     let (thousands, rest) = ((number / 1000.0).floor(), number % 1000.0);
     match thousands {
@@ -204,10 +204,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ratios_in_the_readme_are_those_of_its_figures() {
-        let readme = include_str!("../../README.md");
-        Table::find(readme).map(drop).unwrap();
-        let wrong = readme.replace("| 1, median latency | ", "| 1, median latency | 9");
+    fn the_ratios_in_the_page_are_those_of_its_figures() {
+        let page = include_str!("../../docs/comparison.md");
+        Table::find(page).map(drop).unwrap();
+        let wrong = page.replace("| 1, median latency | ", "| 1, median latency | 9");
         let error = Table::find(&wrong).map(drop).unwrap_err().to_string();
         assert!(error.contains("the ratio is 0."), "{error}");
     }

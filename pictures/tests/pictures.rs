@@ -54,7 +54,7 @@ fn the_pictures_of_the_repository_are_sound() {
 }
 
 #[test]
-fn the_picture_of_peers_has_the_figures_of_the_readme() {
+fn the_picture_of_peers_has_the_figures_of_its_page() {
     let folder = Folder::new("peers");
     folder.draw(&["peers"]);
     let [expected, found] = [&folder.0, Path::new(PICTURES)].map(|folder| {

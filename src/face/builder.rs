@@ -230,7 +230,7 @@ impl Builder {
     /// The coordinator checks some of the conditions each time that it connects to a master. A
     /// master that fails this check is quarantined as without this setting, and the log says why.
     /// Set this to `true` only if the other conditions hold, too: see
-    /// [`docs::guarantees`](crate::docs::guarantees#masters-that-keep-everything).
+    /// [`docs::settings`](crate::docs::settings#durable-masters).
     pub fn durable_masters(mut self, durable: bool) -> Self {
         self.settings.durable_masters = durable;
         self

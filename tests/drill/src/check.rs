@@ -109,7 +109,7 @@ impl TokenFindings {
 }
 
 /// The distance from which tokens are in order although masters lost their counters: two windows of
-/// one second, and the largest error of a clock. See `docs/guarantees.md`.
+/// one second, and the largest error of a clock. See `docs/algorithm.md`.
 const CLOSE: Nanos = 2 * SECOND + 7 * SECOND;
 
 /// The findings about the order of fair locks.

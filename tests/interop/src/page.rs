@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use testkit::server::Server;
 
+use crate::Outcome;
 use crate::build::NotRun;
 use crate::pair::{Extent, Findings, PAUSE};
 use crate::peers::{PEERS, Peer};
 use crate::scenarios::{Count, Share};
-use crate::{Failure, Outcome};
 
 #[derive(Debug)]
 pub struct Page<'a> {
@@ -96,8 +96,6 @@ impl<'a> Page<'a> {
         let [busy, paused] = self.extent.counting.map(|length| length.as_secs());
         let values = [
             ("{{locks}}", self.locks()),
-            ("{{checks}}", self.checks()),
-            ("{{mismatches}}", self.mismatches()),
             ("{{wake-ups}}", self.wake_ups()),
             ("{{counters}}", self.counters()),
             ("{{clashes}}", self.clashes()),
@@ -135,40 +133,9 @@ impl<'a> Page<'a> {
     }
 
     fn locks(&self) -> String {
-        self.lines(5, |peer, findings| {
-            let versions = findings.versions.as_ref().map_or("FAILED", String::as_str);
-            let kind = format!("`{}`", peer.ours);
-            let template = match peer.template {
-                "{name}" => "`{name}`, the default".to_owned(),
-                template => format!("**`{template}`**"),
-            };
-            vec![
-                versions.to_owned(),
-                kind,
-                template,
-                peer.masters.to_string(),
-            ]
-        })
-    }
-
-    fn checks(&self) -> String {
-        self.lines(4, |_, findings| {
-            let hold_counts = findings.hold_counts.as_ref();
-            vec![
-                passed(&findings.exclusion),
-                passed(&findings.late_release),
-                hold_counts.map_or("not reentrant".to_owned(), passed),
-            ]
-        })
-    }
-
-    fn mismatches(&self) -> String {
-        self.lines(3, |_, findings| match &findings.mismatch {
-            Ok(mismatch) => {
-                let ours = "`OtherKind`, at once".to_owned();
-                vec![ours, report(&mismatch.peers)]
-            }
-            Err(_) => vec!["FAILED".to_owned(), "FAILED".to_owned()],
+        self.lines(2, |_, findings| {
+            let versions = findings.versions.as_ref();
+            vec![versions.map_or("FAILED", String::as_str).to_owned()]
         })
     }
 
@@ -245,32 +212,6 @@ fn title(peer: &Peer) -> String {
 
 fn table_row(cells: &[String]) -> String {
     format!("| {} |\n", cells.join(" | "))
-}
-
-/// Returns the first words of a report. Some libraries add a page of details.
-fn report(reply: &str) -> String {
-    let (answer, text) = reply.split_once(' ').unwrap_or((reply, ""));
-    let short: String = text.chars().take(90).collect();
-    let short = match short == text {
-        true => text,
-        false => &format!(
-            "{} ...",
-            short.rsplit_once(' ').map_or(&*short, |(head, _)| head)
-        ),
-    };
-    match answer {
-        "refused" => format!("a refusal: `{short}`"),
-        _ => format!("an error: `{short}`"),
-    }
-}
-
-fn passed(result: &Outcome<()>) -> String {
-    match result {
-        Ok(()) => "yes",
-        Err(Failure::Breakdown(_)) => "FAILED",
-        Err(Failure::Violation(_)) => "VIOLATED",
-    }
-    .to_owned()
 }
 
 /// Returns the median and the maximum of sorted times.

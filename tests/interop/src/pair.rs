@@ -6,7 +6,7 @@ use std::time::Duration;
 use testkit::server::Server;
 
 use crate::process::{Process, Program};
-use crate::scenarios::{self, Count, Mismatch};
+use crate::scenarios::{self, Count};
 use crate::{Failure, Outcome};
 
 /// A program of this crate and a program of a peer, on the same masters.
@@ -50,7 +50,7 @@ pub struct Findings {
     pub late_release: Outcome<()>,
     /// `None` if the locks are not reentrant.
     pub hold_counts: Option<Outcome<()>>,
-    pub mismatch: Outcome<Mismatch>,
+    pub mismatch: Outcome<()>,
     /// The times until this crate had the lock that the peer released, in order.
     pub woken_here: Outcome<Vec<Duration>>,
     /// The times until the peer had the lock that this crate released, in order.
@@ -97,7 +97,7 @@ impl Pair<'_> {
         Ok(())
     }
 
-    pub fn mismatch(&self, other_kind: &Program) -> Outcome<Mismatch> {
+    pub fn mismatch(&self, other_kind: &Program) -> Outcome<()> {
         let mut ours = other_kind.start(self.masters)?;
         let mut peer = self.peer.start(self.masters)?;
         scenarios::kind_mismatch(&mut ours, &mut peer, &fresh(NAMES[0]))
