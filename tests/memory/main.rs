@@ -45,6 +45,7 @@ mod rollback;
 mod run;
 mod spans;
 mod storm;
+mod tuning;
 mod unpolled_futures;
 mod user_code;
 mod waiting;
