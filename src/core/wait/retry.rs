@@ -48,8 +48,8 @@ impl Backoff {
         self.least.saturating_add(Duration::from_nanos(part as u64)) // at most `spread`
     }
 
-    /// Returns a delay that is spread evenly over the whole range. `random` must be uniform over all
-    /// of `u64`.
+    /// Returns a delay that is spread evenly over the whole range. `random` must be uniform over
+    /// all of `u64`.
     pub(crate) fn spread(self, random: u64) -> Duration {
         self.delay(u32::MAX, random)
     }
