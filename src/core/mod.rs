@@ -7,9 +7,9 @@
 //!
 //! ```text
 //!   name ──┐
-//!   lease ─┼─> command ──> (one master) ──> Reply ──> Vote
-//!   retry  │                                           │
-//!          └─────────────── round <── quorum <─────────┘
+//!   lease ─┴─> command ──> (one master) ──> Reply ──> Vote
+//!                                                      │
+//!   claim <── consequences <── round <── quorum <──────┘
 //! ```
 //!
 //! | Part | Contents |
