@@ -3,8 +3,11 @@
 use std::{
     env, fs,
     path::PathBuf,
-    process,
-    sync::atomic::{AtomicU32, Ordering},
+    process::{self, Command},
+    sync::{
+        OnceLock,
+        atomic::{AtomicU32, Ordering},
+    },
 };
 
 use rcgen::{
@@ -12,7 +15,7 @@ use rcgen::{
     KeyPair, date_time_ymd,
 };
 
-use crate::server::{Server, skipped};
+use crate::server::{Server, binary, skipped};
 
 /// An authority that signs certificates. Its files are gone when the value is dropped.
 pub struct Authority {
@@ -130,11 +133,20 @@ pub fn tls_url(server: &Server) -> String {
 
 /// Returns whether the server program has no TLS. If so, prints a line to stderr.
 pub fn is_without_tls() -> bool {
-    let is_without = Server::start()
-        .command(&["CONFIG", "GET", "tls-port"])
-        .is_empty();
+    static IS_WITHOUT: OnceLock<bool> = OnceLock::new();
+    // In a mix of versions, the port decides the version.
+    let is_without = *IS_WITHOUT.get_or_init(|| (0..8).any(|port| !has_tls(port)));
     if is_without {
         skipped("the server program is built without TLS");
     }
     is_without
+}
+
+/// Returns whether the server program asks for a certificate. It ends at once, because it gets none.
+/// The settings do not tell: a program without TLS may have the settings of TLS.
+fn has_tls(port: u16) -> bool {
+    let port = port.to_string();
+    let options = ["--port", &port, "--tls-port", "1"];
+    let output = Command::new(binary()).args(options).output().unwrap();
+    String::from_utf8_lossy(&output.stdout).contains("tls-cert-file")
 }
