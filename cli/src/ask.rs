@@ -162,12 +162,32 @@ async fn acquire(
         None if asking.nonblock => acquire_once(locks, lock).await,
         None => lock.acquire().await,
     };
-    acquired.map_err(|error| match (Outage::of(locks), error.last_attempt()) {
+    let error = match acquired {
+        Ok(guard) => return Ok(guard),
+        Err(error) => error,
+    };
+    Err(match (Outage::of(locks), error.last_attempt()) {
         (Some(outage @ Outage::Refused(_)), AcquireError::NoQuorum { votes, .. }) => {
             outage.failure(&action).with_votes(votes)
         }
-        _ => Failure::from(error),
+        _ if asking.quiet => Failure::not_acquired(&error, None),
+        (
+            _,
+            AcquireError::Contended {
+                reason: Contention::Held { .. },
+                ..
+            },
+        ) => Failure::not_acquired(&error, holder(locks, lock).await.as_deref()),
+        _ => Failure::not_acquired(&error, None),
     })
+}
+
+/// Returns the client that has the lock. `None` if it has no name, or if one short round does not
+/// find it: the name is only for people, and a script waits for this.
+async fn holder(locks: &Coordinator, lock: &Lock) -> Option<String> {
+    let seen = timeout(round_limit(locks, HOLDER_LEAST), lock.inspect()).await;
+    let holder = seen.ok()?.ok()?.holders.into_iter().next()?;
+    holder.client
 }
 
 /// Waits for no holder, but for connections, and for others that ask at the same moment: if the
@@ -197,14 +217,21 @@ async fn acquire_once(locks: &Coordinator, lock: &Lock) -> Result<Guard, Acquire
 /// Waits until the releases are delivered. They are on their way to all masters that have answered
 /// before, and normally take one round trip. A master that is silent may take the whole TTL.
 async fn close(locks: &Coordinator) {
+    let _ = timeout(round_limit(locks, CLOSE_LEAST), locks.close()).await;
+}
+
+/// Returns the longest time to wait for a round on which nothing depends.
+fn round_limit(locks: &Coordinator, least: Duration) -> Duration {
     let health = locks.health();
     let round_trips = health.iter().filter_map(|master| master.round_trip);
-    let limit = round_trips.max().unwrap_or_default() * 3 + CLOSE_LEAST;
-    let _ = timeout(limit.min(CLOSE_LIMIT), locks.close()).await;
+    let limit = round_trips.max().unwrap_or_default() * 3 + least;
+    limit.min(ROUND_LIMIT)
 }
 
 const CLOSE_LEAST: Duration = Duration::from_millis(10);
+/// The same for the name of a holder. A busy machine may need this time for the answers.
+const HOLDER_LEAST: Duration = Duration::from_millis(50);
 const RELEASE_LIMIT: Duration = Duration::from_secs(2);
-const CLOSE_LIMIT: Duration = Duration::from_millis(250);
+const ROUND_LIMIT: Duration = Duration::from_millis(250);
 /// The longest time that `--nonblock` takes if nobody holds the lock.
 const ONCE_LIMIT: Duration = Duration::from_secs(1);

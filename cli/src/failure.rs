@@ -46,6 +46,25 @@ impl Failure {
         Self::new(Exit::Lost, sentence).with_votes(&lost.votes)
     }
 
+    /// Returns the failure of a call for a lock. `holder` is the client that has the lock, if it is
+    /// known.
+    pub(crate) fn not_acquired(error: &AcquireError, holder: Option<&str>) -> Self {
+        let (waited, wait) = match error {
+            AcquireError::Deadline { waited, .. } => (
+                format!(" (waited {})", brief(*waited)),
+                "or with a longer --wait",
+            ),
+            _ => (String::new(), "or wait with --wait"),
+        };
+        let holder = holder.unwrap_or("another");
+        let (exit, sentence) = describe(error.last_attempt(), holder, &waited, wait);
+        let failure = Self::new(exit, sentence);
+        match error.votes() {
+            Some(votes) => failure.with_votes(votes),
+            None => failure,
+        }
+    }
+
     pub(crate) fn exit(&self) -> Exit {
         self.exit
     }
@@ -99,33 +118,15 @@ pub(crate) fn table(votes: &Votes) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-impl From<AcquireError> for Failure {
-    fn from(error: AcquireError) -> Self {
-        let (waited, wait) = match &error {
-            AcquireError::Deadline { waited, .. } => (
-                format!(" (waited {})", brief(*waited)),
-                "or with a longer --wait",
-            ),
-            _ => (String::new(), "or wait with --wait"),
-        };
-        let (exit, sentence) = describe(error.last_attempt(), &waited, wait);
-        let failure = Self::new(exit, sentence);
-        match error.votes() {
-            Some(votes) => failure.with_votes(votes),
-            None => failure,
-        }
-    }
-}
-
 /// Returns the exit status and the sentence for the error of an attempt. `waited` says how long the
 /// program has waited, and `wait` how it can wait longer.
-fn describe(error: &AcquireError, waited: &str, wait: &str) -> (Exit, String) {
+fn describe(error: &AcquireError, holder: &str, waited: &str, wait: &str) -> (Exit, String) {
     match error {
         AcquireError::Contended { name, reason, .. } => (
             Exit::Contended,
             format!(
                 "{name:?} is {}{waited}; try again later, {wait}",
-                by(*reason)
+                by(holder, *reason)
             ),
         ),
         AcquireError::NoQuorum { name, votes, .. } => (
@@ -165,19 +166,19 @@ fn describe(error: &AcquireError, waited: &str, wait: &str) -> (Exit, String) {
     }
 }
 
-fn by(reason: Contention) -> String {
+fn by(holder: &str, reason: Contention) -> String {
     match reason {
         Contention::Held {
             remaining: Some(remaining),
         } => {
             format!(
-                "held by another for {} more, or longer if it is renewed",
+                "held by {holder} for {} more, or longer if it is renewed",
                 rounded(remaining)
             )
         }
         Contention::Queued => "free, but others came first".to_owned(),
         Contention::Split => "wanted by several at once, and none got it".to_owned(),
-        _ => "held by another".to_owned(),
+        _ => format!("held by {holder}"),
     }
 }
 

@@ -59,7 +59,7 @@ fn a_command_that_cannot_run_is_126_or_127_and_takes_no_lock() {
 #[test]
 fn a_lock_that_is_held_is_75() {
     let masters = masters(3);
-    let _holder = Running::hold(&masters, "a");
+    let holder = Running::hold(&masters, "a");
     for words in [
         "--nonblock",
         "-n",
@@ -70,7 +70,9 @@ fn a_lock_that_is_held_is_75() {
     ] {
         let (status, out, err) = ended(&mut script(&masters, &format!("{words} a"), "echo ran"));
         assert_eq!((status, &*out), (75, ""), "{words}: {err}");
-        assert!(err.contains("quorlock: \"a\" is held by another"), "{err}");
+        let pid = holder.id();
+        assert!(err.contains("quorlock: \"a\" is held by "), "{err}");
+        assert!(err.contains(&format!("/{pid} for ")), "{words}: {err}");
         let lines = if words.contains("-v") { 6 } else { 1 };
         assert_eq!(err.lines().count(), lines, "{err}");
     }
@@ -93,6 +95,20 @@ fn a_lock_that_is_held_is_75() {
     // The same name as another kind of lock is a mistake, and no contention.
     let (status, _, err) = ended(&mut script(&masters, "-n --fair a", "echo ran"));
     assert_eq!(status, 78, "{err}");
+}
+
+/// A master that answers nothing is not waited for, only to find a name.
+#[test]
+fn a_conflict_is_reported_at_once_although_a_master_hangs() {
+    let masters = masters(3);
+    let _holder = Running::hold(&masters, "a");
+    masters[2].pause();
+    let since = Instant::now();
+    let (status, _, err) = ended(&mut script(&masters, "-n a", "echo ran"));
+    assert_eq!(status, 75, "{err}");
+    assert!(err.contains("\"a\" is held by another for "), "{err}");
+    assert!(since.elapsed() < Duration::from_millis(900), "{err}");
+    masters[2].resume();
 }
 
 #[test]
