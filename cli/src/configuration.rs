@@ -301,7 +301,10 @@ fn without_values(message: &str) -> String {
     let what = what.unwrap_or_default().trim_end();
     match expected {
         Some("a sequence") => format!("{what}, expected a list such as [\"redis://10.0.0.1\"]"),
-        Some("a map") => format!("{what}, expected a table such as [set.production]"),
+        Some("a map" | "struct Settings") => {
+            format!("{what}, expected a table such as [set.production]")
+        }
+        Some("a string") => format!("{what}, expected a text in quotes"),
         Some(expected) => format!("{what}, expected {expected}"),
         None => what.to_owned(),
     }

@@ -219,6 +219,14 @@ fn a_file_that_is_no_configuration_is_explained_without_its_values() {
         ),
         ("set = 5", "expected a table such as [set.production]"),
         (
+            "[set]\na = 1",
+            "at a: invalid type, expected a table such as [set.production]",
+        ),
+        (
+            "[set.a]\nttl = 10",
+            "in line 2, at ttl: invalid type, expected a text in quotes",
+        ),
+        (
             "[set.a]\nmasters = \"redis://:hunter2, expected 2@a\"",
             &format!("in line 2, at masters: invalid type, {list}"),
         ),
