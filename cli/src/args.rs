@@ -53,7 +53,7 @@ pub(crate) struct Common {
     #[arg(long = "master", value_name = "URL")]
     pub(crate) masters: Vec<String>,
     /// Set of masters in the configuration file.
-    #[arg(long, value_name = "NAME", value_hint = ValueHint::Other)]
+    #[arg(long, value_name = "NAME")]
     pub(crate) set: Option<String>,
     /// Configuration file [~/.config/quorlock.toml].
     ///

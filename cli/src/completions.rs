@@ -1,6 +1,7 @@
 //! `quorlock completions`: what shells complete.
 
-use clap::CommandFactory;
+use clap::{Arg, Command, CommandFactory, ValueHint};
+use clap_complete::Shell;
 
 use crate::{
     args::{Args, Completions},
@@ -11,7 +12,24 @@ use crate::{
 
 pub(crate) fn completions(args: &Completions) -> Result<Exit, Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Args::command(), "quorlock", &mut script);
+    let mut command = Args::command()
+        .mut_args(no_file)
+        .mut_subcommands(|verb: Command| verb.mut_args(no_file));
+    clap_complete::generate(args.shell, &mut command, "quorlock", &mut script);
+    if args.shell == Shell::Bash {
+        script.extend_from_slice(BASH.as_bytes());
+    }
     say(String::from_utf8_lossy(&script))?;
     Ok(Exit::Success)
 }
+
+/// Shells offer files for an argument about which nothing is known, such as a time.
+fn no_file(arg: Arg) -> Arg {
+    match arg.get_value_hint() {
+        ValueHint::Unknown if arg.get_action().takes_values() => arg.value_hint(ValueHint::Other),
+        _ => arg,
+    }
+}
+
+/// What the other shells do by themselves, and the sets of the configuration file.
+const BASH: &str = include_str!("completions.bash");

@@ -1,7 +1,9 @@
 //! Completions and the manual page.
 
 use std::{
+    fs,
     io::Write,
+    path::Path,
     process::{Command, Stdio},
 };
 
@@ -33,6 +35,39 @@ fn completions_can_be_read_by_their_shells() {
     }
     let (status, _, error) = ended(&mut with(&[], "completions tcsh"));
     assert_eq!(status, 64, "{error}");
+}
+
+/// Returns what bash offers for the last of these words.
+fn offered(folder: &Path, words: &[&str]) -> Vec<String> {
+    let (_, script, _) = ended(&mut with(&[], "completions bash"));
+    let last = words.len();
+    let script = format!(
+        "compopt() {{ :; }}\n{script}\nCOMP_WORDS=(quorlock \"$@\"); COMP_CWORD={last}\n\
+         _quorlock_words quorlock \"${{COMP_WORDS[{last}]}}\" \"${{COMP_WORDS[{last} - 1]}}\"\n\
+         printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    );
+    let mut bash = Command::new("bash");
+    bash.args(["--norc", "-c", &script, "bash"]).args(words);
+    let (status, out, err) = ended(bash.env("XDG_CONFIG_HOME", folder).current_dir(folder));
+    assert_eq!((status, &*err), (0, ""), "{words:?}");
+    out.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn bash_completes_sets_and_commands() {
+    let server = Server::start();
+    let folder = server.directory();
+    fs::write(folder.join("quorlock.toml"), "[set.a-1]\n  [set.b]\n").unwrap();
+    assert_eq!(offered(folder, &["status", "--set", ""]), ["a-1", "b"]);
+    assert_eq!(offered(folder, &["run", "--set", "b"]), ["b"]);
+    let command = offered(folder, &["run", "a", "--", "dirn"]);
+    assert!(command.contains(&"dirname".to_owned()), "{command:?}");
+    let arguments = offered(folder, &["run", "a", "--", "ls", "-"]);
+    assert_eq!(arguments, [""], "these options are not those of ls");
+    let files = offered(folder, &["run", "--config", "quor"]);
+    assert_eq!(files, ["quorlock.toml"]);
+    // The hint of the shell itself is the word as it is.
+    assert_eq!(offered(folder, &["run", "--wait", "quor"]), ["quor"]);
 }
 
 #[test]
