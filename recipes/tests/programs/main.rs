@@ -222,45 +222,6 @@ fn visitors_pass_in_the_order_in_which_they_came() {
 }
 
 #[test]
-fn prometheus_can_read_the_metrics() {
-    let masters = masters(3);
-    let port = Server::reserve();
-    let address = format!("127.0.0.1:{}", port.port());
-    let mut command = program(env!("CARGO_BIN_EXE_metrics"), &masters);
-    let mut worker = Service::start({
-        command.env("LISTEN", &address);
-        command
-    });
-    assert_eq!(worker.line(), "works");
-    let can_vote = |master: &Server| {
-        let port = master.port();
-        format!("quorlock_master_can_vote{{master=\"127.0.0.1:{port}\"}}")
-    };
-    let mut awaited: Vec<_> = masters.iter().map(can_vote).collect();
-    awaited.push(r#"quorlock_hold_seconds_count{kind="mutex",end="released"}"#.to_owned());
-    let deadline = Instant::now() + Duration::from_secs(20);
-    let mut metrics = String::new();
-    let value = |series: &str, metrics: &str| {
-        let mut lines = metrics.lines();
-        let value = lines.find_map(|line| line.strip_prefix(series))?;
-        value.trim().parse::<f64>().ok()
-    };
-    while !awaited.is_empty() {
-        assert!(Instant::now() < deadline, "no {awaited:?} in {metrics}");
-        metrics = request(&address, "GET", "/metrics");
-        awaited.retain(|series| value(series, &metrics).is_none_or(|value| value < 1.0));
-    }
-    let losses = r#"quorlock_losses_total{kind="mutex",reason="expired"}"#;
-    assert_eq!(value(losses, &metrics), Some(0.0), "{metrics}");
-    for bucket in ["0.0005", "60", "+Inf"] {
-        let bucket = format!("le=\"{bucket}\"}}");
-        assert!(metrics.contains(&bucket), "{metrics}");
-    }
-    worker.terminate();
-    assert_eq!(worker.ended(), "stopped\n");
-}
-
-#[test]
 fn a_program_without_async_leaves_no_key_behind() {
     let masters = masters(3);
     for _ in 0..20 {

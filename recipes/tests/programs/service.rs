@@ -105,9 +105,32 @@ fn one_of_two_deposits_is_told_when_to_come_again() {
     assert_refused(&other, "409", 2..=10); // the rest of the TTL of 10 s
     let again = bank.deposit(7).join().unwrap();
     assert!(again.ends_with("\r\n10\n"), "{again}");
-    let metrics = request(&bank.address, "GET", "/metrics");
-    assert!(metrics.contains("\nquorlock_votes_total{"), "{metrics}");
-    assert!(metrics.contains(",le=\"0.0005\"}"), "{metrics}");
+    service.terminate();
+    assert_eq!(service.ended(), "stopped\n");
+}
+
+#[test]
+fn prometheus_can_read_the_metrics() {
+    let (service, bank) = Bank::open();
+    bank.deposit(7).join().unwrap();
+    let holds = r#"quorlock_hold_seconds_count{kind="mutex",end="released"}"#;
+    let metrics = bank.until("/metrics", &format!("\n{holds} 1\n"));
+    let value = |series: &str| {
+        let mut lines = metrics.lines();
+        let value = lines.find_map(|line| line.strip_prefix(series))?;
+        value.trim().parse::<f64>().ok()
+    };
+    for master in &bank.masters {
+        let port = master.port();
+        let series = format!("quorlock_master_can_vote{{master=\"127.0.0.1:{port}\"}}");
+        assert_eq!(value(&series), Some(1.0), "{metrics}");
+    }
+    let losses = r#"quorlock_losses_total{kind="mutex",reason="expired"}"#;
+    assert_eq!(value(losses), Some(0.0), "{metrics}");
+    for bucket in ["0.0005", "60", "+Inf"] {
+        let bucket = format!("le=\"{bucket}\"}}");
+        assert!(metrics.contains(&bucket), "{metrics}");
+    }
     service.terminate();
     assert_eq!(service.ended(), "stopped\n");
 }
