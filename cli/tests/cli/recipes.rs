@@ -1,16 +1,21 @@
-//! Runs the crontab and the unit of `docs/recipes.md`.
+//! Runs the crontab and the unit of `docs/recipes.md`, and the script of `docs/fencing.md`.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
 use testkit::server::{Server, masters};
 
-use crate::support::ended;
+use crate::support::{ended, urls};
 
 const PAGE: &str = include_str!("../../../docs/recipes.md");
+const FENCING: &str = include_str!("../../../docs/fencing.md");
 
 /// Returns the text of the first block of a language.
 fn block(language: &str) -> &'static str {
-    let (_, block) = PAGE.split_once(&format!("```{language}\n")).unwrap();
+    block_of(PAGE, language)
+}
+
+fn block_of(page: &'static str, language: &str) -> &'static str {
+    let (_, block) = page.split_once(&format!("```{language}\n")).unwrap();
     block.split("\n```").next().unwrap()
 }
 
@@ -94,4 +99,41 @@ fn the_unit_starts_the_service() {
     let said = String::from_utf8_lossy(&verified.stderr);
     let found = said.lines().filter(|line| line.contains("import.service"));
     assert_eq!(found.collect::<Vec<_>>(), [""; 0]);
+}
+
+/// The newest holder's file stays the one that is read, although a late holder writes another.
+#[test]
+fn a_file_of_a_late_holder_is_not_read() {
+    let masters = masters(3);
+    let folder = configure(&masters);
+    let (write, read) = block_of(FENCING, "sh").split_once("\nls ").unwrap();
+    let write = write.replace(
+        "quorlock run",
+        &format!("{} run", env!("CARGO_BIN_EXE_quorlock")),
+    );
+    let shell = |script: &str| {
+        let mut shell = Command::new("/bin/sh");
+        let shell = shell.args(["-c", script]).current_dir(folder);
+        let (status, out, err) = ended(shell.env("QUORLOCK_MASTERS", urls(&masters)));
+        assert_eq!(err, "", "{script}");
+        (status, out)
+    };
+    let newest = || {
+        let (status, file) = shell(&format!("ls {read}"));
+        assert_eq!(status, 0);
+        file.trim_end().to_owned()
+    };
+    fs::write(folder.join("report.9"), "late").unwrap(); // as text, 9 comes after every token
+    let job = folder.join("report");
+    for text in ["first", "second"] {
+        fs::write(&job, format!("#!/bin/sh\necho {text}\n")).unwrap();
+        fs::set_permissions(&job, fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(shell(&write), (0, String::new()));
+        let file = folder.join(newest());
+        assert_eq!(fs::read_to_string(file).unwrap(), format!("{text}\n"));
+    }
+    let before = newest();
+    fs::write(&job, "#!/bin/sh\necho half; exit 1\n").unwrap();
+    assert_eq!(shell(&write).0, 1);
+    assert_eq!(newest(), before, "a file that is not whole is not read");
 }
