@@ -20,11 +20,13 @@ pub(crate) enum Outage {
     /// So many masters refuse the login or a certificate that the others are no majority. The
     /// reason of the first, and what to do.
     Refused(String),
-    /// Too few masters are connected and take locks.
+    /// Too few masters are connected and take locks. `why` is the reason of the first other one, if
+    /// it is known.
     TooFew {
         connected: usize,
         all: usize,
         quorum: usize,
+        why: Option<String>,
     },
 }
 
@@ -56,6 +58,7 @@ impl Outage {
             connected: waits.len(),
             all,
             quorum,
+            why: health.iter().find_map(obstacle),
         })
     }
 
@@ -83,6 +86,15 @@ fn refusal(health: &MasterHealth) -> Option<String> {
     }
 }
 
+/// Returns why the master is not connected, or takes no locks.
+fn obstacle(health: &MasterHealth) -> Option<String> {
+    let why = match &health.state {
+        MasterState::Down(why) => why,
+        _ => health.error.as_ref()?,
+    };
+    Some(format!("{}: {}", health.master, in_words_of_the_file(why)))
+}
+
 /// Returns the failure of an action for which too few masters were ready.
 pub(crate) fn not_ready(error: &ReadyError, locks: &Coordinator, action: &str) -> Failure {
     let failure = match Outage::of(locks) {
@@ -108,11 +120,17 @@ impl fmt::Display for Outage {
                 connected,
                 all,
                 quorum,
-            } => write!(
-                f,
-                "only {connected} of {all} masters can vote, and {quorum} are needed; \
-                 run `quorlock doctor` with the same masters"
-            ),
+                why,
+            } => {
+                write!(
+                    f,
+                    "only {connected} of {all} masters can vote, and {quorum} are needed; "
+                )?;
+                if let Some(why) = why {
+                    write!(f, "{why}; ")?;
+                }
+                f.write_str("run `quorlock doctor` with the same masters")
+            }
         }
     }
 }

@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 use testkit::server::{Server, masters};
 
 use crate::support::{
-    Running, assert_free, ended, ignores_interrupts, quorlock, script, urls, with,
+    Running, assert_free, ended, ignores_interrupts, quorlock, script, until, urls, with,
 };
 
 #[test]
@@ -70,11 +70,19 @@ fn a_lock_that_is_held_is_75() {
     ] {
         let (status, out, err) = ended(&mut script(&masters, &format!("{words} a"), "echo ran"));
         assert_eq!((status, &*out), (75, ""), "{words}: {err}");
-        let pid = holder.id();
         assert!(err.contains("quorlock: \"a\" is held by "), "{err}");
-        assert!(err.contains(&format!("/{pid} for ")), "{words}: {err}");
         let lines = if words.contains("-v") { 6 } else { 1 };
         assert_eq!(err.lines().count(), lines, "{err}");
+    }
+    let named = format!("/{} for ", holder.id());
+    for words in ["-n", "--wait 300ms"] {
+        until(
+            "it names the holder, unless the machine is very busy",
+            || {
+                let (_, _, err) = ended(&mut script(&masters, &format!("{words} a"), "echo ran"));
+                err.contains(&named)
+            },
+        );
     }
     for (words, advice) in [
         ("-n", "; try again later, or wait with --wait\n"),
@@ -95,20 +103,6 @@ fn a_lock_that_is_held_is_75() {
     // The same name as another kind of lock is a mistake, and no contention.
     let (status, _, err) = ended(&mut script(&masters, "-n --fair a", "echo ran"));
     assert_eq!(status, 78, "{err}");
-}
-
-/// A master that answers nothing is not waited for, only to find a name.
-#[test]
-fn a_conflict_is_reported_at_once_although_a_master_hangs() {
-    let masters = masters(3);
-    let _holder = Running::hold(&masters, "a");
-    masters[2].pause();
-    let since = Instant::now();
-    let (status, _, err) = ended(&mut script(&masters, "-n a", "echo ran"));
-    assert_eq!(status, 75, "{err}");
-    assert!(err.contains("\"a\" is held by another for "), "{err}");
-    assert!(since.elapsed() < Duration::from_millis(900), "{err}");
-    masters[2].resume();
 }
 
 #[test]
@@ -137,8 +131,10 @@ fn no_majority_is_69() {
         assert!(since.elapsed() < Duration::from_secs(10), "{words}");
     }
     let (_, _, err) = ended(&mut script(&masters, "-v -n a", "echo ran"));
+    let rows = err.lines().filter(|line| line.starts_with("  "));
+    let refused = rows.filter(|row| row.contains("refused"));
     assert_eq!(
-        err.matches("refused").count(),
+        refused.count(),
         3,
         "a row for each master that is down: {err}"
     );
@@ -185,8 +181,12 @@ fn a_program_without_a_terminal_says_that_it_waits_for_masters() {
     masters[1].kill();
     let mut running = Running::start(&mut script(&masters, "a", "echo ran"));
     let news = running.error_line();
-    let expected = "waiting for \"a\": only 1 of 3 masters can vote, and 2 are needed";
-    assert!(news.contains(expected), "{news}");
+    let expected = format!(
+        "waiting for \"a\": only 1 of 3 masters can vote, and 2 are needed; 127.0.0.1:{}: \
+         Connection refused",
+        masters[0].port()
+    );
+    assert!(news.contains(&expected), "{news}");
     running.signal(Signal::SIGTERM);
     assert_eq!(running.ended().0.code(), Some(143));
 }
