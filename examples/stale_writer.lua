@@ -6,7 +6,7 @@
 -- ARGV[2]  the value to write; absent to read only
 -- returns  the value as it is now, or an error that starts with STALE
 --
--- Tokens are compared as numbers, because as strings '9' is larger than '10'.
+-- Tokens are numbers: as strings, '9' is above '10'.
 local highest = redis.call('GET', KEYS[2])
 if highest and tonumber(ARGV[1]) < tonumber(highest) then
   return redis.error_reply('STALE token ' .. ARGV[1] .. ': ' .. highest .. ' has passed')
