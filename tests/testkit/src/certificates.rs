@@ -142,8 +142,8 @@ pub fn is_without_tls() -> bool {
     is_without
 }
 
-/// Returns whether the server program asks for a certificate. It ends at once, because it gets none.
-/// The settings do not tell: a program without TLS may have the settings of TLS.
+/// Returns whether the server program asks for a certificate. It ends at once, because it gets
+/// none. The settings do not tell: a program without TLS may have the settings of TLS.
 fn has_tls(port: u16) -> bool {
     let port = port.to_string();
     let options = ["--port", &port, "--tls-port", "1"];
