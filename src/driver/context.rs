@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 
 use super::{
     acquire::denied::{Denied, NotAcquired},
+    claim::request::LockRequest,
     live_round::LiveRound,
     masters::Masters,
     observe::observer::LockObserver,
@@ -22,6 +23,7 @@ use super::{
     waiting::local_waiters::LocalWaiters,
 };
 use crate::core::{
+    ballot::MORE_BALLOTS,
     config::Config,
     protocol::command::Verb,
     view::health::MasterHealth,
@@ -109,10 +111,11 @@ impl Context {
     }
 
     /// Returns the longest time that an attempt takes: a question to one master, an acquisition,
-    /// and a release that says why the lock was refused. The first of them may wait for first
-    /// connections.
-    pub(crate) fn attempt_timeout(&self) -> Duration {
-        let rounds = self.node_timeout() * 3;
+    /// further ballots for a fencing token, and a release that says why the lock was refused. The
+    /// first of them may wait for first connections.
+    pub(crate) fn attempt_timeout(&self, request: &LockRequest) -> Duration {
+        let ballots = request.counter.as_ref().map_or(0, |_| MORE_BALLOTS);
+        let rounds = self.node_timeout() * (3 + ballots);
         if self.masters.undialled().is_empty() {
             rounds
         } else {

@@ -1,12 +1,16 @@
 //! Fencing tokens during failures: they grow from holder to holder, and stay the same for one
 //! holder.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 #[cfg(feature = "serde")]
 use quorlock::FencingToken;
 use quorlock::{AcquireError, ConfigError, Coordinator, Fault, Guard, Kind, Lock};
 use tokio::time::sleep;
 
-use crate::world::{KINDS, NAME, REDIAL, World, delay, error, lock, millis, said, seconds, start};
+use crate::world::{
+    KINDS, NAME, REDIAL, World, delay, error, lock, millis, said, seconds, start, timed,
+};
 
 const COUNTER: &str = "quorlock:fence:{orders/42}";
 
@@ -226,6 +230,38 @@ async fn attempts_of_one_owner_take_turns_even_if_only_one_asks_for_a_token() {
         drop(first);
         larger(&fenced.acquire().await.unwrap(), 0, "the attempt is over");
     }
+}
+
+/// An attempt whose candidates are refused may take five rounds. Another task of the owner waits
+/// for its end.
+#[tokio::test(start_paused = true)]
+async fn a_task_waits_for_all_ballots_of_another_task_of_its_owner() {
+    for kind in [Kind::Reentrant, Kind::Fair] {
+        let world = World::new(3).await;
+        let owner = world.locks.owner();
+        let lock = lock(kind, &world.locks, &owner).fenced();
+        world.inject_all(&delay(45)); // almost the node timeout
+        let raise_counters = async {
+            for hours in 1..5 {
+                let counter = micros_since_1970() + hours * 3_600_000_000;
+                for master in &world.masters {
+                    master.set(COUNTER, counter.to_string(), None);
+                }
+                sleep(millis(46)).await;
+            }
+        };
+        let attempt = || timed(lock.try_acquire());
+        let (first, second, ()) = tokio::join!(attempt(), attempt(), raise_counters);
+        assert!(first.0 > millis(150), "{kind}: {first:?}");
+        assert!(first.1.is_err(), "{kind}: {first:?}");
+        let is_busy = matches!(second.1, Err(AcquireError::OwnerBusy { .. }));
+        assert!(!is_busy, "{kind}: {second:?}");
+    }
+}
+
+fn micros_since_1970() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    u64::try_from(since.as_micros()).unwrap()
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,6 +5,12 @@ use std::sync::Arc;
 #[cfg(test)]
 mod explore;
 
+/// The most further ballots of an attempt. Each is a round with another candidate for the fencing
+/// token. One is for counters that are above our candidate. The other is for a local clock that
+/// differs from the clocks of the masters. If both fail, the masters disagree on the time, and the
+/// attempt is lost.
+pub(crate) const MORE_BALLOTS: u32 = 2;
+
 /// The counter of a fenced lock, and the candidate that an attempt offers for its fencing token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ballot {

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Instant};
 use super::denied::{Denied, NotAcquired};
 use crate::{
     core::{
+        ballot::MORE_BALLOTS,
         config::error::ConfigError,
         protocol::{
             identity::{Identity, Ticket},
@@ -14,7 +15,7 @@ use crate::{
     },
     driver::{
         claim::{
-            Claim, ask::MORE_BALLOTS, extension::NotExtended, level::Level, owned_lock::OwnedLock,
+            Claim, extension::NotExtended, level::Level, owned_lock::OwnedLock,
             request::LockRequest,
         },
         context::Context,

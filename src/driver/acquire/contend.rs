@@ -40,8 +40,9 @@ pub(in crate::driver) async fn contend(
             contest.give_way(event).await;
         }
         let is_last = deadline.is_over();
-        let permit_by = deadline.permit_by(context.attempt_timeout());
-        (contest.waiter).expect(permit_by + context.attempt_timeout());
+        let attempt_timeout = context.attempt_timeout(request);
+        let permit_by = deadline.permit_by(attempt_timeout);
+        contest.waiter.expect(permit_by + attempt_timeout);
         if !is_last && !may_win(context, request, contest.chances).await {
             contest.wait_aside().await?;
             continue;

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     core::{
+        ballot::MORE_BALLOTS,
         claim::ask::NextRound,
         protocol::identity::{Identity, Ticket},
         vote::{master_set::MasterSet, quorum::Outcome, round::Round},
@@ -21,7 +22,6 @@ use crate::{
     driver::{
         claim::{
             Claim,
-            ask::MORE_BALLOTS,
             level::Level,
             owned_lock::{LockOwner, OwnedLock},
             request::LockRequest,
@@ -198,7 +198,7 @@ impl<'a> FairWait<'a> {
     /// Waits for the permit to make a round. Without the permit, two attempts of one owner could
     /// run at the same time and take over each other's grants.
     async fn permit(&self) -> Result<SemaphorePermit<'a>, NotAcquired> {
-        let timeout = self.context.attempt_timeout();
+        let timeout = self.context.attempt_timeout(self.request);
         let end = self.deadline.queued_permit_by(timeout);
         loop {
             let permit = self.owned.permit(end, &self.context.timers).await;
@@ -230,7 +230,7 @@ impl<'a> FairWait<'a> {
 
     /// Posts another ballot for a fencing token, at most [`MORE_BALLOTS`] times in a row. Returns
     /// whether a ballot was posted.
-    fn raise_ballot(&self, claim: &Claim, is_queued: bool, in_a_row: &mut usize) -> bool {
+    fn raise_ballot(&self, claim: &Claim, is_queued: bool, in_a_row: &mut u32) -> bool {
         let queue = is_queued.then_some(self.queued.options);
         let is_raised = *in_a_row < MORE_BALLOTS && claim.raise_ballot(queue);
         *in_a_row = if is_raised { *in_a_row + 1 } else { 0 };

@@ -25,7 +25,7 @@ pub(super) async fn try_acquire(
     context: &Arc<Context>,
     request: &LockRequest,
 ) -> Result<Level, NotAcquired> {
-    let permit_by = || clock::now() + context.attempt_timeout();
+    let permit_by = || clock::now() + context.attempt_timeout(request);
     attempt(context, request, permit_by, None).await
 }
 

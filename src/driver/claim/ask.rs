@@ -24,12 +24,6 @@ use crate::{
     },
 };
 
-/// The maximum number of further ballots in a row. Each is a round with another candidate for the
-/// fencing token. One is for counters that are above our candidate. The other is for a local clock
-/// that differs from the clocks of the masters. If both fail, the masters disagree on the time, and
-/// the attempt is lost.
-pub(crate) const MORE_BALLOTS: usize = 2;
-
 impl Claim {
     /// Asks all masters for the lock, in a first round. If there is a `first` master, asks only
     /// that one at first: see [`refused_by`](Self::refused_by).

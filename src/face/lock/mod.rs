@@ -104,10 +104,12 @@ impl Lock {
     ///
     /// An attempt takes one round trip to the slowest master of the fastest majority, and at most
     /// one node timeout. After a failure it takes at most one more node timeout to find out the
-    /// reason. Both times may double while a master does not keep up with the commands of this
+    /// reason. A fenced lock may take two more round trips, of at most one node timeout each. All
+    /// these times may double while a master does not keep up with the commands of this
     /// coordinator. If another task of the same owner is making an attempt, this call first waits
-    /// until that attempt ends, for at most three node timeouts. Until every master was dialled
-    /// once, each of these waits may take longer, by at most the connect timeout.
+    /// until that attempt ends, for at most three node timeouts, or five if the lock is fenced.
+    /// Until every master was dialled once, each of these waits may take longer, by at most the
+    /// connect timeout.
     ///
     /// # Errors
     ///
@@ -158,14 +160,14 @@ impl Lock {
     ///
     /// This method returns about four node timeouts after `limit` at the latest. An attempt may be
     /// under way when `limit` has passed. That attempt and the last attempt may take two node
-    /// timeouts each. A fenced lock may take two more node timeouts. The first connections may take
-    /// the connect timeout. All these times may double while a master does not keep up with the
+    /// timeouts each, or four each if the lock is fenced. The first connections may take the
+    /// connect timeout. All these times may double while a master does not keep up with the
     /// commands of this coordinator.
     ///
     /// Tasks of one owner make their attempts one after the other. If the turn of a task has not
-    /// come three node timeouts after `limit`, or the connect timeout later until every master was
-    /// dialled once, the task makes no last attempt. If the turn comes just before that, the task
-    /// may return two node timeouts later.
+    /// come three node timeouts after `limit`, the task makes no last attempt. For a fenced lock
+    /// that time is five node timeouts, and until every master was dialled once, it is longer by
+    /// the connect timeout. If the turn comes just before that, the last attempt begins then.
     ///
     /// # Errors
     ///
