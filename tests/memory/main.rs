@@ -28,6 +28,7 @@ mod heal;
 mod health;
 mod hopeless_waiters;
 mod log;
+mod log_order;
 mod loss;
 #[cfg(feature = "metrics")]
 mod metrics;

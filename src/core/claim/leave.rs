@@ -16,7 +16,6 @@ pub(crate) enum Leave<R> {
         to: MasterSet,
         command: Command,
         was_won: bool,
-        was_lost: bool,
         owed: OwedRelease<R>,
     },
 }
@@ -66,6 +65,12 @@ impl<R: ReadRound> ClaimState<R> {
             }
             None => self.release(lock_id),
         };
+        if self.is_held() {
+            step.notice = Some(match leave {
+                Leave::InPlace { .. } => Notice::Left,
+                Leave::Depth(_) | Leave::Release { .. } => Notice::Released,
+            });
+        }
         self.phase = Phase::Released;
         leave
     }
@@ -84,7 +89,6 @@ impl<R: ReadRound> ClaimState<R> {
             to: self.needs_release(),
             command: Command::new(lock_id, Action::Release { holding, was_won }),
             was_won,
-            was_lost: matches!(self.phase, Phase::Lost { .. }),
             owed: OwedRelease {
                 until: self.traces.until,
                 may_keep: self.traces.may_keep,

@@ -72,12 +72,18 @@ pub(crate) struct ClaimStep<'a, R> {
 #[derive(Debug)]
 pub(crate) enum Notice<R> {
     /// A renewal or an extension has failed. The lock is still valid for this time.
-    InDoubt { remaining: Duration, round: R },
+    InDoubt {
+        remaining: Duration,
+        round: R,
+    },
+    /// The lock has no guard any more, and stays on the masters for its minimum time.
+    Left,
     /// The lock was lost, perhaps because this process did not run for a while.
     Lost {
         reason: LostReason,
         stalled: Option<Duration>,
     },
+    Released,
     /// A majority has confirmed a renewal or an extension. The lock may have been in doubt before.
     Renewed {
         validity: Duration,

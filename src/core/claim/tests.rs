@@ -35,7 +35,7 @@ a lock is won, renewed and released
     g0                |
     g1                | renewed 9000
     g2 look           | held
-    leave             | release 012, owed until 12002 by 012
+    leave             | ended, release 012, owed until 12002 by 012
     due               |
 
 a claim keeps the slot that it has won
@@ -74,7 +74,7 @@ a first master that grants is asked once
     begin:m1          | ask 1
     g1 +20 others     | ask 02
     g0 seen hold      | Won, timer 3000
-    leave             | release 012, owed until 9022 by 012
+    leave             | ended, release 012, owed until 9022 by 012
 
 a lock is taken back where others were asked
     begin:m1          | ask 1
@@ -88,21 +88,21 @@ after another round, the release goes to all masters that it asked
 a master that refused is not owed the release
     begin:m           | ask 012
     h0 g1 g2 seen     | Won
-    leave             | release 012, owed until 9002 by 12
+    leave             | ended, release 012, owed until 9002 by 12
 
 a master that got the key back is owed the release
     begin:m           | ask 012
     h0 g1 g2 seen     | Won
     extend:9000       | extend 012 by 9002 depth 1
     n0 g1 g2          | heal 0
-    leave             | release 012, owed until 9002 by 012
+    leave             | ended, release 012, owed until 9002 by 012
 
 a master that granted an earlier round is owed the release
     begin:m           | ask 012
     g0 g1 h2 seen     | Won
     extend:9000       | extend 012 by 9002 depth 1
     n0 g1 f2          |
-    leave             | release 012, owed until 9002 by 012
+    leave             | ended, release 012, owed until 9002 by 012
 
 a majority without validity is not a lock
     begin:m           | ask 012
@@ -192,7 +192,7 @@ votes after the release say nothing
     held:m            |
     +3000 due         | extend 012 by 9002 depth 1, timer 3450
     f0 f1 +450 due    | doubt, extend 012 by 9002 depth 1, timer 3900
-    leave             | release 012, owed until 12452 by 012
+    leave             | ended, release 012, owed until 12452 by 012
     g0 g1             |
 
 keys are put back once a majority confirms
@@ -200,19 +200,19 @@ keys are put back once a majority confirms
     +3000 due         | extend 012 by 9002 depth 1, timer 3450
     n0 g1             |
     g2                | renewed 9000, heal 0
-    leave             | release 012, owed until 12002 by 012
+    leave             | ended, release 012, owed until 12002 by 012
 
 a key that is put back late is owed for longer
     held:m            |
     extend:20000      | extend 012 by 20002 depth 1
     g0 g1             | renewed 20000
     +30 n2            | heal 2
-    leave             | release 012, owed until 20032 by 012
+    leave             | ended, release 012, owed until 20032 by 012
 
 nothing is put back after the release
     held:m            |
     extend:20000 g0   | extend 012 by 20002 depth 1
-    leave             | release 012, owed until 20002 by 012
+    leave             | ended, release 012, owed until 20002 by 012
     n1 g2             |
 
 nothing is put back after the loss
@@ -255,7 +255,7 @@ an owner acquires a lock again
     +100 reenter      | extend 012 by 9002 depth 2
     g0 g1 hold        | renewed 9000
     leave             | depth 1
-    leave             | release 012, owed until 9102 by 012
+    leave             | ended, release 012, owed until 9102 by 012
     reenter           |
 
 a reentry that fails takes no level
@@ -286,7 +286,7 @@ a fair waiter asks first and then joins the queues
     h0 h1 h2 seen     | Lost
     +1000 again:0     | queue 012 as attempt 3
     g0 g1 seen hold   | Won, timer 4000
-    leave             | release 012, owed until 13000 by 012
+    leave             | ended, release 012, owed until 13000 by 012
 
 a fair waiter that gives up leaves the queues
     begin:f           | ask 012
@@ -300,7 +300,7 @@ a further ballot keeps the attempt
     again:9           | ask 012 for 9
     ^g1 seen          | Pending
     g0 g1 seen hold   | Won, timer 3000
-    leave             | release 012, owed until 9002 by 012
+    leave             | ended, release 012, owed until 9002 by 012
 
 a lock that is held is not asked for
     held:m            |
@@ -309,12 +309,12 @@ a lock that is held is not asked for
 a lock is left in place for its minimum time
     held:m            |
     stay:60000 stay:9 |
-    +1000 leave       | extend 012 by 59002 depth 1, left
+    +1000 leave       | left, extend 012 by 59002 depth 1
 
 a lock is released after its minimum time
     held:m            |
     stay:1000         |
-    +1001 leave       | release 012, owed until 9002 by 012
+    +1001 leave       | ended, release 012, owed until 9002 by 012
 
 a lost lock is not left in place
     held:m            |
@@ -563,10 +563,12 @@ impl Case {
         let said = match at.notice {
             None => return done,
             Some(Notice::InDoubt { .. }) => "doubt".to_owned(),
+            Some(Notice::Left) => "left".to_owned(),
             Some(Notice::Lost { reason, stalled }) => {
                 let after = stalled.map(|time| format!(" after {}", time.as_millis()));
                 format!("{reason:?}{}", after.unwrap_or_default())
             }
+            Some(Notice::Released) => "ended".to_owned(),
             Some(Notice::Renewed {
                 validity,
                 was_in_doubt,
@@ -615,7 +617,6 @@ impl Case {
             }
             Leave::InPlace { command, .. } => {
                 self.say(self.text(MasterSet::ALL, &command));
-                self.say("left");
             }
             Leave::Release {
                 to, command, owed, ..

@@ -1,6 +1,7 @@
 //! The rounds that acquire a lock.
 
 use std::{
+    collections::VecDeque,
     sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
@@ -58,6 +59,8 @@ impl Claim {
                 state,
                 hold: None,
                 timer: None,
+                notices: VecDeque::new(),
+                is_announcing: false,
             }),
             has_hold_begun: AtomicBool::new(false),
             changed: Signal::default(),

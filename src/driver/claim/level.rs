@@ -16,10 +16,7 @@ use crate::{
         protocol::command::Verb,
         vote::{Refusal, SlotVote, Vote, master_set::MasterSet, quorum::Outcome},
     },
-    driver::{
-        live_round::LiveRound, observe::observer::HoldEnd, pending_releases::PendingRelease,
-        time::clock,
-    },
+    driver::{live_round::LiveRound, pending_releases::PendingRelease, time::clock},
     master::CountVotes,
 };
 
@@ -88,13 +85,11 @@ impl Claim {
                 };
                 self.stop_timer(&mut locked);
                 locked.post(MasterSet::ALL, command, votes);
-                self.end_hold(HoldEnd::Left);
             }
             Leave::Release {
                 to,
                 mut command,
                 was_won,
-                was_lost,
                 owed,
             } => {
                 command.watch = watch;
@@ -112,11 +107,6 @@ impl Claim {
                 if was_won {
                     self.context.local_waiters.note_release(&self.terms.lock_id);
                 }
-                self.end_hold(if was_lost {
-                    HoldEnd::Lost
-                } else {
-                    HoldEnd::Released
-                });
             }
         }
         round
