@@ -8,7 +8,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use crate::world::{NAME, World, delay, millis, seconds};
+use crate::world::{NAME, REDIAL, World, delay, millis, seconds};
 
 const QUEUE: &str = "quorlock:queue:{orders/42}";
 
@@ -87,6 +87,27 @@ async fn an_error_counts_every_attempt() {
     // One round out of the queues, one that joins them, one that watches the key as the next
     // waiter, and the last one at the deadline.
     assert_eq!(attempts, 4);
+}
+
+/// The waiter steps aside after one of its attempts, and comes back for the last one.
+#[tokio::test(start_paused = true)]
+async fn an_error_counts_the_attempt_after_which_a_waiter_steps_aside() {
+    let world = World::new(3).await;
+    let lock = world.locks.fair(NAME, &world.locks.owner());
+    world.inject([Fault::Down, Fault::Down]);
+    let error = lock.acquire_within(seconds(5)).await.unwrap_err();
+    let AcquireError::Deadline { attempts, .. } = error else {
+        panic!("{error}");
+    };
+    world.clear_faults();
+    sleep(REDIAL).await;
+    let _guard = lock.try_acquire().await.unwrap();
+    let fields = world.masters[0].hash(NAME).unwrap();
+    let (_, number) = fields
+        .iter()
+        .find(|(field, _)| *field == "quorlock:fair")
+        .unwrap();
+    assert_eq!(number, &(attempts + 1).to_string());
 }
 
 #[tokio::test(start_paused = true)]

@@ -36,12 +36,12 @@ pub(in crate::driver) async fn contend(
     contest.give_way(Event::Came).await;
     loop {
         // A waiter that stepped back, or was silent for too long, has lost its turn.
-        if let Some(event) = contest.waiter.turn(deadline.end).await {
+        if let Some(event) = contest.waiter.turn(contest.deadline.end).await {
             contest.give_way(event).await;
         }
-        let is_last = deadline.is_over();
+        let is_last = contest.deadline.is_over();
         let attempt_timeout = context.attempt_timeout(request);
-        let permit_by = deadline.permit_by(attempt_timeout);
+        let permit_by = contest.deadline.permit_by(attempt_timeout);
         contest.waiter.expect(permit_by + attempt_timeout);
         if !is_last && !may_win(context, request, contest.chances).await {
             contest.wait_aside().await?;
@@ -54,8 +54,7 @@ pub(in crate::driver) async fn contend(
             Err(NotAcquired::Denied(denied)) => denied,
             result => return result,
         };
-        deadline.check(&denied, is_last, contest.failures)?;
-        contest.failures = contest.failures.saturating_add(1);
+        contest.deadline.note_failure(&denied, is_last)?;
         contest.wait(&denied, start).await;
     }
 }
@@ -72,8 +71,6 @@ struct Contest<'a> {
     /// The time when all masters are asked again at the latest.
     ask_all_at: Instant,
     chances: Chances,
-    /// The number of attempts that failed.
-    failures: u32,
     /// The number of checks since the waiter is aside.
     checks: u32,
 }
@@ -90,7 +87,6 @@ impl<'a> Contest<'a> {
             first: None,
             ask_all_at: next_poll(context),
             chances: context.chances(),
-            failures: 0,
             checks: 0,
         }
     }

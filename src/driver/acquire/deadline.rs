@@ -5,11 +5,13 @@ use std::time::{Duration, Instant};
 use super::denied::{Denied, NotAcquired};
 use crate::driver::time::clock;
 
-/// The start and the end of a wait.
-#[derive(Clone, Copy, Debug)]
+/// The start and the end of a wait, and the attempts that failed meanwhile.
+#[derive(Clone, Debug)]
 pub(in crate::driver) struct Deadline {
     start: Instant,
     pub(in crate::driver) end: Option<Instant>,
+    /// The number of attempts that failed.
+    pub(super) failures: u32,
 }
 
 impl Deadline {
@@ -19,15 +21,32 @@ impl Deadline {
             start,
             // A limit that is too long for the clock counts as no limit.
             end: within.and_then(|within| start.checked_add(within)),
+            failures: 0,
         }
     }
 
+    /// Counts the attempt `denied`, which failed. Returns an error if the wait ends with it.
+    pub(in crate::driver) fn note_failure(
+        &mut self,
+        denied: &Denied,
+        is_last: bool,
+    ) -> Result<(), NotAcquired> {
+        if denied.obstacle.is_final() {
+            return Err(denied.clone().into());
+        }
+        if is_last {
+            return Err(self.expired(denied.clone()));
+        }
+        self.failures = self.failures.saturating_add(1);
+        Ok(())
+    }
+
     /// Returns `at`, or the end of the wait if the end is earlier.
-    pub(in crate::driver) fn cap(self, at: Instant) -> Instant {
+    pub(in crate::driver) fn cap(&self, at: Instant) -> Instant {
         self.end.map_or(at, |end| end.min(at))
     }
 
-    pub(in crate::driver) fn is_over(self) -> bool {
+    pub(in crate::driver) fn is_over(&self) -> bool {
         self.end.is_some_and(|end| end <= clock::now())
     }
 
@@ -35,7 +54,7 @@ impl Deadline {
     /// most. Before the end of the wait, returns an instant that is not after the end. The last
     /// attempt begins at the end, when another task's attempt may be under way. So for the last
     /// attempt, returns the end plus `attempt`.
-    pub(in crate::driver) fn permit_by(self, attempt: Duration) -> Instant {
+    pub(in crate::driver) fn permit_by(&self, attempt: Duration) -> Instant {
         let now = clock::now();
         match self.end {
             None => now + attempt,
@@ -46,35 +65,17 @@ impl Deadline {
 
     /// Returns until when a waiter in the queues of a fair lock waits for the permit to make a
     /// round. Returns `None` if the wait has no limit.
-    pub(in crate::driver) fn queued_permit_by(self, attempt: Duration) -> Option<Instant> {
+    pub(in crate::driver) fn queued_permit_by(&self, attempt: Duration) -> Option<Instant> {
         let end = self.end?;
         Some(end.checked_add(attempt).unwrap_or(end))
     }
 
-    /// Returns the error for a wait that ends with the denied attempt `last`. `failures` attempts
-    /// had failed before it.
-    pub(in crate::driver) fn expired(self, last: Denied, failures: u32) -> NotAcquired {
+    /// Returns the error for a wait that ends with the denied attempt `last`.
+    pub(in crate::driver) fn expired(&self, last: Denied) -> NotAcquired {
         NotAcquired::Deadline {
             waited: clock::now().saturating_duration_since(self.start),
-            attempts: failures.saturating_add(1),
+            attempts: self.failures.saturating_add(1),
             last,
-        }
-    }
-
-    /// Returns an error if the wait ends with the attempt `denied`. `failures` attempts had failed
-    /// before it.
-    pub(in crate::driver) fn check(
-        self,
-        denied: &Denied,
-        is_last: bool,
-        failures: u32,
-    ) -> Result<(), NotAcquired> {
-        if denied.obstacle.is_final() {
-            Err(denied.clone().into())
-        } else if is_last {
-            Err(self.expired(denied.clone(), failures))
-        } else {
-            Ok(())
         }
     }
 }

@@ -67,7 +67,6 @@ pub(in crate::driver) async fn acquire_fair(
         ticket: Ticket::new(context.timestamps.next(), owner.id()),
         queued: QueuedWaiter::new(context.config.retry, context.waiter_timeout()),
         chances: context.chances(),
-        failures: 0,
     };
     loop {
         match wait.wait_queued().await? {
@@ -99,7 +98,6 @@ struct FairWait<'a> {
     ticket: Ticket,
     queued: QueuedWaiter,
     chances: Chances,
-    failures: u32,
 }
 
 impl<'a> FairWait<'a> {
@@ -127,13 +125,12 @@ impl<'a> FairWait<'a> {
             self.yield_grants(&level.claim, &round, waiter.as_ref())
                 .await;
             drop(permit);
-            self.check(&round, outcome, is_last).await?;
+            self.note_failure(&round, outcome, is_last).await?;
             if self.note_round(&round, outcome) == Position::Aside {
                 // Dropping `level` also removes the ticket from the queues.
                 let quarantine = round.read(Round::quarantined);
                 return Ok(QueueEnd::Unable { quarantine });
             }
-            self.failures = self.failures.saturating_add(1);
             if let Some(waiter) = &waiter {
                 self.wait(waiter, &round).await;
             }
@@ -204,7 +201,7 @@ impl<'a> FairWait<'a> {
             let permit = self.owned.permit(end, &self.context.timers).await;
             self.context.check_open()?;
             let Some(permit) = permit else {
-                return Err(self.deadline.expired(Denied::owner_busy(), self.failures));
+                return Err(self.deadline.expired(Denied::owner_busy()));
             };
             if self.owned.claim().is_none() {
                 return Ok(permit);
@@ -237,9 +234,9 @@ impl<'a> FairWait<'a> {
         is_raised
     }
 
-    /// Returns an error if the wait ends with this round, which was not won.
-    async fn check(
-        &self,
+    /// Counts a round that was not won. Returns an error if the wait ends with it.
+    async fn note_failure(
+        &mut self,
         round: &Arc<LiveRound>,
         outcome: Outcome,
         is_last: bool,
@@ -254,7 +251,7 @@ impl<'a> FairWait<'a> {
         let denied = Denied::by(round.clone(), outcome, free_in);
         self.context
             .note_denied(self.request.lock_id.name(), &denied);
-        self.deadline.check(&denied, is_last, self.failures)
+        self.deadline.note_failure(&denied, is_last)
     }
 
     /// Gives back the grants of a round that was not won. The masters that have voted get their

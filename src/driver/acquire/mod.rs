@@ -36,19 +36,19 @@ pub(super) async fn acquire(
     request: &LockRequest,
     limit: Option<Duration>,
 ) -> Result<Level, NotAcquired> {
-    let deadline = Deadline::new(limit);
+    let mut deadline = Deadline::new(limit);
     let Some(owner) = &request.owner else {
         return contend(context, request, deadline).await;
     };
     let owned = owner.lock(&request.lock_id);
+    let contest = deadline.clone();
     let mut acquired = pin!(async {
         if request.lock_id.kind().has_queue() {
-            acquire_fair(context, request, owner, &owned, deadline).await
+            acquire_fair(context, request, owner, &owned, contest).await
         } else {
-            contend(context, request, deadline).await
+            contend(context, request, contest).await
         }
     });
-    let mut failures = 0_u32;
     loop {
         // When one task of the owner wins the lock, the owner's other tasks reenter the lock. They
         // do not wait until the winner drops its guard.
@@ -62,9 +62,8 @@ pub(super) async fn acquire(
         // keeps its position in the queues until this task has reentered.
         match reenter(request, &owned).await {
             Some(Err(NotAcquired::Denied(denied))) => {
-                deadline.check(&denied, is_last, failures)?;
-                let end = deadline.cap(context.retry_at(failures));
-                failures = failures.saturating_add(1);
+                let end = deadline.cap(context.retry_at(deadline.failures));
+                deadline.note_failure(&denied, is_last)?;
                 context.timers.sleep_until(end).await;
             }
             Some(reentered) => return reentered,
