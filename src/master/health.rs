@@ -35,16 +35,22 @@ pub(crate) struct HealthBoard {
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     master: Arc<str>,
-    state: MasterState,
-    /// The time at which this state began.
-    since: Instant,
+    connection: ConnectionHealth,
     round_trip: Option<Duration>,
-    failures: u32,
     quarantined_until: Option<Instant>,
     quarantine_reason: Option<&'static str>,
     error: Option<Arc<str>>,
     errors: Episode,
     last_heard: LastHeard,
+}
+
+/// The connection to one master, or the lack of one.
+#[derive(Clone, Debug)]
+struct ConnectionHealth {
+    state: MasterState,
+    /// The time at which this state began.
+    since: Instant,
+    failures: u32,
     refusal: Option<DialRefusal>,
 }
 
@@ -55,15 +61,15 @@ impl Entry {
         let left = left.filter(|left| !left.is_zero());
         MasterHealth {
             master: self.master.clone(),
-            state: self.state.clone(),
-            age: now.saturating_duration_since(self.since),
+            state: self.connection.state.clone(),
+            age: now.saturating_duration_since(self.connection.since),
             round_trip: self.round_trip,
-            failures: self.failures,
+            failures: self.connection.failures,
             quarantine: left,
             quarantine_reason: left.and(self.quarantine_reason),
             error: self.error.clone(),
             last_heard: self.last_heard.before(now),
-            refusal: self.refusal,
+            refusal: self.connection.refusal,
         }
     }
 
@@ -77,7 +83,8 @@ impl Entry {
     pub(crate) fn has_other_connection(&self, before: &Self) -> bool {
         let kind = |entry: &Self| {
             let is_quarantined = entry.quarantined_until.is_some();
-            (mem::discriminant(&entry.state), entry.since, is_quarantined)
+            let ConnectionHealth { state, since, .. } = &entry.connection;
+            (mem::discriminant(state), *since, is_quarantined)
         };
         kind(self) != kind(before)
     }
@@ -88,16 +95,18 @@ impl HealthBoard {
         let since = now();
         let entry = |master: &Arc<str>| Entry {
             master: master.clone(),
-            state: MasterState::Connecting,
-            since,
+            connection: ConnectionHealth {
+                state: MasterState::Connecting,
+                since,
+                failures: 0,
+                refusal: None,
+            },
             round_trip: None,
-            failures: 0,
             quarantined_until: None,
             quarantine_reason: None,
             error: None,
             errors: Episode::default(),
             last_heard: LastHeard::never(since),
-            refusal: None,
         };
         let entries = masters.iter().map(entry).collect();
         let observers = masters.iter().cloned().map(MasterObserver::new);
@@ -217,8 +226,8 @@ impl HealthBoard {
         failures: u32,
     ) {
         self.change(master, MasterState::Down(why.clone()), |entry| {
-            entry.failures = failures;
-            entry.refusal = refusal;
+            entry.connection.failures = failures;
+            entry.connection.refusal = refusal;
         });
     }
 
@@ -229,11 +238,12 @@ impl HealthBoard {
     fn change(&self, master: usize, state: MasterState, more: impl FnOnce(&mut Entry)) {
         let now = (self.now)();
         self.update(master, |entry| {
-            if mem::discriminant(&entry.state) != mem::discriminant(&state) {
-                entry.since = now;
+            let connection = &mut entry.connection;
+            if mem::discriminant(&connection.state) != mem::discriminant(&state) {
+                connection.since = now;
             }
-            entry.state = state;
-            entry.refusal = None;
+            connection.state = state;
+            connection.refusal = None;
             more(entry);
         });
     }
