@@ -12,7 +12,6 @@ use parking_lot::Mutex;
 
 use super::{
     acquire::denied::{Denied, NotAcquired},
-    claim::request::LockRequest,
     live_round::LiveRound,
     masters::Masters,
     observe::observer::LockObserver,
@@ -23,7 +22,6 @@ use super::{
     waiting::local_waiters::LocalWaiters,
 };
 use crate::core::{
-    ballot::MORE_BALLOTS,
     config::Config,
     protocol::command::Verb,
     view::health::MasterHealth,
@@ -108,19 +106,6 @@ impl Context {
     pub(crate) fn node_timeout(&self) -> Duration {
         let longest = self.masters.node_timeout();
         longest.unwrap_or_else(|| self.config.node_timeout.least())
-    }
-
-    /// Returns the longest time that an attempt takes: a question to one master, an acquisition,
-    /// further ballots for a fencing token, and a release that says why the lock was refused. The
-    /// first of them may wait for first connections.
-    pub(crate) fn attempt_timeout(&self, request: &LockRequest) -> Duration {
-        let ballots = request.counter.as_ref().map_or(0, |_| MORE_BALLOTS);
-        let rounds = self.node_timeout() * (3 + ballots);
-        if self.masters.undialled().is_empty() {
-            rounds
-        } else {
-            rounds + self.config.connect_timeout
-        }
     }
 
     /// Returns how long a waiter of a fair lock may be silent. The result is at least four node

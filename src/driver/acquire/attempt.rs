@@ -1,6 +1,9 @@
 //! Makes one attempt at a lock.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use super::denied::{Denied, NotAcquired};
 use crate::{
@@ -76,6 +79,19 @@ pub(in crate::driver) async fn attempt(
     let level = decide(context, level, waiting).await?;
     owned.won(&level.claim);
     Ok(level)
+}
+
+/// Returns the longest time that an attempt takes: a question to one master, an acquisition,
+/// further ballots for a fencing token, and a release that says why the lock was refused. The first
+/// of them may wait for first connections.
+pub(super) fn attempt_timeout(context: &Context, request: &LockRequest) -> Duration {
+    let ballots = request.counter.as_ref().map_or(0, |_| MORE_BALLOTS);
+    let rounds = context.node_timeout() * (3 + ballots);
+    if context.masters.undialled().is_empty() {
+        rounds
+    } else {
+        rounds + context.config.connect_timeout
+    }
 }
 
 /// Waits for the outcome of the first round. Makes further ballots for a fencing token if they can

@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Instant};
 
 use super::{
-    attempt::{Waiting, attempt},
+    attempt::{Waiting, attempt, attempt_timeout},
     deadline::Deadline,
     denied::{Denied, NotAcquired},
 };
@@ -40,7 +40,7 @@ pub(in crate::driver) async fn contend(
             contest.give_way(event).await;
         }
         let is_last = contest.deadline.is_over();
-        let attempt_timeout = context.attempt_timeout(request);
+        let attempt_timeout = attempt_timeout(context, request);
         let permit_by = contest.deadline.permit_by(attempt_timeout);
         contest.waiter.expect(permit_by + attempt_timeout);
         if !is_last && !may_win(context, request, contest.chances).await {

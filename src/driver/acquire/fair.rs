@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::{sync::SemaphorePermit, task::yield_now};
 
 use super::{
+    attempt::attempt_timeout,
     deadline::Deadline,
     denied::{Denied, NotAcquired},
 };
@@ -195,7 +196,7 @@ impl<'a> FairWait<'a> {
     /// Waits for the permit to make a round. Without the permit, two attempts of one owner could
     /// run at the same time and take over each other's grants.
     async fn permit(&self) -> Result<SemaphorePermit<'a>, NotAcquired> {
-        let timeout = self.context.attempt_timeout(self.request);
+        let timeout = attempt_timeout(self.context, self.request);
         let end = self.deadline.queued_permit_by(timeout);
         loop {
             let permit = self.owned.permit(end, &self.context.timers).await;

@@ -14,7 +14,7 @@ use super::{
     select::within,
     time::clock,
 };
-use attempt::{attempt, reenter};
+use attempt::{attempt, attempt_timeout, reenter};
 use contend::contend;
 use deadline::Deadline;
 use denied::NotAcquired;
@@ -25,7 +25,7 @@ pub(super) async fn try_acquire(
     context: &Arc<Context>,
     request: &LockRequest,
 ) -> Result<Level, NotAcquired> {
-    let permit_by = || clock::now() + context.attempt_timeout(request);
+    let permit_by = || clock::now() + attempt_timeout(context, request);
     attempt(context, request, permit_by, None).await
 }
 
