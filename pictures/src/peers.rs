@@ -131,14 +131,6 @@ fn draw(tasks: &[f64], peers: &[Peer]) -> String {
         svg.text("f-soft", (24.0, y + 15.0), peer.note);
     }
     let width = (WIDTH - 16.0 - LEFT) / tasks.len() as f64;
-    for (at, what, better) in [
-        (0.0, "median latency", "shorter is better"),
-        (1.0, "cycles a second", "longer is better"),
-    ] {
-        let left = LEFT + width * at;
-        svg.text("f-ink bold", (left, TOP - 70.0), what);
-        svg.text("f-soft", (left, TOP - 53.0), better);
-    }
     let latency = tallest(peers, 0..1);
     let throughput = tallest(peers, 1..tasks.len());
     for (at, tasks) in tasks.iter().enumerate() {
@@ -172,6 +164,12 @@ impl Column {
             1.0 => "1 task".to_owned(),
             _ => format!("{tasks} tasks"),
         };
+        let (what, better) = match self.at {
+            0 => ("median latency", "shorter is better"),
+            _ => ("cycles a second", "longer is better"),
+        };
+        svg.text("f-ink bold", (left, TOP - 70.0), what);
+        svg.text("f-soft", (left, TOP - 53.0), better);
         svg.text("f-ink", (left, TOP - 28.0), &tasks);
         let bottom = TOP + ROW * peers.len() as f64 - 26.0;
         svg.line("s-grid line", (left, TOP - 20.0), (left, bottom));

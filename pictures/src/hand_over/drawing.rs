@@ -9,8 +9,8 @@ impl HandOver {
         let mut svg = Svg::new(
             BOTTOM + 124.0,
             "A hand-over: waiters hear of the release, and all ask the same master first",
-            "A real run with three masters. Each message takes 4 ms. A holds the lock, and B and \
-             C wait",
+            "A real run. A holds the lock, B and C wait. A message takes 4 ms. One arrow stands \
+             for those to the other masters",
         );
         let scale = Scale::new([Piece {
             from: -5.0,
@@ -23,12 +23,27 @@ impl HandOver {
         for master in 0..3 {
             self.draw_master(&mut svg, &scale, master);
         }
-        for message in &self.messages {
+        for message in self.telling() {
             self.draw_message(&mut svg, &scale, message);
         }
         self.draw_numbers(&mut svg, &scale);
         self.draw_legend(&mut svg);
         svg.finish()
+    }
+
+    /// Returns the messages that are drawn. The other masters get the same ones at the same times.
+    fn telling(&self) -> impl Iterator<Item = &Message> {
+        let top = (0..3).find(|master| self.row(*master) == 0);
+        self.messages.iter().filter(move |message| {
+            let is_agreed = message.master == self.agreed;
+            match message.content {
+                Content::News => true,
+                Content::Release => is_agreed,
+                Content::Request => is_agreed || Some(message.master) == top,
+                Content::Grant => Some(message.master) == top,
+                Content::Refusal => false,
+            }
+        })
     }
 
     fn loser(&self) -> usize {
@@ -44,15 +59,19 @@ impl HandOver {
         }
     }
 
-    /// Returns the height of the row of a master. The master that is asked first is the lowest.
-    fn master_y(&self, master: usize) -> f64 {
+    /// Returns the row of a master, which is also its number in the picture. The master that is
+    /// asked first is the lowest.
+    fn row(&self, master: usize) -> usize {
         let others_before = (0..master).filter(|other| *other != self.agreed).count();
-        let row = if master == self.agreed {
+        if master == self.agreed {
             2
         } else {
             others_before
-        };
-        PROGRAM + 62.0 + 54.0 * row as f64
+        }
+    }
+
+    fn master_y(&self, master: usize) -> f64 {
+        PROGRAM + 62.0 + 54.0 * self.row(master) as f64
     }
 
     fn draw_programs(&self, svg: &mut Svg, scale: &Scale) {
@@ -100,7 +119,7 @@ impl HandOver {
         svg.text(
             "f-ink bold",
             (24.0, y + 4.5),
-            &format!("master {}", master + 1),
+            &format!("master {}", self.row(master) + 1),
         );
         if master == self.agreed {
             svg.text("f-soft", (24.0, y + 21.5), "asked first");
@@ -134,16 +153,16 @@ impl HandOver {
 
     /// Puts a number on some arrows.
     fn draw_numbers(&self, svg: &mut Svg, scale: &Scale) {
-        let others = |message: &&Message| message.master != self.agreed;
-        let highest = self.all(Content::Request).filter(others);
-        let highest =
-            highest.min_by(|a, b| self.master_y(a.master).total_cmp(&self.master_y(b.master)));
+        let highest = self
+            .all(Content::Request)
+            .find(|message| self.row(message.master) == 0);
         let winner = |content| {
             self.all(content)
                 .find(|message| (message.client, message.master) == (self.winner, self.agreed))
         };
         let marked = [
-            self.all(Content::Release).next(),
+            self.telling()
+                .find(|message| message.content == Content::Release),
             winner(Content::News),
             winner(Content::Request),
             highest,
@@ -157,7 +176,7 @@ impl HandOver {
     }
 
     fn draw_legend(&self, svg: &mut Svg) {
-        let agreed = self.agreed + 1;
+        let agreed = self.row(self.agreed) + 1;
         let steps = [
             ("orange", "A releases the lock on all masters.".to_owned()),
             (
