@@ -17,18 +17,18 @@ impl Round {
     }
 
     /// Returns the masters that may have the key because of this round.
-    pub(crate) fn may_hold(&self) -> MasterSet {
-        let may_hold = self.masters(|vote| match vote {
+    pub(crate) fn may_have_key(&self) -> MasterSet {
+        let may_have_key = self.masters(|vote| match vote {
             Vote::Grant => true,
             Vote::Refuse(_) => false,
             Vote::Fail(failure) => failure.may_have_executed(),
         });
-        may_hold | self.unanswered()
+        may_have_key | self.unanswered()
     }
 
     /// Returns the masters that may have the key, or the caller's ticket, because of this round.
     pub(crate) fn may_keep(&self) -> MasterSet {
-        self.may_hold() | self.masters(|vote| self.queues && vote.is_refusal())
+        self.may_have_key() | self.masters(|vote| self.queues && vote.is_refusal())
     }
 
     /// Returns the masters that will be free after `time`, if no holder extends the lock.
@@ -373,8 +373,8 @@ mod tests {
     }
 
     #[test]
-    fn a_master_that_granted_or_may_have_executed_may_hold_the_key() {
-        assert_eq!(five("ghfu").may_hold(), [0, 2, 4].into_iter().collect());
+    fn a_master_that_granted_or_may_have_executed_may_have_the_key() {
+        assert_eq!(five("ghfu").may_have_key(), [0, 2, 4].into_iter().collect());
     }
 
     #[test]
@@ -431,12 +431,15 @@ mod tests {
     #[test]
     fn a_round_that_queues_may_keep_a_ticket_where_it_is_refused() {
         let mut round = five("ghfu");
-        let may_hold = [0, 2, 4].into_iter().collect();
-        assert_eq!((round.may_keep(), round.may_hold()), (may_hold, may_hold));
+        let may_have_key = [0, 2, 4].into_iter().collect();
+        assert_eq!(
+            (round.may_keep(), round.may_have_key()),
+            (may_have_key, may_have_key)
+        );
         round.mark_queued();
         assert_eq!(
-            (round.may_keep(), round.may_hold()),
-            (may_hold | MasterSet::only(1), may_hold)
+            (round.may_keep(), round.may_have_key()),
+            (may_have_key | MasterSet::only(1), may_have_key)
         );
     }
 

@@ -270,13 +270,13 @@ impl<'a> FairWait<'a> {
         waiter: Option<&FairWaiter<'_>>,
     ) {
         let timeout = self.queued.options.waiter_timeout;
-        let known = round.read(|round| round.may_hold() - round.unanswered());
+        let known = round.read(|round| round.may_have_key() - round.unanswered());
         claim.yield_grants(known, timeout);
         if let Some(waiter) = waiter {
             let end = clock::now() + self.context.node_timeout();
             first_of(round.settled(), waiter.called(MasterSet::NONE, end)).await;
         }
-        claim.yield_grants(round.read(Round::may_hold) - known, timeout);
+        claim.yield_grants(round.read(Round::may_have_key) - known, timeout);
     }
 
     /// Waits until another round may win, or until a round is needed to keep the position in the
