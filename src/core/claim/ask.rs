@@ -1,7 +1,17 @@
 //! The rounds that ask for a lock.
 
-use super::*;
-use crate::core::protocol::identity::QueueOptions;
+use std::{mem, time::Duration};
+
+use super::{ClaimState, ClaimStep, Held, Phase, ReadRound, Terms, Traces};
+use crate::core::{
+    ballot::Ballot,
+    protocol::{
+        command::{Action, Command, Verb},
+        identity::{Identity, QueueOptions},
+    },
+    time::lease::Lease,
+    vote::{master_set::MasterSet, quorum::Outcome, round::Round},
+};
 
 /// The differences between the next round of a claim and the last one.
 #[derive(Debug)]

@@ -1,7 +1,19 @@
 //! A lock that is held: its renewal, its extensions, and what is put back.
 
-use super::*;
-use crate::core::{time::renewal::Renewal, vote::effect::Effect};
+use std::{
+    mem,
+    time::{Duration, Instant},
+};
+
+use super::{ClaimState, ClaimStep, Notice, Phase, ReadRound, has_failed};
+use crate::core::{
+    protocol::command::{Action, Command, Verb},
+    time::{
+        lease::{Lease, Ttl},
+        renewal::{Renewal, RenewalPlan},
+    },
+    vote::{effect::Effect, master_set::MasterSet, quorum::Outcome, round::Round},
+};
 
 impl<R: ReadRound> ClaimState<R> {
     /// Hands the lock out to a guard after it was won or reentered. If the lock is renewed already,

@@ -1,6 +1,15 @@
 //! The end of a level, and the end of a claim.
 
-use super::*;
+use std::time::{Duration, Instant};
+
+use super::{ClaimState, ClaimStep, Notice, Phase, ReadRound};
+use crate::core::{
+    protocol::{
+        command::{Action, Command, Holding},
+        name::LockId,
+    },
+    vote::{master_set::MasterSet, round::Round},
+};
 
 /// The command that ends a level.
 #[derive(Debug)]
@@ -26,7 +35,7 @@ pub(crate) struct OwedRelease<R> {
     /// The instant on the monotonic clock at which everything that the claim may have written has
     /// expired.
     pub(crate) until: Instant,
-    /// See [`Traces`].
+    /// See [`Traces`](super::Traces).
     may_keep: MasterSet,
     newest: R,
 }

@@ -5,6 +5,8 @@
 //! the method for what has happened, posts the [`Command`] that the method returns, unlocks, and
 //! carries out what the [`ClaimStep`] has left to do. Votes are counted elsewhere, in a round that
 //! is only read here.
+//!
+//! [`Command`]: crate::core::protocol::command::Command
 
 use std::{
     mem,
@@ -13,11 +15,7 @@ use std::{
 
 use crate::core::{
     ballot::Ballot,
-    protocol::{
-        command::{Action, Command, Holding, Verb},
-        identity::Identity,
-        name::LockId,
-    },
+    protocol::{command::Holding, identity::Identity, name::LockId},
     time::{
         lease::{Drift, Lease, Ttl},
         renewal::RenewalPlan,

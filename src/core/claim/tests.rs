@@ -5,7 +5,7 @@ use std::{cell::RefCell, fmt::Write as _, num::NonZeroU16, rc::Rc};
 use super::{ask::NextRound, leave::Leave, *};
 use crate::core::{
     protocol::{
-        command::fixture::lock_id,
+        command::{Action, Command, fixture::lock_id},
         identity::{FairAttempt, OwnerAttempt, QueueOptions, Ticket},
         kind::Kind,
         name::Token,
