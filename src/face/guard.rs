@@ -11,9 +11,8 @@ use super::{
 };
 use crate::{
     core::{
-        protocol::command::Verb,
         view::lock_state::{LockState, LostReason},
-        vote::{quorum::Outcome, round::Round, votes::Votes},
+        vote::{quorum::Outcome, votes::Votes},
     },
     driver::claim::level::Level,
     meter::Counted,
@@ -268,12 +267,7 @@ impl Guard {
             return Ok(());
         }
         claim.settled_in_time(&release).await; // so that the error shows every vote
-        let (name, votes) = (claim.name().clone(), claim.votes(&release));
-        Err(if release.read(Round::verb) == Verb::Extend {
-            ReleaseError::NotLeft { name, votes }
-        } else {
-            ReleaseError::NoQuorum { name, votes }
-        })
+        Err(ReleaseError::from_driver(&release, claim))
     }
 }
 

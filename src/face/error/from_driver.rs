@@ -1,14 +1,15 @@
 //! Makes the errors of the API from the values that the driver returns.
 
-use super::{AcquireError, Contention, ExtendError, InspectError};
+use super::{AcquireError, Contention, ExtendError, InspectError, ReleaseError};
 use crate::{
     core::{
-        protocol::name::LockId,
-        vote::{obstacle::Obstacle, votes::Votes},
+        protocol::{command::Verb, name::LockId},
+        vote::{obstacle::Obstacle, round::Round, votes::Votes},
     },
     driver::{
         acquire::denied::{Denied, NotAcquired},
         claim::{Claim, extension::NotExtended, request::LockRequest},
+        live_round::LiveRound,
         masters::Masters,
         query::inspect::NotInspected,
     },
@@ -111,6 +112,18 @@ impl InspectError {
             name: lock_id.name().clone(),
             votes: masters.votes(&error.round),
             views: error.views,
+        }
+    }
+}
+
+impl ReleaseError {
+    /// `release` is the round that should have removed a level of `claim`.
+    pub(crate) fn from_driver(release: &LiveRound, claim: &Claim) -> Self {
+        let (name, votes) = (claim.name().clone(), claim.votes(release));
+        if release.read(Round::verb) == Verb::Extend {
+            Self::NotLeft { name, votes }
+        } else {
+            Self::NoQuorum { name, votes }
         }
     }
 }
