@@ -128,14 +128,14 @@ mod sim;
 #[cfg(feature = "blocking")]
 pub use crate::face::blocking;
 pub use crate::{
-    check::{Finding, Preflight, Setting, Severity},
+    check::{CheckReport, Finding, Setting, Severity},
     core::{
         protocol::kind::Kind,
         restart::Quarantine,
         time::renewal::Renewal,
         view::{
             health::{MasterHealth, MasterState},
-            inspection::{Holder, Inspection, View},
+            inspection::{Holder, Inspection, MasterView},
             lock_state::{LockState, LostReason},
         },
         vote::{

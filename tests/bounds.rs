@@ -15,11 +15,11 @@ use std::{
 };
 
 use quorlock::{
-    AcquireError, Builder, ConfigError, Contention, Coordinator, ExtendError, Failure, Fault,
-    Fence, FencingToken, Finding, Guard, HealthEvents, HeldReport, Holder, InspectError,
+    AcquireError, Builder, CheckReport, ConfigError, Contention, Coordinator, ExtendError, Failure,
+    Fault, Fence, FencingToken, Finding, Guard, HealthEvents, HeldReport, Holder, InspectError,
     Inspection, Kind, Lock, LockState, LostError, LostReason, MasterHealth, MasterSpec,
-    MasterState, MemoryMaster, Owner, Preflight, Quarantine, ReadyError, Refusal, ReleaseError,
-    Renewal, RunError, Setting, Severity, StaleToken, View, Vote, VoteRow, Votes,
+    MasterState, MasterView, MemoryMaster, Owner, Quarantine, ReadyError, Refusal, ReleaseError,
+    Renewal, RunError, Setting, Severity, StaleToken, Vote, VoteRow, Votes,
 };
 
 #[test]
@@ -38,6 +38,7 @@ fn public_types_have_their_auto_traits() {
     check! {
         AcquireError: Error Clone;
         Builder:;
+        CheckReport: Clone Eq;
         ConfigError: Error Clone Eq;
         Contention: Clone Copy Eq;
         Coordinator: Clone;
@@ -62,9 +63,9 @@ fn public_types_have_their_auto_traits() {
         MasterHealth: Clone Eq;
         MasterSpec:;
         MasterState: Clone Eq;
+        MasterView: Clone Eq;
         MemoryMaster: Clone Default;
         Owner: Clone;
-        Preflight: Clone Eq;
         ReadyError: Error Clone;
         Refusal: Clone Eq;
         ReleaseError: Error Clone;
@@ -73,7 +74,6 @@ fn public_types_have_their_auto_traits() {
         RunError<ConfigError>: Error;
         StaleToken: Error Clone Copy Eq;
         LockState: Clone Copy Eq;
-        View: Clone Eq;
         Vote: Clone Eq;
         VoteRow<'static>: Clone Copy;
         Votes: Clone;
@@ -99,12 +99,12 @@ fn blocking_types_have_their_auto_traits() {
 fn errors_and_reports_are_unwind_safe() {
     fn check<T: UnwindSafe + RefUnwindSafe>() {}
     check::<AcquireError>();
+    check::<CheckReport>();
     check::<ExtendError>();
     check::<Fence>();
     check::<InspectError>();
     check::<Inspection>();
     check::<LostError>();
-    check::<Preflight>();
     check::<ReleaseError>();
     check::<RunError<ConfigError>>();
     check::<Votes>();

@@ -1,4 +1,4 @@
-//! `quorlock doctor`: the preflight, with the commands that fix each finding.
+//! `quorlock doctor`: the check of all masters, with the commands that fix each finding.
 
 use std::sync::Arc;
 

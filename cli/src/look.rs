@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use futures_util::future::{join, try_join_all};
 use quorlock::{
-    Coordinator, Holder, InspectError, Inspection, Kind, ReadyError, View, Vote, VoteRow, Votes,
+    Coordinator, Holder, InspectError, Inspection, Kind, MasterView, ReadyError, Vote, VoteRow,
+    Votes,
 };
 use serde::{Serialize, Serializer};
 
@@ -73,7 +74,7 @@ pub(crate) struct HolderLook {
 #[derive(Serialize)]
 pub(crate) struct MasterLook {
     pub(crate) master: String,
-    pub(crate) view: MasterView,
+    pub(crate) view: MasterAnswer,
     #[serde(flatten)]
     pub(crate) holders: HoldersLook,
     /// The reason why there is no answer, or no vote.
@@ -91,7 +92,7 @@ pub(crate) struct MasterLook {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum MasterView {
+pub(crate) enum MasterAnswer {
     Free,
     Held,
     NoAnswer,
@@ -161,7 +162,7 @@ fn may_not_see_the_queue(votes: &Votes) -> bool {
 
 impl Look {
     fn of(inspection: Inspection) -> Self {
-        let free = inspection.views().filter(|view| *view == View::Free);
+        let free = inspection.views().filter(|view| *view == MasterView::Free);
         let is_free = free.count() >= inspection.votes.quorum();
         let verdict = match (inspection.is_held(), inspection.is_contested()) {
             (true, false) => Verdict::Held,
@@ -181,7 +182,7 @@ impl Look {
         }
     }
 
-    fn without_quorum(name: &str, votes: &Votes, views: Vec<View>) -> Self {
+    fn without_quorum(name: &str, votes: &Votes, views: Vec<MasterView>) -> Self {
         Self {
             name: name.to_owned(),
             verdict: Verdict::NoQuorum,
@@ -346,21 +347,21 @@ fn short_owner(owner: &str) -> String {
 
 impl MasterLook {
     fn is_held(&self) -> bool {
-        self.view == MasterView::Held
+        self.view == MasterAnswer::Held
     }
 
-    fn all(votes: &Votes, views: impl Iterator<Item = View>) -> Vec<Self> {
+    fn all(votes: &Votes, views: impl Iterator<Item = MasterView>) -> Vec<Self> {
         let rows = votes.iter().zip(views);
         rows.map(|(row, view)| Self::of(row, &view)).collect()
     }
 
-    fn of(row: VoteRow<'_>, view: &View) -> Self {
+    fn of(row: VoteRow<'_>, view: &MasterView) -> Self {
         let reason = reason(row);
         let (view, holders) = match (view, &reason) {
-            (_, Some(_)) => (MasterView::NoAnswer, &[][..]),
-            (View::Free, _) => (MasterView::Free, &[][..]),
-            (View::Held(holders), _) => (MasterView::Held, &holders[..]),
-            _ => (MasterView::NoAnswer, &[][..]),
+            (_, Some(_)) => (MasterAnswer::NoAnswer, &[][..]),
+            (MasterView::Free, _) => (MasterAnswer::Free, &[][..]),
+            (MasterView::Held(holders), _) => (MasterAnswer::Held, &holders[..]),
+            _ => (MasterAnswer::NoAnswer, &[][..]),
         };
         Self {
             master: row.master().to_owned(),

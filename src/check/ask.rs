@@ -7,7 +7,7 @@ use tokio::{runtime::Handle, task::JoinSet, time::sleep};
 use super::{
     facts::{Facts, MasterAnswer, Ours, SETTINGS},
     judge::judge,
-    report::Preflight,
+    report::CheckReport,
 };
 use crate::{
     core::{
@@ -49,7 +49,7 @@ impl Checker {
         config: &Config,
         quorum: &Quorum,
         node_timeout: Duration,
-    ) -> Preflight {
+    ) -> CheckReport {
         let example = config.key_template.example();
         let answers = self.probes.iter().map(|probe| MasterAnswer {
             address: probe.address.clone(),

@@ -4,11 +4,11 @@ use std::cmp::Reverse;
 
 use super::{
     facts::{MasterAnswer, Ours},
-    report::{Finding, Preflight, join},
+    report::{CheckReport, Finding, join},
     rules, together, unanswered,
 };
 
-pub(super) fn judge(masters: &[MasterAnswer], ours: &Ours<'_>) -> Preflight {
+pub(super) fn judge(masters: &[MasterAnswer], ours: &Ours<'_>) -> CheckReport {
     let single = masters.iter().flat_map(|master| {
         let findings = match &master.facts {
             Ok(facts) => {
@@ -27,5 +27,5 @@ pub(super) fn judge(masters: &[MasterAnswer], ours: &Ours<'_>) -> Preflight {
     let mut findings = join(&single.collect::<Vec<_>>(), masters.len());
     findings.extend(together::find(masters, ours));
     findings.sort_by_key(|finding| Reverse(finding.severity));
-    Preflight { findings }
+    CheckReport { findings }
 }

@@ -1,7 +1,7 @@
-//! The preflight. It asks all masters about themselves, and judges whether they are fit to hold
+//! The check of all masters. It asks them about themselves, and judges whether they are fit to hold
 //! locks.
 //!
-//! The preflight uses connections of its own. It does not use the tasks that serve locks.
+//! The check uses connections of its own. It does not use the tasks that serve locks.
 
 mod about;
 mod ask;
@@ -17,5 +17,5 @@ mod together;
 mod unanswered;
 
 pub(crate) use ask::Checker;
-pub use report::{Finding, Preflight, Severity};
+pub use report::{CheckReport, Finding, Severity};
 pub use setting::Setting;

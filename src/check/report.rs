@@ -103,19 +103,19 @@ const ALL: &str = "all masters";
 /// write it into the configuration file or the ACL file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Preflight {
+pub struct CheckReport {
     /// The findings, the worst first.
     pub findings: Vec<Finding>,
 }
 
-impl Preflight {
+impl CheckReport {
     /// Returns the severity of the worst finding, if there is any.
     pub fn worst(&self) -> Option<Severity> {
         self.findings.first().map(|finding| finding.severity)
     }
 }
 
-impl fmt::Display for Preflight {
+impl fmt::Display for CheckReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, (finding, same)) in groups(&self.findings).iter().enumerate() {
             f.write_str(if number == 0 { "" } else { "\n" })?;

@@ -4,7 +4,7 @@ use super::{
     facts::{Facts, MasterAnswer, Ours},
     judge::judge,
     report::{
-        Preflight,
+        CheckReport,
         Severity::{self, Info, Refuse, Unknown, Warn},
     },
     setting::Setting,
@@ -64,7 +64,7 @@ fn with_quarantine(quarantine: Quarantine) -> Own {
     own
 }
 
-fn check(masters: &[MasterAnswer], own: &Own) -> Preflight {
+fn check(masters: &[MasterAnswer], own: &Own) -> CheckReport {
     let (config, node_timeout) = (&own.config, own.node_timeout);
     judge(
         masters,

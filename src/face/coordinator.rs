@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use super::{lock::Lock, owner::Owner};
 use crate::{
-    check::{Checker, Preflight},
+    check::{CheckReport, Checker},
     core::{protocol::kind::Kind, view::health::MasterHealth},
     driver::{engine::Engine, query::health_events::HealthEvents},
 };
@@ -229,7 +229,7 @@ impl Coordinator {
     /// assert!(report.worst() < Some(Severity::Refuse));
     /// # Ok(()) }
     /// ```
-    pub async fn check(&self) -> Preflight {
+    pub async fn check(&self) -> CheckReport {
         let (config, quorum) = (self.engine.config(), self.engine.masters().quorum());
         let node_timeout = self.engine.context().node_timeout();
         self.checker.run(config, quorum, node_timeout).await

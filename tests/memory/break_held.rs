@@ -1,7 +1,7 @@
 //! Breaking a lock that its holder does not release.
 
 use quorlock::{
-    Coordinator, Fault, InspectError, Kind, Lock, LostReason, Quarantine, View, Vote, Votes,
+    Coordinator, Fault, InspectError, Kind, Lock, LostReason, MasterView, Quarantine, Vote, Votes,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -29,7 +29,7 @@ async fn a_waiter_gets_a_lock_that_is_broken_at_once() {
         sleep(seconds(1)).await;
 
         let seen = mine.inspect().await.unwrap();
-        assert!(seen.views().all(|view| matches!(view, View::Held(_))));
+        assert!(seen.views().all(|view| matches!(view, MasterView::Held(_))));
         let since = Instant::now();
         let votes = world.locks.break_held(&seen).await;
         assert_eq!(granted(&votes), [true; 3], "{votes}");
@@ -119,7 +119,10 @@ async fn a_master_that_is_down_is_a_failure() {
     world.masters[0].inject(Fault::Down);
     sleep(seconds(1)).await;
     let seen = mutex.inspect().await.unwrap();
-    let views: Vec<_> = seen.views().map(|view| view == View::Unknown).collect();
+    let views: Vec<_> = seen
+        .views()
+        .map(|view| view == MasterView::Unknown)
+        .collect();
     assert_eq!(views, [true, false, false]);
     let votes = world.locks.break_held(&seen).await;
     assert_eq!(granted(&votes), [false, true, true], "{votes}");
@@ -140,8 +143,8 @@ async fn without_a_majority_the_views_are_in_the_error() {
     let Err(InspectError::NoQuorum { views, votes, .. }) = mutex.inspect().await else {
         panic!("one of three masters is no majority");
     };
-    assert_eq!(views[..2], [View::Unknown, View::Unknown]);
-    assert!(matches!(&views[2], View::Held(held) if held[0].kind == Some(Kind::Mutex)));
+    assert_eq!(views[..2], [MasterView::Unknown, MasterView::Unknown]);
+    assert!(matches!(&views[2], MasterView::Held(held) if held[0].kind == Some(Kind::Mutex)));
     assert_eq!(votes.failed_count(), 2);
     drop(guard);
 }

@@ -13,6 +13,7 @@ mod acquire;
 mod attempt_numbers;
 mod break_held;
 mod cancel;
+mod check;
 mod client_name;
 mod close;
 mod config;
@@ -35,7 +36,6 @@ mod metrics;
 mod min_hold;
 mod owners;
 mod pending_releases;
-mod preflight;
 mod quarantine;
 mod random_faults;
 #[cfg(feature = "metrics")]

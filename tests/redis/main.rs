@@ -11,6 +11,7 @@
 
 mod basics;
 mod cancel;
+mod check;
 mod client_name;
 mod common;
 mod contention;
@@ -29,7 +30,6 @@ mod login;
 mod lost_wake_ups;
 mod native_release;
 mod out_of_memory;
-mod preflight;
 mod process;
 mod quarantine;
 mod redisson;

@@ -404,7 +404,7 @@ fn a_check_finds_nothing_wrong_with_tls() {
             .unwrap();
         let without = plain.check().await;
         plain.close().await;
-        let settings = |report: &quorlock::Preflight| -> Vec<_> {
+        let settings = |report: &quorlock::CheckReport| -> Vec<_> {
             let findings = report.findings.iter();
             findings
                 .map(|finding| (finding.setting, finding.severity))

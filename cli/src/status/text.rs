@@ -1,7 +1,7 @@
 //! The text about one lock.
 
 use crate::{
-    look::{Look, MasterLook, MasterView, Verdict},
+    look::{Look, MasterAnswer, MasterLook, Verdict},
     style::{Cell, Colour, Style, heading},
     times::brief,
 };
@@ -53,8 +53,8 @@ fn row(master: &MasterLook) -> Vec<Cell> {
     let name = Cell::plain(&master.master);
     if let (Some(reason), None) = (&master.reason, master.quarantine) {
         let what = match master.view {
-            MasterView::NoAnswer => "no answer",
-            MasterView::Free | MasterView::Held => "no vote",
+            MasterAnswer::NoAnswer => "no answer",
+            MasterAnswer::Free | MasterAnswer::Held => "no vote",
         };
         let text = format!("{what}: {reason}");
         return vec![name, Cell::wide(Colour::Red, text)];

@@ -46,14 +46,14 @@ impl Inspection {
     }
 
     /// Returns what each master reported, in the order in which the masters were configured.
-    pub fn views(&self) -> impl ExactSizeIterator<Item = View> {
+    pub fn views(&self) -> impl ExactSizeIterator<Item = MasterView> {
         views(&self.seen)
     }
 
     /// Returns every holder that any master reported, each of them once, as `lua/shared/break.lua`
     /// takes them.
     pub(crate) fn named(&self) -> String {
-        let named: BTreeSet<_> = held(&self.seen).filter_map(HeldBy::named).collect();
+        let named: BTreeSet<_> = held(&self.seen).filter_map(SeenHolder::named).collect();
         named.into_iter().collect()
     }
 }
@@ -61,7 +61,7 @@ impl Inspection {
 /// The view that one master has of a lock: see [`Inspection::views`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum View {
+pub enum MasterView {
     /// The lock is free on this master.
     Free,
     /// The lock is held on this master, by these holders.
@@ -142,12 +142,13 @@ impl fmt::Display for Holder {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     /// Empty if the lock is free.
-    held: Vec<HeldBy>,
+    held: Vec<SeenHolder>,
     queue: Vec<String>,
 }
 
+/// A holder in the answer of one master.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct HeldBy {
+struct SeenHolder {
     kind: Option<Kind>,
     /// A digest of the token or the owner. It tells holders apart.
     digest: String,
@@ -162,7 +163,7 @@ impl Seen {
     /// tickets. Returns `None` if the reply makes no sense.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let lines = || text.split('\n');
-        let held: Vec<_> = lines().map_while(HeldBy::parse).collect();
+        let held: Vec<_> = lines().map_while(SeenHolder::parse).collect();
         if held.is_empty() && lines().next() != Some("free") {
             return None;
         }
@@ -173,11 +174,11 @@ impl Seen {
 
     /// Returns the time until the master is free. `None` if it is free.
     fn left(&self) -> Option<Duration> {
-        self.held.iter().map(HeldBy::left).max()
+        self.held.iter().map(SeenHolder::left).max()
     }
 }
 
-impl HeldBy {
+impl SeenHolder {
     fn parse(line: &str) -> Option<Self> {
         let mut words = line.splitn(5, ' ');
         let kind = match words.next()? {
@@ -232,13 +233,13 @@ impl HeldBy {
 }
 
 /// Returns what each master reported.
-pub(crate) fn views(seen: &[Option<Seen>]) -> impl ExactSizeIterator<Item = View> {
+pub(crate) fn views(seen: &[Option<Seen>]) -> impl ExactSizeIterator<Item = MasterView> {
     seen.iter().map(|seen| match seen {
-        None => View::Unknown,
-        Some(Seen { held, .. }) if held.is_empty() => View::Free,
+        None => MasterView::Unknown,
+        Some(Seen { held, .. }) if held.is_empty() => MasterView::Free,
         Some(Seen { held, .. }) => {
-            let holder = |held: &HeldBy| held.holder(held.depth, held.left());
-            View::Held(held.iter().map(holder).collect())
+            let holder = |held: &SeenHolder| held.holder(held.depth, held.left());
+            MasterView::Held(held.iter().map(holder).collect())
         }
     })
 }
@@ -253,11 +254,11 @@ pub(crate) fn holders(seen: &[Option<Seen>], quorum: &Quorum) -> Vec<Holder> {
 }
 
 /// Returns what all masters reported of all holders.
-fn held(seen: &[Option<Seen>]) -> impl Iterator<Item = &HeldBy> {
+fn held(seen: &[Option<Seen>]) -> impl Iterator<Item = &SeenHolder> {
     seen.iter().flatten().flat_map(|seen| &seen.held)
 }
 
-/// Returns the remaining time of a lock whose [`left`](HeldBy::left) is this time.
+/// Returns the remaining time of a lock whose [`left`](SeenHolder::left) is this time.
 fn finite(left: Duration) -> Option<Duration> {
     Some(left).filter(|left| *left != Duration::MAX)
 }
@@ -273,7 +274,7 @@ fn by_each(seen: &[Option<Seen>], quorum: &Quorum) -> Vec<Holder> {
     let mut known = BTreeSet::new();
     let new = held(seen).filter(|held| known.insert((held.kind.map(Kind::word), &held.digest)));
     new.filter_map(|one| {
-        let is_same = |held: &&HeldBy| (held.kind, &held.digest) == (one.kind, &one.digest);
+        let is_same = |held: &&SeenHolder| (held.kind, &held.digest) == (one.kind, &one.digest);
         // The longest remaining time comes first.
         let Reverse(left) = quorum.least_of_any(|master| {
             let held = seen.get(master)?.as_ref()?.held.iter();
@@ -463,7 +464,7 @@ mod tests {
     fn each_master_has_a_view() {
         let seen = inspection(&["mutex 5 1 0a ", "fair -1 2 u:1 u:1", "free", "nonsense"]);
         let holder = |kind, owner: Option<&str>, depth, left| {
-            View::Held(vec![Holder {
+            MasterView::Held(vec![Holder {
                 kind: Some(kind),
                 owner: owner.map(str::to_owned),
                 client: None,
@@ -475,8 +476,8 @@ mod tests {
         let expected = [
             holder(Kind::Mutex, None, 1, Some(Duration::from_millis(5))),
             holder(Kind::Fair, Some("u:1"), 2, None),
-            View::Free,
-            View::Unknown,
+            MasterView::Free,
+            MasterView::Unknown,
         ];
         assert_eq!(views, expected);
     }
@@ -500,7 +501,7 @@ mod tests {
         ] {
             let seen = inspection(&[text, text, "free"]);
             assert_eq!(seen.holders[0].client.as_deref(), client, "{text}");
-            let View::Held(view) = seen.views().next().unwrap() else {
+            let MasterView::Held(view) = seen.views().next().unwrap() else {
                 panic!("{text} is a holder");
             };
             assert_eq!(view, seen.holders, "{text}");
@@ -610,8 +611,8 @@ mod tests {
         assert!(seen.is_held() && !seen.is_contested());
         assert_eq!(seen.named(), "fair 0a\nfair 0b\nfair 0c\n");
         let views = seen.views().map(|view| match view {
-            View::Held(holders) => holders.len(),
-            View::Free | View::Unknown => 0,
+            MasterView::Held(holders) => holders.len(),
+            MasterView::Free | MasterView::Unknown => 0,
         });
         assert_eq!(views.collect::<Vec<_>>(), [2, 3, 1]);
         assert_eq!(queue(&seen.seen), ["d:1"]);

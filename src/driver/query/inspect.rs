@@ -10,7 +10,7 @@ use crate::{
             command::{Action, Command, Verb},
             name::LockId,
         },
-        view::inspection::{self, Inspection, Seen, View},
+        view::inspection::{self, Inspection, MasterView, Seen},
         vote::{SlotVote, Vote, quorum::Outcome, round::Round, votes::Votes},
     },
     driver::{context::Context, live_round::LiveRound},
@@ -21,7 +21,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct NotInspected {
     pub(crate) round: Arc<LiveRound>,
-    pub(crate) views: Vec<View>,
+    pub(crate) views: Vec<MasterView>,
 }
 
 /// An inspection that is under way: the votes, and the answer of each master.

@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use super::{background::BackgroundThread, health_events::HealthEvents, lock::Lock};
 use crate::{
-    check::Preflight,
+    check::CheckReport,
     core::{
         view::{health::MasterHealth, inspection::Inspection},
         vote::votes::Votes,
@@ -78,7 +78,7 @@ impl Coordinator {
     /// # Errors
     ///
     /// [`CannotBlock`](ConfigError::CannotBlock). Nothing was sent.
-    pub fn check(&self) -> Result<Preflight, ConfigError> {
+    pub fn check(&self) -> Result<CheckReport, ConfigError> {
         self.thread.wait(self.coordinator.check())
     }
 

@@ -8,7 +8,7 @@ pub use self::ready::ReadyError;
 pub use crate::core::config::error::ConfigError;
 use crate::core::{
     protocol::kind::Kind,
-    view::{inspection::View, lock_state::LostReason},
+    view::{inspection::MasterView, lock_state::LostReason},
     vote::votes::Votes,
 };
 
@@ -320,7 +320,7 @@ pub enum InspectError {
         /// The votes of the round that failed.
         votes: Votes,
         /// The report of each master, in the order in which the masters were configured.
-        views: Vec<View>,
+        views: Vec<MasterView>,
     },
 }
 

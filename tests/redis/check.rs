@@ -9,7 +9,7 @@ use std::{
 };
 
 use quorlock::{
-    Builder, Coordinator, Finding, Preflight, Quarantine,
+    Builder, CheckReport, Coordinator, Finding, Quarantine,
     Severity::{self, Info, Refuse, Unknown, Warn},
 };
 use tokio::time::sleep;
@@ -56,7 +56,7 @@ async fn assert_fit(locks: &Coordinator) {
 
 /// Returns the findings, except for the one about an old version. That finding depends on the
 /// version of the tested servers.
-fn found(report: &Preflight) -> Vec<Found> {
+fn found(report: &CheckReport) -> Vec<Found> {
     let findings = report.findings.iter();
     let findings = findings.map(|finding| (finding.severity, finding.setting.name()));
     findings
@@ -651,7 +651,7 @@ fn protected_mode_is_found() {
 }
 
 /// Checks three masters. On the first one, the user has `rules`.
-async fn as_user(masters: &[Server], builder: Builder, rules: &[&str]) -> Preflight {
+async fn as_user(masters: &[Server], builder: Builder, rules: &[&str]) -> CheckReport {
     let words = [&["ACL", "SETUSER", "bob", "reset", "on", ">hunter2"], rules].concat();
     assert_eq!(masters[0].command(&words), "OK");
     let mut urls = apart(masters);

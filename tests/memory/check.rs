@@ -5,7 +5,7 @@ use std::time::Duration;
 use quorlock::{Coordinator, Fault, MemoryMaster, Quarantine, Severity};
 use tokio::time::sleep;
 
-fn found(report: &quorlock::Preflight) -> Vec<(Severity, &'static str)> {
+fn found(report: &quorlock::CheckReport) -> Vec<(Severity, &'static str)> {
     let findings = report.findings.iter();
     findings
         .map(|finding| (finding.severity, finding.setting.name()))
