@@ -116,6 +116,7 @@ impl Acquisition {
             .lock_id(Kind::Mutex, "orders/42".into())
             .ok()?;
         let holding = Holding {
+            access: crate::Access::Exclusive,
             by: Identity::Token(Token::new([7; 20], None)),
             depth: 1,
             ballot: None,

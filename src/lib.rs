@@ -130,7 +130,7 @@ pub use crate::face::blocking;
 pub use crate::{
     check::{CheckReport, Finding, Setting, Severity},
     core::{
-        protocol::kind::Kind,
+        protocol::{access::Access, kind::Kind},
         restart::Quarantine,
         time::renewal::Renewal,
         view::{
@@ -154,7 +154,7 @@ pub use crate::{
         },
         fence::{Fence, FencingToken, StaleToken},
         guard::Guard,
-        lock::Lock,
+        lock::{Lock, read_write::ReadWriteLock},
         owner::Owner,
     },
     master::MasterSpec,

@@ -40,7 +40,7 @@ local stored = redis.call('HMGET', KEYS[1], ARGV[1], 'quorlock:fair', 'mode')
 local is_free = not stored[1] and redis.call('EXISTS', KEYS[1]) == 0
 local waiter_timeout = tonumber(ARGV[6])
 local now, micros = clock()
-local head, is_swept = next_waiter(now)
+local head, is_swept = next_waiter(KEYS[2], now)
 
 local function grant()
   local refused = KEYS[4] and ballot(KEYS[4], ARGV[8], ARGV[9], stored[2] == ARGV[2])
@@ -83,7 +83,7 @@ if waiter_timeout > 0 then
     call_next()
     return string.format('skew %.0f', micros)
   end
-  enqueue(ARGV[5], now, waiter_timeout)
+  enqueue(KEYS[2], ARGV[5], now, waiter_timeout)
   head = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
   if is_free and head == ARGV[5] then
     return grant()

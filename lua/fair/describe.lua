@@ -3,6 +3,12 @@
 --
 -- KEYS[2]  the queue; only if the caller asks about a fair lock
 -- KEYS[3]  the deadlines; only if the caller breaks a fair lock
+
+-- Returns whether the caller asks about a fair lock, and not about a lock of another kind.
+local function is_asked()
+  return string.sub(KEYS[2] or '', 1, 15) == 'quorlock:queue:'
+end
+
 return {
   name = 'fair',
   type = 'hash',
@@ -11,14 +17,14 @@ return {
   end,
   remove = remove_key,
   waiters = function()
-    local is_queue = KEYS[2] and redis.call('TYPE', KEYS[2])['ok'] == 'zset'
+    local is_queue = is_asked() and redis.call('TYPE', KEYS[2])['ok'] == 'zset'
     return is_queue and redis.call('ZRANGE', KEYS[2], 0, 999) or {}
   end,
   -- A waiter is next, whatever kind of lock was in its way.
   on_break = function()
-    if KEYS[3] then
+    if is_asked() then
       best_effort(function()
-        local head = redis.call('ZRANGE', KEYS[2], 0, 0)[1] and next_waiter((clock()))
+        local head = redis.call('ZRANGE', KEYS[2], 0, 0)[1] and next_waiter(KEYS[2], (clock()))
         if head then
           notify(head)
         end

@@ -44,7 +44,7 @@ end
 if head and (is_mine or was_next) then
   local now = clock()
   denied = best_effort(function()
-    head = next_waiter(now)
+    head = next_waiter(KEYS[2], now)
     if head then
       notify(head)
     end

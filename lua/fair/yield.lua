@@ -23,8 +23,8 @@ local now = clock()
 remove_owner(ARGV[1], 'quorlock:fair', stored[3])
 local denied = best_effort(function()
   redis.call('ZSCORE', KEYS[2], ARGV[3]) -- throws on a wrong type before anything is written
-  enqueue(ARGV[3], now, tonumber(ARGV[4]))
-  local head = next_waiter(now)
+  enqueue(KEYS[2], ARGV[3], now, tonumber(ARGV[4]))
+  local head = next_waiter(KEYS[2], now)
   if head and head ~= ARGV[3] then
     notify(head)
   end

@@ -9,6 +9,7 @@
 --                shown  what is shown of it
 --                depth  the depth
 --                left   milliseconds left; may be missing, and is then that of the key
+--                is_shared  true if others may hold the lock at the same time; may be missing
 -- remove       a function of the key and of `by`: deletes this holder, and no other
 -- waiters      returns a list of the waiters; may be missing
 -- on_break     tells waiters that a lock was broken; may be missing. Its arguments are the name of

@@ -3,8 +3,7 @@
 -- lock. The counter of fencing tokens stays.
 --
 -- KEYS[1]  the lock
--- KEYS[2]  the queue; only for a fair lock
--- KEYS[3]  the deadlines; only for a fair lock
+-- KEYS[2], ..  the further keys of a lock with queues: see the describe.lua of its kind
 -- ARGV[1]  the channel on which waiters of Redisson listen
 -- ARGV[2]  the holders: a line 'KIND DIGEST' for each (see shared/any_holder)
 -- returns  1       at least one of the holders had it, and none of them has it now

@@ -1,21 +1,21 @@
--- shared/queue: the waiters of a fair lock. Prepended to the scripts that use it.
+-- shared/queue: the queues of waiters. Prepended to the scripts that use it.
 --
--- KEYS[2] is the queue: a sorted set of tickets. All tickets have the same score, so they are
--- sorted as strings. The order is the same on every master that knows the same waiters. KEYS[3]
--- holds the deadlines. A ticket is 16 digits of microseconds, ':' and the owner. The first 36
+-- A queue is a sorted set of tickets. All tickets have the same score, so they are sorted as
+-- strings. The order is the same on every master that knows the same waiters. KEYS[3] holds the
+-- deadlines. A ticket is 16 digits of microseconds, ':' and the owner. The first 36
 -- characters of the owner are the UUID of its coordinator.
 
 -- Returns the first waiter that is alive, and whether dead waiters were removed before it. A waiter
 -- is dead if its deadline has passed. A waiter that asks again gets a new deadline.
-local function next_waiter(now)
+local function next_waiter(queue, now)
   local is_swept = false
   while true do
-    local head = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
+    local head = redis.call('ZRANGE', queue, 0, 0)[1]
     -- A waiter without a deadline is dead, too. Nothing but this function would remove it.
     if not head or (tonumber(redis.call('ZSCORE', KEYS[3], head) or 0) > now) then
       return head, is_swept
     end
-    redis.call('ZREM', KEYS[2], head)
+    redis.call('ZREM', queue, head)
     redis.call('ZREM', KEYS[3], head)
     is_swept = true
   end
@@ -24,13 +24,13 @@ end
 -- Adds a waiter to the queue, or keeps it there, with a deadline of now + waiter_timeout. The
 -- caller has read the queue, so the queue is of the right type. The deadlines may be of the wrong
 -- type. They are written first, so an error leaves everything unchanged.
-local function enqueue(ticket, now, waiter_timeout)
+local function enqueue(queue, ticket, now, waiter_timeout)
   redis.call('ZADD', KEYS[3], string.format('%.0f', now + waiter_timeout), ticket)
-  redis.call('ZADD', KEYS[2], 0, ticket)
+  redis.call('ZADD', queue, 0, ticket)
   -- A queue expires when no waiter polls any more.
   local ttl = 2 * waiter_timeout
-  if redis.call('PTTL', KEYS[2]) < ttl then
-    redis.call('PEXPIRE', KEYS[2], string.format('%.0f', ttl))
+  if redis.call('PTTL', queue) < ttl then
+    redis.call('PEXPIRE', queue, string.format('%.0f', ttl))
   end
   if redis.call('PTTL', KEYS[3]) < ttl then
     redis.call('PEXPIRE', KEYS[3], string.format('%.0f', ttl))

@@ -2,7 +2,10 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use super::{lock::Lock, owner::Owner};
+use super::{
+    lock::{Lock, read_write::ReadWriteLock},
+    owner::Owner,
+};
 use crate::{
     check::{CheckReport, Checker},
     core::{protocol::kind::Kind, view::health::MasterHealth},
@@ -184,6 +187,53 @@ impl Coordinator {
     /// ```
     pub fn fair(&self, name: impl AsRef<str>, owner: &Owner) -> Lock {
         Lock::new(self.engine.clone(), Kind::Fair, name.as_ref(), Some(owner))
+    }
+
+    /// Returns the read-write lock called `name` for `owner`. Its readers share it, and its writer
+    /// holds it alone.
+    ///
+    /// Each reader has a lease of its own. If a reader dies, the writer waits for the rest of that
+    /// lease only. Readers and writers are served in the order in which they came, as those of a
+    /// [fair](Self::fair) lock are: a reader waits for earlier writers, and a writer for all who
+    /// came earlier. So a stream of readers does not keep a writer out, and writers do not keep a
+    /// reader out.
+    ///
+    /// An owner can acquire the lock again. The writer may also read, and may
+    /// [become a reader](crate::Guard::downgrade). A reader cannot become the writer, because two
+    /// readers could wait for each other: see [`ConfigError::Upgrade`](crate::ConfigError::Upgrade).
+    ///
+    /// # Guarantees
+    ///
+    /// While a writer holds the lock, no other owner reads or writes, under the same conditions as
+    /// for a [mutex](Self::mutex).
+    ///
+    /// # Not guaranteed
+    ///
+    /// The order of arrival has the limits of a [fair](Self::fair) lock. Redisson's
+    /// `RReadWriteLock` has another format: under the same name, its clients and those of this crate
+    /// refuse each other.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use quorlock::{Coordinator, MemoryMaster};
+    /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
+    /// let (one, other) = (locks.owner(), locks.owner());
+    /// let reading = locks.read_write("config", &one).read().acquire().await?;
+    /// let also_reading = locks.read_write("config", &other).read().acquire().await?;
+    ///
+    /// let writer = locks.owner();
+    /// let lock = locks.read_write("config", &writer).write();
+    /// assert!(lock.try_acquire().await.is_err());
+    /// reading.release().await?;
+    /// also_reading.release().await?;
+    /// let writing = lock.acquire().await?;
+    /// writing.downgrade()?; // others may read what was written
+    /// # drop(writing);
+    /// # Ok(()) }
+    /// ```
+    pub fn read_write(&self, name: impl AsRef<str>, owner: &Owner) -> ReadWriteLock {
+        ReadWriteLock::new(self.engine.clone(), name.as_ref(), owner)
     }
 
     /// Returns the lock called `name` of this kind. `owner` is not used for a mutex.

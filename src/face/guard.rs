@@ -6,11 +6,12 @@ use std::{
 };
 
 use super::{
-    error::{ExtendError, LostError, ReleaseError},
+    error::{ConfigError, ExtendError, LostError, ReleaseError},
     fence::FencingToken,
 };
 use crate::{
     core::{
+        protocol::{access::Access, kind::Kind},
         view::lock_state::{LockState, LostReason},
         vote::{quorum::Outcome, votes::Votes},
     },
@@ -94,6 +95,33 @@ impl Guard {
     /// is acquiring now. The guards are counted in this process. For a mutex, the number is 1.
     pub fn depth(&self) -> u32 {
         self.level.claim.depth()
+    }
+
+    /// Returns what this guard leaves to others: [`Shared`](Access::Shared) for a reader of a
+    /// [read-write lock](crate::Coordinator::read_write).
+    pub fn access(&self) -> Access {
+        self.level.access()
+    }
+
+    /// Makes this guard of a writer the guard of a reader. No one else can write in between, and
+    /// readers need not wait any longer. Does nothing to the guard of a reader.
+    ///
+    /// This method does not wait for the masters. It posts an extension, which tells them, unless
+    /// the owner has other guards that write. A master that misses the extension learns it from the
+    /// next one. Until then, it keeps readers away.
+    ///
+    /// # Errors
+    ///
+    /// [`NoReaders`](ConfigError::NoReaders): the lock is no read-write lock. The guard stays as it
+    /// is.
+    pub fn downgrade(&self) -> Result<(), ConfigError> {
+        match self.level.claim.kind() {
+            Kind::ReadWrite => {
+                self.level.downgrade();
+                Ok(())
+            }
+            kind => Err(ConfigError::NoReaders { kind }),
+        }
     }
 
     /// Returns the length of the validity when the lock was won or last extended: the TTL minus the

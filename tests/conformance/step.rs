@@ -17,7 +17,10 @@
 use super::*;
 use crate::core::{
     kind::spec::HolderForm,
-    protocol::identity::{FairAttempt, OwnerAttempt, QueueOptions, Ticket},
+    protocol::{
+        access::Access,
+        identity::{FairAttempt, OwnerAttempt, QueueOptions, Ticket},
+    },
 };
 
 #[derive(Clone, Debug)]
@@ -88,6 +91,7 @@ impl RowCommand {
         let holding = Holding {
             by: self.identity(),
             depth: self.depth,
+            access: Access::Exclusive,
             ballot,
         };
         let ttl = checked(self.ttl);

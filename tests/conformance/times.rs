@@ -32,6 +32,7 @@ fn queue_up(key: &str, drawn: u64, is_fresh: bool) -> Command {
     let holding = Holding {
         by: Identity::Ticket(by),
         depth: 1,
+        access: crate::Access::Exclusive,
         ballot: None,
     };
     let ttl = step::checked(seconds(40));

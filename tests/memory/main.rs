@@ -38,6 +38,7 @@ mod owners;
 mod pending_releases;
 mod quarantine;
 mod random_faults;
+mod read_write;
 #[cfg(feature = "metrics")]
 mod recorder;
 mod renewal;

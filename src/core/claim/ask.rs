@@ -2,10 +2,11 @@
 
 use std::{mem, time::Duration};
 
-use super::{ClaimState, ClaimStep, Held, Phase, ReadRound, Terms, Traces};
+use super::{ClaimState, ClaimStep, Held, Phase, ReadRound, Terms, Traces, levels::Levels};
 use crate::core::{
     ballot::Ballot,
     protocol::{
+        access::Access,
         command::{Action, Command, Verb},
         identity::{Identity, QueueOptions},
     },
@@ -33,6 +34,7 @@ impl<R: ReadRound> ClaimState<R> {
     pub(crate) fn begin(
         step: &ClaimStep<'_, R>,
         by: Identity,
+        access: Access,
         ballot: Option<Ballot>,
         asked: MasterSet,
         open: impl FnOnce(Round) -> R,
@@ -49,7 +51,7 @@ impl<R: ReadRound> ClaimState<R> {
             },
             newest: open(acquisition(step, lease)),
             rounds: 1,
-            depth: 1,
+            levels: Levels::one(access),
             lease,
             validity: Duration::ZERO,
             phase: Phase::Asking { unasked },

@@ -7,7 +7,11 @@ use std::{
 
 use super::{ClaimState, ClaimStep, Notice, Phase, ReadRound, has_failed};
 use crate::core::{
-    protocol::command::{Action, Command, Verb},
+    config::error::ConfigError,
+    protocol::{
+        access::Access,
+        command::{Action, Command, Verb},
+    },
     time::{
         lease::{Lease, Ttl},
         renewal::{Renewal, RenewalPlan},
@@ -90,11 +94,33 @@ impl<R: ReadRound> ClaimState<R> {
         Some(Command::new(lock_id, Action::Extend(self.holding(), ttl)))
     }
 
-    /// Adds a level, and extends the lock. `None` if the lock is not held.
-    pub(crate) fn reenter(&mut self, step: &mut ClaimStep<'_, R>, ttl: Ttl) -> Option<Command> {
-        self.held_at(step)?;
-        self.depth = self.depth.saturating_add(1);
-        self.extend(step, ttl)
+    /// Adds a level, and extends the lock. `None` if the lock is not held. Refuses to make a reader
+    /// a writer.
+    pub(crate) fn reenter(
+        &mut self,
+        step: &mut ClaimStep<'_, R>,
+        ttl: Ttl,
+        access: Access,
+    ) -> Result<Option<Command>, ConfigError> {
+        if self.held_at(step).is_none() {
+            return Ok(None);
+        }
+        if (self.levels.access(), access) == (Access::Shared, Access::Exclusive) {
+            return Err(ConfigError::Upgrade);
+        }
+        self.levels.add(access);
+        Ok(self.extend(step, ttl))
+    }
+
+    /// Lets others share a level that has excluded them. If no other level excludes them, extends
+    /// the lock, which tells the masters. `None` if the masters need not be told.
+    pub(crate) fn downgrade(&mut self, step: &mut ClaimStep<'_, R>) -> Option<Command> {
+        self.levels.remove(Access::Exclusive);
+        self.levels.add(Access::Shared);
+        match self.levels.access() {
+            Access::Exclusive => None,
+            Access::Shared => self.extend(step, step.terms.ttl),
+        }
     }
 
     /// Renews the lock if that is due. Returns when to call this method again, or `None` if it need

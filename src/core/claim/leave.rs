@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use super::{ClaimState, ClaimStep, Notice, Phase, ReadRound};
 use crate::core::{
     protocol::{
+        access::Access,
         command::{Action, Command, Holding},
         name::LockId,
     },
@@ -51,10 +52,11 @@ impl<R: ReadRound> OwedRelease<R> {
 
 impl<R: ReadRound> ClaimState<R> {
     /// Removes one level. The last level is released, or left in place.
-    pub(crate) fn leave(&mut self, step: &mut ClaimStep<'_, R>) -> Leave<R> {
+    pub(crate) fn leave(&mut self, step: &mut ClaimStep<'_, R>, access: Access) -> Leave<R> {
         let lock_id = &step.terms.lock_id;
-        self.depth = self.depth.saturating_sub(1);
-        if self.depth > 0 {
+        let last = self.holding();
+        self.levels.remove(access);
+        if self.levels.depth() > 0 {
             let (holding, was_won) = (self.holding(), true);
             let release = Action::Release { holding, was_won };
             return Leave::Depth(Command::new(lock_id, release));
@@ -63,16 +65,12 @@ impl<R: ReadRound> ClaimState<R> {
         let leave = match self.time_to_stay(step) {
             Some(time) => {
                 let ttl = step.terms.drift.outlasting(time);
-                let holding = Holding {
-                    depth: 1,
-                    ..self.holding()
-                };
                 Leave::InPlace {
-                    command: Command::new(lock_id, Action::Extend(holding, ttl)),
+                    command: Command::new(lock_id, Action::Extend(last, ttl)),
                     until: self.traces.until,
                 }
             }
-            None => self.release(lock_id),
+            None => self.release(lock_id, last),
         };
         if self.is_held() {
             step.notice = Some(match leave {
@@ -92,8 +90,9 @@ impl<R: ReadRound> ClaimState<R> {
         held.stays_until?.checked_duration_since(step.monotonic)
     }
 
-    fn release(&self, lock_id: &LockId) -> Leave<R> {
-        let (holding, was_won) = (self.holding(), self.was_won());
+    fn release(&self, lock_id: &LockId, last: Holding) -> Leave<R> {
+        let was_won = self.was_won();
+        let holding = Holding { depth: 0, ..last };
         Leave::Release {
             to: self.needs_release(),
             command: Command::new(lock_id, Action::Release { holding, was_won }),

@@ -32,6 +32,9 @@ use crate::core::{
 pub(crate) mod ask;
 mod held;
 pub(crate) mod leave;
+mod levels;
+
+use levels::Levels;
 
 /// A round whose votes are counted elsewhere, perhaps by another thread.
 pub(crate) trait ReadRound: Clone {
@@ -97,8 +100,7 @@ pub(crate) struct ClaimState<R> {
     pub(crate) newest: R,
     /// The number of rounds in which this claim has asked for the lock.
     pub(crate) rounds: u32,
-    /// The number of guards. It includes guards whose rounds are still under way.
-    pub(crate) depth: u32,
+    pub(crate) levels: Levels,
     pub(crate) lease: Lease,
     /// The time that was left of the lease when the lock was won or last extended.
     pub(crate) validity: Duration,
@@ -233,7 +235,8 @@ impl<R: ReadRound> ClaimState<R> {
     pub(crate) fn holding(&self) -> Holding {
         Holding {
             by: self.traces.by.clone(),
-            depth: self.depth,
+            depth: self.levels.depth(),
+            access: self.levels.access(),
             ballot: self.traces.ballot.clone(),
         }
     }

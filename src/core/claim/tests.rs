@@ -5,6 +5,7 @@ use std::{cell::RefCell, fmt::Write as _, num::NonZeroU16, rc::Rc};
 use super::{ask::NextRound, leave::Leave, *};
 use crate::core::{
     protocol::{
+        access::Access,
         command::{Action, Command, fixture::lock_id},
         identity::{FairAttempt, OwnerAttempt, QueueOptions, Ticket},
         kind::Kind,
@@ -392,7 +393,8 @@ fn is_right(path: &[&str]) -> bool {
     let mut ends = 0;
     for input in path {
         let is_alone = case.rounds.len() < 2;
-        if input.starts_with('^') && is_alone || *input == "leave" && case.claim.depth == 0 {
+        if input.starts_with('^') && is_alone || *input == "leave" && case.claim.levels.depth() == 0
+        {
             return false; // there is no such round, or no such guard
         }
         case.said.clear();
@@ -464,7 +466,14 @@ impl Case {
         let asked = first.map_or(MasterSet::ALL, MasterSet::only);
         let step = ClaimStep::new(&terms, start, start);
         let open = |round| Rc::new(RefCell::new(round));
-        let (claim, command) = ClaimState::begin(&step, identity(kind, 1), ballot, asked, open);
+        let (claim, command) = ClaimState::begin(
+            &step,
+            identity(kind, 1),
+            Access::Exclusive,
+            ballot,
+            asked,
+            open,
+        );
         let mut case = Self {
             start,
             at: 0,
@@ -529,8 +538,9 @@ impl Case {
                 }
             }
             "reenter" => {
-                let command = self.step(|claim, step| claim.reenter(step, ttl(9_000)));
-                self.extended(command, ttl(9_000));
+                let command =
+                    self.step(|claim, step| claim.reenter(step, ttl(9_000), Access::Exclusive));
+                self.extended(command.unwrap(), ttl(9_000));
             }
             "seen" => {
                 let outcome = self.step(ClaimState::take_outcome);
@@ -608,7 +618,7 @@ impl Case {
     }
 
     fn leave(&mut self) {
-        match self.step(ClaimState::leave) {
+        match self.step(|claim, step| claim.leave(step, Access::Exclusive)) {
             Leave::Depth(command) => {
                 let Action::Release { holding, .. } = command.action else {
                     panic!("{command:?}");

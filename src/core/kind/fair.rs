@@ -26,6 +26,7 @@ pub(super) static SPEC: Spec = Spec {
     words,
     vote,
     is_token: false,
+    is_watched: true,
     rights: Rights {
         name: "rights for fair locks",
         takes: "",

@@ -4,6 +4,7 @@
 
 pub(crate) mod fair;
 mod mutex;
+mod read_write;
 mod reentrant;
 pub(crate) mod spec;
 pub(crate) mod table;

@@ -32,6 +32,9 @@ pub(crate) struct Spec {
     /// `true` if the lock is a string that holds a token, which some servers can compare and delete
     /// without a script.
     pub(crate) is_token: bool,
+    /// `true` if waiters ask masters to report changes of the key. The key of a lock with several
+    /// holders changes too often for that, because each renewal changes it.
+    pub(crate) is_watched: bool,
     pub(crate) rights: Rights,
 }
 

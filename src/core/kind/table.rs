@@ -1,6 +1,6 @@
 //! The table of the kinds, and what a command and a reply are for each of them.
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 use super::spec::{HolderForm, Spec};
 #[cfg(any(test, feature = "redis"))]
@@ -84,12 +84,14 @@ impl Command {
     }
 }
 
-/// Returns all companion keys. A lock of any kind may have a counter.
+/// Returns all companion keys, each of them once. A lock of any kind may have a counter.
 pub(crate) fn companion_keys() -> impl Iterator<Item = &'static Companion> {
     let of_kinds = Kind::ALL
         .into_iter()
         .flat_map(|kind| kind.spec().companions);
-    of_kinds.copied().chain([&FENCE])
+    let mut known = BTreeSet::new();
+    let all = of_kinds.copied().chain([&FENCE]);
+    all.filter(move |companion| known.insert(companion.name))
 }
 
 /// Returns all scripts that lock commands run.
@@ -101,7 +103,7 @@ pub(crate) fn scripts() -> impl Iterator<Item = &'static Script> {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeSet, fs};
+    use std::fs;
 
     use super::*;
     use crate::core::protocol::{

@@ -5,6 +5,7 @@
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use super::{
+    access::Access,
     identity::{Identity, QueueOptions},
     name::LockId,
 };
@@ -26,6 +27,8 @@ pub(crate) struct Holding {
     pub(crate) by: Identity,
     /// The key of a mutex does not contain the depth.
     pub(crate) depth: u32,
+    /// What the levels together leave to others.
+    pub(crate) access: Access,
     /// The candidate for the fencing token of a fenced lock.
     pub(crate) ballot: Option<Ballot>,
 }
@@ -246,7 +249,12 @@ pub(crate) mod fixture {
                 Identity::Ticket(FairAttempt { owner, ticket })
             }
         };
-        Holding { by, depth, ballot }
+        Holding {
+            by,
+            depth,
+            access: Access::Exclusive,
+            ballot,
+        }
     }
 
     pub(crate) fn ttl() -> Ttl {

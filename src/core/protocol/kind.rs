@@ -16,6 +16,8 @@ macro_rules! kinds {
             Reentrant => reentrant,
             /// A reentrant lock that serves its waiters in the order in which they came.
             Fair => fair,
+            /// A lock that readers share, and that a writer holds alone.
+            ReadWrite => read_write,
         }
     };
 }

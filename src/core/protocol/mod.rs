@@ -1,6 +1,7 @@
 //! What a client and a master say to each other about locks of any kind: names and identities,
 //! commands and their words, scripts, and the votes in replies.
 
+pub(crate) mod access;
 pub(crate) mod client_name;
 pub(crate) mod command;
 pub(crate) mod companion;

@@ -3,6 +3,7 @@
 use std::iter;
 
 use super::{
+    access::Access,
     command::{Command, Holding, Verb},
     companion::{CHANNEL, Companion},
     identity::{Identity, Ticket},
@@ -111,6 +112,14 @@ impl<'a> Words<'a> {
 
     pub(in crate::core) fn depth(self, holding: &Holding) -> Self {
         self.number(holding.depth.into())
+    }
+
+    /// Adds what the caller does with a lock that has readers and writers.
+    pub(in crate::core) fn access(self, holding: &Holding) -> Self {
+        self.text(match holding.access {
+            Access::Exclusive => "write",
+            Access::Shared => "read",
+        })
     }
 
     /// Adds the ticket of a waiter.

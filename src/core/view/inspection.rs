@@ -3,7 +3,10 @@
 use std::{cmp::Reverse, collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
 use crate::core::{
-    protocol::{client_name::ClientName, identity::Ticket, kind::Kind, name::LockId, refusal_text},
+    protocol::{
+        access::Access, client_name::ClientName, identity::Ticket, kind::Kind, name::LockId,
+        refusal_text,
+    },
     vote::{quorum::Quorum, votes::Votes},
 };
 
@@ -14,7 +17,8 @@ use crate::core::{
 pub struct Inspection {
     /// The lock's name.
     pub name: Arc<str>,
-    /// The holders: each that holds a majority of masters. A lock of today's kinds has one at most.
+    /// The holders: each that holds a majority of masters. Only a lock that
+    /// readers share has more than one.
     ///
     /// If there is no such holder, one entry stands for all that the masters know. The list is
     /// empty if the lock can be acquired. This is the case if the masters where the lock is free,
@@ -95,6 +99,8 @@ pub struct Holder {
     /// The kind of lock that is held. `None` if the masters hold locks of different kinds, or a key
     /// that this crate does not recognise as a lock.
     pub kind: Option<Kind>,
+    /// [`Shared`](Access::Shared) for a reader of a read-write lock.
+    pub access: Access,
     /// The [ID](crate::Owner::id) of the owner. `None` for a mutex, which has no owner. Also `None`
     /// if no single owner holds a majority of masters. That happens for a moment while several
     /// clients contend for the lock. It is always the case while Redisson's `RedissonRedLock` holds
@@ -125,6 +131,9 @@ impl fmt::Display for Holder {
         if let Some(kind) = self.kind {
             write!(f, " as a {kind}")?;
         }
+        if self.access == Access::Shared {
+            f.write_str(", shared,")?;
+        }
         if let Some(holder) = self.owner.as_ref().or(self.client.as_ref()) {
             write!(f, " by {holder:?}")?;
         }
@@ -150,6 +159,7 @@ pub(crate) struct Seen {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct SeenHolder {
     kind: Option<Kind>,
+    access: Access,
     /// A digest of the token or the owner. It tells holders apart.
     digest: String,
     /// For a mutex, the client name.
@@ -181,13 +191,19 @@ impl Seen {
 impl SeenHolder {
     fn parse(line: &str) -> Option<Self> {
         let mut words = line.splitn(5, ' ');
-        let kind = match words.next()? {
+        let word = words.next()?;
+        let (access, word) = match word.strip_suffix("/shared") {
+            Some(word) => (Access::Shared, word),
+            None => (Access::Exclusive, word),
+        };
+        let kind = match word {
             "other" => None,
             word => Some(Kind::of_word(word)?),
         };
         let left: i64 = words.next()?.parse().ok()?;
         Some(Self {
             kind,
+            access,
             remaining: u64::try_from(left).ok().map(Duration::from_millis),
             depth: words.next()?.parse().ok()?,
             digest: words.next()?.to_owned(),
@@ -215,6 +231,7 @@ impl SeenHolder {
     fn holder(&self, depth: u64, left: Duration) -> Holder {
         Holder {
             kind: self.kind,
+            access: self.access,
             owner: self.owner(),
             client: self.client(),
             depth,
@@ -297,6 +314,7 @@ fn by_several(seen: &[Option<Seen>], quorum: &Quorum) -> Option<Holder> {
     let is_one_kind = held(seen).all(|held| held.kind == kind);
     Some(Holder {
         kind: kind.filter(|_| is_one_kind),
+        access: Access::Exclusive,
         owner: None,
         client: None,
         depth: median(held(seen).map(|held| held.depth)),
@@ -348,6 +366,7 @@ mod tests {
     #[test]
     fn an_inspection_is_shown_in_one_line() {
         let holder = |kind, owner: Option<&str>, depth| Holder {
+            access: Access::Exclusive,
             kind,
             owner: owner.map(str::to_owned),
             client: None,
@@ -465,6 +484,7 @@ mod tests {
         let seen = inspection(&["mutex 5 1 0a ", "fair -1 2 u:1 u:1", "free", "nonsense"]);
         let holder = |kind, owner: Option<&str>, depth, left| {
             MasterView::Held(vec![Holder {
+                access: Access::Exclusive,
                 kind: Some(kind),
                 owner: owner.map(str::to_owned),
                 client: None,

@@ -28,6 +28,8 @@ pub(crate) struct QueuedWaiter {
     disputes: u32,
     /// `true` if this waiter was the next one in its last round. Then its rounds watch the key.
     pub(crate) is_head: bool,
+    /// `false` if no round watches the key.
+    watches: bool,
 }
 
 impl QueuedWaiter {
@@ -37,7 +39,7 @@ impl QueuedWaiter {
     /// waiter correct its ticket forever.
     const CORRECTIONS: u32 = 2;
 
-    pub(crate) fn new(retry: Backoff, waiter_timeout: Duration) -> Self {
+    pub(crate) fn new(retry: Backoff, waiter_timeout: Duration, watches: bool) -> Self {
         // A waiter polls well before masters count it as dead. The delay is random, so waiters do
         // not all poll at the same time.
         let poll = Backoff::between(waiter_timeout / 4, waiter_timeout / 3);
@@ -51,6 +53,7 @@ impl QueuedWaiter {
             corrections: 0,
             disputes: 0,
             is_head: false,
+            watches,
         }
     }
 
@@ -83,7 +86,7 @@ impl QueuedWaiter {
     /// when another program deletes the key.
     pub(crate) fn wait_after(&mut self, round: &Round, random: u64) -> Option<Duration> {
         let obstacle = Obstacle::in_queue(round);
-        let was_head = mem::replace(&mut self.is_head, round.is_next());
+        let was_head = mem::replace(&mut self.is_head, round.is_next() && self.watches);
         if self.is_head && !was_head && matches!(obstacle, Obstacle::HeldFor(_)) {
             return None;
         }
@@ -130,7 +133,7 @@ mod tests {
     }
 
     fn waiter() -> QueuedWaiter {
-        QueuedWaiter::new(Backoff::between(millis(10), millis(200)), TIMEOUT)
+        QueuedWaiter::new(Backoff::between(millis(10), millis(200)), TIMEOUT, true)
     }
 
     /// Returns a round in the queues with the vote of each letter. Another holds the lock for 50 ms

@@ -57,7 +57,7 @@ pub(in crate::driver) async fn attempt(
         let client = context.config.client_name.as_ref();
         let identity = Identity::Token(Token::new(random, client));
         let claim = Claim::begin(context, request, identity, first);
-        return Ok(decide(context, Level::new(claim, None), waiting).await?);
+        return Ok(decide(context, Level::new(claim, request.access, None), waiting).await?);
     };
     let (owned, timers) = (owner.lock(&request.lock_id), &context.timers);
     // This task tries to reenter before it waits for the permit, too. The future that has the
@@ -75,7 +75,7 @@ pub(in crate::driver) async fn attempt(
     let ticket = has_queue.then(|| Ticket::new(context.timestamps.next(), owner.id()));
     let identity = owner.identity(ticket);
     let claim = Claim::begin(context, request, identity, first);
-    let level = Level::new(claim, Some(owned.clone()));
+    let level = Level::new(claim, request.access, Some(owned.clone()));
     let level = decide(context, level, waiting).await?;
     owned.won(&level.claim);
     Ok(level)
@@ -187,7 +187,10 @@ pub(in crate::driver) async fn reenter(
     if request.counter.is_some() && claim.fencing_token().is_none() {
         return Some(Err(NotAcquired::Config(ConfigError::NotFenced)));
     }
-    let (level, extension) = claim.reenter(owned.clone(), request.ttl)?;
+    let (level, extension) = match claim.reenter(owned.clone(), request) {
+        Ok(reentered) => reentered?,
+        Err(error) => return Some(Err(NotAcquired::Config(error))),
+    };
     let round = extension.round.clone();
     let refused = match claim.confirm_extension(&extension).await {
         Ok(()) => return Some(Ok(level)),

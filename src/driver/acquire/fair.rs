@@ -66,7 +66,11 @@ pub(in crate::driver) async fn acquire_fair(
         owned,
         deadline,
         ticket: Ticket::new(context.timestamps.next(), owner.id()),
-        queued: QueuedWaiter::new(context.config.retry, context.waiter_timeout()),
+        queued: QueuedWaiter::new(
+            context.config.retry,
+            context.waiter_timeout(),
+            request.lock_id.kind().spec().is_watched,
+        ),
         chances: context.chances(),
     };
     loop {
@@ -154,7 +158,7 @@ impl<'a> FairWait<'a> {
     /// Begins the first round. It does not join the queues, because the lock may be free.
     fn begin(&self) -> Level {
         let claim = Claim::begin(self.context, self.request, self.identity(), None);
-        Level::new(claim, Some(self.owned.clone()))
+        Level::new(claim, self.request.access, Some(self.owned.clone()))
     }
 
     /// Returns the identity of a new attempt.

@@ -49,7 +49,8 @@ impl Claim {
         let step = step_now(&terms);
         let began = step.monotonic;
         let open = |round| LiveRound::open(round, &context.observer);
-        let (state, command) = ClaimState::begin(&step, identity, ballot, asked, open);
+        let (state, command) =
+            ClaimState::begin(&step, identity, request.access, ballot, asked, open);
         let round = state.newest.clone();
         let claim = Arc::new(Self {
             context: context.clone(),

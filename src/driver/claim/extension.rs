@@ -139,12 +139,24 @@ impl Claim {
     pub(crate) fn reenter(
         self: &Arc<Self>,
         owned: Arc<OwnedLock>,
-        ttl: Ttl,
-    ) -> Option<(Level, Arc<Extension>)> {
+        request: &LockRequest,
+    ) -> Result<Option<(Level, Arc<Extension>)>, ConfigError> {
+        let LockRequest { access, ttl, .. } = *request;
         let mut locked = self.lock();
-        let command = locked.step(|claim, step| claim.reenter(step, ttl))?;
-        let level = Level::new(self.clone(), Some(owned));
-        Some((level, self.post_extension(locked, command, ttl, false)))
+        let command = locked.step(|claim, step| claim.reenter(step, ttl, access))?;
+        Ok(command.map(|command| {
+            let level = Level::new(self.clone(), access, Some(owned));
+            (level, self.post_extension(locked, command, ttl, false))
+        }))
+    }
+
+    /// Lets others share a level that has excluded them. The masters are told by an extension,
+    /// unless other levels still exclude others.
+    pub(super) fn downgrade(self: &Arc<Self>) {
+        let mut locked = self.lock();
+        if let Some(command) = locked.step(ClaimState::downgrade) {
+            self.post_extension(locked, command, self.terms.ttl, false);
+        }
     }
 
     /// Waits for the outcome of an extension.

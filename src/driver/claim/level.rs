@@ -2,18 +2,18 @@
 //! that stays for a while after its guards are gone.
 
 use std::{
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Instant,
 };
 
 use super::{Claim, owned_lock::OwnedLock};
 use crate::{
     core::{
-        claim::{
-            ClaimState,
-            leave::{Leave, OwedRelease},
-        },
-        protocol::command::Verb,
+        claim::leave::{Leave, OwedRelease},
+        protocol::{access::Access, command::Verb},
         vote::{Refusal, SlotVote, Vote, master_set::MasterSet, quorum::Outcome},
     },
     driver::{live_round::LiveRound, pending_releases::PendingRelease, time::clock},
@@ -30,15 +30,18 @@ pub(crate) struct Level {
     /// Keeps the entry alive through which other tasks of the owner find the claim.
     _owned: Option<Arc<OwnedLock>>,
     release: OnceLock<Arc<LiveRound>>,
+    /// `true` if others may share the lock with this level.
+    is_shared: AtomicBool,
 }
 
 impl Level {
     /// Creates the first level of a claim, or a level that [`Claim::reenter`] has counted.
-    pub(crate) fn new(claim: Arc<Claim>, owned: Option<Arc<OwnedLock>>) -> Self {
+    pub(crate) fn new(claim: Arc<Claim>, access: Access, owned: Option<Arc<OwnedLock>>) -> Self {
         Self {
             claim,
             _owned: owned,
             release: OnceLock::new(),
+            is_shared: AtomicBool::new(access == Access::Shared),
         }
     }
 
@@ -53,8 +56,26 @@ impl Level {
         self.remove(true)
     }
 
+    /// Returns what this level leaves to others.
+    pub(crate) fn access(&self) -> Access {
+        if self.is_shared.load(Ordering::Relaxed) {
+            Access::Shared
+        } else {
+            Access::Exclusive
+        }
+    }
+
+    /// Lets others share this level, unless they do already.
+    pub(crate) fn downgrade(&self) {
+        if !self.is_shared.swap(true, Ordering::Relaxed) {
+            self.claim.downgrade();
+        }
+    }
+
     fn remove(&self, watch: bool) -> Arc<LiveRound> {
-        let release = self.release.get_or_init(|| self.claim.leave(watch));
+        let release = self
+            .release
+            .get_or_init(|| self.claim.leave(self.access(), watch));
         release.clone()
     }
 }
@@ -70,10 +91,10 @@ impl Claim {
     /// the key. The release arrives after all earlier requests of this claim. If such a master
     /// cannot be reached now, the release is owed to it. With `watch`, the release of the last
     /// level also watches the key.
-    fn leave(&self, watch: bool) -> Arc<LiveRound> {
+    fn leave(&self, access: Access, watch: bool) -> Arc<LiveRound> {
         let masters = &self.context.masters;
         let mut locked = self.lock();
-        let leave = locked.step(ClaimState::leave);
+        let leave = locked.step(|claim, step| claim.leave(step, access));
         let round = self.open_last_round(&leave);
         match leave {
             Leave::Depth(command) => locked.post(MasterSet::ALL, command, round.clone()),

@@ -21,7 +21,7 @@ use super::{
 use crate::{
     core::{
         claim::{ClaimState, ClaimStep, Notice, Terms},
-        protocol::command::Command,
+        protocol::{command::Command, kind::Kind},
         view::lock_state::{LockState, LostReason},
         vote::{Slot, master_set::MasterSet, votes::Votes},
     },
@@ -53,9 +53,13 @@ impl Claim {
         self.terms.lock_id.name()
     }
 
+    pub(crate) fn kind(&self) -> Kind {
+        self.terms.lock_id.kind()
+    }
+
     /// Returns the number of guards.
     pub(crate) fn depth(&self) -> u32 {
-        self.read(|claim| claim.depth)
+        self.read(|claim| claim.levels.depth())
     }
 
     /// Returns the number of rounds in which this claim has asked for the lock.

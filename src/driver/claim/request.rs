@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::owned_lock::LockOwner;
 use crate::core::{
-    protocol::name::LockId,
+    protocol::{access::Access, name::LockId},
     time::{lease::Ttl, renewal::Renewal},
 };
 
@@ -12,6 +12,7 @@ use crate::core::{
 #[derive(Clone, Debug)]
 pub(crate) struct LockRequest {
     pub(crate) lock_id: LockId,
+    pub(crate) access: Access,
     pub(crate) ttl: Ttl,
     /// `None` for a mutex.
     pub(crate) owner: Option<Arc<LockOwner>>,

@@ -2,7 +2,10 @@
 
 use std::{fmt, time::Duration};
 
-use super::{background::BackgroundThread, health_events::HealthEvents, lock::Lock};
+use super::{
+    background::BackgroundThread, health_events::HealthEvents, lock::Lock,
+    read_write::ReadWriteLock,
+};
 use crate::{
     check::CheckReport,
     core::{
@@ -71,6 +74,12 @@ impl Coordinator {
     /// Returns the fair lock called `name` for `owner`: see [`fair`](crate::Coordinator::fair).
     pub fn fair(&self, name: impl AsRef<str>, owner: &Owner) -> Lock {
         Lock::new(self.coordinator.fair(name, owner), &self.thread)
+    }
+
+    /// Returns the read-write lock called `name` for `owner`: see
+    /// [`read_write`](crate::Coordinator::read_write).
+    pub fn read_write(&self, name: impl AsRef<str>, owner: &Owner) -> ReadWriteLock {
+        ReadWriteLock::new(self.coordinator.read_write(name, owner), &self.thread)
     }
 
     /// Checks all masters, and reports each danger: see [`check`](crate::Coordinator::check).

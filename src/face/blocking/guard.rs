@@ -7,7 +7,7 @@ use std::{
 
 use super::background::BackgroundThread;
 use crate::{
-    core::{view::lock_state::LockState, vote::votes::Votes},
+    core::{protocol::access::Access, view::lock_state::LockState, vote::votes::Votes},
     face::{
         error::{ConfigError, ExtendError, LostError, ReleaseError},
         fence::FencingToken,
@@ -53,6 +53,21 @@ impl Guard {
     /// [`depth`](crate::Guard::depth).
     pub fn depth(&self) -> u32 {
         self.guard.depth()
+    }
+
+    /// Returns what this guard leaves to others: see [`access`](crate::Guard::access).
+    pub fn access(&self) -> Access {
+        self.guard.access()
+    }
+
+    /// Makes this guard of a writer the guard of a reader: see
+    /// [`downgrade`](crate::Guard::downgrade). Does not block.
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub fn downgrade(&self) -> Result<(), ConfigError> {
+        self.guard.downgrade()
     }
 
     /// Returns the length of the validity when the lock was won or last extended.

@@ -70,7 +70,10 @@
 //! executors do not tell either. There a method of this module blocks the executor. If this
 //! executor also runs the async coordinator of a view, the method may wait forever.
 
-pub use self::{coordinator::Coordinator, guard::Guard, health_events::HealthEvents, lock::Lock};
+pub use self::{
+    coordinator::Coordinator, guard::Guard, health_events::HealthEvents, lock::Lock,
+    read_write::ReadWriteLock,
+};
 
 mod background;
 mod coordinator;
@@ -78,3 +81,4 @@ mod guard;
 mod health_events;
 mod lock;
 mod park;
+mod read_write;

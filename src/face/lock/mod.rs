@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     core::{
-        protocol::{kind::Kind, name::LockId},
+        protocol::{access::Access, kind::Kind, name::LockId},
         time::{lease::Ttl, renewal::Renewal},
         view::inspection::Inspection,
     },
@@ -20,6 +20,7 @@ use crate::{
     },
 };
 
+pub(crate) mod read_write;
 mod settings;
 
 /// A named lock on all masters of a [`Coordinator`](crate::Coordinator), of one
@@ -70,6 +71,7 @@ pub struct Lock {
     ttl: Result<Ttl, ConfigError>,
     /// `None` for a mutex.
     owner: Option<Owner>,
+    access: Access,
     is_fenced: bool,
     renewal: Renewal,
     min_hold: Duration,
@@ -86,6 +88,7 @@ impl Lock {
                 }),
             },
             owner: owner.cloned(),
+            access: Access::Exclusive,
             is_fenced: false,
             ttl: Ok(engine.config().ttl),
             renewal: engine.config().renewal,
@@ -344,11 +347,15 @@ impl Lock {
 
     fn request(&self) -> Result<LockRequest, ConfigError> {
         let lock_id = self.lock_id.clone()?;
+        if self.is_fenced && self.access == Access::Shared {
+            return Err(ConfigError::ReaderToken);
+        }
         Ok(LockRequest {
             counter: self.is_fenced.then(|| lock_id.counter()),
             lock_id,
             ttl: self.ttl.clone()?,
             owner: self.owner.as_ref().map(|owner| owner.0.clone()),
+            access: self.access,
             renewal: self.renewal,
             min_hold: self.min_hold,
         })
@@ -370,6 +377,7 @@ impl fmt::Debug for Lock {
         };
         shown
             .field("owner", &self.owner)
+            .field("access", &self.access)
             .field("is_fenced", &self.is_fenced)
             .field("renewal", &self.renewal)
             .field("min_hold", &self.min_hold)

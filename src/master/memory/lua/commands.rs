@@ -109,7 +109,17 @@ impl Commands<'_> {
                 .chunks_exact(2)
                 .map(|pair| (pair[0].clone(), pair[1].clone()));
             db.keys.hset(&key, pairs)
-        })
+        })?;
+        self.add(
+            "HSETNX",
+            |db, (key, field, value): (String, String, String)| {
+                if db.keys.hash(&key)?.contains_key(&field) {
+                    return Ok(0);
+                }
+                db.keys.hset(&key, [(field, value)])?;
+                Ok(1)
+            },
+        )
     }
 
     fn add_for_sorted_sets(&self) -> mlua::Result<()> {
@@ -120,6 +130,16 @@ impl Commands<'_> {
                     .parse()
                     .map_err(|_| Error::from("ERR value is not a valid float"))?;
                 db.keys.zadd(&key, score, &member).map(u8::from)
+            },
+        )?;
+        self.add(
+            "ZLEXCOUNT",
+            |db, (key, first, last): (String, String, String)| {
+                let members = db.keys.zrange(&key)?.into_iter();
+                match (first.as_str(), last.strip_prefix('(')) {
+                    ("-", Some(last)) => Ok(members.filter(|member| *member < last).count()),
+                    _ => Err(Error::from("ERR no script asks for this range")),
+                }
             },
         )?;
         self.add(

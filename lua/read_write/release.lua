@@ -1,0 +1,50 @@
+-- read_write/release: removes the caller's entry on this master, or ends its wait, and calls the
+-- waiters whose turn has come.
+--
+-- KEYS[1]..KEYS[4]  see shared/entries
+-- ARGV[1]  owner
+-- ARGV[2]  attempt: this attempt and earlier ones are released
+-- ARGV[3]  'read' or 'write': what the caller waited for
+-- ARGV[4]  ticket
+-- returns  1     the caller had an entry, and it is gone
+--          0     the caller has no entry, and no one is in its way
+--          text  others are in its way, or the lock is of another kind: see shared/entries
+--          error WRONGTYPE: a lock of another kind is held under this name
+--
+-- Safe to run twice or late: an attempt is released once, and removing a missing ticket does
+-- nothing.
+local is_writer = ARGV[3] == 'write'
+local queue = KEYS[is_writer and 2 or 4]
+local now = clock()
+-- The key may be of another type. The ticket must be removed all the same.
+local is_hash, entries = pcall(few_entries, ARGV[1])
+-- The entry is removed first. The contents of the other keys must not prevent that.
+local is_mine = is_hash and entries and remove_attempt(entries, ARGV[1], ARGV[2])
+local denied = best_effort(function()
+  local is_queued = redis.call('ZREM', queue, ARGV[4]) == 1
+  if is_queued then
+    redis.call('ZREM', KEYS[3], ARGV[4])
+  end
+  if is_hash and (is_mine or is_queued) then
+    call_next(now)
+  end
+end)
+if denied then
+  return denied
+end
+if not is_hash then
+  return to_error_reply(entries)
+end
+if is_mine then
+  return 1
+end
+if not entries then
+  return 'kind'
+end
+local others = {}
+for _, entry in ipairs(is_writer and all_entries(KEYS[1], now) or entries) do
+  if entry.ends > now and (is_writer or entry.is_writer) then
+    table.insert(others, entry)
+  end
+end
+return #others > 0 and describe_entries(others, now, 0) or 0

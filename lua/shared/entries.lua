@@ -1,0 +1,154 @@
+-- shared/entries: the holders of a read-write lock. Prepended to the scripts that use it, after
+-- shared/queue.
+--
+-- KEYS[1]  the lock: a hash
+--            'mode'           -> 'quorlock', which keeps Redisson's read-write lock away
+--            READ_WRITE       -> the number of fields when dead readers were last removed
+--            WRITER           -> 'ATTEMPT DEPTH END OWNER'
+--            READER .. owner  -> 'ATTEMPT DEPTH END', for each reader
+--          END is when the lease of the holder ends, in ms of this master's clock. The key lives at
+--          least until the last END.
+-- KEYS[2]  the queue of the tickets of writers
+-- KEYS[3]  the deadlines of all tickets
+-- KEYS[4]  the queue of the tickets of readers
+local READ_WRITE, WRITER, READER = 'quorlock:read_write', 'quorlock:writer', 'quorlock:reader:'
+
+-- Returns the entry that a field of the hash is; nil if it is none.
+local function to_entry(field, value)
+  local is_writer = field == WRITER
+  if not value or not (is_writer or string.sub(field, 1, #READER) == READER) then
+    return nil
+  end
+  local attempt, depth, ends, owner = string.match(value, '^(%d+) (%d+) (%d+) ?(.*)$')
+  return attempt and {
+    field = field,
+    is_writer = is_writer,
+    owner = is_writer and owner or string.sub(field, #READER + 1),
+    attempt = tonumber(attempt),
+    depth = depth,
+    ends = tonumber(ends),
+  }
+end
+
+-- Returns the entries of the holders, sorted by owner, and those whose leases have ended. Returns
+-- nil if the hash is no read-write lock.
+local function all_entries(key, now)
+  local fields = redis.call('HGETALL', key)
+  local alive, ended, is_marked, has_mode = {}, {}, false, false
+  for at = 1, #fields, 2 do
+    local entry = to_entry(fields[at], fields[at + 1])
+    if entry then
+      table.insert(entry.ends > now and alive or ended, entry)
+    elseif fields[at] == READ_WRITE then
+      is_marked = true
+    elseif fields[at] == 'mode' and fields[at + 1] == 'quorlock' then
+      has_mode = true
+    else
+      return nil
+    end
+  end
+  table.sort(alive, function(one, other)
+    return one.owner < other.owner
+  end)
+  return (#fields == 0 or is_marked and has_mode) and alive or nil, ended
+end
+
+-- Returns the entries of the owner, and the entry of the writer. Their leases may have ended.
+-- Returns nil if the hash is no read-write lock.
+local function few_entries(owner)
+  local reader = READER .. owner
+  local stored = redis.call('HMGET', KEYS[1], 'mode', READ_WRITE, WRITER, reader)
+  if stored[1] ~= 'quorlock' or not stored[2] then
+    return redis.call('EXISTS', KEYS[1]) == 0 and {} or nil
+  end
+  local entries = { to_entry(WRITER, stored[3]) }
+  table.insert(entries, to_entry(reader, stored[4]))
+  return entries
+end
+
+-- Writes an entry that lives until `ends`. The key lives as long at least.
+--
+-- returns  1      the entry is there
+--          error  the TTL could not be set. The entry was removed, because without a TTL the lock
+--                 would never end
+local function store_entry(is_writer, owner, attempt, depth, ends, now)
+  local field = is_writer and WRITER or READER .. owner
+  local value = string.format('%s %s %.0f', attempt, depth, ends)
+  value = is_writer and value .. ' ' .. owner or value
+  redis.call('HSET', KEYS[1], 'mode', 'quorlock', field, value)
+  redis.call('HSETNX', KEYS[1], READ_WRITE, 3)
+  local left = redis.call('PTTL', KEYS[1])
+  if left >= ends - now then
+    return 1
+  end
+  local set = redis.pcall('PEXPIRE', KEYS[1], string.format('%.0f', ends - now))
+  if type(set) == 'table' then
+    redis.call('HDEL', KEYS[1], field)
+    if left < 0 then
+      redis.call('DEL', KEYS[1])
+    end
+    return set
+  end
+  return 1
+end
+
+-- Deletes the lock if it has no entry.
+local function delete_if_free(key)
+  if redis.call('HLEN', key) == 2 and redis.call('HMGET', key, 'mode', READ_WRITE)[2] then
+    redis.call('DEL', key)
+  end
+end
+
+-- Removes the entries of this attempt of the owner, and of its earlier ones. Returns whether there
+-- was one.
+local function remove_attempt(entries, owner, attempt)
+  local is_removed = false
+  for _, entry in ipairs(entries) do
+    if entry.owner == owner and entry.attempt <= tonumber(attempt) then
+      redis.call('HDEL', KEYS[1], entry.field)
+      is_removed = true
+    end
+  end
+  if is_removed then
+    delete_if_free(KEYS[1])
+  end
+  return is_removed
+end
+
+-- Describes the holders that are in the way, as shared/holder does. At most five owners are named,
+-- each on a line of its own. LEFT is the time until the last of the holders ends.
+local function describe_entries(entries, now, position)
+  local owners, ends = {}, 0
+  for at, entry in ipairs(entries) do
+    owners[#owners + 1] = at <= 5 and entry.owner or nil
+    ends = math.max(ends, entry.ends)
+  end
+  local words = string.format('held %.0f %s %.0f ', ends - now, entries[1].depth, position)
+  return words .. table.concat(owners, '\n')
+end
+
+-- Calls the waiters whose turn has come: all readers before the first writer, or that writer if no
+-- one holds the lock. Does not call the waiter with the ticket `caller`.
+local function call_next(now, caller)
+  local writer = to_entry(WRITER, redis.call('HMGET', KEYS[1], WRITER)[1])
+  if writer and writer.ends > now then
+    return
+  end
+  local first, reader = next_waiter(KEYS[2], now), next_waiter(KEYS[4], now)
+  if reader and not (first and first < reader) then
+    for _, ticket in ipairs(redis.call('ZRANGE', KEYS[4], 0, 999)) do
+      if first and first < ticket then
+        break
+      end
+      if ticket ~= caller then
+        notify(ticket)
+      end
+    end
+  elseif first and first ~= caller then
+    local entries = all_entries(KEYS[1], now)
+    if entries and #entries == 0 then
+      notify(first)
+    end
+  end
+end
+

@@ -1,0 +1,219 @@
+//! Read-write locks.
+
+use std::time::Duration;
+
+use quorlock::{Access, AcquireError, ConfigError, Coordinator, Guard, Lock, MemoryMaster, Owner};
+use tokio::time::timeout;
+
+fn masters(count: usize) -> Vec<MemoryMaster> {
+    (0..count).map(|_| MemoryMaster::new()).collect()
+}
+
+fn read(locks: &Coordinator, owner: &Owner) -> Lock {
+    locks.read_write("a", owner).read()
+}
+
+fn write(locks: &Coordinator, owner: &Owner) -> Lock {
+    locks.read_write("a", owner).write()
+}
+
+#[tokio::test(start_paused = true)]
+async fn readers_share_the_lock_and_a_writer_excludes_everyone() {
+    for count in [1, 3, 5] {
+        let masters = masters(count);
+        let locks = Coordinator::new(&masters).unwrap();
+        let owners = [(); 4].map(|()| locks.owner());
+        let mut readers = Vec::new();
+        for owner in &owners[..3] {
+            readers.push(read(&locks, owner).try_acquire().await.unwrap());
+        }
+        assert!(
+            readers
+                .iter()
+                .all(|reader| reader.access() == Access::Shared)
+        );
+        let refused = write(&locks, &owners[3]).try_acquire().await;
+        assert!(
+            matches!(refused, Err(AcquireError::Contended { .. })),
+            "{refused:?}"
+        );
+        let held = write(&locks, &owners[3]).inspect().await.unwrap();
+        assert_eq!(held.holders.len(), 3);
+        for reader in readers {
+            reader.release().await.unwrap();
+        }
+        let writer = write(&locks, &owners[3]).try_acquire().await.unwrap();
+        for lock in [read(&locks, &owners[0]), write(&locks, &owners[0])] {
+            let refused = lock.try_acquire().await;
+            assert!(
+                matches!(refused, Err(AcquireError::Contended { .. })),
+                "{refused:?}"
+            );
+        }
+        writer.release().await.unwrap();
+        assert!(!write(&locks, &owners[3]).is_held().await.unwrap());
+        for master in &masters {
+            assert_eq!(master.keys(), Vec::<String>::new());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiting_writer_holds_back_later_readers() {
+    let masters = masters(3);
+    let locks = Coordinator::new(&masters).unwrap();
+    let [first, writer, later] = [(); 3].map(|()| locks.owner());
+    let reading = read(&locks, &first).acquire().await.unwrap();
+    let writing = tokio::spawn({
+        let lock = write(&locks, &writer);
+        async move { lock.acquire().await.unwrap() }
+    });
+    until_queued(&locks, 1).await;
+    assert!(read(&locks, &later).try_acquire().await.is_err());
+    let later_reading = tokio::spawn({
+        let lock = read(&locks, &later);
+        async move { lock.acquire().await.unwrap() }
+    });
+    until_queued(&locks, 2).await;
+    reading.release().await.unwrap();
+    let writing = writing.await.unwrap();
+    assert!(!later_reading.is_finished());
+    writing.release().await.unwrap();
+    assert_eq!(later_reading.await.unwrap().access(), Access::Shared);
+}
+
+/// A writer that gives up no longer holds back readers.
+#[tokio::test(start_paused = true)]
+async fn a_writer_that_leaves_calls_the_readers_behind_it() {
+    let masters = masters(3);
+    let locks = Coordinator::new(&masters).unwrap();
+    let [first, writer, later] = [(); 3].map(|()| locks.owner());
+    let _reading = read(&locks, &first).acquire().await.unwrap();
+    let lock = write(&locks, &writer);
+    let mut writing = Box::pin(lock.acquire());
+    assert!(
+        timeout(Duration::from_millis(50), &mut writing)
+            .await
+            .is_err()
+    );
+    let reading = tokio::spawn({
+        let lock = read(&locks, &later);
+        async move { lock.acquire().await.unwrap() }
+    });
+    until_queued(&locks, 2).await;
+    let start = tokio::time::Instant::now();
+    drop(writing);
+    drop(reading.await.unwrap());
+    assert!(
+        start.elapsed() < Duration::from_millis(50),
+        "{:?}",
+        start.elapsed()
+    );
+}
+
+/// Waits until this number of waiters is in the queues.
+async fn until_queued(locks: &Coordinator, count: usize) {
+    let observer = locks.owner();
+    while read(locks, &observer).inspect().await.unwrap().queue.len() != count {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_writer_becomes_a_reader_without_a_gap() {
+    let masters = masters(3);
+    let locks = Coordinator::new(&masters).unwrap();
+    let [one, other, writer] = [(); 3].map(|()| locks.owner());
+    let guard = write(&locks, &one).acquire().await.unwrap();
+    let reading = tokio::spawn({
+        let lock = read(&locks, &other);
+        async move { lock.acquire().await.unwrap() }
+    });
+    until_queued(&locks, 1).await;
+    guard.downgrade().unwrap();
+    guard.downgrade().unwrap();
+    let also = reading.await.unwrap();
+    assert_eq!((guard.access(), guard.is_valid()), (Access::Shared, true));
+    assert!(write(&locks, &writer).try_acquire().await.is_err());
+    guard.extend(Duration::from_secs(10)).await.unwrap();
+    guard.release().await.unwrap();
+    assert!(also.is_valid());
+    also.release().await.unwrap();
+    drop(write(&locks, &writer).try_acquire().await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_writer_may_read_and_a_reader_cannot_become_the_writer() {
+    let masters = masters(3);
+    let locks = Coordinator::new(&masters).unwrap();
+    let (owner, other) = (locks.owner(), locks.owner());
+    let writing = write(&locks, &owner).acquire().await.unwrap();
+    let reading = read(&locks, &owner).acquire().await.unwrap();
+    assert_eq!(reading.depth(), 2);
+    assert!(read(&locks, &other).try_acquire().await.is_err());
+    writing.release().await.unwrap();
+    let also = read(&locks, &other).acquire().await.unwrap();
+    let sent: u64 = masters.iter().map(MemoryMaster::commands).sum();
+    for refused in [
+        write(&locks, &owner).try_acquire().await,
+        write(&locks, &owner).acquire().await,
+        write(&locks, &owner).acquire_within(Duration::ZERO).await,
+    ] {
+        let is_upgrade = matches!(refused, Err(AcquireError::Config(ConfigError::Upgrade)));
+        assert!(is_upgrade, "{refused:?}");
+    }
+    let now: u64 = masters.iter().map(MemoryMaster::commands).sum();
+    assert_eq!(now, sent);
+    drop((reading, also));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_reader_costs_the_rest_of_its_own_lease() {
+    let masters = masters(3);
+    let locks = Coordinator::new(&masters).unwrap();
+    let [dead, alive, writer] = [(); 3].map(|()| locks.owner());
+    let ttl = Duration::from_secs(2);
+    let dead = read(&locks, &dead)
+        .ttl(ttl)
+        .renewal(quorlock::Renewal::Off)
+        .acquire()
+        .await;
+    std::mem::forget(dead.unwrap());
+    let alive: Guard = read(&locks, &alive)
+        .ttl(Duration::from_secs(30))
+        .acquire()
+        .await
+        .unwrap();
+    let start = tokio::time::Instant::now();
+    let lock = write(&locks, &writer);
+    let (writing, ()) = tokio::join!(lock.acquire(), async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        alive.release().await.unwrap();
+    });
+    let waited = start.elapsed();
+    assert!(waited <= ttl + Duration::from_millis(50), "{waited:?}");
+    assert!(waited >= ttl - Duration::from_millis(50), "{waited:?}");
+    drop(writing.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_writer_has_a_fencing_token() {
+    let masters = masters(3);
+    let locks = Coordinator::new(&masters).unwrap();
+    let owner = locks.owner();
+    let refused = read(&locks, &owner).fenced().acquire().await;
+    let is_refused = matches!(refused, Err(AcquireError::Config(ConfigError::ReaderToken)));
+    assert!(is_refused, "{refused:?}");
+    let mut last = 0;
+    for _ in 0..3 {
+        let guard = write(&locks, &owner).fenced().acquire().await.unwrap();
+        let token = u64::from(guard.fencing_token().unwrap());
+        assert!(token > last);
+        last = token;
+    }
+    let mutex = locks.mutex("b").acquire().await.unwrap();
+    let no_readers = ConfigError::NoReaders {
+        kind: quorlock::Kind::Mutex,
+    };
+    assert_eq!(mutex.downgrade(), Err(no_readers));
+}
