@@ -43,11 +43,6 @@ local function grant(mine)
   return store_entry(is_writer, ARGV[1], ARGV[2], ARGV[3], ends, now)
 end
 
--- The common case: there is no holder and no waiter.
-if redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[4]) == 0 then
-  return grant()
-end
-
 -- Removes entries of readers that died, each time that the number of fields has doubled.
 local function sweep_readers()
   local fields = redis.call('HLEN', KEYS[1])

@@ -1,4 +1,4 @@
-//! Contestants that use quorlock's reentrant and fair locks, its fenced mutex, and its mutex with
+//! Contestants that use the other kinds of locks of quorlock, its fenced mutex, and its mutex with
 //! quarantine. Each task has an owner of its own, if its lock needs one.
 
 use quorlock::{
@@ -86,6 +86,21 @@ contestant! {
     /// A fair lock, acquired with `acquire`. Its first round is the same as that of `try_acquire`,
     /// and always wins in this bench.
     FairAcquire, Off, |locks, key| locks.fair(key, &locks.owner()), acquire, false
+}
+
+contestant! {
+    /// The lock of a reader, alone.
+    Reader, Off, |locks, key| locks.read_write(key, &locks.owner()).read(), try_acquire, false
+}
+
+contestant! {
+    /// The lock of a reader, with one name for all tasks.
+    SharedReader, Off, |locks, _| locks.read_write("shared", &locks.owner()).read(), try_acquire, false
+}
+
+contestant! {
+    /// The lock of a writer.
+    Writer, Off, |locks, key| locks.read_write(key, &locks.owner()).write(), try_acquire, false
 }
 
 contestant! {

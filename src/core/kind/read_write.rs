@@ -50,7 +50,12 @@ static READERS: Companion = Companion::key("readers", "gbnw", "zset");
 static ACQUIRE: Script = Script::new(
     "read_write/acquire",
     concat!(
-        lua!("shared/queue", "shared/entries", "shared/ballot"),
+        lua!(
+            "read_write/uncontended_acquire",
+            "shared/queue",
+            "shared/entries",
+            "shared/ballot"
+        ),
         "local function acquire()\n",
         lua!("read_write/acquire"),
         "end\n",
@@ -63,7 +68,12 @@ static EXTEND: Script = Script::new(
 );
 static RELEASE: Script = Script::new(
     "read_write/release",
-    lua!("shared/queue", "shared/entries", "read_write/release"),
+    lua!(
+        "read_write/uncontended_release",
+        "shared/queue",
+        "shared/entries",
+        "read_write/release"
+    ),
 );
 static RELEASE_FENCED: Script = Script::new(
     "read_write/release_fenced",

@@ -1,0 +1,73 @@
+//! Compares locks of newer kinds to reentrant locks of the same run.
+
+use std::time::Duration;
+
+use quorlock_benches::contestants::kinds::{Fair, Reader, Reentrant, SharedReader, Writer};
+use quorlock_benches::figure::figure;
+use quorlock_benches::load::{self, Contestant, Flavour, Length, Result};
+use quorlock_benches::options::Options;
+use quorlock_benches::servers::{self, Server};
+use quorlock_benches::stats::{Outcome, median};
+
+const MASTERS: usize = 5;
+
+/// The number of tasks that share one name.
+const SHARERS: usize = 64;
+
+fn main() -> Result<()> {
+    let options = Options::from_args();
+    let servers = servers::masters(MASTERS);
+    for (runs, suffix) in [(1, "p50"), (16, "throughput_16")] {
+        compare::<Fair>("fair", suffix, runs, &options, &servers)?;
+        compare::<Reader>("reader", suffix, runs, &options, &servers)?;
+        compare::<Writer>("writer", suffix, runs, &options, &servers)?;
+    }
+    compare::<SharedReader>(
+        "readers_of_one_name",
+        "throughput_64",
+        SHARERS,
+        &options,
+        &servers,
+    )
+}
+
+/// Runs the contestant and the reentrant lock in turn, because the speed of the machine may change.
+/// Prints the median of the ratios: of the median times of one task, or of the cycles per second of
+/// several.
+fn compare<C: Contestant>(
+    name: &str,
+    suffix: &str,
+    width: usize,
+    options: &Options,
+    servers: &[Server],
+) -> Result<()> {
+    if !options.wants(name) {
+        return Ok(());
+    }
+    let rounds = options.rounds.unwrap_or(if options.quick { 1 } else { 7 });
+    let length = Length {
+        warm_up: Duration::from_millis(if options.quick { 50 } else { 300 }),
+        measured: options.measured(if options.quick { 200 } else { 2_000 }),
+    };
+    let urls = servers::urls(servers);
+    let measure = |outcome: Outcome| {
+        if width == 1 {
+            outcome.p50_us
+        } else {
+            outcome.per_second
+        }
+    };
+    let mut ratios = Vec::new();
+    for _ in 0..rounds {
+        let reentrant = load::run::<Reentrant>(Flavour::CurrentThread, &urls, width, length)?;
+        let other = load::run::<C>(Flavour::CurrentThread, &urls, width, length)?;
+        ratios.push(measure(other) / measure(reentrant));
+        servers::check_empty(servers, name)?;
+    }
+    figure(
+        &format!("{name}_{suffix}_vs_reentrant"),
+        median(ratios),
+        "ratio",
+    );
+    Ok(())
+}
