@@ -74,10 +74,11 @@ for _, entry in ipairs(entries) do
   local is_same = is_mine and entry.attempt == attempt
   if is_same and entry.is_writer == is_writer then
     mine = entry
-  elseif is_mine and (entry.attempt < attempt or is_same and entry.is_writer) then
+  elseif entry.ends <= now or is_mine and (entry.attempt < attempt or is_same and entry.is_writer)
+  then
     redis.call('HDEL', KEYS[1], entry.field)
     is_removed = true
-  elseif entry.ends > now and (is_mine or is_writer or entry.is_writer) then
+  elseif is_mine or is_writer or entry.is_writer then
     table.insert(others, entry)
   end
 end

@@ -13,8 +13,8 @@
 --          text  others are in its way, or the lock is of another kind: see shared/entries
 --          error WRONGTYPE: a lock of another kind is held under this name
 --
--- Never creates an entry for another attempt, and never shortens a TTL. Safe to run twice or late:
--- it acts only for the attempt that has the entry.
+-- Never creates an entry, never prolongs one whose lease has ended, and never shortens a TTL. Safe
+-- to run twice or late: it acts only for the attempt that has the entry.
 local is_writer, attempt = ARGV[5] == 'write', tonumber(ARGV[2])
 local now = clock()
 local entries = few_entries(ARGV[1])
@@ -23,7 +23,7 @@ if not entries then
 end
 local mine
 for _, entry in ipairs(entries) do
-  if entry.owner == ARGV[1] and entry.attempt == attempt
+  if entry.owner == ARGV[1] and entry.attempt == attempt and entry.ends > now
       and (entry.is_writer or not is_writer) then
     mine = entry
   end
