@@ -203,6 +203,15 @@ pub(crate) struct Asking {
     /// Serve waiters in the order in which they came.
     #[arg(long)]
     pub(crate) fair: bool,
+    /// Share the lock with others that --read, and keep out those that --write.
+    ///
+    /// Waiters are served in the order in which they came, so readers and writers all get their
+    /// turn. The status is 75 only if a writer holds the lock or waits for it.
+    #[arg(long, conflicts_with_all = ["fair", "fence", "write"])]
+    pub(crate) read: bool,
+    /// Hold the lock alone, and share its name with those that --read.
+    #[arg(long, conflicts_with = "fair")]
+    pub(crate) write: bool,
     /// Time until the lock ends if its holder dies [that of the set, or 10s].
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) ttl: Option<Duration>,

@@ -128,8 +128,13 @@ pub(crate) async fn ask(
 }
 
 fn lock(locks: &Coordinator, name: &str, asking: &Asking) -> Lock {
+    let owner = locks.owner();
     let mut lock = if asking.fair {
-        locks.fair(name, &locks.owner())
+        locks.fair(name, &owner)
+    } else if asking.read {
+        locks.read_write(name, &owner).read()
+    } else if asking.write {
+        locks.read_write(name, &owner).write()
     } else {
         locks.mutex(name)
     };

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use futures_util::future::{join, try_join_all};
 use quorlock::{
-    Coordinator, Holder, InspectError, Inspection, Kind, MasterView, ReadyError, Vote, VoteRow,
-    Votes,
+    Access, Coordinator, Holder, InspectError, Inspection, Kind, MasterView, ReadyError, Vote,
+    VoteRow, Votes,
 };
 use serde::{Serialize, Serializer};
 
@@ -64,6 +64,8 @@ pub(crate) struct HoldersLook {
 pub(crate) struct HolderLook {
     #[serde(serialize_with = "word")]
     pub(crate) kind: Option<Kind>,
+    #[serde(serialize_with = "access_word")]
+    pub(crate) access: Access,
     pub(crate) owner: Option<String>,
     pub(crate) client: Option<String>,
     pub(crate) depth: u64,
@@ -122,6 +124,12 @@ pub(crate) async fn look(locks: &Coordinator, name: &str) -> Result<Look, Failur
     let owner = locks.owner();
     let lock = locks.fair(name, &owner);
     let (mut inspected, ready) = join(lock.inspect(), locks.all_ready(Duration::ZERO)).await;
+    if let Ok(inspection) = &inspected
+        && is_read_write(inspection)
+    {
+        // It has queues of its own.
+        inspected = locks.read_write(name, &owner).write().inspect().await;
+    }
     if let Err(InspectError::NoQuorum { votes, .. }) = &inspected
         && may_not_see_the_queue(votes)
     {
@@ -152,6 +160,11 @@ pub(crate) async fn look(locks: &Coordinator, name: &str) -> Result<Look, Failur
         }
     }
     Ok(look)
+}
+
+fn is_read_write(inspection: &Inspection) -> bool {
+    let mut holders = inspection.holders.iter();
+    holders.any(|holder| holder.kind == Some(Kind::ReadWrite))
 }
 
 /// Returns whether a user that only uses mutexes was denied the queue.
@@ -272,6 +285,7 @@ impl HolderLook {
     fn of(holder: &Holder) -> Self {
         Self {
             kind: holder.kind,
+            access: holder.access,
             owner: holder.owner.clone(),
             client: holder.client.clone(),
             depth: holder.depth,
@@ -286,12 +300,17 @@ impl HolderLook {
 
     fn sentence(&self) -> String {
         let kind = match self.kind {
+            Some(kind @ Kind::ReadWrite) => format!("as a {kind} by a {}", self.role()),
             Some(kind) => format!("as a {kind}"),
             None => "by a key that is not a lock".to_owned(),
         };
+        let by = match self.kind {
+            Some(Kind::ReadWrite) => "",
+            _ => "by ",
+        };
         let who = self
             .who()
-            .map_or_else(String::new, |who| format!(" by {who}"));
+            .map_or_else(String::new, |who| format!(" {by}{who}"));
         let depth = match self.depth {
             0 | 1 => String::new(),
             depth => format!(" ({depth} times)"),
@@ -301,6 +320,14 @@ impl HolderLook {
             None => ", without a TTL".to_owned(),
         };
         format!("{kind}{who}{depth}{left}")
+    }
+
+    /// Returns what the holder of a read-write lock is.
+    fn role(&self) -> &'static str {
+        match self.access {
+            Access::Exclusive => "writer",
+            Access::Shared => "reader",
+        }
     }
 
     /// Returns the client, and the ID of the owner without the client. `None` for a mutex of a
@@ -319,7 +346,10 @@ impl HolderLook {
     /// Returns two narrow columns: the kind with the client or the beginning of the owner, and the
     /// time that is left.
     fn columns(&self) -> (String, String) {
-        let kind = self.kind.map_or("not a lock", Kind::word);
+        let kind = match self.kind {
+            Some(Kind::ReadWrite) => self.role(),
+            kind => kind.map_or("not a lock", Kind::word),
+        };
         let who = match (&self.client, &self.owner) {
             (Some(client), _) => format!("{kind} {}", short_client(client)),
             (None, Some(owner)) => format!("{kind} {}", short_owner(owner)),
@@ -384,6 +414,14 @@ fn reason(row: VoteRow<'_>) -> Option<String> {
     }
 }
 
+/// Serializes the word for what a holder leaves to others.
+fn access_word<S: Serializer>(access: &Access, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(match access {
+        Access::Exclusive => "exclusive",
+        Access::Shared => "shared",
+    })
+}
+
 /// Serializes the word for a kind.
 fn word<S: Serializer>(kind: &Option<Kind>, to: S) -> Result<S::Ok, S::Error> {
     kind.map(Kind::word).serialize(to)
@@ -396,6 +434,7 @@ mod tests {
     fn holder(kind: Kind, owner: Option<&str>, client: Option<&str>) -> HolderLook {
         HolderLook {
             kind: Some(kind),
+            access: Access::Shared,
             owner: owner.map(str::to_owned),
             client: client.map(str::to_owned),
             depth: 1,
@@ -422,6 +461,11 @@ mod tests {
                 holder(Kind::Reentrant, Some("a:1"), None),
                 "as a reentrant lock by a:1",
                 "reentrant a:1",
+            ),
+            (
+                holder(Kind::ReadWrite, Some(ours), Some("web-3/812")),
+                "as a read-write lock by a reader web-3/812 (01234567:1)",
+                "reader web-3/812",
             ),
         ] {
             assert_eq!(holder.sentence(), format!("{sentence}, without a TTL"));

@@ -49,7 +49,7 @@ fn is_documented(section: &str, value: &Value) {
     let mut found = Vec::new();
     paths(value, "", &mut found);
     let mut known = documented(section);
-    let holder = ["kind", "owner", "client", "depth", "remaining_ms"];
+    let holder = ["kind", "access", "owner", "client", "depth", "remaining_ms"];
     let holders = ["locks[].holder", "locks[].masters[].holder", "holder"];
     known.extend(
         holders

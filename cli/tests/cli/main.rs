@@ -16,6 +16,7 @@ mod killed;
 mod lost;
 mod output;
 mod passwords;
+mod read_write;
 mod recipes;
 mod screen;
 #[cfg(feature = "sentinel")]

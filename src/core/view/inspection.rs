@@ -132,7 +132,7 @@ impl fmt::Display for Holder {
             write!(f, " as a {kind}")?;
         }
         if self.access == Access::Shared {
-            f.write_str(", shared,")?;
+            f.write_str(" (shared)")?;
         }
         if let Some(holder) = self.owner.as_ref().or(self.client.as_ref()) {
             write!(f, " by {holder:?}")?;
