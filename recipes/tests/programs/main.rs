@@ -222,6 +222,23 @@ fn visitors_pass_in_the_order_in_which_they_came() {
 }
 
 #[test]
+fn readers_never_see_half_of_what_a_writer_writes() {
+    let masters = masters(3);
+    let mut run = program(env!("CARGO_BIN_EXE_read_write"), &masters);
+    let said = stdout_of(run.arg(masters[0].directory()).output().unwrap());
+    let (written, read): (Vec<_>, Vec<_>) =
+        said.lines().partition(|line| line.starts_with("wrote "));
+    assert_eq!((written.len(), read.len()), (5, 16), "{said}");
+    for line in read {
+        let words: Vec<_> = line.split(' ').collect();
+        assert_eq!(words[1], words[2], "{said}");
+    }
+    for master in &masters {
+        assert_eq!(master.command(&["EXISTS", "configuration"]), "0");
+    }
+}
+
+#[test]
 fn a_program_without_async_leaves_no_key_behind() {
     let masters = masters(3);
     for _ in 0..20 {

@@ -1,0 +1,57 @@
+//! Many readers of a configuration file, and one writer, on any host.
+
+use std::{env, error::Error, fs, path::Path, time::Duration};
+
+use quorlock::{Coordinator, MasterSpec};
+use tokio::{task::JoinSet, time::timeout};
+
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let locks = Coordinator::new(MasterSpec::list(&env::var("QUORLOCK_MASTERS")?))?;
+    let directory = env::args().nth(1).unwrap_or_else(|| ".".to_owned());
+    write(&locks, &directory, 0).await?;
+    let mut tasks = JoinSet::new();
+    for task in 0..20 {
+        let (locks, directory) = (locks.clone(), directory.clone());
+        tasks.spawn(async move {
+            match task % 5 {
+                0 => write(&locks, &directory, task).await,
+                _ => read(&locks, &directory).await,
+            }
+        });
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended??;
+    }
+    let _ = timeout(Duration::from_secs(2), locks.close()).await;
+    Ok(())
+}
+
+/// Writes two files that belong together.
+async fn write(locks: &Coordinator, directory: &str, version: u32) -> Result<()> {
+    let owner = locks.owner(); // one for each task: an owner does not wait for itself
+    let lock = locks.read_write("configuration", &owner).write();
+    let guard = lock.acquire_within(Duration::from_secs(30)).await?;
+    for file in ["hosts", "ports"] {
+        guard.ensure_held()?;
+        fs::write(Path::new(directory).join(file), version.to_string())?;
+    }
+    guard.downgrade()?; // others may read; no one writes before this guard is released
+    let written = fs::read_to_string(Path::new(directory).join("ports"))?;
+    println!("wrote {written}");
+    guard.release().await?;
+    Ok(())
+}
+
+async fn read(locks: &Coordinator, directory: &str) -> Result<()> {
+    let owner = locks.owner();
+    let lock = locks.read_write("configuration", &owner).read();
+    let guard = lock.acquire_within(Duration::from_secs(30)).await?;
+    let both = ["hosts", "ports"].map(|file| fs::read_to_string(Path::new(directory).join(file)));
+    let [hosts, ports] = both;
+    println!("read {} {}", hosts?, ports?);
+    guard.release().await?;
+    Ok(())
+}
