@@ -60,6 +60,8 @@ pub(crate) enum Mutant {
     IgnoresQueue,
     /// A lease counts from the decision, and not from the start of the round.
     LeaseStartsLate,
+    /// A writer that becomes a reader leaves nothing on the masters.
+    LeavesNoReader,
     /// One grant extends a lock.
     MinorityExtends,
     /// A suspended machine is not noticed.
@@ -84,6 +86,8 @@ pub(crate) enum Mutant {
     QuorumIsHalf,
     /// A majority of the masters that answered is enough.
     QuorumOfReachable,
+    /// A reader does not wait for the tickets of earlier writers.
+    ReadersPassWriters,
     /// A connection is read for as long as the server sends.
     #[cfg(feature = "redis")]
     ReadsWithoutPause,
@@ -103,8 +107,12 @@ pub(crate) enum Mutant {
     SameCandidate,
     /// A strict program trusts the key that another program wrote.
     StrictTrusts,
+    /// A reader becomes a writer in place.
+    UpgradesInPlace,
     /// Every vote of a master counts.
     VotesTwice,
+    /// A writer does not wait for readers.
+    WritersPassReaders,
 }
 
 #[cfg(test)]
@@ -117,7 +125,7 @@ impl Mutant {
     /// The switches that the simulator must notice. Each of the others has a test next to its rule,
     /// because the simulator has no sockets, no second thread and no masters that lie, and because
     /// some moments are rare.
-    pub(crate) const SIMULATED: [Self; 34] = [
+    pub(crate) const SIMULATED: [Self; 38] = [
         Self::AlwaysQueued,
         Self::CountsOnly,
         Self::Deaf,
@@ -132,6 +140,7 @@ impl Mutant {
         Self::IgnoresQuarantine,
         Self::IgnoresQueue,
         Self::LeaseStartsLate,
+        Self::LeavesNoReader,
         Self::MinorityExtends,
         Self::MonotonicOnly,
         Self::NoDrift,
@@ -144,6 +153,7 @@ impl Mutant {
         Self::OwnerWaitsForever,
         Self::QuorumIsHalf,
         Self::QuorumOfReachable,
+        Self::ReadersPassWriters,
         Self::RedialsAtOnce,
         Self::ReleaseInALoop,
         Self::ReleasesOthers,
@@ -152,6 +162,8 @@ impl Mutant {
         Self::RunIdIgnored,
         Self::SameCandidate,
         Self::StrictTrusts,
+        Self::UpgradesInPlace,
+        Self::WritersPassReaders,
     ];
 
     /// Sets the switch that is on in this thread.

@@ -10,9 +10,9 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
+use futures::future::join_all;
 use quorlock::{Builder, Coordinator, Guard, Kind, Quarantine, Votes};
 use tokio::{
-    join,
     sync::watch,
     task::{JoinSet, block_in_place, spawn_blocking},
     time::sleep,
@@ -393,7 +393,7 @@ struct Restarts {
     masters: Vec<Server>,
     locks: Coordinator,
     /// Locks that are held all the time, one of each kind.
-    held: [Guard; 3],
+    held: Vec<Guard>,
     count: usize,
 }
 
@@ -418,12 +418,7 @@ impl Restarts {
         if round % 2 == 0 {
             drop(acquire_on_all(&self.locks.mutex("voted for")).await);
         } else {
-            let [mutex, reentrant, fair] = &self.held;
-            join!(
-                wait_until_restored(mutex),
-                wait_until_restored(reentrant),
-                wait_until_restored(fair)
-            );
+            join_all(self.held.iter().map(wait_until_restored)).await;
         }
         if !self.held.iter().all(Guard::is_valid) {
             self.held = acquire_all_kinds(&self.locks).await;
@@ -432,14 +427,9 @@ impl Restarts {
 }
 
 /// Acquires locks of all kinds on all masters.
-async fn acquire_all_kinds(locks: &Coordinator) -> [Guard; 3] {
-    let [mutex, reentrant, fair] = KINDS.map(|kind| named(&format!("kept {kind}"), kind, locks));
-    join!(
-        acquire_on_all(&mutex),
-        acquire_on_all(&reentrant),
-        acquire_on_all(&fair)
-    )
-    .into()
+async fn acquire_all_kinds(locks: &Coordinator) -> Vec<Guard> {
+    let of_each = KINDS.map(|kind| named(&format!("kept {kind}"), kind, locks));
+    join_all(of_each.iter().map(acquire_on_all)).await
 }
 
 /// Waits until a master that was just restarted has the lock of `guard` again, or until the lock is

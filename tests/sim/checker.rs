@@ -13,7 +13,7 @@ use super::{
     plan::{LockPlan, Model, Plan},
     process::Process,
 };
-use crate::{Guard, Kind};
+use crate::{Access, Guard, Kind};
 
 /// A rule that a run broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -110,6 +110,8 @@ struct Contender {
     lock: usize,
     owner: Option<u64>,
     began: Instant,
+    /// Set if the task wants to read. It does not wait for other readers.
+    reads: bool,
     /// Set if the task waits in the queues of a fair lock from the start. Cleared if another task
     /// of its owner wants the lock meanwhile.
     is_queued: bool,
@@ -121,6 +123,7 @@ struct Contender {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Attempt {
     pub(super) lock: usize,
+    pub(super) owner: Option<u64>,
     number: u64,
     began: Instant,
 }
@@ -190,13 +193,13 @@ impl Checker {
         }
     }
 
-    /// Notes that a task wants the lock. `is_queued` says whether the task will wait for it.
+    /// Notes that a task wants the lock. `reads` and `is_queued` say how.
     pub(super) fn begin(
         &mut self,
         process: &Arc<Process>,
         lock: usize,
         owner: Option<u64>,
-        is_queued: bool,
+        (reads, is_queued): (bool, bool),
     ) -> Attempt {
         /// The time in which a release arrives in a calm run.
         const SETTLED: Duration = Duration::from_millis(50);
@@ -223,12 +226,14 @@ impl Checker {
             lock,
             owner,
             began,
+            reads,
             is_queued,
             is_alone,
         };
         self.contenders.insert(number, contender);
         Attempt {
             lock,
+            owner,
             number,
             began,
         }
@@ -303,10 +308,33 @@ impl Checker {
         } = self.locks[lock].plan;
         let tenures = self.locks[lock].tenures.iter();
         let valid = tenures.filter_map(|tenure| Some((self.valid_holder(*tenure)?, *tenure)));
-        let valid: BTreeMap<_, _> = valid.collect();
+        let mut valid: BTreeMap<_, Vec<_>> =
+            valid.fold(BTreeMap::new(), |mut all, (holder, one)| {
+                all.entry(holder).or_insert_with(Vec::new).push(one);
+                all
+            });
+        let is_reader = |tenure: &u64| {
+            let guard = self.tenures.get(tenure).map(|tenure| &tenure.guard);
+            guard.is_some_and(|guard| guard.access() == Access::Shared)
+        };
+        if valid.values().flatten().all(is_reader) {
+            valid.clear();
+        }
         if valid.len() > most_holders {
             let tenures: Vec<_> = valid.values().collect();
             let text = format!("tenures {tenures:?} of lock {name} are valid");
+            self.found.push((Rule::Exclusion, text));
+        }
+    }
+
+    /// Checks that no one else is valid now beside `guard`, which excludes all but `holder`.
+    pub(super) fn check_alone(&mut self, lock: usize, holder: u64, guard: &Guard) {
+        let mut tenures = self.locks[lock].tenures.iter();
+        let is_other = |tenure: &&u64| self.valid_holder(**tenure).is_some_and(|of| of != holder);
+        if let Some(other) = tenures.find(is_other)
+            && guard.is_valid()
+        {
+            let text = format!("tenure {other} is valid beside a guard that excludes it");
             self.found.push((Rule::Exclusion, text));
         }
     }
@@ -413,6 +441,7 @@ impl Checker {
             other.lock == winner.lock
                 && other.is_queued
                 && other.owner != winner.owner
+                && !(other.reads && winner.reads)
                 && other.began + SAME_TIME < winner.began
         };
         if let Some(other) = self.contenders.values().find(comes_first) {
@@ -521,7 +550,7 @@ mod tests {
         async fn acquire(&mut self, lock: usize) -> (u64, Arc<Guard>) {
             // A process that has just started does not know the time.
             tokio::time::sleep(Duration::from_secs(2)).await;
-            let attempt = self.checker.begin(&self.process, 0, None, false);
+            let attempt = self.checker.begin(&self.process, 0, None, (false, false));
             let guard = Arc::new(self.locks[lock].acquire().await.unwrap());
             let process = self.process.clone();
             let tenure = self.checker.granted(attempt, &process, None, guard.clone());
@@ -588,7 +617,9 @@ mod tests {
         planted.checker.end(0, tenure);
         let token = u64::from(guard.fencing_token().unwrap());
         tokio::time::sleep(Duration::from_millis(1)).await;
-        let attempt = planted.checker.begin(&planted.process, 0, None, false);
+        let attempt = planted
+            .checker
+            .begin(&planted.process, 0, None, (false, false));
         for (next, found) in [(token - 1, 1), (token, 1), (token + 1, 0)] {
             planted.checker.check_token(attempt, 1, next);
             planted.checker.locks[0].tokens.pop();

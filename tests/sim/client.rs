@@ -17,7 +17,7 @@ use super::{
     world::World,
 };
 use crate::{
-    AcquireError, Coordinator, Guard, Lock, Owner, Quarantine, Renewal,
+    Access, AcquireError, Coordinator, Guard, Kind, Lock, Owner, Quarantine, Renewal,
     master::restart::known_origins::KnownOrigins,
 };
 
@@ -158,15 +158,17 @@ impl Task {
 
     async fn use_lock(&mut self, number: usize) {
         let which = self.random.index(self.owners.len());
-        let lock = self.lock(number, which);
+        let reads =
+            self.shared.plan.locks[number].kind == Kind::ReadWrite && self.random.is_one_in(2);
+        let lock = self.lock(number, which, reads);
         let kind = self.shared.plan.locks[number].kind;
         let owner = kind.has_owner().then_some(self.first_owner | which as u64);
         let way = self.random.below(10);
-        let attempt = self
-            .shared
-            .checker
-            .lock()
-            .begin(&self.process, number, owner, way > 6);
+        let attempt =
+            self.shared
+                .checker
+                .lock()
+                .begin(&self.process, number, owner, (reads, way > 6));
         let since = self.shared.world.lock().now();
         let Some(Ok(guard)) = self.acquire(&lock, way).await else {
             self.shared.checker.lock().leave(attempt);
@@ -191,7 +193,10 @@ impl Task {
         });
         self.shared.report();
         let token = guard.fencing_token().map(u64::from);
-        let read = self.shared.checker.lock().read(number, tenure, token);
+        let is_writer = guard.access() == Access::Exclusive;
+        let read = is_writer
+            .then(|| self.shared.checker.lock().read(number, tenure, token))
+            .flatten();
         self.hold(attempt, &guard, &lock).await;
         if let Some(read) = read {
             // Nothing comes between the check and the write.
@@ -202,6 +207,11 @@ impl Task {
                 .checker
                 .lock()
                 .write(number, tenure, read, token);
+        }
+        if kind == Kind::ReadWrite && is_writer && self.random.is_one_in(2) {
+            let downgraded = guard.downgrade();
+            assert_eq!((downgraded, guard.access()), (Ok(()), Access::Shared));
+            self.hold(attempt, &guard, &lock).await;
         }
         self.shared
             .log(|| format!("tenure {tenure} of lock {number} ends"));
@@ -220,12 +230,14 @@ impl Task {
         }
     }
 
-    fn lock(&mut self, number: usize, owner: usize) -> Lock {
-        let lock = lock(
-            &self.locks,
-            &self.shared.plan.locks[number],
-            &self.owners[owner],
-        );
+    fn lock(&mut self, number: usize, owner: usize, reads: bool) -> Lock {
+        let plan = &self.shared.plan.locks[number];
+        let owner = &self.owners[owner];
+        let lock = if reads {
+            self.locks.read_write(plan.name, owner).read()
+        } else {
+            lock(&self.locks, plan, owner)
+        };
         let mut ttl = self.random.pick(&self.shared.plan.ttls);
         if self.has_long_ttl() {
             ttl = self.shared.plan.max_ttl * 10;
@@ -333,8 +345,26 @@ impl Task {
             return;
         }
         let bound = self.shared.plan.attempt_bound();
+        let plan = self.shared.plan.locks[attempt.lock];
+        let holder = attempt.owner.unwrap_or_default();
+        let other = (plan.kind == Kind::ReadWrite).then(|| {
+            let owner = &self.owners[(holder - self.first_owner) as usize];
+            let lock = self.locks.read_write(plan.name, owner);
+            if self.random.is_one_in(2) {
+                lock.read()
+            } else {
+                lock.write()
+            }
+        });
+        let lock = other.as_ref().unwrap_or(lock);
         let inner = self.timed("try_acquire", bound, lock.try_acquire()).await;
         if let Ok(inner) = inner {
+            if inner.access() == Access::Exclusive {
+                self.shared
+                    .checker
+                    .lock()
+                    .check_alone(attempt.lock, holder, &inner);
+            }
             if guard.is_valid() && inner.depth() < 2 {
                 self.shared
                     .violate(Rule::Extension, "a re-entry did not go deeper".to_owned());

@@ -186,7 +186,10 @@ async fn check_progress(clients: &Clients) {
                     sleep(Duration::from_millis(100)).await; // the hopeless one comes first
                 }
                 let began = Instant::now();
-                let attempt = shared.checker.lock().begin(&of, number, holder, false);
+                let attempt = shared
+                    .checker
+                    .lock()
+                    .begin(&of, number, holder, (false, false));
                 let lock = client::lock(&locks, &lock, &owner);
                 let got = timeout(bound * 2, lock.acquire()).await;
                 let took = began.elapsed();

@@ -1,7 +1,11 @@
 //! A master of the simulation: a memory master with clocks of its own, that can stop, restart and
 //! forget.
 
-use std::{collections::VecDeque, mem, task::Waker};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    mem,
+    task::Waker,
+};
 
 use super::{
     checker::Rule,
@@ -15,6 +19,7 @@ use crate::{
         protocol::{
             command::{Command, Reply, Verb},
             identity::Identity,
+            kind::Kind,
         },
         restart::{Quarantine, origin_arguments},
         vote::Vote,
@@ -141,11 +146,17 @@ impl Server {
         }
     }
 
-    /// Returns the value of a key, if it belongs to another client than the sender of `command`.
-    fn foreign(&self, command: &Command) -> Option<(Value, i64)> {
+    /// Returns what the key of a lock has of other clients than the sender of `command`.
+    fn foreign(&self, command: &Command, millis: u64) -> Option<Foreign> {
         let key = command.lock_id.key();
         let value = self.state.keys.value(key)?;
         let by = command.by();
+        if let (Kind::ReadWrite, Value::Hash(fields)) = (command.lock_id.kind(), value) {
+            let owner = by.and_then(Identity::owner).map(|by| &*by.owner);
+            let mut entries = fields.clone();
+            entries.retain(|field, value| is_entry_of_another(field, value, owner, millis));
+            return Some(Foreign::Entries(entries));
+        }
         let is_own = match value {
             _ if command.verb() == Verb::Inspect => false,
             Value::Text(token) => by
@@ -156,8 +167,43 @@ impl Server {
                 .is_some_and(|owner| fields.contains_key(&*owner.owner)),
             Value::Sorted(_) => false,
         };
-        (!is_own).then(|| (value.clone(), self.state.keys.pttl(key)))
+        (!is_own).then(|| Foreign::Key(value.clone(), self.state.keys.pttl(key)))
     }
+
+    /// Returns whether a command has changed what the key had of other clients before.
+    fn has_changed(&self, key: &str, before: &Foreign) -> bool {
+        match (before, self.state.keys.value(key)) {
+            (Foreign::Key(value, pttl), Some(now)) => {
+                (now, self.state.keys.pttl(key)) != (value, *pttl)
+            }
+            (Foreign::Entries(entries), Some(Value::Hash(fields))) => {
+                let is_kept = |(field, value)| fields.get(field) == Some(value);
+                !entries.iter().all(is_kept)
+            }
+            (Foreign::Entries(entries), _) => !entries.is_empty(),
+            (Foreign::Key(..), None) => true,
+        }
+    }
+}
+
+/// What the key of a lock has of other clients than the sender of a command.
+enum Foreign {
+    /// The entries of a read-write lock whose leases have not ended.
+    Entries(BTreeMap<String, String>),
+    /// The value, and the time to live.
+    Key(Value, i64),
+}
+
+/// Returns whether a field is the entry of another owner of a read-write lock, whose lease has not
+/// ended.
+fn is_entry_of_another(field: &str, value: &str, owner: Option<&str>, millis: u64) -> bool {
+    let mut words = value.splitn(4, ' ').skip(2);
+    let ends = words.next().and_then(|ends| ends.parse::<u64>().ok());
+    let by = match field.strip_prefix("quorlock:reader:") {
+        Some(reader) => Some(reader),
+        None => words.next(),
+    };
+    ends.is_some_and(|ends| ends > millis) && by != owner
 }
 
 impl World {
@@ -214,7 +260,7 @@ impl World {
             self.send_down(number, Delivery::Reply(Err(error.into())));
             return;
         }
-        let before = server.foreign(command);
+        let before = server.foreign(command, server.millis(now));
         let was_free = !server.state.keys.exists(command.lock_id.key());
         let replied = if number == 0 {
             let replied = server.state.execute(command);
@@ -224,14 +270,7 @@ impl World {
             server.state.serve(number, command)
         };
         let key = command.lock_id.key();
-        let after = before.is_some().then(|| {
-            server
-                .state
-                .keys
-                .value(key)
-                .map(|value| (value.clone(), server.state.keys.pttl(key)))
-        });
-        let is_changed = after.is_some_and(|after| after != before);
+        let is_changed = before.is_some_and(|before| server.has_changed(key, &before));
         let may_create = matches!(command.verb(), Verb::Acquire | Verb::Heal);
         let is_created = was_free && !may_create && server.state.keys.exists(key);
         let vote = replied.as_ref().ok().map(|reply| command.vote(reply).vote);

@@ -105,7 +105,8 @@ impl<R: ReadRound> ClaimState<R> {
         if self.held_at(step).is_none() {
             return Ok(None);
         }
-        if (self.levels.access(), access) == (Access::Shared, Access::Exclusive) {
+        let is_upgrade = (self.levels.access(), access) == (Access::Shared, Access::Exclusive);
+        if is_upgrade && !mutant!(UpgradesInPlace) {
             return Err(ConfigError::Upgrade);
         }
         self.levels.add(access);

@@ -133,7 +133,7 @@ struct Interpreter {
     database: Rc<RefCell<Database>>,
     run: Function,
     /// The scripts by their names, as they are with the given patches.
-    scripts: RefCell<BTreeMap<(&'static str, u16), Function>>,
+    scripts: RefCell<BTreeMap<(&'static str, u32), Function>>,
 }
 
 impl Interpreter {

@@ -7,7 +7,7 @@ struct Patch {
     by: &'static str,
 }
 
-const PATCHES: [Patch; 12] = [
+const PATCHES: [Patch; 16] = [
     // Keys and waiters expire by a clock that a test can pause. Tickets have the time of day.
     Patch {
         is_on: || true,
@@ -42,9 +42,20 @@ const PATCHES: [Patch; 12] = [
         by: "if is_free then",
     },
     Patch {
+        is_on: || mutant!(LeavesNoReader),
+        replaced: "  store_entry(is_writer, ARGV[1], ARGV[2], ARGV[3], ends, now)\n",
+        by: "  if is_downgrade then\n    return 1\n  end\n  \
+             store_entry(is_writer, ARGV[1], ARGV[2], ARGV[3], ends, now)\n",
+    },
+    Patch {
         is_on: || mutant!(OldCandidates),
         replaced: "(offered < micros - width or offered >",
         by: "(offered >",
+    },
+    Patch {
+        is_on: || mutant!(ReadersPassWriters),
+        replaced: "if is_free and not first and not reader then",
+        by: "if is_free and (not is_writer or not first and not reader) then",
     },
     Patch {
         is_on: || mutant!(ReleasesOthers),
@@ -71,12 +82,22 @@ const PATCHES: [Patch; 12] = [
         replaced: "if since == 0 and ARGV[2] == 'strict' then",
         by: "if false then",
     },
+    Patch {
+        is_on: || mutant!(UpgradesInPlace),
+        replaced: "entry.ends > now\n      and (entry.is_writer or not is_writer) then",
+        by: "entry.ends > now then",
+    },
+    Patch {
+        is_on: || mutant!(WritersPassReaders),
+        replaced: "elseif is_mine or is_writer or entry.is_writer then",
+        by: "elseif is_mine or entry.is_writer then",
+    },
 ];
 
 /// Returns a bit for each patch that is on.
-pub(super) fn on() -> u16 {
+pub(super) fn on() -> u32 {
     let on = PATCHES.iter().rev();
-    on.fold(0, |bits, patch| bits << 1 | u16::from((patch.is_on)()))
+    on.fold(0, |bits, patch| bits << 1 | u32::from((patch.is_on)()))
 }
 
 /// Returns the text of a script with the patches that are on.
@@ -96,7 +117,10 @@ mod tests {
     fn each_patch_finds_its_text() {
         let scripts = scripts().chain([&ORIGIN]);
         let scripts: Vec<_> = scripts.map(|script| script.text()).collect();
-        for (patch, expected) in PATCHES.iter().zip([11, 2, 4, 1, 11, 1, 4, 2, 1, 1, 4, 1]) {
+        for (patch, expected) in PATCHES
+            .iter()
+            .zip([11, 2, 4, 1, 11, 1, 1, 4, 1, 2, 1, 1, 4, 1, 1, 1])
+        {
             let found = scripts
                 .iter()
                 .map(|text| text.matches(patch.replaced).count());
