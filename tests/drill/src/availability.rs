@@ -226,6 +226,7 @@ mod tests {
             is_acquisition: true,
         };
         let tenure = |granted, until| Tenure {
+            reads: false,
             client,
             lock,
             came: 0,

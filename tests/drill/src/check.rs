@@ -12,17 +12,26 @@ pub fn overlaps(history: &History) -> Vec<String> {
     for lock in LockNumber::all() {
         let mut tenures = history.of_lock(lock);
         tenures.retain(|tenure| tenure.validity().length() > 0);
-        // The holder before that is valid for longest.
-        let mut longest: Option<&Tenure> = None;
+        // The writer and the reader before that are valid for longest. All are writers if the lock
+        // has no readers.
+        let (mut writer, mut reader): (Option<&Tenure>, Option<&Tenure>) = (None, None);
         for tenure in tenures {
-            if let Some(other) = longest.filter(|other| other.until > tenure.granted) {
-                found.push(format!(
-                    "overlap of {}: {other:?} and {tenure:?}",
-                    lock.name()
-                ));
+            let others = [writer, reader.filter(|_| !tenure.reads)];
+            for other in others.into_iter().flatten() {
+                if other.until > tenure.granted {
+                    found.push(format!(
+                        "overlap of {}: {other:?} and {tenure:?}",
+                        lock.name()
+                    ));
+                }
             }
+            let longest = if tenure.reads {
+                &mut reader
+            } else {
+                &mut writer
+            };
             if longest.is_none_or(|other| other.until < tenure.until) {
-                longest = Some(tenure);
+                *longest = Some(tenure);
             }
         }
     }
@@ -35,7 +44,9 @@ pub fn minimum_times(history: &History) -> Vec<String> {
     for lock in LockNumber::all() {
         let mut kept: Option<&Tenure> = None;
         for tenure in history.of_lock(lock) {
-            if let Some(other) = kept.filter(|other| tenure.granted < other.hold_until) {
+            let excludes = |other: &&Tenure| !(other.reads && tenure.reads);
+            let others = kept.filter(excludes);
+            if let Some(other) = others.filter(|other| tenure.granted < other.hold_until) {
                 found.push(format!(
                     "{} was not kept for its minimum time: {other:?} and {tenure:?}",
                     lock.name()
@@ -297,6 +308,7 @@ mod tests {
 
     fn tenure(lock: usize, asked: Nanos, granted: Nanos, until: Nanos, token: u64) -> Tenure {
         Tenure {
+            reads: false,
             client: Client { place: 0, life: 0 },
             lock: LockNumber(lock),
             came: asked,
@@ -334,6 +346,19 @@ mod tests {
             tenure(0, 5, 29, 31, 0),
         ];
         assert_eq!(overlaps(&history(&long)).len(), 2);
+        // Readers overlap with writers only.
+        let reader = |granted, until| Tenure {
+            reads: true,
+            ..tenure(0, granted - 1, granted, until, 0)
+        };
+        let writer = |granted, until| tenure(0, granted - 1, granted, until, 0);
+        for (tenures, expected) in [
+            ([reader(1, 9), reader(2, 9), writer(9, 20)], 0),
+            ([reader(1, 9), reader(2, 9), writer(8, 20)], 1),
+            ([writer(1, 9), reader(8, 10), reader(9, 10)], 1),
+        ] {
+            assert_eq!(overlaps(&history(&tenures)).len(), expected, "{tenures:?}");
+        }
         // A holder whose validity was over when it got the lock overlaps with no one.
         let expired = [tenure(0, 0, 1, 30, 0), tenure(0, 1, 9, 8, 0)];
         assert_eq!(overlaps(&history(&expired)).len(), 0);

@@ -240,7 +240,12 @@ impl Task {
         let number = LockNumber(self.random.index(LOCKS));
         let owner = self.locks.owner();
         let terms = Terms::draw(self);
-        let lock = number.lock(&self.locks, &owner);
+        let reads = number.has_readers() && !self.random.is_one_in(3);
+        let lock = if reads {
+            number.lock_of_reader(&self.locks, &owner)
+        } else {
+            number.lock(&self.locks, &owner)
+        };
         let lock = lock.ttl(terms.ttl).renewal(terms.renewal);
         let lock = lock.min_hold(terms.min_hold);
         let way = Way::draw(&mut self.random);
@@ -271,10 +276,15 @@ impl Task {
             valid_until,
             hold_until,
             token: guard.fencing_token().map(u64::from),
+            reads,
             owner: owner.id().to_owned(),
         })?;
-        self.add_an_element(op, number, &lock, &guard, &terms)
-            .await?;
+        if reads {
+            self.use_guard(op, number, &lock, &guard, &terms).await?;
+        } else {
+            self.add_an_element(op, number, &lock, &guard, &terms)
+                .await?;
+        }
         let ended = clock::of(guard.valid_until());
         let latest = terms.latest_end(at, valid_until);
         if ended > latest {
@@ -314,6 +324,23 @@ impl Task {
         let Some(read) = self.store.read(number, token).await? else {
             return Ok(()); // the lock is lost, and a later holder has been here
         };
+        self.use_guard(op, number, lock, guard, terms).await?;
+        if self.is_careless || guard.is_valid() {
+            let valid_until = clock::of(guard.valid_until());
+            self.store.write(number, token, read, valid_until).await?;
+        }
+        Ok(())
+    }
+
+    /// Holds the lock, in the way that the terms say.
+    async fn use_guard(
+        &mut self,
+        op: u64,
+        number: LockNumber,
+        lock: &Lock,
+        guard: &Guard,
+        terms: &Terms,
+    ) -> Result<()> {
         if terms.re_enters && has_owner(number.kind()) {
             self.re_enter(lock, guard).await?;
         }
@@ -322,17 +349,13 @@ impl Task {
         }
         let hold = match terms.hold {
             Some(hold) => hold,
-            // Writes in the last moment.
+            // Ends in the last moment.
             None => {
                 let left = guard.remaining();
                 left.saturating_sub(Duration::from_millis(self.random.below(4)))
             }
         };
         sleep(hold).await;
-        if self.is_careless || guard.is_valid() {
-            let valid_until = clock::of(guard.valid_until());
-            self.store.write(number, token, read, valid_until).await?;
-        }
         Ok(())
     }
 

@@ -137,6 +137,7 @@ async fn work(arguments: &[String]) -> Result<()> {
     let token = token.map(|token| token.parse()).transpose()?;
     let at = clock::now();
     write(&Note::Got {
+        reads: false,
         op,
         at,
         asked,

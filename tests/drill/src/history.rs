@@ -40,6 +40,8 @@ pub struct Tenure {
     /// Set if the release confirmed that the masters keep the lock until `hold_until`.
     pub is_kept: bool,
     pub token: Option<u64>,
+    /// Set if others may read at the same time.
+    pub reads: bool,
     pub owner: String,
 }
 
@@ -138,6 +140,7 @@ impl History {
                 valid_until,
                 hold_until,
                 token,
+                reads,
                 ref owner,
             } => {
                 if let Some(&(call, came)) = asked.get(&(client, op)) {
@@ -154,6 +157,7 @@ impl History {
                         hold_until,
                         is_kept: false,
                         token,
+                        reads,
                         owner: owner.clone(),
                     });
                 }

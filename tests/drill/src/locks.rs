@@ -37,6 +37,15 @@ impl LockNumber {
         format!("{}-{fence}-{}", self.kind(), self.0 % OF_EACH_KIND)
     }
 
+    /// Returns whether the lock has readers. A fenced one has only writers in a drill.
+    pub fn has_readers(self) -> bool {
+        self.kind() == Kind::ReadWrite && !self.is_fenced()
+    }
+
+    pub fn lock_of_reader(self, locks: &Coordinator, owner: &Owner) -> Lock {
+        locks.read_write(self.name(), owner).read()
+    }
+
     pub fn lock(self, locks: &Coordinator, owner: &Owner) -> Lock {
         let lock = locks.of_kind(self.kind(), self.name(), owner);
         if self.is_fenced() {

@@ -32,6 +32,8 @@ pub enum Note {
         /// The end of the minimum time. 0 if there is none.
         hold_until: Nanos,
         token: Option<u64>,
+        /// Set if others may read at the same time.
+        reads: bool,
         owner: String,
     },
     /// The client extended the lock. The call should have returned at `due`.
@@ -79,12 +81,14 @@ impl fmt::Display for Note {
                 valid_until,
                 hold_until,
                 token,
+                reads,
                 owner,
             } => {
                 let token = token.unwrap_or_default(); // no token is 0
                 write!(
                     f,
-                    "got {op} {at} {asked} {valid_until} {hold_until} {token} {owner}"
+                    "got {op} {at} {asked} {valid_until} {hold_until} {token} {} {owner}",
+                    u8::from(*reads)
                 )
             }
             Self::Ended {
@@ -125,14 +129,15 @@ impl Note {
                 at: number(1)?,
                 why: words[2].to_owned(),
             },
-            ("got", 7) => Self::Got {
+            ("got", 8) => Self::Got {
                 op: number(0)?,
                 at: number(1)?,
                 asked: number(2)?,
                 valid_until: number(3)?,
                 hold_until: number(4)?,
                 token: number(5).filter(|token| *token != 0),
-                owner: words[6].to_owned(),
+                reads: number(6)? == 1,
+                owner: words[7].to_owned(),
             },
             ("extended", 4) => Self::Extended {
                 op: number(0)?,
@@ -185,6 +190,7 @@ mod tests {
                 valid_until,
                 hold_until: 4_000,
                 token: Some(9),
+                reads: false,
                 owner: "id:1".to_owned(),
             },
             Note::Got {
@@ -194,6 +200,7 @@ mod tests {
                 valid_until,
                 hold_until: 0,
                 token: None,
+                reads: true,
                 owner: "-".to_owned(),
             },
             Note::Ended {
