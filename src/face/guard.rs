@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     core::{
-        protocol::{access::Access, kind::Kind},
+        protocol::access::Access,
         view::lock_state::{LockState, LostReason},
         vote::{quorum::Outcome, votes::Votes},
     },
@@ -115,13 +115,12 @@ impl Guard {
     /// [`NoReaders`](ConfigError::NoReaders): the lock is no read-write lock. The guard stays as it
     /// is.
     pub fn downgrade(&self) -> Result<(), ConfigError> {
-        match self.level.claim.kind() {
-            Kind::ReadWrite => {
-                self.level.downgrade();
-                Ok(())
-            }
-            kind => Err(ConfigError::NoReaders { kind }),
+        let kind = self.level.claim.kind();
+        if !kind.spec().has_readers {
+            return Err(ConfigError::NoReaders { kind });
         }
+        self.level.downgrade();
+        Ok(())
     }
 
     /// Returns the length of the validity when the lock was won or last extended: the TTL minus the

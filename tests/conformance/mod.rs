@@ -30,7 +30,7 @@ use tokio::{
 use self::{
     step::{RowCommand, Step},
     store::Store,
-    words::{alike, in_seconds, written},
+    words::{alike, in_seconds, kind_of, written},
 };
 use crate::{
     core::{
@@ -570,14 +570,14 @@ impl Subject {
         let (_, _, note) = self.votes.recv().await.unwrap();
         let mut holders = note.lines().map(|line| Vec::from_iter(line.splitn(5, ' ')));
         let it = holders.find(|words| {
-            words[0] == command.kind.word()
+            kind_of(words[0]) == command.kind.word()
                 && if command.kind.has_owner() {
                     words[4] == step::owner(command.who)
                 } else {
                     matches!(command.who, 'A' | 'C')
                 }
         });
-        it.map_or_else(String::new, |it| format!("{} {}\n", it[0], it[3]))
+        it.map_or_else(String::new, |it| format!("{} {}\n", kind_of(it[0]), it[3]))
     }
 
     /// Returns all keys of a lock, with its counter if there is one.

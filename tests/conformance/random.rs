@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use proptest::strategy::Union;
 
 use super::{step::parse_field, *};
-use crate::core::protocol::identity::QueueOptions;
+use crate::core::protocol::{access::Access, identity::QueueOptions};
 
 /// Steps, each with the number of its lock.
 type Steps = [(usize, Step)];
@@ -74,27 +74,45 @@ async fn random_run(subject: &mut Subject, steps: &Steps, run: usize) -> Ran {
 /// Returns a state without dead waiters. The second copy of a command may remove dead waiters that
 /// were after its own ticket when the first copy ran.
 fn without_dead_waiters(state: &str) -> String {
-    let words: Vec<_> = state.split(' ').collect();
-    let bars: Vec<_> = (0..words.len()).filter(|&at| words[at] == "|").collect();
-    let [first, last] = bars[..] else {
+    let parts: Vec<_> = state.split(" | ").collect();
+    let [holder, queues @ .., last] = &parts[..] else {
         return state.to_owned();
     };
-    let waiters = &words[first + 1..last];
-    if waiters.is_empty() || waiters.contains(&"unqueued") {
+    if queues.is_empty() || state.contains("unqueued") {
         return state.to_owned();
     }
+    let mut rest = last.split(' ');
+    let mut kept = vec![(*holder).to_owned()];
+    let mut ttls = Vec::new();
+    for queue in queues {
+        let ttl = rest.next();
+        let living = living(queue);
+        if !living.is_empty() {
+            kept.push(living);
+            ttls.extend(ttl);
+        }
+    }
+    let of_deadlines = rest.next();
+    if kept.len() > 1 {
+        ttls.extend(of_deadlines);
+        kept.push(ttls.join(" "));
+    }
+    rest.fold(kept.join(" | "), |state, word| format!("{state} {word}"))
+}
+
+/// Returns the part of a state that is about one queue, without dead waiters. Empty if all of them
+/// are dead.
+fn living(queue: &str) -> String {
+    let words: Vec<_> = queue.split(' ').collect();
+    let (label, waiters) = words.split_at(words.len() % 2);
     // A waiter with at most a second left counts as dead.
     let is_alive = |waiter: &&[&str]| words::time(waiter[1]).is_some_and(|left| left > 1.0);
-    let living = waiters.chunks(2).filter(is_alive);
-    let living: Vec<_> = living.flatten().copied().collect();
-    let (before, after) = if living.is_empty() {
-        (first, last + 3) // leaves out the two TTLs of the queue
-    } else {
-        (first + 1, last)
-    };
-    [&words[..before], &living, &words[after..]]
-        .concat()
-        .join(" ")
+    let living: Vec<_> = waiters.chunks(2).filter(is_alive).flatten().collect();
+    if living.is_empty() {
+        return String::new();
+    }
+    let words = label.iter().chain(living).copied();
+    words.collect::<Vec<_>>().join(" ")
 }
 
 #[test]
@@ -114,6 +132,10 @@ fn dead_waiters_are_not_compared() {
             "nothing | unqueued a@2 -1s | 5s 5s",
             "nothing | unqueued a@2 -1s | 5s 5s",
         ),
+        (
+            "nothing | a@1 - | writers a@2 -1s b@3 2s | readers c@3 -1s | 4s 5s - 6s ^800 7s",
+            "nothing | writers b@3 2s | 5s 6s ^800 7s",
+        ),
     ] {
         assert_eq!(without_dead_waiters(state), expected);
     }
@@ -126,6 +148,8 @@ fn any_step() -> impl Strategy<Value = (usize, Step)> {
         let who = who.parse().unwrap();
         step::ticket(who, drawn).as_str().to_owned()
     });
+    let queue = prop::sample::select(vec!["queue", "writers", "readers"]);
+    let queue = queue.prop_map(step::companion);
     let deadline = prop::option::weighted(0.8, prop::sample::select(vec![-100, 100, 200]));
     let step = prop_oneof![
         24 => any_command().prop_map(Step::Command),
@@ -136,7 +160,8 @@ fn any_step() -> impl Strategy<Value = (usize, Step)> {
         1 => any_candidate().prop_map(Step::Count),
         1 => Just(Step::Miscount("hash", None)),
         1 => Just(Step::Miscount("text", Some(seconds(60)))),
-        1 => (ticket, deadline).prop_map(|(ticket, deadline)| Step::Enqueue(ticket, deadline)),
+        1 => (queue, ticket, deadline)
+            .prop_map(|(queue, ticket, deadline)| Step::Enqueue(queue, ticket, deadline)),
     ];
     (0..2usize, step)
 }
@@ -164,18 +189,30 @@ fn any_command() -> impl Strategy<Value = RowCommand> {
         is_fresh,
     });
     let numbers = (0..3u8, 1..4u64, 0..3u32, 1..4u64);
+    let access = prop::bool::weighted(0.6).prop_map(|is_reader| match is_reader {
+        true => Access::Shared,
+        false => Access::Exclusive,
+    });
     (
-        kind_and_verb,
+        (kind_and_verb, access),
         numbers,
         any_ttl(),
         prop::option::weighted(0.7, queue),
         prop::option::weighted(0.5, any_candidate()),
     )
         .prop_map(
-            |((kind, verb), (who, attempt, depth, drawn), ttl, queue, candidate)| {
+            |(((kind, verb), access), (who, attempt, depth, drawn), ttl, queue, candidate)| {
+                let access = if kind.spec().has_readers {
+                    access
+                } else {
+                    Access::Exclusive
+                };
+                // A reader has no fencing token.
+                let candidate = candidate.filter(|_| access == Access::Exclusive);
                 let first = if kind.has_owner() { b'a' } else { b'A' };
                 RowCommand {
                     attempt,
+                    access,
                     drawn,
                     ttl,
                     queue,
@@ -214,6 +251,13 @@ fn any_hash() -> impl Strategy<Value = Vec<(String, String)>> {
         "a=1 reentrant=2 mode=quorlock c=1",
         "b=1 fair=1 mode=write c=1",
         "a=1 mode=read",
+        "writer=1x1:100s:a read_write=3 mode=quorlock",
+        "writer=2x1:ended:b reader:c=1x2:100s read_write=3 mode=quorlock",
+        "reader:a=2x1:100s reader:b=1x1:200s read_write=3 mode=quorlock",
+        "reader:a=1x1:ended reader:b=2x1:ended read_write=3 mode=quorlock",
+        "writer=1x1:100s:a read_write=3 mode=quorlock c=1",
+        "reader:b=1x1:100s read_write=some mode=quorlock",
+        "read_write=3 mode=quorlock",
     ];
     prop::sample::select(hashes.to_vec())
         .prop_map(|fields| fields.split(' ').map(parse_field).collect())

@@ -13,12 +13,14 @@
 //! - `fresh`: no majority has seen the ticket
 //! - `watch`: the master is asked to report the next change of the key
 //! - `won`: the attempt that is released got the lock
+//! - `read`, `write`: what the attempt does with a read-write lock. Without these, it writes
 
 use super::*;
 use crate::core::{
-    kind::spec::HolderForm,
+    kind::{spec::HolderForm, table},
     protocol::{
         access::Access,
+        companion::Companion,
         identity::{FairAttempt, OwnerAttempt, QueueOptions, Ticket},
     },
 };
@@ -37,12 +39,10 @@ pub(super) enum Step {
     Count(i64),
     /// Writes a text or a hash, with a TTL, in place of the counter.
     Miscount(&'static str, Option<Duration>),
-    /// Writes a text in place of the queue of a fair lock, or of its deadlines.
-    Spoil {
-        is_queue: bool,
-    },
-    /// Puts a ticket into the queue. Its deadline, if there is one, is this many seconds from now.
-    Enqueue(String, Option<i64>),
+    /// Writes a text in place of this key.
+    Spoil(&'static Companion),
+    /// Puts a ticket into this queue. Its deadline, if there is one, is this many seconds from now.
+    Enqueue(&'static Companion, String, Option<i64>),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +53,7 @@ pub(super) struct RowCommand {
     pub(super) attempt: u64,
     pub(super) ttl: Duration,
     pub(super) depth: u32,
+    pub(super) access: Access,
     /// The time in the ticket, in seconds from [`ORIGIN`].
     pub(super) drawn: u64,
     pub(super) queue: Option<QueueOptions>,
@@ -78,6 +79,7 @@ impl RowCommand {
             attempt: 1,
             ttl: seconds(40),
             depth: u32::from(verb != Verb::Release),
+            access: Access::Exclusive,
             drawn: u64::from(who as u8 % 32),
             queue: None,
             watch: false,
@@ -91,7 +93,7 @@ impl RowCommand {
         let holding = Holding {
             by: self.identity(),
             depth: self.depth,
-            access: Access::Exclusive,
+            access: self.access,
             ballot,
         };
         let ttl = checked(self.ttl);
@@ -146,6 +148,8 @@ impl RowCommand {
         for word in words {
             match word.split_at(1) {
                 ("f", "resh") => {}
+                ("r", "ead") => command.access = Access::Shared,
+                ("w", "rite") => command.access = Access::Exclusive,
                 ("w", "atch") => command.watch = true,
                 ("w", "on") => command.was_won = true,
                 ("x", depth) => command.depth = depth.parse().unwrap(),
@@ -180,8 +184,11 @@ impl Step {
             ["release", who, rest @ ..] => ask(Verb::Release, who, rest),
             ["yield", who, rest @ ..] => ask(Verb::Yield, who, rest),
             ["break", who] => ask(Verb::Break, who, &[]),
-            // An inspection of a fair lock also shows locks of the other kinds.
-            ["inspect"] => Self::Command(RowCommand::new(Kind::Fair, Verb::Inspect, '?')),
+            // An inspection of a kind with a queue also shows locks of the other kinds.
+            ["inspect"] => {
+                let kind = if kind.has_queue() { kind } else { Kind::Fair };
+                Self::Command(RowCommand::new(kind, Verb::Inspect, '?'))
+            }
             ["write", ttl] => Self::Write('?', parse_ttl(ttl)),
             ["write-A", ttl] => Self::Write('A', parse_ttl(ttl)),
             ["write-text", text, ttl] => Self::WriteText((*text).to_owned(), parse_ttl(ttl)),
@@ -189,11 +196,13 @@ impl Step {
                 fields.iter().map(|field| parse_field(field)).collect(),
                 parse_ttl(ttl),
             ),
-            ["enqueue", waiter, deadline] => {
+            ["enqueue", ..] => Self::parse(&text.replacen("enqueue", "enqueue-queue", 1)),
+            [enqueue, waiter, deadline] if enqueue.starts_with("enqueue-") => {
                 let (who, drawn) = waiter.split_once('@').unwrap();
                 let ticket = ticket(who.parse().unwrap(), drawn.parse().unwrap());
                 let deadline = deadline.strip_suffix('s').map(|left| left.parse().unwrap());
-                Self::Enqueue(ticket.as_str().to_owned(), deadline)
+                let queue = companion(enqueue.strip_prefix("enqueue-").unwrap());
+                Self::Enqueue(queue, ticket.as_str().to_owned(), deadline)
             }
             ["count", off] => Self::Count(micros(off.strip_prefix('^').unwrap())),
             ["count-text"] => Self::Miscount("text", None),
@@ -203,12 +212,19 @@ impl Step {
             ["count-nine"] => Self::Miscount("9", None),
             ["count-nine-40s"] => Self::Miscount("9", parse_ttl("40s")),
             ["count-hash"] => Self::Miscount("hash", None),
-            ["spoil-queue"] => Self::Spoil { is_queue: true },
-            ["spoil-deadlines"] => Self::Spoil { is_queue: false },
             ["delete"] => Self::Delete,
+            [spoil] if spoil.starts_with("spoil-") => {
+                Self::Spoil(companion(spoil.strip_prefix("spoil-").unwrap()))
+            }
             _ => panic!("no step is written {text:?}"),
         }
     }
+}
+
+/// Returns the companion key with this name.
+pub(super) fn companion(name: &str) -> &'static Companion {
+    let mut all = table::companion_keys();
+    all.find(|companion| companion.name == name).unwrap()
 }
 
 /// Parses a candidate: `500+1` is half a second and a microsecond.
@@ -226,16 +242,56 @@ pub(super) fn candidate(micros: i64) -> String {
 }
 
 /// Parses a field of a hash. `a=1` is the field of an owner. `odd=1` and the words of the kinds, as
-/// `fair=1`, are fields that tell the kind. Among the keys that are left, a lock of this crate also
-/// has the field `mode=quorlock`, unless the row says `modeless`.
+/// `fair=1`, are fields that tell the kind. `writer=3x1:40s:a` and `reader:b=3x2:40s` are entries of
+/// a read-write lock: the attempt, the depth, and when the lease ends, or `ended`. Among the keys
+/// that are left, a lock of this crate also has the field `mode=quorlock`, unless the row says
+/// `modeless`, and a read-write lock its marker, unless the row says `unmarked`.
 pub(super) fn parse_field(text: &str) -> (String, String) {
     let (name, value) = text.split_once('=').unwrap();
     let name = match name {
         "a" | "b" | "c" => owner(name.parse().unwrap()),
-        _ if name == "odd" || Kind::of_word(name).is_some() => format!("quorlock:{name}"),
-        _ => name.to_owned(),
+        "odd" | "writer" => format!("quorlock:{name}"),
+        _ if Kind::of_word(name).is_some() => format!("quorlock:{name}"),
+        _ => match name.strip_prefix("reader:") {
+            Some(who) => format!("quorlock:reader:{}", owner(who.parse().unwrap())),
+            None => name.to_owned(),
+        },
     };
     (name, value.to_owned())
+}
+
+/// Returns the value of a field as it is stored, by the clock of a master in milliseconds.
+pub(super) fn stored(value: &str, clock: u64) -> String {
+    let entry = || {
+        let (attempt, rest) = value.split_once('x')?;
+        let (depth, rest) = rest.split_once(':')?;
+        let (left, who) = rest.split_once(':').unwrap_or((rest, ""));
+        let ends = match left {
+            "ended" => clock.saturating_sub(5_000),
+            left => clock + u64::try_from(parse_ttl(left)?.as_millis()).unwrap(),
+        };
+        let entry = format!("{attempt} {depth} {ends}");
+        let owner = who.parse().map(owner);
+        Some(owner.map_or(entry.clone(), |owner| format!("{entry} {owner}")))
+    };
+    entry().unwrap_or_else(|| value.to_owned())
+}
+
+/// Writes the value of a field as [`stored`] takes it.
+pub(super) fn shown(value: &str, clock: u64) -> String {
+    let words: Vec<_> = value.splitn(4, ' ').collect();
+    let [attempt, depth, ends, ..] = words[..] else {
+        return value.to_owned();
+    };
+    let Ok(ends) = ends.parse::<u64>() else {
+        return value.to_owned();
+    };
+    let left = match ends.checked_sub(clock) {
+        None => "ended".to_owned(),
+        Some(left) => in_seconds(left as f64 / 1000.0),
+    };
+    let owner = words.get(3).map(|owner| format!(":{}", short(owner)));
+    format!("{attempt}x{depth}:{left}{}", owner.unwrap_or_default())
 }
 
 fn parse_ttl(text: &str) -> Option<Duration> {
@@ -290,8 +346,10 @@ pub(super) fn short(text: &str) -> String {
     {
         return format!("{}@{}", short(who), micros / 1_000_000 - ORIGIN);
     }
-    ['a', 'b', 'c']
-        .into_iter()
+    if let Some(reader) = text.strip_prefix("quorlock:reader:") {
+        return format!("reader:{}", short(reader));
+    }
+    ('a'..='g')
         .find(|who| owner(*who) == text)
         .map_or_else(|| text.replacen("quorlock:", "", 1), String::from)
 }

@@ -5,10 +5,7 @@ use std::collections::BTreeMap;
 use testkit::server::Listener;
 
 use super::{step::*, *};
-use crate::core::{
-    kind::fair::{DEADLINES, QUEUE},
-    protocol::companion::CHANNEL,
-};
+use crate::core::protocol::companion::{CHANNEL, Companion};
 
 pub(super) enum Store {
     Memory(MemoryMaster),
@@ -17,6 +14,13 @@ pub(super) enum Store {
 
 /// A sorted set: members, and their scores relative to the master's clock.
 type Scores = Vec<(String, f64)>;
+
+/// The queues: their names, and how a state begins what it shows of them.
+const QUEUES: [(&str, &str); 3] = [
+    ("queue", " |"),
+    ("writers", " | writers"),
+    ("readers", " | readers"),
+];
 
 impl Store {
     pub(super) fn memory(&self) -> &MemoryMaster {
@@ -80,43 +84,45 @@ impl Store {
                 panic!("only a subject knows the time of its row")
             }
             (Step::WriteHash(fields, ttl), Self::Memory(master)) => {
-                master.set_hash(key, fields.iter().cloned(), *ttl);
+                let now = master.millis();
+                let fields = fields.iter();
+                let fields = fields.map(|(field, value)| (field.clone(), stored(value, now)));
+                master.set_hash(key, fields, *ttl);
             }
             (Step::WriteHash(fields, ttl), Self::Real(server, _)) => {
                 server.command(&["DEL", key]);
+                let now = clock_of(server);
                 for (field, value) in fields {
-                    assert_eq!(server.command(&["HSET", key, field, value]), "1");
+                    let value = stored(value, now);
+                    assert_eq!(server.command(&["HSET", key, field, &value]), "1");
                 }
                 expire(server, key, *ttl);
             }
-            (Step::Enqueue(ticket, deadline), _) => self.enqueue(key, ticket, *deadline),
-            (Step::Spoil { is_queue }, _) => {
-                let fair = lock_id(Kind::Fair, key);
-                let key = if *is_queue {
-                    fair.companion(&QUEUE)
-                } else {
-                    fair.companion(&DEADLINES)
-                };
-                self.write(key, '?', Some(seconds(60)));
+            (Step::Enqueue(queue, ticket, deadline), _) => {
+                self.enqueue(key, queue, ticket, *deadline);
+            }
+            (Step::Spoil(companion), _) => {
+                let key = companion_of(key, companion);
+                self.write(&key, '?', Some(seconds(60)));
             }
         }
     }
 
-    fn enqueue(&self, key: &str, ticket: &str, deadline: Option<i64>) {
-        let fair = lock_id(Kind::Fair, key);
+    fn enqueue(&self, key: &str, queue: &'static Companion, ticket: &str, deadline: Option<i64>) {
+        let [queue, deadlines] = [queue, companion("deadlines")].map(|one| companion_of(key, one));
         let after = deadline.map(|deadline| deadline as f64 * 1000.0);
         match self {
             Self::Memory(master) => {
-                master.add(fair.companion(&QUEUE), ticket, |_| 0.0);
+                master.add(&queue, ticket, |_| 0.0);
                 if let Some(after) = after {
-                    master.add(fair.companion(&DEADLINES), ticket, |now| now as f64 + after);
+                    master.add(&deadlines, ticket, |now| now as f64 + after);
                 }
             }
             Self::Real(server, _) => {
-                server.command(&["ZADD", fair.companion(&QUEUE), "0", ticket]);
+                server.command(&["ZADD", &queue, "0", ticket]);
                 if let Some(after) = after {
-                    let score = (clock_of(server) + after).to_string();
-                    server.command(&["ZADD", fair.companion(&DEADLINES), &score, ticket]);
+                    let score = (clock_of(server) as f64 + after).to_string();
+                    server.command(&["ZADD", &deadlines, &score, ticket]);
                 }
             }
         }
@@ -193,44 +199,33 @@ impl Store {
             .collect()
     }
 
-    /// Returns the state of a lock: its holder, its waiters with their deadlines, and the TTLs of
-    /// the queue and of the deadlines.
+    /// Returns the state of a lock: its holder, its queues with the deadlines of the waiters, and
+    /// the TTLs of the queues and of the deadlines.
     pub(super) fn state(&self, key: &str) -> String {
-        let fair = lock_id(Kind::Fair, key);
         let mut spoilt = String::new();
-        let mut scores = |name: &str, key: &str| {
-            if self.is_text(key) {
-                spoilt.push_str(&format!(" spoilt-{name} {}", self.ttl(key)));
+        let mut scores = |name: &str| {
+            let key = companion_of(key, companion(name));
+            if self.is_text(&key) {
+                spoilt.push_str(&format!(" spoilt-{name} {}", self.ttl(&key)));
                 return None;
             }
-            self.scores(key)
+            self.scores(&key)
         };
-        let queue = scores("queue", fair.companion(&QUEUE));
-        let deadlines = scores("deadlines", fair.companion(&DEADLINES));
+        let queues = QUEUES.map(|(name, label)| scores(name).map(|queue| (label, queue)));
+        let deadlines = scores("deadlines");
         let mut state = self.holder(key);
-        if queue.is_some() || deadlines.is_some() {
-            state.push_str(&self.waiters(&fair, queue, deadlines));
+        let is_queued = queues.iter().any(Option::is_some);
+        if is_queued || deadlines.is_some() {
+            state.push_str(&waiters(queues.into_iter().flatten(), deadlines));
+            let queues = QUEUES.into_iter().filter_map(|(name, _)| {
+                let key = companion_of(key, companion(name));
+                (self.scores(&key).is_some() || !is_queued && name == "queue").then_some(key)
+            });
+            let keys = queues.chain([companion_of(key, companion("deadlines"))]);
+            let ttls: Vec<_> = keys.map(|key| self.ttl(&key)).collect();
+            state.push_str(&format!(" | {}", ttls.join(" ")));
         }
         state + &spoilt
-    }
-
-    /// Returns the part of a state that is about waiters.
-    fn waiters(&self, fair: &LockId, queue: Option<Scores>, deadlines: Option<Scores>) -> String {
-        let mut state = String::new();
-        state.push_str(" |");
-        let mut deadlines: BTreeMap<_, _> = deadlines.unwrap_or_default().into_iter().collect();
-        for (member, _) in queue.unwrap_or_default() {
-            let deadline = deadlines.remove(&member);
-            let deadline =
-                deadline.map_or_else(|| "-".to_owned(), |left| in_seconds(left / 1000.0));
-            state.push_str(&format!(" {} {deadline}", short(&member)));
-        }
-        for (member, left) in deadlines {
-            let left = in_seconds(left / 1000.0);
-            state.push_str(&format!(" unqueued {} {left}", short(&member)));
-        }
-        let ttls = [fair.companion(&QUEUE), fair.companion(&DEADLINES)].map(|key| self.ttl(key));
-        format!("{state} | {}", ttls.join(" "))
     }
 
     fn is_text(&self, key: &str) -> bool {
@@ -255,22 +250,11 @@ impl Store {
         let what = match (text, hash) {
             (Some(text), _) => whose(&text),
             (None, Some(hash)) => {
-                let is_mode = |field: &str, value: &str| (field, value) == ("mode", "quorlock");
-                let has_mode = hash.iter().any(|(field, value)| is_mode(field, value));
-                let others = hash.iter().filter(|(field, value)| !is_mode(field, value));
-                let mut fields: Vec<_> = others
-                    .map(|(field, value)| format!("{}={value}", short(field)))
-                    .collect();
-                fields.sort();
-                // A lock that this version of the crate wrote has the field `mode`.
-                let is_ours =
-                    |field: &String| field.starts_with("reentrant=") || field.starts_with("fair=");
-                match (fields.iter().any(is_ours), has_mode) {
-                    (true, false) => fields.push("modeless".to_owned()),
-                    (false, true) => fields.push("mode=quorlock".to_owned()),
-                    _ => {}
-                }
-                fields.join(" ")
+                let now = match self {
+                    Self::Memory(master) => master.millis(),
+                    Self::Real(server, _) => clock_of(server),
+                };
+                fields_of(&hash.into_iter().collect(), now)
             }
             (None, None) => return "nothing".to_owned(),
         };
@@ -302,7 +286,7 @@ impl Store {
                     return None;
                 }
                 let scores = pairs(&reply).map(|(member, score)| (member, score.parse().unwrap()));
-                (scores.collect(), clock_of(server))
+                (scores.collect(), clock_of(server) as f64)
             }
         };
         for (_, score) in &mut scores {
@@ -310,6 +294,72 @@ impl Store {
         }
         Some(scores)
     }
+}
+
+/// Returns the companion of the lock with this key.
+fn companion_of(key: &str, companion: &'static Companion) -> String {
+    lock_id(Kind::Mutex, key).companion(companion).to_owned()
+}
+
+/// Returns the part of a state that is about waiters.
+fn waiters(
+    queues: impl Iterator<Item = (&'static str, Scores)>,
+    deadlines: Option<Scores>,
+) -> String {
+    let mut state = String::new();
+    let mut deadlines: BTreeMap<_, _> = deadlines.unwrap_or_default().into_iter().collect();
+    for (label, queue) in queues {
+        state.push_str(label);
+        for (member, _) in queue {
+            let deadline = deadlines.remove(&member);
+            let deadline =
+                deadline.map_or_else(|| "-".to_owned(), |left| in_seconds(left / 1000.0));
+            state.push_str(&format!(" {} {deadline}", short(&member)));
+        }
+    }
+    if state.is_empty() {
+        state.push_str(" |");
+    }
+    for (member, left) in deadlines {
+        let left = in_seconds(left / 1000.0);
+        state.push_str(&format!(" unqueued {} {left}", short(&member)));
+    }
+    state
+}
+
+/// Writes the fields of a hash as `parse_field` takes them.
+fn fields_of(hash: &BTreeMap<String, String>, now: u64) -> String {
+    let has_mode = hash.get("mode").is_some_and(|mode| mode == "quorlock");
+    let marker = hash.get("quorlock:read_write").map(String::as_str);
+    let shown = hash.iter().filter(|(field, value)| match &***field {
+        "mode" => *value != "quorlock",
+        "quorlock:read_write" => marker != Some("3"),
+        _ => true,
+    });
+    let mut fields: Vec<_> = shown
+        .map(|(field, value)| format!("{}={}", short(field), self::shown(value, now)))
+        .collect();
+    fields.sort();
+    // A lock that this version of the crate wrote has the field `mode`, and a read-write lock has
+    // its marker.
+    let begins = |words: &[&str]| {
+        let is_one = |field: &String| words.iter().any(|word| field.starts_with(word));
+        fields.iter().any(is_one)
+    };
+    let is_entry = begins(&["writer=", "reader:"]);
+    let is_ours = is_entry || marker.is_some() || begins(&["reentrant=", "fair="]);
+    if is_entry && marker.is_none() {
+        fields.push("unmarked".to_owned());
+    }
+    if !is_entry && marker == Some("3") {
+        fields.push("read_write=3".to_owned());
+    }
+    match (is_ours, has_mode) {
+        (true, false) => fields.push("modeless".to_owned()),
+        (false, true) => fields.push("mode=quorlock".to_owned()),
+        _ => {}
+    }
+    fields.join(" ")
 }
 
 /// Returns the lines of a reply in pairs.
@@ -322,11 +372,11 @@ fn pairs(reply: &str) -> impl Iterator<Item = (String, String)> {
 }
 
 /// Returns the master's clock in milliseconds.
-fn clock_of(server: &Server) -> f64 {
+fn clock_of(server: &Server) -> u64 {
     let reply = server.command(&["TIME"]);
     let (seconds, micros) = reply.split_once('\n').unwrap();
-    let number = |text: &str| text.parse::<f64>().unwrap();
-    (number(seconds) * 1000.0 + number(micros) / 1000.0).floor()
+    let number = |text: &str| text.parse::<u64>().unwrap();
+    number(seconds) * 1000 + number(micros) / 1000
 }
 
 fn expire(server: &Server, key: &str, ttl: Option<Duration>) {

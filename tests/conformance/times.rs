@@ -116,7 +116,9 @@ async fn an_inspection_shows_a_thousand_waiters() {
     for mut subject in subjects().await {
         for waiter in 1..=1001 {
             let ticket = step::ticket('b', waiter).as_str().to_owned();
-            subject.store.run("key", &Step::Enqueue(ticket, None));
+            subject
+                .store
+                .run("key", &Step::Enqueue(&QUEUE, ticket, None));
         }
         let inspect = RowCommand::new(Kind::Fair, Verb::Inspect, '?');
         let shown = subject.answer("key", &inspect).await;

@@ -61,7 +61,7 @@ fn holder(kind: &str, left: &str, depth: &str, digest: &str, owner: &str) -> Str
     } else {
         in_seconds(left / 1000.0)
     };
-    let owner = match Kind::of_word(kind) {
+    let owner = match Kind::of_word(kind_of(kind)) {
         Some(kind) if !kind.has_owner() => {
             let tokens = ['A', 'B', 'C', '?'].map(|who| text_of(&token(who)));
             assert!(digest.len() >= 16 && !tokens.iter().any(|token| token.contains(digest)));
@@ -73,6 +73,11 @@ fn holder(kind: &str, left: &str, depth: &str, digest: &str, owner: &str) -> Str
         Some(_) => short(owner),
     };
     format!("{kind} {owner} x{depth} {left}")
+}
+
+/// Returns the word of the kind in a line of an inspection.
+pub(super) fn kind_of(word: &str) -> &str {
+    word.strip_suffix("/shared").unwrap_or(word)
 }
 
 pub(super) fn in_seconds(seconds: f64) -> String {
@@ -87,7 +92,7 @@ pub(super) fn alike(one: &str, other: &str, slack: Duration) -> bool {
         (Some(one), Some(other)) => (one - other).abs() <= slack,
         _ => one == other,
     };
-    let (one, other) = (one.split(' '), other.split(' '));
+    let (one, other) = (one.split([' ', ':']), other.split([' ', ':']));
     one.clone().count() == other.clone().count() && one.zip(other).all(same)
 }
 

@@ -28,6 +28,8 @@ pub(super) static SPEC: Spec = Spec {
     words,
     vote,
     is_token: false,
+    is_watched: true,
+    has_readers: false,
     rights: Rights {
         name: "rights for dummy locks",
         takes: "EXISTS HSET",

@@ -27,6 +27,7 @@ pub(super) static SPEC: Spec = Spec {
     vote,
     is_token: false,
     is_watched: true,
+    has_readers: false,
     rights: Rights {
         name: "rights for fair locks",
         takes: "",

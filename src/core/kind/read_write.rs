@@ -28,13 +28,13 @@ pub(super) static SPEC: Spec = Spec {
     vote,
     is_token: false,
     is_watched: false,
+    has_readers: true,
     rights: Rights {
         name: "rights for read-write locks",
-        takes: "EXISTS HSET HSETNX",
-        needs: "HMGET HLEN HGETALL HDEL DEL PTTL PEXPIRE \
-                TIME ZADD ZREM ZRANGE ZSCORE ZLEXCOUNT writers deadlines readers",
-        fix: "ACL SETUSER <user> +exists +hset +hsetnx +hmget +hlen +hgetall +hdel +del +pttl \
-              +pexpire +time +zadd +zrem +zrange +zscore +zlexcount ~quorlock:writers:* \
+        takes: "TIME EXISTS HMGET HSET PTTL writers deadlines readers",
+        needs: "HLEN HGETALL HDEL DEL PEXPIRE ZADD ZREM ZRANGE ZSCORE ZLEXCOUNT",
+        fix: "ACL SETUSER <user> +time +exists +hset +hmget +hlen +hgetall +hdel +del +pttl \
+              +pexpire +zadd +zrem +zrange +zscore +zlexcount ~quorlock:writers:* \
               ~quorlock:deadlines:* ~quorlock:readers:*",
     },
 };

@@ -22,6 +22,7 @@ pub(super) static SPEC: Spec = Spec {
     vote,
     is_token: false,
     is_watched: true,
+    has_readers: false,
     rights: Rights {
         name: "rights for reentrant locks",
         takes: "EXISTS HSET",

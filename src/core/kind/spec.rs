@@ -35,6 +35,8 @@ pub(crate) struct Spec {
     /// `true` if waiters ask masters to report changes of the key. The key of a lock with several
     /// holders changes too often for that, because each renewal changes it.
     pub(crate) is_watched: bool,
+    /// `true` if an attempt can leave the lock to readers, which share it.
+    pub(crate) has_readers: bool,
     pub(crate) rights: Rights,
 }
 
@@ -55,7 +57,7 @@ pub(crate) enum HolderForm {
 pub(crate) struct Rights {
     /// The name of the [`Setting`](crate::Setting) that findings are about.
     pub(crate) name: &'static str,
-    /// The commands that acquire the lock. Empty if the lock also needs the rights of another row.
+    /// The commands and keys that acquire the lock. Empty if the lock also needs the rights of another row.
     ///
     /// If only rights of `needs` are missing, the user can acquire the lock, but cannot release or
     /// keep it.

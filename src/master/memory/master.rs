@@ -318,6 +318,11 @@ impl MemoryMaster {
         }
     }
 
+    /// Returns the time of the clock by which keys expire.
+    pub(crate) fn millis(&self) -> u64 {
+        self.state.lock().keys().now()
+    }
+
     /// Adds a member to a sorted set. `score` makes the score from the time of the master's clock.
     pub(crate) fn add(&self, key: &str, member: &str, score: impl Fn(u64) -> f64) {
         let mut state = self.state.lock();
