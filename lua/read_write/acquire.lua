@@ -29,24 +29,47 @@
 local is_writer, attempt = ARGV[5] == 'write', tonumber(ARGV[2])
 local queue, ticket, waiter_timeout = KEYS[is_writer and 2 or 4], ARGV[6], tonumber(ARGV[7])
 local now, micros = clock()
+-- Whether entries were removed, and whether one of them was that of a writer.
+local is_removed, is_writer_removed = false, false
+-- The end of a lease that the caller has here already.
+local own_end = 0
+
+local function remove(entry)
+  redis.call('HDEL', KEYS[1], entry.field)
+  is_removed, is_writer_removed = true, is_writer_removed or entry.is_writer
+end
+
+-- Removes the ticket from both queues, because a writer that became a reader has queued as a writer.
+local function leave_queues()
+  redis.call('ZREM', KEYS[2], ticket)
+  redis.call('ZREM', KEYS[4], ticket)
+  redis.call('ZREM', KEYS[3], ticket)
+end
 
 local function grant(mine)
   local refused = KEYS[5] and ballot(KEYS[5], ARGV[9], ARGV[10], mine ~= nil)
   if refused then
     return refused
   end
-  if waiter_timeout ~= 0 then
-    redis.call('ZREM', queue, ticket)
-    redis.call('ZREM', KEYS[3], ticket)
+  local ends = math.max(now + tonumber(ARGV[4]), own_end)
+  local reply = store_entry(is_writer, ARGV[1], ARGV[2], ARGV[3], ends, now)
+  if reply ~= 1 then
+    return reply
   end
-  local ends = math.max(now + tonumber(ARGV[4]), mine and mine.ends or 0)
-  return store_entry(is_writer, ARGV[1], ARGV[2], ARGV[3], ends, now)
+  local denied = waiter_timeout ~= 0 and best_effort(leave_queues)
+  if is_writer_removed and not is_writer then
+    denied = denied or best_effort(function()
+      call_next(now, ticket)
+    end)
+  end
+  return denied or 1
 end
 
 -- Removes entries of readers that died, each time that the number of fields has doubled.
 local function sweep_readers()
   local fields = redis.call('HLEN', KEYS[1])
-  if fields > 2 * tonumber(redis.call('HMGET', KEYS[1], READ_WRITE)[1] or 0) + 64 then
+  local before = tonumber(redis.call('HMGET', KEYS[1], READ_WRITE)[1] or '') or 0
+  if fields > 2 * before + 64 then
     local _, ended = all_entries(KEYS[1], now)
     for _, entry in ipairs(ended or {}) do
       redis.call('HDEL', KEYS[1], entry.field)
@@ -55,29 +78,29 @@ local function sweep_readers()
   end
 end
 
-local entries, ended
+local entries, ended, is_lock
 if is_writer then
   entries, ended = all_entries(KEYS[1], now)
+  is_lock = entries
 else
-  entries = few_entries(ARGV[1])
+  entries, is_lock = few_entries(ARGV[1])
 end
-if not entries then
+if not is_lock then
   return 'kind'
 end
 for _, entry in ipairs(ended or {}) do
-  redis.call('HDEL', KEYS[1], entry.field)
+  remove(entry)
 end
 local others, mine = {}, nil
-local is_removed = #(ended or {}) > 0
 for _, entry in ipairs(entries) do
   local is_mine = entry.owner == ARGV[1]
   local is_same = is_mine and entry.attempt == attempt
-  if is_same and entry.is_writer == is_writer then
+  own_end = is_same and math.max(own_end, entry.ends) or own_end
+  if not is_alive(entry, now) or is_mine and (entry.attempt < attempt
+      or is_same and entry.is_writer and not is_writer) then
+    remove(entry)
+  elseif is_same and entry.is_writer == is_writer then
     mine = entry
-  elseif entry.ends <= now or is_mine and (entry.attempt < attempt or is_same and entry.is_writer)
-  then
-    redis.call('HDEL', KEYS[1], entry.field)
-    is_removed = true
   elseif is_mine or is_writer or entry.is_writer then
     table.insert(others, entry)
   end
@@ -101,14 +124,21 @@ end
 if is_free and not first and not reader then
   return grant()
 end
+
+-- Calls the others whose turn has come, because entries or dead waiters were removed.
+local function call_others()
+  if is_removed or is_swept or is_reader_swept then
+    call_next(now, ticket, not is_writer_removed and not is_swept)
+  end
+end
+
 local position = 0
 if waiter_timeout > 0 then
   local window = tonumber(ARGV[8])
-  if window > 0 and not redis.call('ZSCORE', queue, ticket)
+  -- ZSCORE also throws on a wrong type before anything is written.
+  if not redis.call('ZSCORE', queue, ticket) and window > 0
       and math.abs(tonumber(string.sub(ticket, 1, 16)) - micros) > window then
-    if is_swept or is_reader_swept then
-      call_next(now)
-    end
+    call_others()
     return string.format('skew %.0f', micros)
   end
   enqueue(queue, ticket, now, waiter_timeout)
@@ -120,9 +150,7 @@ if waiter_timeout > 0 then
     return grant()
   end
 end
-if is_swept or is_reader_swept then
-  call_next(now, ticket)
-end
+call_others()
 if is_free then
   return string.format('queued %.0f', position)
 end

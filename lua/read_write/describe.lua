@@ -42,6 +42,9 @@ return {
       end
     end
     table.sort(tickets)
+    for at = #tickets, 1001, -1 do
+      tickets[at] = nil
+    end
     return tickets
   end,
   -- A waiter is next, whatever kind of lock was in its way.

@@ -14,16 +14,17 @@
 --          error WRONGTYPE: a lock of another kind is held under this name
 --
 -- Never creates an entry, never prolongs one whose lease has ended, and never shortens a TTL. Safe
--- to run twice or late: it acts only for the attempt that has the entry.
+-- to run twice or late: it acts only for the attempt that has the entry. If a lease has ended, others
+-- may have been granted the lock since.
 local is_writer, attempt = ARGV[5] == 'write', tonumber(ARGV[2])
 local now = clock()
-local entries = few_entries(ARGV[1])
-if not entries then
+local entries, is_lock = few_entries(ARGV[1])
+if not is_lock then
   return 'kind'
 end
 local mine
 for _, entry in ipairs(entries) do
-  if entry.owner == ARGV[1] and entry.attempt == attempt and entry.ends > now
+  if entry.owner == ARGV[1] and entry.attempt == attempt and is_alive(entry, now)
       and (entry.is_writer or not is_writer) then
     mine = entry
   end
@@ -31,25 +32,26 @@ end
 if mine then
   local ends = math.max(mine.ends, now + tonumber(ARGV[4]))
   -- A master that is out of memory refuses to begin with a HSET, but must still be able to extend.
-  local left = math.max(redis.call('PTTL', KEYS[1]), ends - now)
+  -- A TTL of 0 would delete the lock.
+  local left = math.max(redis.call('PTTL', KEYS[1]), ends - now, 1)
   redis.call('PEXPIRE', KEYS[1], string.format('%.0f', left))
   local is_downgrade = mine.is_writer and not is_writer
   if is_downgrade then
     redis.call('HDEL', KEYS[1], mine.field)
   end
-  store_entry(is_writer, ARGV[1], ARGV[2], ARGV[3], ends, now)
+  local reply = store_entry(is_writer, ARGV[1], ARGV[2], ARGV[3], ends, now)
   if is_downgrade then
     best_effort(function()
       call_next(now)
     end)
   end
-  return 1
+  return reply
 end
 local others = {}
 for _, entry in ipairs(is_writer and all_entries(KEYS[1], now) or entries) do
   local is_late = entry.owner == ARGV[1] and entry.attempt > attempt
   local is_other = entry.owner ~= ARGV[1] and (is_writer or entry.is_writer)
-  if entry.ends > now and (is_late or is_other) then
+  if is_alive(entry, now) and (is_late or is_other) then
     table.insert(others, entry)
   end
 end

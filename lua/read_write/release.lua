@@ -4,7 +4,7 @@
 -- KEYS[1]..KEYS[4]  see shared/entries
 -- ARGV[1]  owner
 -- ARGV[2]  attempt: this attempt and earlier ones are released
--- ARGV[3]  'read' or 'write': what the caller waited for
+-- ARGV[3]  'read' or 'write': what the caller held or waited for
 -- ARGV[4]  ticket
 -- returns  1     the caller had an entry, and it is gone
 --          0     the caller has no entry, and no one is in its way
@@ -14,20 +14,32 @@
 -- Safe to run twice or late: an attempt is released once, and removing a missing ticket does
 -- nothing.
 local is_writer = ARGV[3] == 'write'
-local queue = KEYS[is_writer and 2 or 4]
 local now = clock()
 -- The key may be of another type. The ticket must be removed all the same.
-local is_hash, entries = pcall(few_entries, ARGV[1])
+local is_hash, entries, is_lock = pcall(few_entries, ARGV[1])
 -- The entry is removed first. The contents of the other keys must not prevent that.
-local is_mine = is_hash and entries and remove_attempt(entries, ARGV[1], ARGV[2])
-local denied = best_effort(function()
-  local is_queued = redis.call('ZREM', queue, ARGV[4]) == 1
-  if is_queued then
+local is_mine, frees_readers = false, false
+if is_hash then
+  is_mine, frees_readers = remove_attempt(entries, ARGV[1], ARGV[2])
+end
+local is_next = is_mine
+
+-- Removes the ticket from a queue.
+local function leave(queue)
+  if redis.call('ZREM', queue, ARGV[4]) == 1 then
+    is_next, frees_readers = true, frees_readers or queue == KEYS[2]
     redis.call('ZREM', KEYS[3], ARGV[4])
   end
-  if is_hash and (is_mine or is_queued) then
-    call_next(now)
-  end
+end
+-- A writer that became a reader has queued as a writer, so the ticket may be in either queue.
+local denied = best_effort(function()
+  leave(KEYS[2])
+end)
+denied = best_effort(function()
+  leave(KEYS[4])
+end) or denied
+denied = denied or is_hash and is_next and best_effort(function()
+  call_next(now, nil, not frees_readers)
 end)
 if denied then
   return denied
@@ -38,12 +50,12 @@ end
 if is_mine then
   return 1
 end
-if not entries then
+if not is_lock then
   return 'kind'
 end
 local others = {}
 for _, entry in ipairs(is_writer and all_entries(KEYS[1], now) or entries) do
-  if entry.ends > now and (is_writer or entry.is_writer) then
+  if is_alive(entry, now) and (is_writer or entry.is_writer) then
     table.insert(others, entry)
   end
 end

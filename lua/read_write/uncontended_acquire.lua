@@ -10,7 +10,7 @@ if ARGV[7] == '0' and not KEYS[5] then
     local stored = redis.call('HMGET', KEYS[1], 'mode', 'quorlock:read_write', 'quorlock:writer',
       field)
     is_shared = stored[1] == 'quorlock' and stored[2] and not stored[3] and not stored[4]
-      and redis.call('HLEN', KEYS[1]) <= 2 * tonumber(stored[2]) + 64
+      and redis.call('HLEN', KEYS[1]) <= 2 * (tonumber(stored[2]) or 0) + 64
   end
   if is_new or is_shared then
     local time, ttl = redis.call('TIME'), tonumber(ARGV[4])

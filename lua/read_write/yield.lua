@@ -14,13 +14,13 @@
 -- Safe to run twice or late, for the reasons of fair/yield.
 local queue = KEYS[ARGV[3] == 'write' and 2 or 4]
 local now = clock()
-local entries = few_entries(ARGV[1])
-if not entries or not remove_attempt(entries, ARGV[1], ARGV[2]) then
+local is_removed, was_writer = remove_attempt((few_entries(ARGV[1])), ARGV[1], ARGV[2])
+if not is_removed then
   return 0
 end
 local denied = best_effort(function()
   redis.call('ZSCORE', queue, ARGV[4]) -- throws on a wrong type before anything is written
   enqueue(queue, ARGV[4], now, tonumber(ARGV[5]))
-  call_next(now, ARGV[4])
+  call_next(now, ARGV[4], not was_writer)
 end)
 return denied or 1

@@ -65,7 +65,6 @@ end
 local key = ARGV[1]
 for _, words in ipairs({
   { 'SET', key, 'x', 'WRONG' }, { 'PEXPIRE', key, 'wrong' }, { 'HSET', key, 'one', '1', 'without a value' },
-  { 'HSETNX', key, 'x' },
   { 'ZADD', key, 'wrong', 'x' }, { 'GET', key }, { 'TYPE', key }, { 'HMGET', key, 'x' }, { 'HLEN', key },
   { 'HGETALL', key }, { 'ZRANGE', key, '0', '0' }, { 'ZRANK', key, 'x' }, { 'ZSCORE', key, 'x' },
   { 'ZLEXCOUNT', key, '-', '-' },

@@ -6,8 +6,8 @@
 --            READ_WRITE       -> the number of fields when dead readers were last removed
 --            WRITER           -> 'ATTEMPT DEPTH END OWNER'
 --            READER .. owner  -> 'ATTEMPT DEPTH END', for each reader
---          END is when the lease of the holder ends, in ms of this master's clock. The key lives at
---          least until the last END.
+--          END is the last millisecond of the holder's lease, by this master's clock. After it, the
+--          entry counts as gone. The key lives at least until the last END.
 -- KEYS[2]  the queue of the tickets of writers
 -- KEYS[3]  the deadlines of all tickets
 -- KEYS[4]  the queue of the tickets of readers
@@ -30,6 +30,12 @@ local function to_entry(field, value)
   }
 end
 
+-- Returns whether the lease of an entry has not ended. Like a key, it lives until the end of its
+-- last millisecond.
+local function is_alive(entry, now)
+  return entry.ends >= now
+end
+
 -- Returns the entries of the holders, sorted by owner, and those whose leases have ended. Returns
 -- nil if the hash is no read-write lock.
 local function all_entries(key, now)
@@ -38,7 +44,7 @@ local function all_entries(key, now)
   for at = 1, #fields, 2 do
     local entry = to_entry(fields[at], fields[at + 1])
     if entry then
-      table.insert(entry.ends > now and alive or ended, entry)
+      table.insert(is_alive(entry, now) and alive or ended, entry)
     elseif fields[at] == READ_WRITE then
       is_marked = true
     elseif fields[at] == 'mode' and fields[at + 1] == 'quorlock' then
@@ -53,17 +59,17 @@ local function all_entries(key, now)
   return (#fields == 0 or is_marked and has_mode) and alive or nil, ended
 end
 
--- Returns the entries of the owner, and the entry of the writer. Their leases may have ended.
--- Returns nil if the hash is no read-write lock.
+-- Returns the entries of the owner and of the writer. Their leases may have ended. Also returns
+-- whether the lock is a read-write lock or free. Reads no other fields, because there may be many
+-- readers.
 local function few_entries(owner)
   local reader = READER .. owner
   local stored = redis.call('HMGET', KEYS[1], 'mode', READ_WRITE, WRITER, reader)
-  if stored[1] ~= 'quorlock' or not stored[2] then
-    return redis.call('EXISTS', KEYS[1]) == 0 and {} or nil
-  end
-  local entries = { to_entry(WRITER, stored[3]) }
+  local writer = to_entry(WRITER, stored[3])
+  local entries = { writer }
   table.insert(entries, to_entry(reader, stored[4]))
-  return entries
+  local is_lock = stored[1] == 'quorlock' and stored[2] and (writer or not stored[3])
+  return entries, is_lock or redis.call('EXISTS', KEYS[1]) == 0
 end
 
 -- Writes an entry that lives until `ends`. The key lives as long at least.
@@ -75,44 +81,49 @@ local function store_entry(is_writer, owner, attempt, depth, ends, now)
   local field = is_writer and WRITER or READER .. owner
   local value = string.format('%s %s %.0f', attempt, depth, ends)
   value = is_writer and value .. ' ' .. owner or value
-  redis.call('HSET', KEYS[1], 'mode', 'quorlock', field, value)
-  redis.call('HSETNX', KEYS[1], READ_WRITE, 3)
+  -- A single command, so that a right that is missing leaves no part of a lock.
+  local count = redis.call('HMGET', KEYS[1], READ_WRITE)[1] or 3
+  redis.call('HSET', KEYS[1], 'mode', 'quorlock', READ_WRITE, count, field, value)
   local left = redis.call('PTTL', KEYS[1])
   if left >= ends - now then
     return 1
   end
   local set = redis.pcall('PEXPIRE', KEYS[1], string.format('%.0f', ends - now))
-  if type(set) == 'table' then
-    redis.call('HDEL', KEYS[1], field)
-    if left < 0 then
-      redis.call('DEL', KEYS[1])
-    end
-    return set
+  if type(set) ~= 'table' then
+    return 1
   end
-  return 1
+  if redis.call('HLEN', KEYS[1]) == 3 then
+    redis.call('DEL', KEYS[1])
+  else
+    redis.call('HDEL', KEYS[1], field)
+  end
+  return set
 end
 
 -- Deletes the lock if it has no entry.
 local function delete_if_free(key)
-  if redis.call('HLEN', key) == 2 and redis.call('HMGET', key, 'mode', READ_WRITE)[2] then
-    redis.call('DEL', key)
+  if redis.call('HLEN', key) == 2 then
+    local stored = redis.call('HMGET', key, 'mode', READ_WRITE)
+    if stored[1] == 'quorlock' and stored[2] then
+      redis.call('DEL', key)
+    end
   end
 end
 
 -- Removes the entries of this attempt of the owner, and of its earlier ones. Returns whether there
--- was one.
+-- was one, and whether the owner was the writer.
 local function remove_attempt(entries, owner, attempt)
-  local is_removed = false
+  local is_removed, was_writer = false, false
   for _, entry in ipairs(entries) do
     if entry.owner == owner and entry.attempt <= tonumber(attempt) then
       redis.call('HDEL', KEYS[1], entry.field)
-      is_removed = true
+      is_removed, was_writer = true, was_writer or entry.is_writer
     end
   end
   if is_removed then
     delete_if_free(KEYS[1])
   end
-  return is_removed
+  return is_removed, was_writer
 end
 
 -- Describes the holders that are in the way, as shared/holder does. At most five owners are named,
@@ -129,14 +140,17 @@ end
 
 -- Calls the waiters whose turn has come: all readers before the first writer, or that writer if no
 -- one holds the lock. Does not call the waiter with the ticket `caller`.
-local function call_next(now, caller)
+--
+-- If `is_reader`, only a reader or its ticket is gone. It was in the way of writers only, so no
+-- reader is called. Otherwise readers that a minority grants would call each other for ever.
+local function call_next(now, caller, is_reader)
   local writer = to_entry(WRITER, redis.call('HMGET', KEYS[1], WRITER)[1])
-  if writer and writer.ends > now then
+  if writer and is_alive(writer, now) then
     return
   end
   local first, reader = next_waiter(KEYS[2], now), next_waiter(KEYS[4], now)
   if reader and not (first and first < reader) then
-    for _, ticket in ipairs(redis.call('ZRANGE', KEYS[4], 0, 999)) do
+    for _, ticket in ipairs(is_reader and {} or redis.call('ZRANGE', KEYS[4], 0, 999)) do
       if first and first < ticket then
         break
       end
@@ -151,4 +165,3 @@ local function call_next(now, caller)
     end
   end
 end
-

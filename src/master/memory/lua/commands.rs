@@ -109,17 +109,7 @@ impl Commands<'_> {
                 .chunks_exact(2)
                 .map(|pair| (pair[0].clone(), pair[1].clone()));
             db.keys.hset(&key, pairs)
-        })?;
-        self.add(
-            "HSETNX",
-            |db, (key, field, value): (String, String, String)| {
-                if db.keys.hash(&key)?.contains_key(&field) {
-                    return Ok(0);
-                }
-                db.keys.hset(&key, [(field, value)])?;
-                Ok(1)
-            },
-        )
+        })
     }
 
     fn add_for_sorted_sets(&self) -> mlua::Result<()> {
