@@ -48,9 +48,9 @@ pub(super) fn is_without(facts: &Facts, right: &str) -> bool {
     }
 }
 
-fn can_be_taken(facts: &Facts, commands: &str) -> bool {
-    let mut commands = commands.split_whitespace();
-    commands.clone().count() > 0 && !commands.any(|command| is_without(facts, command))
+fn can_be_taken(facts: &Facts, takes: &str) -> bool {
+    let mut rights = takes.split_whitespace();
+    rights.clone().count() > 0 && !rights.any(|right| is_without(facts, right))
 }
 
 fn has_any_kind(facts: &Facts) -> bool {
@@ -110,8 +110,9 @@ mod tests {
     fn the_rights_of_a_kind_include_its_companion_keys() {
         for spec in Kind::ALL.map(Kind::spec) {
             for companion in spec.companions {
-                let mut needs = spec.rights.needs.split(' ');
-                assert!(needs.any(|right| right == companion.name), "{companion:?}");
+                let Rights { takes, needs, .. } = spec.rights;
+                let mut rights = takes.split(' ').chain(needs.split(' '));
+                assert!(rights.any(|right| right == companion.name), "{companion:?}");
             }
         }
     }

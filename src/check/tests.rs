@@ -602,6 +602,7 @@ fn each_missing_right_has_its_finding() {
     ];
     let (mutex, reentrant) = ("rights for mutexes", "rights for reentrant locks");
     let (fair, tokens) = ("rights for fair locks", "rights for fencing tokens");
+    let read_write = "rights for read-write locks";
     for (tried, errors, expected) in [
         // Reentrant locks can be acquired, but mutexes cannot.
         (
@@ -616,29 +617,40 @@ fn each_missing_right_has_its_finding() {
                 (Refuse, mutex),
                 (Refuse, reentrant),
                 (Refuse, fair),
+                (Refuse, read_write),
                 (Refuse, tokens),
             ],
         ),
         (
             &["PEXPIRE"],
             &command,
-            &[(Refuse, mutex), (Refuse, reentrant)],
+            &[(Refuse, mutex), (Refuse, reentrant), (Refuse, read_write)],
         ),
         (&["GET"], &command, &[(Refuse, mutex), (Info, tokens)]),
         (
             &["HSET", "HMGET"],
             &command,
-            &[(Info, reentrant), (Info, fair)],
+            &[(Info, reentrant), (Info, fair), (Info, read_write)],
         ),
-        (&["HLEN"], &command, &[(Refuse, reentrant)]),
+        (
+            &["HLEN"],
+            &command,
+            &[(Refuse, reentrant), (Refuse, read_write)],
+        ),
         (&["TYPE"], &command, &[(Info, "rights to inspect")]),
         // HSET, which the origin record needs, is not enough to acquire a reentrant lock.
         (
             &["EXISTS", "HLEN"],
             &command,
-            &[(Info, reentrant), (Info, fair)],
+            &[(Info, reentrant), (Info, fair), (Info, read_write)],
         ),
-        (&["ZADD"], &command, &[(Info, fair)]),
+        (&["ZADD"], &command, &[(Refuse, read_write), (Info, fair)]),
+        (&["ZRANK"], &command, &[(Info, fair)]),
+        (&["ZLEXCOUNT"], &command, &[(Refuse, read_write)]),
+        // Without the right to one of the keys, no script of the lock runs.
+        (&["writers"], &key, &[(Info, read_write)]),
+        (&["readers", "ZLEXCOUNT"], &key, &[(Info, read_write)]),
+        (&["deadlines"], &key, &[(Info, fair), (Info, read_write)]),
         (&["queue"], &key, &[(Info, fair)]),
         (&["fence"], &key, &[(Info, tokens)]),
         (

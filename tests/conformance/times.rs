@@ -111,6 +111,86 @@ async fn a_waiter_that_does_not_poll_is_passed_over() {
     }
 }
 
+/// Both queues of a read-write lock count.
+#[tokio::test]
+async fn an_inspection_shows_a_thousand_waiters_for_a_read_write_lock() {
+    for mut subject in subjects().await {
+        for waiter in 1..=501 {
+            for (queue, drawn) in [("writers", waiter * 2), ("readers", waiter * 2 + 1)] {
+                let ticket = step::ticket('b', drawn).as_str().to_owned();
+                let enqueue = Step::Enqueue(step::companion(queue), ticket, None);
+                subject.store.run("key", &enqueue);
+            }
+        }
+        let inspect = RowCommand::new(Kind::ReadWrite, Verb::Inspect, '?');
+        let shown = subject.answer("key", &inspect).await;
+        assert!(shown.starts_with("free b@2 b@3 b@4 "));
+        assert!(shown.ends_with(" b@1000 b@1001"));
+    }
+}
+
+/// A lease lives until the end of the millisecond in which it ends, as a key does. The key outlives
+/// it, because another lease is longer.
+#[tokio::test(start_paused = true)]
+async fn the_last_millisecond_of_a_lease() {
+    for (wait, is_held) in [(60, true), (61, false)] {
+        let mut subject = Subject::memory(seconds(10));
+        let hash = "writer=1x1:0.060s:a read_write=3 mode=quorlock";
+        let hash = hash.split(' ').map(step::parse_field).collect();
+        // Waits for the first dial.
+        let _ = subject
+            .ask(command(Verb::Release, "other", 'A', seconds(40)))
+            .await;
+        let written = Step::WriteHash(hash, Some(seconds(40)));
+        subject.store.run("key", &written);
+        tokio::time::sleep(MILLISECOND * wait).await;
+        let reader = RowCommand {
+            access: crate::Access::Shared,
+            ..RowCommand::new(Kind::ReadWrite, Verb::Acquire, 'b')
+        };
+        let extended = RowCommand::new(Kind::ReadWrite, Verb::Extend, 'a');
+        let expected = if is_held {
+            ["held a x1 0.001s", "granted"]
+        } else {
+            ["granted", "held b x1 40.000s"]
+        };
+        for (command, expected) in [reader, extended].iter().zip(expected) {
+            assert_eq!(subject.answer("key", command).await, expected, "{wait}");
+        }
+    }
+}
+
+/// Readers do not look for dead readers each time, because there may be many readers.
+#[tokio::test]
+async fn entries_of_dead_readers_are_removed_when_there_are_many() {
+    for mut subject in subjects().await {
+        for (dead, waiter_timeout) in [(67, None), (68, None), (67, Some(20)), (68, Some(20))] {
+            let key = format!("key {dead} {waiter_timeout:?}");
+            let marked = ["read_write=3", "mode=quorlock", "reader:a=1x1:40s"];
+            let entries = (1..=dead).map(|reader| {
+                let field = format!("quorlock:reader:dead {reader}");
+                (field, "1x1:ended".to_owned())
+            });
+            let fields = marked.into_iter().map(step::parse_field).chain(entries);
+            let written = Step::WriteHash(fields.collect(), Some(seconds(40)));
+            subject.store.run(&key, &written);
+            let reader = RowCommand {
+                access: crate::Access::Shared,
+                queue: waiter_timeout.map(|timeout| QueueOptions {
+                    waiter_timeout: seconds(timeout),
+                    is_fresh: false,
+                }),
+                ..RowCommand::new(Kind::ReadWrite, Verb::Acquire, 'b')
+            };
+            assert_eq!(subject.answer(&key, &reader).await, "granted");
+            let state = subject.store.state(&key);
+            let expected = if dead == 67 { 67 } else { 0 };
+            assert_eq!(state.matches(":ended").count(), expected, "{state}");
+            assert!(state.contains("reader:a=1x1:") && state.contains("reader:b=1x1:"));
+        }
+    }
+}
+
 #[tokio::test]
 async fn an_inspection_shows_a_thousand_waiters() {
     for mut subject in subjects().await {

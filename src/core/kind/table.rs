@@ -37,7 +37,7 @@ impl Kind {
         Self::ALL.into_iter().find(|kind| kind.word() == word)
     }
 
-    /// Returns the word for the kind, as in metrics: `mutex`, `reentrant` or `fair`.
+    /// Returns the word for the kind, as in metrics: `mutex`, `reentrant`, `fair` or `read_write`.
     pub fn word(self) -> &'static str {
         self.spec().word
     }
@@ -107,9 +107,10 @@ mod tests {
 
     use super::*;
     use crate::core::protocol::{
+        access::Access,
         client_name::ClientName,
         command::{
-            Action, Verb,
+            Action, Holding, Verb,
             fixture::{command, fenced, holding, lock_id, of, ttl},
         },
         identity::Identity,
@@ -140,8 +141,8 @@ mod tests {
         let expected = Kind::ALL.map(|kind| format!("{}.txt", kind.word()));
         assert_eq!(files.collect::<BTreeSet<_>>(), BTreeSet::from(expected));
         for kind in Kind::ALL {
-            let list = fs::read_to_string(format!("{folder}/{}.txt", kind.word())).unwrap();
             let lines = listed(kind);
+            let list = fs::read_to_string(format!("{folder}/{}.txt", kind.word())).unwrap();
             for (line, listed) in lines.lines().zip(list.lines()) {
                 assert_eq!(line, listed);
             }
@@ -162,17 +163,49 @@ mod tests {
         let mut lines = String::new();
         for (_, verb) in all().filter(|(of, _)| *of == kind) {
             for (depth, is_fenced, watch) in CASES {
-                let of = if is_fenced { fenced } else { command };
-                let mut command = of(kind, verb, depth);
-                command.watch = watch;
-                let shown = [(is_fenced, ", fenced"), (watch, ", watched")];
-                let shown = shown.map(|(is_so, what)| if is_so { what } else { "" });
-                let (words, [is_fenced, watch]) = (words(&command), shown);
-                let line = format!("{kind}, {verb:?}, depth {depth}{is_fenced}{watch}: {words}\n");
-                lines.push_str(&line);
+                for access in accesses(kind) {
+                    let mut command = case(kind, verb, depth, is_fenced, *access);
+                    command.watch = watch;
+                    let is_reader = kind.spec().has_readers && *access == Access::Shared;
+                    let shown = [
+                        (is_reader, ", reader"),
+                        (is_fenced, ", fenced"),
+                        (watch, ", watched"),
+                    ];
+                    let shown = shown
+                        .map(|(is_so, what)| if is_so { what } else { "" })
+                        .concat();
+                    let words = words(&command);
+                    let line = format!("{kind}, {verb:?}, depth {depth}{shown}: {words}\n");
+                    lines.push_str(&line);
+                }
             }
         }
         lines
+    }
+
+    fn accesses(kind: Kind) -> &'static [Access] {
+        if kind.spec().has_readers {
+            &[Access::Exclusive, Access::Shared]
+        } else {
+            &[Access::Exclusive]
+        }
+    }
+
+    fn case(kind: Kind, verb: Verb, depth: u32, is_fenced: bool, access: Access) -> Command {
+        let command = if is_fenced {
+            fenced(kind, verb, depth)
+        } else {
+            command(kind, verb, depth)
+        };
+        let Some(holding) = command.holding() else {
+            return command;
+        };
+        let holding = Holding {
+            access,
+            ..holding.clone()
+        };
+        of(&command.lock_id, verb, holding)
     }
 
     /// Returns all verbs of all kinds. Only a waiter in a queue yields.
@@ -211,8 +244,9 @@ mod tests {
 
     #[test]
     fn kinds_have_names_and_words() {
-        let shown = [Kind::Mutex, Kind::Reentrant, Kind::Fair].map(|kind| kind.to_string());
-        assert_eq!(shown, ["mutex", "reentrant lock", "fair lock"]);
+        let shown = Kind::ALL.map(|kind| kind.to_string());
+        let expected = ["mutex", "reentrant lock", "fair lock", "read-write lock"];
+        assert_eq!(shown[..expected.len()], expected);
         for kind in Kind::ALL {
             assert_eq!(Kind::of_word(kind.word()), Some(kind));
         }
@@ -277,6 +311,7 @@ mod tests {
             fenced(Kind::Mutex, Verb::Release, 0),
             command(Kind::Reentrant, Verb::Release, 0),
             command(Kind::Fair, Verb::Release, 0),
+            command(Kind::ReadWrite, Verb::Release, 0),
         ] {
             assert_eq!(command.comparison(), None, "{command:?}");
         }

@@ -145,7 +145,7 @@ impl Command {
             && self.by() == other.by()
     }
 
-    fn holding(&self) -> Option<&Holding> {
+    pub(in crate::core) fn holding(&self) -> Option<&Holding> {
         match &self.action {
             Action::Acquire(holding, _, _)
             | Action::Extend(holding, _)
