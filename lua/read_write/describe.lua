@@ -12,18 +12,24 @@ return {
   name = 'read_write',
   type = 'hash',
   describe = function(key)
-    local now = clock()
-    local entries = all_entries(key, now)
-    for at, entry in ipairs(entries or {}) do
-      entries[at] = {
-        by = entry.owner,
-        shown = (string.gsub(entry.owner, '\n', ' ')),
-        depth = entry.depth,
-        left = entry.ends - now,
-        is_shared = not entry.is_writer,
-      }
+    local entries = all_entries(key, 0)
+    if not entries then
+      return nil
     end
-    return entries
+    -- Only now, so that locks of other kinds can be described without the right to TIME.
+    local now, holders = clock(), {}
+    for _, entry in ipairs(entries) do
+      if is_alive(entry, now) then
+        table.insert(holders, {
+          by = entry.owner,
+          shown = (string.gsub(entry.owner, '\n', ' ')),
+          depth = entry.depth,
+          left = entry.ends - now,
+          is_shared = not entry.is_writer,
+        })
+      end
+    end
+    return holders
   end,
   remove = function(key, owner)
     local writer = to_entry(WRITER, redis.call('HMGET', key, WRITER)[1])

@@ -81,10 +81,10 @@ local function store_entry(is_writer, owner, attempt, depth, ends, now)
   local field = is_writer and WRITER or READER .. owner
   local value = string.format('%s %s %.0f', attempt, depth, ends)
   value = is_writer and value .. ' ' .. owner or value
-  -- A single command, so that a right that is missing leaves no part of a lock.
-  local count = redis.call('HMGET', KEYS[1], READ_WRITE)[1] or 3
-  redis.call('HSET', KEYS[1], 'mode', 'quorlock', READ_WRITE, count, field, value)
-  local left = redis.call('PTTL', KEYS[1])
+  -- A right that is missing must not leave a part of a lock. So all reads come first, and a single
+  -- command writes.
+  local count, left = redis.call('HMGET', KEYS[1], READ_WRITE)[1], redis.call('PTTL', KEYS[1])
+  redis.call('HSET', KEYS[1], 'mode', 'quorlock', READ_WRITE, count or 3, field, value)
   if left >= ends - now then
     return 1
   end

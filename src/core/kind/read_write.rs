@@ -31,8 +31,8 @@ pub(super) static SPEC: Spec = Spec {
     has_readers: true,
     rights: Rights {
         name: "rights for read-write locks",
-        takes: "TIME EXISTS HMGET HSET PTTL writers deadlines readers",
-        needs: "HLEN HGETALL HDEL DEL PEXPIRE ZADD ZREM ZRANGE ZSCORE ZLEXCOUNT",
+        takes: "TIME EXISTS HSET writers deadlines readers",
+        needs: "HMGET HLEN HGETALL HDEL DEL PTTL PEXPIRE ZADD ZREM ZRANGE ZSCORE ZLEXCOUNT",
         fix: "ACL SETUSER <user> +time +exists +hset +hmget +hlen +hgetall +hdel +del +pttl \
               +pexpire +zadd +zrem +zrange +zscore +zlexcount ~quorlock:writers:* \
               ~quorlock:deadlines:* ~quorlock:readers:*",
