@@ -94,6 +94,11 @@ pub fn has_queue(kind: Kind) -> bool {
     kind.has_queue()
 }
 
+/// Returns whether readers can share locks of this kind.
+pub fn has_readers(kind: Kind) -> bool {
+    kind.spec().has_readers
+}
+
 /// Returns the key of a lock, and then its companion keys.
 pub fn keys(template: &str, kind: Kind, name: &str) -> Result<Vec<String>, ConfigError> {
     let lock = KeyTemplate::parse(template)?.lock_id(kind, name.into())?;

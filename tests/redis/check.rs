@@ -22,11 +22,11 @@ const DURABLE: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 type Found = (Severity, &'static str);
 
 /// Returns three servers that are fit as masters, but on one machine.
-fn durable() -> Vec<Server> {
+pub(crate) fn durable() -> Vec<Server> {
     (0..3).map(|_| Server::start_with(&DURABLE)).collect()
 }
 
-fn quarantining() -> Builder {
+pub(crate) fn quarantining() -> Builder {
     patient().quarantine(Quarantine::Observed)
 }
 
@@ -651,7 +651,11 @@ fn protected_mode_is_found() {
 }
 
 /// Checks three masters. On the first one, the user has `rules`.
-async fn as_user(masters: &[Server], builder: Builder, rules: &[&str]) -> CheckReport {
+pub(crate) async fn as_user(
+    masters: &[Server],
+    builder: Builder,
+    rules: &[&str],
+) -> CheckReport {
     let words = [&["ACL", "SETUSER", "bob", "reset", "on", ">hunter2"], rules].concat();
     assert_eq!(masters[0].command(&words), "OK");
     let mut urls = apart(masters);
@@ -666,6 +670,8 @@ async fn as_user(masters: &[Server], builder: Builder, rules: &[&str]) -> CheckR
 
 const MUTEX: Found = (Refuse, "rights for mutexes");
 const REENTRANT: Found = (Refuse, "rights for reentrant locks");
+const READ_WRITE: Found = (Refuse, "rights for read-write locks");
+const NO_READ_WRITE: Found = (Info, "rights for read-write locks");
 const FAIR: &str = "rights for fair locks";
 const MESSAGES: &str = "PUBLISH, SUBSCRIBE";
 const TOKENS: &str = "rights for fencing tokens";
@@ -680,16 +686,24 @@ fn each_missing_right_has_its_finding() {
             (&["+@all"][..], &[][..]),
             (&["-config"], &[(Unknown, "CONFIG GET")]),
             (&["-evalsha"], &[(Refuse, "EVALSHA")]),
-            (&["-del"], &[MUTEX, REENTRANT]),
-            (&["-pexpire"], &[MUTEX, REENTRANT]),
+            (&["-del"], &[MUTEX, REENTRANT, READ_WRITE]),
+            (&["-pexpire"], &[MUTEX, REENTRANT, READ_WRITE]),
             (&["-get"], &[MUTEX, (Info, TOKENS)]),
-            (&["-hlen"], &[REENTRANT]),
-            (&["-zadd"], &[(Info, FAIR)]),
+            (&["-hlen"], &[REENTRANT, READ_WRITE]),
+            (&["-zadd"], &[READ_WRITE, (Info, FAIR)]),
+            (&["-zrank"], &[(Info, FAIR)]),
+            (&["-zlexcount"], &[READ_WRITE]),
             (&["-type"], &[(Info, INSPECT)]),
             (&["-set"], &[(Info, "rights for mutexes"), (Info, TOKENS)]),
             (
                 &["-set", "-exists", "-hset"],
-                &[MUTEX, REENTRANT, (Refuse, FAIR), (Refuse, TOKENS)],
+                &[
+                    MUTEX,
+                    REENTRANT,
+                    (Refuse, FAIR),
+                    READ_WRITE,
+                    (Refuse, TOKENS),
+                ],
             ),
             (&["-publish"], &[(Info, MESSAGES)]),
             (&["resetkeys", "~quorlock:*"], &[]),
@@ -700,11 +714,12 @@ fn each_missing_right_has_its_finding() {
                     "~quorlock:check",
                     "~quorlock:fence:*",
                 ],
-                &[(Info, FAIR)],
+                &[(Info, FAIR), NO_READ_WRITE],
             ),
+            (&["resetkeys", "~quorlock:[cdfgqw]*"], &[NO_READ_WRITE]),
             (
                 &["resetkeys", "~quorlock:[gqd]*"],
-                &[(Unknown, "rights to keys"), (Info, TOKENS)],
+                &[(Unknown, "rights to keys"), NO_READ_WRITE, (Info, TOKENS)],
             ),
         ] {
             let report = as_user(&masters, quarantining(), &[&all, without].concat()).await;
@@ -745,7 +760,7 @@ fn rights_that_the_guard_lacks_are_found() {
         for (without, expected) in [
             (&["-info"][..], &[gone, (Unknown, "INFO")][..]),
             (
-                &["resetkeys", "~quorlock:check", "~quorlock:[dqf]*"],
+                &["resetkeys", "~quorlock:check", "~quorlock:[dfqrw]*"],
                 &[gone],
             ),
         ] {
@@ -803,6 +818,7 @@ fn the_least_rights_for_mutexes_are_enough() {
         let expected = [
             (Info, "rights for reentrant locks"),
             (Info, FAIR),
+            NO_READ_WRITE,
             (Info, TOKENS),
             (Info, INSPECT),
             (Info, MESSAGES),
@@ -854,7 +870,7 @@ fn commands_that_are_renamed_are_found() {
         for (command, expected) in [
             ("CONFIG", &[(Unknown, "CONFIG GET")][..]),
             ("EVALSHA", &[(Refuse, "EVALSHA")]),
-            ("PTTL", &[MUTEX, REENTRANT]),
+            ("PTTL", &[MUTEX, REENTRANT, READ_WRITE]),
             ("INFO", &[(Refuse, "quorlock:guard"), (Unknown, "INFO")]),
         ] {
             let renamed = [&DURABLE[..], &["--rename-command", command, "HIDDEN"]].concat();

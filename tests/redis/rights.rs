@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use quorlock::{
-    __internals::{has_owner, has_queue},
-    AcquireError, Builder, Kind, Quarantine,
+    __internals::{has_owner, has_queue, has_readers},
+    AcquireError, Builder, Coordinator, Kind, Lock, Owner, Quarantine, Setting,
 };
 
-use crate::common::*;
+use crate::{
+    common::*,
+    preflight::{as_user, durable, quarantining},
+};
 
 /// Returns the rules of the user that `docs/operations.md` calls `name`.
 fn documented(name: &str) -> Vec<String> {
@@ -76,11 +79,54 @@ async fn every_verb(masters: &[Server], urls: &[String], kind: Kind, is_fenced: 
         lock_of_kind(kind, "r", &one, &mine),
         lock_of_kind(kind, "r", &other, &theirs),
     );
+    if has_readers(kind) && !is_fenced {
+        every_access(&one, &other).await;
+        // A reader and a writer exclude each other like two writers.
+        let reader = one.read_write("r", &mine).read();
+        every_verb_of(masters, kind, reader, (their_lock.clone(), &theirs)).await;
+    }
     let (my_lock, their_lock) = if is_fenced {
         (my_lock.fenced(), their_lock.fenced())
     } else {
         (my_lock, their_lock)
     };
+    every_verb_of(masters, kind, my_lock, (their_lock, &theirs)).await;
+    one.close().await;
+    other.close().await;
+}
+
+/// Becomes a reader, lets another owner read, and breaks the lock.
+async fn every_access(one: &Coordinator, other: &Coordinator) {
+    let [mine, theirs] = [one.owner(), other.owner()];
+    let held = acquire_on_all(&one.read_write("shared", &mine).write()).await;
+    let reader = other.read_write("shared", &theirs).read();
+    let waiting = tokio::spawn(async move { reader.acquire().await.unwrap() });
+    let observed = one.read_write("shared", &mine).write();
+    until("a reader in the queue", async || {
+        let seen = observed.inspect().await.unwrap();
+        (seen.queue == [theirs.id()]).then_some(())
+    })
+    .await;
+    held.downgrade().unwrap();
+    let also = waiting.await.unwrap();
+    also.extend(LONG).await.unwrap();
+    also.settled().await;
+    let seen = observed.inspect().await.unwrap();
+    assert_eq!(seen.holders.len(), 2, "{seen}");
+    one.break_held(&seen).await;
+    until("a lock that is broken", async || {
+        (!observed.is_held().await.unwrap()).then_some(())
+    })
+    .await;
+}
+
+/// Sends every verb for two locks that exclude each other, with their owners.
+async fn every_verb_of(
+    masters: &[Server],
+    kind: Kind,
+    my_lock: Lock,
+    (their_lock, theirs): (Lock, &Owner),
+) {
     assert!(!my_lock.is_held().await.unwrap());
     let held = acquire_on_all(&my_lock).await;
     assert!(their_lock.is_held().await.unwrap());
@@ -143,8 +189,6 @@ async fn every_verb(masters: &[Server], urls: &[String], kind: Kind, is_fenced: 
         matches!(late.last_attempt(), AcquireError::Contended { .. }),
         "{late}"
     );
-    one.close().await;
-    other.close().await;
     for master in &masters[..2] {
         assert_eq!(master.command(&["DEL", "app:r"]), "1");
     }
@@ -154,6 +198,21 @@ async fn every_verb(masters: &[Server], urls: &[String], kind: Kind, is_fenced: 
 fn block(master: &Server, kind: Kind) {
     if !has_owner(kind) {
         assert_eq!(master.command(&["SET", "app:r", "another's"]), "OK");
+        return;
+    }
+    if has_readers(kind) {
+        let entry = "1 1 9999999999999 another:1";
+        let fields = [
+            "mode",
+            "quorlock",
+            "quorlock:read_write",
+            "3",
+            "quorlock:writer",
+            entry,
+        ];
+        let words = [&["HSET", "app:r"], &fields[..]].concat();
+        assert_eq!(master.command(&words), "3");
+        assert_eq!(master.command(&["PEXPIRE", "app:r", "600000"]), "1");
         return;
     }
     let marker = format!("quorlock:{}", kind.word());
@@ -240,7 +299,7 @@ fn the_rights_in_the_scripts_documentation_are_enough_for_each_kind() {
             let also = (kind == Kind::Fair).then_some("reentrant");
             for is_fenced in [false, true] {
                 let fenced = if is_fenced { &["any, fenced"][..] } else { &[] };
-                let rows = ["all", "quarantine", "inspect", kind.word()];
+                let rows = ["all", "quarantine", "inspect", "break", kind.word()];
                 let rows = rows.iter().chain(fenced).chain(&also).copied();
                 let rules = tabled(rows);
                 for master in &masters {
@@ -249,6 +308,39 @@ fn the_rights_in_the_scripts_documentation_are_enough_for_each_kind() {
                 let urls = urls_of(&rules, &masters);
                 every_verb(&masters, &urls, kind, is_fenced).await;
                 assert_nothing_denied(&masters, &rules);
+            }
+        }
+    });
+}
+
+/// The check finds each right of the table that is missing, for each kind of lock.
+#[test]
+fn each_right_in_the_scripts_documentation_is_missed() {
+    with_masters(0, async |_| {
+        let masters = durable();
+        for kind in KINDS {
+            for rule in tabled([kind.word()].into_iter()).split_off(tabled([].into_iter()).len()) {
+                let without = match rule.split_at(1) {
+                    ("+", "publish" | "subscribe" | "unsubscribe") | ("&", _) => continue,
+                    ("+", command) => vec![format!("-{command}")],
+                    // All keys but those that begin with the same letters.
+                    (_, key) => {
+                        let (_, name) = key.split_once(':').unwrap();
+                        let first = &name[..1];
+                        let all = ["resetkeys".to_owned(), "~quorlock:guard".to_owned()];
+                        let others = "cdfqrw"
+                            .chars()
+                            .filter(|letter| *letter.to_string() != *first);
+                        let others = others.map(|letter| format!("~quorlock:{letter}*"));
+                        all.into_iter().chain(others).collect()
+                    }
+                };
+                let without: Vec<_> = without.iter().map(String::as_str).collect();
+                let rules = [&["~*", "&*", "+@all"], &without[..]].concat();
+                let report = as_user(&masters, quarantining(), &rules).await;
+                let mut findings = report.findings.iter();
+                let is_found = findings.any(|finding| finding.setting == Setting::Rights(kind));
+                assert!(is_found, "{kind} {rule}: {report}");
             }
         }
     });
