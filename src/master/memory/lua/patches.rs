@@ -43,9 +43,11 @@ const PATCHES: [Patch; 16] = [
     },
     Patch {
         is_on: || mutant!(LeavesNoReader),
-        replaced: "  store_entry(is_writer, ARGV[1], ARGV[2], ARGV[3], ends, now)\n",
+        replaced: "  local reply = store_entry(is_writer, ARGV[1], ARGV[2], ARGV[3], ends, now)\n  \
+                   if is_downgrade then",
         by: "  if is_downgrade then\n    return 1\n  end\n  \
-             store_entry(is_writer, ARGV[1], ARGV[2], ARGV[3], ends, now)\n",
+             local reply = store_entry(is_writer, ARGV[1], ARGV[2], ARGV[3], ends, now)\n  \
+             if is_downgrade then",
     },
     Patch {
         is_on: || mutant!(OldCandidates),
@@ -84,8 +86,8 @@ const PATCHES: [Patch; 16] = [
     },
     Patch {
         is_on: || mutant!(UpgradesInPlace),
-        replaced: "entry.ends > now\n      and (entry.is_writer or not is_writer) then",
-        by: "entry.ends > now then",
+        replaced: "is_alive(entry, now)\n      and (entry.is_writer or not is_writer) then",
+        by: "is_alive(entry, now) then",
     },
     Patch {
         is_on: || mutant!(WritersPassReaders),
