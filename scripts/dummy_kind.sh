@@ -37,7 +37,8 @@ fails_with() {
 check() { cargo check --all-features --lib; }
 tests() { cargo test --all-features --lib -- "$@"; }
 
-sed -i -e 's/^            Fair => fair,$/&\n            \/\/\/ A kind for a test.\n            Dummy => dummy,/' \
+# The first line with only this brace ends the table.
+sed -i '0,/^        }$/s//            \/\/\/ A kind for a test.\n            Dummy => dummy,\n&/' \
     src/core/protocol/kind.rs
 sed -i 's/^pub(crate) mod fair;$/mod dummy;\n&/' src/core/kind/mod.rs
 fails_with 'file not found for module `dummy`' check
