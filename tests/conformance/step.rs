@@ -272,7 +272,7 @@ pub(super) fn stored(value: &str, clock: u64) -> String {
         };
         let entry = format!("{attempt} {depth} {ends}");
         let owner = who.parse().map(owner);
-        Some(owner.map_or(entry.clone(), |owner| format!("{entry} {owner}")))
+        Some(owner.map_or_else(|_| entry.clone(), |owner| format!("{entry} {owner}")))
     };
     entry().unwrap_or_else(|| value.to_owned())
 }
