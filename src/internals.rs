@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 #[cfg(feature = "redis")]
 use crate::core::protocol::{
+    access::Access,
     command::{Action, Command, Holding},
     identity::Identity,
     name::Token,
@@ -121,7 +122,7 @@ impl Acquisition {
             .lock_id(Kind::Mutex, "orders/42".into())
             .ok()?;
         let holding = Holding {
-            access: crate::Access::Exclusive,
+            access: Access::Exclusive,
             by: Identity::Token(Token::new([7; 20], None)),
             depth: 1,
             ballot: None,

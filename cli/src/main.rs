@@ -26,6 +26,7 @@ mod exit;
 mod failure;
 mod histogram;
 mod hold;
+mod holders;
 mod keeper;
 mod look;
 mod man;

@@ -39,7 +39,8 @@ local function remove(entry)
   is_removed, is_writer_removed = true, is_writer_removed or entry.is_writer
 end
 
--- Removes the ticket from both queues, because a writer that became a reader has queued as a writer.
+-- Removes the ticket from both queues, because a writer that became a reader has queued as a
+-- writer.
 local function leave_queues()
   redis.call('ZREM', KEYS[2], ticket)
   redis.call('ZREM', KEYS[4], ticket)

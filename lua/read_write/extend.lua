@@ -13,9 +13,9 @@
 --          text  others are in its way, or the lock is of another kind: see shared/entries
 --          error WRONGTYPE: a lock of another kind is held under this name
 --
--- Never creates an entry, never prolongs one whose lease has ended, and never shortens a TTL. Safe
--- to run twice or late: it acts only for the attempt that has the entry. If a lease has ended, others
--- may have been granted the lock since.
+-- Never creates an entry, and never shortens a TTL. Safe to run twice or late: it acts only for the
+-- attempt that has the entry. Never prolongs an entry whose lease has ended, because others may
+-- have been granted the lock since.
 local is_writer, attempt = ARGV[5] == 'write', tonumber(ARGV[2])
 local now = clock()
 local entries, is_lock = few_entries(ARGV[1])

@@ -200,7 +200,7 @@ impl Coordinator {
     ///
     /// An owner can acquire the lock again. The writer may also read, and may
     /// [become a reader](crate::Guard::downgrade). A reader cannot become the writer, because two
-    /// readers could wait for each other: see [`ConfigError::Upgrade`](crate::ConfigError::Upgrade).
+    /// readers could wait for each other: see [`Upgrade`](crate::ConfigError::Upgrade).
     ///
     /// # Guarantees
     ///
@@ -210,8 +210,8 @@ impl Coordinator {
     /// # Not guaranteed
     ///
     /// The order of arrival has the limits of a [fair](Self::fair) lock. Redisson's
-    /// `RReadWriteLock` has another format: under the same name, its clients and those of this crate
-    /// refuse each other.
+    /// `RReadWriteLock` has another format: under the same name, its clients and those of this
+    /// crate refuse each other.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

@@ -242,9 +242,9 @@ pub(super) fn candidate(micros: i64) -> String {
 }
 
 /// Parses a field of a hash. `a=1` is the field of an owner. `odd=1` and the words of the kinds, as
-/// `fair=1`, are fields that tell the kind. `writer=3x1:40s:a` and `reader:b=3x2:40s` are entries of
-/// a read-write lock: the attempt, the depth, and when the lease ends, or `ended`. Among the keys
-/// that are left, a lock of this crate also has the field `mode=quorlock`, unless the row says
+/// `fair=1`, are fields that tell the kind. `writer=3x1:40s:a` and `reader:b=3x2:40s` are entries
+/// of a read-write lock: the attempt, the depth, and when the lease ends, or `ended`. Among the
+/// keys that are left, a lock of this crate also has the field `mode=quorlock`, unless the row says
 /// `modeless`, and a read-write lock its marker, unless the row says `unmarked`.
 pub(super) fn parse_field(text: &str) -> (String, String) {
     let (name, value) = text.split_once('=').unwrap();

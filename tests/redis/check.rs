@@ -651,11 +651,7 @@ fn protected_mode_is_found() {
 }
 
 /// Checks three masters. On the first one, the user has `rules`.
-pub(crate) async fn as_user(
-    masters: &[Server],
-    builder: Builder,
-    rules: &[&str],
-) -> CheckReport {
+pub(crate) async fn as_user(masters: &[Server], builder: Builder, rules: &[&str]) -> CheckReport {
     let words = [&["ACL", "SETUSER", "bob", "reset", "on", ">hunter2"], rules].concat();
     assert_eq!(masters[0].command(&words), "OK");
     let mut urls = apart(masters);

@@ -32,7 +32,13 @@ const FOR_EACH_KIND: &[&str] = &["Dialer"];
 /// Types of the blocking API, which have the names of their async counterparts.
 const MIRRORED: (&str, &[&str]) = (
     "src/face/blocking/",
-    &["Coordinator", "Guard", "HealthEvents", "Lock"],
+    &[
+        "Coordinator",
+        "Guard",
+        "HealthEvents",
+        "Lock",
+        "ReadWriteLock",
+    ],
 );
 
 /// The names that a page may use.

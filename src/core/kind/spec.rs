@@ -57,7 +57,8 @@ pub(crate) enum HolderForm {
 pub(crate) struct Rights {
     /// The name of the [`Setting`](crate::Setting) that findings are about.
     pub(crate) name: &'static str,
-    /// The commands and keys that acquire the lock. Empty if the lock also needs the rights of another row.
+    /// The commands and keys that acquire the lock. Empty if the lock also needs the rights of
+    /// another row.
     ///
     /// If only rights of `needs` are missing, the user can acquire the lock, but cannot release or
     /// keep it.
