@@ -1,0 +1,444 @@
+//! The model: its states, and the steps between them.
+
+use std::{
+    fmt,
+    hash::{Hash, Hasher},
+};
+
+use super::{
+    Broken,
+    master::{Master, SLOTS, Slots, Token, client_of, token},
+};
+use crate::{MAJORITY, MASTERS, search::Model};
+
+/// The choice of the states to search.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Semaphore<const C: usize> {
+    /// The number of slots, as each client knows it.
+    pub(super) sizes: [usize; C],
+    /// The number of attempts of each client, at most 3.
+    pub(super) attempts: u8,
+    pub(super) broken: Broken,
+    /// Holders extend their slots, and put them back.
+    pub(super) extends: bool,
+    pub(super) breaks: bool,
+    /// A master may lose all data once.
+    pub(super) forgets: bool,
+    /// Checks that every client that waits can win.
+    pub(super) ends: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    #[default]
+    Idle,
+    Asking,
+    Held,
+    /// The attempt is over. All that it has sent may still be executed.
+    Left,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Client {
+    phase: Phase,
+    attempt: u8,
+    /// The slots that each attempt has asked for by number.
+    wanted: [Slots; 4],
+    /// The attempts that have won: a bit for each.
+    won: u8,
+    /// The slot that is held.
+    slot: u8,
+    is_extending: bool,
+    is_broken: bool,
+    /// The holder was broken after the extension began.
+    is_stale: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct State<const C: usize> {
+    masters: [Master<C>; MASTERS],
+    clients: [Client; C],
+    has_forgotten: bool,
+}
+
+pub(super) const TWO: &str = "two hold the same slot";
+pub(super) const MORE: &str = "more than the number of slots are held";
+pub(super) const STUCK: &str = "a waiter cannot win, though a slot is free";
+
+#[derive(Clone, Copy, Debug)]
+#[expect(dead_code, reason = "to be printed")]
+pub(super) enum Step {
+    /// A master answers a client, whose attempt has this number. The answer counts.
+    Answered(usize, u8, &'static str, usize),
+    /// A master executes a command, and the answer does not count.
+    Unanswered(usize, u8, &'static str, usize),
+    Client(usize, &'static str),
+    EntryVanishes(Token, usize),
+    Forget(usize),
+    EndQuarantine(usize),
+}
+
+impl<const C: usize> Semaphore<C> {
+    /// Counts the answers to the round of a client.
+    fn count(&self, state: &mut State<C>, client: usize) {
+        let granted = state.masters.map(|master| master.granted[client]);
+        let has = |slots: Slots| {
+            granted
+                .iter()
+                .filter(|granted| **granted & slots != 0)
+                .count()
+                >= MAJORITY
+        };
+        let most = state
+            .masters
+            .iter()
+            .filter(|master| master.answered[client]);
+        let is_over = most.count() == MASTERS;
+        let now = &mut state.clients[client];
+        if now.phase == Phase::Held {
+            if has(1 << now.slot) {
+                now.is_broken &= now.is_stale;
+                now.is_extending = false;
+                state.believe(client);
+            } else if is_over {
+                state.leave(client);
+            }
+            return;
+        }
+        let any_slot = self.broken == Broken::CountsGrants && has(Slots::MAX);
+        let won = (0..SLOTS).find(|slot| {
+            has(1 << slot) || any_slot && granted.iter().any(|granted| granted & 1 << slot != 0)
+        });
+        if let Some(slot) = won {
+            now.phase = Phase::Held;
+            now.slot = slot as u8;
+            now.won |= 1 << now.attempt;
+            now.wanted[usize::from(now.attempt)] |= 1 << slot;
+            state.believe(client);
+        } else if is_over {
+            state.leave(client);
+        }
+    }
+
+    fn ask(
+        &self,
+        state: &State<C>,
+        (client, at): (usize, usize),
+        visit: &mut dyn FnMut(Step, State<C>),
+    ) {
+        let now = state.clients[client];
+        let (attempt, token) = (now.attempt, token(client, now.attempt));
+        let asks_again = self.broken == Broken::KeepsVotes || self.broken == Broken::ChangesSlot;
+        if state.masters[at].answered[client] && !asks_again {
+            return;
+        }
+        let mut answered = |what, mut next: State<C>, slot: Option<usize>| {
+            let master = &mut next.masters[at];
+            let slots = slot.map_or(0, |slot| 1 << slot);
+            let keeps = self.broken == Broken::KeepsVotes;
+            master.granted[client] = if keeps {
+                master.granted[client] | slots
+            } else {
+                slots
+            };
+            master.answered[client] = true;
+            self.count(&mut next, client);
+            visit(Step::Answered(client, attempt, what, at), next);
+        };
+        let free = state.masters[at].free(token, self.sizes[client]);
+        for slot in &free {
+            let mut next = *state;
+            next.masters[at].take(token, *slot);
+            answered("takes any", next, Some(*slot));
+        }
+        if free.is_empty() {
+            answered("takes any", *state, None);
+        }
+        let granted = state
+            .masters
+            .iter()
+            .fold(0, |all, master| all | master.granted[client]);
+        let wanted = now.wanted[usize::from(attempt)];
+        for slot in 0..self.sizes[client] {
+            let may_want = wanted == 0 || wanted == 1 << slot || asks_again;
+            if granted & 1 << slot == 0 && !asks_again || !may_want {
+                continue;
+            }
+            let mut next = *state;
+            next.clients[client].wanted[usize::from(attempt)] |= 1 << slot;
+            let is_mine = next.masters[at].take(token, slot);
+            answered("takes one", next, is_mine.then_some(slot));
+        }
+    }
+
+    fn client_steps(&self, state: &State<C>, client: usize, visit: &mut dyn FnMut(Step, State<C>)) {
+        let now = state.clients[client];
+        let mut next = *state;
+        match now.phase {
+            Phase::Idle | Phase::Left if now.attempt < self.attempts => {
+                next.clients[client].phase = Phase::Asking;
+                next.clients[client].attempt += 1;
+                visit(Step::Client(client, "asks"), next);
+            }
+            Phase::Idle | Phase::Left => {}
+            Phase::Asking | Phase::Held => {
+                next.leave(client);
+                visit(Step::Client(client, "leaves"), next);
+            }
+        }
+        if now.phase == Phase::Held && self.extends {
+            let mut next = *state;
+            next.close(client);
+            next.clients[client].is_extending = !now.is_extending;
+            next.clients[client].is_stale = false;
+            visit(Step::Client(client, "extends, or stops"), next);
+        }
+    }
+
+    fn master_steps(&self, state: &State<C>, at: usize, visit: &mut dyn FnMut(Step, State<C>)) {
+        let master = state.masters[at];
+        if master.is_quarantined {
+            if !(0..C).any(|client| master.counted[client] || master.granted[client] != 0) {
+                let mut next = *state;
+                next.masters[at].is_quarantined = false;
+                visit(Step::EndQuarantine(at), next);
+            }
+            return;
+        }
+        if self.forgets && !state.has_forgotten {
+            let mut next = *state;
+            next.has_forgotten = true;
+            next.masters[at].slots = [0; SLOTS];
+            next.masters[at].is_quarantined = self.broken != Broken::NoQuarantine;
+            visit(Step::Forget(at), next);
+        }
+        for (slot, held) in master.slots.into_iter().enumerate() {
+            let Some(client) = client_of(held) else {
+                continue;
+            };
+            let now = state.clients[client];
+            let is_used = master.counted[client] && usize::from(now.slot) == slot
+                || master.granted[client] & 1 << slot != 0;
+            if !(is_used && held == token(client, now.attempt)) {
+                let mut next = *state;
+                next.masters[at].slots[slot] = 0;
+                visit(Step::EntryVanishes(held, at), next);
+            }
+        }
+    }
+
+    /// Lets a master execute the commands of an attempt, without an answer.
+    fn late(
+        &self,
+        state: &State<C>,
+        (client, attempt, at): (usize, u8, usize),
+        visit: &mut dyn FnMut(Step, State<C>),
+    ) {
+        let (now, token) = (state.clients[client], token(client, attempt));
+        let mut step = |what, change: &dyn Fn(&mut State<C>)| {
+            let mut next = *state;
+            change(&mut next);
+            if next != *state {
+                visit(Step::Unanswered(client, attempt, what, at), next);
+            }
+        };
+        for slot in state.masters[at].free(token, self.sizes[client]) {
+            step("takes any", &|next| {
+                next.masters[at].take(token, slot);
+            });
+        }
+        let wanted = now.wanted[usize::from(attempt)];
+        // A heal is the same.
+        for slot in (0..SLOTS).filter(|slot| wanted & 1 << slot != 0) {
+            step("takes one", &|next| {
+                next.masters[at].take(token, slot);
+            });
+        }
+        if attempt < now.attempt || now.phase == Phase::Left {
+            step("releases", &|next| next.masters[at].release(token));
+        }
+        if self.breaks && now.won & 1 << attempt != 0 {
+            step("breaks", &|next| {
+                let held = &mut next.clients[client];
+                let is_used = attempt == now.attempt && now.phase == Phase::Held;
+                if is_used && next.masters[at].slot_of(token) == Some(held.slot.into()) {
+                    held.is_broken = true;
+                    held.is_stale = held.is_extending;
+                }
+                next.masters[at].break_held(self.broken, token);
+            });
+        }
+    }
+
+    /// Returns whether a client that waits cannot win any slot, in good weather.
+    fn is_stuck(&self, state: &State<C>) -> bool {
+        let holders = state
+            .clients
+            .iter()
+            .filter(|client| client.phase == Phase::Held);
+        let holders = holders.count();
+        let mut waiters = (0..C).filter(|client| state.clients[*client].phase == Phase::Asking);
+        waiters.any(|waiter| {
+            let size = self.sizes[waiter];
+            let wins = |start: usize| {
+                let took = state.masters.map(|master| {
+                    let held = |slot: &usize| match client_of(master.slots[*slot]) {
+                        Some(client) => {
+                            state.clients[client].phase == Phase::Held
+                                && master.slots[*slot]
+                                    == token(client, state.clients[client].attempt)
+                        }
+                        None => false,
+                    };
+                    let used = (0..SLOTS).filter(held).count();
+                    let free = (0..size)
+                        .map(|slot| (start + slot) % size)
+                        .find(|slot| !held(slot));
+                    free.filter(|_| used < size)
+                });
+                let same = |one: &Option<usize>| took.iter().filter(|slot| *slot == one).count();
+                took.iter()
+                    .any(|slot| slot.is_some() && same(slot) >= MAJORITY)
+            };
+            holders < size && !(0..size).any(wins)
+        })
+    }
+}
+
+impl Client {
+    fn packed(&self) -> u64 {
+        let wanted = self.wanted.iter();
+        let packed = wanted.fold(u64::from(self.won), |packed, slots| {
+            packed << 3 | u64::from(*slots)
+        });
+        let packed = packed << 8 | u64::from(self.attempt << 2) | u64::from(self.slot);
+        let flags = [self.is_extending, self.is_broken, self.is_stale];
+        let packed = flags
+            .iter()
+            .fold(packed, |packed, flag| packed << 1 | u64::from(*flag));
+        packed << 2 | self.phase as u64
+    }
+}
+
+impl<const C: usize> State<C> {
+    /// Forgets the votes in the round of a client.
+    fn close(&mut self, client: usize) {
+        for master in &mut self.masters {
+            master.granted[client] = 0;
+            master.answered[client] = false;
+        }
+    }
+
+    /// Lets a lease count on the masters that granted the slot.
+    fn believe(&mut self, client: usize) {
+        let slot = self.clients[client].slot;
+        for master in &mut self.masters {
+            master.counted[client] = master.granted[client] & 1 << slot != 0;
+        }
+        self.close(client);
+    }
+
+    fn leave(&mut self, client: usize) {
+        self.close(client);
+        for master in &mut self.masters {
+            master.counted[client] = false;
+        }
+        let now = &mut self.clients[client];
+        *now = Client {
+            phase: Phase::Left,
+            slot: 0,
+            is_extending: false,
+            is_broken: false,
+            is_stale: false,
+            ..*now
+        };
+    }
+}
+
+impl<const C: usize> Hash for State<C> {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        let masters = self.masters.iter().map(Master::packed);
+        let clients = self.clients.iter().map(Client::packed);
+        masters
+            .chain(clients)
+            .for_each(|word| hasher.write_u64(word));
+        hasher.write_u8(self.has_forgotten.into());
+    }
+}
+
+impl<const C: usize> fmt::Debug for State<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (client, now) in self.clients.iter().enumerate() {
+            write!(f, "{client}:{:?}", now.phase)?;
+            f.write_str(if now.is_broken { " broken, " } else { ", " })?;
+        }
+        self.masters
+            .iter()
+            .try_for_each(|master| write!(f, "{master:?} "))
+    }
+}
+
+impl<const C: usize> Model for Semaphore<C> {
+    type State = State<C>;
+    type Step = Step;
+
+    fn start(&self) -> State<C> {
+        State {
+            masters: [Master::EMPTY; MASTERS],
+            clients: [Client::default(); C],
+            has_forgotten: false,
+        }
+    }
+
+    fn steps(&self, state: &State<C>, visit: &mut dyn FnMut(Step, State<C>)) {
+        let mut visit = |step, mut next: State<C>| {
+            next.masters.sort_unstable_by_key(Master::packed);
+            visit(step, next);
+        };
+        for client in 0..C {
+            self.client_steps(state, client, &mut visit);
+        }
+        for at in 0..MASTERS {
+            let master = state.masters[at];
+            if at > 0 && master == state.masters[at - 1] {
+                continue;
+            }
+            self.master_steps(state, at, &mut visit);
+            for client in (0..C).filter(|_| !master.is_quarantined) {
+                let now = state.clients[client];
+                for attempt in 1..=now.attempt {
+                    self.late(state, (client, attempt, at), &mut visit);
+                }
+                if now.phase == Phase::Asking {
+                    self.ask(state, (client, at), &mut visit);
+                }
+                if now.is_extending && !master.answered[client] {
+                    let (mut next, slot) = (*state, usize::from(now.slot));
+                    let held = &mut next.masters[at];
+                    let is_mine = held.slots[slot] == token(client, now.attempt);
+                    held.answered[client] = true;
+                    held.granted[client] = Slots::from(is_mine) << slot;
+                    self.count(&mut next, client);
+                    visit(Step::Answered(client, now.attempt, "extends", at), next);
+                }
+            }
+        }
+    }
+
+    fn flaw(&self, state: &State<C>) -> Option<&'static str> {
+        let believes = |client: &&Client| client.phase == Phase::Held && !client.is_broken;
+        let holders = state.clients.iter().filter(believes);
+        let slots = holders
+            .clone()
+            .fold(0, |slots: u8, client| slots | 1 << client.slot);
+        let (held, most) = (holders.count(), self.sizes.iter().max());
+        if most.is_some_and(|most| held > *most) {
+            return Some(MORE);
+        }
+        let is_double = held > slots.count_ones() as usize && self.broken != Broken::CountsGrants;
+        if is_double {
+            return Some(TWO);
+        }
+        (self.ends && self.is_stuck(state)).then_some(STUCK)
+    }
+}
