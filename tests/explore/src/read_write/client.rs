@@ -121,4 +121,14 @@ impl Client {
         self.is_robbed = false;
         self.upgrades = false;
     }
+
+    /// Notes that an entry was broken. It `is_used` if a round or a lease counts on it.
+    pub(super) fn on_break(&mut self, is_used: bool) {
+        if is_used {
+            self.is_broken = true;
+            if self.extension == Extension::Open {
+                self.extension = Extension::Stale;
+            }
+        }
+    }
 }

@@ -3,8 +3,9 @@
 mod client;
 mod master;
 mod model;
-#[cfg(test)]
 mod progress;
+mod state;
+mod steps;
 #[cfg(test)]
 mod tests;
 

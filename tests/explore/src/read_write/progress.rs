@@ -3,7 +3,8 @@
 use super::{
     client::Phase,
     master::{Caller, Entry, Form, Vote},
-    model::{ReadWrite, State},
+    model::ReadWrite,
+    state::State,
 };
 use crate::{MAJORITY, MASTERS};
 

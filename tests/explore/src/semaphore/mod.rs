@@ -5,6 +5,7 @@
 
 mod master;
 mod model;
+mod state;
 #[cfg(test)]
 mod tests;
 

@@ -1,13 +1,9 @@
 //! The model: its states, and the steps between them.
 
-use std::{
-    fmt,
-    hash::{Hash, Hasher},
-};
-
 use super::{
     Broken,
     master::{Master, SLOTS, Slots, Token, client_of, token},
+    state::{Client, Phase, State},
 };
 use crate::{MAJORITY, MASTERS, search::Model};
 
@@ -26,39 +22,6 @@ pub(super) struct Semaphore<const C: usize> {
     pub(super) forgets: bool,
     /// Checks that every client that waits can win.
     pub(super) ends: bool,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Phase {
-    #[default]
-    Idle,
-    Asking,
-    Held,
-    /// The attempt is over. All that it has sent may still be executed.
-    Left,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Client {
-    phase: Phase,
-    attempt: u8,
-    /// The slots that each attempt has asked for by number.
-    wanted: [Slots; 4],
-    /// The attempts that have won: a bit for each.
-    won: u8,
-    /// The slot that is held.
-    slot: u8,
-    is_extending: bool,
-    is_broken: bool,
-    /// The holder was broken after the extension began.
-    is_stale: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct State<const C: usize> {
-    masters: [Master<C>; MASTERS],
-    clients: [Client; C],
-    has_forgotten: bool,
 }
 
 pub(super) const TWO: &str = "two hold the same slot";
@@ -169,6 +132,21 @@ impl<const C: usize> Semaphore<C> {
             let is_mine = next.masters[at].take(token, slot);
             answered("takes one", next, is_mine.then_some(slot));
         }
+    }
+
+    fn extend(
+        &self,
+        state: &State<C>,
+        (client, at): (usize, usize),
+        visit: &mut dyn FnMut(Step, State<C>),
+    ) {
+        let (mut next, now) = (*state, state.clients[client]);
+        let (slot, held) = (usize::from(now.slot), &mut next.masters[at]);
+        let is_mine = held.slots[slot] == token(client, now.attempt);
+        held.answered[client] = true;
+        held.granted[client] = Slots::from(is_mine) << slot;
+        self.count(&mut next, client);
+        visit(Step::Answered(client, now.attempt, "extends", at), next);
     }
 
     fn client_steps(&self, state: &State<C>, client: usize, visit: &mut dyn FnMut(Step, State<C>)) {
@@ -305,79 +283,6 @@ impl<const C: usize> Semaphore<C> {
     }
 }
 
-impl Client {
-    fn packed(&self) -> u64 {
-        let wanted = self.wanted.iter();
-        let packed = wanted.fold(u64::from(self.won), |packed, slots| {
-            packed << 3 | u64::from(*slots)
-        });
-        let packed = packed << 8 | u64::from(self.attempt << 2) | u64::from(self.slot);
-        let flags = [self.is_extending, self.is_broken, self.is_stale];
-        let packed = flags
-            .iter()
-            .fold(packed, |packed, flag| packed << 1 | u64::from(*flag));
-        packed << 2 | self.phase as u64
-    }
-}
-
-impl<const C: usize> State<C> {
-    /// Forgets the votes in the round of a client.
-    fn close(&mut self, client: usize) {
-        for master in &mut self.masters {
-            master.granted[client] = 0;
-            master.answered[client] = false;
-        }
-    }
-
-    /// Lets a lease count on the masters that granted the slot.
-    fn believe(&mut self, client: usize) {
-        let slot = self.clients[client].slot;
-        for master in &mut self.masters {
-            master.counted[client] = master.granted[client] & 1 << slot != 0;
-        }
-        self.close(client);
-    }
-
-    fn leave(&mut self, client: usize) {
-        self.close(client);
-        for master in &mut self.masters {
-            master.counted[client] = false;
-        }
-        let now = &mut self.clients[client];
-        *now = Client {
-            phase: Phase::Left,
-            slot: 0,
-            is_extending: false,
-            is_broken: false,
-            is_stale: false,
-            ..*now
-        };
-    }
-}
-
-impl<const C: usize> Hash for State<C> {
-    fn hash<H: Hasher>(&self, hasher: &mut H) {
-        let masters = self.masters.iter().map(Master::packed);
-        let clients = self.clients.iter().map(Client::packed);
-        masters
-            .chain(clients)
-            .for_each(|word| hasher.write_u64(word));
-        hasher.write_u8(self.has_forgotten.into());
-    }
-}
-
-impl<const C: usize> fmt::Debug for State<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (client, now) in self.clients.iter().enumerate() {
-            write!(f, "{client}:{:?}", now.phase)?;
-            f.write_str(if now.is_broken { " broken, " } else { ", " })?;
-        }
-        self.masters
-            .iter()
-            .try_for_each(|master| write!(f, "{master:?} "))
-    }
-}
-
 impl<const C: usize> Model for Semaphore<C> {
     type State = State<C>;
     type Step = Step;
@@ -413,13 +318,7 @@ impl<const C: usize> Model for Semaphore<C> {
                     self.ask(state, (client, at), &mut visit);
                 }
                 if now.is_extending && !master.answered[client] {
-                    let (mut next, slot) = (*state, usize::from(now.slot));
-                    let held = &mut next.masters[at];
-                    let is_mine = held.slots[slot] == token(client, now.attempt);
-                    held.answered[client] = true;
-                    held.granted[client] = Slots::from(is_mine) << slot;
-                    self.count(&mut next, client);
-                    visit(Step::Answered(client, now.attempt, "extends", at), next);
+                    self.extend(state, (client, at), &mut visit);
                 }
             }
         }
