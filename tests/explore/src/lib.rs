@@ -21,8 +21,8 @@
 //!
 //! - An entry that an earlier attempt has left must give no right. If it does, a waiter passes
 //!   another one that is before it on a majority: see `OldEntryPasses`.
-//! - A break does not last if commands are late. An acquisition or a heal that comes after the
-//!   break puts the broken holder back, which may then go on after another had the lock.
+//! - A break does not last if commands are late. An acquisition or a heal that comes after it puts
+//!   the broken holder back, which may then go on after another had the lock.
 #![cfg_attr(not(test), allow(dead_code, reason = "the tests use it"))]
 
 mod read_write;
