@@ -15,11 +15,12 @@ use std::{
 };
 
 use quorlock::{
-    AcquireError, Builder, CheckReport, ConfigError, Contention, Coordinator, ExtendError, Failure,
-    Fault, Fence, FencingToken, Finding, Guard, HealthEvents, HeldReport, Holder, InspectError,
-    Inspection, Kind, Lock, LockState, LostError, LostReason, MasterHealth, MasterSpec,
-    MasterState, MasterView, MemoryMaster, Owner, Quarantine, ReadyError, Refusal, ReleaseError,
-    Renewal, RunError, Setting, Severity, StaleToken, Vote, VoteRow, Votes,
+    Access, AcquireError, Builder, CheckReport, ConfigError, Contention, Coordinator, ExtendError,
+    Failure, Fault, Fence, FencingToken, Finding, Guard, HealthEvents, HeldReport, Holder,
+    InspectError, Inspection, Kind, Lock, LockState, LostError, LostReason, MasterHealth,
+    MasterSpec, MasterState, MasterView, MemoryMaster, Owner, Quarantine, ReadWriteLock,
+    ReadyError, Refusal, ReleaseError, Renewal, RunError, Setting, Severity, StaleToken, Vote,
+    VoteRow, Votes,
 };
 
 #[test]
@@ -36,6 +37,7 @@ fn public_types_have_their_auto_traits() {
         )*};
     }
     check! {
+        Access: Clone Copy Default Eq;
         AcquireError: Error Clone;
         Builder:;
         CheckReport: Clone Eq;
@@ -71,6 +73,7 @@ fn public_types_have_their_auto_traits() {
         ReleaseError: Error Clone;
         Renewal: Clone Copy Eq;
         Quarantine: Clone Copy Default Eq;
+        ReadWriteLock: Clone;
         RunError<ConfigError>: Error;
         StaleToken: Error Clone Copy Eq;
         LockState: Clone Copy Eq;
@@ -90,8 +93,10 @@ fn blocking_types_have_their_auto_traits() {
     has_bounds::<blocking::Guard>();
     has_bounds::<blocking::HealthEvents>();
     has_bounds::<blocking::Lock>();
+    has_bounds::<blocking::ReadWriteLock>();
     is_clone::<blocking::Coordinator>();
     is_clone::<blocking::Lock>();
+    is_clone::<blocking::ReadWriteLock>();
 }
 
 /// Errors and reports can leave a `catch_unwind`. Handles need `AssertUnwindSafe`.

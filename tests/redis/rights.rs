@@ -8,8 +8,8 @@ use quorlock::{
 };
 
 use crate::{
+    check::{as_user, durable, quarantining},
     common::*,
-    preflight::{as_user, durable, quarantining},
 };
 
 /// Returns the rules of the user that `docs/operations.md` calls `name`.
