@@ -213,8 +213,10 @@ fn a_failover_back_costs_another_quarantine() {
         acquire_on_all(&lock).await.release().await.unwrap();
         for next in [&group.replica, &group.primary] {
             until("a replica", async || {
-                let info = next.command(&["INFO", "replication"]);
-                info.contains("master_link_status:up").then_some(())
+                // A failover ends the connections of clients.
+                let info = next.try_command(&["INFO", "replication"], TEST_TIMEOUT);
+                let is_up = |info: String| info.contains("master_link_status:up");
+                info.is_ok_and(is_up).then_some(())
             })
             .await;
             until("a failover", async || {

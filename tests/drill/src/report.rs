@@ -56,7 +56,7 @@ impl Report<'_> {
         let of_class = |class: Class| {
             let outcomes = self.outcomes.iter().filter(move |one| one.class == class);
             outcomes.fold(
-                (Counts::default(), [0; 3], 0),
+                (Counts::default(), [0; KINDS.len()], 0),
                 |(mut counts, mut kinds, faults), one| {
                     counts.add(&one.counts);
                     for (sum, count) in kinds.iter_mut().zip(of_kind(&one.grants)) {
