@@ -123,6 +123,7 @@ impl Acquisition {
             .ok()?;
         let holding = Holding {
             access: Access::Exclusive,
+            slot: None,
             by: Identity::Token(Token::new([7; 20], None)),
             depth: 1,
             ballot: None,

@@ -44,6 +44,8 @@ pub(crate) enum Mutant {
     ExtensionStartsLate,
     /// An extension creates a key that is gone.
     ExtensionTakes,
+    /// A holder extends whatever slot a master has of it.
+    ExtendsAnySlot,
     /// The queue of a fair lock is in the order in which a master heard of the waiters.
     FirstHeard,
     /// A connection stays when its master has lost all keys.
@@ -107,6 +109,8 @@ pub(crate) enum Mutant {
     SameCandidate,
     /// A strict program trusts the key that another program wrote.
     StrictTrusts,
+    /// A slot that one master has granted is taken on the others, also from its holder.
+    TakesSlots,
     /// A reader becomes a writer in place.
     UpgradesInPlace,
     /// Every vote of a master counts.
@@ -125,14 +129,16 @@ impl Mutant {
     /// The switches that the simulator must notice. Each of the others has a test next to its rule,
     /// because the simulator has no sockets, no second thread and no masters that lie, and because
     /// some moments are rare.
-    pub(crate) const SIMULATED: [Self; 38] = [
+    pub(crate) const SIMULATED: [Self; 41] = [
         Self::AlwaysQueued,
+        Self::AnySlot,
         Self::CountsOnly,
         Self::Deaf,
         Self::ErrorGrants,
         Self::ExtensionReleases,
         Self::ExtensionStartsLate,
         Self::ExtensionTakes,
+        Self::ExtendsAnySlot,
         Self::FirstHeard,
         Self::FlushUnnoticed,
         Self::ForgetsOrigins,
@@ -162,6 +168,7 @@ impl Mutant {
         Self::RunIdIgnored,
         Self::SameCandidate,
         Self::StrictTrusts,
+        Self::TakesSlots,
         Self::UpgradesInPlace,
         Self::WritersPassReaders,
     ];

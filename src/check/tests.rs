@@ -602,7 +602,7 @@ fn each_missing_right_has_its_finding() {
     ];
     let (mutex, reentrant) = ("rights for mutexes", "rights for reentrant locks");
     let (fair, tokens) = ("rights for fair locks", "rights for fencing tokens");
-    let read_write = "rights for read-write locks";
+    let (read_write, semaphore) = ("rights for read-write locks", "rights for semaphores");
     for (tried, errors, expected) in [
         // Reentrant locks can be acquired, but mutexes cannot.
         (
@@ -618,39 +618,72 @@ fn each_missing_right_has_its_finding() {
                 (Refuse, reentrant),
                 (Refuse, fair),
                 (Refuse, read_write),
+                (Refuse, semaphore),
                 (Refuse, tokens),
             ],
         ),
         (
             &["PEXPIRE"],
             &command,
-            &[(Refuse, mutex), (Refuse, reentrant), (Refuse, read_write)],
+            &[
+                (Refuse, mutex),
+                (Refuse, reentrant),
+                (Refuse, read_write),
+                (Refuse, semaphore),
+            ],
         ),
         (&["GET"], &command, &[(Refuse, mutex), (Info, tokens)]),
         (
             &["HSET", "HMGET"],
             &command,
-            &[(Info, reentrant), (Info, fair), (Info, read_write)],
+            &[
+                (Info, reentrant),
+                (Info, fair),
+                (Info, read_write),
+                (Info, semaphore),
+            ],
         ),
         (
             &["HLEN"],
             &command,
-            &[(Refuse, reentrant), (Refuse, read_write)],
+            &[
+                (Refuse, reentrant),
+                (Refuse, read_write),
+                (Refuse, semaphore),
+            ],
         ),
         (&["TYPE"], &command, &[(Info, "rights to inspect")]),
         // HSET, which the origin record needs, is not enough to acquire a reentrant lock.
         (
             &["EXISTS", "HLEN"],
             &command,
-            &[(Info, reentrant), (Info, fair), (Info, read_write)],
+            &[
+                (Info, reentrant),
+                (Info, fair),
+                (Info, read_write),
+                (Info, semaphore),
+            ],
         ),
-        (&["ZADD"], &command, &[(Refuse, read_write), (Info, fair)]),
+        (
+            &["ZADD"],
+            &command,
+            &[(Refuse, read_write), (Refuse, semaphore), (Info, fair)],
+        ),
         (&["ZRANK"], &command, &[(Info, fair)]),
-        (&["ZLEXCOUNT"], &command, &[(Refuse, read_write)]),
+        (
+            &["ZLEXCOUNT"],
+            &command,
+            &[(Refuse, read_write), (Refuse, semaphore)],
+        ),
         // Without the right to one of the keys, no script of the lock runs.
         (&["writers"], &key, &[(Info, read_write)]),
-        (&["readers", "ZLEXCOUNT"], &key, &[(Info, read_write)]),
-        (&["deadlines"], &key, &[(Info, fair), (Info, read_write)]),
+        (&["readers"], &key, &[(Info, read_write)]),
+        (&["waiters"], &key, &[(Info, semaphore)]),
+        (
+            &["deadlines"],
+            &key,
+            &[(Info, fair), (Info, read_write), (Info, semaphore)],
+        ),
         (&["queue"], &key, &[(Info, fair)]),
         (&["fence"], &key, &[(Info, tokens)]),
         (

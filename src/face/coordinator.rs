@@ -236,6 +236,39 @@ impl Coordinator {
         ReadWriteLock::new(self.engine.clone(), name.as_ref(), owner)
     }
 
+    /// Returns the semaphore called `name`. At most `permits` guards hold it at once, from 1 to
+    /// 1,000. Sends nothing.
+    ///
+    /// Each guard has a [slot](Guard::slot) of its own, which no other guard has at the same time.
+    /// A job that needs several permits holds several guards. Waiters are served in the order in
+    /// which they came, like those of a [fair lock](Self::fair), but those that come close together
+    /// may swap.
+    ///
+    /// Programs may use different numbers of permits. There are never more holders than the largest
+    /// of these numbers. So the number can grow or shrink while programs run: no holder loses its
+    /// permit, and a program with a smaller number waits until enough others are gone.
+    ///
+    /// With [`fenced`](Lock::fenced), a token is larger than those of all earlier holders of all
+    /// slots. A resource of its own for each slot can check it.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use quorlock::{Coordinator, MemoryMaster};
+    /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
+    /// let jobs = locks.semaphore("reports", 2);
+    /// let first = jobs.acquire().await?;
+    /// let second = jobs.acquire().await?;
+    /// assert_ne!(first.slot(), second.slot());
+    /// assert!(jobs.try_acquire().await.is_err());
+    /// drop(first);
+    /// let third = jobs.acquire().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn semaphore(&self, name: impl AsRef<str>, permits: usize) -> Lock {
+        Lock::semaphore(self.engine.clone(), name.as_ref(), permits)
+    }
+
     /// Returns the lock called `name` of this kind. `owner` is not used for a mutex.
     #[cfg(any(test, feature = "__internals"))]
     #[doc(hidden)]

@@ -97,6 +97,14 @@ impl Guard {
         self.level.claim.depth()
     }
 
+    /// Returns the slot of a permit of a [semaphore](crate::Coordinator::semaphore): a number from
+    /// 0 to one less than its permits. No other valid guard of the semaphore has the same slot, so
+    /// a program can use it to choose one of several resources. `None` for any other lock.
+    pub fn slot(&self) -> Option<usize> {
+        let slot = self.level.claim.slot()?;
+        Some(usize::from(slot.get()) - 1)
+    }
+
     /// Returns what this guard leaves to others: [`Shared`](Access::Shared) for a reader of a
     /// [read-write lock](crate::Coordinator::read_write).
     pub fn access(&self) -> Access {

@@ -148,7 +148,7 @@ fn any_step() -> impl Strategy<Value = (usize, Step)> {
         let who = who.parse().unwrap();
         step::ticket(who, drawn).as_str().to_owned()
     });
-    let queue = prop::sample::select(vec!["queue", "writers", "readers"]);
+    let queue = prop::sample::select(vec!["queue", "waiters", "writers", "readers"]);
     let queue = queue.prop_map(step::companion);
     let deadline = prop::option::weighted(0.8, prop::sample::select(vec![-100, 100, 200]));
     let step = prop_oneof![
@@ -194,14 +194,20 @@ fn any_command() -> impl Strategy<Value = RowCommand> {
         false => Access::Exclusive,
     });
     (
-        (kind_and_verb, access),
+        (kind_and_verb, access, (1..4u16, 0..4u16)),
         numbers,
         any_ttl(),
         prop::option::weighted(0.7, queue),
         prop::option::weighted(0.5, any_candidate()),
     )
         .prop_map(
-            |(((kind, verb), access), (who, attempt, depth, drawn), ttl, queue, candidate)| {
+            |(
+                ((kind, verb), access, (permits, slot)),
+                (who, attempt, depth, drawn),
+                ttl,
+                queue,
+                candidate,
+            )| {
                 let access = if kind.spec().has_readers {
                     access
                 } else {
@@ -213,6 +219,9 @@ fn any_command() -> impl Strategy<Value = RowCommand> {
                 RowCommand {
                     attempt,
                     access,
+                    permits,
+                    // Only a first attempt takes any slot. Masters then choose the same ones.
+                    slot: slot.clamp(u16::from(verb != Acquire), permits),
                     drawn,
                     ttl,
                     queue,
@@ -258,6 +267,12 @@ fn any_hash() -> impl Strategy<Value = Vec<(String, String)>> {
         "writer=1x1:100s:a read_write=3 mode=quorlock c=1",
         "reader:b=1x1:100s read_write=some mode=quorlock",
         "read_write=3 mode=quorlock",
+        "permit:a=1x1:100s:1 slot:1=a semaphore=100s mode=quorlock",
+        "permit:a=2x1:100s:2 slot:2=a permit:b=1x1:200s:1 slot:1=b semaphore=100s mode=quorlock",
+        "permit:b=1x2:ended:1 slot:1=b permit:c=1x1:100s:3 slot:3=c semaphore=ended mode=quorlock",
+        "permit:a=1x1:100s:1 slot:2=a semaphore=100s mode=quorlock",
+        "permit:a=1x1:100s:1 slot:1=b semaphore=100s mode=quorlock c=1",
+        "permit:a=1x1:100s semaphore=some mode=quorlock",
     ];
     prop::sample::select(hashes.to_vec())
         .prop_map(|fields| fields.split(' ').map(parse_field).collect())

@@ -13,7 +13,12 @@
 //! - `fresh`: no majority has seen the ticket
 //! - `watch`: the master is asked to report the next change of the key
 //! - `won`: the attempt that is released got the lock
+//! - `of3`: the number of permits of a semaphore, 1 without it
+//! - `slot2`: the slot that the attempt asks for; without it, an acquisition takes any slot, and
+//!   all other commands have slot 1
 //! - `read`, `write`: what the attempt does with a read-write lock. Without these, it writes
+
+use std::num::NonZeroU16;
 
 use super::*;
 use crate::core::{
@@ -54,6 +59,9 @@ pub(super) struct RowCommand {
     pub(super) ttl: Duration,
     pub(super) depth: u32,
     pub(super) access: Access,
+    pub(super) permits: u16,
+    /// 0 for any slot.
+    pub(super) slot: u16,
     /// The time in the ticket, in seconds from [`ORIGIN`].
     pub(super) drawn: u64,
     pub(super) queue: Option<QueueOptions>,
@@ -80,6 +88,8 @@ impl RowCommand {
             ttl: seconds(40),
             depth: u32::from(verb != Verb::Release),
             access: Access::Exclusive,
+            permits: 1,
+            slot: u16::from(verb != Verb::Acquire),
             drawn: u64::from(who as u8 % 32),
             queue: None,
             watch: false,
@@ -89,11 +99,12 @@ impl RowCommand {
     }
 
     pub(super) fn command(&self, key: &str, ballot: Option<Ballot>) -> Command {
-        let lock_id = &lock_id(self.kind, key);
+        let lock_id = &lock_id(self.kind, key).with_permits(self.permits);
         let holding = Holding {
             by: self.identity(),
             depth: self.depth,
             access: self.access,
+            slot: NonZeroU16::new(self.slot),
             ballot,
         };
         let ttl = checked(self.ttl);
@@ -152,6 +163,10 @@ impl RowCommand {
                 ("w", "rite") => command.access = Access::Exclusive,
                 ("w", "atch") => command.watch = true,
                 ("w", "on") => command.was_won = true,
+                ("o", permits) => {
+                    command.permits = permits.strip_prefix('f').unwrap().parse().unwrap();
+                }
+                ("s", slot) => command.slot = slot.strip_prefix("lot").unwrap().parse().unwrap(),
                 ("x", depth) => command.depth = depth.parse().unwrap(),
                 ("^", off) => command.ballot = Some(micros(off)),
                 ("@", drawn) => command.drawn = drawn.parse().unwrap(),
@@ -246,15 +261,23 @@ pub(super) fn candidate(micros: i64) -> String {
 /// of a read-write lock: the attempt, the depth, and when the lease ends, or `ended`. Among the
 /// keys that are left, a lock of this crate also has the field `mode=quorlock`, unless the row says
 /// `modeless`, and a read-write lock its marker, unless the row says `unmarked`.
+/// `permit:a=3x2:40s:1` is an entry of a semaphore, with its slot at the end, and `slot:1=a` is its
+/// other half. `semaphore=40s` says when the first lease ends. Among the keys that are left, these
+/// two are left out if they follow from the entries.
 pub(super) fn parse_field(text: &str) -> (String, String) {
     let (name, value) = text.split_once('=').unwrap();
     let name = match name {
         "a" | "b" | "c" => owner(name.parse().unwrap()),
         "odd" | "writer" => format!("quorlock:{name}"),
         _ if Kind::of_word(name).is_some() => format!("quorlock:{name}"),
-        _ => match name.strip_prefix("reader:") {
-            Some(who) => format!("quorlock:reader:{}", owner(who.parse().unwrap())),
-            None => name.to_owned(),
+        _ => match name.split_once(':') {
+            Some((entry @ ("reader" | "permit"), who)) => {
+                format!("quorlock:{entry}:{}", owner(who.parse().unwrap()))
+            }
+            Some(("slot", _)) => {
+                return (format!("quorlock:{name}"), owner(value.parse().unwrap()));
+            }
+            _ => name.to_owned(),
         },
     };
     (name, value.to_owned())
@@ -270,11 +293,21 @@ pub(super) fn stored(value: &str, clock: u64) -> String {
             "ended" => clock.saturating_sub(5_000),
             left => clock + u64::try_from(parse_ttl(left)?.as_millis()).unwrap(),
         };
-        let entry = format!("{attempt} {depth} {ends}");
-        let owner = who.parse().map(owner);
-        Some(owner.map_or_else(|_| entry.clone(), |owner| format!("{entry} {owner}")))
+        let last = match who.parse::<char>() {
+            Ok(who) if who.is_alphabetic() => owner(who),
+            _ => who.to_owned(),
+        };
+        let entry = format!("{attempt} {depth} {ends} {last}");
+        Some(entry.trim_end().to_owned())
     };
-    entry().unwrap_or_else(|| value.to_owned())
+    let time = || match value {
+        "ended" => Some(clock.saturating_sub(5_000).to_string()),
+        _ => {
+            let left: u64 = value.strip_suffix('s')?.parse().ok()?;
+            Some((clock + left * 1000).to_string())
+        }
+    };
+    entry().or_else(time).unwrap_or_else(|| value.to_owned())
 }
 
 /// Writes the value of a field as [`stored`] takes it.
@@ -286,12 +319,16 @@ pub(super) fn shown(value: &str, clock: u64) -> String {
     let Ok(ends) = ends.parse::<u64>() else {
         return value.to_owned();
     };
-    let left = match ends.checked_sub(clock) {
-        None => "ended".to_owned(),
-        Some(left) => in_seconds(left as f64 / 1000.0),
-    };
+    let left = time_left(ends, clock);
     let owner = words.get(3).map(|owner| format!(":{}", short(owner)));
     format!("{attempt}x{depth}:{left}{}", owner.unwrap_or_default())
+}
+
+pub(super) fn time_left(ends: u64, clock: u64) -> String {
+    match ends.checked_sub(clock) {
+        None => "ended".to_owned(),
+        Some(left) => in_seconds(left as f64 / 1000.0),
+    }
 }
 
 fn parse_ttl(text: &str) -> Option<Duration> {
@@ -346,8 +383,12 @@ pub(super) fn short(text: &str) -> String {
     {
         return format!("{}@{}", short(who), micros / 1_000_000 - ORIGIN);
     }
-    if let Some(reader) = text.strip_prefix("quorlock:reader:") {
-        return format!("reader:{}", short(reader));
+    for entry in ["reader", "permit"] {
+        let of_entry = text.strip_prefix("quorlock:");
+        let of_entry = of_entry.and_then(|text| text.strip_prefix(entry)?.strip_prefix(':'));
+        if let Some(who) = of_entry {
+            return format!("{entry}:{}", short(who));
+        }
     }
     ('a'..='g')
         .find(|who| owner(*who) == text)

@@ -16,8 +16,9 @@ pub(super) enum Store {
 type Scores = Vec<(String, f64)>;
 
 /// The queues: their names, and how a state begins what it shows of them.
-const QUEUES: [(&str, &str); 3] = [
+const QUEUES: [(&str, &str); 4] = [
     ("queue", " |"),
+    ("waiters", " | waiters"),
     ("writers", " | writers"),
     ("readers", " | readers"),
 ];
@@ -331,13 +332,28 @@ fn waiters(
 fn fields_of(hash: &BTreeMap<String, String>, now: u64) -> String {
     let has_mode = hash.get("mode").is_some_and(|mode| mode == "quorlock");
     let marker = hash.get("quorlock:read_write").map(String::as_str);
+    let permits: BTreeMap<_, _> = hash.iter().filter_map(permit).collect();
+    let first = permits.values().map(|(_, ends)| *ends).min();
     let shown = hash.iter().filter(|(field, value)| match &***field {
         "mode" => *value != "quorlock",
         "quorlock:read_write" => marker != Some("3"),
-        _ => true,
+        "quorlock:semaphore" => !value.parse().is_ok_and(|time: u64| {
+            first.is_some_and(|first| first.abs_diff(time) < 1_000) // the time that the row took
+        }),
+        field => match field.strip_prefix("quorlock:slot:") {
+            Some(slot) => permits.get(&***value).is_none_or(|(held, _)| *held != slot),
+            None => true,
+        },
     });
     let mut fields: Vec<_> = shown
-        .map(|(field, value)| format!("{}={}", short(field), self::shown(value, now)))
+        .map(|(field, value)| {
+            let value = match (&**field, value.parse()) {
+                ("quorlock:semaphore", Ok(time)) => time_left(time, now),
+                (field, _) if field.starts_with("quorlock:slot:") => short(value),
+                _ => self::shown(value, now),
+            };
+            format!("{}={value}", short(field))
+        })
         .collect();
     fields.sort();
     // A lock that this version of the crate wrote has the field `mode`, and a read-write lock has
@@ -347,7 +363,11 @@ fn fields_of(hash: &BTreeMap<String, String>, now: u64) -> String {
         fields.iter().any(is_one)
     };
     let is_entry = begins(&["writer=", "reader:"]);
-    let is_ours = is_entry || marker.is_some() || begins(&["reentrant=", "fair="]);
+    let is_permit = begins(&["permit:", "semaphore="]);
+    let is_ours = is_entry || is_permit || marker.is_some() || begins(&["reentrant=", "fair="]);
+    if is_permit && !hash.contains_key("quorlock:semaphore") {
+        fields.push("unmarked".to_owned());
+    }
     if is_entry && marker.is_none() {
         fields.push("unmarked".to_owned());
     }
@@ -360,6 +380,14 @@ fn fields_of(hash: &BTreeMap<String, String>, now: u64) -> String {
         _ => {}
     }
     fields.join(" ")
+}
+
+/// Returns the owner of an entry of a semaphore, its slot, and the time when its lease ends.
+fn permit<'a>((field, value): (&'a String, &'a String)) -> Option<(&'a str, (&'a str, u64))> {
+    let owner = field.strip_prefix("quorlock:permit:")?;
+    let mut words = value.split(' ').skip(2);
+    let ends = words.next()?.parse().ok()?;
+    Some((owner, (words.next()?, ends)))
 }
 
 /// Returns the lines of a reply in pairs.

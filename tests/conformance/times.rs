@@ -33,6 +33,7 @@ fn queue_up(key: &str, drawn: u64, is_fresh: bool) -> Command {
         by: Identity::Ticket(by),
         depth: 1,
         access: crate::Access::Exclusive,
+        slot: None,
         ballot: None,
     };
     let ttl = step::checked(seconds(40));

@@ -92,7 +92,7 @@ pub(super) fn alike(one: &str, other: &str, slack: Duration) -> bool {
         (Some(one), Some(other)) => (one - other).abs() <= slack,
         _ => one == other,
     };
-    let (one, other) = (one.split([' ', ':']), other.split([' ', ':']));
+    let (one, other) = (one.split([' ', ':', '=']), other.split([' ', ':', '=']));
     one.clone().count() == other.clone().count() && one.zip(other).all(same)
 }
 

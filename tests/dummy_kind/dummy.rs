@@ -30,6 +30,7 @@ pub(super) static SPEC: Spec = Spec {
     is_token: false,
     is_watched: true,
     has_readers: false,
+    has_slots: true,
     rights: Rights {
         name: "rights for dummy locks",
         takes: "EXISTS HSET",

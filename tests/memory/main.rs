@@ -45,6 +45,7 @@ mod renewal;
 mod retry;
 mod rollback;
 mod run;
+mod semaphore;
 mod spans;
 mod storm;
 mod tuning;

@@ -304,7 +304,10 @@ impl Checker {
     /// begins or is extended, because only then can two of them begin to overlap.
     pub(super) fn check_overlap(&mut self, lock: usize) {
         let LockPlan {
-            name, most_holders, ..
+            name,
+            kind,
+            most_holders,
+            ..
         } = self.locks[lock].plan;
         let tenures = self.locks[lock].tenures.iter();
         let valid = tenures.filter_map(|tenure| Some((self.valid_holder(*tenure)?, *tenure)));
@@ -313,14 +316,19 @@ impl Checker {
                 all.entry(holder).or_insert_with(Vec::new).push(one);
                 all
             });
-        let is_reader = |tenure: &u64| {
-            let guard = self.tenures.get(tenure).map(|tenure| &tenure.guard);
-            guard.is_some_and(|guard| guard.access() == Access::Shared)
-        };
-        if valid.values().flatten().all(is_reader) {
+        let guard = |tenure: &u64| self.tenures.get(tenure).map(|tenure| &tenure.guard);
+        let is_reader =
+            |tenure| guard(tenure).is_some_and(|guard| guard.access() == Access::Shared);
+        if kind == Kind::ReadWrite && valid.values().flatten().all(is_reader) {
             valid.clear();
         }
-        if valid.len() > most_holders {
+        let slots = valid
+            .values()
+            .flatten()
+            .filter_map(|one| guard(one)?.slot());
+        let slots: Vec<_> = slots.collect();
+        let distinct: BTreeSet<_> = slots.iter().collect();
+        if valid.len() > most_holders || distinct.len() < slots.len() {
             let tenures: Vec<_> = valid.values().collect();
             let text = format!("tenures {tenures:?} of lock {name} are valid");
             self.found.push((Rule::Exclusion, text));
@@ -430,21 +438,24 @@ impl Checker {
         }
     }
 
-    /// Checks that no waiter came before the one that got the lock. Called in calm runs only.
+    /// Checks that fewer waiters than the lock has room for came before the one that got the lock.
+    /// Called in calm runs only.
     fn check_order(&mut self, winner: &Contender) {
         /// The clocks of processes drift apart, and tickets need time to arrive.
         const SAME_TIME: Duration = Duration::from_millis(100);
-        if !self.locks[winner.lock].plan.kind.has_queue() {
+        let plan = self.locks[winner.lock].plan;
+        if !plan.kind.has_queue() {
             return;
         }
         let comes_first = |other: &&Contender| {
             other.lock == winner.lock
                 && other.is_queued
-                && other.owner != winner.owner
+                && (other.owner.is_none() || other.owner != winner.owner)
                 && !(other.reads && winner.reads)
                 && other.began + SAME_TIME < winner.began
         };
-        if let Some(other) = self.contenders.values().find(comes_first) {
+        let mut earlier = self.contenders.values().filter(comes_first);
+        if let Some(other) = earlier.nth(plan.most_holders - 1) {
             let earlier = winner.began - other.began;
             self.found.push((
                 Rule::Order,

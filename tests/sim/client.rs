@@ -162,7 +162,8 @@ impl Task {
             self.shared.plan.locks[number].kind == Kind::ReadWrite && self.random.is_one_in(2);
         let lock = self.lock(number, which, reads);
         let kind = self.shared.plan.locks[number].kind;
-        let owner = kind.has_owner().then_some(self.first_owner | which as u64);
+        let has_owner = self.shared.plan.locks[number].has_owner();
+        let owner = has_owner.then_some(self.first_owner | which as u64);
         let way = self.random.below(10);
         let attempt =
             self.shared
@@ -236,7 +237,12 @@ impl Task {
         let lock = if reads {
             self.locks.read_write(plan.name, owner).read()
         } else {
-            lock(&self.locks, plan, owner)
+            let mut plan = *plan;
+            if !self.shared.plan.is_calm() {
+                // Programs may know different numbers of permits.
+                plan.most_holders = 1 + self.random.index(plan.most_holders);
+            }
+            lock(&self.locks, &plan, owner)
         };
         let mut ttl = self.random.pick(&self.shared.plan.ttls);
         if self.has_long_ttl() {
@@ -341,7 +347,7 @@ impl Task {
     }
 
     async fn reenter(&mut self, attempt: Attempt, guard: &Arc<Guard>, lock: &Lock) {
-        if !self.shared.plan.locks[attempt.lock].kind.has_owner() {
+        if !self.shared.plan.locks[attempt.lock].has_owner() {
             return;
         }
         let bound = self.shared.plan.attempt_bound();
@@ -421,6 +427,9 @@ impl Task {
 }
 
 pub(super) fn lock(locks: &Coordinator, plan: &LockPlan, owner: &Owner) -> Lock {
-    let lock = locks.of_kind(plan.kind, plan.name, owner);
+    let lock = match plan.kind {
+        Kind::Semaphore => locks.semaphore(plan.name, plan.most_holders),
+        kind => locks.of_kind(kind, plan.name, owner),
+    };
     if plan.is_fenced { lock.fenced() } else { lock }
 }

@@ -179,7 +179,7 @@ async fn check_progress(clients: &Clients) {
             let (lock, is_hopeless) = (*lock, is_hopeless(place));
             let (of, holder) = (
                 process.clone(),
-                lock.kind.has_owner().then_some(1 << 40 | place as u64),
+                lock.has_owner().then_some(1 << 40 | place as u64),
             );
             let task = tokio::spawn(process.task(async move {
                 if !is_hopeless {

@@ -239,6 +239,13 @@ pub(super) struct Plan {
     pub(super) lasting: Vec<Fault>,
 }
 
+impl LockPlan {
+    /// Returns whether a program chooses the owner. Each permit of a semaphore has its own.
+    pub(super) fn has_owner(&self) -> bool {
+        self.kind.has_owner() && self.kind != Kind::Semaphore
+    }
+}
+
 impl Plan {
     pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_millis(200);
     const CALM_ONE_IN: u64 = 16;
@@ -277,11 +284,17 @@ impl Plan {
         let masters = if model == Model::Within { masters } else { 3 };
         let places = 2 + random.index(3);
         let names = 1 + random.index(2);
-        let locks = Self::NAMES[..names].iter().map(|name| LockPlan {
-            name,
-            kind: random.pick(&Kind::ALL),
-            is_fenced: random.is_one_in(2),
-            most_holders: 1,
+        let locks = Self::NAMES[..names].iter().map(|name| {
+            let kind = random.pick(&Kind::ALL);
+            LockPlan {
+                name,
+                kind,
+                is_fenced: random.is_one_in(2),
+                most_holders: match kind {
+                    Kind::Semaphore => 1 + random.index(3),
+                    _ => 1,
+                },
+            }
         });
         let locks = locks.collect();
         let short = Duration::from_millis(300 + random.below(700));

@@ -151,7 +151,9 @@ impl Server {
         let key = command.lock_id.key();
         let value = self.state.keys.value(key)?;
         let by = command.by();
-        if let (Kind::ReadWrite, Value::Hash(fields)) = (command.lock_id.kind(), value) {
+        if let (Kind::ReadWrite | Kind::Semaphore, Value::Hash(fields)) =
+            (command.lock_id.kind(), value)
+        {
             let owner = by.and_then(Identity::owner).map(|by| &*by.owner);
             let mut entries = fields.clone();
             entries.retain(|field, value| is_entry_of_another(field, value, owner, millis));
@@ -188,21 +190,20 @@ impl Server {
 
 /// What the key of a lock has of other clients than the sender of a command.
 enum Foreign {
-    /// The entries of a read-write lock whose leases have not ended.
+    /// The entries of a read-write lock or a semaphore whose leases have not ended.
     Entries(BTreeMap<String, String>),
     /// The value, and the time to live.
     Key(Value, i64),
 }
 
-/// Returns whether a field is the entry of another owner of a read-write lock, whose lease has not
-/// ended.
+/// Returns whether a field is the entry of another owner of a read-write lock or a semaphore, whose
+/// lease has not ended.
 fn is_entry_of_another(field: &str, value: &str, owner: Option<&str>, millis: u64) -> bool {
     let mut words = value.splitn(4, ' ').skip(2);
     let ends = words.next().and_then(|ends| ends.parse::<u64>().ok());
-    let by = match field.strip_prefix("quorlock:reader:") {
-        Some(reader) => Some(reader),
-        None => words.next(),
-    };
+    let mut entries = ["quorlock:reader:", "quorlock:permit:"].into_iter();
+    let by = entries.find_map(|entry| field.strip_prefix(entry));
+    let by = by.or_else(|| words.next());
     ends.is_some_and(|ends| ends > millis) && by != owner
 }
 

@@ -57,7 +57,7 @@ impl<R: ReadRound> ClaimState<R> {
             phase: Phase::Asking { unasked },
         };
         let mut command = claim.ask(step, None);
-        command.watch = !unasked.is_empty();
+        command.watch = !unasked.is_empty() && command.lock_id.kind().spec().is_watched;
         (claim, command)
     }
 
@@ -70,6 +70,7 @@ impl<R: ReadRound> ClaimState<R> {
             return None;
         };
         let others = mem::take(unasked);
+        self.traces.slot = self.newest.read(Round::first_slot);
         self.traces.last_until(step.expiry(step.terms.ttl));
         Some((others, self.ask(step, None)))
     }
@@ -88,6 +89,7 @@ impl<R: ReadRound> ClaimState<R> {
         if let Some(by) = next.identity {
             self.traces.by = by;
         }
+        self.traces.slot = None; // masters that have granted one to this attempt grant it again
         if let (Some(ballot), Some(candidate)) = (&mut self.traces.ballot, next.candidate) {
             ballot.candidate = candidate;
         }

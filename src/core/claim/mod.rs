@@ -115,7 +115,7 @@ struct Traces {
     by: Identity,
     /// `None` if the lock is not fenced.
     ballot: Option<Ballot>,
-    /// The slot that was won.
+    /// The slot that was won, or that the first of the masters has granted.
     slot: Slot,
     /// The instant on the monotonic clock at which everything that the claim may have written has
     /// expired. After this instant, no release is needed.
@@ -237,6 +237,7 @@ impl<R: ReadRound> ClaimState<R> {
             by: self.traces.by.clone(),
             depth: self.levels.depth(),
             access: self.levels.access(),
+            slot: self.traces.slot,
             ballot: self.traces.ballot.clone(),
         }
     }

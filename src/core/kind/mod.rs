@@ -6,5 +6,6 @@ pub(crate) mod fair;
 mod mutex;
 mod read_write;
 mod reentrant;
+mod semaphore;
 pub(crate) mod spec;
 pub(crate) mod table;

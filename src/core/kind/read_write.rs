@@ -29,6 +29,7 @@ pub(super) static SPEC: Spec = Spec {
     is_token: false,
     is_watched: false,
     has_readers: true,
+    has_slots: false,
     rights: Rights {
         name: "rights for read-write locks",
         takes: "TIME EXISTS HSET writers deadlines readers",

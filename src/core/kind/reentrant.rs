@@ -23,6 +23,7 @@ pub(super) static SPEC: Spec = Spec {
     is_token: false,
     is_watched: true,
     has_readers: false,
+    has_slots: false,
     rights: Rights {
         name: "rights for reentrant locks",
         takes: "EXISTS HSET",

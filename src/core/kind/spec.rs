@@ -37,6 +37,8 @@ pub(crate) struct Spec {
     pub(crate) is_watched: bool,
     /// `true` if an attempt can leave the lock to readers, which share it.
     pub(crate) has_readers: bool,
+    /// `true` if several can hold the lock, each in a slot of its own. A grant is then for a slot.
+    pub(crate) has_slots: bool,
     pub(crate) rights: Rights,
 }
 

@@ -9,7 +9,11 @@ use super::{
     identity::{Identity, QueueOptions},
     name::LockId,
 };
-use crate::core::{ballot::Ballot, time::lease::Ttl, vote::Vote};
+use crate::core::{
+    ballot::Ballot,
+    time::lease::Ttl,
+    vote::{Slot, Vote},
+};
 
 /// An action on one lock. A master executes it atomically.
 #[derive(Clone, Debug)]
@@ -29,6 +33,8 @@ pub(crate) struct Holding {
     pub(crate) depth: u32,
     /// What the levels together leave to others.
     pub(crate) access: Access,
+    /// The slot that a master has granted, for a lock with slots.
+    pub(crate) slot: Slot,
     /// The candidate for the fencing token of a fenced lock.
     pub(crate) ballot: Option<Ballot>,
 }
@@ -253,6 +259,7 @@ pub(crate) mod fixture {
             by,
             depth,
             access: Access::Exclusive,
+            slot: None,
             ballot,
         }
     }

@@ -18,6 +18,8 @@ macro_rules! kinds {
             Fair => fair,
             /// A lock that readers share, and that a writer holds alone.
             ReadWrite => read_write,
+            /// A lock that a limited number of holders have at once, each in a slot of its own.
+            Semaphore => semaphore,
         }
     };
 }

@@ -23,6 +23,8 @@ struct Names {
     kind: Kind,
     name: Arc<str>,
     key: Arc<str>,
+    /// The number of holders that a semaphore has at most. 1 for a lock of another kind.
+    permits: u16,
     companions: Companions,
 }
 
@@ -36,7 +38,7 @@ impl fmt::Debug for LockId {
     }
 }
 
-/// Compares kind and key. All other fields follow from these two.
+/// Compares kind and key. All other fields but the permits follow from these two.
 impl PartialEq for LockId {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0) || (self.kind(), self.key()) == (other.kind(), other.key())
@@ -57,6 +59,21 @@ impl LockId {
             kind,
             name,
             key,
+            permits: 1,
+            companions: Companions::default(),
+        }))
+    }
+
+    /// Returns the same lock with another number of permits.
+    pub(crate) fn with_permits(&self, permits: u16) -> Self {
+        let Names {
+            kind, name, key, ..
+        } = &*self.0;
+        Self(Arc::new(Names {
+            kind: *kind,
+            name: name.clone(),
+            key: key.clone(),
+            permits,
             companions: Companions::default(),
         }))
     }
@@ -73,6 +90,12 @@ impl LockId {
     /// Returns the key of the lock on the masters.
     pub(crate) fn key(&self) -> &Arc<str> {
         &self.0.key
+    }
+
+    /// Returns the number of holders that a semaphore has at most, as this program knows it. 1 for
+    /// a lock of another kind.
+    pub(crate) fn permits(&self) -> u16 {
+        self.0.permits
     }
 
     /// Returns the text of a companion, such as the key of the queue.

@@ -71,7 +71,7 @@ macro_rules! for_any_kind {
         pub(in crate::core) static INSPECT: Script = Script::new(
             "shared/inspect",
             concat!(
-                lua!("shared/holder", "shared/owner", "shared/queue", "shared/entries"),
+                lua!("shared/holder", "shared/owner", "shared/queue", "shared/entries", "shared/permits"),
                 described!($($module),+),
                 lua!("shared/any_holder", "shared/inspect")
             ),
@@ -80,7 +80,7 @@ macro_rules! for_any_kind {
         pub(in crate::core) static BREAK: Script = Script::new(
             "shared/break",
             concat!(
-                lua!("shared/holder", "shared/owner", "shared/queue", "shared/entries"),
+                lua!("shared/holder", "shared/owner", "shared/queue", "shared/entries", "shared/permits"),
                 described!($($module),+),
                 lua!("shared/any_holder", "shared/break")
             ),

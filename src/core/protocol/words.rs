@@ -1,6 +1,6 @@
 //! The words of a [`Command`] for a server.
 
-use std::iter;
+use std::{iter, num::NonZeroU16};
 
 use super::{
     access::Access,
@@ -120,6 +120,17 @@ impl<'a> Words<'a> {
             Access::Exclusive => "write",
             Access::Shared => "read",
         })
+    }
+
+    /// Adds the number of permits of a semaphore.
+    pub(in crate::core) fn permits(self) -> Self {
+        let permits = self.command.lock_id.permits();
+        self.number(permits.into())
+    }
+
+    /// Adds the slot that another master has granted to the caller, or 0 for any slot.
+    pub(in crate::core) fn slot(self, holding: &Holding) -> Self {
+        self.number(holding.slot.map_or(0, NonZeroU16::get).into())
     }
 
     /// Adds the ticket of a waiter.

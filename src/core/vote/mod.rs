@@ -63,7 +63,7 @@ impl Vote {
 }
 
 /// A slot of a lock that several can hold, each in a slot of its own. `None` for a lock that has no
-/// slots. The kinds of today have none; a counted semaphore needs them.
+/// slots.
 pub(crate) type Slot = Option<NonZeroU16>;
 
 /// A vote on its way to its round. A grant of a lock with slots is for one slot.

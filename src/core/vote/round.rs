@@ -139,6 +139,11 @@ impl Round {
         won.and_then(|(slot, _)| slot)
     }
 
+    /// Returns the slot that a master has granted.
+    pub(crate) fn first_slot(&self) -> Slot {
+        self.done().find_map(|(slot, _)| slot)
+    }
+
     /// Returns the masters that have not voted yet.
     pub(crate) fn unanswered(&self) -> MasterSet {
         self.masters_where(|cast| cast.is_none())

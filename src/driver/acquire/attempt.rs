@@ -27,25 +27,18 @@ use crate::{
     },
 };
 
-/// The part of a waiter in an attempt.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::driver) struct Waiting<'a> {
-    pub(in crate::driver) waiter: &'a LocalWaiter<'a>,
-    /// The master to ask before the others. `None` if all masters are asked at once.
-    pub(in crate::driver) first: Option<usize>,
-}
-
 /// Makes one attempt. If the request has an owner, waits until the owner's other attempts at this
-/// lock are over. If they are not over at the instant that `permit_by` returns, sends nothing.
+/// lock are over. If they are not over at the instant that `permit_by` returns, sends nothing. If
+/// there is a `first` master, asks it before the others.
 pub(in crate::driver) async fn attempt(
     context: &Arc<Context>,
     request: &LockRequest,
     permit_by: impl FnOnce() -> Instant,
-    waiting: Option<Waiting<'_>>,
+    first: Option<usize>,
+    waiter: Option<&LocalWaiter<'_>>,
 ) -> Result<Level, NotAcquired> {
-    let first = waiting.and_then(|waiting| waiting.first);
-    if let (Some(waiting), Some(_)) = (waiting, first) {
-        waiting.waiter.watch(); // before the command that asks for the report
+    if let (Some(waiter), Some(_)) = (waiter, first) {
+        waiter.watch(); // before the command that asks for the report
     }
     context.check_open()?;
     let Some(owner) = &request.owner else {
@@ -57,7 +50,13 @@ pub(in crate::driver) async fn attempt(
         let client = context.config.client_name.as_ref();
         let identity = Identity::Token(Token::new(random, client));
         let claim = Claim::begin(context, request, identity, first);
-        return Ok(decide(context, Level::new(claim, request.access, None), waiting).await?);
+        return Ok(decide(
+            context,
+            Level::new(claim, request.access, None),
+            first,
+            waiter,
+        )
+        .await?);
     };
     let (owned, timers) = (owner.lock(&request.lock_id), &context.timers);
     // This task tries to reenter before it waits for the permit, too. The future that has the
@@ -76,7 +75,7 @@ pub(in crate::driver) async fn attempt(
     let identity = owner.identity(ticket);
     let claim = Claim::begin(context, request, identity, first);
     let level = Level::new(claim, request.access, Some(owned.clone()));
-    let level = decide(context, level, waiting).await?;
+    let level = decide(context, level, first, waiter).await?;
     owned.won(&level.claim);
     Ok(level)
 }
@@ -99,9 +98,10 @@ pub(super) fn attempt_timeout(context: &Context, request: &LockRequest) -> Durat
 async fn decide(
     context: &Context,
     level: Level,
-    waiting: Option<Waiting<'_>>,
+    first: Option<usize>,
+    waiter: Option<&LocalWaiter<'_>>,
 ) -> Result<Level, Denied> {
-    if let Some(first) = waiting.and_then(|waiting| waiting.first)
+    if let Some(first) = first
         && let Some(left) = level.claim.refused_by(first).await
     {
         return Err(Denied {
@@ -109,7 +109,7 @@ async fn decide(
             ..Denied::in_round(Obstacle::HeldFor(left), level.claim.newest_round())
         });
     }
-    let will_retry = waiting.is_some();
+    let will_retry = waiter.is_some();
     let mut outcome = level.claim.outcome(will_retry).await;
     for _ in 0..MORE_BALLOTS {
         if outcome != Outcome::Lost || !level.claim.raise_ballot(None) {
@@ -123,7 +123,6 @@ async fn decide(
             Ok(level)
         }
         outcome => {
-            let waiter = waiting.map(|waiting| waiting.waiter);
             let denied = take_back(context, &level, outcome, waiter).await;
             context.note_denied(level.claim.name(), &denied);
             Err(denied)

@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Instant};
 
 use super::{
-    attempt::{Waiting, attempt, attempt_timeout},
+    attempt::{attempt, attempt_timeout},
     deadline::Deadline,
     denied::{Denied, NotAcquired},
 };
@@ -125,11 +125,9 @@ impl<'a> Contest<'a> {
         start: Instant,
     ) -> Result<Level, NotAcquired> {
         self.ask_all_once_in_a_poll();
-        let waiting = (!is_last).then_some(Waiting {
-            waiter: &self.waiter,
-            first: self.first,
-        });
-        let result = attempt(self.context, self.request, || permit_by, waiting).await;
+        let waiter = (!is_last).then_some(&self.waiter);
+        let first = waiter.and(self.first);
+        let result = attempt(self.context, self.request, || permit_by, first, waiter).await;
         match &result {
             Ok(level) => self.note_attempt(start, Ok(level)),
             Err(NotAcquired::Denied(denied)) => self.note_attempt(start, Err(denied)),

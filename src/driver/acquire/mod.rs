@@ -14,19 +14,30 @@ use super::{
     select::within,
     time::clock,
 };
+use crate::core::vote::{master_set::MasterSet, obstacle::Obstacle};
 use attempt::{attempt, attempt_timeout, reenter};
 use contend::contend;
 use deadline::Deadline;
 use denied::NotAcquired;
 use fair::acquire_fair;
 
-/// Makes one attempt.
+/// Makes one attempt. If all masters grant, but not the same slot, makes a second one, in which one
+/// master chooses the slot.
 pub(super) async fn try_acquire(
     context: &Arc<Context>,
     request: &LockRequest,
 ) -> Result<Level, NotAcquired> {
     let permit_by = || clock::now() + attempt_timeout(context, request);
-    attempt(context, request, permit_by, None).await
+    let result = attempt(context, request, permit_by, None, None).await;
+    match &result {
+        Err(NotAcquired::Denied(denied))
+            if denied.obstacle == Obstacle::Split && request.lock_id.kind().spec().has_slots =>
+        {
+            let first = (context.masters).agreed(request.lock_id.key(), MasterSet::ALL);
+            attempt(context, request, permit_by, first, None).await
+        }
+        _ => result,
+    }
 }
 
 /// Waits until the lock is acquired. If there is a `limit`, the last attempt begins when that time

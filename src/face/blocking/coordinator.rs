@@ -82,6 +82,11 @@ impl Coordinator {
         ReadWriteLock::new(self.coordinator.read_write(name, owner), &self.thread)
     }
 
+    /// Returns the semaphore called `name`: see [`semaphore`](crate::Coordinator::semaphore).
+    pub fn semaphore(&self, name: impl AsRef<str>, permits: usize) -> Lock {
+        Lock::new(self.coordinator.semaphore(name, permits), &self.thread)
+    }
+
     /// Checks all masters, and reports each danger: see [`check`](crate::Coordinator::check).
     ///
     /// # Errors

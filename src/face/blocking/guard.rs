@@ -55,6 +55,11 @@ impl Guard {
         self.guard.depth()
     }
 
+    /// Returns the slot of a permit of a semaphore: see [`slot`](crate::Guard::slot).
+    pub fn slot(&self) -> Option<usize> {
+        self.guard.slot()
+    }
+
     /// Returns what this guard leaves to others: see [`access`](crate::Guard::access).
     pub fn access(&self) -> Access {
         self.guard.access()

@@ -121,6 +121,16 @@ impl Lock {
     pub fn is_held(&self) -> Result<bool, InspectError> {
         self.thread.wait(self.lock.is_held())?
     }
+
+    /// Returns how many permits of a semaphore are free: see
+    /// [`available`](crate::Lock::available).
+    ///
+    /// # Errors
+    ///
+    /// The same, and [`CannotBlock`](crate::ConfigError::CannotBlock).
+    pub fn available(&self) -> Result<usize, InspectError> {
+        self.thread.wait(self.lock.available())?
+    }
 }
 
 /// Settings. Each replaces the setting of the coordinator for this lock.

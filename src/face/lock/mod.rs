@@ -21,6 +21,7 @@ use crate::{
 };
 
 pub(crate) mod read_write;
+mod semaphore;
 mod settings;
 
 /// A named lock on all masters of a [`Coordinator`](crate::Coordinator), of one
@@ -69,7 +70,7 @@ pub struct Lock {
     engine: Arc<Engine>,
     lock_id: Result<LockId, ConfigError>,
     ttl: Result<Ttl, ConfigError>,
-    /// `None` for a mutex.
+    /// `None` for a mutex, and for a semaphore, where each attempt has an owner of its own.
     owner: Option<Owner>,
     access: Access,
     is_fenced: bool,
@@ -347,14 +348,15 @@ impl Lock {
 
     fn request(&self) -> Result<LockRequest, ConfigError> {
         let lock_id = self.lock_id.clone()?;
-        if self.is_fenced && self.access == Access::Shared {
+        let is_reader = lock_id.kind().spec().has_readers && self.access == Access::Shared;
+        if self.is_fenced && is_reader {
             return Err(ConfigError::ReaderToken);
         }
         Ok(LockRequest {
+            owner: self.owner_of_attempt(lock_id.kind()),
             counter: self.is_fenced.then(|| lock_id.counter()),
             lock_id,
             ttl: self.ttl.clone()?,
-            owner: self.owner.as_ref().map(|owner| owner.0.clone()),
             access: self.access,
             renewal: self.renewal,
             min_hold: self.min_hold,

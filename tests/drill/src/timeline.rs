@@ -14,7 +14,7 @@ const WIDTH: f64 = 1_200.0;
 const TOP: f64 = 60.0;
 const HEIGHT: f64 = 220.0;
 const LANE: f64 = 15.0;
-const COLOURS: [&str; KINDS.len()] = ["#1f6fb4", "#d9730d", "#2e8540", "#8a3ffc"];
+const COLOURS: [&str; KINDS.len()] = ["#1f6fb4", "#d9730d", "#2e8540", "#8a3ffc", "#b81d5b"];
 /// The most points of a line.
 const POINTS: u64 = 400;
 

@@ -1,0 +1,164 @@
+-- semaphore/acquire: takes a slot on this master, if fewer than `permits` are held and the waiters
+-- before the caller leave one. Otherwise queues the caller. Also restores what this master lost,
+-- regardless of the waiters.
+--
+-- KEYS[1]..KEYS[3]  see shared/permits
+-- ARGV[1]  owner
+-- ARGV[2]  attempt: larger than that of any earlier attempt of this owner
+-- ARGV[3]  depth, absolute
+-- ARGV[4]  ttl in milliseconds
+-- ARGV[5]  permits: the number of slots, as the caller knows it
+-- ARGV[6]  the slot that another master has granted to this attempt; 0: any
+-- ARGV[7]  ticket
+-- ARGV[8]  waiter timeout, as for fair/acquire; -1: restore what this master lost
+-- ARGV[9]  window of the ticket, as for fair/acquire
+-- KEYS[4], ARGV[10], ARGV[11]  for a fenced lock: the counter, the caller's candidate and its
+--          window: see shared/ballot
+-- returns  n >= 1  the caller has slot n at the given depth, for at least ttl
+--          text    'held ..', 'kind': see shared/permits
+--                  'queued POSITION', 'skew MICROS', 'stale ..': as for fair/acquire
+--          error   WRONGTYPE: a lock of another kind is held under this name
+--
+-- A slot is held by the owner that a majority of masters has granted it. So the caller counts the
+-- grants of one slot only, and one attempt asks for one slot: after a failed round, the next round
+-- is a new attempt.
+--
+-- The waiter at place p of the queue, from 0, gets the slot that is free after p others. So masters
+-- that know the same holders and waiters grant it the same slot. A caller that is not queued
+-- searches from a slot that depends on its ticket.
+--
+-- Safe to run twice: the second run finds the caller's entry. Safe to run late: a later attempt of
+-- the same owner is in the way of an earlier one.
+local attempt, most, wanted = tonumber(ARGV[2]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local ticket, waiter_timeout = ARGV[7], tonumber(ARGV[8])
+local now, micros = clock()
+local mine, is_lock, earliest = own_permit(ARGV[1])
+if not is_lock then
+  return 'kind'
+end
+-- The number of entries that were removed.
+local removed = 0
+
+local function remove(permit)
+  remove_permit(KEYS[1], permit)
+  removed = removed + 1
+end
+
+-- Removes the entries whose leases have ended. Returns whether the lock is a semaphore.
+local function sweep()
+  local permits, first = all_permits(KEYS[1]), nil
+  for _, permit in ipairs(permits or {}) do
+    if permit.ends < now then
+      remove(permit)
+    else
+      first = math.min(first or permit.ends, permit.ends)
+    end
+  end
+  earliest = first
+  if first then
+    redis.call('HSET', KEYS[1], SEMAPHORE, string.format('%.0f', first))
+  end
+  return permits
+end
+
+if earliest and earliest < now then
+  if not sweep() then
+    return 'kind'
+  end
+  mine = mine and mine.ends >= now and mine
+end
+if mine and mine.attempt < attempt then
+  remove(mine)
+  mine = nil
+end
+local used = math.max(redis.call('HLEN', KEYS[1]) - 2, 0) / 2
+
+-- Returns the slot at place `skip` among those that are free, from slot `from` on.
+local function free_slot(from, skip)
+  for first = 0, most - 1, 64 do
+    local names = {}
+    for at = first, math.min(first + 63, most - 1) do
+      names[#names + 1] = string.format('%s%.0f', SLOT, 1 + (from + at) % most)
+    end
+    local stored = redis.call('HMGET', KEYS[1], unpack(names))
+    for at = 1, #names do
+      if not stored[at] and skip == 0 then
+        return string.sub(names[at], #SLOT + 1)
+      end
+      skip = stored[at] and skip or skip - 1
+    end
+  end
+end
+
+local function grant(slot)
+  local refused = KEYS[4] and ballot(KEYS[4], ARGV[10], ARGV[11], mine ~= nil)
+  if refused then
+    return refused
+  end
+  local ends = now + tonumber(ARGV[4])
+  if mine then
+    ends = math.max(ends, mine.ends)
+    if mine.slot ~= slot then
+      remove(mine)
+    end
+  end
+  local permit = { owner = ARGV[1], attempt = ARGV[2], depth = ARGV[3], slot = slot }
+  local reply = store_permit(permit, ends, now)
+  if reply ~= 1 then
+    return reply
+  end
+  local is_served = waiter_timeout ~= 0
+  local denied = (is_served or removed > 0) and best_effort(function()
+    is_served = redis.call('ZREM', KEYS[2], ticket) == 1
+    redis.call('ZREM', KEYS[3], ticket)
+    -- A release calls one waiter. If more permits are free than that one takes, it calls the next.
+    call_waiters(now, (is_served or removed > 0) and used + 1 < most and 1 or 0)
+  end)
+  return denied or tonumber(slot)
+end
+
+-- Calls the waiters whose turn has come, because entries or dead waiters were removed.
+local function call_others(is_swept)
+  call_waiters(now, math.min(math.max(removed, is_swept and 1 or 0), most - used), ticket)
+end
+
+if mine and mine.attempt == attempt and (wanted == 0 or mine.slot == ARGV[6]) then
+  return grant(mine.slot)
+elseif mine and mine.attempt > attempt then
+  return describe_permits(now, earliest, 0)
+elseif wanted > 0 then
+  if not redis.call('HMGET', KEYS[1], SLOT .. ARGV[6])[1] then
+    return grant(ARGV[6])
+  end
+  return describe_permits(now, earliest, 0)
+end
+
+local head, is_swept = next_waiter(KEYS[2], now)
+local place, slot = 0, nil
+if not head and used < most then
+  local from = waiter_timeout > 0 and 0 or tonumber(string.sub(ticket, 1, 16)) % most
+  slot = free_slot(from, 0)
+elseif waiter_timeout > 0 then
+  local window = tonumber(ARGV[9])
+  -- ZSCORE also throws on a wrong type before anything is written.
+  if not redis.call('ZSCORE', KEYS[2], ticket) and window > 0
+      and math.abs(tonumber(string.sub(ticket, 1, 16)) - micros) > window then
+    call_others(is_swept)
+    return string.format('skew %.0f', micros)
+  end
+  enqueue(KEYS[2], ticket, now, waiter_timeout)
+  place = redis.call('ZLEXCOUNT', KEYS[2], '-', '(' .. ticket)
+  slot = place < most - used and free_slot(0, place)
+elseif head then
+  place = redis.call('ZLEXCOUNT', KEYS[2], '-', '(:') -- all tickets, which begin with a digit
+  slot = place < most - used and free_slot(0, place)
+end
+if slot then
+  return grant(slot)
+end
+call_others(is_swept)
+local position = waiter_timeout > 0 and place + 1 or 0
+if used < most then
+  return string.format('queued %.0f', position)
+end
+return describe_permits(now, earliest, position)

@@ -1,0 +1,58 @@
+//! A semaphore: a lock with a number of permits.
+
+use std::sync::Arc;
+
+use super::Lock;
+use crate::{
+    core::protocol::{access::Access, kind::Kind},
+    driver::{claim::owned_lock::LockOwner, engine::Engine},
+    face::error::{ConfigError, InspectError},
+};
+
+impl Lock {
+    pub(crate) fn semaphore(engine: Arc<Engine>, name: &str, permits: usize) -> Self {
+        let lock = Self::new(engine, Kind::Semaphore, name, None);
+        let count = u16::try_from(permits).ok();
+        let count = count.filter(|count| (1..=MOST_PERMITS).contains(count));
+        Self {
+            lock_id: match count {
+                Some(count) => lock.lock_id.map(|lock_id| lock_id.with_permits(count)),
+                None => Err(ConfigError::Permits {
+                    given: permits,
+                    most: MOST_PERMITS.into(),
+                }),
+            },
+            access: Access::Shared,
+            ..lock
+        }
+    }
+
+    /// Returns how many permits of a [semaphore](crate::Coordinator::semaphore) are free. For any
+    /// other lock, returns 1 if it is free, and otherwise 0.
+    ///
+    /// This number is a hint, for a person or a graph: it may be wrong when it arrives. Holders
+    /// that only a minority of masters know count, too.
+    ///
+    /// # Errors
+    ///
+    /// See [`inspect`](Self::inspect).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect on the masters.
+    pub async fn available(&self) -> Result<usize, InspectError> {
+        let permits = self.lock_id.as_ref().map_or(1, |lock_id| lock_id.permits());
+        let held = self.inspect().await?.holders.len();
+        Ok(usize::from(permits).saturating_sub(held))
+    }
+
+    /// Returns the owner of an attempt. Each attempt at a semaphore has an owner of its own, unless
+    /// the lock was given one.
+    pub(super) fn owner_of_attempt(&self, kind: Kind) -> Option<Arc<LockOwner>> {
+        let own = self.owner.as_ref().map(|owner| owner.0.clone());
+        own.or_else(|| (kind.spec().has_slots).then(|| Arc::new(self.engine.owner())))
+    }
+}
+
+/// The greatest number of permits. A master looks through all slots when it searches a free one.
+const MOST_PERMITS: u16 = 1_000;

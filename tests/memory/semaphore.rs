@@ -1,0 +1,347 @@
+//! Semaphores.
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use quorlock::{
+    Access, AcquireError, ConfigError, Contention, Coordinator, Fault, Guard, Kind, Lock,
+    LostReason, MemoryMaster, Renewal,
+};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::world::{millis, seconds};
+
+fn masters(count: usize) -> Vec<MemoryMaster> {
+    (0..count).map(|_| MemoryMaster::new()).collect()
+}
+
+async fn fill(lock: &Lock, count: usize) -> Vec<Guard> {
+    let mut guards = Vec::new();
+    for _ in 0..count {
+        guards.push(lock.try_acquire().await.unwrap());
+    }
+    guards
+}
+
+fn slots<'a>(guards: impl IntoIterator<Item = &'a Guard>) -> BTreeSet<usize> {
+    guards.into_iter().filter_map(Guard::slot).collect()
+}
+
+/// Waits until a majority of masters know this number of waiters.
+async fn until_queued(lock: &Lock, count: usize) {
+    while lock.inspect().await.unwrap().queue.len() != count {
+        sleep(millis(1)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_holder_has_a_slot_of_its_own() {
+    for (count, permits) in [(1, 1), (3, 1), (3, 3), (4, 2), (5, 70), (5, 1_000)] {
+        let masters = masters(count);
+        let locks = Coordinator::new(&masters).unwrap();
+        let lock = locks.semaphore("a", permits);
+        let mut guards = fill(&lock, permits).await;
+        assert_eq!(slots(&guards), (0..permits).collect());
+        assert!(
+            guards
+                .iter()
+                .all(|guard| guard.access() == Access::Shared && guard.is_valid())
+        );
+        assert_eq!(lock.available().await.unwrap(), 0);
+        let refused = lock.try_acquire().await;
+        assert!(
+            matches!(
+                refused,
+                Err(AcquireError::Contended {
+                    reason: Contention::Held { remaining: Some(_) },
+                    ..
+                })
+            ),
+            "{refused:?}"
+        );
+        let last = guards.swap_remove(permits / 2);
+        let slot = last.slot();
+        last.release().await.unwrap();
+        assert_eq!(lock.available().await.unwrap(), 1);
+        guards.push(lock.try_acquire().await.unwrap());
+        assert_eq!(guards.last().unwrap().slot(), slot);
+        for guard in guards {
+            guard.release().await.unwrap();
+        }
+        assert!(!lock.is_held().await.unwrap());
+        for master in &masters {
+            assert_eq!(master.keys(), Vec::<String>::new());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_number_of_permits_that_cannot_be_used_is_refused() {
+    let masters = masters(3);
+    let locks = Coordinator::new(&masters).unwrap();
+    for given in [0, 1_001, 65_537, usize::MAX] {
+        let refused = locks.semaphore("a", given).acquire().await.unwrap_err();
+        let most = 1_000;
+        let expected = ConfigError::Permits { given, most };
+        assert!(matches!(refused, AcquireError::Config(error) if error == expected));
+    }
+    assert!(masters.iter().all(|master| master.commands() == 0));
+    let plain = locks.mutex("a").acquire().await.unwrap();
+    assert_eq!(plain.slot(), None);
+}
+
+/// There are never more holders than the larger number. No holder loses its permit.
+#[tokio::test(start_paused = true)]
+async fn the_number_of_permits_may_change() {
+    let masters = masters(3);
+    let locks = Coordinator::new(&masters).unwrap();
+    let (small, large) = (locks.semaphore("a", 2), locks.semaphore("a", 4));
+    let mut guards = fill(&small, 2).await;
+    assert!(small.try_acquire().await.is_err());
+    guards.extend(fill(&large, 2).await);
+    assert_eq!(slots(&guards), (0..4).collect());
+    assert!(large.try_acquire().await.is_err());
+    assert_eq!(small.available().await.unwrap(), 0);
+    for _ in 0..2 {
+        guards.pop().unwrap().release().await.unwrap();
+        assert!(small.try_acquire().await.is_err());
+    }
+    guards.pop().unwrap().release().await.unwrap();
+    assert!(small.try_acquire().await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiters_are_served_in_turn_and_a_release_calls_one() {
+    let masters = masters(5);
+    let locks = Coordinator::new(&masters).unwrap();
+    let lock = locks.semaphore("a", 3);
+    let mut guards = fill(&lock, 3).await;
+    let (sender, mut served) = tokio::sync::mpsc::unbounded_channel();
+    for waiter in 0..6 {
+        let (waiting, sender) = (lock.clone(), sender.clone());
+        tokio::spawn(async move {
+            let guard = waiting.acquire().await.unwrap();
+            sender.send((waiter, guard)).unwrap();
+        });
+        until_queued(&lock, waiter + 1).await;
+    }
+    for expected in 0..6 {
+        let before: u64 = masters.iter().map(MemoryMaster::commands).sum();
+        let start = Instant::now();
+        drop(guards.remove(0));
+        let (waiter, guard) = served.recv().await.unwrap();
+        assert_eq!(waiter, expected);
+        assert!(start.elapsed() < millis(50), "{:?}", start.elapsed());
+        // A release, an acquisition, and nothing of the other waiters.
+        let after: u64 = masters.iter().map(MemoryMaster::commands).sum();
+        assert!(after - before <= 20, "{}", after - before);
+        guards.push(guard);
+        assert_eq!(slots(&guards), (0..3).collect());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_tasks_share_the_permits() {
+    const PERMITS: usize = 4;
+    for count in [3, 5] {
+        let masters = masters(count);
+        let clients = [(); 4].map(|()| Coordinator::new(&masters).unwrap());
+        let (held, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let used: Arc<[AtomicUsize; PERMITS]> = Arc::default();
+        let tasks = (0..40_u64).map(|task| {
+            let lock = clients[task as usize % 4].semaphore("a", PERMITS);
+            let (held, most, used) = (held.clone(), most.clone(), used.clone());
+            tokio::spawn(async move {
+                for round in 0..5 {
+                    let guard = lock.acquire().await.unwrap();
+                    let slot = &used[guard.slot().unwrap()];
+                    assert_eq!(slot.fetch_add(1, Ordering::SeqCst), 0);
+                    most.fetch_max(held.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    sleep(millis(1 + (task * 7 + round * 13) % 30)).await;
+                    held.fetch_sub(1, Ordering::SeqCst);
+                    slot.fetch_sub(1, Ordering::SeqCst);
+                }
+            })
+        });
+        for task in tasks.collect::<Vec<_>>() {
+            timeout(seconds(60), task).await.unwrap().unwrap();
+        }
+        assert_eq!(most.load(Ordering::SeqCst), PERMITS);
+    }
+}
+
+/// A permit that its holder does not renew costs one TTL, and no other permit.
+#[tokio::test(start_paused = true)]
+async fn a_dead_holder_costs_its_own_lease() {
+    let masters = masters(3);
+    let locks = Coordinator::new(&masters).unwrap();
+    let lock = locks.semaphore("a", 2);
+    let dead = lock.clone().ttl(seconds(2)).renewal(Renewal::Off);
+    let dead = dead.acquire().await.unwrap();
+    let alive = lock.acquire().await.unwrap();
+    let start = Instant::now();
+    let next = lock.acquire().await.unwrap();
+    let took = start.elapsed();
+    assert!(seconds(2) <= took && took < millis(3_200), "{took:?}");
+    assert_eq!((next.slot(), alive.is_valid()), (dead.slot(), true));
+    assert!(!dead.is_valid());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_is_put_back_and_lost_like_any_lock() {
+    let masters = masters(3);
+    let locks = Coordinator::new(&masters).unwrap();
+    let lock = locks.semaphore("a", 2);
+    let guards = fill(&lock, 2).await;
+    masters[0].delete("a");
+    for guard in &guards {
+        guard.extend(seconds(10)).await.unwrap();
+    }
+    assert_eq!(lock.inspect().await.unwrap().holders.len(), 2);
+    sleep(millis(10)).await;
+    assert!(masters[0].keys().iter().any(|key| key == "a"));
+    masters[0].delete("a");
+    masters[1].delete("a");
+    assert_eq!(guards[0].lost().await.reason, LostReason::Disowned);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_break_removes_the_holders_that_were_seen() {
+    let masters = masters(3);
+    let locks = Coordinator::new(&masters).unwrap();
+    let lock = locks.semaphore("a", 2);
+    let first = lock.acquire().await.unwrap();
+    let seen = lock.inspect().await.unwrap();
+    assert_eq!(seen.holders[0].kind, Some(Kind::Semaphore));
+    assert_eq!(seen.holders[0].access, Access::Shared);
+    let second = lock.acquire().await.unwrap();
+    locks.break_held(&seen).await;
+    assert_eq!(lock.available().await.unwrap(), 1);
+    assert!(second.extend(seconds(10)).await.is_ok());
+    assert!(first.extend(seconds(10)).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_minimum_time_keeps_one_permit() {
+    let masters = masters(3);
+    let locks = Coordinator::new(&masters).unwrap();
+    let lock = locks.semaphore("a", 2);
+    let kept = lock.clone().min_hold(seconds(60)).acquire().await.unwrap();
+    kept.release().await.unwrap();
+    assert_eq!(lock.available().await.unwrap(), 1);
+    let other = lock.try_acquire().await.unwrap();
+    assert!(lock.try_acquire().await.is_err());
+    other.release().await.unwrap();
+    sleep(seconds(62)).await;
+    assert_eq!(fill(&lock, 2).await.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_wait_leaves_nothing() {
+    let masters = masters(3);
+    let locks = Coordinator::new(&masters).unwrap();
+    let lock = locks.semaphore("a", 2);
+    let guards = fill(&lock, 2).await;
+    for time in 0..20 {
+        assert!(timeout(millis(time), lock.acquire()).await.is_err());
+    }
+    let held = lock.acquire_within(millis(100)).await;
+    assert!(matches!(held, Err(AcquireError::Deadline { .. })));
+    drop(guards);
+    sleep(millis(10)).await;
+    for master in &masters {
+        assert_eq!(master.keys(), Vec::<String>::new());
+    }
+    assert_eq!(fill(&lock, 2).await.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn any_majority_serves_every_number_of_permits() {
+    let masters = masters(5);
+    let locks = Coordinator::new(&masters).unwrap();
+    masters[1].inject(Fault::Down);
+    masters[4].inject(Fault::Down);
+    sleep(seconds(1)).await;
+    let lock = locks.semaphore("a", 20);
+    let guards = fill(&lock, 20).await;
+    assert_eq!(slots(&guards), (0..20).collect());
+    assert!(lock.try_acquire().await.is_err());
+}
+
+/// Other kinds exclude a semaphore, and it excludes them.
+#[tokio::test(start_paused = true)]
+async fn a_name_has_one_kind_at_a_time() {
+    let masters = masters(3);
+    let locks = Coordinator::new(&masters).unwrap();
+    let (lock, owner) = (locks.semaphore("a", 2), locks.owner());
+    let guard = lock.acquire().await.unwrap();
+    for other in [
+        locks.mutex("a"),
+        locks.reentrant("a", &owner),
+        locks.fair("a", &owner),
+    ] {
+        let refused = other.try_acquire().await;
+        assert!(
+            matches!(refused, Err(AcquireError::OtherKind { .. })),
+            "{refused:?}"
+        );
+    }
+    guard.release().await.unwrap();
+    let _mutex = locks.mutex("a").acquire().await.unwrap();
+    let refused = lock.try_acquire().await;
+    assert!(
+        matches!(refused, Err(AcquireError::OtherKind { .. })),
+        "{refused:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn tokens_grow_over_all_slots() {
+    let masters = masters(3);
+    let locks = Coordinator::new(&masters).unwrap();
+    let lock = locks.semaphore("a", 3).fenced();
+    let mut last = None;
+    for _ in 0..4 {
+        let guards = fill(&lock, 3).await;
+        for guard in &guards {
+            let token = guard.fencing_token();
+            assert!(token.is_some() && token > last);
+            last = token;
+        }
+    }
+}
+
+/// Concurrent attempts that split the votes over different slots do not fail while permits are
+/// free.
+#[tokio::test(start_paused = true)]
+async fn attempts_at_once_find_the_free_permits() {
+    let masters = masters(5);
+    for (at, master) in masters.iter().enumerate() {
+        // The commands of the clients arrive in other orders on other masters.
+        master.inject(Fault::Delay(Duration::from_micros(300 * (at as u64 + 1))));
+    }
+    let clients: Vec<_> = (0..8)
+        .map(|_| Coordinator::new(&masters).unwrap())
+        .collect();
+    sleep(millis(100)).await;
+    for _ in 0..30 {
+        let attempts = clients.iter().map(|locks| {
+            let lock = locks.semaphore("a", 8);
+            tokio::spawn(async move { lock.acquire().await.unwrap() })
+        });
+        let mut guards = Vec::new();
+        for attempt in attempts.collect::<Vec<_>>() {
+            guards.push(timeout(seconds(5), attempt).await.unwrap().unwrap());
+        }
+        assert_eq!(slots(&guards), (0..8).collect());
+        for guard in guards {
+            guard.release().await.unwrap();
+        }
+    }
+}
