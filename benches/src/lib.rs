@@ -7,6 +7,7 @@ pub mod figure;
 pub mod handover;
 pub mod load;
 pub mod options;
+pub mod permits;
 pub mod plot;
 pub mod queue;
 pub mod results;

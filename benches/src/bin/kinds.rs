@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use quorlock_benches::contestants::kinds::{Fair, Reader, Reentrant, SharedReader, Writer};
+use quorlock_benches::contestants::kinds::{Fair, Permit, Reader, Reentrant, SharedReader, Writer};
 use quorlock_benches::figure::figure;
 use quorlock_benches::load::{self, Contestant, Flavour, Length, Result};
 use quorlock_benches::options::Options;
+use quorlock_benches::permits;
 use quorlock_benches::servers::{self, Server};
 use quorlock_benches::stats::{Outcome, median};
 
@@ -21,6 +22,7 @@ fn main() -> Result<()> {
         compare::<Fair>("fair", suffix, runs, &options, &servers)?;
         compare::<Reader>("reader", suffix, runs, &options, &servers)?;
         compare::<Writer>("writer", suffix, runs, &options, &servers)?;
+        compare::<Permit>("permit", suffix, runs, &options, &servers)?;
     }
     compare::<SharedReader>(
         "readers_of_one_name",
@@ -28,7 +30,30 @@ fn main() -> Result<()> {
         SHARERS,
         &options,
         &servers,
-    )
+    )?;
+    if options.wants("busy") {
+        busy(&options, &servers)?;
+    }
+    Ok(())
+}
+
+/// Prints what a semaphore costs that is nearly full or full.
+fn busy(options: &Options, servers: &[Server]) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let measured = options.measured(if options.quick { 500 } else { 5_000 });
+    let busy = runtime.block_on(permits::busy(servers, 92, measured))?;
+    eprintln!("of 100 permits, {:.0} % were held", busy.share * 100.0);
+    figure(
+        "busy_commands_per_permit",
+        busy.commands_per_permit,
+        "commands",
+    );
+    let turns = if options.quick { 20 } else { 300 };
+    let hand_over = runtime.block_on(permits::hand_over(servers, turns))?;
+    figure("permit_hand_over_vs_reentrant", hand_over, "ratio");
+    servers::check_empty(servers, "busy")
 }
 
 /// Runs the contestant and the reentrant lock in turn, because the speed of the machine may change.

@@ -104,6 +104,11 @@ contestant! {
 }
 
 contestant! {
+    /// A semaphore with free permits.
+    Permit, Off, |locks, key| locks.semaphore(key, 4), try_acquire, false
+}
+
+contestant! {
     /// A mutex with a fencing token.
     Fenced, Off, |locks, key| locks.mutex(key).fenced(), try_acquire, true
 }
