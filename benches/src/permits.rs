@@ -104,7 +104,9 @@ pub async fn hand_over(servers: &[Server], turns: usize) -> Result<f64> {
 
 /// Returns the number of scripts that clients have called. A semaphore sends nothing else.
 fn scripts(servers: &[Server]) -> u64 {
-    let calls = servers.iter().map(|server| server.calls(|name| name == "evalsha"));
+    let calls = servers
+        .iter()
+        .map(|server| server.calls(|name| name == "evalsha"));
     calls.sum()
 }
 

@@ -11,11 +11,16 @@ use std::{
 };
 
 use super::{
-    acquire::{self, deadline::Deadline, denied::NotAcquired},
+    acquire::{
+        self,
+        deadline::Deadline,
+        denied::{NotAcquired, NotAllAcquired},
+        several,
+    },
     claim::{level::Level, owned_lock::LockOwner, request::LockRequest},
     context::Context,
     masters::Masters,
-    observe::observed::observed,
+    observe::observed::{observed, observed_all},
     query::{
         inspect::{self, NotInspected},
         ready::ready,
@@ -112,6 +117,32 @@ impl Engine {
         acquired.inspect(|level| level.claim.hold(request))
     }
 
+    /// Makes one attempt at several mutexes at once.
+    pub(crate) async fn try_acquire_all(
+        &self,
+        requests: &[LockRequest],
+    ) -> Result<Vec<Level>, NotAllAcquired> {
+        let call = pin!(several::try_acquire_all(&self.context, requests));
+        let acquired = observed_all(&self.context, requests, call).await;
+        acquired.inspect(|levels| hold_all(levels, requests))
+    }
+
+    /// Waits until several mutexes are acquired, as [`acquire`](Self::acquire) does for one lock.
+    pub(crate) async fn acquire_all(
+        &self,
+        requests: &[LockRequest],
+        limit: Option<Duration>,
+    ) -> Result<Vec<Level>, NotAllAcquired> {
+        let observer = &self.context.observer;
+        let waiters = requests
+            .iter()
+            .map(|request| observer.count_waiter(&request.lock_id));
+        let _waiters: Vec<_> = waiters.collect();
+        let call = pin!(several::acquire_all(&self.context, requests, limit));
+        let acquired = observed_all(&self.context, requests, call).await;
+        acquired.inspect(|levels| hold_all(levels, requests))
+    }
+
     /// Asks all masters who holds the lock and who waits for it.
     pub(crate) async fn inspect(&self, lock_id: &LockId) -> Result<Inspection, NotInspected> {
         inspect::inspect(&self.context, lock_id).await
@@ -138,6 +169,13 @@ impl Engine {
         self.context.close();
         let timers = &self.context.timers;
         self.context.pending_releases.delivered(timers).await;
+    }
+}
+
+/// Begins the holds of locks that were acquired together.
+fn hold_all(levels: &[Level], requests: &[LockRequest]) {
+    for (level, request) in levels.iter().zip(requests) {
+        level.claim.hold(request);
     }
 }
 

@@ -2,6 +2,10 @@
 
 use std::{
     fmt,
+    future::poll_fn,
+    iter,
+    sync::Arc,
+    task::Poll,
     time::{Duration, Instant},
 };
 
@@ -15,7 +19,7 @@ use crate::{
         view::lock_state::{LockState, LostReason},
         vote::{quorum::Outcome, votes::Votes},
     },
-    driver::claim::level::Level,
+    driver::claim::{Claim, level::Level},
     meter::Counted,
 };
 
@@ -53,24 +57,47 @@ use crate::{
 #[must_use = "dropping a guard releases its lock: bind it, as in `let _guard = ..`, and not to `_`"]
 #[clippy::has_significant_drop]
 pub struct Guard {
+    first: Held,
+    /// The other names of a guard of several names.
+    others: Vec<Held>,
+}
+
+/// The hold of one name.
+struct Held {
     level: Level,
-    /// Counts this guard in the metrics.
+    /// Counts this hold in the metrics.
     _counted: Option<Counted>,
 }
 
-impl Guard {
-    pub(crate) fn new(level: Level) -> Self {
+impl Held {
+    fn new(level: Level) -> Self {
         let _counted = level.claim.count_guard();
         Self { level, _counted }
     }
+}
 
-    /// Returns the lock's name.
+impl Guard {
+    pub(crate) fn new(first: Level, others: impl IntoIterator<Item = Level>) -> Self {
+        Self {
+            first: Held::new(first),
+            others: others.into_iter().map(Held::new).collect(),
+        }
+    }
+
+    /// Returns the lock's name. Of [several](Self::names), returns the first.
     pub fn name(&self) -> &str {
-        self.level.claim.name()
+        self.first.level.claim.name()
+    }
+
+    /// Returns the names that the guard holds: one, or those of
+    /// [`mutex_all`](crate::Coordinator::mutex_all), each once, in the order of their keys.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.levels().map(|level| &**level.claim.name())
     }
 
     /// Returns the fencing token of a [fenced](crate::Lock::fenced) lock. `None` if the lock is not
-    /// fenced.
+    /// fenced, or if the guard holds several names: see
+    /// [`fencing_token_of`](Self::fencing_token_of).
     ///
     /// The token stays the same when the lock is extended, and when its owner acquires it again.
     ///
@@ -78,37 +105,48 @@ impl Guard {
     /// fenced locks would double the types of locks and guards, here and in
     /// [`blocking`](crate::blocking).
     pub fn fencing_token(&self) -> Option<FencingToken> {
-        self.level.claim.fencing_token().map(FencingToken::from)
+        let is_one = self.others.is_empty();
+        is_one.then(|| self.fencing_token_of(self.name())).flatten()
     }
 
-    /// Returns the number of rounds that it took to acquire the lock.
+    /// Returns the fencing token for the resource that `name` protects. Each name has tokens of its
+    /// own. `None` if the guard does not hold `name`, or if the lock is not fenced.
+    pub fn fencing_token_of(&self, name: &str) -> Option<FencingToken> {
+        let mut levels = self.levels();
+        let level = levels.find(|level| &**level.claim.name() == name)?;
+        level.claim.fencing_token().map(FencingToken::from)
+    }
+
+    /// Returns the number of rounds that it took to acquire the lock. Of several names, returns the
+    /// largest number.
     ///
     /// For a mutex or a reentrant lock, earlier attempts of a waiter do not count. The number is 1,
     /// or more if a fencing token took more rounds. For a fair lock, the rounds that the waiter
     /// made from its position in the queues count as well. They count again from 1 if it took a new
     /// ticket because its clock was wrong.
     pub fn rounds(&self) -> u32 {
-        self.level.claim.rounds()
+        let rounds = self.levels().map(|level| level.claim.rounds());
+        rounds.max().unwrap_or_default()
     }
 
     /// Returns the number of guards that the owner has of this lock, including the guards that it
     /// is acquiring now. The guards are counted in this process. For a mutex, the number is 1.
     pub fn depth(&self) -> u32 {
-        self.level.claim.depth()
+        self.first.level.claim.depth()
     }
 
     /// Returns the slot of a permit of a [semaphore](crate::Coordinator::semaphore): a number from
     /// 0 to one less than its permits. No other valid guard of the semaphore has the same slot, so
     /// a program can use it to choose one of several resources. `None` for any other lock.
     pub fn slot(&self) -> Option<usize> {
-        let slot = self.level.claim.slot()?;
+        let slot = self.first.level.claim.slot()?;
         Some(usize::from(slot.get()) - 1)
     }
 
     /// Returns what this guard leaves to others: [`Shared`](Access::Shared) for a reader of a
     /// [read-write lock](crate::Coordinator::read_write).
     pub fn access(&self) -> Access {
-        self.level.access()
+        self.first.level.access()
     }
 
     /// Makes this guard of a writer the guard of a reader. No one else can write in between, and
@@ -123,18 +161,18 @@ impl Guard {
     /// [`NoReaders`](ConfigError::NoReaders): the lock is no read-write lock. The guard stays as it
     /// is.
     pub fn downgrade(&self) -> Result<(), ConfigError> {
-        let kind = self.level.claim.kind();
+        let kind = self.first.level.claim.kind();
         if !kind.spec().has_readers {
             return Err(ConfigError::NoReaders { kind });
         }
-        self.level.downgrade();
+        self.first.level.downgrade();
         Ok(())
     }
 
     /// Returns the length of the validity when the lock was won or last extended: the TTL minus the
     /// duration of the round minus the drift allowance.
     pub fn validity(&self) -> Duration {
-        self.level.claim.validity()
+        self.weakest().validity()
     }
 
     /// Returns when the validity ends, on the clock of [`Instant`].
@@ -144,12 +182,12 @@ impl Guard {
     /// clock. After the validity has ended, this instant is in the past, but not before the start
     /// of the acquisition.
     pub fn valid_until(&self) -> Instant {
-        self.level.claim.valid_until()
+        self.weakest().valid_until()
     }
 
     /// Returns the rest of the validity. It is zero once the lock is lost.
     pub fn remaining(&self) -> Duration {
-        self.level.claim.remaining()
+        self.weakest().remaining()
     }
 
     /// Returns whether this guard still holds the lock. Once this is `false`, it stays `false`.
@@ -159,7 +197,7 @@ impl Guard {
 
     /// Returns the state of the lock: held, in doubt, or lost with the reason.
     pub fn state(&self) -> LockState {
-        self.level.claim.state()
+        self.weakest().state()
     }
 
     /// Checks that this guard still holds the lock.
@@ -170,7 +208,7 @@ impl Guard {
     pub fn ensure_held(&self) -> Result<(), LostError> {
         match self.state() {
             LockState::Held | LockState::InDoubt => Ok(()),
-            LockState::Lost(reason) => Err(self.lost_error(reason)),
+            LockState::Lost(reason) => Err(lost_error(self.weakest(), reason)),
         }
     }
 
@@ -187,8 +225,20 @@ impl Guard {
     ///
     /// Dropping the future has no effect on the lock.
     pub async fn lost(&self) -> LostError {
-        let reason = self.level.claim.lost().await;
-        self.lost_error(reason)
+        if self.others.is_empty() {
+            let claim = &self.first.level.claim;
+            return lost_error(claim, claim.lost().await);
+        }
+        let waits = self.levels().map(|level| {
+            let claim = &level.claim;
+            Box::pin(async move { lost_error(claim, claim.lost().await) })
+        });
+        let mut waits: Vec<_> = waits.collect();
+        poll_fn(|cx| {
+            let mut polled = waits.iter_mut().map(|wait| wait.as_mut().poll(cx));
+            polled.find(Poll::is_ready).unwrap_or(Poll::Pending)
+        })
+        .await
     }
 
     /// Stops the renewal. The lock then ends with its present validity unless it is
@@ -197,23 +247,14 @@ impl Guard {
     /// The renewal stops for all guards that the owner has of this lock. It starts again when the
     /// owner acquires the lock again.
     pub fn stop_renewing(&self) {
-        self.level.claim.stop_renewing();
-    }
-
-    fn lost_error(&self, reason: LostReason) -> LostError {
-        LostError {
-            name: self.level.claim.name().clone(),
-            reason,
-            stalled: self.level.claim.stalled(),
-            votes: self.votes(),
-        }
+        self.levels().for_each(|level| level.claim.stop_renewing());
     }
 
     /// Returns the vote of each master in the round that won the lock, or in the last extension or
     /// renewal. Masters that are slower than the majority may not have voted yet. A later call
     /// returns their votes, too.
     pub fn votes(&self) -> Votes {
-        self.level.claim.votes(&self.level.claim.newest_round())
+        newest_votes(self.weakest())
     }
 
     /// Waits until every master has answered or timed out, and returns the [votes](Self::votes).
@@ -224,7 +265,9 @@ impl Guard {
     ///
     /// Dropping the future has no effect on the lock.
     pub async fn settled(&self) -> Votes {
-        self.level.claim.newest_round().settled().await;
+        for level in self.levels() {
+            level.claim.newest_round().settled().await;
+        }
         self.votes()
     }
 
@@ -272,8 +315,15 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub async fn extend(&self, ttl: Duration) -> Result<(), ExtendError> {
-        let extended = self.level.claim.extend(ttl).await;
-        extended.map_err(|error| ExtendError::from_driver(error, &self.level.claim))
+        for (claim, posted) in self.post(|level| level.claim.extend(ttl)) {
+            let extended = match posted {
+                Ok(Some(extension)) => claim.confirm_extension(&extension).await,
+                Ok(None) => Ok(()),
+                Err(error) => Err(error),
+            };
+            extended.map_err(|error| ExtendError::from_driver(error, claim))?;
+        }
+        Ok(())
     }
 
     /// Releases the lock on all masters, and waits until a majority has confirmed.
@@ -297,13 +347,52 @@ impl Guard {
     ///
     /// Dropping the future does not stop the release.
     pub async fn release(self) -> Result<(), ReleaseError> {
-        let (claim, release) = (&self.level.claim, self.level.release());
-        if release.decided().await == Outcome::Won {
-            return Ok(());
+        for (claim, release) in self.post(Level::release) {
+            if release.decided().await != Outcome::Won {
+                claim.settled_in_time(&release).await; // so that the error shows every vote
+                return Err(ReleaseError::from_driver(&release, claim));
+            }
         }
-        claim.settled_in_time(&release).await; // so that the error shows every vote
-        Err(ReleaseError::from_driver(&release, claim))
+        Ok(())
     }
+
+    /// Posts a command for each name, the last one first. Returns the results.
+    fn post<'a, T: 'a>(
+        &'a self,
+        post: impl Fn(&'a Level) -> T,
+    ) -> impl Iterator<Item = (&'a Arc<Claim>, T)> {
+        let post = |held: &'a Held| (&held.level.claim, post(&held.level));
+        let others: Vec<_> = self.others.iter().rev().map(&post).collect();
+        iter::once(post(&self.first)).chain(others)
+    }
+
+    fn levels(&self) -> impl Iterator<Item = &Level> {
+        let all = iter::once(&self.first).chain(&self.others);
+        all.map(|held| &held.level)
+    }
+
+    /// Returns the claim whose lease ends first. The guard is as valid as this claim.
+    fn weakest(&self) -> &Claim {
+        if self.others.is_empty() {
+            return &self.first.level.claim;
+        }
+        let claims = self.levels().map(|level| &level.claim);
+        let weakest = claims.min_by_key(|claim| claim.remaining());
+        weakest.unwrap_or(&self.first.level.claim)
+    }
+}
+
+fn lost_error(claim: &Claim, reason: LostReason) -> LostError {
+    LostError {
+        name: claim.name().clone(),
+        reason,
+        stalled: claim.stalled(),
+        votes: newest_votes(claim),
+    }
+}
+
+fn newest_votes(claim: &Claim) -> Votes {
+    claim.votes(&claim.newest_round())
 }
 
 impl fmt::Debug for Guard {

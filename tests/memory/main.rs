@@ -46,6 +46,7 @@ mod retry;
 mod rollback;
 mod run;
 mod semaphore;
+mod several;
 mod spans;
 mod storm;
 mod tuning;

@@ -7,7 +7,7 @@ use crate::source::read;
 #[test]
 fn both_coordinators_have_a_method_for_each_kind() {
     for face in [
-        "src/face/coordinator.rs",
+        "src/face/coordinator/locks.rs",
         "src/face/blocking/coordinator.rs",
     ] {
         for kind in KINDS {

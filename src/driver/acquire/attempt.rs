@@ -42,21 +42,8 @@ pub(in crate::driver) async fn attempt(
     }
     context.check_open()?;
     let Some(owner) = &request.owner else {
-        let random = if mutant!(OneToken) {
-            [7; 20]
-        } else {
-            clock::random()
-        };
-        let client = context.config.client_name.as_ref();
-        let identity = Identity::Token(Token::new(random, client));
-        let claim = Claim::begin(context, request, identity, first);
-        return Ok(decide(
-            context,
-            Level::new(claim, request.access, None),
-            first,
-            waiter,
-        )
-        .await?);
+        let level = begin_by_token(context, request, first);
+        return Ok(decide(context, level, first, waiter).await?);
     };
     let (owned, timers) = (owner.lock(&request.lock_id), &context.timers);
     // This task tries to reenter before it waits for the permit, too. The future that has the
@@ -80,6 +67,24 @@ pub(in crate::driver) async fn attempt(
     Ok(level)
 }
 
+/// Begins an attempt at a lock that is held by a token. If there is a `first` master, asks only
+/// that one at first.
+pub(super) fn begin_by_token(
+    context: &Arc<Context>,
+    request: &LockRequest,
+    first: Option<usize>,
+) -> Level {
+    let random = if mutant!(OneToken) {
+        [7; 20]
+    } else {
+        clock::random()
+    };
+    let client = context.config.client_name.as_ref();
+    let identity = Identity::Token(Token::new(random, client));
+    let claim = Claim::begin(context, request, identity, first);
+    Level::new(claim, request.access, None)
+}
+
 /// Returns the longest time that an attempt takes: a question to one master, an acquisition,
 /// further ballots for a fencing token, and a release that says why the lock was refused. The first
 /// of them may wait for first connections.
@@ -93,8 +98,8 @@ pub(super) fn attempt_timeout(context: &Context, request: &LockRequest) -> Durat
     }
 }
 
-/// Waits for the outcome of the first round. Makes further ballots for a fencing token if they can
-/// win. Takes the attempt back if it was not won.
+/// Waits for the outcome of the attempt, and takes it back if it was not won. If there is a `first`
+/// master, asks the others only if that one does not refuse.
 async fn decide(
     context: &Context,
     level: Level,
@@ -109,14 +114,30 @@ async fn decide(
             ..Denied::in_round(Obstacle::HeldFor(left), level.claim.newest_round())
         });
     }
-    let will_retry = waiter.is_some();
-    let mut outcome = level.claim.outcome(will_retry).await;
+    let outcome = outcome(&level.claim, waiter.is_some()).await;
+    conclude(context, level, outcome, waiter).await
+}
+
+/// Waits for the outcome of the first round. Makes further ballots for a fencing token if they can
+/// win.
+pub(super) async fn outcome(claim: &Claim, will_retry: bool) -> Outcome {
+    let mut outcome = claim.outcome(will_retry).await;
     for _ in 0..MORE_BALLOTS {
-        if outcome != Outcome::Lost || !level.claim.raise_ballot(None) {
+        if outcome != Outcome::Lost || !claim.raise_ballot(None) {
             break;
         }
-        outcome = level.claim.outcome(will_retry).await;
+        outcome = claim.outcome(will_retry).await;
     }
+    outcome
+}
+
+/// Takes the attempt back if it was not won.
+pub(super) async fn conclude(
+    context: &Context,
+    level: Level,
+    outcome: Outcome,
+    waiter: Option<&LocalWaiter<'_>>,
+) -> Result<Level, Denied> {
     match outcome {
         Outcome::Won => {
             context.observer.found_quorum();

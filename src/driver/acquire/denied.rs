@@ -105,6 +105,14 @@ pub(crate) enum NotAcquired {
     Denied(Denied),
 }
 
+/// The reason why several locks were not acquired.
+#[derive(Debug)]
+pub(crate) struct NotAllAcquired {
+    /// The number of the lock that was not acquired.
+    pub(crate) at: usize,
+    pub(crate) error: NotAcquired,
+}
+
 impl From<Denied> for NotAcquired {
     fn from(denied: Denied) -> Self {
         Self::Denied(denied)

@@ -121,17 +121,19 @@ impl CountVotes for HealVotes {
 }
 
 impl Claim {
-    pub(crate) async fn extend(self: &Arc<Self>, ttl: Duration) -> Result<(), NotExtended> {
+    /// Posts an extension. It counts whether or not anyone waits for it. Returns `None` if there is
+    /// nothing to wait for.
+    pub(crate) fn extend(
+        self: &Arc<Self>,
+        ttl: Duration,
+    ) -> Result<Option<Arc<Extension>>, NotExtended> {
         let config = &self.context.config;
         let ttl = config.ttl(ttl).map_err(NotExtended::Config)?;
-        let extension = {
-            let mut locked = self.lock();
-            let Some(command) = locked.step(|claim, step| claim.extend(step, ttl)) else {
-                return ensure_held(locked);
-            };
-            self.post_extension(locked, command, ttl, false)
-        };
-        self.confirm_extension(&extension).await
+        let mut locked = self.lock();
+        match locked.step(|claim, step| claim.extend(step, ttl)) {
+            Some(command) => Ok(Some(self.post_extension(locked, command, ttl, false))),
+            None => ensure_held(locked).map(|()| None),
+        }
     }
 
     /// Adds a level, and posts an extension that sets the new depth on the masters. Returns `None`

@@ -3,11 +3,11 @@
 
 use std::pin::Pin;
 
-use super::{observer::LockObserver, span::LockSpan};
+use super::span::LockSpan;
 use crate::{
     core::{protocol::name::LockId, vote::obstacle::Obstacle},
     driver::{
-        acquire::denied::NotAcquired,
+        acquire::denied::{NotAcquired, NotAllAcquired},
         claim::{level::Level, request::LockRequest},
         context::Context,
     },
@@ -21,53 +21,85 @@ pub(in crate::driver) async fn observed(
     request: &LockRequest,
     call: Pin<&mut impl Future<Output = Result<Level, NotAcquired>>>,
 ) -> Result<Level, NotAcquired> {
-    let (observer, lock) = (&*context.observer, &request.lock_id);
-    let mut wait = Wait {
-        observer,
-        lock,
-        span: observer.open_call(lock),
-        outcome: Some("dropped"),
-    };
+    let wait = Wait::begin(context, request);
     let result = wait.span.around(call).await;
-    let name = lock.name();
-    match &result {
-        Ok(level) => {
-            let claim = &level.claim;
-            let won = (claim.validity(), claim.fencing_token(), claim.slot());
-            observer.acquired(name, &wait.span, won);
+    wait.end(result.as_ref());
+    result
+}
+
+/// Does the same for a call for several locks. Each lock has its span. If the call fails, only the
+/// lock that was not acquired is recorded.
+pub(in crate::driver) async fn observed_all(
+    context: &Context,
+    requests: &[LockRequest],
+    call: Pin<&mut impl Future<Output = Result<Vec<Level>, NotAllAcquired>>>,
+) -> Result<Vec<Level>, NotAllAcquired> {
+    let waits = requests.iter().map(|request| Wait::begin(context, request));
+    let waits: Vec<_> = waits.collect();
+    let span = waits.first().map(|wait| wait.span.clone());
+    let result = span.unwrap_or_default().around(call).await;
+    for (at, mut wait) in waits.into_iter().enumerate() {
+        match &result {
+            Ok(levels) => wait.end(Ok(&levels[at])),
+            Err(failed) if failed.at == at => wait.end(Err(&failed.error)),
+            Err(_) => wait.outcome = None,
         }
-        Err(NotAcquired::Denied(last) | NotAcquired::Deadline { last, .. }) => {
-            let round = last.round.as_ref();
-            let votes = round.map(|round| context.masters.votes(round));
-            observer.not_acquired(name, &wait.span, &last.obstacle, votes);
-        }
-        Err(NotAcquired::Closed | NotAcquired::Config(_)) => {}
-    }
-    wait.outcome = outcome(&result);
-    if let Some(outcome) = wait.outcome {
-        wait.span.end("outcome", outcome);
     }
     result
 }
 
 /// The wait of one call. Dropping this value records the wait.
 struct Wait<'a> {
-    observer: &'a LockObserver,
+    context: &'a Context,
     lock: &'a LockId,
     span: LockSpan,
-    /// `None` if nothing was asked of any master.
+    /// `None` if nothing is recorded.
     outcome: Option<&'static str>,
+}
+
+impl<'a> Wait<'a> {
+    fn begin(context: &'a Context, request: &'a LockRequest) -> Self {
+        let lock = &request.lock_id;
+        Self {
+            context,
+            lock,
+            span: context.observer.open_call(lock),
+            outcome: Some("dropped"),
+        }
+    }
+
+    fn end(mut self, result: Result<&Level, &NotAcquired>) {
+        let (observer, name) = (&self.context.observer, self.lock.name());
+        match result {
+            Ok(level) => {
+                let claim = &level.claim;
+                let won = (claim.validity(), claim.fencing_token(), claim.slot());
+                observer.acquired(name, &self.span, won);
+            }
+            Err(NotAcquired::Denied(last) | NotAcquired::Deadline { last, .. }) => {
+                let round = last.round.as_ref();
+                let votes = round.map(|round| self.context.masters.votes(round));
+                observer.not_acquired(name, &self.span, &last.obstacle, votes);
+            }
+            Err(NotAcquired::Closed | NotAcquired::Config(_)) => {}
+        }
+        self.outcome = outcome(result);
+        if let Some(outcome) = self.outcome {
+            self.span.end("outcome", outcome);
+        }
+    }
 }
 
 impl Drop for Wait<'_> {
     fn drop(&mut self) {
         if let Some(outcome) = self.outcome {
-            self.observer.record_call(self.lock, &self.span, outcome);
+            let observer = &self.context.observer;
+            observer.record_call(self.lock, &self.span, outcome);
         }
     }
 }
 
-fn outcome(result: &Result<Level, NotAcquired>) -> Option<&'static str> {
+fn outcome(result: Result<&Level, &NotAcquired>) -> Option<&'static str> {
     let denied = match result {
         Ok(_) => return Some("acquired"),
         Err(NotAcquired::Closed) => return Some("closed"),

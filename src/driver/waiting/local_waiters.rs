@@ -104,6 +104,14 @@ impl LocalWaiters {
         }
     }
 
+    /// Returns whether no one is known to want the lock: no task of this coordinator waits for it,
+    /// and its last attempts have met no client of another process.
+    pub(crate) fn is_calm(&self, lock_id: &LockId) -> bool {
+        let is_awaited =
+            self.count.load(Ordering::Acquire) > 0 && self.queues.lock().contains_key(lock_id);
+        !is_awaited && !self.rivals(lock_id, |rivals| rivals.are_likely())
+    }
+
     /// Notes that a guard of this coordinator has just posted its release. A waiter that contends
     /// now finds the lock free on every master, because its commands are sent after the release.
     ///
@@ -126,6 +134,12 @@ impl LocalWaiters {
         for queue in queues {
             queue.note_release();
         }
+    }
+
+    /// Reads or changes what is known of the other clients that want the lock.
+    fn rivals<T>(&self, lock_id: &LockId, visit: impl FnOnce(&mut Rivals) -> T) -> T {
+        let mut rivals = self.rivals.lock();
+        visit(rivals.entry(rank(lock_id.key(), "") as u8).or_default())
     }
 
     /// Removes `waiter`. Returns the handle that wakes the next waiter, if its turn has come.
@@ -284,12 +298,7 @@ impl LocalWaiter<'_> {
 
     /// Reads or changes what is known of the other clients that want the lock.
     pub(crate) fn rivals<T>(&self, visit: impl FnOnce(&mut Rivals) -> T) -> T {
-        let mut rivals = self.waiters.rivals.lock();
-        visit(
-            rivals
-                .entry(rank(self.lock_id.key(), "") as u8)
-                .or_default(),
-        )
+        self.waiters.rivals(self.lock_id, visit)
     }
 
     /// Returns the master in `among` that all clients agree to ask first.

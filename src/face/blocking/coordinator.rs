@@ -87,6 +87,12 @@ impl Coordinator {
         Lock::new(self.coordinator.semaphore(name, permits), &self.thread)
     }
 
+    /// Returns the mutexes called `names` as one lock: see
+    /// [`mutex_all`](crate::Coordinator::mutex_all).
+    pub fn mutex_all(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Lock {
+        Lock::new(self.coordinator.mutex_all(names), &self.thread)
+    }
+
     /// Checks all masters, and reports each danger: see [`check`](crate::Coordinator::check).
     ///
     /// # Errors

@@ -32,15 +32,26 @@ impl Guard {
         Self { guard, thread }
     }
 
-    /// Returns the lock's name.
+    /// Returns the lock's name: see [`name`](crate::Guard::name).
     pub fn name(&self) -> &str {
         self.guard.name()
+    }
+
+    /// Returns the names that the guard holds: see [`names`](crate::Guard::names).
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.guard.names()
     }
 
     /// Returns the fencing token of a fenced lock: see
     /// [`fencing_token`](crate::Guard::fencing_token).
     pub fn fencing_token(&self) -> Option<FencingToken> {
         self.guard.fencing_token()
+    }
+
+    /// Returns the fencing token for the resource that `name` protects: see
+    /// [`fencing_token_of`](crate::Guard::fencing_token_of).
+    pub fn fencing_token_of(&self, name: &str) -> Option<FencingToken> {
+        self.guard.fencing_token_of(name)
     }
 
     /// Returns the number of rounds that it took to acquire the lock: see

@@ -23,6 +23,7 @@ use crate::{
 pub(crate) mod read_write;
 mod semaphore;
 mod settings;
+mod several;
 
 /// A named lock on all masters of a [`Coordinator`](crate::Coordinator), of one
 /// [kind](crate::Kind).
@@ -69,6 +70,8 @@ mod settings;
 pub struct Lock {
     engine: Arc<Engine>,
     lock_id: Result<LockId, ConfigError>,
+    /// The other locks of a lock of several names.
+    others: Vec<LockId>,
     ttl: Result<Ttl, ConfigError>,
     /// `None` for a mutex, and for a semaphore, where each attempt has an owner of its own.
     owner: Option<Owner>,
@@ -88,6 +91,7 @@ impl Lock {
                     owner: owner.id().to_owned(),
                 }),
             },
+            others: Vec::new(),
             owner: owner.cloned(),
             access: Access::Exclusive,
             is_fenced: false,
@@ -151,6 +155,9 @@ impl Lock {
     /// ```
     pub async fn try_acquire(&self) -> Result<Guard, AcquireError> {
         let request = self.request()?;
+        if !self.others.is_empty() {
+            return self.try_acquire_all(request).await;
+        }
         let acquired = self.engine.try_acquire(&request).await;
         self.guard(acquired, &request)
     }
@@ -219,6 +226,9 @@ impl Lock {
 
     async fn acquire_until(&self, limit: Option<Duration>) -> Result<Guard, AcquireError> {
         let request = self.request()?;
+        if !self.others.is_empty() {
+            return self.acquire_all(request, limit).await;
+        }
         let acquired = self.engine.acquire(&request, limit).await;
         self.guard(acquired, &request)
     }
@@ -230,7 +240,7 @@ impl Lock {
     ) -> Result<Guard, AcquireError> {
         let masters = self.engine.masters();
         let level = acquired.map_err(|error| AcquireError::from_driver(error, request, masters))?;
-        Ok(Guard::new(level))
+        Ok(Guard::new(level, []))
     }
 
     /// Acquires the lock as [`acquire`](Self::acquire) does, runs `body`, and releases the lock. If
@@ -322,7 +332,22 @@ impl Lock {
     /// # Ok(()) }
     /// ```
     pub async fn inspect(&self) -> Result<Inspection, InspectError> {
-        let lock_id = self.lock_id.as_ref().map_err(Clone::clone)?;
+        let first = self
+            .inspect_one(self.lock_id.as_ref().map_err(Clone::clone)?)
+            .await?;
+        if first.is_held() {
+            return Ok(first);
+        }
+        for lock_id in &self.others {
+            let other = self.inspect_one(lock_id).await?;
+            if other.is_held() {
+                return Ok(other);
+            }
+        }
+        Ok(first)
+    }
+
+    async fn inspect_one(&self, lock_id: &LockId) -> Result<Inspection, InspectError> {
         let inspected = self.engine.inspect(lock_id).await;
         let masters = self.engine.masters();
         inspected.map_err(|error| InspectError::from_driver(error, lock_id, masters))

@@ -1,0 +1,171 @@
+//! Acquires several mutexes. All are asked for at once where no one is in the way. Otherwise they
+//! are taken in their order, so that calls with overlapping sets of locks never wait in a circle.
+
+use std::{
+    pin::pin,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::{
+    attempt::{begin_by_token, conclude, outcome},
+    contend::contend,
+    deadline::Deadline,
+    denied::{NotAcquired, NotAllAcquired},
+};
+use crate::{
+    core::{view::lock_state::LockState, vote::quorum::Outcome},
+    driver::{
+        claim::{level::Level, request::LockRequest},
+        context::Context,
+        select::within,
+        time::clock,
+    },
+};
+
+/// Makes one attempt at all locks at once.
+pub(in crate::driver) async fn try_acquire_all(
+    context: &Arc<Context>,
+    requests: &[LockRequest],
+) -> Result<Vec<Level>, NotAllAcquired> {
+    let mut prefix = Prefix::new(context, requests);
+    let attempt = prefix.attempt(requests.len(), false).await;
+    prefix.end(attempt)
+}
+
+/// Waits until all locks are acquired. At the deadline, makes a last attempt at those that are
+/// missing.
+pub(in crate::driver) async fn acquire_all(
+    context: &Arc<Context>,
+    requests: &[LockRequest],
+    limit: Option<Duration>,
+) -> Result<Vec<Level>, NotAllAcquired> {
+    let mut prefix = Prefix::new(context, requests);
+    let acquired = prefix.fill(Deadline::new(limit)).await;
+    prefix.end(acquired)
+}
+
+/// The locks that are held so far: the first ones, in the order of the requests. A lock is never
+/// kept while one before it is missing.
+struct Prefix<'a> {
+    context: &'a Arc<Context>,
+    requests: &'a [LockRequest],
+    levels: Vec<Level>,
+    /// The time when the locks that are held are extended next. The renewer does not do this,
+    /// because the caller may stop polling the future that waits for the others.
+    extend_at: Instant,
+}
+
+impl<'a> Prefix<'a> {
+    /// The number of extensions in a TTL. So one of them may fail.
+    const EXTENSIONS: u32 = 6;
+
+    fn new(context: &'a Arc<Context>, requests: &'a [LockRequest]) -> Self {
+        Self {
+            context,
+            requests,
+            levels: Vec::with_capacity(requests.len()),
+            extend_at: clock::now(),
+        }
+    }
+
+    /// Returns the locks, or the reason why the first missing one was not acquired.
+    fn end(self, acquired: Result<(), NotAcquired>) -> Result<Vec<Level>, NotAllAcquired> {
+        let at = self.levels.len();
+        match acquired {
+            Ok(()) => Ok(self.levels),
+            Err(error) => Err(NotAllAcquired { at, error }),
+        }
+    }
+
+    /// Acquires the missing locks.
+    async fn fill(&mut self, mut deadline: Deadline) -> Result<(), NotAcquired> {
+        // After a wait, the next locks may be contended, too. Taking and returning them would
+        // disturb others, so their number begins with one.
+        let mut most = self.requests.len();
+        loop {
+            let is_last = deadline.is_over();
+            let most_now = if is_last { usize::MAX } else { self.calm(most) };
+            match self.attempt(most_now, !is_last).await {
+                Ok(()) => most = most.saturating_mul(2),
+                Err(NotAcquired::Denied(denied)) => {
+                    deadline.note_failure(&denied, is_last)?;
+                    most = 1;
+                }
+                Err(error) => return Err(error),
+            }
+            self.give_back_lost();
+            if self.levels.len() == self.requests.len() {
+                return Ok(());
+            }
+            if most == 1 || self.calm(1) == 0 {
+                self.wait(&deadline).await?;
+                most = 1;
+            }
+        }
+    }
+
+    /// Returns the number of the next locks, at most `most`, that no one else is known to want.
+    fn calm(&self, most: usize) -> usize {
+        let waiters = &self.context.local_waiters;
+        let next = self.requests[self.levels.len()..].iter().take(most);
+        next.take_while(|request| waiters.is_calm(&request.lock_id))
+            .count()
+    }
+
+    /// Makes an attempt at each of the next locks, at most `most`, all at once. Keeps those before
+    /// the first one that was not acquired.
+    async fn attempt(&mut self, most: usize, will_retry: bool) -> Result<(), NotAcquired> {
+        self.context.check_open()?;
+        if self.levels.is_empty() {
+            self.plan_extension();
+        }
+        let next = self.requests[self.levels.len()..].iter().take(most);
+        let begun = next.map(|request| begin_by_token(self.context, request, None));
+        let mut begun = begun.collect::<Vec<_>>().into_iter();
+        while let Some(level) = begun.next() {
+            let outcome = outcome(&level.claim, will_retry).await;
+            if outcome != Outcome::Won {
+                begun = Vec::new().into_iter(); // gives the others back
+            }
+            let level = conclude(self.context, level, outcome, None).await?;
+            self.levels.push(level);
+        }
+        Ok(())
+    }
+
+    /// Waits for the next lock. Meanwhile, extends the locks that are held. Returns early if one of
+    /// them is lost.
+    async fn wait(&mut self, deadline: &Deadline) -> Result<(), NotAcquired> {
+        let request = &self.requests[self.levels.len()];
+        let mut waiting = pin!(contend(self.context, request, deadline.clone()));
+        loop {
+            let due = self.context.timers.sleep_until(self.extend_at);
+            if let Some(level) = within(due, waiting.as_mut()).await {
+                self.levels.push(level?);
+                return Ok(());
+            }
+            if self.give_back_lost() {
+                return Ok(());
+            }
+            self.plan_extension();
+            for level in &self.levels {
+                // A lock that is lost is noticed at the next look.
+                let _ = level.claim.extend(request.ttl.duration());
+            }
+        }
+    }
+
+    fn plan_extension(&mut self) {
+        let ttl = self.requests.first().map(|request| request.ttl.duration());
+        self.extend_at = clock::now() + ttl.unwrap_or_default() / Self::EXTENSIONS;
+    }
+
+    /// Gives back the first lock that was lost, and all after it. Returns whether there was one.
+    fn give_back_lost(&mut self) -> bool {
+        let is_lost = |level: &Level| matches!(level.claim.state(), LockState::Lost(_));
+        let lost = self.levels.iter().position(is_lost);
+        self.levels.truncate(lost.unwrap_or(self.levels.len()));
+        lost.is_some()
+    }
+}

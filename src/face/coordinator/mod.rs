@@ -1,0 +1,194 @@
+//! A set of masters that hold locks together.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use crate::{
+    check::{CheckReport, Checker},
+    core::view::health::MasterHealth,
+    driver::{engine::Engine, query::health_events::HealthEvents},
+};
+
+mod locks;
+
+/// A set of independent masters that hold locks together.
+///
+/// A coordinator is cheap to clone, and all clones share everything. Each master has one
+/// connection. A background task connects to the masters, notices when a master hangs, and
+/// reconnects. A request to a master that is known to be down fails at once. Another task renews
+/// the locks that are held. The tasks end after the last clone of the coordinator, the last lock
+/// and the last guard are dropped and everything that was posted is delivered.
+///
+/// # Runtimes
+///
+/// The tasks and timers live on the tokio runtime in which the coordinator was built. Any executor
+/// may poll the futures of locks and guards while that runtime runs. A current-thread runtime runs
+/// only during a `block_on`: between two of them no lock is renewed, and futures wait without
+/// limit. After a shutdown, acquisitions fail with [`Closed`](crate::AcquireError::Closed).
+///
+/// # Guarantees
+///
+/// At any instant, at most one holder of a name [is valid](crate::Guard::is_valid). A holder is the
+/// guard of a mutex, or an [`Owner`] with all its guards. This guarantee has two conditions: the
+/// rates of the clocks differ by less than the [drift](crate::Builder::drift_ppm), and no master
+/// forgets a lock that has not expired. Any majority of the masters is enough to lock. See
+/// [`docs::guarantees`](crate::docs::guarantees).
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+/// use quorlock::{Coordinator, MemoryMaster};
+///
+/// let locks = Coordinator::builder()
+///     .masters((0..5).map(|_| MemoryMaster::new())) // or ["redis://10.0.0.1", ..]
+///     .ttl(Duration::from_secs(30))
+///     .build()?;
+/// let guard = locks.mutex("orders/42").acquire_within(Duration::from_secs(1)).await?;
+/// assert!(guard.is_valid());
+/// guard.release().await?;
+/// locks.close().await;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Coordinator {
+    engine: Arc<Engine>,
+    checker: Arc<Checker>,
+}
+
+impl Coordinator {
+    pub(crate) fn from_parts(engine: Engine, checker: Checker) -> Self {
+        Self {
+            engine: Arc::new(engine),
+            checker: Arc::new(checker),
+        }
+    }
+
+    /// Checks all masters. Reports each danger, the reason for it, and how to fix it.
+    ///
+    /// The check covers the servers, their settings and the rights of their user. It finds, for
+    /// example, eviction, replicas, a server that is listed twice, missing rights, and clocks that
+    /// differ. A fact that the check cannot find out is a finding, too. So a report without
+    /// findings means that all is well, with one exception.
+    /// [`docs::operations`](crate::docs::operations#before-the-start) describes the exception, and
+    /// lists the findings.
+    ///
+    /// Call this method when a program starts, or in a test of a deployment. The check changes
+    /// nothing on the masters except the origin key, which every first connection writes. No lock
+    /// is refused because of a finding. The check needs the rights `+info` and `+config|get` in
+    /// addition to the rights that locks need.
+    ///
+    /// The check opens a connection of its own to each master. Connecting takes at most the connect
+    /// timeout. After that, the check takes about four round trips. It waits for a master that does
+    /// not answer for at most three node timeouts.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect on the masters.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use quorlock::{Coordinator, MemoryMaster, Severity};
+    /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
+    /// let report = locks.check().await;
+    /// if report.worst() >= Some(Severity::Unknown) {
+    ///     eprintln!("{report}");
+    /// }
+    /// // A `Warn` should not stop the program. For example, one master may be in quarantine.
+    /// assert!(report.worst() < Some(Severity::Refuse));
+    /// # Ok(()) }
+    /// ```
+    pub async fn check(&self) -> CheckReport {
+        let (config, quorum) = (self.engine.config(), self.engine.masters().quorum());
+        let node_timeout = self.engine.context().node_timeout();
+        self.checker.run(config, quorum, node_timeout).await
+    }
+
+    /// Returns the state of each master, in the order in which the masters were configured. Sends
+    /// nothing, so [`last_heard`](MasterHealth::last_heard) says how old the state may be.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::time::Duration;
+    /// # use quorlock::{Coordinator, MasterState, MemoryMaster};
+    /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
+    /// locks.all_ready(Duration::from_secs(5)).await?;
+    /// for master in locks.health() {
+    ///     println!("{master}"); // 10.0.0.1:6379 connected for 2.0s, round trip 310.0µs
+    ///     assert_eq!(master.state, MasterState::Connected);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn health(&self) -> Vec<MasterHealth> {
+        self.engine.masters().health.read()
+    }
+
+    /// Returns a stream of the changes of the masters' states. It begins with the present state of
+    /// each master. The stream does not keep the coordinator alive.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use quorlock::{Coordinator, MasterState, MemoryMaster};
+    /// # let locks = Coordinator::new([MemoryMaster::new()])?;
+    /// let mut events = locks.health_events();
+    /// while let Some(master) = events.next().await {
+    ///     println!("{master}");
+    /// #   if master.state == MasterState::Connected { break }
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn health_events(&self) -> HealthEvents {
+        HealthEvents::new(self.engine.masters().health.watch())
+    }
+
+    /// Returns the TTL of locks that do not [set their own](crate::Lock::ttl).
+    pub fn ttl(&self) -> Duration {
+        self.engine.config().ttl.duration()
+    }
+
+    /// Returns the number of masters.
+    pub fn master_count(&self) -> usize {
+        self.engine.masters().count()
+    }
+
+    /// Returns the number of masters that make a majority.
+    pub fn quorum(&self) -> usize {
+        self.engine.masters().quorum().size()
+    }
+
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    /// Refuses new acquisitions, and waits until all posted releases are delivered.
+    ///
+    /// A release is delivered when it has reached every master that may hold the key, or when the
+    /// key has expired there. So `close` takes at most the longest TTL in use, or twice the [waiter
+    /// timeout](crate::Builder::waiter_timeout) of a fair lock if that is longer. `close` may take
+    /// that long if masters are down, so call it with a [timeout](tokio::time::timeout).
+    ///
+    /// Call `close` at the end of a program, so that the releases of dropped guards arrive. Before
+    /// that, join the tasks that hold or want locks. Guards that are still alive stay valid, are
+    /// renewed, and can be extended and released. `close` does not wait for these guards or for
+    /// attempts that are under way. Waiters make no further attempt, and return
+    /// [`Closed`](crate::AcquireError::Closed). Closing a coordinator closes all its clones.
+    /// Closing it again does no harm.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the coordinator closed. Releases that are owed are still
+    /// delivered, as long as the runtime lives.
+    pub async fn close(&self) {
+        self.engine.close().await;
+    }
+}
+
+impl fmt::Debug for Coordinator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Coordinator")
+            .field("masters", &self.engine.masters().addresses())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,443 @@
+//! Locks of several names.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use quorlock::{AcquireError, ConfigError, Coordinator, Fault, LostReason, MemoryMaster, Renewal};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep, timeout},
+};
+
+use super::world::{World, millis, seconds, start, timed};
+
+/// Returns the names that masters hold.
+fn held(masters: &[MemoryMaster]) -> Vec<Vec<String>> {
+    masters.iter().map(MemoryMaster::keys).collect()
+}
+
+/// Waits until each master holds these names.
+async fn until_held(masters: &[MemoryMaster], names: &[&str]) {
+    let all = vec![names.to_vec(); masters.len()];
+    let is_so = async {
+        while held(masters) != all {
+            sleep(millis(1)).await;
+        }
+    };
+    let is_so = timeout(seconds(60), is_so).await;
+    assert!(is_so.is_ok(), "{:?}, not {names:?}", held(masters));
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_names_are_held_or_none() {
+    let world = World::new(3).await;
+    let lock = world.locks.mutex_all(["c", "a", "b", "a"]);
+    let guard = lock.try_acquire().await.unwrap();
+    assert!(guard.names().eq(["a", "b", "c"]));
+    assert_eq!((guard.name(), guard.rounds()), ("a", 1));
+    until_held(&world.masters, &["a", "b", "c"]).await;
+    for name in ["a", "b", "c"] {
+        assert!(world.locks.mutex(name).try_acquire().await.is_err());
+    }
+    guard.release().await.unwrap();
+    until_held(&world.masters, &[]).await;
+
+    let other = world.locks.mutex("b").acquire().await.unwrap();
+    let refused = lock.try_acquire().await.unwrap_err();
+    let AcquireError::Contended { name, .. } = &refused else {
+        panic!("{refused}");
+    };
+    assert_eq!(&**name, "b");
+    let inspection = lock.inspect().await.unwrap();
+    assert_eq!(&*inspection.name, "b");
+    until_held(&world.masters, &["b"]).await;
+    other.release().await.unwrap();
+    assert!(!lock.is_held().await.unwrap());
+    drop(lock.try_acquire().await.unwrap());
+    until_held(&world.masters, &[]).await;
+    world.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_that_cannot_be_used_are_refused_before_anything_is_sent() {
+    let world = World::new(3).await;
+    let sent = world.commands();
+    let many: Vec<_> = (0..101).map(|number| format!("{number}")).collect();
+    let none: [&str; 0] = [];
+    let most = 100;
+    for (lock, expected) in [
+        (
+            world.locks.mutex_all(none),
+            ConfigError::Names { given: 0, most },
+        ),
+        (
+            world.locks.mutex_all(&many),
+            ConfigError::Names { given: 101, most },
+        ),
+        (world.locks.mutex_all(["a", ""]), ConfigError::EmptyName),
+    ] {
+        let refused = lock.acquire().await.unwrap_err();
+        let AcquireError::Config(error) = &refused else {
+            panic!("{refused}");
+        };
+        assert_eq!(*error, expected);
+    }
+    assert_eq!(world.commands(), sent);
+    let guard = world.locks.mutex_all(&many[1..]).acquire().await.unwrap();
+    assert_eq!(guard.names().count(), 100);
+}
+
+/// A waiter keeps the names before the one that it waits for, and no others.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_keeps_the_first_names_only() {
+    let world = World::new(3).await;
+    let other = world.locks.mutex("b").acquire().await.unwrap();
+    let lock = world.locks.mutex_all(["a", "b", "c"]);
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    until_held(&world.masters, &["a", "b"]).await;
+    assert!(world.locks.mutex("a").try_acquire().await.is_err());
+    drop(world.locks.mutex("c").try_acquire().await.unwrap());
+    other.release().await.unwrap();
+    let guard = waiting.await.unwrap().unwrap();
+    assert!(guard.names().eq(["a", "b", "c"]));
+    until_held(&world.masters, &["a", "b", "c"]).await;
+    drop(guard);
+    world.close().await;
+    assert!(held(&world.masters).concat().is_empty());
+}
+
+/// The names that a waiter has are extended, even without a renewal, as long as it is polled.
+#[tokio::test(start_paused = true)]
+async fn a_wait_may_be_longer_than_the_ttl() {
+    let world = World::new(3).await;
+    let other = world.locks.mutex("b").acquire().await.unwrap();
+    let lock = world
+        .locks
+        .mutex_all(["a", "b"])
+        .ttl(seconds(2))
+        .renewal(Renewal::Off);
+    let mut waiting = Box::pin(async move { lock.acquire().await.unwrap() });
+    for _ in 0..100 {
+        let _ = timeout(millis(100), waiting.as_mut()).await;
+        assert!(world.masters[0].get("a").is_some());
+    }
+    other.release().await.unwrap();
+    let guard = waiting.await;
+    assert!(guard.is_valid() && guard.remaining() > millis(1_500));
+    let (took, lost) = timed(guard.lost()).await;
+    assert_eq!(lost.reason, LostReason::Expired);
+    assert!(took < seconds(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_future_that_is_not_polled_keeps_nothing() {
+    let world = World::new(3).await;
+    let other = world.locks.mutex("b").acquire().await.unwrap();
+    let lock = world.locks.mutex_all(["a", "b"]).ttl(seconds(2));
+    let mut waiting = Box::pin(async move { lock.acquire().await.unwrap() });
+    let _ = timeout(millis(100), waiting.as_mut()).await;
+    until_held(&world.masters, &["a", "b"]).await;
+    sleep(seconds(2)).await;
+    let name = world.locks.mutex("a").try_acquire().await.unwrap();
+    other.release().await.unwrap();
+    let mut waiting = Box::pin(timeout(seconds(5), waiting));
+    start(waiting.as_mut()).await;
+    sleep(seconds(1)).await;
+    assert!(name.is_valid());
+    name.release().await.unwrap();
+    let guard = waiting.await.unwrap();
+    assert!(guard.names().eq(["a", "b"]) && guard.is_valid());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_is_dropped_gives_everything_back() {
+    let world = World::new(3).await;
+    let other = world.locks.mutex("c").acquire().await.unwrap();
+    let lock = world.locks.mutex_all(["a", "b", "c", "d"]);
+    let waited = timeout(seconds(30), lock.acquire()).await;
+    assert!(waited.is_err());
+    until_held(&world.masters, &["c"]).await;
+    drop(other);
+    world.close().await;
+    assert!(held(&world.masters).concat().is_empty());
+}
+
+/// A name that is lost during the wait is acquired again, before those after it.
+#[tokio::test(start_paused = true)]
+async fn a_name_that_is_lost_during_the_wait_is_acquired_again() {
+    let world = World::new(3).await;
+    let other = world.locks.mutex("d").acquire().await.unwrap();
+    let lock = world.locks.mutex_all(["a", "b", "c", "d"]).ttl(seconds(3));
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    until_held(&world.masters, &["a", "b", "c", "d"]).await;
+    for master in &world.masters {
+        master.set("b", "another's", Some(seconds(20)));
+    }
+    // The waiter holds nothing after the name that it has lost.
+    until_held(&world.masters, &["a", "b", "d"]).await;
+    drop(other);
+    let (took, guard) = timed(waiting).await;
+    let guard = guard.unwrap().unwrap();
+    assert!(took > seconds(18), "{took:?}");
+    assert!(guard.names().eq(["a", "b", "c", "d"]) && guard.is_valid());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_guard_is_lost_with_its_first_name() {
+    let world = World::new(3).await;
+    let lock = world.locks.mutex_all(["a", "b", "c"]);
+    let guard = lock.acquire().await.unwrap();
+    for master in &world.masters {
+        master.set("b", "another's", None);
+    }
+    let lost = guard.lost().await;
+    assert_eq!((&*lost.name, lost.reason), ("b", LostReason::Disowned));
+    assert!(!guard.is_valid() && guard.remaining().is_zero());
+    assert_eq!(&*guard.ensure_held().unwrap_err().name, "b");
+    guard.release().await.unwrap();
+    until_held(&world.masters, &["b"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_extension_extends_all_names() {
+    let world = World::new(3).await;
+    let lock = world.locks.mutex_all(["a", "b", "c"]).renewal(Renewal::Off);
+    let guard = lock.acquire().await.unwrap();
+    sleep(seconds(1)).await;
+    guard.extend(seconds(20)).await.unwrap();
+    assert!(guard.remaining() > seconds(19));
+    for name in ["a", "b", "c"] {
+        assert!(world.masters[0].pttl(name) > Some(seconds(19)));
+    }
+    world.inject_all(&Fault::Down);
+    let failed = guard.extend(seconds(40)).await;
+    assert!(failed.is_err() && guard.is_valid());
+    world.clear_faults();
+    guard.stop_renewing();
+    assert_eq!(guard.lost().await.reason, LostReason::Expired);
+}
+
+#[tokio::test(start_paused = true)]
+async fn guards_are_renewed() {
+    let world = World::new(3).await;
+    let lock = world.locks.mutex_all(["a", "b", "c"]);
+    let guard = lock.acquire().await.unwrap();
+    sleep(seconds(120)).await;
+    assert!(guard.is_valid());
+    guard.release().await.unwrap();
+    until_held(&world.masters, &[]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_ends_by_its_deadline() {
+    let world = World::new(3).await;
+    let mut others = Vec::new();
+    for name in ["b", "d"] {
+        others.push(world.locks.mutex(name).acquire().await.unwrap());
+    }
+    let lock = world.locks.mutex_all(["a", "b", "c", "d"]);
+    for (limit, name) in [(millis(0), "b"), (seconds(3), "b"), (seconds(3), "d")] {
+        if name == "d" {
+            others.remove(0).release().await.unwrap();
+        }
+        let (took, error) = timed(lock.acquire_within(limit)).await;
+        let error = error.unwrap_err();
+        assert!(took >= limit && took < limit + millis(400), "{took:?}");
+        let AcquireError::Deadline {
+            name: missing,
+            waited,
+            ..
+        } = &error
+        else {
+            panic!("{error}");
+        };
+        assert_eq!(&**missing, name);
+        assert!(*waited >= limit && *waited <= took);
+    }
+    until_held(&world.masters, &["d"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_kind_of_lock_and_a_closed_coordinator_end_a_wait() {
+    let world = World::new(3).await;
+    let reentrant = world.locks.reentrant("b", &world.locks.owner());
+    let other = reentrant.acquire().await.unwrap();
+    let lock = world.locks.mutex_all(["a", "b", "c"]);
+    let error = lock.acquire().await.unwrap_err();
+    let AcquireError::OtherKind { name, .. } = &error else {
+        panic!("{error}");
+    };
+    assert_eq!(&**name, "b");
+    until_held(&world.masters, &["b"]).await;
+    other.release().await.unwrap();
+
+    let guard = world.locks.mutex("b").acquire().await.unwrap();
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    until_held(&world.masters, &["a", "b"]).await;
+    drop(guard);
+    world.locks.close().await;
+    let ended = timeout(seconds(3), waiting).await.unwrap().unwrap();
+    if let Err(error) = ended {
+        assert!(matches!(error, AcquireError::Closed), "{error}");
+    }
+    world.close().await;
+    assert!(held(&world.masters).concat().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_name_has_tokens_of_its_own() {
+    let world = World::new(3).await;
+    let mut largest = BTreeMap::new();
+    for names in [
+        vec!["a", "b"],
+        vec!["b", "c"],
+        vec!["a", "b", "c"],
+        vec!["c"],
+    ] {
+        let guard = world
+            .locks
+            .mutex_all(&names)
+            .fenced()
+            .acquire()
+            .await
+            .unwrap();
+        for name in &names {
+            let token = guard.fencing_token_of(name).unwrap();
+            assert!(largest.insert(*name, token) < Some(token));
+        }
+        assert_eq!(guard.fencing_token().is_some(), names.len() == 1);
+        assert_eq!(guard.fencing_token_of("d"), None);
+        guard.release().await.unwrap();
+    }
+    let guard = world.locks.mutex_all(["a", "b"]).acquire().await.unwrap();
+    assert_eq!(guard.fencing_token_of("a"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_name_stays_for_its_minimum_time() {
+    let world = World::new(3).await;
+    let lock = world.locks.mutex_all(["a", "b"]).min_hold(seconds(20));
+    let began = Instant::now();
+    lock.acquire().await.unwrap().release().await.unwrap();
+    assert!(world.locks.mutex("b").try_acquire().await.is_err());
+    drop(lock.acquire().await.unwrap());
+    assert!(began.elapsed() >= seconds(20));
+}
+
+/// A task that takes and returns a set all the time does not keep a waiter of the same coordinator
+/// from one of its names.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_for_one_name_gets_its_turn() {
+    let world = World::new(3).await;
+    world.inject_all(&Fault::Delay(millis(1)));
+    let lock = world.locks.mutex_all(["a", "b", "c"]);
+    let busy = tokio::spawn(async move {
+        loop {
+            let guard = lock.acquire().await.unwrap();
+            sleep(millis(10)).await;
+            guard.release().await.unwrap();
+        }
+    });
+    for name in ["a", "b", "c"].repeat(20) {
+        let (took, guard) = timed(world.locks.mutex(name).acquire()).await;
+        assert!(took < millis(100), "{name}: {took:?}");
+        drop(guard.unwrap());
+    }
+    busy.abort();
+}
+
+/// Counts the holders of each name.
+struct Holders([AtomicUsize; 64]);
+
+impl Holders {
+    fn new() -> Arc<Self> {
+        Arc::new(Self([const { AtomicUsize::new(0) }; 64]))
+    }
+
+    /// Holds these names for a while.
+    async fn hold(&self, names: &[usize], time: Duration) {
+        for name in names {
+            assert_eq!(self.0[*name].fetch_add(1, Ordering::SeqCst), 0);
+        }
+        sleep(time).await;
+        for name in names {
+            self.0[*name].fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+fn word(number: &usize) -> String {
+    format!("name {number}")
+}
+
+/// Sets that overlap in each order never wait in a circle.
+#[tokio::test(start_paused = true)]
+async fn overlapping_sets_all_get_their_turns() {
+    let world = World::new(3).await;
+    world.inject_all(&Fault::Delay(millis(1)));
+    let holders = Holders::new();
+    let mut tasks = JoinSet::new();
+    for task in 0..24 {
+        let locks = Coordinator::new(&world.masters).unwrap();
+        let holders = holders.clone();
+        tasks.spawn(async move {
+            for turn in 0..10 {
+                let names: Vec<_> = (0..4).map(|at| (task + (turn + 2) * at * 3) % 10).collect();
+                let mut names = names;
+                names.sort_unstable();
+                names.dedup();
+                let lock = locks.mutex_all(names.iter().rev().map(word));
+                let guard = lock.acquire().await.unwrap();
+                assert!(guard.is_valid());
+                holders.hold(&names, millis(10)).await;
+                guard.release().await.unwrap();
+            }
+        });
+    }
+    let (took, ()) = timed(async {
+        while let Some(done) = tasks.join_next().await {
+            done.unwrap();
+        }
+    })
+    .await;
+    // One after the other, they would take 2.4 s and their round trips.
+    assert!(took < seconds(20), "{took:?}");
+}
+
+/// 64 names among single users: each name is wanted by two others all the time.
+#[tokio::test(start_paused = true)]
+async fn a_set_of_64_names_gets_its_turn_among_single_users() {
+    let world = World::new(3).await;
+    world.inject_all(&Fault::Delay(millis(1)));
+    let holders = Holders::new();
+    let coordinators = [(); 4].map(|()| Coordinator::new(&world.masters).unwrap());
+    let mut users = JoinSet::new();
+    for user in 0..128_usize {
+        let name = user % 64;
+        let lock = coordinators[user / 32].mutex(word(&name));
+        let holders = holders.clone();
+        users.spawn(async move {
+            loop {
+                let guard = lock.acquire().await.unwrap();
+                holders.hold(&[name], millis(10)).await;
+                guard.release().await.unwrap();
+            }
+        });
+    }
+    let names: Vec<_> = (0..64).collect();
+    let lock = world.locks.mutex_all(names.iter().map(word));
+    for _ in 0..3 {
+        let (took, guard) = timed(lock.acquire()).await;
+        let guard = guard.unwrap();
+        println!("a set of 64 names waited for {took:?}");
+        assert!(took < seconds(20), "{took:?}");
+        holders.hold(&names, millis(10)).await;
+        guard.release().await.unwrap();
+    }
+}
