@@ -63,8 +63,8 @@ pub async fn busy(servers: &[Server], tasks: usize, measured: Duration) -> Resul
     })
 }
 
-/// Returns the median time from the release of the only permit until a waiter of another coordinator
-/// has it, divided by the median time of an acquisition of a free reentrant lock.
+/// Returns the median time from the release of the only permit until a waiter of another
+/// coordinator has it, divided by the median time of an acquisition of a free reentrant lock.
 pub async fn hand_over(servers: &[Server], turns: usize) -> Result<f64> {
     let urls = servers::urls(servers);
     let (one, other) = (coordinator(&urls)?, coordinator(&urls)?);
