@@ -9,12 +9,13 @@ use std::{
 };
 
 use quorlock::{
-    Builder, CheckReport, Coordinator, Finding, Quarantine,
+    __internals::has_queue,
+    Builder, CheckReport, Coordinator, Finding, Kind, Quarantine, Setting,
     Severity::{self, Info, Refuse, Unknown, Warn},
 };
 use tokio::time::sleep;
 
-use crate::{common::*, impostors::impostor};
+use crate::{common::*, impostors::impostor, rights::row_for};
 
 /// The options with which a master keeps its locks over a restart.
 const DURABLE: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
@@ -665,44 +666,55 @@ pub(crate) async fn as_user(masters: &[Server], builder: Builder, rules: &[&str]
 }
 
 const MUTEX: Found = (Refuse, "rights for mutexes");
-const REENTRANT: Found = (Refuse, "rights for reentrant locks");
-const READ_WRITE: Found = (Refuse, "rights for read-write locks");
 const NO_READ_WRITE: Found = (Info, "rights for read-write locks");
-const FAIR: &str = "rights for fair locks";
+const NO_SEMAPHORE: Found = (Info, "rights for semaphores");
 const MESSAGES: &str = "PUBLISH, SUBSCRIBE";
 const TOKENS: &str = "rights for fencing tokens";
 const INSPECT: &str = "rights to inspect";
+
+/// Returns a finding about the rights of each kind of lock that `is_it` accepts.
+fn about_kinds(severity: Severity, is_it: impl Fn(Kind) -> bool) -> Vec<Found> {
+    let kinds = KINDS.into_iter().filter(|kind| is_it(*kind));
+    let found = kinds.map(|kind| (severity, Setting::Rights(kind).name()));
+    found.collect()
+}
+
+/// Returns the findings about the kinds of locks whose documented rights include `command`. Locks
+/// that need this right to be acquired, or the rights of another kind, cannot be acquired without.
+fn needing(command: &str) -> Vec<Found> {
+    let needs = |kind: Kind| row_for(kind.word()).contains(&format!("`{command}`"));
+    let adds = |kind: Kind| row_for(kind.word()).contains("those of");
+    let mut found = about_kinds(Refuse, |kind| needs(kind) && !adds(kind));
+    found.extend(about_kinds(Info, |kind| needs(kind) && adds(kind)));
+    found
+}
 
 #[test]
 fn each_missing_right_has_its_finding() {
     with_masters(0, async |_| {
         let masters = durable();
         let all = ["~*", "&*", "+@all"];
+        let fenced = (Info, TOKENS);
+        let with = |found: Vec<Found>, also: Found| [&found[..], &[also]].concat();
         for (without, expected) in [
-            (&["+@all"][..], &[][..]),
-            (&["-config"], &[(Unknown, "CONFIG GET")]),
-            (&["-evalsha"], &[(Refuse, "EVALSHA")]),
-            (&["-del"], &[MUTEX, REENTRANT, READ_WRITE]),
-            (&["-pexpire"], &[MUTEX, REENTRANT, READ_WRITE]),
-            (&["-get"], &[MUTEX, (Info, TOKENS)]),
-            (&["-hlen"], &[REENTRANT, READ_WRITE]),
-            (&["-zadd"], &[READ_WRITE, (Info, FAIR)]),
-            (&["-zrank"], &[(Info, FAIR)]),
-            (&["-zlexcount"], &[READ_WRITE]),
-            (&["-type"], &[(Info, INSPECT)]),
-            (&["-set"], &[(Info, "rights for mutexes"), (Info, TOKENS)]),
+            (&["+@all"][..], vec![]),
+            (&["-config"], vec![(Unknown, "CONFIG GET")]),
+            (&["-evalsha"], vec![(Refuse, "EVALSHA")]),
+            (&["-del"], needing("DEL")),
+            (&["-pexpire"], needing("PEXPIRE")),
+            (&["-get"], vec![MUTEX, fenced]),
+            (&["-hlen"], needing("HLEN")),
+            (&["-zadd"], needing("ZADD")),
+            (&["-zrank"], needing("ZRANK")),
+            (&["-zlexcount"], needing("ZLEXCOUNT")),
+            (&["-type"], vec![(Info, INSPECT)]),
+            (&["-set"], vec![(Info, "rights for mutexes"), fenced]),
             (
                 &["-set", "-exists", "-hset"],
-                &[
-                    MUTEX,
-                    REENTRANT,
-                    (Refuse, FAIR),
-                    READ_WRITE,
-                    (Refuse, TOKENS),
-                ],
+                with(about_kinds(Refuse, |_| true), (Refuse, TOKENS)),
             ),
-            (&["-publish"], &[(Info, MESSAGES)]),
-            (&["resetkeys", "~quorlock:*"], &[]),
+            (&["-publish"], vec![(Info, MESSAGES)]),
+            (&["resetkeys", "~quorlock:*"], vec![]),
             (
                 &[
                     "resetkeys",
@@ -710,12 +722,17 @@ fn each_missing_right_has_its_finding() {
                     "~quorlock:check",
                     "~quorlock:fence:*",
                 ],
-                &[(Info, FAIR), NO_READ_WRITE],
+                about_kinds(Info, has_queue),
             ),
-            (&["resetkeys", "~quorlock:[cdfgqw]*"], &[NO_READ_WRITE]),
+            (&["resetkeys", "~quorlock:[cdfgqw]*"], vec![NO_READ_WRITE]),
             (
                 &["resetkeys", "~quorlock:[gqd]*"],
-                &[(Unknown, "rights to keys"), NO_READ_WRITE, (Info, TOKENS)],
+                vec![
+                    (Unknown, "rights to keys"),
+                    NO_READ_WRITE,
+                    NO_SEMAPHORE,
+                    fenced,
+                ],
             ),
         ] {
             let report = as_user(&masters, quarantining(), &[&all, without].concat()).await;
@@ -811,14 +828,8 @@ fn the_least_rights_for_mutexes_are_enough() {
         let builder = quarantining().key_template("locks:{name}");
         let report = as_user(&masters, builder, &rules).await;
         assert_eq!(masters[0].command(&["GET", key]), "somebody's");
-        let expected = [
-            (Info, "rights for reentrant locks"),
-            (Info, FAIR),
-            NO_READ_WRITE,
-            (Info, TOKENS),
-            (Info, INSPECT),
-            (Info, MESSAGES),
-        ];
+        let mut expected = about_kinds(Info, |kind| kind != Kind::Mutex);
+        expected.extend([(Info, TOKENS), (Info, INSPECT), (Info, MESSAGES)]);
         assert_eq!(found(&report), expected, "{report}");
     });
 }
@@ -864,10 +875,10 @@ fn commands_that_are_renamed_are_found() {
     with_masters(0, async |_| {
         let mut masters = durable();
         for (command, expected) in [
-            ("CONFIG", &[(Unknown, "CONFIG GET")][..]),
-            ("EVALSHA", &[(Refuse, "EVALSHA")]),
-            ("PTTL", &[MUTEX, REENTRANT, READ_WRITE]),
-            ("INFO", &[(Refuse, "quorlock:guard"), (Unknown, "INFO")]),
+            ("CONFIG", vec![(Unknown, "CONFIG GET")]),
+            ("EVALSHA", vec![(Refuse, "EVALSHA")]),
+            ("PTTL", needing("PTTL")),
+            ("INFO", vec![(Refuse, "quorlock:guard"), (Unknown, "INFO")]),
         ] {
             let renamed = [&DURABLE[..], &["--rename-command", command, "HIDDEN"]].concat();
             masters[0] = Server::start_with(&renamed);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use quorlock::{
     __internals::{has_owner, has_queue, has_readers},
-    AcquireError, Builder, Coordinator, Kind, Lock, Owner, Quarantine, Setting,
+    AcquireError, Builder, Coordinator, Guard, Kind, Lock, Owner, Quarantine, Setting,
 };
 
 use crate::{
@@ -24,18 +24,22 @@ fn documented(name: &str) -> Vec<String> {
     rules.map(|rule| rule.replace("<password>", "pw")).collect()
 }
 
-/// Returns the rights in the table of `lua/README.md` whose first cell begins with one of `uses`.
-fn tabled<'a>(uses: impl Iterator<Item = &'a str>) -> Vec<String> {
+/// Returns the row of the table of rights in `lua/README.md` whose first cell begins with `what`.
+pub(crate) fn row_for(what: &str) -> &'static str {
     let docs = include_str!("../../lua/README.md");
     let (_, section) = docs.split_once("### Rights").unwrap();
     let (section, _) = section.split_once("## Replies").unwrap();
-    let section = section.replace("\\|", "/");
+    let is_row = |line: &&str| line.starts_with(&format!("| {what}"));
+    section.lines().find(is_row).unwrap()
+}
+
+/// Returns the rights in the rows for `uses`.
+fn tabled<'a>(uses: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut rules = ["on", ">pw", "~app:*", "resetchannels"]
         .map(str::to_owned)
         .to_vec();
     for what in uses {
-        let is_row = |line: &&str| line.starts_with(&format!("| {what}"));
-        let row = section.lines().find(is_row).unwrap();
+        let row = row_for(what).replace("\\|", "/");
         let cells: Vec<_> = row.split('|').collect();
         let words = |cell: usize| cells[cell].split('`').skip(1).step_by(2);
         let commands = words(2).filter(|word| word.starts_with(char::is_uppercase));
@@ -85,12 +89,24 @@ async fn every_verb(masters: &[Server], urls: &[String], kind: Kind, is_fenced: 
         let reader = one.read_write("r", &mine).read();
         every_verb_of(masters, kind, reader, (their_lock.clone(), &theirs)).await;
     }
+    if kind == Kind::Semaphore {
+        several_permits([&one, &other], is_fenced).await;
+    }
     let (my_lock, their_lock) = if is_fenced {
         (my_lock.fenced(), their_lock.fenced())
     } else {
         (my_lock, their_lock)
     };
     every_verb_of(masters, kind, my_lock, (their_lock, &theirs)).await;
+    let broken = block(masters, kind).await;
+    let seen = lock_of_kind(kind, "r", &one, &mine)
+        .inspect()
+        .await
+        .unwrap();
+    let votes = one.break_held(&seen).await;
+    assert!(votes.granted_count() >= 2, "{votes}");
+    until_released(masters, "app:r").await;
+    drop(broken);
     one.close().await;
     other.close().await;
 }
@@ -116,6 +132,36 @@ async fn every_access(one: &Coordinator, other: &Coordinator) {
     one.break_held(&seen).await;
     until("a lock that is broken", async || {
         (!observed.is_held().await.unwrap()).then_some(())
+    })
+    .await;
+}
+
+/// Takes both permits of a semaphore, and breaks one while another client waits.
+async fn several_permits(locks: [&Coordinator; 2], is_fenced: bool) {
+    let [one, other] = locks.map(|locks| {
+        let lock = locks.semaphore("shared", 2);
+        if is_fenced { lock.fenced() } else { lock }
+    });
+    let broken = acquire_on_all(&one).await;
+    let seen = one.inspect().await.unwrap();
+    let held = acquire_on_all(&one).await;
+    let waiting = tokio::spawn(async move { other.acquire().await.unwrap() });
+    until("a waiter in the queue", async || {
+        let seen = one.inspect().await.unwrap();
+        (seen.queue.len() == 1 && seen.holders.len() == 2).then_some(())
+    })
+    .await;
+    locks[0].break_held(&seen).await;
+    let next = waiting.await.unwrap();
+    assert_eq!(next.slot(), broken.slot());
+    held.extend(LONG).await.unwrap();
+    for guard in [next, held] {
+        guard.settled().await;
+        guard.release().await.unwrap();
+    }
+    drop(broken);
+    until("a lock that is free", async || {
+        (!one.is_held().await.unwrap()).then_some(())
     })
     .await;
 }
@@ -175,59 +221,21 @@ async fn every_verb_of(
 
     // The grants of a minority are given back. A waiter for a fair lock keeps its position in the
     // queues at first. In the end, it leaves the queues.
-    until("a release on all masters", async || {
-        let is_free = |master: &Server| master.command(&["EXISTS", "app:r"]) == "0";
-        masters.iter().all(is_free).then_some(())
-    })
-    .await;
-    for master in &masters[..2] {
-        block(master, kind);
-    }
+    until_released(masters, "app:r").await;
+    let blocking = block(&masters[..2], kind).await;
     let late = my_lock.acquire_within(Duration::from_millis(300)).await;
     let late = late.unwrap_err();
     assert!(
         matches!(late.last_attempt(), AcquireError::Contended { .. }),
         "{late}"
     );
-    for master in &masters[..2] {
-        assert_eq!(master.command(&["DEL", "app:r"]), "1");
-    }
+    blocking.release().await.unwrap();
 }
 
-/// Lets another client hold the lock on `master`.
-fn block(master: &Server, kind: Kind) {
-    if !has_owner(kind) {
-        assert_eq!(master.command(&["SET", "app:r", "another's"]), "OK");
-        return;
-    }
-    if has_readers(kind) {
-        let entry = "1 1 9999999999999 another:1";
-        let fields = [
-            "mode",
-            "quorlock",
-            "quorlock:read_write",
-            "3",
-            "quorlock:writer",
-            entry,
-        ];
-        let words = [&["HSET", "app:r"], &fields[..]].concat();
-        assert_eq!(master.command(&words), "3");
-        assert_eq!(master.command(&["PEXPIRE", "app:r", "600000"]), "1");
-        return;
-    }
-    let marker = format!("quorlock:{}", kind.word());
-    let words = [
-        "HSET",
-        "app:r",
-        "another:1",
-        "1",
-        &marker,
-        "1",
-        "mode",
-        "quorlock",
-    ];
-    assert_eq!(master.command(&words), "3");
-    assert_eq!(master.command(&["PEXPIRE", "app:r", "600000"]), "1");
+/// Lets another client hold the lock on all `masters`.
+async fn block(masters: &[Server], kind: Kind) -> Guard {
+    let locks = coordinator(builder(), masters);
+    acquire_on_all(&lock_of_kind(kind, "r", &locks, &locks.owner())).await
 }
 
 #[track_caller]
@@ -250,7 +258,7 @@ fn the_rights_in_the_guide_are_enough_for_mutexes() {
         }
         // Every kind of holder can be inspected.
         for kind in KINDS {
-            masters.iter().for_each(|master| block(master, kind));
+            let held = block(&masters, kind).await;
             let locks = builder().masters(&urls).build().unwrap();
             let lock = locks.mutex("r");
             let seen = until("all masters", async || {
@@ -259,9 +267,8 @@ fn the_rights_in_the_guide_are_enough_for_mutexes() {
             })
             .await;
             assert_eq!(seen.holders[0].kind, Some(kind));
-            for master in &masters {
-                assert_eq!(master.command(&["DEL", "app:r"]), "1");
-            }
+            held.release().await.unwrap();
+            until_released(&masters, "app:r").await;
         }
         assert_nothing_denied(&masters, &rules);
     });
