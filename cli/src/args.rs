@@ -4,12 +4,14 @@ use std::{
     ffi::OsString,
     io::{IsTerminal, stderr},
     mem,
+    num::ParseIntError,
     path::PathBuf,
     time::Duration,
 };
 
 use clap::{ArgAction, Args as Group, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
+use quorlock::ConfigError;
 
 /// Distributed locks, held by a majority of independent Redis or Valkey masters.
 ///
@@ -180,6 +182,19 @@ fn some_time(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Reads the number of permits of a semaphore. The library refuses the same numbers, but only when
+/// it is asked for the lock.
+fn permits(text: &str) -> Result<usize, String> {
+    const MOST: usize = 1_000;
+    let given = text
+        .parse()
+        .map_err(|error: ParseIntError| error.to_string())?;
+    if (1..=MOST).contains(&given) {
+        return Ok(given);
+    }
+    Err(ConfigError::Permits { given, most: MOST }.to_string())
+}
+
 /// The options of commands that ask for a lock and keep it.
 #[derive(Debug, Group)]
 pub(crate) struct Asking {
@@ -212,6 +227,13 @@ pub(crate) struct Asking {
     /// Hold the lock alone, and share its name with those that --read.
     #[arg(long, conflicts_with = "fair")]
     pub(crate) write: bool,
+    /// Share the lock with others that --permits, as long as it has at most N holders.
+    ///
+    /// N is from 1 to 1000, and should be the same for all. Each holder has a slot of its own.
+    /// Waiters are served in the order in which they came, but those that come close together may
+    /// swap.
+    #[arg(long, value_name = "N", value_parser = permits, conflicts_with_all = ["fair", "read", "write"])]
+    pub(crate) permits: Option<usize>,
     /// Time until the lock ends if its holder dies [that of the set, or 10s].
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) ttl: Option<Duration>,
@@ -268,8 +290,8 @@ pub(crate) struct Hold {
     /// Print the line as JSON.
     ///
     /// The fields are `name`; `granted`, the number of votes so far; `masters`, the number of
-    /// masters; `fencing_token`, which is null without --fence; and `deadline_ms`, as
-    /// QUORLOCK_DEADLINE_MS of `quorlock run`.
+    /// masters; `fencing_token`, which is null without --fence; `slot`, which is null without
+    /// --permits; and `deadline_ms`, as QUORLOCK_DEADLINE_MS of `quorlock run`.
     #[arg(long)]
     pub(crate) json: bool,
     /// Name of the lock.
@@ -370,7 +392,8 @@ Environment of CMD: QUORLOCK_LOCK is the name of the lock. QUORLOCK_VOTES, such 
 the votes when CMD starts: a majority is enough, and the others may come later. \
 QUORLOCK_DEADLINE_MS is the time at which the lock ends if it is never renewed, in milliseconds \
 since 1970. Each renewal moves the end, but the variable stays as it is. With --fence, \
-QUORLOCK_FENCING_TOKEN is the fencing token. CMD inherits all other variables, also \
+QUORLOCK_FENCING_TOKEN is the fencing token. With --permits N, QUORLOCK_SLOT is a number from 0 to \
+N-1 that no other holder has at the same time. CMD inherits all other variables, also \
 QUORLOCK_PASSWORD.
 
 CMD gets the signals HUP, INT, QUIT, TERM, USR1 and USR2. If the lock is lost, or about to end \
@@ -379,8 +402,8 @@ the end of the lock at the latest. CMD is also killed if quorlock itself is kill
 If CMD leaves processes in the background, they go on without the lock.";
 
 const HOLD: &str = "\
-The line is `held NAME votes=2/3`, or `held NAME votes=2/3 token=7` with --fence. The votes are \
-those so far: a majority is enough, and the others may come later.
+The line is `held NAME votes=2/3`, with ` token=7` after it for --fence, and then ` slot=0` for \
+--permits. The votes are those so far: a majority is enough, and the others may come later.
 
 Exit status: 0 a signal ended the hold, and the lock was released. If signal n ends the wait for \
 the lock, the status is 128+n. Otherwise 64 wrong arguments, 69 no majority of masters, 74 the \

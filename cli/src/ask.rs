@@ -12,6 +12,7 @@ use crate::{
     args::{Asking, Common},
     exit::Exit,
     failure::{Failure, table},
+    holders::clients,
     outage::{Outage, not_ready},
     output::complain,
     signals::Signals,
@@ -135,6 +136,8 @@ fn lock(locks: &Coordinator, name: &str, asking: &Asking) -> Lock {
         locks.read_write(name, &owner).read()
     } else if asking.write {
         locks.read_write(name, &owner).write()
+    } else if let Some(permits) = asking.permits {
+        locks.semaphore(name, permits)
     } else {
         locks.mutex(name)
     };
@@ -187,12 +190,11 @@ async fn acquire(
     })
 }
 
-/// Returns the client that has the lock. `None` if it has no name, or if one short round does not
-/// find it: the name is only for people, and a script waits for this.
+/// Returns the clients that have the lock. `None` if they have no names, or if one short round does
+/// not find them: the names are only for people, and a script waits for this.
 async fn holder(locks: &Coordinator, lock: &Lock) -> Option<String> {
     let seen = timeout(round_limit(locks, HOLDER_LEAST), lock.inspect()).await;
-    let holder = seen.ok()?.ok()?.holders.into_iter().next()?;
-    holder.client
+    clients(&seen.ok()?.ok()?.holders)
 }
 
 /// Waits for no holder, but for connections, and for others that ask at the same moment: if the

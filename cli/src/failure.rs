@@ -158,8 +158,8 @@ fn describe(error: &AcquireError, holder: &str, waited: &str, wait: &str) -> (Ex
             Exit::Configuration,
             format!(
                 "cannot lock {name:?} as a {asked}: it is held as another kind of lock; \
-                 use each name always with --fair, always with --read or --write, or always \
-                 without"
+                 use each name always with --fair, always with --read or --write, always with \
+                 --permits, or always without"
             ),
         ),
         AcquireError::Config(error) => (Exit::Usage, in_words_of_the_file(&error.to_string())),

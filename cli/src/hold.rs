@@ -25,6 +25,7 @@ struct Report<'a> {
     granted: usize,
     masters: usize,
     fencing_token: Option<FencingToken>,
+    slot: Option<usize>,
     deadline_ms: u64,
 }
 
@@ -77,14 +78,17 @@ fn announce(held: &Held, is_json: bool) -> io::Result<()> {
             granted: votes.granted_count(),
             masters: votes.master_count(),
             fencing_token: guard.fencing_token(),
+            slot: guard.slot(),
             deadline_ms: held.deadline_ms(),
         })?;
         return print(line + "\n");
     }
     let token = guard.fencing_token();
     let token = token.map_or_else(String::new, |token| format!(" token={token}"));
+    let slot = guard.slot();
+    let slot = slot.map_or_else(String::new, |slot| format!(" slot={slot}"));
     print(format_args!(
-        "held {} votes={}{token}\n",
+        "held {} votes={}{token}{slot}\n",
         clean(guard.name()),
         held.votes()
     ))

@@ -131,6 +131,28 @@ impl HolderLook {
     }
 }
 
+/// Returns the names of the first clients that hold a lock. `None` if no holder has a name.
+pub(crate) fn clients(holders: &[Holder]) -> Option<String> {
+    let named = holders.iter().filter_map(|holder| holder.client.as_deref());
+    in_words(named.take(MOST_NAMED).collect(), holders.len())
+}
+
+/// Returns names out of `count`, such as `web-3/812, web-4/77 and another`.
+fn in_words(mut names: Vec<&str>, count: usize) -> Option<String> {
+    let last = match count - names.len() {
+        0 => names.pop()?.to_owned(),
+        1 => "another".to_owned(),
+        others => format!("{others} others"),
+    };
+    Some(match &*names {
+        [] if count > 1 => return None,
+        [] => last,
+        names => format!("{} and {last}", names.join(", ")),
+    })
+}
+
+const MOST_NAMED: usize = 3;
+
 /// Shortens a long client in the middle. The process ID is at the end.
 fn short_client(client: &str) -> String {
     match (client.get(..15), client.len().checked_sub(16)) {
@@ -196,6 +218,11 @@ mod tests {
                 "reentrant a:1",
             ),
             (
+                holder(Kind::Semaphore, Some(ours), Some("web-3/812")),
+                "as a semaphore by web-3/812 (01234567:1)",
+                "semaphore web-3/812",
+            ),
+            (
                 holder(Kind::ReadWrite, Some(ours), Some("web-3/812")),
                 "as a read-write lock by a reader web-3/812 (01234567:1)",
                 "reader web-3/812",
@@ -211,6 +238,21 @@ mod tests {
         assert_eq!(short_client("web-3/812"), "web-3/812");
         let long = format!("{}/812", "h".repeat(40));
         assert_eq!(short_client(&long), "hhhhhhhhhhhhhhh…hhhhhhhhhhhh/812");
+    }
+
+    #[test]
+    fn a_sentence_names_the_first_clients() {
+        for (names, count, expected) in [
+            (&[][..], 0, None),
+            (&[], 2, None),
+            (&["a"], 1, Some("a")),
+            (&["a", "b"], 2, Some("a and b")),
+            (&["a"], 2, Some("a and another")),
+            (&["a", "b", "c"], 9, Some("a, b, c and 6 others")),
+        ] {
+            let shown = in_words(names.to_vec(), count);
+            assert_eq!(shown.as_deref(), expected);
+        }
     }
 
     #[test]

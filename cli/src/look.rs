@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use futures_util::future::{join, try_join_all};
 use quorlock::{
-    Coordinator, InspectError, Inspection, Kind, MasterView, ReadyError, Vote, VoteRow, Votes,
+    Coordinator, InspectError, Inspection, Kind, Lock, MasterView, Owner, ReadyError, Vote,
+    VoteRow, Votes,
 };
 use serde::Serialize;
 
@@ -104,10 +105,9 @@ pub(crate) async fn look(locks: &Coordinator, name: &str) -> Result<Look, Failur
     let lock = locks.fair(name, &owner);
     let (mut inspected, ready) = join(lock.inspect(), locks.all_ready(Duration::ZERO)).await;
     if let Ok(inspection) = &inspected
-        && is_read_write(inspection)
+        && let Some(lock) = with_queues_of_its_own(locks, name, &owner, inspection)
     {
-        // It has queues of its own.
-        inspected = locks.read_write(name, &owner).write().inspect().await;
+        inspected = lock.inspect().await;
     }
     if let Err(InspectError::NoQuorum { votes, .. }) = &inspected
         && may_not_see_the_queue(votes)
@@ -141,9 +141,20 @@ pub(crate) async fn look(locks: &Coordinator, name: &str) -> Result<Look, Failur
     Ok(look)
 }
 
-fn is_read_write(inspection: &Inspection) -> bool {
-    let mut holders = inspection.holders.iter();
-    holders.any(|holder| holder.kind == Some(Kind::ReadWrite))
+/// Returns the lock as its holders have it. `None` if it has the queue of a fair lock, or none.
+fn with_queues_of_its_own(
+    locks: &Coordinator,
+    name: &str,
+    owner: &Owner,
+    inspection: &Inspection,
+) -> Option<Lock> {
+    let mut kinds = inspection.holders.iter().filter_map(|holder| holder.kind);
+    kinds.find_map(|kind| match kind {
+        Kind::ReadWrite => Some(locks.read_write(name, owner).write()),
+        // To inspect it, the number of permits does not matter.
+        Kind::Semaphore => Some(locks.semaphore(name, 1)),
+        _ => None,
+    })
 }
 
 /// Returns whether a user that only uses mutexes was denied the queue.

@@ -9,7 +9,10 @@ use std::{
 use quorlock::{Coordinator, Lock};
 use tokio::time::sleep;
 
-use crate::{args::Common, failure::Failure, outage::Outage, output::complain, times::rounded};
+use crate::{
+    args::Common, failure::Failure, holders::clients, outage::Outage, output::complain,
+    times::rounded,
+};
 
 /// Says on stderr why nothing happens: once who holds the lock, and for each outage once what is
 /// wrong. A program that waits without a terminal says only what is wrong.
@@ -55,7 +58,8 @@ async fn say_who_holds(lock: &Lock, name: &str) {
         return;
     };
     let holder = seen.holders.first().map(|holder| {
-        let who = holder.client.as_deref().unwrap_or("another");
+        let who = clients(&seen.holders);
+        let who = who.as_deref().unwrap_or("another");
         match holder.remaining.map(rounded) {
             Some(left) => {
                 format!(", which is held by {who} for {left} more, or longer if it is renewed")

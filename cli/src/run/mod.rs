@@ -132,6 +132,10 @@ fn describe(held: &Held, command: &mut Command) {
         Some(token) => command.env("QUORLOCK_FENCING_TOKEN", token.to_string()),
         None => command.env_remove("QUORLOCK_FENCING_TOKEN"),
     };
+    match guard.slot() {
+        Some(slot) => command.env("QUORLOCK_SLOT", slot.to_string()),
+        None => command.env_remove("QUORLOCK_SLOT"),
+    };
 }
 
 /// The longest time from the end of a child to the arrival of the signal that ended it.

@@ -29,7 +29,7 @@ pub(crate) fn headline(look: &Look, style: Style) -> String {
     format!("{name}{gap}{}\n", style.paint(colour, &sentence))
 }
 
-/// Returns the waiters of a fair lock, if there are any.
+/// Returns the waiters of a lock with a queue, if there are any.
 pub(crate) fn queue(look: &Look, style: Style) -> String {
     if look.waiters.is_empty() {
         return String::new();

@@ -19,6 +19,7 @@ mod passwords;
 mod read_write;
 mod recipes;
 mod screen;
+mod semaphore;
 #[cfg(feature = "sentinel")]
 mod sentinel;
 mod signals;
