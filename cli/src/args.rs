@@ -13,6 +13,8 @@ use clap::{ArgAction, Args as Group, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use quorlock::ConfigError;
 
+use crate::help::{AFTER, BENCH, BREAK, DOCTOR, HOLD, RUN, STATUS};
+
 /// Distributed locks, held by a majority of independent Redis or Valkey masters.
 ///
 /// The masters come from the first of these: the options --master; the set that --set names; the
@@ -341,6 +343,11 @@ pub(crate) struct Doctor {
 pub(crate) struct Break {
     /// Name of the lock.
     pub(crate) name: String,
+    /// Take the lock from this one of several holders [all that `status` shows].
+    ///
+    /// WHO is a client such as web-3/812, or the ID of an owner.
+    #[arg(long, value_name = "WHO")]
+    pub(crate) holder: Option<String>,
     /// Do not ask.
     #[arg(short, long)]
     pub(crate) yes: bool,
@@ -376,55 +383,3 @@ pub(crate) struct Completions {
     /// Shell that reads the script.
     pub(crate) shell: Shell,
 }
-
-const AFTER: &str = "\
-Exit status: 0 success, 64 wrong arguments, 69 no majority of masters, 71 the system refused \
-something, 74 output could not be written, 75 another holder has the lock, 76 the lock was lost, \
-78 wrong configuration. `quorlock man | man -l -` shows all statuses, variables and files.";
-
-const RUN: &str = "\
-Exit status: the status of CMD, or 128+n if signal n ended CMD. If signal n ends the wait for the \
-lock, the status is 128+n, too. Otherwise 64 wrong arguments, 69 no majority of masters, 71 no \
-more processes, 75 another holder has the lock, 76 the lock was lost while CMD ran, 78 wrong \
-configuration, 126 CMD cannot be executed, 127 CMD was not found.
-
-Environment of CMD: QUORLOCK_LOCK is the name of the lock. QUORLOCK_VOTES, such as 2/3, counts \
-the votes when CMD starts: a majority is enough, and the others may come later. \
-QUORLOCK_DEADLINE_MS is the time at which the lock ends if it is never renewed, in milliseconds \
-since 1970. Each renewal moves the end, but the variable stays as it is. With --fence, \
-QUORLOCK_FENCING_TOKEN is the fencing token. With --permits N, QUORLOCK_SLOT is a number from 0 to \
-N-1 that no other holder has at the same time. CMD inherits all other variables, also \
-QUORLOCK_PASSWORD.
-
-CMD gets the signals HUP, INT, QUIT, TERM, USR1 and USR2. If the lock is lost, or about to end \
-without a renewal, CMD gets TERM. It gets KILL after the time of --kill-after, and a little before \
-the end of the lock at the latest. CMD is also killed if quorlock itself is killed or hangs. \
-If CMD leaves processes in the background, they go on without the lock.";
-
-const HOLD: &str = "\
-The line is `held NAME votes=2/3`, with ` token=7` after it for --fence, and then ` slot=0` for \
---permits. The votes are those so far: a majority is enough, and the others may come later.
-
-Exit status: 0 a signal ended the hold, and the lock was released. If signal n ends the wait for \
-the lock, the status is 128+n. Otherwise 64 wrong arguments, 69 no majority of masters, 74 the \
-line could not be written, 75 another holder has the lock, 76 the lock was lost, 78 wrong \
-configuration.";
-
-const STATUS: &str = "\
-Masters have no list of locks. With a key template such as locks:{name}, \
-`redis-cli --scan --pattern 'locks:*'` finds the keys on one master.
-
-Exit status: 0 free, 75 held or contested, 69 no majority of masters answered or can vote. \
-With several names, 69 comes before 75, and 75 before 0. With --watch, 128+n after signal n, such \
-as 130 after Ctrl-C.";
-
-const DOCTOR: &str = "\
-Exit status, by the worst finding: 0 none or info, 1 unknown, 2 warn, 3 refuse.";
-
-const BREAK: &str = "\
-Exit status: 0 a majority of masters is free of that holder, 64 nobody confirmed, \
-69 too few masters answered, 75 a newer holder has the lock, 78 the key is not a \
-lock.";
-
-const BENCH: &str = "\
-Exit status: 0 no failures, 1 some failures, 69 nothing worked, 128+n after signal n.";

@@ -44,7 +44,7 @@ struct MasterReport {
 #[serde(rename_all = "snake_case")]
 enum Outcome {
     Broken,
-    /// The lock was free before.
+    /// The lock was free before, or the holder that was to be removed did not have it.
     Free,
     NewerHolder,
     NotALock,
@@ -63,8 +63,8 @@ pub(crate) fn break_lock(args: &Break, common: &Common) -> Result<Exit, Failure>
     let masters = Masters::find(common)?;
     block_on(async {
         let locks = masters.coordinator()?;
-        let seen = look(&locks, &args.name).await?;
-        let Some(inspection) = &seen.inspection else {
+        let mut seen = look(&locks, &args.name).await?;
+        let Some(inspection) = seen.inspection.take() else {
             let sentence = format!(
                 "cannot break {:?}: it is {}; run `quorlock doctor` with the same masters",
                 args.name,
@@ -76,14 +76,30 @@ pub(crate) fn break_lock(args: &Break, common: &Common) -> Result<Exit, Failure>
             report(args, &seen, &[], true)?;
             return Ok(Exit::Success);
         }
+        let inspection = match &args.holder {
+            Some(who) => inspection.only(choose(&mut seen, who)?),
+            None => inspection,
+        };
         if !args.yes && !is_confirmed(&seen).await? {
             return Err(Failure::new(
                 Exit::Usage,
                 "nothing was broken, because the answer was not yes",
             ));
         }
-        let votes = locks.break_held(inspection).await;
+        let votes = locks.break_held(&inspection).await;
         finish(args, &locks, &seen, &votes)
+    })
+}
+
+/// Leaves out all holders but one. Returns the ID of that one.
+fn choose(seen: &mut Look, who: &str) -> Result<String, Failure> {
+    let name = &seen.name;
+    seen.holders.choose(who).ok_or_else(|| {
+        let sentence = format!(
+            "{who:?} is not one holder of {name:?}; give a client or an ID as \
+             `quorlock status` shows it"
+        );
+        Failure::new(Exit::Usage, sentence)
     })
 }
 
@@ -110,7 +126,7 @@ async fn is_confirmed(seen: &Look) -> Result<bool, Failure> {
 fn finish(args: &Break, locks: &Coordinator, seen: &Look, votes: &Votes) -> Result<Exit, Failure> {
     let rows: Vec<_> = votes
         .iter()
-        .map(|row| MasterReport::of(row.master(), row.vote()))
+        .map(|row| MasterReport::of(row.master(), row.vote(), args.holder.is_some()))
         .collect();
     let count = |outcome| rows.iter().filter(|row| row.outcome == outcome).count();
     let free = count(Outcome::Broken) + count(Outcome::Free);
@@ -143,11 +159,13 @@ fn finish(args: &Break, locks: &Coordinator, seen: &Look, votes: &Votes) -> Resu
 }
 
 impl MasterReport {
-    fn of(master: &str, vote: Option<&Vote>) -> Self {
+    /// `is_chosen` says that one of several holders was to be removed, so that any other may stay.
+    fn of(master: &str, vote: Option<&Vote>, is_chosen: bool) -> Self {
         let (outcome, reason) = match vote {
             Some(Vote::Grant) => (Outcome::Broken, None),
             Some(Vote::Refuse(Refusal::Gone)) => (Outcome::Free, None),
             Some(Vote::Refuse(Refusal::OtherKind)) => (Outcome::NotALock, None),
+            Some(Vote::Refuse(_)) if is_chosen => (Outcome::Free, None),
             Some(Vote::Refuse(refusal)) => (Outcome::NewerHolder, Some(refusal.to_string())),
             Some(Vote::Fail(failure)) => (
                 Outcome::NoAnswer,

@@ -41,6 +41,17 @@ impl HoldersLook {
         self.holder.iter().chain(&self.others)
     }
 
+    /// Leaves out all holders but the one that a person calls `who`. Returns its ID; `None` if
+    /// there is none, or more than one.
+    pub(crate) fn choose(&mut self, who: &str) -> Option<String> {
+        let holders = self.holder.take().into_iter().chain(self.others.drain(..));
+        let mut chosen: Vec<_> = holders.filter(|holder| holder.is_called(who)).collect();
+        let only = chosen.pop().filter(|_| chosen.is_empty())?;
+        let owner = only.owner.clone();
+        self.holder = Some(only);
+        owner
+    }
+
     pub(crate) fn sentence(&self) -> String {
         let sentences: Vec<_> = self.iter().map(HolderLook::sentence).collect();
         sentences.join("; ")
@@ -63,6 +74,20 @@ impl HolderLook {
             depth: holder.depth,
             remaining: holder.remaining,
         }
+    }
+
+    /// Returns whether `who` is the client, or the ID of the owner in one of the forms in which
+    /// `status` shows it.
+    fn is_called(&self, who: &str) -> bool {
+        let is_id = |owner: &String| owner == who || self.short_id(owner) == who;
+        self.client.as_deref() == Some(who) || self.owner.as_ref().is_some_and(is_id)
+    }
+
+    /// Returns the ID of the owner without the client, and with the beginning of its UUID.
+    fn short_id(&self, owner: &str) -> String {
+        let client = self.client.as_deref().unwrap_or_default();
+        let owner = owner.strip_suffix(client).unwrap_or(owner);
+        short_owner(owner.trim_end_matches('@'))
     }
 
     /// Returns the time that is left. `None` if the lock has no TTL.
@@ -106,11 +131,7 @@ impl HolderLook {
     /// client without a name.
     fn who(&self) -> Option<String> {
         match (&self.client, &self.owner) {
-            (Some(client), Some(owner)) => {
-                let owner = owner.strip_suffix(client).unwrap_or(owner);
-                let owner = short_owner(owner.trim_end_matches('@'));
-                Some(format!("{client} ({owner})"))
-            }
+            (Some(client), Some(owner)) => Some(format!("{client} ({})", self.short_id(owner))),
             (client, owner) => client.clone().or_else(|| owner.clone()),
         }
     }

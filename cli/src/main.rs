@@ -24,6 +24,7 @@ mod configuration;
 mod doctor;
 mod exit;
 mod failure;
+mod help;
 mod histogram;
 mod hold;
 mod holders;

@@ -13,15 +13,16 @@ impl Coordinator {
     /// to be dead. Programs wait for the end of the TTL instead.
     ///
     /// A master removes only the holders that `inspection` has seen, so a newer holder keeps the
-    /// lock. An owner that has acquired the lock again counts as the same
-    /// holder. Waiters are notified. Waiters of a fair lock are notified at once only if
-    /// `inspection` is of a fair lock. The counter of fencing tokens stays.
+    /// lock. [`Inspection::only`] names one of them. An owner that has acquired the lock again
+    /// counts as the same holder. Waiters are notified. Waiters of a fair lock are notified at once
+    /// only if `inspection` is of a fair lock. The counter of fencing tokens stays.
     ///
     /// # Votes
     ///
     /// - [`Grant`](crate::Vote::Grant): a holder was removed there.
     /// - [`Gone`](crate::Refusal::Gone): it was not held there.
-    /// - [`Held`](crate::Refusal::Held): a newer holder has it there, and keeps it.
+    /// - [`Held`](crate::Refusal::Held): a newer holder has it there, or one that was not named,
+    ///   and keeps it.
     /// - [`OtherKind`](crate::Refusal::OtherKind): the key there is not a lock, and is left alone.
     /// - [`Fail`](crate::Vote::Fail): the master did not answer. If it holds the lock, it keeps it
     ///   until the end of the TTL.

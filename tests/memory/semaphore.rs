@@ -228,6 +228,21 @@ async fn a_break_removes_the_holders_that_were_seen() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_break_can_remove_one_of_the_holders() {
+    let masters = masters(3);
+    let locks = Coordinator::new(&masters).unwrap();
+    let lock = locks.semaphore("a", 2);
+    let first = lock.acquire().await.unwrap();
+    let owner = lock.inspect().await.unwrap().holders[0].owner.clone();
+    let second = lock.acquire().await.unwrap();
+    let seen = lock.inspect().await.unwrap();
+    let votes = locks.break_held(&seen.only(owner.unwrap())).await;
+    assert_eq!(votes.granted_count(), 3);
+    assert!(second.extend(seconds(10)).await.is_ok());
+    assert!(first.extend(seconds(10)).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_minimum_time_keeps_one_permit() {
     let masters = masters(3);
     let locks = Coordinator::new(&masters).unwrap();

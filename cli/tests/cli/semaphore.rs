@@ -103,6 +103,46 @@ fn status_shows_all_holders_and_break_removes_them() {
 }
 
 #[test]
+fn a_break_can_name_one_holder() {
+    let masters = masters(3);
+    let [dead, alive] = ["job --permits 2"; 2].map(|words| Running::hold(&masters, words));
+    let (client, owner) = names(&masters, &dead).unwrap();
+    let others = names(&masters, &alive);
+    let break_it = |who: &str| {
+        let words = format!("break --yes --holder {who} job");
+        ended(&mut with(&masters, &words))
+    };
+    let (status, _, said) = break_it("nobody");
+    assert_eq!(status, 64, "{said}");
+    assert!(said.contains("is not one holder of \"job\""), "{said}");
+
+    masters[0].command(&["HDEL", "job", &format!("quorlock:permit:{owner}")]);
+    let (status, shown, said) = break_it(&client);
+    assert_eq!(status, 0, "{said}");
+    assert!(shown.matches("  broken\n").count() >= 2, "{shown}");
+    assert!(!shown.contains("newer holder"), "{shown}");
+    assert_eq!(shown.matches("as a semaphore by ").count(), 1, "{shown}");
+    assert_eq!(names(&masters, &alive), others, "the other has its permit");
+    let (status, _, said) = dead.ended();
+    assert_eq!(status.code(), Some(76), "{said}");
+}
+
+/// Returns the client and the ID of the owner that `status` shows of a program.
+fn names(masters: &[Server], program: &Running) -> Option<(String, String)> {
+    let (_, shown, _) = ended(&mut with(masters, "status --json job"));
+    let lock = &json(&shown)["locks"][0];
+    let both = [&lock["holder"], &lock["others"][0]];
+    let names = both.map(|one| [&one["client"], &one["owner"]].map(|name| name.as_str()));
+    let end = format!("/{}", program.id());
+    names.iter().find_map(|names| match names {
+        [Some(client), Some(owner)] if client.ends_with(&end) => {
+            Some((client.to_string(), owner.to_string()))
+        }
+        _ => None,
+    })
+}
+
+#[test]
 fn a_number_of_permits_is_from_1_to_1000() {
     let masters = masters(1);
     let run = |words: &str| ended(&mut with(&masters, &format!("run {words} job -- true")));

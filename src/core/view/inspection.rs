@@ -34,6 +34,8 @@ pub struct Inspection {
     pub votes: Votes,
     pub(crate) lock_id: LockId,
     pub(crate) seen: Vec<Option<Seen>>,
+    /// The ID of the only owner that a break removes. `None` if it removes all.
+    pub(crate) only: Option<String>,
 }
 
 impl Inspection {
@@ -54,10 +56,20 @@ impl Inspection {
         views(&self.seen)
     }
 
-    /// Returns every holder that any master reported, each of them once, as `lua/shared/break.lua`
-    /// takes them.
+    /// Makes [`break_held`](crate::Coordinator::break_held) remove only the holder with this owner
+    /// [ID](crate::Owner::id), and leave the others of a semaphore or a read-write lock alone.
+    #[must_use]
+    pub fn only(self, owner: impl Into<String>) -> Self {
+        let only = Some(owner.into());
+        Self { only, ..self }
+    }
+
+    /// Returns every holder that any master reported and that a break removes, each of them once,
+    /// as `lua/shared/break.lua` takes them.
     pub(crate) fn named(&self) -> String {
-        let named: BTreeSet<_> = held(&self.seen).filter_map(SeenHolder::named).collect();
+        let is_chosen = |held: &&SeenHolder| self.only.is_none() || held.owner() == self.only;
+        let chosen = held(&self.seen).filter(is_chosen);
+        let named: BTreeSet<_> = chosen.filter_map(SeenHolder::named).collect();
         named.into_iter().collect()
     }
 }
@@ -360,6 +372,7 @@ mod tests {
             ),
             lock_id: fixture::lock_id(Kind::Fair, "r"),
             seen,
+            only: None,
         }
     }
 
@@ -543,6 +556,8 @@ mod tests {
             "free",
         ];
         assert_eq!(inspection(&texts).named(), "fair u:1\nmutex 0a\n");
+        assert_eq!(inspection(&texts).only("u:1").named(), "fair u:1\n");
+        assert_eq!(inspection(&texts).only("u:2").named(), "");
     }
 
     #[test]

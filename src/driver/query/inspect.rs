@@ -75,6 +75,7 @@ pub(in crate::driver) async fn inspect(
         votes: masters.votes(&inquiry.round),
         lock_id: lock_id.clone(),
         seen,
+        only: None,
     })
 }
 
