@@ -27,6 +27,8 @@
 //!   format on the masters is that of Redisson's plain lock (`RLock`).
 //! - [`Coordinator::fair`] returns a reentrant lock that serves its waiters in the order in which
 //!   they came, across all processes.
+//! - [`Coordinator::read_write`] returns a lock that readers share and that a writer holds alone,
+//!   and [`Coordinator::semaphore`] one that has a number of holders at most.
 //! - [`blocking`] has the same types for code without async.
 //! - [`docs`] has the longer texts: recipes, settings, the guarantees, operations, the algorithm,
 //!   fencing tokens, a comparison with other libraries, and the architecture.

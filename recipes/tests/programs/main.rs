@@ -1,6 +1,7 @@
 //! Runs the programs against real masters.
 
 use std::{
+    collections::BTreeSet,
     fs,
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
@@ -235,6 +236,28 @@ fn readers_never_see_half_of_what_a_writer_writes() {
     }
     for master in &masters {
         assert_eq!(master.command(&["EXISTS", "configuration"]), "0");
+    }
+}
+
+#[test]
+fn at_most_five_jobs_of_two_programs_run_at_once() {
+    let masters = masters(3);
+    let programs = [(); 2].map(|()| {
+        let mut run = program(env!("CARGO_BIN_EXE_semaphore"), &masters);
+        run.arg(masters[0].directory()).spawn().unwrap()
+    });
+    // A job fails if another one has its slot.
+    let said = programs.map(|program| stdout_of(program.wait_with_output().unwrap()));
+    let slots: Vec<_> = said
+        .iter()
+        .flat_map(|said| said.lines())
+        .map(|line| line.rsplit_once(" in ").unwrap().1)
+        .collect();
+    assert_eq!(slots.len(), 40);
+    let slots = BTreeSet::from_iter(slots);
+    assert_eq!(slots, BTreeSet::from(["0", "1", "2", "3", "4"]));
+    for master in &masters {
+        assert_eq!(master.command(&["EXISTS", "reports"]), "0");
     }
 }
 

@@ -1,0 +1,42 @@
+//! At most five jobs at once, on all hosts together.
+
+use std::{env, error::Error, fs, path::Path, time::Duration};
+
+use quorlock::{Coordinator, MasterSpec};
+use tokio::{
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let locks = Coordinator::new(MasterSpec::list(&env::var("QUORLOCK_MASTERS")?))?;
+    let directory = env::args().nth(1).unwrap_or_else(|| ".".to_owned());
+    let mut jobs = JoinSet::new();
+    for job in 0..20 {
+        let (locks, directory) = (locks.clone(), directory.clone());
+        jobs.spawn(async move { report(&locks, &directory, job).await });
+    }
+    while let Some(ended) = jobs.join_next().await {
+        ended??;
+    }
+    let _ = timeout(Duration::from_secs(2), locks.close()).await;
+    Ok(())
+}
+
+async fn report(locks: &Coordinator, directory: &str, job: u32) -> Result<()> {
+    let reports = locks.semaphore("reports", 5); // the same number on all hosts
+    let guard = reports.acquire_within(Duration::from_secs(30)).await?;
+    let slot = guard.slot().ok_or("a permit has a slot")?; // from 0 to 4
+    let scratch = Path::new(directory).join(format!("scratch-{slot}"));
+    fs::create_dir(&scratch)?; // fails if another job has the slot
+    tokio::select! {
+        () = sleep(Duration::from_millis(20)) => println!("job {job} in {slot}"), // the work
+        lost = guard.lost() => return Err(lost.into()),
+    }
+    fs::remove_dir(&scratch)?;
+    guard.release().await?;
+    Ok(())
+}
