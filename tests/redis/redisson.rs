@@ -56,15 +56,15 @@ const UNLOCK: &str = "
     return 1";
 
 /// A thread of a Redisson client. The client is connected to one master.
-struct RedissonClient<'a> {
-    master: &'a Server,
+pub(crate) struct RedissonClient<'a> {
+    pub(crate) master: &'a Server,
     owner: String,
     name: &'a str,
 }
 
 impl<'a> RedissonClient<'a> {
     /// Returns a client for each of `masters`.
-    fn on(masters: &'a [Server], name: &'a str) -> Vec<Self> {
+    pub(crate) fn on(masters: &'a [Server], name: &'a str) -> Vec<Self> {
         let client = |(number, master)| Self {
             master,
             owner: format!("6e3814a1-e847-452b-a982-45baf93a1df{number}:17"),
@@ -77,7 +77,7 @@ impl<'a> RedissonClient<'a> {
         self.eval(LOCK)
     }
 
-    fn write_lock(&self) -> String {
+    pub(crate) fn write_lock(&self) -> String {
         self.eval(WRITE_LOCK)
     }
 
@@ -85,7 +85,7 @@ impl<'a> RedissonClient<'a> {
         self.eval(UNLOCK)
     }
 
-    fn eval(&self, script: &str) -> String {
+    pub(crate) fn eval(&self, script: &str) -> String {
         let channel = channel(self.name);
         let keys = ["EVAL", script, "2", self.name, &channel];
         self.master

@@ -69,7 +69,7 @@ async fn holder(lock: &Lock) -> Option<Holder> {
     lock.inspect().await.unwrap().holders.pop()
 }
 
-fn is_contended<T>(result: &Result<T, AcquireError>) -> bool {
+pub(crate) fn is_contended<T>(result: &Result<T, AcquireError>) -> bool {
     matches!(result, Err(AcquireError::Contended { .. }))
 }
 
