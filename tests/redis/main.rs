@@ -33,6 +33,7 @@ mod out_of_memory;
 mod process;
 mod quarantine;
 mod redisson;
+mod redisson_multi;
 mod redisson_other_locks;
 mod redisson_read_write;
 mod redisson_read_write_leases;
