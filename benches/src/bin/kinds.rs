@@ -1,8 +1,11 @@
-//! Compares locks of newer kinds to reentrant locks of the same run.
+//! Compares locks of newer kinds to reentrant locks of the same run, and ten names to one.
 
 use std::time::Duration;
 
-use quorlock_benches::contestants::kinds::{Fair, Permit, Reader, Reentrant, SharedReader, Writer};
+use quorlock_benches::contestants::kinds::{
+    Fair, Permit, Reader, Reentrant, SharedReader, TenNames, Writer,
+};
+use quorlock_benches::contestants::quorlock::Quorlock;
 use quorlock_benches::figure::figure;
 use quorlock_benches::load::{self, Contestant, Flavour, Length, Result};
 use quorlock_benches::options::Options;
@@ -18,15 +21,16 @@ const SHARERS: usize = 64;
 fn main() -> Result<()> {
     let options = Options::from_args();
     let servers = servers::masters(MASTERS);
-    for (runs, suffix) in [(1, "p50"), (16, "throughput_16")] {
-        compare::<Fair>("fair", suffix, runs, &options, &servers)?;
-        compare::<Reader>("reader", suffix, runs, &options, &servers)?;
-        compare::<Writer>("writer", suffix, runs, &options, &servers)?;
-        compare::<Permit>("permit", suffix, runs, &options, &servers)?;
+    for (runs, suffix) in [(1, "p50_vs_reentrant"), (16, "throughput_16_vs_reentrant")] {
+        compare::<Fair, Reentrant>("fair", suffix, runs, &options, &servers)?;
+        compare::<Reader, Reentrant>("reader", suffix, runs, &options, &servers)?;
+        compare::<Writer, Reentrant>("writer", suffix, runs, &options, &servers)?;
+        compare::<Permit, Reentrant>("permit", suffix, runs, &options, &servers)?;
     }
-    compare::<SharedReader>(
+    compare::<TenNames, Quorlock>("ten_names", "p50_vs_mutex", 1, &options, &servers)?;
+    compare::<SharedReader, Reentrant>(
         "readers_of_one_name",
-        "throughput_64",
+        "throughput_64_vs_reentrant",
         SHARERS,
         &options,
         &servers,
@@ -56,10 +60,10 @@ fn busy(options: &Options, servers: &[Server]) -> Result<()> {
     servers::check_empty(servers, "busy")
 }
 
-/// Runs the contestant and the reentrant lock in turn, because the speed of the machine may change.
+/// Runs the contestant and the yardstick in turn, because the speed of the machine may change.
 /// Prints the median of the ratios: of the median times of one task, or of the cycles per second of
 /// several.
-fn compare<C: Contestant>(
+fn compare<C: Contestant, Yardstick: Contestant>(
     name: &str,
     suffix: &str,
     width: usize,
@@ -84,15 +88,11 @@ fn compare<C: Contestant>(
     };
     let mut ratios = Vec::new();
     for _ in 0..rounds {
-        let reentrant = load::run::<Reentrant>(Flavour::CurrentThread, &urls, width, length)?;
+        let yardstick = load::run::<Yardstick>(Flavour::CurrentThread, &urls, width, length)?;
         let other = load::run::<C>(Flavour::CurrentThread, &urls, width, length)?;
-        ratios.push(measure(other) / measure(reentrant));
+        ratios.push(measure(other) / measure(yardstick));
         servers::check_empty(servers, name)?;
     }
-    figure(
-        &format!("{name}_{suffix}_vs_reentrant"),
-        median(ratios),
-        "ratio",
-    );
+    figure(&format!("{name}_{suffix}"), median(ratios), "ratio");
     Ok(())
 }

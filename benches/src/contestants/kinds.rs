@@ -109,6 +109,11 @@ contestant! {
 }
 
 contestant! {
+    /// Ten mutexes at once.
+    TenNames, Off, |locks, key| locks.mutex_all((0..10).map(|at| format!("{key}/{at}"))), try_acquire, false
+}
+
+contestant! {
     /// A mutex with a fencing token.
     Fenced, Off, |locks, key| locks.mutex(key).fenced(), try_acquire, true
 }
