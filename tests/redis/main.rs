@@ -44,6 +44,7 @@ mod restart;
 mod rights;
 mod runtimes;
 mod script_flush;
+mod semaphore;
 #[cfg(feature = "sentinel")]
 mod sentinel;
 mod skewed_clocks;
