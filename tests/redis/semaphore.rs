@@ -264,7 +264,7 @@ fn the_permit_of_a_killed_holder_comes_back_after_its_ttl() {
             pending::<()>().await;
         });
     }
-    with_masters(3, async |masters| {
+    with_masters_alone(3, async |masters| {
         let locks = coordinator(patient(), &masters);
         let lock = locks.semaphore("r", 2);
         let alive = acquire_on_all(&lock).await;
