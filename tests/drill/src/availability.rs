@@ -3,7 +3,7 @@
 use quorlock::Kind;
 
 use crate::clock::{self, Nanos, SECOND};
-use crate::history::{History, Tenure};
+use crate::history::{Call, History, Tenure};
 use crate::locks::{KINDS, LockNumber, MOST_TTL, NODE_TIMEOUT};
 use crate::nemesis::Done;
 use crate::plan::{CLIENTS, MASTERS};
@@ -63,7 +63,9 @@ pub fn longest_outages(
             let mut held = leftovers(lock, history, away);
             held.extend(history.of_lock(lock).into_iter().map(Tenure::validity));
             let wanted = wanted(lock, history, served, away);
-            let spans = at_least(2, &[wanted, without(whole, held)]);
+            let held = held.into_iter().map(|span| vec![span]);
+            let taken = at_least(lock.permits(), &held.collect::<Vec<_>>());
+            let spans = at_least(2, &[wanted, without(whole, taken)]);
             spans
                 .into_iter()
                 .map(move |span| Outage { kind, lock, span })
@@ -71,6 +73,62 @@ pub fn longest_outages(
         outages.max_by_key(|outage| outage.span.length())
     };
     KINDS.into_iter().filter_map(longest).collect()
+}
+
+/// A waiter whose longest wait the report names.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Waiter {
+    Writer,
+    Reader,
+    Permit,
+}
+
+impl Waiter {
+    pub const ALL: [Self; 3] = [Self::Writer, Self::Reader, Self::Permit];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Writer => "a writer among readers",
+            Self::Reader => "a reader among writers",
+            Self::Permit => "a waiter for a permit",
+        }
+    }
+
+    fn is_of(self, call: &Call) -> bool {
+        match self {
+            Self::Writer => call.lock.has_readers() && !call.reads,
+            Self::Reader => call.reads,
+            Self::Permit => call.lock.is_semaphore(),
+        }
+    }
+}
+
+/// A wait for a lock, in vain or not, while the client was served.
+#[derive(Clone, Debug)]
+pub struct Wait {
+    pub waiter: Waiter,
+    pub lock: LockNumber,
+    pub span: Span,
+}
+
+/// Returns the longest wait of each waiter while its client was served. `served` is from
+/// [`served`]. Leaves out the waits of clients that were killed.
+pub fn longest_waits(history: &History, served: &[Vec<Span>]) -> Vec<Wait> {
+    let longest = |waiter: Waiter| {
+        let calls = history.calls.iter();
+        let calls = calls.filter(|call| call.is_acquisition && waiter.is_of(call));
+        let waits = calls.flat_map(|call| {
+            let whole = vec![Span::new(call.from, call.to.unwrap_or(call.from))];
+            let spans = at_least(2, &[whole, served[call.client.place].clone()]);
+            spans.into_iter().map(|span| Wait {
+                waiter,
+                lock: call.lock,
+                span,
+            })
+        });
+        waits.max_by_key(|wait| wait.span.length())
+    };
+    Waiter::ALL.into_iter().filter_map(longest).collect()
 }
 
 /// Returns the times for which the lock was wanted by a client that could reach a majority.
@@ -176,7 +234,6 @@ mod tests {
 
     use super::*;
     use crate::fleet::Client;
-    use crate::history::Call;
     use crate::plan::{Event, Fault};
 
     fn fault(fault: Fault, master: usize, clients: &[usize], span: Span) -> Done {
@@ -224,6 +281,7 @@ mod tests {
             to: Some(to),
             due: to,
             is_acquisition: true,
+            reads: false,
         };
         let tenure = |granted, until| Tenure {
             reads: false,
@@ -237,6 +295,7 @@ mod tests {
             hold_until: 0,
             is_kept: false,
             token: None,
+            slot: None,
             owner: String::new(),
         };
         let history = History {
@@ -259,6 +318,49 @@ mod tests {
     }
 
     #[test]
+    fn a_semaphore_is_out_of_reach_only_without_a_free_permit() {
+        let client = Client { place: 0, life: 0 };
+        let is_semaphore = |lock: &LockNumber| lock.is_semaphore();
+        let lock = LockNumber::all().find(is_semaphore).unwrap();
+        let call = Call {
+            client,
+            lock,
+            from: 0,
+            to: Some(100),
+            due: 100,
+            is_acquisition: true,
+            reads: false,
+        };
+        let tenure = |slot, granted, until| Tenure {
+            reads: false,
+            client,
+            lock,
+            came: 0,
+            called: granted,
+            asked: granted,
+            granted,
+            until,
+            hold_until: 0,
+            is_kept: false,
+            token: None,
+            slot: Some(slot),
+            owner: String::new(),
+        };
+        let history = History {
+            calls: vec![call],
+            tenures: vec![tenure(0, 10, 60), tenure(1, 20, 90)],
+            ..History::default()
+        };
+        let served = vec![vec![Span::new(5, 100)]; CLIENTS];
+        let away = vec![Vec::new(); CLIENTS];
+        let outages = longest_outages(&history, Span::new(0, 100), &served, &away);
+        assert_eq!(outages[0].span, Span::new(60, 100));
+        let waits = longest_waits(&history, &served);
+        assert_eq!((waits.len(), waits[0].span), (1, Span::new(5, 100)));
+        assert_eq!(waits[0].waiter, Waiter::Permit);
+    }
+
+    #[test]
     fn a_call_of_a_killed_client_wants_nothing_once_its_place_has_a_new_process() {
         let call = Call {
             client: Client { place: 0, life: 0 },
@@ -267,6 +369,7 @@ mod tests {
             to: None,
             due: 90,
             is_acquisition: true,
+            reads: false,
         };
         let history = History {
             calls: vec![call],

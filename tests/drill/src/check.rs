@@ -3,14 +3,14 @@
 use crate::clock::{self, Nanos, SECOND};
 use crate::history::{Call, History, Tenure};
 use crate::locks::{LockNumber, NODE_TIMEOUT};
-use crate::spans::Span;
+use crate::spans::{Span, at_least};
 use crate::watch::{Holding, Presence, Record};
 
-/// Returns a line for each pair of holders that were valid at the same time.
+/// Returns a line for each pair of holders that were valid at the same time. Those of a semaphore
+/// may be, in different slots.
 pub fn overlaps(history: &History) -> Vec<String> {
     let mut found = Vec::new();
-    for lock in LockNumber::all() {
-        let mut tenures = history.of_lock(lock);
+    for (lock, mut tenures) in by_slot(history) {
         tenures.retain(|tenure| tenure.validity().length() > 0);
         // The writer and the reader before that are valid for longest. All are writers if the lock
         // has no readers.
@@ -38,12 +38,39 @@ pub fn overlaps(history: &History) -> Vec<String> {
     found
 }
 
+/// Returns the tenures of all locks, those of each slot apart.
+fn by_slot(history: &History) -> impl Iterator<Item = (LockNumber, Vec<&Tenure>)> {
+    LockNumber::all().flat_map(|lock| {
+        let slots = history.by_slot(lock);
+        slots.map(move |tenures| (lock, tenures))
+    })
+}
+
+/// Returns a line for each time at which a semaphore had more valid holders than permits, and for
+/// each holder of a slot that it does not have.
+pub fn crowds(history: &History) -> Vec<String> {
+    let mut found = Vec::new();
+    for lock in LockNumber::all().filter(|lock| lock.is_semaphore()) {
+        let tenures = history.of_lock(lock);
+        let valid = tenures.iter().map(|tenure| vec![tenure.validity()]);
+        for span in at_least(lock.permits() + 1, &valid.collect::<Vec<_>>()) {
+            let valid = tenures.iter().filter(|one| one.validity().meets(span));
+            let valid: Vec<_> = valid.collect();
+            found.push(format!("too many holders of {}: {valid:?}", lock.name()));
+        }
+        let has_slot = |one: &&&Tenure| one.slot.is_some_and(|slot| slot < lock.permits());
+        let without = tenures.iter().filter(|one| !has_slot(one));
+        found.extend(without.map(|one| format!("{} has no such slot: {one:?}", lock.name())));
+    }
+    found
+}
+
 /// Returns a line for each holder that got a lock within the minimum time of the holder before.
 pub fn minimum_times(history: &History) -> Vec<String> {
     let mut found = Vec::new();
-    for lock in LockNumber::all() {
+    for (lock, tenures) in by_slot(history) {
         let mut kept: Option<&Tenure> = None;
-        for tenure in history.of_lock(lock) {
+        for tenure in tenures {
             let excludes = |other: &&Tenure| !(other.reads && tenure.reads);
             let others = kept.filter(excludes);
             if let Some(other) = others.filter(|other| tenure.granted < other.hold_until) {
@@ -319,6 +346,7 @@ mod tests {
             hold_until: 0,
             is_kept: false,
             token: Some(token).filter(|token| *token > 0),
+            slot: None,
             owner: format!("id:{granted}"),
         }
     }
@@ -362,6 +390,30 @@ mod tests {
         // A holder whose validity was over when it got the lock overlaps with no one.
         let expired = [tenure(0, 0, 1, 30, 0), tenure(0, 1, 9, 8, 0)];
         assert_eq!(overlaps(&history(&expired)).len(), 0);
+    }
+
+    #[test]
+    fn planted_holders_of_one_permit_too_many_are_found() {
+        let is_semaphore = |lock: &LockNumber| lock.is_semaphore();
+        let lock = LockNumber::all().find(is_semaphore).unwrap();
+        let find = |holders: &[(usize, Nanos, Nanos)]| {
+            let tenures = holders.iter().map(|&(slot, granted, until)| Tenure {
+                slot: Some(slot),
+                ..tenure(lock.0, granted - 1, granted, until, 0)
+            });
+            let history = history(&tenures.collect::<Vec<_>>());
+            (overlaps(&history).len(), crowds(&history).len())
+        };
+        assert_eq!(lock.permits(), 2);
+        assert_eq!(
+            find(&[(0, 1, 9), (1, 2, 9), (0, 9, 12), (1, 9, 12)]),
+            (0, 0)
+        );
+        assert_eq!(find(&[(0, 1, 9), (0, 8, 12)]), (1, 0));
+        assert_eq!(find(&[(0, 1, 9), (1, 2, 9), (0, 8, 12)]), (1, 1));
+        // A third slot, and a third holder.
+        assert_eq!(find(&[(2, 1, 9)]), (0, 1));
+        assert_eq!(find(&[(0, 1, 9), (1, 2, 9), (2, 3, 9)]), (0, 2));
     }
 
     #[test]
@@ -534,6 +586,7 @@ mod tests {
             to,
             due: SECOND,
             is_acquisition: true,
+            reads: false,
         };
         let calls = vec![
             call(Some(SECOND)),

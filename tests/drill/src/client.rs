@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use quorlock::__internals::has_owner;
 use quorlock::{AcquireError, Coordinator, Guard, Lock, Quarantine, Renewal};
 use testkit::random::Random;
 use tokio::sync::watch;
@@ -18,7 +17,7 @@ use tokio::time::{sleep, timeout};
 use crate::Result;
 use crate::clock::{self, Nanos, WrongClock};
 use crate::command;
-use crate::locks::{LOCKS, LockNumber, MOST_TTL, NODE_TIMEOUT, settings, validity};
+use crate::locks::{LockNumber, MOST_TTL, NODE_TIMEOUT, settings, validity};
 use crate::note::Note;
 use crate::store::StoreClient;
 
@@ -237,7 +236,7 @@ impl Task {
 
     async fn one_operation(&mut self) -> Result<()> {
         let op = self.ops.fetch_add(1, Ordering::Relaxed);
-        let number = LockNumber(self.random.index(LOCKS));
+        let number = LockNumber::draw(&mut self.random);
         let owner = self.locks.owner();
         let terms = Terms::draw(self);
         let reads = number.has_readers() && !self.random.is_one_in(3);
@@ -255,6 +254,7 @@ impl Task {
             lock: number,
             came: clock::came(),
             due: clock::now() + clock::nanos(way.limit() + LONGEST_AFTER_LIMIT),
+            reads,
         })?;
         let guard = match way.acquire(&lock).await {
             Ok(guard) => guard,
@@ -276,7 +276,7 @@ impl Task {
             valid_until,
             hold_until,
             token: guard.fencing_token().map(u64::from),
-            reads,
+            slot: guard.slot(),
             owner: owner.id().to_owned(),
         })?;
         if reads {
@@ -321,13 +321,14 @@ impl Task {
         terms: &Terms,
     ) -> Result<()> {
         let token = guard.fencing_token().map_or(0, u64::from);
-        let Some(read) = self.store.read(number, token).await? else {
+        let resource = number.resource(guard.slot());
+        let Some(read) = self.store.read(resource, token).await? else {
             return Ok(()); // the lock is lost, and a later holder has been here
         };
         self.use_guard(op, number, lock, guard, terms).await?;
         if self.is_careless || guard.is_valid() {
             let valid_until = clock::of(guard.valid_until());
-            self.store.write(number, token, read, valid_until).await?;
+            self.store.write(resource, token, read, valid_until).await?;
         }
         Ok(())
     }
@@ -341,7 +342,7 @@ impl Task {
         guard: &Guard,
         terms: &Terms,
     ) -> Result<()> {
-        if terms.re_enters && has_owner(number.kind()) {
+        if terms.re_enters && number.has_levels() {
             self.re_enter(lock, guard).await?;
         }
         if let Some(ttl) = terms.extension {

@@ -58,6 +58,7 @@ pub async fn run_all(
             lock,
             came: clock::came(),
             due: at + clock::nanos(wait + LONGEST_START),
+            reads: false,
         })?;
         let mut command = quorlock_run(configuration, lock, wait, &mut random)?;
         command.arg(std::env::current_exe()?).arg(WORD);
@@ -132,23 +133,23 @@ async fn work(arguments: &[String]) -> Result<()> {
     let [op, asked, lock, hold] = numbers[..] else {
         return Err("not the arguments of a command".into());
     };
-    let lock = LockNumber(lock as usize);
+    let resource = LockNumber(lock as usize).resource(None);
     let token = std::env::var("QUORLOCK_FENCING_TOKEN").ok();
     let token = token.map(|token| token.parse()).transpose()?;
     let at = clock::now();
     write(&Note::Got {
-        reads: false,
         op,
         at,
         asked,
         valid_until: at,
         hold_until: 0,
         token,
+        slot: None,
         owner: COMMAND.to_owned(),
     })?;
     let token = token.unwrap_or_default();
     let mut store = StoreClient::connect(store.as_ref()).await?;
-    let Some(read) = store.read(lock, token).await? else {
+    let Some(read) = store.read(resource, token).await? else {
         return Ok(()); // the lock is lost, and a later holder has been here
     };
     let until = clock::now() + hold * clock::MILLISECOND;
@@ -156,7 +157,7 @@ async fn work(arguments: &[String]) -> Result<()> {
         sleep(Duration::from_millis(10)).await;
         runs(op)?;
     }
-    store.write(lock, token, read, Nanos::MAX).await?;
+    store.write(resource, token, read, Nanos::MAX).await?;
     Ok(runs(op)?)
 }
 

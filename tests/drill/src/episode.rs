@@ -11,7 +11,7 @@ use testkit::random::Random;
 use tokio::runtime::Runtime;
 
 use crate::Result;
-use crate::availability::{self, Gap, Outage, RECONNECT};
+use crate::availability::{self, Gap, Outage, RECONNECT, Wait};
 use crate::check;
 use crate::client::Orders;
 use crate::clock::{self, Nanos, SECOND, WrongClock};
@@ -53,6 +53,8 @@ pub struct Outcome {
     pub outages: Vec<Outage>,
     /// The longest outages, also while clients reconnected.
     pub outages_with_reconnects: Vec<Outage>,
+    /// The longest waits of those who wait among many.
+    pub waits: Vec<Wait>,
     pub failures: Vec<Failure>,
     /// The longest time for which a client did not get a lock that no one else uses.
     pub probe: Option<Gap>,
@@ -134,6 +136,7 @@ impl Setting {
             counts: Counts::default(),
             outages: Vec::new(),
             outages_with_reconnects: Vec::new(),
+            waits: Vec::new(),
             failures: Vec::new(),
             probe: None,
             stalls: Vec::new(),
@@ -281,7 +284,9 @@ fn acquired_locks(log: &[(Client, Note)], before: &Asked) -> HashSet<LockNumber>
 
 /// Returns a violation if the key of a lock stays on a master although all clients have ended.
 fn leftovers(masters: &[Master]) -> Vec<String> {
-    let is_lock = |key: &&str| !key.starts_with("quorlock:");
+    // What masters know of themselves and the counters of tokens stay. The keys of queues end.
+    let stays_there = ["quorlock:guard", "quorlock:fence:"];
+    let is_lock = |key: &&str| !stays_there.iter().any(|kept| key.starts_with(kept));
     let has_lock = |master: &Master| {
         // A busy machine may take too long for a reply.
         let keys = master.command(&["KEYS", "*"]);
@@ -310,7 +315,8 @@ impl Outcome {
         let is_strict = episode.class != Class::OutOfModel;
         self.count(history, resources);
 
-        let overlaps = check::overlaps(history);
+        let mut overlaps = check::overlaps(history);
+        overlaps.extend(check::crowds(history));
         self.counts.overlaps = overlaps.len();
         if is_strict {
             self.violations.extend(overlaps);
@@ -337,12 +343,12 @@ impl Outcome {
             self.violations
                 .push(format!("lost updates: {:?}", self.counts));
         }
-        let longest = |rest| {
-            let served = availability::served(self.whole, &unwell, &self.done, away, rest);
-            availability::longest_outages(history, self.whole, &served, away)
-        };
-        self.outages_with_reconnects = longest(0);
-        self.outages = longest(RECONNECT);
+        let served = |rest| availability::served(self.whole, &unwell, &self.done, away, rest);
+        let longest = |served: &_| availability::longest_outages(history, self.whole, served, away);
+        let after_reconnects = served(RECONNECT);
+        self.outages_with_reconnects = longest(&served(0));
+        self.outages = longest(&after_reconnects);
+        self.waits = availability::longest_waits(history, &after_reconnects);
         let work = Span::new(self.whole.from, self.told_to_end);
         let mut served = availability::served(work, &unwell, &self.done, away, RECONNECT);
         served[..episode.runners].fill(Vec::new()); // they only run commands
@@ -371,12 +377,12 @@ impl Outcome {
             .count();
         let commands = history.tenures.iter().filter(|one| one.is_command());
         counts.commands = commands.count();
-        for (lock, resource) in LockNumber::all().zip(resources) {
+        for (number, resource) in resources.iter().enumerate() {
             let lost = resource.lost();
             counts.writes += resource.writes();
             counts.late_writes += resource.late_writes();
             counts.refused_by_fence += resource.refused;
-            if lock.is_fenced() {
+            if LockNumber::of_resource(number).is_fenced() {
                 counts.lost_fenced += lost.in_time + lost.by_late_writers;
             } else {
                 counts.lost_in_time += lost.in_time;

@@ -1,6 +1,6 @@
 //! The history of an episode: who asked for which lock, and who held it when.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::clock::Nanos;
 use crate::fleet::{Client, Log};
@@ -18,6 +18,8 @@ pub struct Call {
     pub to: Option<Nanos>,
     pub due: Nanos,
     pub is_acquisition: bool,
+    /// Set if others may read at the same time.
+    pub reads: bool,
 }
 
 /// The time for which a client held a lock.
@@ -42,6 +44,8 @@ pub struct Tenure {
     pub token: Option<u64>,
     /// Set if others may read at the same time.
     pub reads: bool,
+    /// The slot of a permit of a semaphore.
+    pub slot: Option<usize>,
     pub owner: String,
 }
 
@@ -109,6 +113,7 @@ impl History {
                 lock,
                 came,
                 due,
+                reads,
             } => {
                 asked.insert((client, op), (self.calls.len(), came));
                 self.calls.push(Call {
@@ -118,6 +123,7 @@ impl History {
                     to: None,
                     due,
                     is_acquisition: true,
+                    reads,
                 });
             }
             Note::Failed { op, at, ref why } => {
@@ -140,7 +146,7 @@ impl History {
                 valid_until,
                 hold_until,
                 token,
-                reads,
+                slot,
                 ref owner,
             } => {
                 if let Some(&(call, came)) = asked.get(&(client, op)) {
@@ -157,7 +163,8 @@ impl History {
                         hold_until,
                         is_kept: false,
                         token,
-                        reads,
+                        reads: self.calls[call].reads,
+                        slot,
                         owner: owner.clone(),
                     });
                 }
@@ -180,6 +187,7 @@ impl History {
                         to: Some(at),
                         due,
                         is_acquisition: false,
+                        reads: self.tenures[*tenure].reads,
                     });
                 }
             }
@@ -192,7 +200,7 @@ impl History {
                 if let Some(tenure) = held.get(&(client, op)) {
                     let tenure = &mut self.tenures[*tenure];
                     tenure.is_kept = is_kept;
-                    let (lock, from) = (tenure.lock, tenure.until);
+                    let (lock, from, reads) = (tenure.lock, tenure.until, tenure.reads);
                     let call = Call {
                         client,
                         lock,
@@ -200,6 +208,7 @@ impl History {
                         to: Some(at),
                         due,
                         is_acquisition: false,
+                        reads,
                     };
                     self.calls.push(call);
                 }
@@ -212,6 +221,15 @@ impl History {
             .iter()
             .filter(|tenure| tenure.lock == lock)
             .collect()
+    }
+
+    /// Returns the tenures of the lock, those of each slot apart.
+    pub fn by_slot(&self, lock: LockNumber) -> impl Iterator<Item = Vec<&Tenure>> {
+        let mut slots: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for tenure in self.of_lock(lock) {
+            slots.entry(tenure.slot).or_default().push(tenure);
+        }
+        slots.into_values()
     }
 
     /// Returns the calls that acquire the lock.

@@ -3,11 +3,16 @@
 use std::time::Duration;
 
 pub use quorlock::__internals::KINDS;
-use quorlock::{Builder, Coordinator, Kind, Lock, Owner};
+use quorlock::{__internals::has_owner, Builder, Coordinator, Kind, Lock, Owner};
+use testkit::random::Random;
 
 /// The number of locks of each kind. The second half is fenced.
 const OF_EACH_KIND: usize = 4;
-pub const LOCKS: usize = KINDS.len() * OF_EACH_KIND;
+const LOCKS: usize = KINDS.len() * OF_EACH_KIND;
+/// The number of permits of a semaphore.
+const PERMITS: usize = 2;
+/// The number of resources in the store. A semaphore has one for each slot.
+pub const RESOURCES: usize = LOCKS * PERMITS;
 
 pub const LEAST_TTL: Duration = Duration::from_millis(300);
 pub const MOST_TTL: Duration = Duration::from_millis(2_500);
@@ -22,6 +27,34 @@ pub struct LockNumber(pub usize);
 impl LockNumber {
     pub fn all() -> impl Iterator<Item = Self> {
         (0..LOCKS).map(Self)
+    }
+
+    pub fn draw(random: &mut Random) -> Self {
+        Self(random.index(LOCKS))
+    }
+
+    pub fn is_semaphore(self) -> bool {
+        self.kind() == Kind::Semaphore
+    }
+
+    /// Returns how many may hold the lock at once, apart from readers.
+    pub fn permits(self) -> usize {
+        if self.is_semaphore() { PERMITS } else { 1 }
+    }
+
+    /// Returns the number of the resource that a holder with this slot uses.
+    pub fn resource(self, slot: Option<usize>) -> usize {
+        self.0 * PERMITS + slot.unwrap_or_default()
+    }
+
+    /// Returns the lock that a resource belongs to.
+    pub fn of_resource(resource: usize) -> Self {
+        Self(resource / PERMITS)
+    }
+
+    /// Returns whether an owner can acquire the lock again while it holds it.
+    pub fn has_levels(self) -> bool {
+        has_owner(self.kind()) && !self.is_semaphore()
     }
 
     pub fn kind(self) -> Kind {
@@ -47,7 +80,11 @@ impl LockNumber {
     }
 
     pub fn lock(self, locks: &Coordinator, owner: &Owner) -> Lock {
-        let lock = locks.of_kind(self.kind(), self.name(), owner);
+        let lock = if self.is_semaphore() {
+            locks.semaphore(self.name(), PERMITS)
+        } else {
+            locks.of_kind(self.kind(), self.name(), owner)
+        };
         if self.is_fenced() {
             lock.fenced()
         } else {

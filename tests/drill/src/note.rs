@@ -18,6 +18,8 @@ pub enum Note {
         /// The wall clock time in microseconds.
         came: u64,
         due: Nanos,
+        /// Set if others may read at the same time.
+        reads: bool,
     },
     /// The client did not get the lock.
     Failed { op: u64, at: Nanos, why: String },
@@ -32,8 +34,8 @@ pub enum Note {
         /// The end of the minimum time. 0 if there is none.
         hold_until: Nanos,
         token: Option<u64>,
-        /// Set if others may read at the same time.
-        reads: bool,
+        /// The slot of a permit of a semaphore.
+        slot: Option<usize>,
         owner: String,
     },
     /// The client extended the lock. The call should have returned at `due`.
@@ -72,7 +74,13 @@ impl fmt::Display for Note {
                 lock,
                 came,
                 due,
-            } => write!(f, "asked {op} {at} {} {came} {due}", lock.0),
+                reads,
+            } => write!(
+                f,
+                "asked {op} {at} {} {came} {due} {}",
+                lock.0,
+                u8::from(*reads)
+            ),
             Self::Failed { op, at, why } => write!(f, "failed {op} {at} {why}"),
             Self::Got {
                 op,
@@ -81,14 +89,14 @@ impl fmt::Display for Note {
                 valid_until,
                 hold_until,
                 token,
-                reads,
+                slot,
                 owner,
             } => {
-                let token = token.unwrap_or_default(); // no token is 0
+                // No token is 0, and no slot is 0.
+                let (token, slot) = (token.unwrap_or_default(), slot.map_or(0, |slot| slot + 1));
                 write!(
                     f,
-                    "got {op} {at} {asked} {valid_until} {hold_until} {token} {} {owner}",
-                    u8::from(*reads)
+                    "got {op} {at} {asked} {valid_until} {hold_until} {token} {slot} {owner}"
                 )
             }
             Self::Ended {
@@ -117,12 +125,13 @@ impl Note {
         let number = |index: usize| words.get(index)?.parse::<u64>().ok();
         Some(match (word, words.len()) {
             ("ready", _) => Self::Ready,
-            ("asked", 5) => Self::Asked {
+            ("asked", 6) => Self::Asked {
                 op: number(0)?,
                 at: number(1)?,
                 lock: LockNumber(number(2)? as usize),
                 came: number(3)?,
                 due: number(4)?,
+                reads: number(5)? == 1,
             },
             ("failed", 3) => Self::Failed {
                 op: number(0)?,
@@ -136,7 +145,7 @@ impl Note {
                 valid_until: number(3)?,
                 hold_until: number(4)?,
                 token: number(5).filter(|token| *token != 0),
-                reads: number(6)? == 1,
+                slot: (number(6)? as usize).checked_sub(1),
                 owner: words[7].to_owned(),
             },
             ("extended", 4) => Self::Extended {
@@ -177,6 +186,7 @@ mod tests {
                 lock: LockNumber(11),
                 came: 5,
                 due,
+                reads: true,
             },
             Note::Failed {
                 op,
@@ -190,7 +200,7 @@ mod tests {
                 valid_until,
                 hold_until: 4_000,
                 token: Some(9),
-                reads: false,
+                slot: Some(0),
                 owner: "id:1".to_owned(),
             },
             Note::Got {
@@ -200,7 +210,7 @@ mod tests {
                 valid_until,
                 hold_until: 0,
                 token: None,
-                reads: true,
+                slot: None,
                 owner: "-".to_owned(),
             },
             Note::Ended {

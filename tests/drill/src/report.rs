@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 
 use quorlock::Kind;
 
-use crate::availability::Outage;
+use crate::availability::{Outage, Waiter};
 use crate::clock::{MILLISECOND, Nanos, SECOND};
 use crate::episode::{Counts, Outcome, of_kind};
 use crate::locks::KINDS;
@@ -44,6 +44,7 @@ impl fmt::Display for Report<'_> {
         f.write_str(&self.numbers())?;
         f.write_str(&self.faults())?;
         f.write_str(&self.outages())?;
+        f.write_str(&self.waits())?;
         f.write_str(&self.probes())?;
         f.write_str(&self.violations())
     }
@@ -153,6 +154,33 @@ impl Report<'_> {
         found.map_or(format!("{head}\n"), |(number, outcome, outage)| {
             head + &around(number, outcome, outage)
         })
+    }
+
+    /// The longest wait of each waiter in each class.
+    fn waits(&self) -> String {
+        let mut text = "longest wait, in vain or not, while the client could reach a majority of \
+             voting masters,\nfrom 2 s after each fault on:\n"
+            .to_owned();
+        for class in [Class::InModel, Class::LateWriters, Class::OutOfModel] {
+            for waiter in Waiter::ALL {
+                let outcomes = self.outcomes.iter().enumerate();
+                let of_class = outcomes.filter(|(_, one)| one.class == class);
+                let waits = of_class
+                    .flat_map(|(number, one)| one.waits.iter().map(move |wait| (number, wait)));
+                let longest = waits
+                    .filter(|(_, wait)| wait.waiter == waiter)
+                    .max_by_key(|(_, wait)| wait.span.length());
+                if let Some((number, wait)) = longest {
+                    let seconds = wait.span.length() as f64 / SECOND as f64;
+                    let (waiter, lock) = (waiter.name(), wait.lock.name());
+                    let _ = writeln!(
+                        text,
+                        "  {seconds:>6.3} s  {class}, {waiter}: {lock}, episode {number}"
+                    );
+                }
+            }
+        }
+        text + "\n"
     }
 
     /// The longest time without a lock that no one else uses, in each class.

@@ -13,7 +13,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 
 use crate::clock::{self, Nanos};
-use crate::locks::{LOCKS, LockNumber};
+use crate::locks::RESOURCES;
 
 /// The version of an empty set.
 const EMPTY: usize = 0;
@@ -153,7 +153,7 @@ pub struct Store(Arc<Mutex<Vec<Resource>>>);
 impl Store {
     /// Starts to serve new resources at `path`, in the present runtime.
     pub fn serve(path: &Path) -> std::io::Result<Self> {
-        let store = Self(Arc::new(Mutex::new(vec![Resource::default(); LOCKS])));
+        let store = Self(Arc::new(Mutex::new(vec![Resource::default(); RESOURCES])));
         let listener = UnixListener::bind(path)?;
         let served = store.clone();
         tokio::spawn(async move {
@@ -210,19 +210,19 @@ impl StoreClient {
         Ok(Self(BufReader::new(UnixStream::connect(path).await?)))
     }
 
-    pub async fn read(&mut self, lock: LockNumber, token: u64) -> std::io::Result<Option<usize>> {
-        self.ask(format!("read {} {token}\n", lock.0)).await
+    pub async fn read(&mut self, resource: usize, token: u64) -> std::io::Result<Option<usize>> {
+        self.ask(format!("read {resource} {token}\n")).await
     }
 
     /// Returns `None` if the write was refused.
     pub async fn write(
         &mut self,
-        lock: LockNumber,
+        resource: usize,
         token: u64,
         read: usize,
         valid_until: Nanos,
     ) -> std::io::Result<Option<usize>> {
-        let request = format!("write {} {token} {read} {valid_until}\n", lock.0);
+        let request = format!("write {resource} {token} {read} {valid_until}\n");
         self.ask(request).await
     }
 
