@@ -19,7 +19,7 @@ pub struct Busy {
     pub share: f64,
 }
 
-/// Lets the tasks of eight coordinators use 100 permits. Each task holds its permit for 20 ms on
+/// Lets the tasks of eight coordinators use 100 permits. Each task holds its permit for 200 ms on
 /// average, so `tasks` of 92 hold about 90 at a time.
 pub async fn busy(servers: &[Server], tasks: usize, measured: Duration) -> Result<Busy> {
     let urls = servers::urls(servers);
@@ -38,7 +38,7 @@ pub async fn busy(servers: &[Server], tasks: usize, measured: Duration) -> Resul
                 let guard = lock.acquire().await.map_err(|error| error.to_string())?;
                 let since = Instant::now();
                 at = at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                sleep(Duration::from_millis(5 + (at >> 33) % 31)).await;
+                sleep(Duration::from_millis(50 + (at >> 33) % 301)).await;
                 held += since.elapsed();
                 permits += 1;
                 guard.release().await.map_err(|error| error.to_string())?;

@@ -24,11 +24,13 @@
 -- is a new attempt.
 --
 -- The waiter at place p of the queue, from 0, gets the slot that is free after p others. So masters
--- that know the same holders and waiters grant it the same slot. A caller that is not queued
--- searches from a slot that depends on its ticket.
+-- that know the same holders and waiters grant it the same slot. A waiter that asks without a
+-- waiter timeout wants this master to choose for the others. It searches from a slot that depends
+-- on its ticket and its attempt, as a caller does that finds no waiters: masters may lack holders,
+-- so the next attempt must get another slot.
 --
--- Safe to run twice: the second run finds the caller's entry. Safe to run late: a later attempt of
--- the same owner is in the way of an earlier one.
+-- Safe to run twice: the second run finds the caller's entry, or refuses its candidate. Safe to run
+-- late: a later attempt of the same owner is in the way of an earlier one.
 local attempt, most, wanted = tonumber(ARGV[2]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local ticket, waiter_timeout = ARGV[7], tonumber(ARGV[8])
 local now, micros = clock()
@@ -44,25 +46,9 @@ local function remove(permit)
   removed = removed + 1
 end
 
--- Removes the entries whose leases have ended. Returns whether the lock is a semaphore.
-local function sweep()
-  local permits, first = all_permits(KEYS[1]), nil
-  for _, permit in ipairs(permits or {}) do
-    if permit.ends < now then
-      remove(permit)
-    else
-      first = math.min(first or permit.ends, permit.ends)
-    end
-  end
-  earliest = first
-  if first then
-    redis.call('HSET', KEYS[1], SEMAPHORE, string.format('%.0f', first))
-  end
-  return permits
-end
-
 if earliest and earliest < now then
-  if not sweep() then
+  removed, earliest = sweep_permits(KEYS[1], now)
+  if not removed then
     return 'kind'
   end
   mine = mine and mine.ends >= now and mine
@@ -91,8 +77,11 @@ local function free_slot(from, skip)
 end
 
 local function grant(slot)
-  local refused = KEYS[4] and ballot(KEYS[4], ARGV[10], ARGV[11], mine ~= nil)
-  if refused then
+  -- A candidate that equals the counter may be another caller's, even if the caller has an entry.
+  local refused = KEYS[4] and ballot(KEYS[4], ARGV[10], ARGV[11], false)
+  -- A holder keeps its token while others get larger ones.
+  local is_older = waiter_timeout == -1 and type(refused) == 'string'
+  if refused and not is_older then
     return refused
   end
   local ends = now + tonumber(ARGV[4])
@@ -130,13 +119,18 @@ elseif wanted > 0 then
   if not redis.call('HMGET', KEYS[1], SLOT .. ARGV[6])[1] then
     return grant(ARGV[6])
   end
+  if mine then
+    -- Another slot is of no use: the caller has the wanted one on a majority of masters.
+    remove(mine)
+    call_others(false)
+  end
   return describe_permits(now, earliest, 0)
 end
 
 local head, is_swept = next_waiter(KEYS[2], now)
+local from = waiter_timeout > 0 and 0 or (tonumber(string.sub(ticket, 1, 16)) + 7919 * (attempt - 1)) % most
 local place, slot = 0, nil
 if not head and used < most then
-  local from = waiter_timeout > 0 and 0 or tonumber(string.sub(ticket, 1, 16)) % most
   slot = free_slot(from, 0)
 elseif waiter_timeout > 0 then
   local window = tonumber(ARGV[9])
@@ -149,6 +143,9 @@ elseif waiter_timeout > 0 then
   enqueue(KEYS[2], ticket, now, waiter_timeout)
   place = redis.call('ZLEXCOUNT', KEYS[2], '-', '(' .. ticket)
   slot = place < most - used and free_slot(0, place)
+elseif head and redis.call('ZSCORE', KEYS[2], ticket) then
+  place = redis.call('ZLEXCOUNT', KEYS[2], '-', '(' .. ticket)
+  slot = place < most - used and free_slot(from, 0)
 elseif head then
   place = redis.call('ZLEXCOUNT', KEYS[2], '-', '(:') -- all tickets, which begin with a digit
   slot = place < most - used and free_slot(0, place)

@@ -13,9 +13,9 @@
 --                another kind: see shared/permits
 --          error WRONGTYPE: a lock of another kind is held under this name
 --
--- Never creates an entry, and never shortens a TTL. Safe to run twice or late: it acts only for the
--- attempt that has the entry. Never prolongs an entry whose lease has ended, because another may
--- have been granted the slot since.
+-- Removes an entry of the caller with another slot. Never creates one, or shortens a TTL. Safe to
+-- run twice or late: it acts only for the attempt that has the entry. Never prolongs an entry whose
+-- lease has ended, because another may have been granted the slot since.
 local now = clock()
 local mine, is_lock, earliest = own_permit(ARGV[1])
 if not is_lock then
@@ -29,6 +29,10 @@ if mine and mine.attempt == tonumber(ARGV[2]) and mine.slot == ARGV[5] and mine.
   redis.call('PEXPIRE', KEYS[1], string.format('%.0f', left))
   mine.depth = ARGV[3]
   return store_permit(mine, ends, now)
+end
+if mine and mine.attempt == tonumber(ARGV[2]) and mine.slot ~= ARGV[5] then
+  -- Another slot is of no use: the caller has its own on a majority of masters.
+  remove_permit(KEYS[1], mine)
 end
 local holder = redis.call('HMGET', KEYS[1], SLOT .. ARGV[5])[1]
 local is_other = holder and holder ~= ARGV[1]

@@ -21,12 +21,18 @@ if is_mine then
   -- The entry is removed first. The contents of the other keys must not prevent that.
   remove_permit(KEYS[1], mine)
 end
+local swept = 0
+if is_hash and is_lock and earliest and earliest < now then
+  -- Entries whose leases have ended must not outlive the last holder.
+  local count, first = sweep_permits(KEYS[1], now)
+  swept, earliest = count or 0, first or earliest
+end
 local denied = best_effort(function()
   local has_left = redis.call('ZREM', KEYS[2], ARGV[3]) == 1
   if has_left then
     redis.call('ZREM', KEYS[3], ARGV[3])
   end
-  call_waiters(now, (is_mine or has_left) and 1 or 0)
+  call_waiters(now, swept + ((is_mine or has_left) and 1 or 0))
 end)
 if denied then
   return denied

@@ -1,5 +1,6 @@
 -- semaphore/uncontended_release: the common case of semaphore/release, before its parts are even
--- defined, because that takes as long as all the rest. The caller has an entry, and no one waits.
+-- defined, because that takes as long as all the rest. The caller has an entry, no one waits, and
+-- no other lease has ended.
 do
   local permit = 'quorlock:permit:' .. ARGV[1]
   local stored = redis.pcall('HMGET', KEYS[1], 'mode', 'quorlock:semaphore', permit)
@@ -9,10 +10,13 @@ do
         and redis.pcall('EXISTS', KEYS[2]) == 0 then
       if redis.call('HLEN', KEYS[1]) == 4 then
         redis.call('DEL', KEYS[1])
-      else
-        redis.call('HDEL', KEYS[1], permit, 'quorlock:slot:' .. slot)
+        return 1
       end
-      return 1
+      local time = redis.call('TIME')
+      if (tonumber(stored[2]) or 0) * 1000 >= time[1] * 1000000 + time[2] then
+        redis.call('HDEL', KEYS[1], permit, 'quorlock:slot:' .. slot)
+        return 1
+      end
     end
   end
 end

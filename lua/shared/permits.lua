@@ -72,6 +72,28 @@ local function remove_permit(key, permit)
   end
 end
 
+-- Removes the entries whose leases have ended. Returns their number, and the time before which no
+-- other lease ends. Returns nil if the hash is no semaphore.
+local function sweep_permits(key, now)
+  local permits, count, earliest = all_permits(key), 0, nil
+  if not permits then
+    return nil
+  end
+  for _, permit in ipairs(permits) do
+    if permit.ends < now then
+      remove_permit(key, permit)
+      count = count + 1
+    else
+      earliest = math.min(earliest or permit.ends, permit.ends)
+    end
+  end
+  if earliest then
+    -- A master that is out of memory refuses this. Then the next command looks again.
+    redis.pcall('HSET', key, SEMAPHORE, string.format('%.0f', earliest))
+  end
+  return count, earliest
+end
+
 -- Writes an entry that lives until `ends`. The key lives as long at least.
 --
 -- returns  1      the entry is there

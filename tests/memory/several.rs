@@ -436,7 +436,7 @@ async fn a_set_of_64_names_gets_its_turn_among_single_users() {
         let (took, guard) = timed(lock.acquire()).await;
         let guard = guard.unwrap();
         println!("a set of 64 names waited for {took:?}");
-        assert!(took < seconds(20), "{took:?}");
+        assert!(took < seconds(60), "{took:?}");
         holders.hold(&names, millis(10)).await;
         guard.release().await.unwrap();
     }

@@ -368,3 +368,27 @@ fn a_thousand_permits_are_taken_and_released() {
         assert_no_keys(&masters);
     });
 }
+
+/// Masters get the commands in different orders, so they choose different slots at first. The TTL
+/// is so long that no renewal puts this right.
+#[test]
+fn all_permits_are_taken_while_eight_tasks_ask_at_once() {
+    with_masters(3, async |masters| {
+        const PERMITS: usize = 200;
+        let builder = || patient().max_ttl(2 * LONG).ttl(LONG);
+        let clients = [0, 1].map(|_| builder().masters(urls(&masters)).build().unwrap());
+        let mut tasks = JoinSet::new();
+        for task in 0..TASKS {
+            let lock = clients[task % 2].semaphore("r", PERMITS);
+            tasks.spawn(async move {
+                let mut guards = Vec::new();
+                for _ in 0..PERMITS / TASKS {
+                    guards.push(lock.acquire_within(TEST_TIMEOUT / 2).await.unwrap());
+                }
+                guards
+            });
+        }
+        let guards: Vec<_> = tasks.join_all().await.into_iter().flatten().collect();
+        assert_eq!(slots(&guards), (0..PERMITS).collect());
+    });
+}

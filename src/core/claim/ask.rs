@@ -17,6 +17,8 @@ use crate::core::{
 /// The differences between the next round of a claim and the last one.
 #[derive(Debug)]
 pub(crate) struct NextRound {
+    /// The masters to ask at first. The others are asked in the same round.
+    pub(crate) asked: MasterSet,
     /// The identity of a new attempt. A new attempt is needed if a command that takes back the last
     /// attempt may arrive late. `None` keeps the identity.
     pub(crate) identity: Option<Identity>,
@@ -61,10 +63,12 @@ impl<R: ReadRound> ClaimState<R> {
         (claim, command)
     }
 
-    /// Asks the masters that were not asked at first, in the same round.
+    /// Asks the masters that were not asked at first, in the same round. They are asked for the
+    /// slot that one of the first has granted.
     pub(crate) fn ask_others(
         &mut self,
-        step: &mut ClaimStep<'_, R>,
+        step: &ClaimStep<'_, R>,
+        queue: Option<QueueOptions>,
     ) -> Option<(MasterSet, Command)> {
         let Phase::Asking { unasked } = &mut self.phase else {
             return None;
@@ -72,10 +76,10 @@ impl<R: ReadRound> ClaimState<R> {
         let others = mem::take(unasked);
         self.traces.slot = self.newest.read(Round::first_slot);
         self.traces.last_until(step.expiry(step.terms.ttl));
-        Some((others, self.ask(step, None)))
+        Some((others, self.ask(step, queue)))
     }
 
-    /// Asks all masters again, from the same position in their queues or with another candidate.
+    /// Asks again, from the same position in the queues of the masters or with another candidate.
     pub(crate) fn ask_again(
         &mut self,
         step: &mut ClaimStep<'_, R>,
@@ -84,7 +88,7 @@ impl<R: ReadRound> ClaimState<R> {
         let Phase::Asking { unasked } = &mut self.phase else {
             return None;
         };
-        *unasked = MasterSet::NONE;
+        *unasked = MasterSet::ALL - next.asked;
         self.rounds = self.rounds.saturating_add(1);
         if let Some(by) = next.identity {
             self.traces.by = by;
@@ -102,7 +106,9 @@ impl<R: ReadRound> ClaimState<R> {
             self.traces.last_until(position.unwrap_or(step.monotonic));
         }
         self.open(round, step);
-        let mut command = self.ask(step, next.queue);
+        // A master that is asked before the others chooses the slot. It does not queue the caller.
+        let is_choice = next.asked != MasterSet::ALL;
+        let mut command = self.ask(step, next.queue.filter(|_| !is_choice));
         command.watch = next.watch;
         Some(command)
     }

@@ -533,7 +533,7 @@ impl Case {
                 self.say(state);
             }
             "others" => {
-                if let Some((to, command)) = self.step(ClaimState::ask_others) {
+                if let Some((to, command)) = self.step(|claim, step| claim.ask_others(step, None)) {
                     self.say(self.text(to, &command));
                 }
             }
@@ -594,6 +594,7 @@ impl Case {
     fn ask_again(&mut self, candidate: u64) {
         let is_fair = self.kind == 'f';
         let next = NextRound {
+            asked: MasterSet::ALL,
             identity: is_fair.then(|| identity('f', self.rounds.len() as u64 + 1)),
             queue: is_fair.then_some(QueueOptions {
                 waiter_timeout: millis(6_000),

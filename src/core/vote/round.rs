@@ -144,6 +144,18 @@ impl Round {
         self.done().find_map(|(slot, _)| slot)
     }
 
+    /// Returns the masters that have answered, and have not granted the slot that was won.
+    pub(crate) fn lack_slot(&self) -> MasterSet {
+        let won = self.slot();
+        let have = self.done().find(|(slot, _)| *slot == won);
+        self.masters(Vote::is_answer) - have.map_or(MasterSet::NONE, |(_, masters)| masters)
+    }
+
+    /// Returns whether a majority of every set has granted a slot, but not the same one.
+    pub(crate) fn is_split_over_slots(&self) -> bool {
+        self.outcome == Outcome::Lost && self.every_set_has(Vote::is_grant)
+    }
+
     /// Returns the masters that have not voted yet.
     pub(crate) fn unanswered(&self) -> MasterSet {
         self.masters_where(|cast| cast.is_none())
@@ -371,6 +383,26 @@ mod tests {
             let round = granted(&Quorum::of(3), &[1, 2, 3]);
             round.outcome() == Outcome::Lost && round.slot().is_none()
         }));
+    }
+
+    #[test]
+    fn a_round_is_split_over_slots_if_a_majority_of_every_set_granted_one() {
+        let two = [[0, 1, 2], [3, 4, 5]].map(|set| set.into_iter().collect());
+        let two = Quorum::of_sets(&two);
+        for (quorum, slots, letters, expected) in [
+            (Quorum::of(3), &[1, 2, 3][..], "", true),
+            (Quorum::of(3), &[1, 2, 2], "", false),
+            (Quorum::of(3), &[1], "hh", false),
+            (Quorum::of(5), &[1, 2], "hhh", false),
+            (two.clone(), &[1, 2, 3, 4, 5], "h", true),
+            (two, &[1, 2, 3, 4], "hh", false),
+        ] {
+            let mut round = granted(&quorum, slots);
+            for (master, letter) in letters.chars().enumerate() {
+                round.on_vote(slots.len() + master, vote(letter), round.start());
+            }
+            assert_eq!(round.is_split_over_slots(), expected, "{slots:?} {letters}");
+        }
     }
 
     #[test]

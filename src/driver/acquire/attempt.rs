@@ -106,7 +106,10 @@ async fn decide(
     first: Option<usize>,
     waiter: Option<&LocalWaiter<'_>>,
 ) -> Result<Level, Denied> {
-    if let Some(first) = first
+    let has_slots = level.claim.kind().spec().has_slots;
+    if let Some(first) = first.filter(|_| has_slots) {
+        level.claim.ask_for_slot_of(first, None).await;
+    } else if let Some(first) = first
         && let Some(left) = level.claim.refused_by(first).await
     {
         return Err(Denied {
@@ -120,7 +123,7 @@ async fn decide(
 
 /// Waits for the outcome of the first round. Makes further ballots for a fencing token if they can
 /// win.
-pub(super) async fn outcome(claim: &Claim, will_retry: bool) -> Outcome {
+pub(super) async fn outcome(claim: &Arc<Claim>, will_retry: bool) -> Outcome {
     let mut outcome = claim.outcome(will_retry).await;
     for _ in 0..MORE_BALLOTS {
         if outcome != Outcome::Lost || !claim.raise_ballot(None) {

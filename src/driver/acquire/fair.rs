@@ -8,12 +8,13 @@ use super::{
     attempt::attempt_timeout,
     deadline::Deadline,
     denied::{Denied, NotAcquired},
+    slots,
 };
 use crate::{
     core::{
         ballot::MORE_BALLOTS,
         claim::ask::NextRound,
-        protocol::identity::{Identity, Ticket},
+        protocol::identity::{Identity, QueueOptions, Ticket},
         vote::{master_set::MasterSet, quorum::Outcome, round::Round},
         wait::{
             chances::{Chance, Chances, Position},
@@ -110,25 +111,32 @@ impl<'a> FairWait<'a> {
     async fn wait_queued(&mut self) -> Result<QueueEnd, NotAcquired> {
         let mut permit = self.permit().await?;
         let mut is_last = self.deadline.is_over();
-        let level = self.begin();
+        let mut chooser = slots::likely_chooser(self.context, &self.request.lock_id);
+        let level = self.begin(chooser);
         let (mut waiter, mut ballots) = (None, 0);
         loop {
+            let queue = waiter.is_some().then_some(self.queued.options);
+            if let Some(chooser) = chooser {
+                level.claim.ask_for_slot_of(chooser, queue).await;
+            }
             let outcome = level.claim.outcome(!is_last).await;
             if outcome == Outcome::Won {
-                self.owned.won(&level.claim);
-                self.context.note_chance(Chance::Had, clock::now());
-                self.context.observer.found_quorum();
+                self.note_win(&level.claim);
                 return Ok(QueueEnd::Won(level));
             }
             let round = level.claim.newest_round();
             if let Some(clock) = round.read(|round| self.queued.correction(round)) {
                 return Ok(QueueEnd::Skewed(clock));
             }
-            if self.raise_ballot(&level.claim, waiter.is_some(), &mut ballots) {
+            let was_chosen = chooser.take().is_some();
+            if self.raise_ballot(&level.claim, queue, &mut ballots) {
                 continue;
             }
-            self.yield_grants(&level.claim, &round, waiter.as_ref())
-                .await;
+            chooser = self.next_chooser(&round).filter(|_| !was_chosen);
+            if chooser.is_none() {
+                self.yield_grants(&level.claim, &round, waiter.as_ref())
+                    .await;
+            }
             drop(permit);
             self.note_failure(&round, outcome, is_last).await?;
             if self.note_round(&round, outcome) == Position::Aside {
@@ -136,28 +144,60 @@ impl<'a> FairWait<'a> {
                 let quarantine = round.read(Round::quarantined);
                 return Ok(QueueEnd::Unable { quarantine });
             }
-            if let Some(waiter) = &waiter {
-                self.wait(waiter, &round).await;
+            if chooser.is_none() {
+                if let Some(waiter) = &waiter {
+                    self.wait(waiter, &round).await;
+                }
+                // The waiter starts to listen before it first joins the queues, so it misses no
+                // call.
+                waiter.get_or_insert_with(|| self.listen());
             }
-            // The waiter starts to listen before it first joins the queues, so it misses no call.
-            let waiter = waiter.get_or_insert_with(|| self.listen());
             permit = self.permit().await?;
             is_last = self.deadline.is_over();
-            waiter.begin_attempt();
-            level.claim.ask_again(NextRound {
-                // The round is a new attempt. The command that gives back the grants of the last
-                // attempt may arrive late, and then leaves the grants of the new attempt alone.
-                identity: Some(self.identity()),
-                queue: Some(self.queued.options),
-                candidate: None,
-                watch: self.queued.is_head,
-            });
+            self.ask_again(&level.claim, chooser, waiter.as_ref());
         }
     }
 
+    /// Returns the master that chooses the slot in the next round. It may be wrong, so all choose
+    /// again after it.
+    fn next_chooser(&self, round: &LiveRound) -> Option<usize> {
+        let is_split = round.read(Round::is_split_over_slots);
+        slots::note(self.context, &self.request.lock_id, is_split)
+    }
+
+    fn note_win(&self, claim: &Arc<Claim>) {
+        slots::note(self.context, &self.request.lock_id, false);
+        self.owned.won(claim);
+        self.context.note_chance(Chance::Had, clock::now());
+        self.context.observer.found_quorum();
+    }
+
+    /// Posts another round. If there is a master that chooses the slot, asks that one first. A
+    /// `waiter` stays in the queues.
+    fn ask_again(
+        &self,
+        claim: &Arc<Claim>,
+        chooser: Option<usize>,
+        waiter: Option<&FairWaiter<'_>>,
+    ) {
+        if let Some(waiter) = waiter {
+            waiter.begin_attempt();
+        }
+        claim.ask_again(NextRound {
+            asked: chooser.map_or(MasterSet::ALL, MasterSet::only),
+            // The round is a new attempt. The command that gives back the grants of the last
+            // attempt may arrive late, and then leaves the grants of the new attempt alone. The new
+            // attempt replaces the old one on masters that still have its grant.
+            identity: Some(self.identity()),
+            queue: waiter.map(|_| self.queued.options),
+            candidate: None,
+            watch: self.queued.is_head,
+        });
+    }
+
     /// Begins the first round. It does not join the queues, because the lock may be free.
-    fn begin(&self) -> Level {
-        let claim = Claim::begin(self.context, self.request, self.identity(), None);
+    fn begin(&self, chooser: Option<usize>) -> Level {
+        let claim = Claim::begin(self.context, self.request, self.identity(), chooser);
         Level::new(claim, self.request.access, Some(self.owned.clone()))
     }
 
@@ -232,8 +272,12 @@ impl<'a> FairWait<'a> {
 
     /// Posts another ballot for a fencing token, at most [`MORE_BALLOTS`] times in a row. Returns
     /// whether a ballot was posted.
-    fn raise_ballot(&self, claim: &Claim, is_queued: bool, in_a_row: &mut u32) -> bool {
-        let queue = is_queued.then_some(self.queued.options);
+    fn raise_ballot(
+        &self,
+        claim: &Arc<Claim>,
+        queue: Option<QueueOptions>,
+        in_a_row: &mut u32,
+    ) -> bool {
         let is_raised = *in_a_row < MORE_BALLOTS && claim.raise_ballot(queue);
         *in_a_row = if is_raised { *in_a_row + 1 } else { 0 };
         is_raised

@@ -6,6 +6,7 @@ pub(in crate::driver) mod deadline;
 pub(crate) mod denied;
 pub(in crate::driver) mod fair;
 pub(in crate::driver) mod several;
+mod slots;
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -15,27 +16,28 @@ use super::{
     select::within,
     time::clock,
 };
-use crate::core::vote::{master_set::MasterSet, obstacle::Obstacle};
 use attempt::{attempt, attempt_timeout, reenter};
 use contend::contend;
 use deadline::Deadline;
 use denied::NotAcquired;
 use fair::acquire_fair;
 
-/// Makes one attempt. If all masters grant, but not the same slot, makes a second one, in which one
-/// master chooses the slot.
+/// Makes one attempt. If masters grant different slots, makes a second one, in which one master
+/// chooses the slot.
 pub(super) async fn try_acquire(
     context: &Arc<Context>,
     request: &LockRequest,
 ) -> Result<Level, NotAcquired> {
     let permit_by = || clock::now() + attempt_timeout(context, request);
-    let result = attempt(context, request, permit_by, None, None).await;
-    match &result {
-        Err(NotAcquired::Denied(denied))
-            if denied.obstacle == Obstacle::Split && request.lock_id.kind().spec().has_slots =>
-        {
-            let first = (context.masters).agreed(request.lock_id.key(), MasterSet::ALL);
-            attempt(context, request, permit_by, first, None).await
+    let chooser = slots::likely_chooser(context, &request.lock_id);
+    let result = attempt(context, request, permit_by, chooser, None).await;
+    let is_split = match &result {
+        Err(NotAcquired::Denied(denied)) => denied.is_split_over_slots(),
+        Ok(_) | Err(_) => false,
+    };
+    match slots::note(context, &request.lock_id, is_split) {
+        Some(next) if chooser.is_none() => {
+            attempt(context, request, permit_by, Some(next), None).await
         }
         _ => result,
     }

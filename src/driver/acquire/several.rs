@@ -11,10 +11,13 @@ use super::{
     attempt::{begin_by_token, conclude, outcome},
     contend::contend,
     deadline::Deadline,
-    denied::{NotAcquired, NotAllAcquired},
+    denied::{Denied, NotAcquired, NotAllAcquired},
 };
 use crate::{
-    core::{view::lock_state::LockState, vote::quorum::Outcome},
+    core::{
+        view::lock_state::LockState,
+        vote::{obstacle::Obstacle, quorum::Outcome},
+    },
     driver::{
         claim::{level::Level, request::LockRequest},
         context::Context,
@@ -30,6 +33,8 @@ pub(in crate::driver) async fn try_acquire_all(
 ) -> Result<Vec<Level>, NotAllAcquired> {
     let mut prefix = Prefix::new(context, requests);
     let attempt = prefix.attempt(requests.len(), false).await;
+    // Further ballots for one lock may have taken so long that another is lost by now.
+    let attempt = attempt.and_then(|()| prefix.lost().map_or(Ok(()), Err));
     prefix.end(attempt)
 }
 
@@ -163,9 +168,15 @@ impl<'a> Prefix<'a> {
 
     /// Gives back the first lock that was lost, and all after it. Returns whether there was one.
     fn give_back_lost(&mut self) -> bool {
+        self.lost().is_some()
+    }
+
+    /// Does the same, and returns the reason why the lock was not acquired.
+    fn lost(&mut self) -> Option<NotAcquired> {
         let is_lost = |level: &Level| matches!(level.claim.state(), LockState::Lost(_));
-        let lost = self.levels.iter().position(is_lost);
-        self.levels.truncate(lost.unwrap_or(self.levels.len()));
-        lost.is_some()
+        let at = self.levels.iter().position(is_lost)?;
+        let round = self.levels.split_off(at).first()?.claim.newest_round();
+        let obstacle = Obstacle::TooSlow(round.elapsed(clock::now()));
+        Some(Denied::in_round(obstacle, round).into())
     }
 }

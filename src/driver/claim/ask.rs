@@ -2,8 +2,8 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, atomic::AtomicBool},
-    time::Duration,
+    sync::{Arc, Weak, atomic::AtomicBool},
+    time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
@@ -14,7 +14,7 @@ use crate::{
         ballot::Ballot,
         claim::{ClaimState, Terms, ask::NextRound},
         protocol::identity::{Identity, QueueOptions},
-        vote::{Refusal, Vote, master_set::MasterSet, quorum::Outcome, round::Round},
+        vote::{Refusal, SlotVote, Vote, master_set::MasterSet, quorum::Outcome, round::Round},
     },
     driver::{
         context::Context,
@@ -23,6 +23,7 @@ use crate::{
         signal::Signal,
         time::clock,
     },
+    master::CountVotes,
 };
 
 impl Claim {
@@ -66,7 +67,11 @@ impl Claim {
             has_hold_begun: AtomicBool::new(false),
             changed: Signal::default(),
         });
-        masters.post_to(asked, command, round);
+        if request.lock_id.kind().spec().has_slots {
+            masters.post_to(asked, command, claim.slot_votes(round));
+        } else {
+            masters.post_to(asked, command, round);
+        }
         claim
     }
 
@@ -83,23 +88,40 @@ impl Claim {
             }
             return Some(report.remaining());
         }
-        let mut locked = self.lock();
-        let (others, command) = locked.step(ClaimState::ask_others)?;
-        locked.post(others, command, round);
+        self.ask_others(round, None);
         None
     }
 
-    /// Asks all masters for the lock again, from the same position in their queues or with another
+    /// Waits for the answer of the `first` master, and asks the others in the same round for the
+    /// slot that it has granted, or for any slot.
+    pub(crate) async fn ask_for_slot_of(&self, first: usize, queue: Option<QueueOptions>) {
+        let round = self.newest_round();
+        round.voted(first).await;
+        self.ask_others(round, queue);
+    }
+
+    fn ask_others(&self, round: Arc<LiveRound>, queue: Option<QueueOptions>) {
+        let mut locked = self.lock();
+        if let Some((others, command)) = locked.step(|claim, step| claim.ask_others(step, queue)) {
+            locked.post(others, command, round);
+        }
+    }
+
+    /// Asks for the lock again, from the same position in the queues of the masters or with another
     /// candidate for the fencing token.
-    pub(crate) fn ask_again(&self, mut next: NextRound) {
-        let timestamps = &self.context.timestamps;
+    pub(crate) fn ask_again(self: &Arc<Self>, mut next: NextRound) {
+        let (timestamps, asked) = (&self.context.timestamps, next.asked);
         let mut locked = self.lock();
         if locked.state().fencing_token().is_some() && next.candidate.is_none() {
             next.candidate = Some(timestamps.next());
         }
         if let Some(command) = locked.step(|claim, step| claim.ask_again(step, next)) {
             let round = locked.state().newest.clone();
-            locked.post(MasterSet::ALL, command, round);
+            if self.kind().spec().has_slots {
+                locked.post(asked, command, self.slot_votes(round));
+            } else {
+                locked.post(asked, command, round);
+            }
         }
     }
 
@@ -109,7 +131,7 @@ impl Claim {
     /// The round can win if a majority of masters are free, and some of them have seen a larger
     /// candidate. It can also win if a majority of masters say that the time in the last candidate
     /// is wrong.
-    pub(crate) fn raise_ballot(&self, queue: Option<QueueOptions>) -> bool {
+    pub(crate) fn raise_ballot(self: &Arc<Self>, queue: Option<QueueOptions>) -> bool {
         if self.fencing_token().is_none() {
             return false;
         }
@@ -125,6 +147,7 @@ impl Claim {
             return false;
         }
         self.ask_again(NextRound {
+            asked: MasterSet::ALL,
             identity: None, // the masters keep the grants of this attempt
             queue,
             candidate,
@@ -147,7 +170,7 @@ impl Claim {
     /// show that another ballot can win, waits for these votes, too. `will_retry` says whether the
     /// caller asks again if the round does not win. A majority counts as too late if no validity is
     /// left when this task runs.
-    pub(crate) async fn outcome(&self, will_retry: bool) -> Outcome {
+    pub(crate) async fn outcome(self: &Arc<Self>, will_retry: bool) -> Outcome {
         let round = self.newest_round();
         if !self.context.masters.undialled().is_empty() {
             self.give_up_contested(&round, will_retry).await;
@@ -156,7 +179,17 @@ impl Claim {
             // Does not wait for a first connection, because the round may hold grants.
             self.settled_in_time(&round).await;
         }
-        self.lock().step(ClaimState::take_outcome)
+        let outcome = self.lock().step(ClaimState::take_outcome);
+        if outcome == Outcome::Won && self.kind().spec().has_slots {
+            let lack = round.read(Round::lack_slot);
+            self.slot_votes(round).align(lack, SlotVotes::TRIES);
+        }
+        outcome
+    }
+
+    fn slot_votes(self: &Arc<Self>, round: Arc<LiveRound>) -> SlotVotes {
+        let claim = Arc::downgrade(self);
+        SlotVotes { round, claim }
     }
 
     /// Waits until `round` is decided. Gives the round up if it is contested, and only masters that
@@ -182,6 +215,60 @@ impl Claim {
             let end = self.context.timers.sleep_until(now + patience);
             within(end, round.decided()).await;
             round.give_up();
+        }
+    }
+}
+
+/// A counter of the votes on an acquisition of a lock that has slots. After the round was won, it
+/// asks the masters that lack the slot for it.
+#[derive(Clone, Debug)]
+struct SlotVotes {
+    round: Arc<LiveRound>,
+    claim: Weak<Claim>,
+}
+
+impl SlotVotes {
+    /// How often a master is asked. While it refuses, another has the slot there that has won a
+    /// different one, and gives it up as soon as it knows.
+    const TRIES: u32 = 6;
+
+    fn align(&self, lack: MasterSet, tries: u32) {
+        let Some(claim) = self.claim.upgrade().filter(|_| tries > 0) else {
+            return;
+        };
+        let mut locked = claim.lock();
+        if let Some((to, command)) = locked.step(|claim, step| claim.align_slots(step, lack)) {
+            let votes = self.clone();
+            locked.post(to, command, AlignVotes { votes, tries });
+        }
+    }
+}
+
+impl CountVotes for SlotVotes {
+    fn count(&self, master: usize, vote: SlotVote, now: Instant) {
+        let lacks_slot = self.round.cast(master, vote, now, |round, before| {
+            before == Outcome::Won && round.lack_slot().contains(master)
+        });
+        if lacks_slot {
+            self.align(MasterSet::only(master), Self::TRIES);
+        }
+        self.round.wake();
+    }
+}
+
+/// A counter of the answers of masters that were asked for the slot.
+#[derive(Debug)]
+struct AlignVotes {
+    votes: SlotVotes,
+    tries: u32,
+}
+
+impl CountVotes for AlignVotes {
+    fn count(&self, master: usize, vote: SlotVote, _now: Instant) {
+        match vote.vote {
+            Vote::Grant => self.votes.round.healed(master),
+            Vote::Refuse(_) => self.votes.align(MasterSet::only(master), self.tries - 1),
+            Vote::Fail(_) => {}
         }
     }
 }

@@ -137,7 +137,7 @@ impl LocalWaiters {
     }
 
     /// Reads or changes what is known of the other clients that want the lock.
-    fn rivals<T>(&self, lock_id: &LockId, visit: impl FnOnce(&mut Rivals) -> T) -> T {
+    pub(crate) fn rivals<T>(&self, lock_id: &LockId, visit: impl FnOnce(&mut Rivals) -> T) -> T {
         let mut rivals = self.rivals.lock();
         visit(rivals.entry(rank(lock_id.key(), "") as u8).or_default())
     }

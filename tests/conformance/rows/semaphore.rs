@@ -31,7 +31,7 @@ async fn a_semaphore_is_acquired() {
         "semaphore acquire a1: granted, enqueue-waiters b@2 20s, semaphore acquire a1 x2: granted, left permit:a=1x2:40s:1 40s | waiters b@2 20s | - -",
         "semaphore acquire b1 of3: granted, semaphore acquire b1 of3 @1: granted, left permit:b=1x1:40s:2 40s",
         "semaphore acquire b1 of3: granted, semaphore acquire b1 of3 slot3: granted, left permit:b=1x1:40s:3 40s",
-        "semaphore acquire b1 of3: granted, semaphore acquire a1 of3: granted, semaphore acquire b1 of3 slot1: held a x1 b x1 40s, left permit:a=1x1:40s:1 permit:b=1x1:40s:2 40s",
+        "semaphore acquire b1 of3: granted, semaphore acquire a1 of3: granted, semaphore acquire b1 of3 slot1: held a x1 40s, left permit:a=1x1:40s:1 40s",
     ])
     .await;
 }
@@ -54,7 +54,7 @@ async fn the_attempts_of_an_owner_at_a_semaphore() {
     check(&[
         // A later attempt takes the place of an earlier one, and may have another slot.
         "semaphore acquire a1 x2: granted, semaphore acquire a2: granted, left permit:a=2x1:40s:1 40s",
-        "semaphore acquire b1 of3: granted, semaphore acquire b2 of3 @1: granted, left permit:b=2x1:40s:1 40s",
+        "semaphore acquire b1 of3: granted, semaphore acquire b2 of3 @1: granted, left permit:b=2x1:40s:3 40s",
         "semaphore acquire b9 of3: granted, semaphore acquire b10 of3 slot3: granted, left permit:b=10x1:40s:3 40s",
         // It does not pass the waiters. Those whose turn has come are called.
         "semaphore acquire b1: granted, enqueue-waiters a@1 20s, semaphore acquire b2: queued +turn-a:a@1, left nothing | waiters a@1 20s | - -",
@@ -62,8 +62,8 @@ async fn the_attempts_of_an_owner_at_a_semaphore() {
         // A late command of an earlier attempt changes nothing.
         "semaphore acquire a2: granted, semaphore acquire a1 x5 80s: held a x1 40s, left permit:a=2x1:40s:1 40s",
         "semaphore acquire a2: granted, semaphore acquire a1 ~20s: held a x1 40s, left permit:a=2x1:40s:1 40s",
-        "semaphore acquire a10 of2: granted, semaphore heal a9 of2 slot2: held a x1 40s, left permit:a=10x1:40s:1 40s",
-        "semaphore acquire a2 of2: granted, semaphore acquire a1 of2 slot2: held a x1 40s, left permit:a=2x1:40s:1 40s",
+        "semaphore acquire a10 of2: granted, semaphore heal a9 of2 slot1: held a x1 40s, left permit:a=10x1:40s:2 40s",
+        "semaphore acquire a2 of2: granted, semaphore acquire a1 of2 slot1: held a x1 40s, left permit:a=2x1:40s:2 40s",
     ])
     .await;
 }
@@ -82,6 +82,11 @@ async fn a_semaphore_has_a_queue() {
         // A caller that is not queued leaves the waiters their permits.
         "enqueue-waiters a@1 20s, semaphore acquire b1: queued, left nothing | waiters a@1 20s | - -",
         "enqueue-waiters a@1 20s, semaphore acquire b1 of2: granted, left permit:b=1x1:40s:2 40s | waiters a@1 20s | - -",
+        // A waiter for which this master chooses keeps its place, and searches from a slot of its
+        // own.
+        "enqueue-waiters a@1 20s, enqueue-waiters b@2 20s, semaphore acquire b1: queued, left nothing | waiters a@1 20s b@2 20s | - -",
+        "enqueue-waiters a@1 20s, enqueue-waiters b@2 20s, semaphore acquire b1 of3: granted, left permit:b=1x1:40s:2 40s | waiters a@1 20s b@2 20s | - -",
+        "enqueue-waiters b@2 20s, enqueue-waiters c@3 20s, semaphore acquire b1: granted, left permit:b=1x1:40s:1 40s | waiters b@2 20s c@3 20s | - -",
         // Dead waiters are passed over, and those that come next are called.
         "enqueue-waiters b@2 -5s, semaphore acquire c1: granted, left permit:c=1x1:40s:1 40s",
         "enqueue-waiters b@2 -, semaphore acquire c1 ~20s: granted, left permit:c=1x1:40s:1 40s",
@@ -108,6 +113,10 @@ async fn an_entry_of_a_semaphore_ends() {
         "write-hash permit:a=1x1:ended:1 slot:1=a semaphore=ended mode=quorlock 40s, inspect: free, left permit:a=1x1:ended:1 40s",
         "write-hash permit:a=1x1:ended:1 slot:1=a semaphore=ended mode=quorlock 40s, semaphore break a: gone, left permit:a=1x1:ended:1 40s",
         "write-hash permit:a=1x1:ended:1 slot:1=a semaphore=ended mode=quorlock 40s, semaphore release a1: granted, left nothing",
+        // The last holder leaves nothing behind.
+        "write-hash permit:a=1x1:ended:1 slot:1=a permit:b=1x1:60s:2 slot:2=b semaphore=ended mode=quorlock 60s, semaphore release b1 of2: granted, left nothing",
+        "write-hash permit:a=1x1:ended:1 slot:1=a permit:b=1x1:60s:2 slot:2=b permit:c=1x1:40s:3 slot:3=c semaphore=ended mode=quorlock 60s, semaphore release b1 of3: granted, left permit:c=1x1:40s:3 60s",
+        "write-hash permit:a=1x1:ended:1 slot:1=a permit:b=1x1:60s:2 slot:2=b semaphore=ended mode=quorlock 60s, semaphore release c1 of2: gone, left permit:b=1x1:60s:2 60s",
         "write-hash permit:a=1x1:ended:1 slot:1=a semaphore=ended mode=quorlock 40s, semaphore heal a1: granted, left permit:a=1x1:40s:1 40s",
     ])
     .await;
@@ -123,9 +132,11 @@ async fn a_permit_is_put_back() {
         "enqueue-waiters b@2 20s, semaphore heal a1: granted, left permit:a=1x1:40s:1 40s | waiters b@2 20s | - -",
         "semaphore acquire a1: granted, semaphore heal b1 slot2: granted, left permit:a=1x1:40s:1 permit:b=1x1:40s:2 40s",
         "semaphore acquire a1: granted, semaphore heal b1: held a x1 40s, left permit:a=1x1:40s:1 40s",
-        // A late grant has another slot. The holder moves to the one that it has won.
+        // A late grant has another slot. The holder moves to the one that it has won, or has none
+        // here while another has that one.
         "semaphore acquire b1 of3: granted, semaphore heal b1 of3 slot3: granted, left permit:b=1x1:40s:3 40s",
-        "semaphore acquire b1 of3: granted, semaphore acquire a1 of3: granted, semaphore heal b1 of3 slot1: held a x1 b x1 40s, left permit:a=1x1:40s:1 permit:b=1x1:40s:2 40s",
+        "semaphore acquire b1 of3: granted, semaphore acquire a1 of3: granted, semaphore heal b1 of3 slot1: held a x1 40s, left permit:a=1x1:40s:1 40s",
+        "semaphore acquire b1 of3: granted, semaphore acquire a1 of3: granted, enqueue-waiters c@3 20s, semaphore heal b1 of3 slot1: held a x1 40s +turn-c:c@3, left permit:a=1x1:40s:1 40s | waiters c@3 20s | - -",
     ])
     .await;
 }
@@ -138,8 +149,8 @@ async fn a_permit_is_extended() {
         "semaphore acquire a1 80s: granted, semaphore acquire b1 of2: granted, semaphore extend b1 slot2 60s: granted, left permit:a=1x1:80s:1 permit:b=1x1:60s:2 semaphore=40s 80s",
         "semaphore extend a1: gone, left nothing",
         // Only the slot that was won counts.
-        "semaphore acquire b1 of3: granted, semaphore extend b1 slot1 80s: gone, left permit:b=1x1:40s:2 40s",
-        "semaphore acquire b1 of3: granted, semaphore acquire a1 of3: granted, semaphore extend b1 slot1 80s: held a x1 b x1 40s, left permit:a=1x1:40s:1 permit:b=1x1:40s:2 40s",
+        "semaphore acquire b1 of3: granted, semaphore extend b1 slot1 80s: gone, left nothing",
+        "semaphore acquire b1 of3: granted, semaphore acquire a1 of3: granted, semaphore extend b1 slot1 80s: held a x1 40s, left permit:a=1x1:40s:1 40s",
         "semaphore acquire a1: granted, semaphore extend b1: held a x1 40s, left permit:a=1x1:40s:1 40s",
         "semaphore acquire a2: granted, semaphore extend a1 80s: held a x1 40s, left permit:a=2x1:40s:1 40s",
         "semaphore acquire a1: granted, semaphore extend a2 80s: gone, left permit:a=1x1:40s:1 40s",
@@ -175,7 +186,13 @@ async fn a_permit_is_released() {
 async fn a_fenced_permit() {
     check(&[
         "semaphore acquire a1 of2 ^500: granted, semaphore acquire b1 of2 ^400: stale ^500, semaphore acquire b1 of2 ^600: granted, left permit:a=1x1:40s:1 permit:b=1x1:40s:2 40s ^600 2592000s",
-        "semaphore acquire a1 of2 ^500: granted, semaphore acquire a1 of2 ^500: granted, left permit:a=1x1:40s:1 40s ^500 2592000s",
+        // Another may have offered the same candidate for another slot. So even a caller that has a
+        // slot must offer a larger one.
+        "semaphore acquire a1 of2 ^500: granted, semaphore acquire a1 of2 ^500: stale ^500, left permit:a=1x1:40s:1 40s ^500 2592000s",
+        "semaphore acquire a1 of2 ^500: granted, semaphore acquire a1 of2 ^501: granted, left permit:a=1x1:40s:1 40s ^501 2592000s",
+        // A holder is put back with its token, although others have larger ones.
+        "semaphore acquire a1 of2 ^600: granted, semaphore heal b1 of2 slot2 ^500: granted, left permit:a=1x1:40s:1 permit:b=1x1:40s:2 40s ^600 2592000s",
+        "semaphore heal b1 of2 slot2 ^500: granted, left permit:b=1x1:40s:2 40s ^500 2592000s",
         "semaphore acquire a1 of2 ^9000: skewed, left nothing",
         "semaphore acquire a1 of2 ^500: granted, semaphore release a1 of2 ^500: granted, left nothing ^500 2592000s",
         "semaphore acquire a1 ^500 of2: granted, semaphore heal b1 of2 slot2 ^500: granted, left permit:a=1x1:40s:1 permit:b=1x1:40s:2 40s ^500 2592000s",
