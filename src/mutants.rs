@@ -60,6 +60,8 @@ pub(crate) enum Mutant {
     IgnoresQuarantine,
     /// A fair lock that is free goes to the first that asks, and not to the first in the queue.
     IgnoresQueue,
+    /// A waiter for several names puts one that is held last, and keeps those after it.
+    KeepsLater,
     /// A lease counts from the decision, and not from the start of the round.
     LeaseStartsLate,
     /// A writer that becomes a reader leaves nothing on the masters.
@@ -80,6 +82,8 @@ pub(crate) enum Mutant {
     OldCandidates,
     /// A reply to a command that timed out counts for the next command.
     OldReplies,
+    /// A guard of several names is as valid as its first one.
+    OneOfAll,
     /// All attempts of a process have one token.
     OneToken,
     /// A task waits for the other tasks of its owner without a limit.
@@ -109,6 +113,8 @@ pub(crate) enum Mutant {
     SameCandidate,
     /// A strict program trusts the key that another program wrote.
     StrictTrusts,
+    /// Several names are taken in the order in which they were given.
+    TakesAsGiven,
     /// A slot that one master has granted is taken on the others, also from its holder.
     TakesSlots,
     /// A reader becomes a writer in place.
@@ -129,7 +135,7 @@ impl Mutant {
     /// The switches that the simulator must notice. Each of the others has a test next to its rule,
     /// because the simulator has no sockets, no second thread and no masters that lie, and because
     /// some moments are rare.
-    pub(crate) const SIMULATED: [Self; 41] = [
+    pub(crate) const SIMULATED: [Self; 43] = [
         Self::AlwaysQueued,
         Self::AnySlot,
         Self::CountsOnly,
@@ -145,6 +151,7 @@ impl Mutant {
         Self::ForgivesNoStall,
         Self::IgnoresQuarantine,
         Self::IgnoresQueue,
+        Self::KeepsLater,
         Self::LeaseStartsLate,
         Self::LeavesNoReader,
         Self::MinorityExtends,
@@ -168,6 +175,7 @@ impl Mutant {
         Self::RunIdIgnored,
         Self::SameCandidate,
         Self::StrictTrusts,
+        Self::TakesAsGiven,
         Self::TakesSlots,
         Self::UpgradesInPlace,
         Self::WritersPassReaders,

@@ -139,6 +139,8 @@ pub(super) struct Checker {
     is_calm: bool,
     count: u64,
     pub(super) acquired: u64,
+    /// The acquisitions of several locks at once.
+    pub(super) sets: u64,
     found: Vec<(Rule, String)>,
 }
 
@@ -189,6 +191,7 @@ impl Checker {
             is_calm: plan.is_calm(),
             count: 0,
             acquired: 0,
+            sets: 0,
             found: Vec::new(),
         }
     }
@@ -250,6 +253,30 @@ impl Checker {
         std::mem::take(&mut self.found)
     }
 
+    /// Notes that `attempts`, of one call, ended in `guard`. Returns the numbers of the tenures.
+    pub(super) fn granted_all(
+        &mut self,
+        attempts: &[Attempt],
+        process: &Arc<Process>,
+        owner: Option<u64>,
+        guard: &Arc<Guard>,
+    ) -> Vec<u64> {
+        let numbers = attempts.iter().map(|attempt| attempt.number);
+        let mut contenders = numbers.clone().filter_map(|one| self.contenders.get(&one));
+        let is_alone = contenders.all(|one| one.is_alone);
+        for number in numbers {
+            let contender = self.contenders.get_mut(&number);
+            contender
+                .into_iter()
+                .for_each(|one| one.is_alone = is_alone);
+        }
+        self.sets += u64::from(attempts.len() > 1);
+        let attempts = attempts.iter();
+        attempts
+            .map(|attempt| self.granted(*attempt, process, owner, guard.clone()))
+            .collect()
+    }
+
     /// Notes that `attempt` ended in `guard`. Returns the number of the tenure.
     pub(super) fn granted(
         &mut self,
@@ -284,7 +311,8 @@ impl Checker {
             self.check_rounds(&winner, &guard);
         }
         self.locks[attempt.lock].released_at = None;
-        if let Some(token) = guard.fencing_token() {
+        let name = self.locks[attempt.lock].plan.name;
+        if let Some(token) = guard.fencing_token_of(name) {
             self.check_token(attempt, holder, token.into());
         }
         self.tenures.insert(

@@ -149,57 +149,68 @@ struct Task {
 impl Task {
     async fn run(mut self) {
         while Instant::now() < self.shared.end {
-            let lock = self.random.index(self.shared.plan.locks.len());
-            self.use_lock(lock).await;
+            let wanted = self.shared.plan.draw_wanted(&mut self.random);
+            self.use_locks(&wanted).await;
             let pause = self.random.pick(&[0, 1, 20, 200]);
             sleep(Duration::from_millis(self.random.below(pause + 1))).await;
         }
     }
 
-    async fn use_lock(&mut self, number: usize) {
+    /// Uses a lock, or several mutexes as one.
+    async fn use_locks(&mut self, wanted: &[usize]) {
+        let number = wanted[0];
         let which = self.random.index(self.owners.len());
         let reads =
             self.shared.plan.locks[number].kind == Kind::ReadWrite && self.random.is_one_in(2);
-        let lock = self.lock(number, which, reads);
+        let lock = self.lock(wanted, which, reads);
         let kind = self.shared.plan.locks[number].kind;
         let has_owner = self.shared.plan.locks[number].has_owner();
         let owner = has_owner.then_some(self.first_owner | which as u64);
         let way = self.random.below(10);
-        let attempt =
-            self.shared
-                .checker
-                .lock()
-                .begin(&self.process, number, owner, (reads, way > 6));
+        // A waiter for several locks may have the first ones long before its guard.
+        let is_queued = way > 6 && wanted.len() == 1;
+        let attempts = wanted.iter().map(|number| {
+            let mut checker = self.shared.checker.lock();
+            checker.begin(&self.process, *number, owner, (reads, is_queued))
+        });
+        let attempts: Vec<_> = attempts.collect();
         let since = self.shared.world.lock().now();
         let Some(Ok(guard)) = self.acquire(&lock, way).await else {
-            self.shared.checker.lock().leave(attempt);
+            for attempt in attempts {
+                self.shared.checker.lock().leave(attempt);
+            }
             return;
         };
         if guard.depth() == 1 {
-            self.check_certificate(number, since);
+            for number in wanted {
+                self.check_certificate(*number, since);
+            }
         }
         let guard = Arc::new(guard);
-        let tenure =
+        let tenures =
             self.shared
                 .checker
                 .lock()
-                .granted(attempt, &self.process, owner, guard.clone());
+                .granted_all(&attempts, &self.process, owner, &guard);
         self.shared.log(|| {
             format!(
-                "place {} task {} gets lock {number}, tenure {tenure}, token {:?}",
+                "place {} task {} gets locks {wanted:?}, tenures {tenures:?}, token {:?}",
                 self.process.number,
                 self.number,
                 guard.fencing_token()
             )
         });
         self.shared.report();
-        let token = guard.fencing_token().map(u64::from);
         let is_writer = guard.access() == Access::Exclusive;
-        let read = is_writer
-            .then(|| self.shared.checker.lock().read(number, tenure, token))
-            .flatten();
-        self.hold(attempt, &guard, &lock).await;
-        if let Some(read) = read {
+        let held = wanted.iter().copied().zip(tenures.iter().copied());
+        let reads = held.clone().filter_map(|(number, tenure)| {
+            let token = self.token(&guard, number);
+            let read = is_writer.then(|| self.shared.checker.lock().read(number, tenure, token))?;
+            Some((number, tenure, token, read?))
+        });
+        let reads: Vec<_> = reads.collect();
+        self.hold(attempts[0], &guard, &lock).await;
+        for (number, tenure, token, read) in reads {
             // Nothing comes between the check and the write.
             let is_held = guard.is_valid() && self.process.knows_the_time();
             let may_write = token.is_some() || is_held;
@@ -212,11 +223,13 @@ impl Task {
         if kind == Kind::ReadWrite && is_writer && self.random.is_one_in(2) {
             let downgraded = guard.downgrade();
             assert_eq!((downgraded, guard.access()), (Ok(()), Access::Shared));
-            self.hold(attempt, &guard, &lock).await;
+            self.hold(attempts[0], &guard, &lock).await;
         }
-        self.shared
-            .log(|| format!("tenure {tenure} of lock {number} ends"));
-        self.shared.checker.lock().end(number, tenure);
+        for (number, tenure) in held {
+            self.shared
+                .log(|| format!("tenure {tenure} of lock {number} ends"));
+            self.shared.checker.lock().end(number, tenure);
+        }
         self.shared.report();
         let Some(guard) = Arc::into_inner(guard) else {
             return;
@@ -231,10 +244,19 @@ impl Task {
         }
     }
 
-    fn lock(&mut self, number: usize, owner: usize, reads: bool) -> Lock {
+    /// Returns the token that the resource of this lock checks.
+    fn token(&self, guard: &Guard, number: usize) -> Option<u64> {
         let plan = &self.shared.plan.locks[number];
+        let token = guard.fencing_token_of(plan.name).map(u64::from);
+        token.filter(|_| plan.is_fenced)
+    }
+
+    fn lock(&mut self, wanted: &[usize], owner: usize, reads: bool) -> Lock {
+        let plan = &self.shared.plan.locks[wanted[0]];
         let owner = &self.owners[owner];
-        let lock = if reads {
+        let lock = if wanted.len() > 1 {
+            set(&self.locks, &self.shared.plan, wanted)
+        } else if reads {
             self.locks.read_write(plan.name, owner).read()
         } else {
             let mut plan = *plan;
@@ -423,6 +445,25 @@ impl Task {
             );
         }
         output
+    }
+}
+
+/// Returns the lock of one number, or the lock of all mutexes of several numbers.
+pub(super) fn wanted(locks: &Coordinator, plan: &Plan, wanted: &[usize], owner: &Owner) -> Lock {
+    match wanted {
+        [number] => lock(locks, &plan.locks[*number], owner),
+        several => set(locks, plan, several),
+    }
+}
+
+/// Returns several mutexes as one lock. It has tokens if one of them has.
+fn set(locks: &Coordinator, plan: &Plan, wanted: &[usize]) -> Lock {
+    let plans = wanted.iter().map(|number| &plan.locks[*number]);
+    let lock = locks.mutex_all(plans.clone().map(|plan| plan.name));
+    if plans.clone().any(|plan| plan.is_fenced) {
+        lock.fenced()
+    } else {
+        lock
     }
 }
 

@@ -24,13 +24,13 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 
 use self::{
-    checker::{Checker, Rule, Violations},
+    checker::{Attempt, Checker, Rule, Violations},
     client::Shared,
     nemesis::Clients,
     plan::{Data, Fault, Model, Plan},
     world::World,
 };
-use crate::mutants::Mutant;
+use crate::{Coordinator, Guard, mutants::Mutant};
 
 mod checker;
 mod client;
@@ -51,6 +51,7 @@ pub(crate) use process::Process;
 struct Outcome {
     violations: Violations,
     acquired: u64,
+    sets: u64,
     busiest_second: u32,
     log: Vec<String>,
 }
@@ -129,9 +130,11 @@ async fn simulate(plan: Plan, is_recorded: bool) -> Outcome {
             format!("{sent} commands and {dialled} dials in a second")
         });
     }
+    let checker = shared.checker.lock();
     Outcome {
         violations: world.violations.clone(),
-        acquired: shared.checker.lock().acquired,
+        acquired: checker.acquired,
+        sets: checker.sets,
         busiest_second: sent,
         log: world.take_log(),
     }
@@ -169,69 +172,94 @@ async fn check_progress(clients: &Clients) {
             |fault: &Fault| matches!(fault, Fault::Partition { process, .. } if *process == place);
         plan.lasting.iter().any(cut)
     };
-    let bound = plan.progress_bound();
-    for (number, lock) in plan.locks.iter().enumerate() {
-        let mut waiting = Vec::new();
-        for (place, client) in clients.running.iter().enumerate() {
-            let (locks, process, shared) =
-                (client.locks.clone(), client.process.clone(), shared.clone());
-            let owner = locks.owner();
-            let (lock, is_hopeless) = (*lock, is_hopeless(place));
-            let (of, holder) = (
-                process.clone(),
-                lock.has_owner().then_some(1 << 40 | place as u64),
-            );
-            let task = tokio::spawn(process.task(async move {
-                if !is_hopeless {
-                    sleep(Duration::from_millis(100)).await; // the hopeless one comes first
-                }
-                let began = Instant::now();
-                let attempt = shared
-                    .checker
-                    .lock()
-                    .begin(&of, number, holder, (false, false));
-                let lock = client::lock(&locks, &lock, &owner);
-                let got = timeout(bound * 2, lock.acquire()).await;
-                let took = began.elapsed();
-                match got {
-                    Ok(Ok(guard)) => {
-                        let guard = Arc::new(guard);
-                        let tenure =
-                            shared
-                                .checker
-                                .lock()
-                                .granted(attempt, &of, holder, guard.clone());
-                        shared.checker.lock().end(number, tenure);
-                        shared.report();
-                        let Some(guard) = Arc::into_inner(guard) else {
-                            return;
-                        };
-                        shared.log(|| {
-                            format!("place {place} got {number} in the end, after {took:?}")
-                        });
-                        let _ = guard.release().await;
-                    }
-                    _ if is_hopeless => {}
-                    Ok(Err(error)) => {
-                        shared.violate(Rule::Progress, format!("place {place}: {error}"));
-                    }
-                    Err(_) => shared.violate(
-                        Rule::Progress,
-                        format!("place {place} did not get lock {number} in {took:?}"),
-                    ),
-                }
-                if took > bound && !is_hopeless {
-                    shared.violate(
-                        Rule::Progress,
-                        format!("place {place} got lock {number} only after {took:?}"),
-                    );
-                }
-            }));
-            waiting.push(task);
-        }
-        for task in waiting {
+    let all = plan.locks.len();
+    let mut rows: Vec<Vec<_>> = (0..all)
+        .map(|number| vec![vec![number]; plan.places])
+        .collect();
+    if plan.has_sets {
+        // Each place begins with another lock, so calls that wait out of order form a circle.
+        let in_turn = |place: usize| (0..all).map(|at| (place + at) % all).collect();
+        rows.push((0..plan.places).map(in_turn).collect());
+    }
+    for row in rows {
+        let waiting = clients.running.iter().enumerate().zip(row);
+        let waiting = waiting.map(|((place, client), wanted)| {
+            let ending = Ending {
+                shared: shared.clone(),
+                process: client.process.clone(),
+                wanted,
+                is_hopeless: is_hopeless(place),
+            };
+            tokio::spawn(client.process.task(ending.get(client.locks.clone())))
+        });
+        for task in waiting.collect::<Vec<_>>() {
             task.await.unwrap();
         }
+    }
+}
+
+/// A wait after all faults that end have ended.
+struct Ending {
+    shared: Shared,
+    process: Arc<Process>,
+    wanted: Vec<usize>,
+    /// Whether the process does not reach a majority.
+    is_hopeless: bool,
+}
+
+impl Ending {
+    async fn get(self, locks: Coordinator) {
+        if !self.is_hopeless {
+            sleep(Duration::from_millis(100)).await; // the hopeless one comes first
+        }
+        let (began, owner) = (Instant::now(), locks.owner());
+        let (plan, place, wanted) = (&self.shared.plan, self.process.number, &self.wanted);
+        let bound = plan.progress_bound();
+        let has_owner = plan.locks[wanted[0]].has_owner();
+        let holder = has_owner.then_some(1 << 40 | place as u64);
+        let attempts = wanted.iter().map(|number| {
+            let mut checker = self.shared.checker.lock();
+            checker.begin(&self.process, *number, holder, (false, false))
+        });
+        let attempts: Vec<_> = attempts.collect();
+        let lock = client::wanted(&locks, plan, wanted, &owner);
+        let got = timeout(bound * 2, lock.acquire()).await;
+        let took = began.elapsed();
+        let violate = |text| self.shared.violate(Rule::Progress, text);
+        match got {
+            Ok(Ok(guard)) => {
+                self.end(&attempts, holder, guard, took).await;
+            }
+            _ if self.is_hopeless => {}
+            Ok(Err(error)) => violate(format!("place {place}: {error}")),
+            Err(_) => violate(format!(
+                "place {place} did not get locks {wanted:?} in {took:?}"
+            )),
+        }
+        if took > bound && !self.is_hopeless {
+            violate(format!(
+                "place {place} got locks {wanted:?} only after {took:?}"
+            ));
+        }
+    }
+
+    /// Ends the tenure of `guard`, which came after `took`.
+    async fn end(&self, attempts: &[Attempt], holder: Option<u64>, guard: Guard, took: Duration) {
+        let (guard, checker) = (Arc::new(guard), &self.shared.checker);
+        let tenures = checker
+            .lock()
+            .granted_all(attempts, &self.process, holder, &guard);
+        for (number, tenure) in self.wanted.iter().zip(tenures) {
+            checker.lock().end(*number, tenure);
+        }
+        self.shared.report();
+        let Some(guard) = Arc::into_inner(guard) else {
+            return;
+        };
+        let (place, wanted) = (self.process.number, &self.wanted);
+        self.shared
+            .log(|| format!("place {place} got {wanted:?} in the end, after {took:?}"));
+        let _ = guard.release().await;
     }
 }
 
@@ -268,8 +296,13 @@ async fn check_owed_releases(clients: &Clients) {
 async fn contend(clients: &Clients) {
     let mut attempts = Vec::new();
     for client in &clients.running {
-        for lock in &clients.shared.plan.locks {
-            let lock = client::lock(&client.locks, lock, &client.locks.owner());
+        let plan = &clients.shared.plan;
+        let mut all: Vec<_> = (0..plan.locks.len()).map(|number| vec![number]).collect();
+        if plan.has_sets {
+            all.push((0..plan.locks.len()).rev().collect());
+        }
+        for wanted in all {
+            let lock = client::wanted(&client.locks, plan, &wanted, &client.locks.owner());
             let attempt = client
                 .process
                 .task(async move { drop(lock.try_acquire().await) });
@@ -278,6 +311,10 @@ async fn contend(clients: &Clients) {
     }
     for attempt in attempts {
         attempt.await.unwrap();
+    }
+    if clients.shared.plan.delivers_all() {
+        sleep(Duration::from_millis(100)).await; // the releases arrive
+        check_keys(&clients.shared);
     }
 }
 

@@ -218,6 +218,8 @@ pub(super) struct Plan {
     pub(super) places: usize,
     pub(super) tasks: usize,
     pub(super) locks: Vec<LockPlan>,
+    /// Whether tasks acquire several of the locks at once, too. Then all of them are mutexes.
+    pub(super) has_sets: bool,
     pub(super) quarantine: Quarantine,
     pub(super) node_timeout: Duration,
     pub(super) drift_ppm: u32,
@@ -249,7 +251,7 @@ impl LockPlan {
 impl Plan {
     pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_millis(200);
     const CALM_ONE_IN: u64 = 16;
-    const NAMES: [&'static str; 3] = ["a", "b", "c"];
+    const NAMES: [&'static str; 4] = ["a", "b", "c", "d"];
 
     /// Returns a plan without faults: one fenced lock, and one process for each offset of a wall
     /// clock, in milliseconds. There is a master for each offset in `servers`.
@@ -269,6 +271,7 @@ impl Plan {
             process_ppm: vec![0; places],
             wall_offsets: wall_offsets.to_vec(),
             server_offsets: servers.to_vec(),
+            has_sets: false,
             has_visitor: false,
             reports_changes: vec![true; masters],
             latency: Latency::CALM,
@@ -306,6 +309,7 @@ impl Plan {
             places,
             tasks: 1 + random.index(3),
             locks,
+            has_sets: false,
             quarantine: Quarantine::Off,
             node_timeout: Duration::from_millis(20 + random.below(30)),
             drift_ppm: 10_000,
@@ -330,6 +334,7 @@ impl Plan {
             Model::Within => {
                 plan.draw_faults(random);
                 plan.draw_demotions();
+                plan.draw_sets();
             }
             Model::Outside(breach) => plan.draw_breach(breach, random),
         }
@@ -417,6 +422,18 @@ impl Plan {
         } else {
             Duration::from_millis(3_100)
         }
+    }
+
+    /// Draws the locks to acquire at once: one of them, or several in some order.
+    pub(super) fn draw_wanted(&self, random: &mut Random) -> Vec<usize> {
+        let first = random.index(self.locks.len());
+        if !self.has_sets || random.is_one_in(2) {
+            return vec![first];
+        }
+        let mut numbers: Vec<_> = (0..self.locks.len()).collect();
+        let count = 2 + random.index(numbers.len() - 1);
+        let wanted = (0..count).map(|_| numbers.swap_remove(random.index(numbers.len())));
+        wanted.collect()
     }
 
     /// Draws the faults of a run within the model. Each kind of fault is on in half of the runs.
@@ -591,6 +608,24 @@ impl Plan {
             }
             add(at, 1 + random.below(most), Fault::Demote { master });
         }
+    }
+
+    /// Makes all locks of some runs mutexes, so that tasks can acquire several at once. The random
+    /// numbers are apart, so that the faults of a seed stay the same.
+    fn draw_sets(&mut self) {
+        let random = &mut Random::new(self.seed ^ 0x7365_7473_0000);
+        self.has_sets = random.is_one_in(4);
+        if !self.has_sets {
+            return;
+        }
+        let names = Self::NAMES[..2 + random.index(3)].iter();
+        let locks = names.map(|name| LockPlan {
+            name,
+            kind: Kind::Mutex,
+            is_fenced: random.is_one_in(3),
+            most_holders: 1,
+        });
+        self.locks = locks.collect();
     }
 
     fn draw_lasting(&mut self, random: &mut Random) {

@@ -98,11 +98,12 @@ fn no_rule_breaks_within_the_model() {
     }
     let count = count("SIM_COUNT", 10);
     let first = number("SIM_FIRST").unwrap_or(0);
-    let (acquired, busiest, failed) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let [acquired, sets, busiest, failed] = [const { AtomicU64::new(0) }; 4];
     let began = Instant::now();
     on_all_cores(first..first + count, |seed| {
         let outcome = run(seed, Model::Within, false);
         acquired.fetch_add(outcome.acquired, Ordering::Relaxed);
+        sets.fetch_add(outcome.sets, Ordering::Relaxed);
         busiest.fetch_max(outcome.busiest_second.into(), Ordering::Relaxed);
         if !outcome.violations.is_empty() {
             failed.fetch_add(1, Ordering::Relaxed);
@@ -111,8 +112,9 @@ fn no_rule_breaks_within_the_model() {
     });
     let per_minute = count as f64 * 60.0 / began.elapsed().as_secs_f64();
     println!(
-        "{} acquisitions, at most {} commands in a second",
+        "{} acquisitions, {} of several locks at once, at most {} commands in a second",
         acquired.into_inner(),
+        sets.into_inner(),
         busiest.into_inner()
     );
     println!("figure sim_schedules_per_minute {per_minute:.0} 1/min");

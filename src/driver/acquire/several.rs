@@ -54,7 +54,7 @@ pub(in crate::driver) async fn acquire_all(
 /// kept while one before it is missing.
 struct Prefix<'a> {
     context: &'a Arc<Context>,
-    requests: &'a [LockRequest],
+    requests: Vec<&'a LockRequest>,
     levels: Vec<Level>,
     /// The time when the locks that are held are extended next. The renewer does not do this,
     /// because the caller may stop polling the future that waits for the others.
@@ -68,7 +68,7 @@ impl<'a> Prefix<'a> {
     fn new(context: &'a Arc<Context>, requests: &'a [LockRequest]) -> Self {
         Self {
             context,
-            requests,
+            requests: requests.iter().collect(),
             levels: Vec::with_capacity(requests.len()),
             extend_at: clock::now(),
         }
@@ -95,6 +95,7 @@ impl<'a> Prefix<'a> {
                 Ok(()) => most = most.saturating_mul(2),
                 Err(NotAcquired::Denied(denied)) => {
                     deadline.note_failure(&denied, is_last)?;
+                    mutant!(KeepsLater => self.requests[self.levels.len()..].rotate_left(1));
                     most = 1;
                 }
                 Err(error) => return Err(error),
@@ -142,7 +143,7 @@ impl<'a> Prefix<'a> {
     /// Waits for the next lock. Meanwhile, extends the locks that are held. Returns early if one of
     /// them is lost.
     async fn wait(&mut self, deadline: &Deadline) -> Result<(), NotAcquired> {
-        let request = &self.requests[self.levels.len()];
+        let request = self.requests[self.levels.len()];
         let mut waiting = pin!(contend(self.context, request, deadline.clone()));
         loop {
             let due = self.context.timers.sleep_until(self.extend_at);
