@@ -21,7 +21,7 @@ use crate::help::{AFTER, BENCH, BREAK, DOCTOR, HOLD, RUN, STATUS};
 /// file that --config names; QUORLOCK_MASTERS, which has URLs with commas between them; the default
 /// set of the usual configuration file.
 #[derive(Debug, Parser)]
-#[command(name = "quorlock", version, max_term_width = 80, disable_help_subcommand = true, after_long_help = AFTER)]
+#[command(name = "quorlock", version, max_term_width = 80, after_long_help = AFTER)]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) common: Common,
@@ -252,7 +252,7 @@ pub(crate) struct Asking {
     /// Then CMD gets TERM, as if the lock were lost, and `hold` releases it. The status is 76.
     #[arg(long, value_name = "TIME", value_parser = some_time)]
     pub(crate) max_hold: Option<Duration>,
-    /// Get a fencing token.
+    /// Get a fencing token. Not with --read.
     ///
     /// The token is a number larger than that of every earlier holder.
     #[arg(long)]
@@ -272,8 +272,11 @@ pub(crate) struct Run {
     /// With 0s, CMD gets no TERM: it is killed at once.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) kill_after: Option<Duration>,
-    /// Name of the lock.
-    pub(crate) name: String,
+    /// Name of the lock, or names of mutexes to hold all at once.
+    ///
+    /// --fair, --read, --write, --permits and --fence take one name.
+    #[arg(required = true, value_name = "NAME")]
+    pub(crate) names: Vec<String>,
     /// Command and its arguments. There is no shell in between.
     #[arg(required = true, last = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
     pub(crate) command: Vec<OsString>,
@@ -291,13 +294,14 @@ pub(crate) struct Hold {
     pub(crate) asking: Asking,
     /// Print the line as JSON.
     ///
-    /// The fields are `name`; `granted`, the number of votes so far; `masters`, the number of
-    /// masters; `fencing_token`, which is null without --fence; `slot`, which is null without
-    /// --permits; and `deadline_ms`, as QUORLOCK_DEADLINE_MS of `quorlock run`.
+    /// The fields are `name` and `names`; `granted`, the number of votes so far; `masters`, the
+    /// number of masters; `fencing_token`, which is null without --fence; `slot`, which is null
+    /// without --permits; and `deadline_ms`, as QUORLOCK_DEADLINE_MS of `quorlock run`.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Name of the lock.
-    pub(crate) name: String,
+    /// Name of the lock, or several as for `run`.
+    #[arg(required = true, value_name = "NAME")]
+    pub(crate) names: Vec<String>,
     #[command(flatten)]
     pub(crate) common: Common,
 }
@@ -309,7 +313,7 @@ pub(crate) struct Status {
     /// Names of the locks.
     #[arg(required = true)]
     pub(crate) names: Vec<String>,
-    /// Show a live table until a signal such as Ctrl-C.
+    /// Show a live table until a signal such as Ctrl-C; in a pipe, each change.
     #[arg(long)]
     pub(crate) watch: bool,
     /// Time between two looks of --watch.
@@ -351,6 +355,9 @@ pub(crate) struct Break {
     /// Do not ask.
     #[arg(short, long)]
     pub(crate) yes: bool,
+    /// Break a key without a TTL, too, which may be data.
+    #[arg(long)]
+    pub(crate) without_ttl: bool,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,

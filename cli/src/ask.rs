@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use quorlock::{AcquireError, Contention, Coordinator, Guard, Lock, ReleaseError, Renewal};
+use quorlock::{AcquireError, Contention, Coordinator, Guard, Lock, ReleaseError};
 use tokio::time::{sleep, timeout};
 
 use crate::{
@@ -17,6 +17,7 @@ use crate::{
     output::complain,
     signals::Signals,
     waiting::tell,
+    wanted::{Wanted, name_of, quoted},
 };
 
 /// A lock that is held.
@@ -48,8 +49,8 @@ impl Held {
 
     pub(crate) fn too_long(&self) -> String {
         format!(
-            "{:?} was held for the time of --max-hold",
-            self.guard.name()
+            "{} was held for the time of --max-hold",
+            name_of(&self.guard)
         )
     }
 
@@ -57,7 +58,7 @@ impl Held {
     /// ends with its TTL.
     pub(crate) async fn give_back(self, common: &Common) {
         let Self { guard, locks, .. } = self;
-        let name = guard.name().to_owned();
+        let names = quoted(guard.names());
         let released = timeout(RELEASE_LIMIT, guard.release()).await;
         if common.is_verbose() && !matches!(released, Ok(Ok(()))) {
             let votes = match &released {
@@ -65,7 +66,7 @@ impl Held {
                 _ => String::new(),
             };
             complain(format_args!(
-                "no majority confirmed the release of {name:?}, \
+                "no majority confirmed the release of {names}, \
                  which ends with its TTL on the other masters\n{votes}"
             ));
         }
@@ -81,25 +82,29 @@ pub(crate) enum Asked {
     Nothing(Exit),
 }
 
-/// Waits for the lock called `name`, as `asking` says, or for a signal.
+/// Waits for the lock called `names`, as `asking` says, or for a signal.
 pub(crate) async fn ask(
     locks: Coordinator,
-    name: &str,
+    names: &[String],
     asking: &Asking,
     common: &Common,
     signals: &mut Signals,
 ) -> Result<Asked, Failure> {
-    let lock = lock(&locks, name, asking);
+    let wanted = Wanted::new(&locks, names, asking);
     let asked = tokio::select! {
         biased;
-        acquired = acquire(&locks, &lock, name, asking) => acquired.map(Ok),
+        acquired = acquire(&wanted, asking) => acquired.map(Ok),
         signal = signals.next() => Ok(Err(signal.into())),
-        hopeless = tell(&locks, &lock, name, common) => Err(hopeless),
+        hopeless = tell(&wanted, common) => Err(hopeless),
     };
     match asked {
         Ok(Ok(guard)) => {
             if common.is_verbose() {
-                complain(format_args!("got {name:?}\n{}", table(&guard.votes())));
+                complain(format_args!(
+                    "got {}\n{}",
+                    wanted.quoted(),
+                    table(&guard.votes())
+                ));
             }
             let until = asking.max_hold.map(|time| Instant::now() + time);
             Ok(Asked::Held(Held {
@@ -128,38 +133,9 @@ pub(crate) async fn ask(
     }
 }
 
-fn lock(locks: &Coordinator, name: &str, asking: &Asking) -> Lock {
-    let owner = locks.owner();
-    let mut lock = if asking.fair {
-        locks.fair(name, &owner)
-    } else if asking.read {
-        locks.read_write(name, &owner).read()
-    } else if asking.write {
-        locks.read_write(name, &owner).write()
-    } else if let Some(permits) = asking.permits {
-        locks.semaphore(name, permits)
-    } else {
-        locks.mutex(name)
-    };
-    if let Some(ttl) = asking.ttl {
-        lock = lock.ttl(ttl);
-    }
-    if let Some(time) = asking.min_hold {
-        lock = lock.min_hold(time);
-    }
-    if asking.fence {
-        lock = lock.fenced();
-    }
-    lock.renewal(asking.max_hold.map_or(Renewal::Unlimited, Renewal::UpTo))
-}
-
-async fn acquire(
-    locks: &Coordinator,
-    lock: &Lock,
-    name: &str,
-    asking: &Asking,
-) -> Result<Guard, Failure> {
-    let action = format!("cannot lock {name:?}");
+async fn acquire(wanted: &Wanted<'_>, asking: &Asking) -> Result<Guard, Failure> {
+    let (locks, lock) = (wanted.locks, &wanted.lock);
+    let action = format!("cannot lock {}", wanted.quoted());
     if let Some(limit) = asking.ready {
         let ready = locks.ready(limit).await;
         ready.map_err(|error| not_ready(&error, locks, &action))?;
@@ -175,25 +151,40 @@ async fn acquire(
         Err(error) => error,
     };
     Err(match (Outage::of(locks), error.last_attempt()) {
-        (Some(outage @ Outage::Refused(_)), AcquireError::NoQuorum { votes, .. }) => {
-            outage.failure(&action).with_votes(votes)
+        (Some(outage), AcquireError::NoQuorum { votes, .. }) if outage.explains_more() => {
+            outage_failure(&outage, &action).with_votes(votes)
         }
-        _ if asking.quiet => Failure::not_acquired(&error, None),
         (
             _,
             AcquireError::Contended {
+                name,
                 reason: Contention::Held { .. },
                 ..
             },
-        ) => Failure::not_acquired(&error, holder(locks, lock).await.as_deref()),
-        _ => Failure::not_acquired(&error, None),
+        ) if !asking.quiet => {
+            let holder = holder(wanted, name).await;
+            Failure::not_acquired(&error, holder.as_deref(), asking.read)
+        }
+        _ => Failure::not_acquired(&error, None, asking.read),
     })
 }
 
-/// Returns the clients that have the lock. `None` if they have no names, or if one short round does
-/// not find them: the names are only for people, and a script waits for this.
-async fn holder(locks: &Coordinator, lock: &Lock) -> Option<String> {
-    let seen = timeout(round_limit(locks, HOLDER_LEAST), lock.inspect()).await;
+/// Returns the failure, with the advice for a program that does not wait.
+fn outage_failure(outage: &Outage, action: &str) -> Failure {
+    match outage {
+        Outage::Quarantine { .. } => Failure::new(
+            Exit::NoQuorum,
+            format!("{action}: {outage}; wait with --ready"),
+        ),
+        _ => outage.failure(action),
+    }
+}
+
+/// Returns the clients that have the lock called `name`. `None` if they have no names, or if one
+/// short round does not find them: the names are only for people, and a script waits for this.
+async fn holder(wanted: &Wanted<'_>, name: &str) -> Option<String> {
+    let limit = round_limit(wanted.locks, HOLDER_LEAST);
+    let seen = timeout(limit, wanted.inspect(name)).await;
     clients(&seen.ok()?.ok()?.holders)
 }
 

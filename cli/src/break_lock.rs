@@ -13,6 +13,7 @@ use crate::{
     holders::HoldersLook,
     look::{Look, look},
     masters::Masters,
+    outage::refused,
     output::complain,
     report::{print_json, say},
     runtime::block_on,
@@ -52,29 +53,25 @@ enum Outcome {
 }
 
 pub(crate) fn break_lock(args: &Break, common: &Common) -> Result<Exit, Failure> {
-    let can_ask = io::stdin().is_terminal() && io::stderr().is_terminal() && !args.json;
-    if !args.yes && !can_ask {
-        let sentence = format!(
-            "will not break {:?} without asking, and there is no terminal; give --yes",
-            args.name
-        );
-        return Err(Failure::new(Exit::Usage, sentence));
-    }
+    check_that_someone_can_answer(args)?;
     let masters = Masters::find(common)?;
     block_on(async {
         let locks = masters.coordinator()?;
         let mut seen = look(&locks, &args.name).await?;
         let Some(inspection) = seen.inspection.take() else {
-            let sentence = format!(
-                "cannot break {:?}: it is {}; run `quorlock doctor` with the same masters",
-                args.name,
-                seen.sentence()
-            );
-            return Err(Failure::new(Exit::NoQuorum, sentence));
+            return Err(unknown(&locks, &seen));
         };
         if !seen.is_held_anywhere() {
             report(args, &seen, &[], true)?;
             return Ok(Exit::Success);
+        }
+        if seen.may_be_no_lock() && !args.without_ttl {
+            let sentence = format!(
+                "will not break {:?}: it has no TTL, so it may be no lock but data; \
+                 look at it with redis-cli, or give --without-ttl",
+                args.name
+            );
+            return Err(Failure::new(Exit::Configuration, sentence));
         }
         let inspection = match &args.holder {
             Some(who) => inspection.only(choose(&mut seen, who)?),
@@ -91,6 +88,30 @@ pub(crate) fn break_lock(args: &Break, common: &Common) -> Result<Exit, Failure>
     })
 }
 
+fn check_that_someone_can_answer(args: &Break) -> Result<(), Failure> {
+    let can_ask = io::stdin().is_terminal() && io::stderr().is_terminal() && !args.json;
+    if args.yes || can_ask {
+        return Ok(());
+    }
+    let sentence = format!(
+        "will not break {:?} without asking, and there is no terminal; give --yes",
+        args.name
+    );
+    Err(Failure::new(Exit::Usage, sentence))
+}
+
+/// Returns the failure of a break if too few masters say who holds the lock.
+fn unknown(locks: &Coordinator, seen: &Look) -> Failure {
+    let action = format!("cannot break {:?}", seen.name);
+    refused(locks, &action).unwrap_or_else(|| {
+        let sentence = format!(
+            "{action}: it is {}; run `quorlock doctor` with the same masters",
+            seen.sentence()
+        );
+        Failure::new(Exit::NoQuorum, sentence)
+    })
+}
+
 /// Leaves out all holders but one. Returns the ID of that one.
 fn choose(seen: &mut Look, who: &str) -> Result<String, Failure> {
     let name = &seen.name;
@@ -103,7 +124,7 @@ fn choose(seen: &mut Look, who: &str) -> Result<String, Failure> {
     })
 }
 
-/// Shows the lock, and asks. Any answer but `yes` is a no.
+/// Shows the lock, and asks. Any answer but `yes` and `y` is a no.
 async fn is_confirmed(seen: &Look) -> Result<bool, Failure> {
     let shown = block(seen, Style::of_stdout());
     let warning = "If the holder is alive, it works on until its next renewal fails, \
@@ -120,7 +141,7 @@ async fn is_confirmed(seen: &Look) -> Result<bool, Failure> {
         .await
         .unwrap_or_else(|error| Err(io::Error::other(error)));
     let answer = answer.map_err(|error| Failure::new(Exit::System, format!("cannot ask: {error}")));
-    Ok(answer?.trim() == "yes")
+    Ok(matches!(answer?.trim(), "y" | "yes"))
 }
 
 fn finish(args: &Break, locks: &Coordinator, seen: &Look, votes: &Votes) -> Result<Exit, Failure> {

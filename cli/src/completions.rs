@@ -15,6 +15,10 @@ pub(crate) fn completions(args: &Completions) -> Result<Exit, Failure> {
     let mut command = Args::command()
         .mut_args(no_file)
         .mut_subcommands(|verb: Command| verb.mut_args(no_file));
+    if args.shell == Shell::Zsh {
+        // After several names, its script would offer no command.
+        command = command.mut_subcommand("run", |run| run.mut_arg("names", |arg| arg.num_args(1)));
+    }
     clap_complete::generate(args.shell, &mut command, "quorlock", &mut script);
     if args.shell == Shell::Bash {
         script.extend_from_slice(BASH.as_bytes());

@@ -30,14 +30,14 @@ struct FindingReport {
     master: Option<String>,
     setting: &'static str,
     value: String,
-    why: &'static str,
+    why: String,
     fix: String,
     commands: Vec<String>,
 }
 
 pub(crate) fn doctor(args: &Doctor, common: &Common) -> Result<Exit, Failure> {
     let masters = Masters::find(common)?;
-    let source = masters.source();
+    let (source, is_strict) = (masters.source(), masters.is_strict());
     block_on(async {
         let locks = masters.coordinator()?;
         let checked = locks.check().await;
@@ -54,13 +54,15 @@ pub(crate) fn doctor(args: &Doctor, common: &Common) -> Result<Exit, Failure> {
                 findings: checked.findings.iter().map(report).collect(),
             })?;
         } else {
-            let shown = text(&checked.findings, &all, Style::of_stdout());
+            let style = Style::of_stdout();
+            let shown = text(&checked.findings, &all, style);
+            let notes = notes(&checked.findings, &all, is_strict, style);
             let summary = summary(&groups(&checked.findings));
             let count = all.len();
             let plural = if count == 1 { "" } else { "s" };
             let source = clean(&source);
             say(format!(
-                "{shown}the masters are those of {source}\n{count} master{plural}: {summary}\n"
+                "{shown}{notes}the masters are those of {source}\n{count} master{plural}: {summary}\n"
             ))?;
         }
         Ok(exit(checked.worst()))
@@ -84,7 +86,7 @@ impl FindingReport {
             master: finding.master.as_deref().map(str::to_owned),
             setting: finding.setting.name(),
             value: in_words_of_the_file(&finding.value),
-            why: finding.why,
+            why: in_words_of_the_file(finding.why),
             fix: in_words_of_the_file(finding.fix),
             commands: commands(finding, all),
         }
@@ -96,6 +98,22 @@ fn text(findings: &[Finding], all: &[Arc<str>], style: Style) -> String {
     let paragraphs = groups.map(|group| paragraph(&group, all, style) + "\n");
     paragraphs.collect()
 }
+
+/// Returns what to know about the commands, and about a program that is not strict.
+fn notes(findings: &[Finding], all: &[Arc<str>], is_strict: bool, style: Style) -> String {
+    let has_commands = findings.iter().any(|one| !commands(one, all).is_empty());
+    let notes = [(has_commands, COMMANDS), (!is_strict, NOT_STRICT)];
+    let notes = notes.into_iter().filter(|(is_true, _)| *is_true);
+    let notes = notes.map(|(_, note)| indented(note, 0, style) + "\n");
+    notes.collect()
+}
+
+const COMMANDS: &str = "\
+A restart undoes CONFIG SET: run CONFIG REWRITE in the same way. If the masters have a password, \
+set REDISCLI_AUTH first, and add --user NAME for a user.";
+const NOT_STRICT: &str = "\
+Without strict, a program that starts now takes a master that has lost its locks for a new one. \
+For jobs that come and go, set strict = true in all programs.";
 
 /// Returns the number of findings of each severity, in one line.
 fn summary(groups: &[Vec<&Finding>]) -> String {
@@ -159,7 +177,7 @@ fn paragraph(group: &[&Finding], all: &[Arc<str>], style: Style) -> String {
     text.push_str(&indented(&in_words_of_the_file(&first.what()), 8, style));
     for (word, body) in [
         ("on", who.join(", ")),
-        ("why", first.why.to_owned()),
+        ("why", in_words_of_the_file(first.why)),
         ("fix", in_words_of_the_file(first.fix)),
     ] {
         if !body.is_empty() {

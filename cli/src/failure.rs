@@ -46,9 +46,9 @@ impl Failure {
         Self::new(Exit::Lost, sentence).with_votes(&lost.votes)
     }
 
-    /// Returns the failure of a call for a lock. `holder` is the client that has the lock, if it is
-    /// known.
-    pub(crate) fn not_acquired(error: &AcquireError, holder: Option<&str>) -> Self {
+    /// Returns the failure of a call for a lock, which readers share if `is_read`. `holder` is the
+    /// client that has the lock, if it is known.
+    pub(crate) fn not_acquired(error: &AcquireError, holder: Option<&str>, is_read: bool) -> Self {
         let (waited, wait) = match error {
             AcquireError::Deadline { waited, .. } => (
                 format!(" (waited {})", brief(*waited)),
@@ -57,7 +57,19 @@ impl Failure {
             _ => (String::new(), "or wait with --wait"),
         };
         let holder = holder.unwrap_or("another");
-        let (exit, sentence) = describe(error.last_attempt(), holder, &waited, wait);
+        let last = error.last_attempt();
+        let (exit, sentence) = match last {
+            // Readers may hold it.
+            AcquireError::Contended {
+                name,
+                reason: Contention::Queued,
+                ..
+            } if is_read => (
+                Exit::Contended,
+                format!("a writer waits for {name:?}{waited}; try again later, {wait}"),
+            ),
+            _ => describe(last, holder, &waited, wait),
+        };
         let failure = Self::new(exit, sentence);
         match error.votes() {
             Some(votes) => failure.with_votes(votes),

@@ -11,9 +11,9 @@ lock, the status is 128+n, too. Otherwise 64 wrong arguments, 69 no majority of 
 more processes, 75 another holder has the lock, 76 the lock was lost while CMD ran, 78 wrong \
 configuration, 126 CMD cannot be executed, 127 CMD was not found.
 
-Environment of CMD: QUORLOCK_LOCK is the name of the lock. QUORLOCK_VOTES, such as 2/3, counts \
-the votes when CMD starts: a majority is enough, and the others may come later. \
-QUORLOCK_DEADLINE_MS is the time at which the lock ends if it is never renewed, in milliseconds \
+Environment of CMD: QUORLOCK_LOCK is the name of the lock; several names are on a line each. \
+QUORLOCK_VOTES, such as 2/3, counts the votes when CMD starts: a majority is enough, and the others \
+may come later. QUORLOCK_DEADLINE_MS is the time at which the lock ends if it is never renewed, in milliseconds \
 since 1970. Each renewal moves the end, but the variable stays as it is. With --fence, \
 QUORLOCK_FENCING_TOKEN is the fencing token. With --permits N, QUORLOCK_SLOT is a number from 0 to \
 N-1 that no other holder has at the same time. CMD inherits all other variables, also \
@@ -37,16 +37,17 @@ pub(crate) const STATUS: &str = "\
 Masters have no list of locks. With a key template such as locks:{name}, \
 `redis-cli --scan --pattern 'locks:*'` finds the keys on one master.
 
-Exit status: 0 free, 75 held or contested, 69 no majority of masters answered or can vote. \
-With several names, 69 comes before 75, and 75 before 0. With --watch, 128+n after signal n, such \
-as 130 after Ctrl-C.";
+Exit status: 0 free, 75 held or contested, 69 no majority of masters answered or can vote, 78 \
+they refuse the login. With several names, 69 comes before 75, and 75 before 0. With --watch, \
+128+n after signal n, such as 130 after Ctrl-C.";
 
 pub(crate) const DOCTOR: &str = "\
 Exit status, by the worst finding: 0 none or info, 1 unknown, 2 warn, 3 refuse.";
 
 pub(crate) const BREAK: &str = "\
 Exit status: 0 a majority of masters is free of that holder, 64 nobody confirmed, or WHO is no \
-holder, 69 too few masters answered, 75 a newer holder has the lock, 78 the key is not a lock.";
+holder, 69 too few masters answered, 75 a newer holder has the lock, 78 the key is not a lock, or \
+has no TTL.";
 
 pub(crate) const BENCH: &str = "\
 Exit status: 0 no failures, 1 some failures, 69 nothing worked, 128+n after signal n.";

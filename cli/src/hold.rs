@@ -16,12 +16,14 @@ use crate::{
     runtime::block_on,
     signals::{ENDING, Signals},
     style::clean,
+    wanted,
 };
 
 /// The JSON of `hold`.
 #[derive(Serialize)]
 struct Report<'a> {
     name: &'a str,
+    names: &'a [&'a str],
     granted: usize,
     masters: usize,
     fencing_token: Option<FencingToken>,
@@ -30,12 +32,13 @@ struct Report<'a> {
 }
 
 pub(crate) fn hold(args: &Hold, common: &Common) -> Result<Exit, Failure> {
+    wanted::check(&args.names, &args.asking)?;
     let masters = Masters::find(common)?;
     block_on(async {
         let mut signals = Signals::catch(&ENDING)?;
         let held = match ask(
             masters.coordinator()?,
-            &args.name,
+            &args.names,
             &args.asking,
             common,
             &mut signals,
@@ -72,9 +75,11 @@ async fn hold_until(held: &Held, signals: &mut Signals, is_json: bool) -> Result
 
 fn announce(held: &Held, is_json: bool) -> io::Result<()> {
     let (guard, votes) = (&held.guard, held.guard.votes());
+    let names: Vec<_> = guard.names().collect();
     if is_json {
         let line = serde_json::to_string(&Report {
             name: guard.name(),
+            names: &names,
             granted: votes.granted_count(),
             masters: votes.master_count(),
             fencing_token: guard.fencing_token(),
@@ -89,7 +94,7 @@ fn announce(held: &Held, is_json: bool) -> io::Result<()> {
     let slot = slot.map_or_else(String::new, |slot| format!(" slot={slot}"));
     print(format_args!(
         "held {} votes={}{token}{slot}\n",
-        clean(guard.name()),
+        clean(&names.join(" ")),
         held.votes()
     ))
 }

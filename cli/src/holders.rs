@@ -5,7 +5,10 @@ use std::time::Duration;
 use quorlock::{Access, Holder, Kind};
 use serde::{Serialize, Serializer};
 
-use crate::times::{brief, millis};
+use crate::{
+    times::{brief, millis},
+    wanted::{MOST_NAMED, in_words},
+};
 
 /// The holders of a lock. The field `others` is only there if there are several.
 #[derive(PartialEq, Eq, Serialize)]
@@ -95,6 +98,12 @@ impl HolderLook {
         self.remaining.map(brief)
     }
 
+    /// Returns whether the key looks like a lock, but has no TTL. All libraries give their locks a
+    /// TTL, so it may be the data of an application.
+    pub(crate) fn may_be_no_lock(&self) -> bool {
+        self.kind.is_some() && self.remaining.is_none()
+    }
+
     fn sentence(&self) -> String {
         let kind = match self.kind {
             Some(kind @ Kind::ReadWrite) => format!("as a {kind} by a {}", self.role()),
@@ -114,6 +123,7 @@ impl HolderLook {
         };
         let left = match self.left() {
             Some(left) => format!(", {left} left"),
+            None if self.may_be_no_lock() => ", without a TTL, so it may be no lock".to_owned(),
             None => ", without a TTL".to_owned(),
         };
         format!("{kind}{who}{depth}{left}")
@@ -152,27 +162,19 @@ impl HolderLook {
     }
 }
 
+/// Returns the client of a waiter with the beginning of the owner's ID, as of a holder.
+pub(crate) fn waiter(owner: &str) -> String {
+    match owner.split_once('@') {
+        Some((id, client)) => format!("{client} ({})", short_owner(id)),
+        None => short_owner(owner),
+    }
+}
+
 /// Returns the names of the first clients that hold a lock. `None` if no holder has a name.
 pub(crate) fn clients(holders: &[Holder]) -> Option<String> {
     let named = holders.iter().filter_map(|holder| holder.client.as_deref());
     in_words(named.take(MOST_NAMED).collect(), holders.len())
 }
-
-/// Returns names out of `count`, such as `web-3/812, web-4/77 and another`.
-fn in_words(mut names: Vec<&str>, count: usize) -> Option<String> {
-    let last = match count - names.len() {
-        0 => names.pop()?.to_owned(),
-        1 => "another".to_owned(),
-        others => format!("{others} others"),
-    };
-    Some(match &*names {
-        [] if count > 1 => return None,
-        [] => last,
-        names => format!("{} and {last}", names.join(", ")),
-    })
-}
-
-const MOST_NAMED: usize = 3;
 
 /// Shortens a long client in the middle. The process ID is at the end.
 fn short_client(client: &str) -> String {
@@ -249,7 +251,8 @@ mod tests {
                 "reader web-3/812",
             ),
         ] {
-            assert_eq!(holder.sentence(), format!("{sentence}, without a TTL"));
+            let sentence = format!("{sentence}, without a TTL, so it may be no lock");
+            assert_eq!(holder.sentence(), sentence);
             assert_eq!(holder.columns().0, column);
         }
     }
@@ -259,21 +262,6 @@ mod tests {
         assert_eq!(short_client("web-3/812"), "web-3/812");
         let long = format!("{}/812", "h".repeat(40));
         assert_eq!(short_client(&long), "hhhhhhhhhhhhhhh…hhhhhhhhhhhh/812");
-    }
-
-    #[test]
-    fn a_sentence_names_the_first_clients() {
-        for (names, count, expected) in [
-            (&[][..], 0, None),
-            (&[], 2, None),
-            (&["a"], 1, Some("a")),
-            (&["a", "b"], 2, Some("a and b")),
-            (&["a"], 2, Some("a and another")),
-            (&["a", "b", "c"], 9, Some("a, b, c and 6 others")),
-        ] {
-            let shown = in_words(names.to_vec(), count);
-            assert_eq!(shown.as_deref(), expected);
-        }
     }
 
     #[test]

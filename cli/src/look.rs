@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::{
     exit::Exit,
     failure::Failure,
-    holders::HoldersLook,
+    holders::{HolderLook, HoldersLook},
     outage::Outage,
     times::{micros, millis, rounded},
     words::in_words_of_the_file,
@@ -132,8 +132,8 @@ pub(crate) async fn look(locks: &Coordinator, name: &str) -> Result<Look, Failur
         }
         match Outage::of(locks) {
             _ if error.has_quorum() => {}
-            Some(Outage::Quarantine(time)) => {
-                (look.verdict, look.quarantine) = (Verdict::Quarantined, Some(time));
+            Some(Outage::Quarantine { wait, .. }) => {
+                (look.verdict, look.quarantine) = (Verdict::Quarantined, Some(wait));
             }
             _ => look.verdict = Verdict::NoQuorum,
         }
@@ -201,6 +201,12 @@ impl Look {
     /// Returns whether any master has a holder.
     pub(crate) fn is_held_anywhere(&self) -> bool {
         self.masters.iter().any(MasterLook::is_held)
+    }
+
+    /// Returns whether any master has a holder without a TTL.
+    pub(crate) fn may_be_no_lock(&self) -> bool {
+        let mut holders = self.masters.iter().flat_map(|master| master.holders.iter());
+        holders.any(HolderLook::may_be_no_lock)
     }
 
     /// Says who holds the lock, in one line.

@@ -42,6 +42,7 @@ mod status;
 mod style;
 mod times;
 mod waiting;
+mod wanted;
 mod words;
 
 fn main() -> ExitCode {
@@ -70,7 +71,11 @@ fn not_parsed(error: &clap::Error) -> Exit {
         return printed.map_or(Exit::Output, |()| Exit::Success);
     }
     let has = |word: &str| env::args_os().any(|arg| arg == word);
-    if error.kind() == ErrorKind::UnknownArgument && has("run") && !has("--") {
+    let kinds = [
+        ErrorKind::UnknownArgument,
+        ErrorKind::MissingRequiredArgument,
+    ];
+    if kinds.contains(&error.kind()) && has("run") && !has("--") {
         complain("put -- before the command: quorlock run NAME -- CMD");
     }
     Exit::Usage

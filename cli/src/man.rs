@@ -25,12 +25,15 @@ fn page() -> String {
         env!("CARGO_PKG_VERSION"),
         about.unwrap_or_default()
     );
-    let usages: Vec<_> = command.get_subcommands_mut().map(synopsis).collect();
+    let subs = command.get_subcommands_mut();
+    let subs = subs.filter(|sub| sub.get_name() != HELP);
+    let usages: Vec<_> = subs.map(synopsis).collect();
     page.push_str(&usages.join(".br\n"));
     page.push_str(".SH DESCRIPTION\n");
     page.push_str(&description(&command));
     page.push_str(".SH COMMANDS\n");
-    let subs: Vec<_> = command.get_subcommands().collect();
+    let subs = command.get_subcommands();
+    let subs: Vec<_> = subs.filter(|sub| sub.get_name() != HELP).collect();
     let shared = shared_options(&subs);
     let is_shared = |arg: &Arg| shared.iter().any(|one| one.get_id() == arg.get_id());
     for sub in &subs {
@@ -66,7 +69,7 @@ fn shared_options<'a>(commands: &[&'a Command]) -> Vec<&'a Arg> {
         let command = commands.iter().find(|command| command.get_name() == name);
         let args = command.map(|command| command.get_arguments());
         let args = args.into_iter().flatten();
-        args.filter(|arg| !is_common(arg) && arg.get_id() != "help" && !arg.is_positional())
+        args.filter(|arg| !is_common(arg) && arg.get_id() != HELP && !arg.is_positional())
     };
     own("run")
         .filter(|arg| own("hold").any(|other| other.get_id() == arg.get_id()))
@@ -93,7 +96,7 @@ fn section(command: &Command, is_shared: impl Fn(&Arg) -> bool) -> String {
         }
     }
     let args = command.get_arguments();
-    let args = args.filter(|arg| !is_common(arg) && arg.get_id() != "help");
+    let args = args.filter(|arg| !is_common(arg) && arg.get_id() != HELP);
     let (shared, own): (Vec<_>, Vec<_>) = args.partition(|arg| is_shared(arg));
     let (operands, options): (Vec<_>, Vec<_>) =
         own.into_iter().partition(|arg| arg.is_positional());
@@ -189,6 +192,9 @@ fn escaped(text: &str) -> String {
         .replace('\'', "\\(aq")
         .replace('~', "\\(ti")
 }
+
+/// The command and the option that every program has. They are not on the page.
+const HELP: &str = "help";
 
 /// The sections that are written by hand.
 const SECTIONS: &str = include_str!("../man/sections.roff");

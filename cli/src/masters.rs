@@ -25,6 +25,7 @@ use crate::{
 pub(crate) struct Masters {
     builder: Builder,
     source: Source,
+    is_strict: bool,
 }
 
 /// The source of the list of masters.
@@ -46,13 +47,23 @@ impl Masters {
         if common.is_verbose() {
             complain(format_args!("the masters are those of {source}"));
         }
+        let is_strict = settings.strict == Some(true);
         let builder = builder(settings, common)?;
-        Ok(Self { builder, source })
+        Ok(Self {
+            builder,
+            source,
+            is_strict,
+        })
     }
 
     /// Returns where the masters come from, for people.
     pub(crate) fn source(&self) -> String {
         self.source.to_string()
+    }
+
+    /// Returns whether masters that no program has used before have no vote.
+    pub(crate) fn is_strict(&self) -> bool {
+        self.is_strict
     }
 
     /// Returns the coordinator. Must be called inside a runtime.

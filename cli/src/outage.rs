@@ -14,9 +14,14 @@ use crate::{
 /// The reason why too few masters can vote.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Outage {
-    /// Enough masters are connected, but some of them may have forgotten locks. The time until a
-    /// majority can vote.
-    Quarantine(Duration),
+    /// Enough masters are connected, but some of them may have forgotten locks.
+    Quarantine {
+        /// The time until a majority can vote.
+        wait: Duration,
+        waiting: usize,
+        connected: usize,
+        all: usize,
+    },
     /// So many masters refuse the login or a certificate that the others are no majority. The
     /// reason of the first, and what to do.
     Refused(String),
@@ -47,7 +52,16 @@ impl Outage {
         waits.sort_unstable();
         match waits.get(quorum - 1) {
             Some(&Duration::ZERO) => return None,
-            Some(&wait) => return Some(Self::Quarantine(wait)),
+            Some(&wait) => {
+                let waiting = waits.iter().filter(|wait| !wait.is_zero()).count();
+                let connected = waits.len();
+                return Some(Self::Quarantine {
+                    wait,
+                    waiting,
+                    connected,
+                    all,
+                });
+            }
             None => {}
         }
         let mut refused = health.iter().filter_map(refusal);
@@ -62,14 +76,28 @@ impl Outage {
         })
     }
 
+    /// Returns whether it says more than the votes of an attempt, which count a quarantine as a
+    /// failure.
+    pub(crate) fn explains_more(&self) -> bool {
+        matches!(self, Self::Refused(_) | Self::Quarantine { .. })
+    }
+
     /// Returns the failure of an action, such as `cannot lock "a"`.
     pub(crate) fn failure(&self, action: &str) -> Failure {
         let exit = match self {
             Self::Refused(_) => Exit::Configuration,
-            Self::Quarantine(_) | Self::TooFew { .. } => Exit::NoQuorum,
+            Self::Quarantine { .. } | Self::TooFew { .. } => Exit::NoQuorum,
         };
         Failure::new(exit, format!("{action}: {self}"))
     }
+}
+
+/// Returns the failure of an action if so many masters refuse the login or a certificate that the
+/// others are no majority.
+pub(crate) fn refused(locks: &Coordinator, action: &str) -> Option<Failure> {
+    let outage = Outage::of(locks);
+    let refused = outage.filter(|outage| matches!(outage, Outage::Refused(_)));
+    refused.map(|outage| outage.failure(action))
 }
 
 /// Returns why dials to the master fail until a setting is changed, and which.
@@ -110,7 +138,20 @@ pub(crate) fn not_ready(error: &ReadyError, locks: &Coordinator, action: &str) -
 impl fmt::Display for Outage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Quarantine(wait) => write!(
+            Self::Quarantine {
+                wait,
+                waiting,
+                connected,
+                all,
+            } if connected < all => write!(
+                f,
+                "{} of {all} masters failed, and {waiting} that may have forgotten locks {} no vote \
+                 for {}",
+                all - connected,
+                if *waiting == 1 { "has" } else { "have" },
+                rounded(*wait)
+            ),
+            Self::Quarantine { wait, .. } => write!(
                 f,
                 "masters that may have forgotten locks get no vote for {}",
                 rounded(*wait)

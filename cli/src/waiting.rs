@@ -6,45 +6,41 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quorlock::{Coordinator, Lock};
 use tokio::time::sleep;
 
 use crate::{
     args::Common, failure::Failure, holders::clients, outage::Outage, output::complain,
-    times::rounded,
+    times::rounded, wanted::Wanted,
 };
 
 /// Says on stderr why nothing happens: once who holds the lock, and for each outage once what is
 /// wrong. A program that waits without a terminal says only what is wrong.
 ///
 /// Returns if it is no use to wait.
-pub(crate) async fn tell(locks: &Coordinator, lock: &Lock, name: &str, common: &Common) -> Failure {
+pub(crate) async fn tell(wanted: &Wanted<'_>, common: &Common) -> Failure {
+    let names = wanted.quoted();
     let wants_news = common.wants_news();
     let patience = if wants_news { PATIENCE } else { LONG_PATIENCE };
     let (mut knows_holder, mut known, mut since) = (!wants_news, None, Instant::now());
     sleep(PATIENCE).await;
-    if env::var_os("QUORLOCK_LOCK").is_some_and(|held| held == *name) {
-        complain(format_args!(
-            "the command of `quorlock run {name}` waits for the same lock, so it may wait for itself"
-        ));
-    }
+    warn_of_itself(wanted);
     loop {
-        match Outage::of(locks) {
+        match Outage::of(wanted.locks) {
             None => {
                 (known, since) = (None, Instant::now());
                 if !knows_holder {
                     knows_holder = true;
-                    say_who_holds(lock, name).await;
+                    say_who_holds(wanted).await;
                 }
             }
             Some(outage @ Outage::Refused(_)) => {
-                return outage.failure(&format!("cannot lock {name:?}"));
+                return outage.failure(&format!("cannot lock {names}"));
             }
             Some(outage) => {
                 let kind = discriminant(&outage);
                 if since.elapsed() >= patience && known != Some(kind) {
                     known = Some(kind);
-                    complain(format_args!("waiting for {name:?}: {outage}"));
+                    complain(format_args!("waiting for {names}: {outage}"));
                 }
             }
         }
@@ -52,23 +48,40 @@ pub(crate) async fn tell(locks: &Coordinator, lock: &Lock, name: &str, common: &
     }
 }
 
-async fn say_who_holds(lock: &Lock, name: &str) {
+/// Warns of a command that waits for the lock under which it runs.
+fn warn_of_itself(wanted: &Wanted<'_>) {
+    let held = env::var("QUORLOCK_LOCK").unwrap_or_default();
+    let mut names = wanted.names.iter();
+    if let Some(name) = names.find(|name| held.lines().any(|held| held == **name)) {
+        complain(format_args!(
+            "the command of `quorlock run {name}` waits for the same lock, so it may wait for itself"
+        ));
+    }
+}
+
+async fn say_who_holds(wanted: &Wanted<'_>) {
     // If too few masters answer, the next look finds an outage.
-    let Ok(seen) = lock.inspect().await else {
+    let Ok(seen) = wanted.inspect_rival().await else {
         return;
     };
-    let holder = seen.holders.first().map(|holder| {
+    let holder = seen.as_ref().and_then(|seen| {
+        let left = seen.holders.first()?.remaining.map(rounded);
         let who = clients(&seen.holders);
         let who = who.as_deref().unwrap_or("another");
-        match holder.remaining.map(rounded) {
+        let what = match wanted.names {
+            [_] => ", which".to_owned(),
+            _ => format!(": {:?}", seen.name),
+        };
+        Some(match left {
             Some(left) => {
-                format!(", which is held by {who} for {left} more, or longer if it is renewed")
+                format!("{what} is held by {who} for {left} more, or longer if it is renewed")
             }
-            None => format!(", which is held by {who}"),
-        }
+            None => format!("{what} is held by {who}"),
+        })
     });
     complain(format_args!(
-        "waiting for {name:?}{}",
+        "waiting for {}{}",
+        wanted.quoted(),
         holder.unwrap_or_default()
     ));
 }

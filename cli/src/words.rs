@@ -4,6 +4,11 @@
 pub(crate) const LOGIN: &str =
     "--password-file, QUORLOCK_PASSWORD or password_file, and the user in the URL or the set";
 
+/// What servers say to a client without a password, after `NOAUTH`.
+const NOAUTH: &str = " HELLO must be called with the client already authenticated, otherwise the \
+    HELLO AUTH <user> <pass> option can be used to authenticate the client and select the RESP \
+    protocol version at the same time";
+
 /// Returns a text of the library with the settings of the configuration file in place of methods.
 pub(crate) fn in_words_of_the_file(text: &str) -> String {
     let files = if text.contains("trust") {
@@ -16,6 +21,9 @@ pub(crate) fn in_words_of_the_file(text: &str) -> String {
     text.replace("Builder::tls", files)
         .replace("Builder::", "")
         .replace("MasterSpec::login or in the URL", LOGIN)
+        .replace(NOAUTH, "")
+        .replace("are Strict", "have strict = true")
+        .replace("the origin key", "the key that shows the restart")
         .replace(" for this guard", "")
 }
 
@@ -41,6 +49,10 @@ mod tests {
             (
                 "look at the certificates, at Builder::tls, and at the URL",
                 "look at the certificates, at ca_file, cert_file and key_file, and at the URL",
+            ),
+            (
+                "programs that knew the master or are Strict",
+                "programs that knew the master or have strict = true",
             ),
         ] {
             assert_eq!(in_words_of_the_file(text), expected);

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use quorlock::{Guard, LockState};
 
-use crate::{exit::Exit, failure::Failure, words::in_words_of_the_file};
+use crate::{exit::Exit, failure::Failure, wanted::name_of, words::in_words_of_the_file};
 
 /// Returns the failure of a command that has ended by itself, after its lock was lost.
 pub(super) fn lost(guard: &Guard) -> Failure {
@@ -17,23 +17,23 @@ pub(super) fn killed_by_keeper(guard: &Guard) -> Failure {
     let why = match guard.state() {
         LockState::Lost(_) => loss(guard),
         LockState::Held | LockState::InDoubt => {
-            format!("{:?} was not renewed in time", guard.name())
+            format!("{} was not renewed in time", name_of(guard))
         }
     };
     let sentence = format!("{why}; its keeper has killed the command");
     Failure::new(Exit::Lost, sentence).with_votes(&guard.votes())
 }
 
-/// Returns the reason why a command must end now.
+/// Returns the reason why a command must end now. Of several names, a loss has one.
 pub(super) fn loss(guard: &Guard) -> String {
-    let name = guard.name();
+    if let Err(lost) = guard.ensure_held() {
+        let reason = in_words_of_the_file(&lost.reason.to_string());
+        return format!("lost {:?}: {reason}", lost.name);
+    }
+    let name = name_of(guard);
     match guard.state() {
-        LockState::Lost(reason) => {
-            let reason = in_words_of_the_file(&reason.to_string());
-            format!("lost {name:?}: {reason}")
-        }
-        LockState::Held => format!("{name:?} is about to end, and is no longer renewed"),
-        LockState::InDoubt => format!("{name:?} cannot be renewed, and is about to end"),
+        LockState::InDoubt => format!("{name} cannot be renewed, and is about to end"),
+        _ => format!("{name} is about to end, and is no longer renewed"),
     }
 }
 

@@ -18,6 +18,7 @@ use crate::{
     runtime::block_on,
     signals::{ENDING, OriginalMask, Signals},
     times::brief,
+    wanted,
 };
 
 mod group;
@@ -32,6 +33,7 @@ pub(crate) fn run(args: &Run, common: &Common) -> Result<Exit, Failure> {
     let program = program.ok_or_else(|| Failure::new(Exit::Usage, "there is no command"))?;
     // A command that cannot run should not wait for hours first.
     program::check(program)?;
+    wanted::check(&args.names, &args.asking)?;
     let masters = Masters::find(common)?;
     let mask = OriginalMask::replace()?;
     block_on(async {
@@ -39,7 +41,7 @@ pub(crate) fn run(args: &Run, common: &Common) -> Result<Exit, Failure> {
         let ttl = args.asking.ttl.unwrap_or(locks.ttl());
         let kill_after = kill_after(args, ttl)?;
         let mut signals = Signals::catch(&ENDING)?;
-        let asked = ask(locks, &args.name, &args.asking, common, &mut signals);
+        let asked = ask(locks, &args.names, &args.asking, common, &mut signals);
         let held = match asked.await? {
             Asked::Held(held) => held,
             Asked::Nothing(exit) => return Ok(exit),
@@ -124,8 +126,9 @@ fn kill_after(args: &Run, ttl: Duration) -> Result<Duration, Failure> {
 /// Sets the environment of the command, so that it does not see that of an outer `quorlock run`.
 fn describe(held: &Held, command: &mut Command) {
     let guard = &held.guard;
+    let names: Vec<_> = guard.names().collect();
     command
-        .env("QUORLOCK_LOCK", guard.name())
+        .env("QUORLOCK_LOCK", names.join("\n"))
         .env("QUORLOCK_VOTES", held.votes())
         .env("QUORLOCK_DEADLINE_MS", held.deadline_ms().to_string());
     match guard.fencing_token() {

@@ -8,9 +8,11 @@ use crate::{
     failure::Failure,
     look::{Look, Verdict, look_at_all},
     masters::Masters,
+    outage::refused,
     report::{print_json, say},
     runtime::block_on,
     style::{Colour, Style, clean},
+    wanted::quoted,
 };
 
 pub(crate) mod text;
@@ -46,7 +48,12 @@ pub(crate) fn status(args: &Status, common: &Common) -> Result<Exit, Failure> {
             );
             say(format!("{}\n{source}\n", blocks.join("\n")))?;
         }
-        Ok(worst(&looks).exit())
+        let exit = worst(&looks).exit();
+        let names = quoted(args.names.iter().map(String::as_str));
+        match refused(&locks, &format!("cannot look at {names}")) {
+            Some(failure) if exit == Exit::NoQuorum => Err(failure),
+            _ => Ok(exit),
+        }
     })
 }
 

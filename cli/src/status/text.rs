@@ -1,6 +1,7 @@
 //! The text about one lock.
 
 use crate::{
+    holders::waiter,
     look::{Look, MasterAnswer, MasterLook, Verdict},
     style::{Cell, Colour, Style, heading},
     times::brief,
@@ -36,7 +37,12 @@ pub(crate) fn queue(look: &Look, style: Style) -> String {
     }
     let rows = look.waiters.iter().enumerate();
     let rows: Vec<_> = rows
-        .map(|(at, owner)| vec![Cell::plain((at + 1).to_string()), Cell::plain(owner)])
+        .map(|(at, owner)| {
+            vec![
+                Cell::plain((at + 1).to_string()),
+                Cell::plain(waiter(owner)),
+            ]
+        })
         .collect();
     // A master reports no more than this.
     let more = if look.waiters.len() < 1_000 {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use testkit::server::masters;
+use testkit::server::{Server, masters};
 
 use crate::support::{Running, ended, until, with, write_fair, write_mutex};
 
@@ -112,4 +112,40 @@ fn a_key_that_is_not_a_lock_is_left_alone() {
             .iter()
             .all(|master| master.command(&["EXISTS", "job"]) == "1")
     );
+}
+
+/// Every lock of a library has a TTL, so the key is probably the data of an application.
+#[test]
+fn a_key_without_a_ttl_is_only_broken_if_that_is_said() {
+    let masters = masters(3);
+    for master in &masters {
+        master.command(&["SET", "text", "x"]);
+        master.command(&["HSET", "hash", "page", "5"]);
+    }
+    for name in ["text", "hash"] {
+        let (_, shown, _) = ended(&mut with(&masters, &format!("status {name}")));
+        let doubt = "without a TTL, so it may be no lock";
+        assert!(shown.contains(doubt), "{shown}");
+        let (status, shown, error) = ended(&mut with(&masters, &format!("break -y {name}")));
+        assert_eq!((status, &*shown), (78, ""), "{error}");
+        assert!(error.contains("--without-ttl"), "{error}");
+        let exists = |master: &Server| master.command(&["EXISTS", name]) == "1";
+        assert!(masters.iter().all(exists), "nothing is destroyed");
+
+        let words = format!("break -y --without-ttl {name}");
+        let (status, _, error) = ended(&mut with(&masters, &words));
+        assert_eq!(status, 0, "{error}");
+        assert!(!masters.iter().any(exists));
+    }
+}
+
+/// One master is enough for a doubt.
+#[test]
+fn a_key_without_a_ttl_on_one_master_is_not_broken() {
+    let masters = masters(3);
+    write_mutex(&masters[..2], "job", "t");
+    masters[2].command(&["SET", "job", "x"]);
+    let (status, _, error) = ended(&mut with(&masters, "break -y job"));
+    assert_eq!(status, 78, "{error}");
+    assert_eq!(masters[2].command(&["GET", "job"]), "x");
 }

@@ -167,7 +167,7 @@ fn wrong_arguments_are_64() {
     let (status, _, err) = ended(with(&[], "run a -- true").env("QUORLOCK_MASTERS", ""));
     assert_eq!(status, 64);
     assert!(err.contains("--master URL"), "{err}");
-    for words in ["--help", "--version", "run --help"] {
+    for words in ["--help", "--version", "run --help", "help", "help run"] {
         let (status, out, _) = ended(&mut with(&masters, words));
         assert_eq!(status, 0);
         assert!(out.lines().all(|line| line.chars().count() <= 80), "{out}");
@@ -189,6 +189,19 @@ fn a_program_without_a_terminal_says_that_it_waits_for_masters() {
     assert!(news.contains(&expected), "{news}");
     running.signal(Signal::SIGTERM);
     assert_eq!(running.ended().0.code(), Some(143));
+}
+
+#[test]
+fn a_master_without_a_vote_yet_is_not_one_that_failed() {
+    let mut masters = masters(3);
+    assert_eq!(ended(&mut script(&masters, "a", "true")).0, 0); // writes the keys of the guard
+    masters[1].command(&["HSET", "quorlock:guard", "run_id", "another"]);
+    masters[0].kill();
+    let (status, _, err) = ended(&mut script(&masters, "-n a", "true"));
+    assert_eq!(status, 69, "{err}");
+    let expected = "1 of 3 masters failed, and 1 that may have forgotten locks has no vote for ";
+    assert!(err.contains(expected), "{err}");
+    assert!(err.contains("wait with --ready"), "{err}");
 }
 
 #[test]

@@ -22,6 +22,7 @@ mod screen;
 mod semaphore;
 #[cfg(feature = "sentinel")]
 mod sentinel;
+mod several;
 mod signals;
 mod sources;
 mod starts;

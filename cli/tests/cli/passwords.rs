@@ -64,6 +64,12 @@ fn a_password_from_a_file_is_shown_nowhere() {
         .next()
         .unwrap();
     assert!(shown.contains(how), "{how}: {shown}");
+    for words in ["status a", "hold a", "break -y a", "bench"] {
+        let (status, shown, err) = ended(&mut with(&masters, words));
+        assert_eq!(status, 78, "{words}: {err}");
+        assert!(err.contains(advice), "{words}: {err}");
+        assert!(!shown.contains("HELLO"), "{words}: {shown}");
+    }
     // A program that waits for the masters would wait forever.
     let waiting = ended(with(&masters, "run a -- true").env("QUORLOCK_PASSWORD", "wrong"));
     assert_eq!(waiting.0, 78, "{}", waiting.2);

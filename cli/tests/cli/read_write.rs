@@ -2,7 +2,7 @@
 
 use testkit::server::masters;
 
-use crate::support::{Running, ended, json, with};
+use crate::support::{Running, ended, json, until, with};
 
 #[test]
 fn readers_share_a_lock_and_a_writer_has_it_alone() {
@@ -51,4 +51,28 @@ fn one_lock_is_read_or_written() {
             "{said}"
         );
     }
+}
+
+#[test]
+fn a_reader_that_gives_up_hears_of_the_writer_before_it() {
+    let masters = masters(3);
+    let _readers = ["conf --read"; 2].map(|words| Running::hold(&masters, words));
+    let writer = Running::start(&mut with(&masters, "hold --write conf"));
+    until("the writer waits", || {
+        let (_, shown, _) = ended(&mut with(&masters, "status --json conf"));
+        json(&shown)["locks"][0]["waiters"][0].is_string()
+    });
+    let (status, _, said) = ended(&mut with(&masters, "run -n --read conf -- true"));
+    assert_eq!(status, 75, "{said}");
+    assert!(said.contains("a writer waits for \"conf\""), "{said}");
+
+    let (_, shown, _) = ended(&mut with(&masters, "status conf"));
+    let (_, waiting) = shown.split_once("WAITING: 1\n").unwrap();
+    let row: Vec<_> = waiting.lines().next().unwrap().split_whitespace().collect();
+    let [at, client, id] = row[..] else {
+        panic!("{shown}");
+    };
+    assert_eq!(at, "1");
+    assert!(client.ends_with(&format!("/{}", writer.id())), "{shown}");
+    assert_eq!(id.len(), "(01234567:1)".len(), "{shown}");
 }

@@ -25,7 +25,7 @@ fn all_have(masters: &[Server], token: &str) {
 fn a_break_asks_and_takes_no_for_an_answer() {
     let masters = masters(3);
     write_mutex(&masters, "job", "t");
-    for answer in ["no\n", "\n", "y\n", "\x04"] {
+    for answer in ["no\n", "\n", "yy\n", "\x04"] {
         let mut terminal = start(&masters, "break job", "");
         terminal.until("Type yes: ");
         terminal.types(answer);
@@ -73,6 +73,16 @@ fn a_break_shows_what_it_destroys_before_it_asks() {
             .iter()
             .all(|master| master.command(&["EXISTS", "job"]) == "0")
     );
+}
+
+#[test]
+fn y_is_a_yes() {
+    let masters = masters(3);
+    write_mutex(&masters, "job", "t");
+    let mut terminal = start(&masters, "break job", "");
+    terminal.until("Type yes: ");
+    terminal.types("y\n");
+    assert_eq!(terminal.ended(), 0, "{}", terminal.shown);
 }
 
 #[test]

@@ -80,7 +80,7 @@ fn the_manual_page_is_up_to_date() {
         "run: cargo run -q -p quorlock-cli -- man > cli/man/quorlock.1"
     );
     for word in [
-        "\\fBrun\\fR [\\fIOPTIONS\\fR] \\fINAME\\fR \\fB\\-\\-\\fR \\fICMD\\fR...",
+        "\\fBrun\\fR [\\fIOPTIONS\\fR] \\fINAME\\fR... \\fB\\-\\-\\fR \\fICMD\\fR...",
         ".SH EXIT STATUS",
         "fair",
     ] {

@@ -1,0 +1,158 @@
+//! The lock that a command asks for, under one name or several.
+
+use quorlock::{Coordinator, Guard, InspectError, Inspection, Lock, Renewal};
+
+use crate::{args::Asking, client_name::client_name, exit::Exit, failure::Failure};
+
+/// The lock that a command asks for.
+pub(crate) struct Wanted<'a> {
+    pub(crate) locks: &'a Coordinator,
+    pub(crate) names: &'a [String],
+    pub(crate) lock: Lock,
+}
+
+impl<'a> Wanted<'a> {
+    /// Returns the lock of `names`. Sends nothing.
+    pub(crate) fn new(locks: &'a Coordinator, names: &'a [String], asking: &Asking) -> Self {
+        Self {
+            locks,
+            names,
+            lock: lock(locks, names, asking),
+        }
+    }
+
+    /// Returns the names in quotes.
+    pub(crate) fn quoted(&self) -> String {
+        quoted(self.names.iter().map(String::as_str))
+    }
+
+    /// Asks the masters about one of the names.
+    pub(crate) async fn inspect(&self, name: &str) -> Result<Inspection, InspectError> {
+        match self.names {
+            [_] => self.lock.inspect().await,
+            _ => self.locks.mutex(name).inspect().await,
+        }
+    }
+
+    /// Asks the masters who holds the lock: that of several names that another program holds. This
+    /// one may have the names before it. `None` if there is no such name.
+    pub(crate) async fn inspect_rival(&self) -> Result<Option<Inspection>, InspectError> {
+        let own = client_name();
+        for name in self.names {
+            let seen = self.inspect(name).await?;
+            let mut clients = seen.holders.iter().map(|holder| &holder.client);
+            let is_rival = clients.any(|client| client.is_none() || *client != own);
+            if is_rival {
+                return Ok(Some(seen));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn lock(locks: &Coordinator, names: &[String], asking: &Asking) -> Lock {
+    let owner = locks.owner();
+    let mut lock = match names {
+        [name] if asking.fair => locks.fair(name, &owner),
+        [name] if asking.read => locks.read_write(name, &owner).read(),
+        [name] if asking.write => locks.read_write(name, &owner).write(),
+        [name] => match asking.permits {
+            Some(permits) => locks.semaphore(name, permits),
+            None => locks.mutex(name),
+        },
+        names => locks.mutex_all(names),
+    };
+    if let Some(ttl) = asking.ttl {
+        lock = lock.ttl(ttl);
+    }
+    if let Some(time) = asking.min_hold {
+        lock = lock.min_hold(time);
+    }
+    if asking.fence {
+        lock = lock.fenced();
+    }
+    lock.renewal(asking.max_hold.map_or(Renewal::Unlimited, Renewal::UpTo))
+}
+
+/// Checks that several names are only asked for as mutexes. A variable and a line can carry one
+/// fencing token, and names may contain every separator of several.
+pub(crate) fn check(names: &[String], asking: &Asking) -> Result<(), Failure> {
+    let options = [
+        (asking.fair, "--fair"),
+        (asking.read, "--read"),
+        (asking.write, "--write"),
+        (asking.permits.is_some(), "--permits"),
+    ];
+    let sentence = match options.iter().find(|(is_given, _)| *is_given) {
+        _ if names.len() == 1 => return Ok(()),
+        Some((_, option)) => format!(
+            "{option} takes one name, because several names are always mutexes; \
+             give one name, or leave out {option}"
+        ),
+        None if asking.fence => "--fence takes one name, because each name has a token of its \
+                                 own; give one name, or leave out --fence"
+            .to_owned(),
+        None => return Ok(()),
+    };
+    Err(Failure::new(Exit::Usage, sentence))
+}
+
+/// Returns names in quotes, such as `"a" and "b"`.
+pub(crate) fn quoted<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let quoted: Vec<_> = names.map(|name| format!("{name:?}")).collect();
+    let first = quoted.iter().take(MOST_NAMED).map(String::as_str);
+    in_words(first.collect(), quoted.len()).unwrap_or_default()
+}
+
+/// Returns the name of a lock that is held, such as `"a"` or `the lock of "a" and "b"`.
+pub(crate) fn name_of(guard: &Guard) -> String {
+    let start = match guard.names().nth(1) {
+        Some(_) => "the lock of ",
+        None => "",
+    };
+    format!("{start}{}", quoted(guard.names()))
+}
+
+/// Returns names out of `count`, such as `web-3/812, web-4/77 and another`.
+pub(crate) fn in_words(mut names: Vec<&str>, count: usize) -> Option<String> {
+    let last = match count - names.len() {
+        0 => names.pop()?.to_owned(),
+        1 => "another".to_owned(),
+        others => format!("{others} others"),
+    };
+    Some(match &*names {
+        [] if count > 1 => return None,
+        [] => last,
+        names => format!("{} and {last}", names.join(", ")),
+    })
+}
+
+pub(crate) const MOST_NAMED: usize = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sentence_names_the_first_ones() {
+        for (names, count, expected) in [
+            (&[][..], 0, None),
+            (&[], 2, None),
+            (&["a"], 1, Some("a")),
+            (&["a", "b"], 2, Some("a and b")),
+            (&["a"], 2, Some("a and another")),
+            (&["a", "b", "c"], 9, Some("a, b, c and 6 others")),
+        ] {
+            let shown = in_words(names.to_vec(), count);
+            assert_eq!(shown.as_deref(), expected);
+        }
+    }
+
+    #[test]
+    fn several_names_are_quoted() {
+        assert_eq!(quoted(["a"].into_iter()), "\"a\"");
+        assert_eq!(quoted(["a", "b c"].into_iter()), "\"a\" and \"b c\"");
+        let many = quoted(["a", "b", "c", "d", "e"].into_iter());
+        assert_eq!(many, "\"a\", \"b\", \"c\" and 2 others");
+    }
+}
