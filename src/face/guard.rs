@@ -212,7 +212,8 @@ impl Guard {
         }
     }
 
-    /// Waits until the lock is lost. Use it in a `select!` with the work.
+    /// Waits until the lock is lost. Use it in a `select!` with the work, as the first branch and
+    /// with `biased`: after a stall, the work may be ready to go on as well.
     ///
     /// A lock is lost when its validity ends. A timer in this process detects that without an
     /// answer from any master.

@@ -2,6 +2,7 @@
 
 use std::{
     future::pending,
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -9,7 +10,7 @@ use std::{
 };
 
 use quorlock::{AcquireError, Fault, LostReason, Renewal, RunError};
-use tokio::time::{sleep, timeout};
+use tokio::time::{advance, sleep, timeout};
 
 use crate::world::*;
 
@@ -86,18 +87,37 @@ async fn the_body_is_dropped_when_the_lock_is_lost() {
     }
 }
 
-/// The body returns its error as soon as it is told of the loss.
+/// The process stalls for longer than the validity. Then the loss and the next step are due at the
+/// same time.
 #[tokio::test(start_paused = true)]
-async fn the_error_of_the_body_takes_precedence_over_the_loss() {
+async fn a_body_does_not_go_on_after_a_stall() {
+    let world = World::new(3).await;
+    let went_on = AtomicBool::new(false);
+    let lock = world.locks.mutex(NAME);
+    let outcome = lock
+        .run(async |_| {
+            tokio::spawn(advance(seconds(12))); // runs when this task waits
+            sleep(seconds(1)).await;
+            went_on.store(true, Ordering::SeqCst);
+            Ok::<_, ()>(())
+        })
+        .await;
+    assert!(matches!(outcome, Err(RunError::Lost(_))), "{outcome:?}");
+    assert!(!went_on.load(Ordering::SeqCst));
+}
+
+/// The stall is in the last step of the body, so nothing could stop it.
+#[tokio::test(start_paused = true)]
+async fn the_error_of_the_last_step_counts_even_if_the_lock_was_lost_in_it() {
     let world = World::new(3).await;
     let outcome = world
         .lock()
         .run(async |guard| {
-            guard.lost().await;
-            Err::<(), _>("mine")
+            start(pin!(advance(seconds(12)))).await;
+            Err::<(), _>(guard.ensure_held().is_err())
         })
         .await;
-    assert!(matches!(outcome, Err(RunError::Body("mine"))));
+    assert!(matches!(outcome, Err(RunError::Body(true))), "{outcome:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -105,8 +125,8 @@ async fn a_body_that_ends_well_but_too_late_is_no_success() {
     let world = World::new(3).await;
     let outcome = world
         .lock()
-        .run(async |guard| {
-            guard.lost().await;
+        .run(async |_| {
+            start(pin!(advance(seconds(12)))).await;
             Ok::<_, ()>(())
         })
         .await;

@@ -244,12 +244,13 @@ impl Lock {
     }
 
     /// Acquires the lock as [`acquire`](Self::acquire) does, runs `body`, and releases the lock. If
-    /// the lock is lost while `body` waits, `body` is dropped unfinished.
+    /// the lock is lost while `body` waits, `body` is dropped unfinished, even if it could go on.
     ///
     /// # Errors
     ///
     /// - [`Acquire`](RunError::Acquire): the lock was not acquired, see [`acquire`](Self::acquire).
-    /// - [`Body`](RunError::Body): the body returned this error, even if the lock was lost by then.
+    /// - [`Body`](RunError::Body): the body returned this error. The lock may have been lost in its
+    ///   last step.
     /// - [`Lost`](RunError::Lost): the lock was lost before the body had returned a value.
     ///
     /// # Cancel safety
@@ -280,11 +281,11 @@ impl Lock {
             let mut body = pin!(body(&guard));
             let mut lost = pin!(guard.lost());
             poll_fn(|cx| {
-                // The body is polled first, because its result takes precedence over the loss.
-                if let Poll::Ready(done) = body.as_mut().poll(cx) {
-                    return Poll::Ready(done.map_err(RunError::Body));
+                // The loss comes first: after a stall, the body may be ready for its next step.
+                if let Poll::Ready(lost) = lost.as_mut().poll(cx) {
+                    return Poll::Ready(Err(RunError::Lost(lost)));
                 }
-                lost.as_mut().poll(cx).map(|lost| Err(RunError::Lost(lost)))
+                body.as_mut().poll(cx).map_err(RunError::Body)
             })
             .await
         };
