@@ -1,5 +1,6 @@
 //! Tests of the fixture that the other tests rely on.
 
+use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
@@ -75,6 +76,23 @@ fn a_dropped_master_leaves_nothing_behind() {
         let probe = ["-c", r#"kill -0 "$1" 2> /dev/null"#, "sh", &pid];
         assert!(!Command::new("sh").args(probe).status().unwrap().success());
         assert!(!socket.parent().unwrap().exists());
+    }
+}
+
+#[test]
+fn the_server_that_dev_has_linked_is_found_after_those_on_the_path() {
+    if server::only_urls() {
+        return;
+    }
+    let master = Server::start();
+    let (bin, workspace) = (master.directory().join("bin"), master.directory());
+    let linked = workspace.join("target/server");
+    let find = || server::find_in(bin.as_os_str(), workspace);
+    assert_eq!(find(), None);
+    for program in [linked.join("valkey-server"), bin.join("valkey-server")] {
+        fs::create_dir_all(program.parent().unwrap()).unwrap();
+        fs::write(&program, "").unwrap();
+        assert_eq!(find(), Some(program));
     }
 }
 

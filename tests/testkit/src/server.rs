@@ -4,6 +4,7 @@
 //! killed.
 
 use std::env;
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
@@ -479,7 +480,8 @@ pub fn masters(n: usize) -> Vec<Server> {
     })
 }
 
-/// Returns the server program: `$QUORLOCK_TEST_SERVER`, or a program found on the `PATH`.
+/// Returns the server program: `$QUORLOCK_TEST_SERVER`, or one on the `PATH`, or the one that `./dev`
+/// has linked in `target/server`.
 pub fn binary() -> PathBuf {
     find_binary().unwrap_or_else(|| {
         panic!(
@@ -494,12 +496,19 @@ pub fn find_binary() -> Option<PathBuf> {
     if let Some(path) = env::var_os("QUORLOCK_TEST_SERVER").filter(|path| !path.is_empty()) {
         return Some(path.into());
     }
-    let path = env::var_os("PATH")?;
-    ["redis-server", "valkey-server"].iter().find_map(|name| {
-        env::split_paths(&path)
-            .map(|directory| directory.join(name))
-            .find(|program| program.is_file())
-    })
+    find_in(&env::var_os("PATH").unwrap_or_default(), workspace())
+}
+
+/// Finds a server program on this `PATH`, or the one that `./dev` has linked in this workspace.
+pub fn find_in(path: &OsStr, workspace: &Path) -> Option<PathBuf> {
+    let find = |directories: &[PathBuf]| {
+        ["redis-server", "valkey-server"].iter().find_map(|name| {
+            let mut programs = directories.iter().map(|directory| directory.join(name));
+            programs.find(|program| program.is_file())
+        })
+    };
+    let path: Vec<_> = env::split_paths(path).collect();
+    find(&path).or_else(|| find(&[workspace.join("target/server")]))
 }
 
 /// Returns the program of one version of a server, such as `redis-8.6`. `./dev servers` fetches
