@@ -13,7 +13,8 @@
 //! let guard = locks.mutex("orders/42").acquire_within(Duration::from_secs(1)).await?;
 //! // Work. The guard is renewed in the background. `guard.lost()` resolves if the lock is lost.
 //! assert!(guard.validity() > Duration::from_secs(9)); // the default TTL is 10 s
-//! guard.release().await?;
+//! drop(guard); // releases the lock
+//! locks.close().await; // waits until all releases have arrived
 //! # Ok(()) }
 //! ```
 //!

@@ -21,7 +21,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         if write(&db, token, balance + 1)? {
             done += 1;
         }
-        guard.release().await?;
+        drop(guard);
     }
     let _ = tokio::time::timeout(Duration::from_secs(2), locks.close()).await;
     Ok(())

@@ -24,10 +24,13 @@ async fn on_one_host(locks: &Coordinator) -> Result<(), Box<dyn Error>> {
     match lock.acquire_within(Duration::from_secs(2)).await {
         Ok(guard) => {
             tokio::select! {
-                done = job() => done?,
+                biased; // a loss comes first
                 lost = guard.lost() => return Err(lost.into()), // stops the job
+                done = job() => done?,
             }
-            guard.release().await?;
+            if let Err(error) = guard.release().await {
+                eprintln!("the job is done, but {error}");
+            }
         }
         Err(error) => match error.last_attempt() {
             AcquireError::Contended { .. } => println!("the job runs on another host, or has run"),

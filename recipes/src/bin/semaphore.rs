@@ -33,10 +33,11 @@ async fn report(locks: &Coordinator, directory: &str, job: u32) -> Result<()> {
     let scratch = Path::new(directory).join(format!("scratch-{slot}"));
     fs::create_dir(&scratch)?; // fails if another job has the slot
     tokio::select! {
-        () = sleep(Duration::from_millis(20)) => println!("job {job} in {slot}"), // the work
+        biased; // a loss comes first
         lost = guard.lost() => return Err(lost.into()),
+        () = sleep(Duration::from_millis(20)) => println!("job {job} in {slot}"), // the work
     }
     fs::remove_dir(&scratch)?;
-    guard.release().await?;
+    drop(guard); // not before: the next holder of the slot makes the directory
     Ok(())
 }

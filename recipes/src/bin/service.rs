@@ -100,8 +100,9 @@ impl Bank {
         let claimed = self.claim(id, token).await.map_err(broken)?;
         let balance = claimed.ok_or_else(late)? + i64::from(amount);
         tokio::select! {
-            () = sleep(Duration::from_secs(2)) => {} // such as a call of another service
+            biased; // a loss comes first
             _ = guard.lost() => return Err(late()),
+            () = sleep(Duration::from_secs(2)) => {} // such as a call of another service
         }
         let is_written = self.write(id, token, balance).await.map_err(broken)?;
         is_written.then_some(balance).ok_or_else(late)

@@ -31,6 +31,6 @@ async fn pass(
     let guard = turnstile.acquire_within(Duration::from_secs(30)).await?;
     println!("visitor {visitor} passes");
     sleep(Duration::from_millis(30)).await;
-    guard.release().await?;
+    drop(guard);
     Ok(())
 }

@@ -49,8 +49,9 @@ async fn work(
             _ = stopped.wait_for(|stopped| *stopped) => return Ok(()),
         };
         tokio::select! {
-            () = sleep(Duration::from_millis(50)) => {} // the job, which is not interrupted
+            biased; // a loss comes first
             lost = guard.lost() => println!("dropped a job: {lost}"),
+            () = sleep(Duration::from_millis(50)) => {} // the job, which is not interrupted
         }
     }
 }
