@@ -214,6 +214,30 @@ fn writers_to_a_database_lose_no_increment() {
 }
 
 #[test]
+fn transfers_in_all_directions_lose_no_money() {
+    let masters = masters(3);
+    let database = masters[0].directory().join("accounts.sqlite");
+    let transfers = [["1", "2"], ["2", "1"], ["2", "3"], ["3", "1"]].map(|accounts| {
+        let mut transfer = program(env!("CARGO_BIN_EXE_transfer"), &masters);
+        transfer.args(accounts).env("DATABASE", &database);
+        transfer.spawn().unwrap()
+    });
+    for transfer in transfers {
+        stdout_of(transfer.wait_with_output().unwrap());
+    }
+    let db = rusqlite::Connection::open(&database).unwrap();
+    let balance = |id| {
+        db.query_row("SELECT balance FROM account WHERE id = ?", [id], |row| {
+            row.get(0)
+        })
+    };
+    assert_eq!([1, 2, 3].map(balance), [Ok(120), Ok(80), Ok(100)]);
+    for master in &masters {
+        assert_eq!(master.command(&["KEYS", "account/*"]), "");
+    }
+}
+
+#[test]
 fn visitors_pass_in_the_order_in_which_they_came() {
     let masters = masters(3);
     let output = program(env!("CARGO_BIN_EXE_turnstile"), &masters).output();

@@ -1,0 +1,76 @@
+//! Transfers between two accounts, in any direction. Both accounts are locked at once, and the
+//! database refuses writers that are late.
+
+use std::{env, error::Error, time::Duration};
+
+use quorlock::{Coordinator, FencingToken, MasterSpec};
+use rusqlite::{Connection, OptionalExtension};
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<()> {
+    let locks = Coordinator::new(MasterSpec::list(&env::var("QUORLOCK_MASTERS")?))?;
+    let mut db = open(&env::var("DATABASE")?)?;
+    let account = |at| env::args().nth(at).ok_or("usage: transfer FROM TO");
+    let (from, to): (u32, u32) = (account(1)?.parse()?, account(2)?.parse()?);
+    if from == to {
+        return Err("give two accounts".into());
+    }
+    let mut done = 0;
+    while done < 20 {
+        done += u32::from(transfer(&locks, &mut db, from, to).await?);
+    }
+    let _ = tokio::time::timeout(Duration::from_secs(2), locks.close()).await;
+    Ok(())
+}
+
+fn open(path: &str) -> rusqlite::Result<Connection> {
+    let db = Connection::open(path)?;
+    db.busy_timeout(Duration::from_secs(10))?;
+    db.execute_batch(
+        "CREATE TABLE IF NOT EXISTS account
+             (id INTEGER PRIMARY KEY, balance BIGINT NOT NULL, fence BIGINT NOT NULL DEFAULT 0);
+         INSERT OR IGNORE INTO account (id, balance) VALUES (1, 100), (2, 100), (3, 100);",
+    )?;
+    Ok(db)
+}
+
+/// Moves 1 from one account to the other. Returns `false`, and moves nothing, if a later holder of
+/// one of the accounts has been here.
+async fn transfer(locks: &Coordinator, db: &mut Connection, from: u32, to: u32) -> Result<bool> {
+    let name = |id| format!("account/{id}");
+    // The order does not matter: transfers never wait for each other in a circle.
+    let lock = locks.mutex_all([name(from), name(to)]).fenced();
+    let guard = lock.acquire().await?;
+    let token = |id| {
+        guard
+            .fencing_token_of(&name(id))
+            .ok_or("the lock is fenced")
+    };
+    let tokens = (token(from)?, token(to)?); // each account has tokens of its own
+    let balances = (claim(db, from, tokens.0)?, claim(db, to, tokens.1)?);
+    let (Some(there), Some(here)) = balances else {
+        return Ok(false);
+    };
+    let both = db.transaction()?; // rolled back unless it is committed
+    let is_written =
+        write(&both, from, tokens.0, there - 1)? && write(&both, to, tokens.1, here + 1)?;
+    if is_written {
+        both.commit()?;
+    }
+    Ok(is_written)
+}
+
+/// Returns the balance, or `None` if the caller is late. From here on, earlier holders are late.
+fn claim(db: &Connection, id: u32, token: FencingToken) -> rusqlite::Result<Option<i64>> {
+    let sql = "UPDATE account SET fence = ?2 WHERE id = ?1 AND fence <= ?2 RETURNING balance";
+    db.query_row(sql, (id, u64::from(token) as i64), |row| row.get(0))
+        .optional()
+}
+
+/// Returns whether the balance was written.
+fn write(db: &Connection, id: u32, token: FencingToken, balance: i64) -> rusqlite::Result<bool> {
+    let sql = "UPDATE account SET fence = ?2, balance = ?3 WHERE id = ?1 AND fence <= ?2";
+    Ok(db.execute(sql, (id, u64::from(token) as i64, balance))? == 1)
+}
