@@ -23,13 +23,14 @@
 //! - [`Coordinator`] is a set of masters, [`Lock`] is a named lock on all of them, and [`Guard`] is
 //!   a lock that is held.
 //! - [`Coordinator::mutex`] returns a lock that one guard holds at a time. Most Redlock libraries
-//!   use the same format on the masters.
+//!   use the same format on the masters. [`Coordinator::mutex_all`] returns several of them as one
+//!   lock, which holds all names or none.
 //! - [`Coordinator::reentrant`] returns a lock that an [`Owner`] holds and may acquire again. The
 //!   format on the masters is that of Redisson's plain lock (`RLock`).
 //! - [`Coordinator::fair`] returns a reentrant lock that serves its waiters in the order in which
 //!   they came, across all processes.
-//! - [`Coordinator::read_write`] returns a lock that readers share and that a writer holds alone,
-//!   and [`Coordinator::semaphore`] one that has a number of holders at most.
+//! - [`Coordinator::read_write`] returns a lock that readers share and that a writer holds alone.
+//! - [`Coordinator::semaphore`] returns a lock that a limited number of guards hold at once.
 //! - [`blocking`] has the same types for code without async.
 //! - [`docs`] has the longer texts: recipes, settings, the guarantees, operations, the algorithm,
 //!   fencing tokens, a comparison with other libraries, and the architecture.

@@ -99,9 +99,9 @@ table! {
         "it was durable when it was dialled and is not now: a restart is trusted and loses locks";
         "set it back, in the configuration file too";
     NOTICED = Info AofEnabled;
-        "a restart loses locks: quarantine keeps it from voting until those have expired, for \
-         programs that knew the master or are Strict";
-        "nothing to fix for locks; with appendonly yes the origin key survives";
+        "after a restart, that master has no vote until its lost locks have expired, for programs \
+         that knew it or are Strict";
+        "nothing has to be done; appendonly yes would keep the origin key over a restart";
     UNNOTICED = Warn AofEnabled; "a restart loses locks, and nobody notices";
         "Builder::quarantine; or appendonly yes, appendfsync always, \
          no-appendfsync-on-rewrite no";

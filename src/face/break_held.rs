@@ -14,8 +14,8 @@ impl Coordinator {
     ///
     /// A master removes only the holders that `inspection` has seen, so a newer holder keeps the
     /// lock. [`Inspection::only`] names one of them. An owner that has acquired the lock again
-    /// counts as the same holder. Waiters are notified. Waiters of a fair lock are notified at once
-    /// only if `inspection` is of a fair lock. The counter of fencing tokens stays.
+    /// counts as the same holder. Waiters are notified. Those of a lock with queues are notified at
+    /// once only if `inspection` is of the same kind. The counter of fencing tokens stays.
     ///
     /// # Votes
     ///

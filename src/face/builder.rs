@@ -79,6 +79,9 @@ impl Builder {
     /// Adds one master: a URL, a ready [`Client`](crate::redis::Client) of the `redis` crate, or a
     /// [`MemoryMaster`](crate::MemoryMaster).
     ///
+    /// A `Client` with certificates is refused, because they cannot be read back from it: give the
+    /// URL, and the certificates with [`tls`](Self::tls).
+    ///
     /// Masters must be independent servers without replication between them. Use three or five
     /// masters. An even number of masters survives no more failures than one master fewer.
     pub fn master(mut self, master: impl Into<MasterSpec>) -> Self {
@@ -159,7 +162,7 @@ impl Builder {
 
     /// Sets the bounds of the random time for which a waiter relies on masters to report changes of
     /// the lock. After that time the waiter tries again without a report. Defaults to 500 ms and
-    /// 1.5 s. Does not apply to fair locks.
+    /// 1.5 s. Does not apply to locks with queues.
     ///
     /// Masters report every release, also one by another library, and the waiter has a timer for
     /// the TTL. So polls matter only if something is unusual: for example, if a proxy swallows a
@@ -184,7 +187,7 @@ impl Builder {
     /// Set this in all programs of this crate that use the locks, and keep their clocks within a
     /// few tens of milliseconds of each other. A waiter cannot tell clients that poll from waiters
     /// in other processes of this crate. So if only such waiters want a lock, it is idle for half
-    /// of the time. The setting does not apply to [fair locks](crate::Coordinator::fair) and to
+    /// of the time. The setting does not apply to locks with queues and to
     /// [`try_acquire`](crate::Lock::try_acquire).
     pub fn polling_rivals(mut self, are_there: bool) -> Self {
         self.settings.polling_rivals = are_there;
@@ -204,9 +207,9 @@ impl Builder {
         self
     }
 
-    /// Sets how long a waiter of a fair lock may be silent before other waiters are served in its
-    /// place, from four node timeouts to 1 h. Defaults to 3 s, or four node timeouts if that is
-    /// longer.
+    /// Sets how long a waiter of a lock with queues (a fair or a read-write lock, or a semaphore)
+    /// may be silent before other waiters are served in its place: from four node timeouts, or
+    /// 200 ms if none is set, to 1 h. Defaults to 3 s, or four node timeouts if that is longer.
     ///
     /// A waiter sends a command to the masters three or four times in this time. If this setting is
     /// shorter than four node timeouts of the slowest master, the waiter timeout is those four node

@@ -26,9 +26,10 @@ use crate::{
 /// A lock that a majority of masters holds for this guard, until
 /// [`valid_until`](Self::valid_until).
 ///
-/// As long as the guard lives, the lock is renewed whenever two thirds of its TTL are left, unless
-/// [`Lock::renewal`](crate::Lock::renewal) sets a limit. [`lost`](Self::lost) resolves when the
-/// lock is lost, for example because it could not be renewed.
+/// As long as the guard lives, the lock is renewed whenever two thirds of its
+/// [validity](Self::validity) are left, unless [`Lock::renewal`](crate::Lock::renewal) sets a
+/// limit. [`lost`](Self::lost) resolves when the lock is lost, for example because it could not be
+/// renewed.
 ///
 /// Bind the guard to a name: `let guard = ..` or `let _guard = ..` holds the lock to the end of the
 /// scope. `let _ = ..` and `if lock.try_acquire().await.is_ok()` drop the guard and release the
@@ -42,12 +43,12 @@ use crate::{
 /// # Guarantees
 ///
 /// While this guard [is valid](Self::is_valid), no other guard of this name is valid in any
-/// process, except for guards of the same [owner](crate::Owner).
-/// [`docs::guarantees`](crate::docs::guarantees) lists the conditions.
+/// process, except for guards of the same [owner](crate::Owner), of other readers, and of other
+/// [slots](Self::slot). [`docs::guarantees`](crate::docs::guarantees) lists the conditions.
 ///
-/// The guards that an owner has of one reentrant or fair lock are levels of that lock. They share
-/// its validity, its renewal and its loss. For example, extending one of them extends all of them.
-/// The lock is released when the last of them is dropped.
+/// The guards that an owner has of one lock are levels of that lock. They share its validity, its
+/// renewal and its loss. For example, extending one of them extends all of them. The lock is
+/// released when the last of them is dropped.
 ///
 /// # Not guaranteed
 ///
@@ -220,7 +221,7 @@ impl Guard {
     ///
     /// A lock is lost earlier if a majority of masters refuse a renewal or an extension because the
     /// guard does not hold the lock. Masters report this only when they are asked. So the loss is
-    /// noticed with the next renewal, when two thirds of the TTL are left.
+    /// noticed with the next renewal, when two thirds of the validity are left.
     ///
     /// # Cancel safety
     ///
@@ -281,8 +282,8 @@ impl Guard {
     /// A master may have lost the key, for example by a restart. It gets the key back after a
     /// majority has confirmed. From then on, its vote in [`votes`](Self::votes) is a grant.
     ///
-    /// The lock is still renewed with its own TTL, once two thirds of that TTL are left. An
-    /// extension does not restart the limit of the renewal.
+    /// The lock is still renewed with its own TTL, once two thirds of the validity of that TTL are
+    /// left. An extension does not restart the limit of the renewal.
     ///
     /// # Errors
     ///

@@ -1,11 +1,11 @@
-//! The holders of reentrant and fair locks.
+//! The holders of locks that can be acquired again.
 
 use std::{fmt, sync::Arc};
 
 use crate::driver::claim::owned_lock::LockOwner;
 
-/// An identity that holds reentrant and fair locks. All tasks that have this handle or a clone of
-/// it share the identity, on any thread.
+/// An identity that holds reentrant, fair and read-write locks. All tasks that have this handle or
+/// a clone of it share the identity, on any thread.
 ///
 /// [`Coordinator::owner`](crate::Coordinator::owner) makes an owner at little cost. Make one owner
 /// for each job, not one for the whole service, because tasks that share an owner do not exclude

@@ -1,4 +1,4 @@
-//! Checks that each kind of lock can be had from both coordinators.
+//! Checks that each kind of lock can be had from both coordinators, and that the pages name each.
 
 use quorlock::__internals::KINDS;
 
@@ -13,6 +13,22 @@ fn both_coordinators_have_a_method_for_each_kind() {
         for kind in KINDS {
             let method = format!("pub fn {}(&self, ", kind.word());
             assert!(read(face).contains(&method), "{face} has no {method}");
+        }
+    }
+}
+
+#[test]
+fn the_label_of_metrics_and_the_json_have_a_word_for_each_kind() {
+    for (page, start) in [
+        ("docs/operations.md", "The label `kind` is "),
+        ("cli/JSON.md", "| `kind` | string or null | "),
+    ] {
+        let page_text = read(page);
+        let line = page_text.lines().find(|line| line.starts_with(start));
+        let line = line.unwrap_or_else(|| panic!("{page} has no line that starts with {start}"));
+        for kind in KINDS {
+            let word = format!("`{}`", kind.word());
+            assert!(line.contains(&word), "{page} has no {word} in: {line}");
         }
     }
 }

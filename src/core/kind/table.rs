@@ -37,7 +37,8 @@ impl Kind {
         Self::ALL.into_iter().find(|kind| kind.word() == word)
     }
 
-    /// Returns the word for the kind, as in metrics: `mutex`, `reentrant`, `fair` or `read_write`.
+    /// Returns the word for the kind in metrics and JSON: the name of its method of
+    /// [`Coordinator`](crate::Coordinator), such as `read_write`.
     pub fn word(self) -> &'static str {
         self.spec().word
     }

@@ -24,10 +24,10 @@ pub struct Inspection {
     /// empty if the lock can be acquired. This is the case if the masters where the lock is free,
     /// together with the masters that did not answer, are a majority.
     pub holders: Vec<Holder>,
-    /// The [IDs](crate::Owner::id) of the owners that wait for a fair lock, in the order of the
-    /// queue. The list contains every waiter that any master knows, but at most 1,000 from each
+    /// The [IDs](crate::Owner::id) of the owners that wait for a lock with queues, in the order of
+    /// the queue. The list contains every waiter that any master knows, but at most 1,000 from each
     /// master. A waiter whose process died stays in the list until the masters remove it from their
-    /// queues. The list is empty for a lock of another kind.
+    /// queues. The list is empty for a mutex and a reentrant lock.
     pub queue: Vec<String>,
     /// The answer of each master. A master that answered has the vote
     /// [`Vote::Grant`](crate::Vote::Grant) here, even if the lock is held on that master.

@@ -65,8 +65,8 @@ impl HeldReport {
         self.owned.as_ref().map_or(1, |owned| owned.depth)
     }
 
-    /// Returns the position of this client in that master's queue for a fair lock, starting at 1.
-    /// `None` if the client is not in that queue.
+    /// Returns the position of this client in that master's queue for the lock, starting at 1.
+    /// `None` if the client is not in a queue.
     pub fn position(&self) -> Option<u64> {
         self.owned.as_ref()?.position
     }

@@ -90,14 +90,14 @@ pub enum Refusal {
     Held(HeldReport),
     /// A lock of another kind is held there under the name.
     OtherKind,
-    /// The fair lock is free there, but other waiters come first.
+    /// The lock is free there, but other waiters come first.
     Queued {
         /// The position of this client in that master's queue, starting at 1. `None` for an attempt
         /// that does not wait.
         position: Option<u64>,
     },
     /// The client's clock differs too much from the master's clock. The master therefore gives the
-    /// client no position in the queue of a fair lock, or accepts no fencing token from it.
+    /// client no position in the lock's queue, or accepts no fencing token from it.
     Skewed {
         /// The time since 1970 on the master's clock.
         clock: Duration,

@@ -60,7 +60,7 @@ impl Coordinator {
         Lock::new(self.coordinator.mutex(name), &self.thread)
     }
 
-    /// Returns a new owner for reentrant and fair locks: see [`owner`](crate::Coordinator::owner).
+    /// Returns a new owner: see [`owner`](crate::Coordinator::owner).
     pub fn owner(&self) -> Owner {
         self.coordinator.owner()
     }

@@ -25,8 +25,8 @@ impl Coordinator {
         Lock::new(self.engine.clone(), Kind::Mutex, name.as_ref(), None)
     }
 
-    /// Returns a new owner for [`reentrant`](Self::reentrant) and [`fair`](Self::fair) locks. Sends
-    /// nothing.
+    /// Returns a new owner for [`reentrant`](Self::reentrant), [`fair`](Self::fair) and
+    /// [`read_write`](Self::read_write) locks. Sends nothing.
     ///
     /// Make one owner for each job, because tasks that share an owner do not exclude each other.
     /// The owner works with this coordinator and its clones. Locks of another coordinator refuse
@@ -187,10 +187,10 @@ impl Coordinator {
     /// Returns the semaphore called `name`. At most `permits` guards hold it at once, from 1 to
     /// 1,000. Sends nothing.
     ///
-    /// Each guard has a [slot](Guard::slot) of its own, which no other guard has at the same time.
-    /// A job that needs several permits holds several guards. Waiters are served in the order in
-    /// which they came, like those of a [fair lock](Self::fair), but those that come close together
-    /// may swap.
+    /// Each guard has a [slot](crate::Guard::slot) of its own, which no other guard has at the same
+    /// time. A job that needs several permits holds several guards. Waiters are served in the order
+    /// in which they came, like those of a [fair lock](Self::fair), but those that come close
+    /// together may swap.
     ///
     /// Programs may use different numbers of permits. There are never more holders than the largest
     /// of these numbers. So the number can grow or shrink while programs run: no holder loses its

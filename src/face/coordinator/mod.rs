@@ -28,10 +28,11 @@ mod locks;
 /// # Guarantees
 ///
 /// At any instant, at most one holder of a name [is valid](crate::Guard::is_valid). A holder is the
-/// guard of a mutex, or an [`Owner`] with all its guards. This guarantee has two conditions: the
-/// rates of the clocks differ by less than the [drift](crate::Builder::drift_ppm), and no master
-/// forgets a lock that has not expired. Any majority of the masters is enough to lock. See
-/// [`docs::guarantees`](crate::docs::guarantees).
+/// guard of a mutex, or an [`Owner`](crate::Owner) with all its guards. The readers of a read-write
+/// lock are valid together, and a semaphore has a holder for each slot. This guarantee has two
+/// conditions: the rates of the clocks differ by less than the
+/// [drift](crate::Builder::drift_ppm), and no master forgets a lock that has not expired. Any
+/// majority of the masters is enough to lock. See [`docs::guarantees`](crate::docs::guarantees).
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -166,8 +167,8 @@ impl Coordinator {
     ///
     /// A release is delivered when it has reached every master that may hold the key, or when the
     /// key has expired there. So `close` takes at most the longest TTL in use, or twice the [waiter
-    /// timeout](crate::Builder::waiter_timeout) of a fair lock if that is longer. `close` may take
-    /// that long if masters are down, so call it with a [timeout](tokio::time::timeout).
+    /// timeout](crate::Builder::waiter_timeout) of a lock with queues if that is longer. `close`
+    /// may take that long if masters are down, so call it with a [timeout](tokio::time::timeout).
     ///
     /// Call `close` at the end of a program, so that the releases of dropped guards arrive. Before
     /// that, join the tasks that hold or want locks. Guards that are still alive stay valid, are

@@ -19,8 +19,8 @@ mod ready;
 ///
 /// After any of these errors the attempt holds nothing. Every attempt that sent something and did
 /// not win the lock is followed by a release on all masters. A master that cannot be reached is
-/// owed the release until the TTL has passed. If the owner of a reentrant or fair lock held the
-/// lock before, its other guards are as valid as they were.
+/// owed the release until the TTL has passed. If the owner held the lock before, its other guards
+/// are as valid as they were.
 ///
 /// To decide what to do, match on the error of the last attempt. After a
 /// [`Deadline`](Self::Deadline), [`last_attempt`](Self::last_attempt) returns the error inside it:
@@ -61,8 +61,8 @@ pub enum AcquireError {
     #[error(transparent)]
     Config(#[from] ConfigError),
 
-    /// Another holder has the lock, other waiters of a fair lock come first, or the vote was split.
-    /// Try again later.
+    /// Another holder has the lock, other waiters come first, or the vote was split. Try again
+    /// later.
     ///
     /// `votes` does not name the holder of a mutex. [`Lock::inspect`](crate::Lock::inspect) does,
     /// if that holder has a [client name](crate::Builder::client_name). It takes another round.
@@ -212,7 +212,8 @@ pub enum Contention {
         /// the time may belong to a holder that came after the attempt.
         remaining: Option<Duration>,
     },
-    /// The fair lock is free on a majority of masters, but other waiters come first.
+    /// The lock is free on a majority of masters, but other waiters come first. Only a lock with
+    /// queues is refused for this: a fair or a read-write lock, or a semaphore.
     Queued,
     /// The vote was split: no client got a majority, or the lock was released during the attempt.
     Split,

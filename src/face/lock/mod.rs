@@ -30,9 +30,9 @@ mod several;
 ///
 /// A lock is cheap to make and to clone. It holds nothing until it is acquired.
 ///
-/// If the [owner](Owner) of a reentrant or fair lock holds it already, acquiring it again takes one
-/// round, like an [extension](Guard::extend). If that round fails, the owner's other guards are as
-/// valid as they were.
+/// If its [owner](Owner) holds the lock already, acquiring it again takes one round, like an
+/// [extension](Guard::extend). If that round fails, the owner's other guards are as valid as they
+/// were.
 ///
 /// # Names and TTLs that cannot be used
 ///
@@ -121,8 +121,8 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// - [`Contended`](AcquireError::Contended): another holder has the lock, other waiters of a
-    ///   fair lock come first, or the vote was split.
+    /// - [`Contended`](AcquireError::Contended): another holder has the lock, other waiters come
+    ///   first, or the vote was split.
     /// - [`NoQuorum`](AcquireError::NoQuorum): too many masters failed.
     /// - [`Quarantined`](AcquireError::Quarantined): too many masters have no vote for a while,
     ///   because they may have forgotten locks.
@@ -173,7 +173,8 @@ impl Lock {
     /// under way when `limit` has passed. That attempt and the last attempt may take two node
     /// timeouts each, or four each if the lock is fenced. The first connections may take the
     /// connect timeout. All these times may double while a master does not keep up with the
-    /// commands of this coordinator.
+    /// commands of this coordinator. [Several names](crate::Coordinator::mutex_all) may take one
+    /// attempt more: when the last attempt at one of them wins, the rest follow.
     ///
     /// Tasks of one owner make their attempts one after the other. If the turn of a task has not
     /// come three node timeouts after `limit`, the task makes no last attempt. For a fenced lock
@@ -189,8 +190,8 @@ impl Lock {
     /// # Cancel safety
     ///
     /// Dropping the future releases whatever the attempt has acquired. The drop also removes the
-    /// waiter from the wait queue of this coordinator, and from a fair lock's queues on the
-    /// masters. A new call starts at the end of the queues. See [`Lock`](Self#cancel-safety).
+    /// waiter from the wait queue of this coordinator, and from the lock's queues on the masters. A
+    /// new call starts at the end of the queues. See [`Lock`](Self#cancel-safety).
     pub async fn acquire_within(&self, limit: Duration) -> Result<Guard, AcquireError> {
         self.acquire_until(Some(limit)).await
     }
@@ -203,9 +204,10 @@ impl Lock {
     /// changed, and when the TTLs on a majority of masters have passed. It also makes an attempt
     /// about once a second ([`poll_interval`](crate::Builder::poll_interval)).
     ///
-    /// Waiters of a fair lock are in a queue on every master. They are served in the order in which
-    /// they came, across all processes. A waiter makes an attempt when the masters call it, and
-    /// about once a second to keep its position.
+    /// Waiters of a lock with queues, which is a fair or a read-write lock or a semaphore, are in a
+    /// queue on every master. They are served in the order in which they came, across all
+    /// processes. A waiter makes an attempt when the masters call it, and about once a second to
+    /// keep its position.
     ///
     /// Tasks of one [owner](Owner) wait for each other's attempts, but not for each other's guards.
     /// When one of these tasks gets the lock, the others acquire it, too.
@@ -218,8 +220,8 @@ impl Lock {
     /// # Cancel safety
     ///
     /// Dropping the future releases whatever the attempt has acquired. The drop also removes the
-    /// waiter from the wait queue of this coordinator, and from a fair lock's queues on the
-    /// masters. A new call starts at the end of the queues. See [`Lock`](Self#cancel-safety).
+    /// waiter from the wait queue of this coordinator, and from the lock's queues on the masters. A
+    /// new call starts at the end of the queues. See [`Lock`](Self#cancel-safety).
     pub async fn acquire(&self) -> Result<Guard, AcquireError> {
         self.acquire_until(None).await
     }
@@ -303,8 +305,8 @@ impl Lock {
     ///
     /// Changes nothing on the masters. The answer may be out of date when it arrives. The holder is
     /// reported even if it holds the name as another kind of lock. The queue is reported only if
-    /// this lock is a fair lock. Waits for all masters, for at most the node timeout. For a master
-    /// whose first connection is under way, it waits for at most the connect timeout.
+    /// this lock is of a kind with queues. Waits for all masters, for at most the node timeout. For
+    /// a master whose first connection is under way, it waits for at most the connect timeout.
     ///
     /// # Errors
     ///

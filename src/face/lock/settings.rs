@@ -44,9 +44,9 @@ impl Lock {
     /// While the guard lives, its TTL and its [renewal](Self::renewal) decide how long the lock is
     /// held. If the holder dies or the lock is lost, it is not left in place.
     ///
-    /// The [owner](crate::Owner) of a reentrant or fair lock may acquire it again meanwhile. If the
-    /// owner tries, the rest of the minimum time is over, even if the attempt fails. So use a
-    /// mutex, or a new owner for each job.
+    /// The [owner](crate::Owner) of the lock may acquire it again meanwhile. If the owner tries,
+    /// the rest of the minimum time is over, even if the attempt fails. So use a mutex, or a new
+    /// owner for each job.
     ///
     /// Masters that restart may forget a lock that was left in place. The
     /// [quarantine](crate::Quarantine) protects holders only: these masters vote again after

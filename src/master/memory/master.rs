@@ -162,7 +162,7 @@ impl MemoryMaster {
         }
     }
 
-    /// Returns the fields of the hash under `key`. A reentrant or a fair lock is stored as a hash.
+    /// Returns the fields of the hash under `key`. A lock of any kind but a mutex is one.
     /// Returns `None` if the key does not exist or has another type.
     #[must_use]
     pub fn hash(&self, key: &str) -> Option<BTreeMap<String, String>> {
@@ -172,8 +172,8 @@ impl MemoryMaster {
         }
     }
 
-    /// Returns the members of the sorted set under `key`, in order. The queue of a fair lock is
-    /// stored as a sorted set.
+    /// Returns the members of the sorted set under `key`, in order. A lock's queue is stored as a
+    /// sorted set.
     #[must_use]
     pub fn queue(&self, key: &str) -> Vec<String> {
         let mut state = self.state.lock();

@@ -480,8 +480,8 @@ pub fn masters(n: usize) -> Vec<Server> {
     })
 }
 
-/// Returns the server program: `$QUORLOCK_TEST_SERVER`, or one on the `PATH`, or the one that `./dev`
-/// has linked in `target/server`.
+/// Returns the server program: `$QUORLOCK_TEST_SERVER`, or one on the `PATH`, or the one that
+/// `./dev` has linked in `target/server`.
 pub fn binary() -> PathBuf {
     find_binary().unwrap_or_else(|| {
         panic!(
