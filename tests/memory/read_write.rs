@@ -2,8 +2,15 @@
 
 use std::time::Duration;
 
-use quorlock::{Access, AcquireError, ConfigError, Coordinator, Guard, Lock, MemoryMaster, Owner};
-use tokio::time::timeout;
+use quorlock::{
+    Access, AcquireError, ConfigError, Coordinator, Fault, Guard, Lock, MemoryMaster, Owner,
+};
+use tokio::{
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+
+use super::world::{World, millis, timed};
 
 fn masters(count: usize) -> Vec<MemoryMaster> {
     (0..count).map(|_| MemoryMaster::new()).collect()
@@ -248,4 +255,55 @@ async fn readers_that_a_minority_grants_do_not_call_each_other() {
     for reader in waiting {
         reader.await.unwrap().unwrap();
     }
+}
+
+/// Holds `lock` for `time`, again and again.
+async fn use_forever(lock: Lock, time: Duration) {
+    loop {
+        let guard = lock.acquire().await.unwrap();
+        sleep(time).await;
+        guard.release().await.unwrap();
+    }
+}
+
+/// The longest hold.
+const HOLD: Duration = millis(20);
+
+/// Returns the longest of 20 waits for `lock`, while `users` use the lock.
+async fn longest_wait(lock: Lock, users: Vec<Lock>) -> Duration {
+    let mut others = JoinSet::new();
+    for (number, user) in users.into_iter().enumerate() {
+        // The times differ, so that the holders do not come and go together.
+        others.spawn(use_forever(user, HOLD - millis(number as u64 % 8)));
+    }
+    let mut longest = Duration::ZERO;
+    for turn in 0..20 {
+        sleep(millis(turn)).await;
+        let (took, guard) = timed(lock.acquire()).await;
+        longest = longest.max(took);
+        sleep(HOLD).await;
+        guard.unwrap().release().await.unwrap();
+    }
+    longest
+}
+
+/// Neither many readers nor several writers keep the other side waiting for more than ten holds.
+#[tokio::test(start_paused = true)]
+async fn neither_side_waits_for_long() {
+    let world = World::new(3).await;
+    world.inject_all(&Fault::Delay(millis(1)));
+    let coordinators = [(); 4].map(|()| Coordinator::new(&world.masters).unwrap());
+    let lock = |user: usize, name| {
+        let locks = &coordinators[user % 4];
+        locks.read_write(name, &locks.owner())
+    };
+    let readers = (0..64).map(|user| lock(user, "read").read()).collect();
+    let writer = longest_wait(lock(0, "read").write(), readers).await;
+    let writers = (0..8).map(|user| lock(user, "written").write()).collect();
+    let reader = longest_wait(lock(0, "written").read(), writers).await;
+    println!("a writer waited for {writer:?}, a reader for {reader:?}");
+    assert!(
+        writer <= 10 * HOLD && reader <= 10 * HOLD,
+        "{writer:?} {reader:?}"
+    );
 }

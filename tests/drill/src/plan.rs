@@ -9,7 +9,7 @@ use testkit::random::Random;
 use crate::locks::{LEAST_TTL, MOST_TTL, QUARANTINE};
 
 pub const MASTERS: usize = 5;
-pub const CLIENTS: usize = 12;
+pub const CLIENTS: usize = 16;
 /// The masters that may be at fault at once, so that a majority is healthy.
 const MINORITY: usize = MASTERS / 2;
 
