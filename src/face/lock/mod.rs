@@ -308,6 +308,9 @@ impl Lock {
     /// this lock is of a kind with queues. Waits for all masters, for at most the node timeout. For
     /// a master whose first connection is under way, it waits for at most the connect timeout.
     ///
+    /// Of several names, asks about one after the other. Returns the answer for the first one that
+    /// is held, or for the first name if all are free.
+    ///
     /// # Errors
     ///
     /// - [`NoQuorum`](InspectError::NoQuorum): fewer than a majority answered in time.
