@@ -1,0 +1,86 @@
+//! Questions about who holds a lock.
+
+use super::Lock;
+use crate::{
+    core::{protocol::name::LockId, view::inspection::Inspection},
+    face::error::InspectError,
+};
+
+/// Questions to the masters.
+impl Lock {
+    /// Asks all masters who holds the lock, how many times and for how long, and who waits for it.
+    ///
+    /// Changes nothing on the masters. The answer may be out of date when it arrives. The holder is
+    /// reported even if it holds the name as another kind of lock. The queue is reported only if
+    /// this lock is of a kind with queues. Waits for all masters, for at most the node timeout. For
+    /// a master whose first connection is under way, it waits for at most the connect timeout.
+    ///
+    /// Of several names, asks about one after the other. Returns the answer for the first one that
+    /// is held, or for the first name if all are free.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoQuorum`](InspectError::NoQuorum): fewer than a majority answered in time.
+    /// - [`Config`](InspectError::Config): the name cannot be used. Nothing was sent.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect on the masters.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use quorlock::{Coordinator, Kind, MemoryMaster};
+    /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
+    /// let owner = locks.owner();
+    /// let lock = locks.reentrant("orders/42", &owner);
+    /// let guard = lock.acquire().await?;
+    /// let holder = lock.inspect().await?.holders.remove(0);
+    /// assert_eq!(holder.kind, Some(Kind::Reentrant));
+    /// assert_eq!(holder.owner.as_deref(), Some(owner.id()));
+    /// assert_eq!(holder.depth, 1);
+    ///
+    /// guard.release().await?;
+    /// assert!(!lock.is_held().await?);
+    /// # Ok(()) }
+    /// ```
+    pub async fn inspect(&self) -> Result<Inspection, InspectError> {
+        let first = self
+            .inspect_one(self.lock_id.as_ref().map_err(Clone::clone)?)
+            .await?;
+        if first.is_held() {
+            return Ok(first);
+        }
+        for lock_id in &self.others {
+            let other = self.inspect_one(lock_id).await?;
+            if other.is_held() {
+                return Ok(other);
+            }
+        }
+        Ok(first)
+    }
+
+    async fn inspect_one(&self, lock_id: &LockId) -> Result<Inspection, InspectError> {
+        let inspected = self.engine.inspect(lock_id).await;
+        let masters = self.engine.masters();
+        inspected.map_err(|error| InspectError::from_driver(error, lock_id, masters))
+    }
+
+    /// Returns whether the lock is held. It counts as held if it is free on too few masters for
+    /// another client to acquire it now.
+    ///
+    /// The lock also counts as held while several owners hold it on different masters. This happens
+    /// for a moment while clients contend. It is always so for a `RedissonRedLock`, because it has
+    /// a different owner on every master. See [`inspect`](Self::inspect).
+    ///
+    /// # Errors
+    ///
+    /// See [`inspect`](Self::inspect).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect on the masters.
+    pub async fn is_held(&self) -> Result<bool, InspectError> {
+        Ok(self.inspect().await?.is_held())
+    }
+}
