@@ -70,14 +70,30 @@ impl<const C: usize> Master<C> {
         free.collect()
     }
 
-    /// Takes this slot, and leaves any other one. Returns whether the token has the slot.
+    /// Takes this slot, unless another token has it. Leaves any other slot in both cases, because
+    /// the token has the wanted one on other masters. Returns whether the token has the slot.
     pub(super) fn take(&mut self, token: Token, slot: usize) -> bool {
-        if self.slots[slot] != 0 && self.slots[slot] != token {
-            return false;
+        self.leave_others(token, slot);
+        let is_mine = self.slots[slot] == 0 || self.slots[slot] == token;
+        if is_mine {
+            self.slots[slot] = token;
         }
-        self.release(token);
-        self.slots[slot] = token;
-        true
+        is_mine
+    }
+
+    /// Leaves the slot of a token, unless it is this one.
+    pub(super) fn leave_others(&mut self, token: Token, slot: usize) {
+        if self.slots[slot] != token {
+            self.release(token);
+        }
+    }
+
+    /// Puts a holder back in its slot.
+    pub(super) fn heal(&mut self, broken: Broken, token: Token, slot: usize) {
+        if broken == Broken::HealTakesHeld {
+            self.slots[slot] = 0;
+        }
+        self.take(token, slot);
     }
 
     /// Leaves the slot of a token, whatever slot it is.

@@ -20,6 +20,8 @@ pub(super) struct Semaphore<const C: usize> {
     pub(super) breaks: bool,
     /// A master may lose all data once.
     pub(super) forgets: bool,
+    /// Attempts may have a second round.
+    pub(super) has_ballots: bool,
     /// Checks that every client that waits can win.
     pub(super) ends: bool,
 }
@@ -75,6 +77,8 @@ impl<const C: usize> Semaphore<C> {
         if let Some(slot) = won {
             now.phase = Phase::Held;
             now.slot = slot as u8;
+            now.asks_for = 0;
+            now.is_again = false;
             now.won |= 1 << now.attempt;
             now.wanted[usize::from(now.attempt)] |= 1 << slot;
             state.believe(client);
@@ -91,7 +95,7 @@ impl<const C: usize> Semaphore<C> {
     ) {
         let now = state.clients[client];
         let (attempt, token) = (now.attempt, token(client, now.attempt));
-        let asks_again = self.broken == Broken::KeepsVotes || self.broken == Broken::ChangesSlot;
+        let asks_again = self.asks_again();
         if state.masters[at].answered[client] && !asks_again {
             return;
         }
@@ -109,28 +113,51 @@ impl<const C: usize> Semaphore<C> {
             visit(Step::Answered(client, attempt, what, at), next);
         };
         let free = state.masters[at].free(token, self.sizes[client]);
-        for slot in &free {
+        for slot in free.iter().filter(|_| now.asks_for == 0) {
             let mut next = *state;
             next.masters[at].take(token, *slot);
             answered("takes any", next, Some(*slot));
         }
-        if free.is_empty() {
+        if free.is_empty() && now.asks_for == 0 {
             answered("takes any", *state, None);
         }
-        let granted = state
-            .masters
-            .iter()
-            .fold(0, |all, master| all | master.granted[client]);
-        let wanted = now.wanted[usize::from(attempt)];
         for slot in 0..self.sizes[client] {
-            let may_want = wanted == 0 || wanted == 1 << slot || asks_again;
-            if granted & 1 << slot == 0 && !asks_again || !may_want {
+            let mut next = *state;
+            if asks_again {
+                next.clients[client].wanted[usize::from(attempt)] |= 1 << slot;
+            } else if now.asks_for != 1 << slot {
                 continue;
             }
-            let mut next = *state;
-            next.clients[client].wanted[usize::from(attempt)] |= 1 << slot;
             let is_mine = next.masters[at].take(token, slot);
             answered("takes one", next, is_mine.then_some(slot));
+        }
+    }
+
+    /// Returns whether masters that have answered a round are asked again in it, for any slot.
+    fn asks_again(&self) -> bool {
+        self.broken == Broken::KeepsVotes || self.broken == Broken::ChangesSlot
+    }
+
+    /// Chooses a slot that a master has granted in this round, or begins the second round.
+    fn asking_steps(&self, state: &State<C>, client: usize, visit: &mut dyn FnMut(Step, State<C>)) {
+        let now = state.clients[client];
+        let granted = state.masters.map(|master| master.granted[client]);
+        let granted = granted.iter().fold(0, |all, granted| all | granted);
+        let may_choose = now.asks_for == 0 && !self.asks_again();
+        for slot in (0..self.sizes[client]).filter(|slot| may_choose && granted & 1 << slot != 0) {
+            let mut next = *state;
+            next.clients[client].asks_for = 1 << slot;
+            next.clients[client].wanted[usize::from(now.attempt)] |= 1 << slot;
+            visit(Step::Client(client, "asks for one slot"), next);
+        }
+        if self.has_ballots && !now.is_again {
+            let mut next = *state;
+            next.close(client);
+            next.clients[client].is_again = true;
+            if self.broken == Broken::ChoosesAgain {
+                next.clients[client].asks_for = 0;
+            }
+            visit(Step::Client(client, "asks again"), next);
         }
     }
 
@@ -143,6 +170,7 @@ impl<const C: usize> Semaphore<C> {
         let (mut next, now) = (*state, state.clients[client]);
         let (slot, held) = (usize::from(now.slot), &mut next.masters[at]);
         let is_mine = held.slots[slot] == token(client, now.attempt);
+        held.leave_others(token(client, now.attempt), slot);
         held.answered[client] = true;
         held.granted[client] = Slots::from(is_mine) << slot;
         self.count(&mut next, client);
@@ -163,6 +191,9 @@ impl<const C: usize> Semaphore<C> {
                 next.leave(client);
                 visit(Step::Client(client, "leaves"), next);
             }
+        }
+        if now.phase == Phase::Asking {
+            self.asking_steps(state, client, visit);
         }
         if now.phase == Phase::Held && self.extends {
             let mut next = *state;
@@ -202,49 +233,6 @@ impl<const C: usize> Semaphore<C> {
                 next.masters[at].slots[slot] = 0;
                 visit(Step::EntryVanishes(held, at), next);
             }
-        }
-    }
-
-    /// Lets a master execute the commands of an attempt, without an answer.
-    fn late(
-        &self,
-        state: &State<C>,
-        (client, attempt, at): (usize, u8, usize),
-        visit: &mut dyn FnMut(Step, State<C>),
-    ) {
-        let (now, token) = (state.clients[client], token(client, attempt));
-        let mut step = |what, change: &dyn Fn(&mut State<C>)| {
-            let mut next = *state;
-            change(&mut next);
-            if next != *state {
-                visit(Step::Unanswered(client, attempt, what, at), next);
-            }
-        };
-        for slot in state.masters[at].free(token, self.sizes[client]) {
-            step("takes any", &|next| {
-                next.masters[at].take(token, slot);
-            });
-        }
-        let wanted = now.wanted[usize::from(attempt)];
-        // A heal is the same.
-        for slot in (0..SLOTS).filter(|slot| wanted & 1 << slot != 0) {
-            step("takes one", &|next| {
-                next.masters[at].take(token, slot);
-            });
-        }
-        if attempt < now.attempt || now.phase == Phase::Left {
-            step("releases", &|next| next.masters[at].release(token));
-        }
-        if self.breaks && now.won & 1 << attempt != 0 {
-            step("breaks", &|next| {
-                let held = &mut next.clients[client];
-                let is_used = attempt == now.attempt && now.phase == Phase::Held;
-                if is_used && next.masters[at].slot_of(token) == Some(held.slot.into()) {
-                    held.is_broken = true;
-                    held.is_stale = held.is_extending;
-                }
-                next.masters[at].break_held(self.broken, token);
-            });
         }
     }
 

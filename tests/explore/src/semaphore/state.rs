@@ -24,6 +24,10 @@ pub(super) struct Client {
     pub(super) attempt: u8,
     /// The slots that each attempt has asked for by number.
     pub(super) wanted: [Slots; 4],
+    /// The slot that the round asks for. 0 while masters choose.
+    pub(super) asks_for: Slots,
+    /// The attempt is in its second round.
+    pub(super) is_again: bool,
     /// The attempts that have won: a bit for each.
     pub(super) won: u8,
     /// The slot that is held.
@@ -48,7 +52,13 @@ impl Client {
             packed << 3 | u64::from(*slots)
         });
         let packed = packed << 8 | u64::from(self.attempt << 2) | u64::from(self.slot);
-        let flags = [self.is_extending, self.is_broken, self.is_stale];
+        let packed = packed << 3 | u64::from(self.asks_for);
+        let flags = [
+            self.is_again,
+            self.is_extending,
+            self.is_broken,
+            self.is_stale,
+        ];
         let packed = flags
             .iter()
             .fold(packed, |packed, flag| packed << 1 | u64::from(*flag));
@@ -83,6 +93,8 @@ impl<const C: usize> State<C> {
         *now = Client {
             phase: Phase::Left,
             slot: 0,
+            asks_for: 0,
+            is_again: false,
             is_extending: false,
             is_broken: false,
             is_stale: false,
