@@ -31,6 +31,10 @@ async fn report(locks: &Coordinator, directory: &str, job: u32) -> Result<()> {
     let guard = reports.acquire_within(Duration::from_secs(30)).await?;
     let slot = guard.slot().ok_or("a permit has a slot")?; // from 0 to 4
     let scratch = Path::new(directory).join(format!("scratch-{slot}"));
+    if scratch.exists() {
+        println!("job {job} clears what a dead job has left in {slot}");
+        fs::remove_dir_all(&scratch)?;
+    }
     fs::create_dir(&scratch)?; // fails if another job has the slot
     tokio::select! {
         biased; // a loss comes first

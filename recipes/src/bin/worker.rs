@@ -13,6 +13,7 @@ use tokio::{
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let masters = env::var("QUORLOCK_MASTERS")?;
+    let mut terminated = signal(SignalKind::terminate())?; // before the work begins
     let locks = Coordinator::new(MasterSpec::list(&masters))?;
     let (stop, stopped) = watch::channel(false);
     let mut workers = JoinSet::new();
@@ -20,7 +21,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         workers.spawn(work(locks.clone(), number, stopped.clone()));
     }
     println!("works");
-    signal(SignalKind::terminate())?.recv().await;
+    terminated.recv().await;
 
     stop.send_replace(true);
     while let Some(ended) = workers.join_next().await {
