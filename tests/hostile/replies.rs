@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use quorlock::{__internals::KINDS, Coordinator, Quarantine};
+use quorlock::{__internals::KINDS, AcquireError, Coordinator, Quarantine};
 use testkit::hostile::{
     all_calls::{Calls, HANG},
     answers::{honest, subscription},
@@ -143,6 +143,29 @@ fn one_of_three_that_confirms_in_place_of_replies_costs_no_lock() {
             });
         },
     );
+}
+
+/// The other masters would grant the slot too, because no one has it.
+#[test]
+fn no_guard_has_a_slot_beyond_the_permits() {
+    in_own_process("replies::no_guard_has_a_slot_beyond_the_permits", || {
+        run(async {
+            let fakes = [(); 3].map(|()| {
+                falsifying(|words| match words[0].as_slice() {
+                    b"EVAL" | b"EVALSHA" => b":3\r\n".to_vec(),
+                    _ => honest(words),
+                })
+            });
+            let locks = coordinator(&fakes);
+            let within = locks.semaphore("a", 3).acquire_within(HANG).await;
+            assert_eq!(within.unwrap().slot(), Some(2));
+            let beyond = locks.semaphore("b", 2).try_acquire().await;
+            assert!(
+                matches!(beyond, Err(AcquireError::NoQuorum { .. })),
+                "{beyond:?}"
+            );
+        });
+    });
 }
 
 /// The masters turn hostile while a guard is held. Calls on that guard return, too.

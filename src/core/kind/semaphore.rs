@@ -124,6 +124,8 @@ fn words(command: &Command) -> Words<'_> {
 fn vote(command: &Command, reply: &Reply<'_>) -> SlotVote {
     if let (Verb::Acquire | Verb::Heal, Reply::Int(slot)) = (command.verb(), reply) {
         let slot = u16::try_from(*slot).ok().and_then(NonZeroU16::new);
+        // The other masters may be asked for this slot, and would grant any number.
+        let slot = slot.filter(|slot| slot.get() <= command.lock_id.permits());
         let vote = slot.map_or_else(Vote::nonsense, |_| Vote::Grant);
         return SlotVote { vote, slot };
     }
