@@ -92,8 +92,9 @@ impl<R: ReadRound> ClaimState<R> {
         self.rounds = self.rounds.saturating_add(1);
         if let Some(by) = next.identity {
             self.traces.by = by;
+            // Only now: an attempt asks for one slot in its life, because its commands may be late.
+            self.traces.slot = None;
         }
-        self.traces.slot = None; // masters that have granted one to this attempt grant it again
         if let (Some(ballot), Some(candidate)) = (&mut self.traces.ballot, next.candidate) {
             ballot.candidate = candidate;
         }

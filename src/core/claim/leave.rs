@@ -106,13 +106,13 @@ impl<R: ReadRound> ClaimState<R> {
     }
 
     /// Returns the masters that need a release. If the newest acquisition did not ask all masters,
-    /// these are only the masters that may have the key.
+    /// these are only the masters that may have the key, also because of an earlier round.
     fn needs_release(&self) -> MasterSet {
         mutant!(RollbackOfGrants if !self.was_won() => return self.newest.read(Round::granted));
         mutant!(NoRollback if !self.was_won() => return MasterSet::NONE);
         match self.phase {
             Phase::Asking { unasked } if !unasked.is_empty() => {
-                self.newest.read(Round::may_keep) - unasked
+                (self.newest.read(Round::may_keep) - unasked) | self.traces.may_keep
             }
             Phase::Asking { .. } | Phase::Held(_) | Phase::Lost { .. } | Phase::Released => {
                 MasterSet::ALL

@@ -18,8 +18,8 @@ use crate::core::{
 /// The transitions. A line has what happens, and then what the claim does.
 ///
 /// - `begin:m` asks for a mutex, `t` for one with a fencing token, `r` for a reentrant lock, and
-///   `f` for a fair lock. `begin:m1` asks master 1 first. `held:m` is a mutex that has been won and
-///   has a guard.
+///   `f` for a fair lock. `begin:m1` asks master 1 first, and `choose:1` does so in a new attempt.
+///   `held:m` is a mutex that has been won and has a guard.
 /// - `g0` is a grant of master 0, `n` no key, `h` held by another, `f` failed, and `s` a larger
 ///   candidate. `^g0` is a vote in the round before the newest. `70` is a grant of slot 7.
 /// - `seen` is the caller, who sees the outcome of the round. `due` is the renewer. `+500` passes
@@ -45,6 +45,16 @@ a claim keeps the slot that it has won
     +1 extend:9000    | extend 012 by 9002 depth 1
     g0 g1             | renewed 9000
     slot              | slot 7
+
+another candidate is offered for the slot that the first master has chosen
+    begin:t1          | ask 1 for 5
+    71 others         | ask 02 for 5 in slot 7
+    s0 s2 again:9     | ask 012 for 9 in slot 7
+
+a new attempt may get another slot than the one before
+    begin:f1          | ask 1
+    71 others         | ask 02 in slot 7
+    h0 h2 again:0     | queue 012 as attempt 2
 
 a claim on a lock without slots has none
     held:m slot       | no slot
@@ -85,6 +95,11 @@ after another round, the release goes to all masters that it asked
     begin:m1          | ask 1
     h1 again:0        | ask 012
     h1 leave          | take back 012, owed until 9002 by 02
+
+a round that asks a first master leaves out none that an earlier round asked
+    begin:f           | ask 012
+    20 71 h2 choose:1 | ask 1
+    h1 leave          | take back 01, owed until 12000 by 012
 
 a master that refused is not owed the release
     begin:m           | ask 012
@@ -516,7 +531,8 @@ impl Case {
         }
         let number = number.parse().unwrap();
         match word {
-            "again" => self.ask_again(number),
+            "again" => self.ask_again(MasterSet::ALL, number),
+            "choose" => self.ask_again(MasterSet::only(number as usize), 0),
             "due" => {
                 let (next, command) = self.step(ClaimState::renew);
                 self.extended(command, self.terms.ttl);
@@ -591,10 +607,11 @@ impl Case {
         done
     }
 
-    fn ask_again(&mut self, candidate: u64) {
+    /// Asks again, or at first only the masters in `asked`.
+    fn ask_again(&mut self, asked: MasterSet, candidate: u64) {
         let is_fair = self.kind == 'f';
         let next = NextRound {
-            asked: MasterSet::ALL,
+            asked,
             identity: is_fair.then(|| identity('f', self.rounds.len() as u64 + 1)),
             queue: is_fair.then_some(QueueOptions {
                 waiter_timeout: millis(6_000),
@@ -605,7 +622,7 @@ impl Case {
         };
         if let Some(command) = self.step(|claim, step| claim.ask_again(step, next)) {
             self.rounds.push((self.claim.newest.clone(), None));
-            self.say(self.text(MasterSet::ALL, &command));
+            self.say(self.text(asked, &command));
         }
     }
 
@@ -691,11 +708,15 @@ impl Case {
     fn text(&self, to: MasterSet, command: &Command) -> String {
         let to = numbers(to);
         match &command.action {
-            Action::Acquire(attempt, _, queue) => match (&attempt.ballot, queue) {
-                (Some(ballot), _) => format!("ask {to} for {}", ballot.candidate),
-                (None, Some(_)) => format!("queue {to} as attempt {}", self.rounds.len()),
-                (None, None) => format!("ask {to}"),
-            },
+            Action::Acquire(attempt, _, queue) => {
+                let asks = match (&attempt.ballot, queue) {
+                    (Some(ballot), _) => format!("ask {to} for {}", ballot.candidate),
+                    (None, Some(_)) => format!("queue {to} as attempt {}", self.rounds.len()),
+                    (None, None) => format!("ask {to}"),
+                };
+                let slot = attempt.slot.map(|slot| format!(" in slot {slot}"));
+                asks + &slot.unwrap_or_default()
+            }
             Action::Extend(attempt, ttl) => {
                 format!("extend {to} by {} depth {}", ttl.millis(), attempt.depth)
             }
