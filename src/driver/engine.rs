@@ -22,7 +22,7 @@ use super::{
     masters::Masters,
     observe::observed::{observed, observed_all},
     query::{
-        inspect::{self, NotInspected},
+        inspect::{self, NotInspected, PendingInspection},
         ready::ready,
     },
     renew::renewer::Renewer,
@@ -144,8 +144,16 @@ impl Engine {
     }
 
     /// Asks all masters who holds the lock and who waits for it.
-    pub(crate) async fn inspect(&self, lock_id: &LockId) -> Result<Inspection, NotInspected> {
-        inspect::inspect(&self.context, lock_id).await
+    pub(crate) fn inquire(&self, lock_id: &LockId) -> Arc<PendingInspection> {
+        inspect::inquire(&self.context, lock_id)
+    }
+
+    /// Waits for the answers to `pending`.
+    pub(crate) async fn inspect(
+        &self,
+        pending: &PendingInspection,
+    ) -> Result<Inspection, NotInspected> {
+        inspect::inspect(&self.context, pending).await
     }
 
     /// Deletes the lock on every master where one of the holders of `inspection` still has it.

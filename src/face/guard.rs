@@ -317,15 +317,26 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub async fn extend(&self, ttl: Duration) -> Result<(), ExtendError> {
+        let mut result = Ok(());
         for (claim, posted) in self.post(|level| level.claim.extend(ttl)) {
             let extended = match posted {
                 Ok(Some(extension)) => claim.confirm_extension(&extension).await,
                 Ok(None) => Ok(()),
                 Err(error) => Err(error),
             };
-            extended.map_err(|error| ExtendError::from_driver(error, claim))?;
+            let Err(error) = extended else {
+                continue;
+            };
+            let error = ExtendError::from_driver(error, claim);
+            let is_end = matches!(
+                error,
+                ExtendError::Lost { .. } | ExtendError::Expired { .. }
+            );
+            if is_end || result.is_ok() {
+                result = Err(error);
+            }
         }
-        Ok(())
+        result
     }
 
     /// Releases the lock on all masters, and waits until a majority has confirmed.

@@ -122,7 +122,7 @@ async fn a_writer_that_leaves_calls_the_readers_behind_it() {
 async fn until_queued(locks: &Coordinator, count: usize) {
     let observer = locks.owner();
     while read(locks, &observer).inspect().await.unwrap().queue.len() != count {
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        sleep(Duration::from_millis(1)).await;
     }
 }
 
@@ -194,7 +194,7 @@ async fn a_dead_reader_costs_the_rest_of_its_own_lease() {
     let start = tokio::time::Instant::now();
     let lock = write(&locks, &writer);
     let (writing, ()) = tokio::join!(lock.acquire(), async {
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        sleep(Duration::from_millis(100)).await;
         alive.release().await.unwrap();
     });
     let waited = start.elapsed();
@@ -244,9 +244,9 @@ async fn readers_that_a_minority_grants_do_not_call_each_other() {
     });
     let waiting: Vec<_> = waiting.collect();
     let sent = || masters.iter().map(MemoryMaster::commands).sum::<u64>();
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    sleep(Duration::from_secs(5)).await;
     let before = sent();
-    tokio::time::sleep(Duration::from_secs(10)).await;
+    sleep(Duration::from_secs(10)).await;
     let polls = sent() - before;
     assert!(polls < 500, "{polls} commands");
     for master in &masters[..2] {

@@ -9,7 +9,9 @@ use std::{
     time::Duration,
 };
 
-use quorlock::{AcquireError, ConfigError, Coordinator, Fault, LostReason, MemoryMaster, Renewal};
+use quorlock::{
+    AcquireError, ConfigError, Coordinator, ExtendError, Fault, LostReason, MemoryMaster, Renewal,
+};
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep, timeout},
@@ -221,6 +223,30 @@ async fn an_extension_extends_all_names() {
     world.clear_faults();
     guard.stop_renewing();
     assert_eq!(guard.lost().await.reason, LostReason::Expired);
+}
+
+/// All names are asked about at once, and a loss is more than a lack of masters.
+#[tokio::test(start_paused = true)]
+async fn slow_masters_delay_an_inspection_once_and_hide_no_loss() {
+    let world = World::new(3).await;
+    let names: Vec<_> = (0..100).map(|number| format!("{number}")).collect();
+    let lock = world.locks.mutex_all(&names);
+    world.masters[0].inject(Fault::Delay(millis(40)));
+    let (took, inspection) = timed(lock.inspect()).await;
+    assert!(!inspection.unwrap().is_held());
+    assert!(took < millis(100), "{took:?}");
+    world.clear_faults();
+
+    let guard = world.locks.mutex_all(["a", "b"]).acquire().await.unwrap();
+    for (master, name) in [(2, "a"), (0, "b"), (2, "b")] {
+        world.masters[master].set(name, "another's", None);
+    }
+    world.masters[1].inject(Fault::Down);
+    let failed = guard.extend(seconds(20)).await.unwrap_err();
+    let ExtendError::Lost { name, .. } = &failed else {
+        panic!("{failed}");
+    };
+    assert_eq!(&**name, "b");
 }
 
 #[tokio::test(start_paused = true)]

@@ -25,12 +25,14 @@ pub(crate) struct NotInspected {
 }
 
 /// An inspection that is under way: the votes, and the answer of each master.
-struct Inquiry {
+#[derive(Debug)]
+pub(crate) struct PendingInspection {
+    pub(crate) lock_id: LockId,
     round: Arc<LiveRound>,
     seen: Mutex<Vec<Option<Seen>>>,
 }
 
-impl CountVotes for Arc<Inquiry> {
+impl CountVotes for Arc<PendingInspection> {
     fn note(&self, master: usize, text: &str) {
         if let Some(seen) = self.seen.lock().get_mut(master) {
             *seen = Seen::parse(text);
@@ -48,23 +50,30 @@ impl CountVotes for Arc<Inquiry> {
 }
 
 /// Asks all masters who holds `lock_id` and who waits for it.
-pub(in crate::driver) async fn inspect(
-    context: &Context,
-    lock_id: &LockId,
-) -> Result<Inspection, NotInspected> {
+pub(in crate::driver) fn inquire(context: &Context, lock_id: &LockId) -> Arc<PendingInspection> {
     let masters = &context.masters;
-    let inquiry = Arc::new(Inquiry {
+    let pending = Arc::new(PendingInspection {
+        lock_id: lock_id.clone(),
         round: context.open_round(Verb::Inspect),
         seen: Mutex::new(vec![None; masters.count()]),
     });
     let command = Command::new(lock_id, Action::Inspect);
-    masters.post(command, inquiry.clone());
+    masters.post(command, pending.clone());
+    pending
+}
+
+/// Waits for the answers to `pending`.
+pub(in crate::driver) async fn inspect(
+    context: &Context,
+    pending: &PendingInspection,
+) -> Result<Inspection, NotInspected> {
+    let (masters, lock_id) = (&context.masters, &pending.lock_id);
     // Waits for all masters. The answers of a majority may not be enough to name the holder.
-    inquiry.round.settled().await;
-    let seen = inquiry.seen.lock().clone();
-    if inquiry.round.read(Round::outcome) != Outcome::Won {
+    pending.round.settled().await;
+    let seen = pending.seen.lock().clone();
+    if pending.round.read(Round::outcome) != Outcome::Won {
         return Err(NotInspected {
-            round: inquiry.round.clone(),
+            round: pending.round.clone(),
             views: inspection::views(&seen).collect(),
         });
     }
@@ -72,7 +81,7 @@ pub(in crate::driver) async fn inspect(
         name: lock_id.name().clone(),
         holders: inspection::holders(&seen, masters.quorum()),
         queue: inspection::queue(&seen),
-        votes: masters.votes(&inquiry.round),
+        votes: masters.votes(&pending.round),
         lock_id: lock_id.clone(),
         seen,
         only: None,

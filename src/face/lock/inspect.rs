@@ -2,7 +2,7 @@
 
 use super::Lock;
 use crate::{
-    core::{protocol::name::LockId, view::inspection::Inspection},
+    core::view::inspection::Inspection, driver::query::inspect::PendingInspection,
     face::error::InspectError,
 };
 
@@ -15,8 +15,8 @@ impl Lock {
     /// this lock is of a kind with queues. Waits for all masters, for at most the node timeout. For
     /// a master whose first connection is under way, it waits for at most the connect timeout.
     ///
-    /// Of several names, asks about one after the other. Returns the answer for the first one that
-    /// is held, or for the first name if all are free.
+    /// Of several names, returns the answer for the first one that is held, or for the first name
+    /// if all are free.
     ///
     /// # Errors
     ///
@@ -45,14 +45,16 @@ impl Lock {
     /// # Ok(()) }
     /// ```
     pub async fn inspect(&self) -> Result<Inspection, InspectError> {
-        let first = self
-            .inspect_one(self.lock_id.as_ref().map_err(Clone::clone)?)
-            .await?;
+        let first = self.lock_id.as_ref().map_err(Clone::clone)?;
+        let ask = |lock_id| self.engine.inquire(lock_id);
+        let (pending, others) = (ask(first), self.others.iter().map(ask));
+        let others: Vec<_> = others.collect();
+        let first = self.answer(&pending).await?;
         if first.is_held() {
             return Ok(first);
         }
-        for lock_id in &self.others {
-            let other = self.inspect_one(lock_id).await?;
+        for pending in &others {
+            let other = self.answer(pending).await?;
             if other.is_held() {
                 return Ok(other);
             }
@@ -60,10 +62,9 @@ impl Lock {
         Ok(first)
     }
 
-    async fn inspect_one(&self, lock_id: &LockId) -> Result<Inspection, InspectError> {
-        let inspected = self.engine.inspect(lock_id).await;
-        let masters = self.engine.masters();
-        inspected.map_err(|error| InspectError::from_driver(error, lock_id, masters))
+    async fn answer(&self, pending: &PendingInspection) -> Result<Inspection, InspectError> {
+        let (inspected, masters) = (self.engine.inspect(pending).await, self.engine.masters());
+        inspected.map_err(|error| InspectError::from_driver(error, &pending.lock_id, masters))
     }
 
     /// Returns whether the lock is held. It counts as held if it is free on too few masters for
