@@ -142,26 +142,23 @@ async fn acquire(wanted: &Wanted<'_>, asking: &Asking) -> Result<Guard, Failure>
     }
     let acquired = match asking.wait {
         Some(Duration::ZERO) => acquire_once(locks, lock).await,
-        Some(limit) => lock.acquire_within(limit).await,
         None if asking.nonblock => acquire_once(locks, lock).await,
-        None => lock.acquire().await,
+        limit => acquire_in(wanted, limit).await,
     };
     let error = match acquired {
         Ok(guard) => return Ok(guard),
         Err(error) => error,
     };
-    Err(match (Outage::of(locks), error.last_attempt()) {
-        (Some(outage), AcquireError::NoQuorum { votes, .. }) if outage.explains_more() => {
+    Err(match error.last_attempt() {
+        AcquireError::NoQuorum { votes, .. } => {
+            let outage = Outage::of_attempt(locks, votes);
             outage_failure(&outage, &action).with_votes(votes)
         }
-        (
-            _,
-            AcquireError::Contended {
-                name,
-                reason: Contention::Held { .. },
-                ..
-            },
-        ) if !asking.quiet => {
+        AcquireError::Contended {
+            name,
+            reason: Contention::Held { .. },
+            ..
+        } if !asking.quiet => {
             let holder = holder(wanted, name).await;
             Failure::not_acquired(&error, holder.as_deref(), asking.read)
         }
@@ -186,6 +183,41 @@ async fn holder(wanted: &Wanted<'_>, name: &str) -> Option<String> {
     let limit = round_limit(wanted.locks, HOLDER_LEAST);
     let seen = timeout(limit, wanted.inspect(name)).await;
     clients(&seen.ok()?.ok()?.holders)
+}
+
+/// Waits for the lock. Masters that deny it to the user end the wait, because it would change
+/// nothing.
+async fn acquire_in(wanted: &Wanted<'_>, limit: Option<Duration>) -> Result<Guard, AcquireError> {
+    let (start, lock) = (Instant::now(), &wanted.lock);
+    let mut acquired = lock.try_acquire().await;
+    // Nobody gets the lock meanwhile, so the short waits lose no place in a queue.
+    while limit.is_none()
+        && let Err(error) = &acquired
+        && let Some(outage @ Outage::TooFew { .. }) = outage_in(error)
+    {
+        wanted.outage.replace(Some(outage));
+        acquired = lock.acquire_within(LOOK_INTERVAL).await;
+    }
+    wanted.outage.take();
+    match (&acquired, limit) {
+        (Ok(_), _) => acquired,
+        (Err(error), _) if matches!(outage_in(error), Some(Outage::Refused(_))) => acquired,
+        (Err(_), Some(limit)) => {
+            let left = limit.saturating_sub(start.elapsed());
+            lock.acquire_within(left).await
+        }
+        (Err(_), None) => lock.acquire().await,
+    }
+}
+
+/// Returns the reason why the last attempt found too few masters, if it did.
+fn outage_in(error: &AcquireError) -> Option<Outage> {
+    let last = error.last_attempt();
+    let is_outage = matches!(
+        last,
+        AcquireError::NoQuorum { .. } | AcquireError::Quarantined { .. }
+    );
+    last.votes().filter(|_| is_outage).map(Outage::in_votes)
 }
 
 /// Waits for no holder, but for connections, and for others that ask at the same moment: if the
@@ -226,6 +258,8 @@ fn round_limit(locks: &Coordinator, least: Duration) -> Duration {
     limit.min(ROUND_LIMIT)
 }
 
+/// The time between two looks at the votes of a wait in which too few masters vote.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 const CLOSE_LEAST: Duration = Duration::from_millis(10);
 /// The same for the name of a holder. A busy machine may need this time for the answers.
 const HOLDER_LEAST: Duration = Duration::from_millis(50);

@@ -4,6 +4,7 @@ use quorlock::{AcquireError, ConfigError, Contention, InspectError, LostError, V
 
 use crate::{
     exit::Exit,
+    outage::Outage,
     output::complain,
     times::{brief, rounded},
     words::in_words_of_the_file,
@@ -143,7 +144,7 @@ fn describe(error: &AcquireError, holder: &str, waited: &str, wait: &str) -> (Ex
         ),
         AcquireError::NoQuorum { name, votes, .. } => (
             Exit::NoQuorum,
-            format!("cannot lock {name:?}{waited}: {}", too_few(votes)),
+            format!("cannot lock {name:?}{waited}: {}", Outage::in_votes(votes)),
         ),
         AcquireError::Quarantined {
             name, remaining, ..
@@ -195,18 +196,6 @@ fn by(holder: &str, reason: Contention) -> String {
     }
 }
 
-/// Says how many masters failed. The others may not have answered yet, because the outcome was
-/// certain without them.
-fn too_few(votes: &Votes) -> String {
-    format!(
-        "{} of {} masters failed, and {} are needed; \
-         run `quorlock doctor` with the same masters, or this with -v",
-        votes.failed_count(),
-        votes.master_count(),
-        votes.quorum()
-    )
-}
-
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
         Self::new(Exit::Usage, in_words_of_the_file(&error.to_string()))
@@ -217,7 +206,7 @@ impl From<InspectError> for Failure {
     fn from(error: InspectError) -> Self {
         match &error {
             InspectError::NoQuorum { name, votes, .. } => {
-                let sentence = format!("cannot inspect {name:?}: {}", too_few(votes));
+                let sentence = format!("cannot inspect {name:?}: {}", Outage::in_votes(votes));
                 Self::new(Exit::NoQuorum, sentence).with_votes(votes)
             }
             InspectError::Config(error) => Self::from(error.clone()),

@@ -13,7 +13,7 @@ use crate::{
     exit::Exit,
     failure::Failure,
     holders::{HolderLook, HoldersLook},
-    outage::Outage,
+    outage::{Outage, is_denial},
     times::{micros, millis, rounded},
     words::in_words_of_the_file,
 };
@@ -160,7 +160,7 @@ fn with_queues_of_its_own(
 /// Returns whether a user that only uses mutexes was denied the queue.
 fn may_not_see_the_queue(votes: &Votes) -> bool {
     let mut failures = votes.iter().filter_map(|row| row.failure());
-    failures.any(|failure| failure.to_string().contains("NOPERM"))
+    failures.any(is_denial)
 }
 
 impl Look {

@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use quorlock::{Coordinator, MasterHealth, MasterState, ReadyError};
+use quorlock::{Coordinator, Failure as VoteFailure, MasterHealth, MasterState, ReadyError, Votes};
 
 use crate::{
     exit::Exit,
@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The reason why too few masters can vote.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outage {
     /// Enough masters are connected, but some of them may have forgotten locks.
     Quarantine {
@@ -22,8 +22,8 @@ pub(crate) enum Outage {
         connected: usize,
         all: usize,
     },
-    /// So many masters refuse the login or a certificate that the others are no majority. The
-    /// reason of the first, and what to do.
+    /// So many masters refuse the login, a certificate or a right that the others are no majority.
+    /// The reason of the first, and what to do.
     Refused(String),
     /// Too few masters are connected and take locks. `why` is the reason of the first other one, if
     /// it is known.
@@ -31,6 +31,8 @@ pub(crate) enum Outage {
         connected: usize,
         all: usize,
         quorum: usize,
+        /// Whether some of the connected ones may not take locks either.
+        is_limit: bool,
         why: Option<String>,
     },
 }
@@ -72,14 +74,48 @@ impl Outage {
             connected: waits.len(),
             all,
             quorum,
+            is_limit: false,
             why: health.iter().find_map(obstacle),
         })
     }
 
-    /// Returns whether it says more than the votes of an attempt, which count a quarantine as a
-    /// failure.
-    pub(crate) fn explains_more(&self) -> bool {
-        matches!(self, Self::Refused(_) | Self::Quarantine { .. })
+    /// Returns the reason why an attempt with these votes found too few masters.
+    pub(crate) fn of_attempt(locks: &Coordinator, votes: &Votes) -> Self {
+        let in_votes = Self::in_votes(votes);
+        match Self::of(locks) {
+            _ if matches!(in_votes, Self::Refused(_)) => in_votes,
+            // The votes count a quarantine as a failure.
+            Some(outage @ (Self::Refused(_) | Self::Quarantine { .. })) => outage,
+            _ => in_votes,
+        }
+    }
+
+    /// Returns the reason why a round with these votes found too few masters.
+    pub(crate) fn in_votes(votes: &Votes) -> Self {
+        let (all, quorum) = (votes.master_count(), votes.quorum());
+        let rows = votes.iter();
+        let failures = rows.filter_map(|row| Some((row.master(), row.failure()?)));
+        let failures: Vec<_> = failures.collect();
+        let why = |(master, failure): &(&str, &VoteFailure)| {
+            format!("{master}: {}", in_words_of_the_file(&failure.to_string()))
+        };
+        let denials = failures.iter().filter(|(_, failure)| is_denial(failure));
+        let mut denials = denials.map(why);
+        if let Some(why) = denials.next()
+            && all - 1 - denials.count() < quorum
+        {
+            return Self::Refused(format!(
+                "the user lacks a right on {why}; run `quorlock doctor` with the same masters"
+            ));
+        }
+        Self::TooFew {
+            connected: all - votes.failed_count(),
+            all,
+            quorum,
+            // The round may be over before all masters have voted.
+            is_limit: votes.iter().any(|row| row.vote().is_none()),
+            why: failures.first().map(why),
+        }
     }
 
     /// Returns the failure of an action, such as `cannot lock "a"`.
@@ -98,6 +134,16 @@ pub(crate) fn refused(locks: &Coordinator, action: &str) -> Option<Failure> {
     let outage = Outage::of(locks);
     let refused = outage.filter(|outage| matches!(outage, Outage::Refused(_)));
     refused.map(|outage| outage.failure(action))
+}
+
+/// Returns whether the master denied a right, such as the right to a command or a key. Redis 6 and
+/// scripts have other words before it.
+pub(crate) fn is_denial(failure: &VoteFailure) -> bool {
+    let VoteFailure::Rejected(error) = failure else {
+        return false;
+    };
+    let mut signs = ["-NOPERM ", "ACL failure in script"].into_iter();
+    error.starts_with("NOPERM ") || signs.any(|sign| error.contains(sign))
 }
 
 /// Returns why dials to the master fail until a setting is changed, and which.
@@ -161,11 +207,13 @@ impl fmt::Display for Outage {
                 connected,
                 all,
                 quorum,
+                is_limit,
                 why,
             } => {
+                let only = if *is_limit { "at most" } else { "only" };
                 write!(
                     f,
-                    "only {connected} of {all} masters can vote, and {quorum} are needed; "
+                    "{only} {connected} of {all} masters can vote, and {quorum} are needed; "
                 )?;
                 if let Some(why) = why {
                     write!(f, "{why}; ")?;

@@ -25,7 +25,7 @@ pub(crate) async fn tell(wanted: &Wanted<'_>, common: &Common) -> Failure {
     sleep(PATIENCE).await;
     warn_of_itself(wanted);
     loop {
-        match Outage::of(wanted.locks) {
+        match wanted.outage() {
             None => {
                 (known, since) = (None, Instant::now());
                 if !knows_holder {

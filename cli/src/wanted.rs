@@ -1,14 +1,19 @@
 //! The lock that a command asks for, under one name or several.
 
+use std::cell::RefCell;
+
 use quorlock::{Coordinator, Guard, InspectError, Inspection, Lock, Renewal};
 
-use crate::{args::Asking, client_name::client_name, exit::Exit, failure::Failure};
+use crate::{args::Asking, client_name::client_name, exit::Exit, failure::Failure, outage::Outage};
 
 /// The lock that a command asks for.
 pub(crate) struct Wanted<'a> {
     pub(crate) locks: &'a Coordinator,
     pub(crate) names: &'a [String],
     pub(crate) lock: Lock,
+    /// The reason why the last attempt found too few masters, until another attempt finds enough.
+    /// Masters can be well and yet refuse this lock, for example its key.
+    pub(crate) outage: RefCell<Option<Outage>>,
 }
 
 impl<'a> Wanted<'a> {
@@ -18,7 +23,13 @@ impl<'a> Wanted<'a> {
             locks,
             names,
             lock: lock(locks, names, asking),
+            outage: RefCell::default(),
         }
+    }
+
+    /// Returns the reason why too few masters can vote on the lock now. `None` if a majority can.
+    pub(crate) fn outage(&self) -> Option<Outage> {
+        Outage::of(self.locks).or_else(|| self.outage.borrow().clone())
     }
 
     /// Returns the names in quotes.

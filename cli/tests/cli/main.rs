@@ -8,6 +8,7 @@
 mod bench;
 mod break_lock;
 mod crowd;
+mod denied;
 mod doctor;
 mod exits;
 mod job_control;
