@@ -342,6 +342,9 @@ pub(crate) struct Doctor {
 /// Shows the holder and the waiters, and asks for a confirmation. A newer holder keeps the lock. A
 /// holder that is alive goes on with its work until its next renewal fails, or without renewal
 /// until its TTL ends. Until then, it may work at the same time as the next holder.
+///
+/// A holder without a client name may be a lock of another library, or data with a TTL. Look at the
+/// key with redis-cli first.
 #[derive(Debug, Group)]
 #[command(after_long_help = BREAK)]
 pub(crate) struct Break {

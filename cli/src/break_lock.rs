@@ -129,7 +129,7 @@ async fn is_confirmed(seen: &Look) -> Result<bool, Failure> {
     let shown = block(seen, Style::of_stdout());
     let warning = "If the holder is alive, it works on until its next renewal fails, \
                    or without renewal until its TTL ends.";
-    let question = format!("{shown}{warning}\nBreak {:?}? Type yes: ", seen.name);
+    let question = format!("{shown}{warning}\nBreak {:?}? [y/N] ", seen.name);
     // In a thread, because the connections must live while the person thinks.
     let asked = spawn_blocking(move || {
         let mut answer = String::new();

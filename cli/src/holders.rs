@@ -104,6 +104,12 @@ impl HolderLook {
         self.kind.is_some() && self.remaining.is_none()
     }
 
+    /// Returns whether it may be any text with a TTL. The mutexes of the command line have client
+    /// names.
+    fn may_be_foreign(&self) -> bool {
+        self.kind == Some(Kind::Mutex) && self.client.is_none() && self.owner.is_none()
+    }
+
     fn sentence(&self) -> String {
         let kind = match self.kind {
             Some(kind @ Kind::ReadWrite) => format!("as a {kind} by a {}", self.role()),
@@ -122,6 +128,9 @@ impl HolderLook {
             depth => format!(" ({depth} times)"),
         };
         let left = match self.left() {
+            Some(left) if self.may_be_foreign() => format!(
+                ", {left} left, without a client name, so it may be a lock of another library, or data"
+            ),
             Some(left) => format!(", {left} left"),
             None if self.may_be_no_lock() => ", without a TTL, so it may be no lock".to_owned(),
             None => ", without a TTL".to_owned(),

@@ -139,6 +139,25 @@ fn a_key_without_a_ttl_is_only_broken_if_that_is_said() {
     }
 }
 
+/// The locks of other libraries look like that, and so does a session of an application.
+#[test]
+fn a_text_with_a_ttl_may_be_data() {
+    let masters = masters(3);
+    write_mutex(&masters, "job", "x");
+    let doubt = "left, without a client name, so it may be a lock of another library, or data";
+    let (_, shown, _) = ended(&mut with(&masters, "status job"));
+    assert!(shown.contains(doubt), "{shown}");
+    let (_, help, _) = ended(&mut with(&masters, "break --help"));
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(help.contains("of another library, or data"), "{help}");
+    let _holder = Running::hold(&masters, "ours");
+    let (_, shown, _) = ended(&mut with(&masters, "status ours"));
+    assert!(!shown.contains("or data"), "{shown}");
+    let (status, shown, _) = ended(&mut with(&masters, "break -y job"));
+    assert_eq!(status, 0, "{shown}");
+    assert!(shown.contains(doubt), "{shown}");
+}
+
 /// One master is enough for a doubt.
 #[test]
 fn a_key_without_a_ttl_on_one_master_is_not_broken() {

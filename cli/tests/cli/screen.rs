@@ -27,7 +27,7 @@ fn a_break_asks_and_takes_no_for_an_answer() {
     write_mutex(&masters, "job", "t");
     for answer in ["no\n", "\n", "yy\n", "\x04"] {
         let mut terminal = start(&masters, "break job", "");
-        terminal.until("Type yes: ");
+        terminal.until("Break \"job\"? [y/N] ");
         terminal.types(answer);
         assert_eq!(terminal.ended(), 64, "{answer:?}: {}", terminal.shown);
         assert!(
@@ -46,9 +46,9 @@ fn a_break_shows_what_it_destroys_before_it_asks() {
     let masters = masters(3);
     write_mutex(&masters, "job", "t");
     let mut terminal = start(&masters, "break job", "1");
-    terminal.until("Type yes: ");
+    terminal.until("Break \"job\"? [y/N] ");
     assert!(
-        terminal.shown.starts_with("job  held as a mutex, 5"),
+        terminal.shown.starts_with("job\r\n  held as a mutex, 5"),
         "{}",
         terminal.shown
     );
@@ -80,7 +80,7 @@ fn y_is_a_yes() {
     let masters = masters(3);
     write_mutex(&masters, "job", "t");
     let mut terminal = start(&masters, "break job", "");
-    terminal.until("Type yes: ");
+    terminal.until("Break \"job\"? [y/N] ");
     terminal.types("y\n");
     assert_eq!(terminal.ended(), 0, "{}", terminal.shown);
 }
@@ -90,7 +90,7 @@ fn a_break_leaves_the_lock_to_a_newer_holder() {
     let masters = masters(3);
     write_mutex(&masters, "job", "old");
     let mut terminal = start(&masters, "break job", "");
-    terminal.until("Type yes: ");
+    terminal.until("Break \"job\"? [y/N] ");
     write_mutex(&masters, "job", "new");
     terminal.types("yes\n");
     assert_eq!(terminal.ended(), 75, "{}", terminal.shown);
