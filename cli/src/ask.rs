@@ -162,6 +162,13 @@ async fn acquire(wanted: &Wanted<'_>, asking: &Asking) -> Result<Guard, Failure>
             let holder = holder(wanted, name).await;
             Failure::not_acquired(&error, holder.as_deref(), asking.read)
         }
+        AcquireError::OtherKind { name, votes, .. } if is_no_lock(wanted, name).await => {
+            let sentence = format!(
+                "cannot lock {name:?}: its key is not a lock; \
+                 take another name, or delete the key by hand if no program needs it"
+            );
+            Failure::new(Exit::Configuration, sentence).with_votes(votes)
+        }
         _ => Failure::not_acquired(&error, None, asking.read),
     })
 }
@@ -183,6 +190,15 @@ async fn holder(wanted: &Wanted<'_>, name: &str) -> Option<String> {
     let limit = round_limit(wanted.locks, HOLDER_LEAST);
     let seen = timeout(limit, wanted.inspect(name)).await;
     clients(&seen.ok()?.ok()?.holders)
+}
+
+/// Returns whether the key of the lock called `name` is of no kind of lock, according to a majority
+/// of masters.
+async fn is_no_lock(wanted: &Wanted<'_>, name: &str) -> bool {
+    let Ok(seen) = wanted.locks.mutex(name).inspect().await else {
+        return false;
+    };
+    !seen.holders.is_empty() && seen.holders.iter().all(|holder| holder.kind.is_none())
 }
 
 /// Waits for the lock. Masters that deny it to the user end the wait, because it would change

@@ -1,6 +1,6 @@
 //! Distributed locks for shell scripts, cron jobs and terminals.
 
-use std::{env, process::ExitCode};
+use std::{env, ffi::OsString, process::ExitCode};
 
 use clap::{Parser, error::ErrorKind};
 
@@ -55,6 +55,9 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(error) => return not_parsed(&error).into(),
     };
+    if let Some(why) = misread_strict() {
+        return Failure::new(Exit::Usage, why).report(false).into();
+    }
     let common = match common.join(verb.take_common()) {
         Ok(common) => common,
         Err(why) => return Failure::new(Exit::Usage, why).report(false).into(),
@@ -62,6 +65,20 @@ fn main() -> ExitCode {
     dispatch(&verb, &common)
         .unwrap_or_else(|failure| failure.report(common.is_verbose()))
         .into()
+}
+
+/// Says what is wrong if a value of `--strict` was taken for a name.
+fn misread_strict() -> Option<String> {
+    let words = env::args_os().take_while(|word| word != "--");
+    let words: Vec<_> = words.collect();
+    let is_bool = |word: &OsString| word == "true" || word == "false";
+    let mut pairs = words.windows(2);
+    let pair = pairs.find(|pair| pair[0] == "--strict" && is_bool(&pair[1]))?;
+    let value = pair[1].display();
+    Some(format!(
+        "--strict {value} would be --strict and the name {value}; \
+         give --strict={value}, or the name before --strict"
+    ))
 }
 
 /// Prints the help, or what is wrong with the arguments.

@@ -117,9 +117,13 @@ fn option(arg: &Arg) -> String {
     let takes_value = arg.get_action().takes_values();
     let values = arg.get_value_names().unwrap_or_default();
     let values = values.iter().filter(|_| takes_value);
-    let values = values.map(|value| italic(value));
-    let head = [names].into_iter().filter(|names| !names.is_empty());
-    let head = head.chain(values).collect::<Vec<_>>().join(" ");
+    let values: Vec<_> = values.map(|value| italic(value)).collect();
+    let values = values.join(" ");
+    let head = match (&*names, &*values) {
+        (name, value) if arg.is_require_equals_set() => format!("{name}[={value}]"),
+        ("", only) | (only, "") => only.to_owned(),
+        (name, value) => format!("{name} {value}"),
+    };
     let help = arg.get_long_help().or(arg.get_help());
     let mut help = help.map(ToString::to_string).unwrap_or_default();
     let defaults = arg.get_default_values().iter().filter(|_| takes_value);

@@ -106,6 +106,26 @@ fn a_lock_that_is_held_is_75() {
 }
 
 #[test]
+fn a_key_that_is_not_a_lock_is_78() {
+    let masters = masters(3);
+    for master in &masters {
+        master.command(&["RPUSH", "list", "x"]);
+        master.command(&["HSET", "hash", "field", "value"]);
+    }
+    for words in [
+        "-n list",
+        "list",
+        "-n --fair list",
+        "-n --permits 2 list",
+        "-n hash",
+    ] {
+        let (status, out, err) = ended(&mut script(&masters, words, "echo ran"));
+        assert_eq!((status, &*out), (78, ""), "{words}: {err}");
+        assert!(err.contains(": its key is not a lock; "), "{words}: {err}");
+    }
+}
+
+#[test]
 fn no_majority_is_69() {
     let mut masters = masters(5);
     for master in &mut masters[..2] {
@@ -168,6 +188,18 @@ fn wrong_arguments_are_64() {
     let (status, _, err) = ended(with(&[], "run a -- true").env("QUORLOCK_MASTERS", ""));
     assert_eq!(status, 64);
     assert!(err.contains("--master URL"), "{err}");
+    for words in ["run -n --strict false a -- true", "status --strict true"] {
+        let (status, out, err) = ended(&mut with(&masters, words));
+        assert_eq!((status, &*out), (64, ""), "{words}: {err}");
+        assert!(err.contains("give --strict="), "{err}");
+    }
+    for words in [
+        "status true --strict",
+        "run --strict=false a -- echo --strict true",
+    ] {
+        let (status, _, err) = ended(&mut with(&masters, words));
+        assert!(status == 0 || status == 69, "{words}: {err}");
+    }
     for words in ["--help", "--version", "run --help", "help", "help run"] {
         let (status, out, _) = ended(&mut with(&masters, words));
         assert_eq!(status, 0);
