@@ -1,6 +1,6 @@
 //! `quorlock doctor`: the check of all masters, with the commands that fix each finding.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use quorlock::{Finding, Setting, Severity};
 use serde::Serialize;
@@ -36,7 +36,8 @@ struct FindingReport {
 }
 
 pub(crate) fn doctor(args: &Doctor, common: &Common) -> Result<Exit, Failure> {
-    let masters = Masters::find(common)?;
+    let masters = Masters::find_to_check(common)?;
+    let exposed = masters.exposed().map(Path::to_owned);
     let (source, is_strict) = (masters.source(), masters.is_strict());
     block_on(async {
         let locks = masters.coordinator()?;
@@ -46,18 +47,31 @@ pub(crate) fn doctor(args: &Doctor, common: &Common) -> Result<Exit, Failure> {
             .into_iter()
             .map(|health| health.master)
             .collect();
-        let report = |finding| FindingReport::of(finding, &all);
+        let worst = checked
+            .worst()
+            .max(exposed.as_ref().map(|_| Severity::Warn));
+        let own = exposed.as_deref().map(FindingReport::of_password_file);
+        // The findings are sorted, the worst first.
+        let (before, after) = checked.findings.split_at(
+            checked
+                .findings
+                .partition_point(|one| one.severity >= Severity::Warn),
+        );
         if args.json {
+            let report = |finding| FindingReport::of(finding, &all);
+            let findings = before.iter().map(report).chain(own);
             print_json(&Report {
                 source,
-                worst: checked.worst().map(|worst| worst.to_string()),
-                findings: checked.findings.iter().map(report).collect(),
+                worst: worst.map(|worst| worst.to_string()),
+                findings: findings.chain(after.iter().map(report)).collect(),
             })?;
         } else {
             let style = Style::of_stdout();
-            let shown = text(&checked.findings, &all, style);
+            let count_own = usize::from(own.is_some());
+            let own = own.map_or_else(String::new, |own| own.paragraph(style) + "\n");
+            let shown = text(before, &all, style) + &own + &text(after, &all, style);
             let notes = notes(&checked.findings, &all, is_strict, style);
-            let summary = summary(&groups(&checked.findings));
+            let summary = summary(&groups(&checked.findings), worst, count_own);
             let count = all.len();
             let plural = if count == 1 { "" } else { "s" };
             let source = clean(&source);
@@ -65,7 +79,7 @@ pub(crate) fn doctor(args: &Doctor, common: &Common) -> Result<Exit, Failure> {
                 "{shown}{notes}the masters are those of {source}\n{count} master{plural}: {summary}\n"
             ))?;
         }
-        Ok(exit(checked.worst()))
+        Ok(exit(worst))
     })
 }
 
@@ -91,6 +105,31 @@ impl FindingReport {
             commands: commands(finding, all),
         }
     }
+
+    /// Returns the finding about a password file that all users can read.
+    fn of_password_file(file: &Path) -> Self {
+        let file = file.display();
+        Self {
+            severity: Severity::Warn.to_string(),
+            master: None,
+            setting: "password_file",
+            value: format!("{file}, which all users can read"),
+            why: "every user of this machine can take the password".to_owned(),
+            fix: format!("chmod 600 {file}"),
+            commands: Vec::new(),
+        }
+    }
+
+    /// Returns the text about a finding that is about this program.
+    fn paragraph(&self, style: Style) -> String {
+        let what = format!("{} is {}", self.setting, self.value);
+        let rows = [
+            ("on", "this program".to_owned()),
+            ("why", self.why.clone()),
+            ("fix", self.fix.clone()),
+        ];
+        entry(Severity::Warn, &what, rows, style)
+    }
 }
 
 fn text(findings: &[Finding], all: &[Arc<str>], style: Style) -> String {
@@ -115,8 +154,9 @@ const NOT_STRICT: &str = "\
 Without strict, a program that starts now takes a master that has lost its locks for a new one. \
 For jobs that come and go, set strict = true in all programs.";
 
-/// Returns the number of findings of each severity, in one line.
-fn summary(groups: &[Vec<&Finding>]) -> String {
+/// Returns the number of findings of each severity, in one line. `own` is the number of warnings
+/// about this program that no group has.
+fn summary(groups: &[Vec<&Finding>], worst: Option<Severity>, own: usize) -> String {
     let severities = [
         Severity::Refuse,
         Severity::Warn,
@@ -125,14 +165,14 @@ fn summary(groups: &[Vec<&Finding>]) -> String {
     ];
     let counts = severities.iter().filter_map(|severity| {
         let same = groups.iter().filter(|one| one[0].severity == *severity);
-        let count = same.count();
+        let count = same.count() + if *severity == Severity::Warn { own } else { 0 };
         (count > 0).then(|| format!("{count} {severity}"))
     });
     let counts = counts.collect::<Vec<_>>().join(", ");
     let is_outage = |group: &Vec<&Finding>| {
         group[0].severity == Severity::Refuse && group[0].setting == Setting::Votes
     };
-    match groups.first().map(|group| group[0].severity) {
+    match worst {
         None => "no findings, all is well".to_owned(),
         Some(Severity::Info) => format!("{counts}, all is well"),
         Some(_) if groups.iter().any(is_outage) => format!("{counts}; no lock can be acquired now"),
@@ -167,29 +207,35 @@ fn groups(findings: &[Finding]) -> Vec<Vec<&Finding>> {
 
 fn paragraph(group: &[&Finding], all: &[Arc<str>], style: Style) -> String {
     let first = group[0];
-    let colour = match first.severity {
-        Severity::Info => Colour::Dim,
-        Severity::Unknown | Severity::Warn => Colour::Yellow,
-        _ => Colour::Red,
-    };
     let who: Vec<_> = group.iter().map(|finding| finding.who()).collect();
-    let mut text = style.paint(colour, &format!("{:<8}", first.severity));
-    text.push_str(&indented(&in_words_of_the_file(&first.what()), 8, style));
-    for (word, body) in [
+    let rows = [
         ("on", who.join(", ")),
         ("why", in_words_of_the_file(first.why)),
         ("fix", in_words_of_the_file(first.fix)),
-    ] {
-        if !body.is_empty() {
-            text.push_str("        ");
-            text.push_str(&style.paint(Colour::Dim, &format!("{word:<5}")));
-            text.push_str(&indented(&body, 13, style));
-        }
-    }
+    ];
+    let what = in_words_of_the_file(&first.what());
+    let mut text = entry(first.severity, &what, rows, style);
     for command in group.iter().flat_map(|finding| commands(finding, all)) {
         // A command is not wrapped, so that it can be copied. Most fit into 80 columns here.
         let command = style.paint(Colour::Bold, &command);
         text.push_str(&format!("  {command}\n"));
+    }
+    text
+}
+
+/// Returns the lines about one finding, with those of `rows` that have a text.
+fn entry(severity: Severity, what: &str, rows: [(&str, String); 3], style: Style) -> String {
+    let colour = match severity {
+        Severity::Info => Colour::Dim,
+        Severity::Unknown | Severity::Warn => Colour::Yellow,
+        _ => Colour::Red,
+    };
+    let mut text = style.paint(colour, &format!("{severity:<8}"));
+    text.push_str(&indented(what, 8, style));
+    for (word, body) in rows.iter().filter(|(_, body)| !body.is_empty()) {
+        text.push_str("        ");
+        text.push_str(&style.paint(Colour::Dim, &format!("{word:<5}")));
+        text.push_str(&indented(body, 13, style));
     }
     text
 }

@@ -5,7 +5,7 @@ use std::{
     fs::File,
     io::{self, Read},
     os::unix::fs::PermissionsExt,
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use quorlock::{Builder, Coordinator, MasterSpec, Quarantine};
@@ -26,6 +26,7 @@ pub(crate) struct Masters {
     builder: Builder,
     source: Source,
     is_strict: bool,
+    exposed: Option<PathBuf>,
 }
 
 /// The source of the list of masters.
@@ -43,16 +44,30 @@ impl Masters {
     /// Finds the masters. What the command line names comes before the environment, and the usual
     /// file comes last. Sends nothing.
     pub(crate) fn find(common: &Common) -> Result<Self, Failure> {
+        let masters = Self::find_to_check(common)?;
+        // In a container, that is usual, and nobody else is there.
+        if let Some(file) = masters.exposed().filter(|_| common.wants_news()) {
+            let file = file.display();
+            complain(format_args!(
+                "all users can read the password file {file}; run: chmod 600 {file}"
+            ));
+        }
+        Ok(masters)
+    }
+
+    /// Finds the masters for a program that checks the password file itself.
+    pub(crate) fn find_to_check(common: &Common) -> Result<Self, Failure> {
         let (source, settings) = find_settings(common)?;
         if common.is_verbose() {
             complain(format_args!("the masters are those of {source}"));
         }
         let is_strict = settings.strict == Some(true);
-        let builder = builder(settings, common)?;
+        let (builder, exposed) = builder(settings, common)?;
         Ok(Self {
             builder,
             source,
             is_strict,
+            exposed,
         })
     }
 
@@ -64,6 +79,11 @@ impl Masters {
     /// Returns whether masters that no program has used before have no vote.
     pub(crate) fn is_strict(&self) -> bool {
         self.is_strict
+    }
+
+    /// Returns the password file if all users can read it.
+    pub(crate) fn exposed(&self) -> Option<&Path> {
+        self.exposed.as_deref()
     }
 
     /// Returns the coordinator. Must be called inside a runtime.
@@ -142,7 +162,8 @@ fn with_options(settings: Settings, options: &Meaning) -> Settings {
     }
 }
 
-fn builder(settings: Settings, common: &Common) -> Result<Builder, Failure> {
+/// Returns the builder, and the password file if all users can read it.
+fn builder(settings: Settings, common: &Common) -> Result<(Builder, Option<PathBuf>), Failure> {
     let mut builder = Coordinator::builder().max_ttl(settings.longest_ttl());
     if let Some(name) = client_name() {
         builder = builder.client_name(name);
@@ -151,8 +172,11 @@ fn builder(settings: Settings, common: &Common) -> Result<Builder, Failure> {
     if let Some(config) = certificates::read(&settings)? {
         builder = builder.tls(config);
     }
-    let file = common.password_file.as_ref();
-    let password = find_password(file.or(settings.password_file.as_ref()), common)?;
+    let file = common.password_file.clone().or(settings.password_file);
+    let (password, is_exposed) = match &file {
+        Some(file) => read_password(file).map(|(text, is_exposed)| (Some(text), is_exposed))?,
+        None => (variable("QUORLOCK_PASSWORD")?, false),
+    };
     let user = settings.user.unwrap_or_default();
     builder = builder.masters(settings.masters.into_iter().map(|master| match &password {
         Some(password) => master.login(&user, password),
@@ -167,16 +191,14 @@ fn builder(settings: Settings, common: &Common) -> Result<Builder, Failure> {
     if settings.strict == Some(true) {
         builder = builder.quarantine(Quarantine::Strict);
     }
-    Ok(builder)
+    Ok((builder, file.filter(|_| is_exposed)))
 }
 
 /// The longest password file, in bytes. A file such as /dev/zero has no end.
 const MOST: u64 = 1 << 16;
 
-fn find_password(file: Option<&PathBuf>, common: &Common) -> Result<Option<String>, Failure> {
-    let Some(file) = file else {
-        return variable("QUORLOCK_PASSWORD");
-    };
+/// Returns the password, and whether all users can read it.
+fn read_password(file: &Path) -> Result<(String, bool), Failure> {
     let mut text = String::new();
     let read = File::open(file).and_then(|file| {
         let mode = file.metadata()?.permissions().mode();
@@ -186,13 +208,6 @@ fn find_password(file: Option<&PathBuf>, common: &Common) -> Result<Option<Strin
         let sentence = format!("cannot read the password in {}: {error}", file.display());
         Failure::new(Exit::Configuration, sentence)
     })?;
-    // In a container, that is usual, and nobody else is there.
-    if mode & 0o004 != 0 && common.wants_news() {
-        let file = file.display();
-        complain(format_args!(
-            "all users can read the password file {file}; run: chmod 600 {file}"
-        ));
-    }
     let password = text.trim_end_matches(['\r', '\n']);
     if password.is_empty() {
         let sentence = format!(
@@ -208,7 +223,7 @@ fn find_password(file: Option<&PathBuf>, common: &Common) -> Result<Option<Strin
         );
         return Err(Failure::new(Exit::Configuration, sentence));
     }
-    Ok(Some(password.to_owned()))
+    Ok((password.to_owned(), mode & 0o004 != 0))
 }
 
 /// Returns the value of an environment variable that is more than a text.

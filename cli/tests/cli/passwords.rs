@@ -8,7 +8,7 @@ use std::{
 
 use testkit::server::{Server, masters};
 
-use crate::support::{Running, ended, with};
+use crate::support::{Running, ended, json, with};
 
 const PASSWORD: &str = "hunter2 /@:%";
 
@@ -201,6 +201,36 @@ fn a_password_file_for_all_users_is_a_warning_for_people() {
         let (status, _, err) = ended(&mut with(&masters, &words));
         assert_eq!(status, 0, "{err}");
         assert_eq!(err.contains("; run: chmod 600 "), warns, "{err}");
+    }
+}
+
+#[test]
+fn the_doctor_warns_of_a_password_file_for_all_users() {
+    let masters = [Server::start_with(&["--requirepass", PASSWORD])];
+    let file = masters[0].directory().join("password");
+    fs::write(&file, PASSWORD).unwrap();
+    for (mode, warns) in [(0o640, false), (0o644, true)] {
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+        let doctor = format!("--password-file {} doctor", file.display());
+        let (_, shown, _) = ended(&mut with(&masters, &doctor));
+        let words: Vec<_> = shown.split_whitespace().collect();
+        let fix = format!("fix chmod 600 {}", file.display());
+        assert_eq!(words.join(" ").contains(&fix), warns, "{shown}");
+        let starts = shown.matches("\nwarn ").count() + usize::from(shown.starts_with("warn "));
+        let counted = format!(" {starts} warn");
+        assert!(shown.contains(&counted) || starts == 0, "{shown}");
+
+        let (status, shown, _) = ended(&mut with(&masters, &format!("{doctor} --json")));
+        let report = json(&shown);
+        let findings = report["findings"].as_array().unwrap();
+        let own = findings
+            .iter()
+            .find(|one| one["setting"] == "password_file");
+        assert_eq!(own.is_some(), warns, "{shown}");
+        if let Some(own) = own {
+            assert_eq!(own["severity"], "warn");
+            assert!(status >= 2, "{status}");
+        }
     }
 }
 
