@@ -4,7 +4,6 @@ use quorlock::{AcquireError, ConfigError, Contention, InspectError, LostError, V
 
 use crate::{
     exit::Exit,
-    outage::Outage,
     output::complain,
     times::{brief, rounded},
     words::in_words_of_the_file,
@@ -142,10 +141,6 @@ fn describe(error: &AcquireError, holder: &str, waited: &str, wait: &str) -> (Ex
                 by(holder, *reason)
             ),
         ),
-        AcquireError::NoQuorum { name, votes, .. } => (
-            Exit::NoQuorum,
-            format!("cannot lock {name:?}{waited}: {}", Outage::in_votes(votes)),
-        ),
         AcquireError::Quarantined {
             name, remaining, ..
         } => (
@@ -206,7 +201,13 @@ impl From<InspectError> for Failure {
     fn from(error: InspectError) -> Self {
         match &error {
             InspectError::NoQuorum { name, votes, .. } => {
-                let sentence = format!("cannot inspect {name:?}: {}", Outage::in_votes(votes));
+                let sentence = format!(
+                    "cannot inspect {name:?}: {} of {} masters failed, and {} must answer; \
+                     run `quorlock doctor` with the same masters",
+                    votes.failed_count(),
+                    votes.master_count(),
+                    votes.quorum()
+                );
                 Self::new(Exit::NoQuorum, sentence).with_votes(votes)
             }
             InspectError::Config(error) => Self::from(error.clone()),
