@@ -21,6 +21,8 @@ use crate::locks::{LockNumber, MOST_TTL, NODE_TIMEOUT, settings, validity};
 use crate::note::Note;
 use crate::store::StoreClient;
 
+mod several;
+
 /// The number of tasks in a client. There are several tasks for each lock.
 const TASKS: u64 = 4;
 
@@ -235,8 +237,13 @@ impl Task {
     }
 
     async fn one_operation(&mut self) -> Result<()> {
-        let op = self.ops.fetch_add(1, Ordering::Relaxed);
         let number = LockNumber::draw(&mut self.random);
+        if let Some(other) = number.partner()
+            && self.random.is_one_in(3)
+        {
+            return self.use_several([number, other]).await;
+        }
+        let op = self.ops.fetch_add(1, Ordering::Relaxed);
         let owner = self.locks.owner();
         let terms = Terms::draw(self);
         let reads = number.has_readers() && !self.random.is_one_in(3);

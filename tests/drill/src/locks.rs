@@ -37,6 +37,12 @@ impl LockNumber {
         self.kind() == Kind::Semaphore
     }
 
+    /// Returns the other mutex, with a fence or without, that a client may acquire together with
+    /// this one. `None` if this lock is no mutex.
+    pub fn partner(self) -> Option<Self> {
+        (self.kind() == Kind::Mutex).then_some(Self(self.0 ^ 1))
+    }
+
     /// Returns how many may hold the lock at once, apart from readers.
     pub fn permits(self) -> usize {
         if self.is_semaphore() { PERMITS } else { 1 }
