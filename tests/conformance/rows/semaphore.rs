@@ -130,7 +130,7 @@ async fn a_permit_is_put_back() {
         "semaphore acquire a1 80s: granted, semaphore heal a1 x2: granted, left permit:a=1x2:80s:1 80s",
         // Regardless of the waiters and of the number of permits, but not in the slot of another.
         "enqueue-waiters b@2 20s, semaphore heal a1: granted, left permit:a=1x1:40s:1 40s | waiters b@2 20s | - -",
-        "semaphore acquire a1: granted, semaphore heal b1 slot2: granted, left permit:a=1x1:40s:1 permit:b=1x1:40s:2 40s",
+        "semaphore acquire a1 of3: granted, semaphore acquire c1 of3: granted, semaphore heal b1 of2 slot2: granted, left permit:a=1x1:40s:1 permit:b=1x1:40s:2 permit:c=1x1:40s:3 40s",
         "semaphore acquire a1: granted, semaphore heal b1: held a x1 40s, left permit:a=1x1:40s:1 40s",
         // A late grant has another slot. The holder moves to the one that it has won, or has none
         // here while another has that one.
