@@ -44,8 +44,6 @@ pub(crate) enum Mutant {
     ExtensionStartsLate,
     /// An extension creates a key that is gone.
     ExtensionTakes,
-    /// A holder extends whatever slot a master has of it.
-    ExtendsAnySlot,
     /// The queue of a fair lock is in the order in which a master heard of the waiters.
     FirstHeard,
     /// A connection stays when its master has lost all keys.
@@ -135,7 +133,7 @@ impl Mutant {
     /// The switches that the simulator must notice. Each of the others has a test next to its rule,
     /// because the simulator has no sockets, no second thread and no masters that lie, and because
     /// some moments are rare.
-    pub(crate) const SIMULATED: [Self; 43] = [
+    pub(crate) const SIMULATED: [Self; 42] = [
         Self::AlwaysQueued,
         Self::AnySlot,
         Self::CountsOnly,
@@ -144,7 +142,6 @@ impl Mutant {
         Self::ExtensionReleases,
         Self::ExtensionStartsLate,
         Self::ExtensionTakes,
-        Self::ExtendsAnySlot,
         Self::FirstHeard,
         Self::FlushUnnoticed,
         Self::ForgetsOrigins,
