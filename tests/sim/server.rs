@@ -254,7 +254,9 @@ impl World {
 
     fn execute(&mut self, master: usize, number: u64, command: &Command) {
         let now = self.now();
-        let process = self.link(number).map(|link| link.process);
+        let link = self.link(number);
+        let is_broken = link.as_ref().is_none_or(|link| !link.is_served);
+        let process = link.map(|link| link.process);
         let server = &mut self.servers[master];
         if let Some(error) = server.error {
             self.log(|| format!("master {master} answers {error}"));
@@ -301,8 +303,8 @@ impl World {
                 format!("master {master}: {command:?} changed another holder's {key}")
             });
         }
-        // The process has given up its connection, or learns of the loss before it gets the reply.
-        let is_stale = process.is_none() || self.servers[master].stale.contains(&number);
+        // The process never gets the reply, or learns of the loss before.
+        let is_stale = is_broken || self.servers[master].stale.contains(&number);
         if in_quarantine && !is_stale && command.verb().quarantine_applies() {
             self.violate(Rule::Quarantine, || {
                 format!(

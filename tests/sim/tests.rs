@@ -5,7 +5,7 @@ use std::{
     env, fmt, panic,
     sync::atomic::{AtomicU64, Ordering},
     thread,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
@@ -13,10 +13,10 @@ use parking_lot::Mutex;
 use super::{
     checker::Rule,
     count_panics,
-    plan::{Breach, Model, Plan},
+    plan::{Breach, Fault, Model, Plan, Planned},
     run, run_plan,
 };
-use crate::{Kind, mutants::Mutant, user_code::shielded};
+use crate::{Kind, Quarantine, mutants::Mutant, user_code::shielded};
 
 /// Runs `seeds` on all cores, and passes each outcome to `see`.
 fn on_all_cores(seeds: std::ops::Range<u64>, see: impl Fn(u64) + Sync) {
@@ -185,6 +185,48 @@ fn a_client_at_the_edge_of_the_window_gets_a_fenced_lock() {
             outcome.violations
         );
     }
+}
+
+/// A master executes commands of a broken connection after it has lost its data. No one gets the
+/// replies, so they are no votes in the quarantine.
+#[test]
+fn commands_of_a_broken_connection_are_no_votes() {
+    let (process, master, mut late) = (0, 0, 0);
+    // The process does not hear that its connection broke.
+    let partition = Fault::Partition {
+        process,
+        master,
+        up: false,
+        down: true,
+    };
+    let faults = [
+        (500, 1_500, Fault::Silence { master }),
+        (800, 1_500, partition),
+        (900, 10, Fault::Cut { process, master }),
+        (920, 10, Fault::Demote { master }),
+    ];
+    for kind in Kind::ALL {
+        let faults = faults.map(|(at, lasts, fault)| Planned {
+            at: Duration::from_millis(at),
+            lasts: Duration::from_millis(lasts),
+            fault,
+        });
+        let plan = Plan {
+            tasks: 3,
+            quarantine: Quarantine::Strict,
+            faults: faults.to_vec(),
+            ..Plan::of_clocks(kind, &[0, 0, 0], &[0, 0, 0])
+        };
+        let outcome = run_plan(plan, true);
+        let is_late = |line: &String| line.contains("2.000000 master 0 executes");
+        late += outcome.log.iter().filter(|line| is_late(line)).count();
+        assert!(
+            outcome.violations.is_empty(),
+            "{kind}:{:?}",
+            outcome.violations
+        );
+    }
+    assert!(late > 0);
 }
 
 /// Each of these seeds once broke a rule, because of a defect in the crate.
