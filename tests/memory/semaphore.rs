@@ -316,6 +316,20 @@ async fn a_name_has_one_kind_at_a_time() {
     );
 }
 
+/// A winner asks the masters that lack its slot for it, but not where another kind is in the way.
+#[tokio::test(start_paused = true)]
+async fn a_master_with_another_kind_is_asked_once() {
+    let masters = masters(3);
+    masters[2].set("a", "somebody's", None);
+    let locks = Coordinator::new(&masters).unwrap();
+    let lock = locks.semaphore("a", 1);
+    let guard = lock.acquire().await.unwrap();
+    let votes = guard.settled().await;
+    assert_eq!(votes.granted_count(), 2);
+    sleep(seconds(1)).await;
+    assert_eq!(masters[2].commands(), 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn tokens_grow_over_all_slots() {
     let masters = masters(3);

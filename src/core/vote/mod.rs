@@ -56,6 +56,11 @@ impl Vote {
         !self.is_failure()
     }
 
+    /// Returns whether the master answered, and has no lock of another kind in the way of a slot.
+    pub(crate) fn may_have_slot(&self) -> bool {
+        self.is_answer() && *self != Self::Refuse(Refusal::OtherKind)
+    }
+
     /// Returns whether the master answered, even with an error.
     pub(crate) fn is_reply(&self) -> bool {
         self.is_answer() || matches!(self, Self::Fail(Failure::Rejected(_)))

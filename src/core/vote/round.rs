@@ -144,11 +144,11 @@ impl Round {
         self.done().find_map(|(slot, _)| slot)
     }
 
-    /// Returns the masters that have answered, and have not granted the slot that was won.
+    /// Returns the masters that can have the slot that was won, and have not granted it.
     pub(crate) fn lack_slot(&self) -> MasterSet {
         let won = self.slot();
         let have = self.done().find(|(slot, _)| *slot == won);
-        self.masters(Vote::is_answer) - have.map_or(MasterSet::NONE, |(_, masters)| masters)
+        self.masters(Vote::may_have_slot) - have.map_or(MasterSet::NONE, |(_, masters)| masters)
     }
 
     /// Returns whether a majority of every set has granted a slot, but not the same one.

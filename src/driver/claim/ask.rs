@@ -267,8 +267,10 @@ impl CountVotes for AlignVotes {
     fn count(&self, master: usize, vote: SlotVote, _now: Instant) {
         match vote.vote {
             Vote::Grant => self.votes.round.healed(master),
-            Vote::Refuse(_) => self.votes.align(MasterSet::only(master), self.tries - 1),
-            Vote::Fail(_) => {}
+            _ if vote.vote.may_have_slot() => {
+                self.votes.align(MasterSet::only(master), self.tries - 1);
+            }
+            Vote::Refuse(_) | Vote::Fail(_) => {}
         }
     }
 }
