@@ -151,6 +151,8 @@ struct Watched {
     busy_at: Instant,
     /// The holder of the tenure that ended last.
     last_holder: u64,
+    /// The holders of tenures that have ended, with the time of the last end.
+    left: BTreeMap<u64, Instant>,
     /// The time of the last release. `None` if someone wanted the lock then or since then who may
     /// keep others from it for a while.
     released_at: Option<Instant>,
@@ -178,6 +180,7 @@ impl Checker {
             tenures: Vec::new(),
             busy_at: Instant::now(),
             last_holder: 0,
+            left: BTreeMap::new(),
             released_at: None,
             tokens: Vec::new(),
             resource: Resource::default(),
@@ -295,15 +298,17 @@ impl Checker {
         let contender = self.contenders.remove(&attempt.number);
         self.leave(attempt);
         let holder = owner.unwrap_or((1 << 32) + tenure);
-        // The tasks of an owner share a lock that one of them got, also if that one has left, and
-        // also if its validity has ended and the keys have not expired yet.
+        // The tasks of an owner share a lock that one of them got, also if that one has left since
+        // the attempt began, and also if its validity has ended and the keys have not expired yet.
         let watched = &self.locks[attempt.lock];
         let mut tenures = watched
             .tenures
             .iter()
             .filter_map(|one| self.tenures.get(one));
-        let is_shared =
-            watched.last_holder == holder || tenures.any(|tenure| tenure.holder == holder);
+        let has_left = watched.left.get(&holder);
+        let is_shared = watched.last_holder == holder
+            || has_left.is_some_and(|at| *at >= attempt.began)
+            || tenures.any(|tenure| tenure.holder == holder);
         if let Some(winner) = contender.filter(|_| self.is_calm && guard.depth() == 1 && !is_shared)
         {
             self.check_order(&winner);
@@ -402,6 +407,7 @@ impl Checker {
         }
         if let Some(tenure) = self.tenures.remove(&tenure) {
             self.locks[lock].last_holder = tenure.holder;
+            self.locks[lock].left.insert(tenure.holder, Instant::now());
             tenure.process.enter(|| drop(tenure.guard));
         }
     }
