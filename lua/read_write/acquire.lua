@@ -10,7 +10,8 @@
 -- ARGV[5]  'read' or 'write'
 -- ARGV[6]  ticket
 -- ARGV[7]  waiter timeout, as for fair/acquire; -1: restore what this master lost
--- ARGV[8]  window of the ticket, as for fair/acquire
+-- ARGV[8]  window of the ticket, as for fair/acquire; left out with ARGV[7] if both are 0 and the
+--          lock is not fenced
 -- KEYS[5], ARGV[9], ARGV[10]  for a fenced lock: the counter, the caller's candidate and its
 --          window: see shared/ballot
 -- returns  1     granted at the given depth; the entry lives for at least ttl
@@ -27,7 +28,7 @@
 -- the same owner is in the way of an earlier one, and a reader never becomes a writer again in the
 -- same attempt.
 local is_writer, attempt = ARGV[5] == 'write', tonumber(ARGV[2])
-local queue, ticket, waiter_timeout = KEYS[is_writer and 2 or 4], ARGV[6], tonumber(ARGV[7])
+local queue, ticket, waiter_timeout = KEYS[is_writer and 2 or 4], ARGV[6], tonumber(ARGV[7] or 0)
 local now, micros = clock()
 -- Whether entries were removed, and whether one of them was that of a writer.
 local is_removed, is_writer_removed = false, false

@@ -11,7 +11,8 @@
 -- ARGV[6]  the slot that another master has granted to this attempt; 0: any
 -- ARGV[7]  ticket
 -- ARGV[8]  waiter timeout, as for fair/acquire; -1: restore what this master lost
--- ARGV[9]  window of the ticket, as for fair/acquire
+-- ARGV[9]  window of the ticket, as for fair/acquire; left out with ARGV[8] if both are 0 and the
+--          lock is not fenced
 -- KEYS[4], ARGV[10], ARGV[11]  for a fenced lock: the counter, the caller's candidate and its
 --          window: see shared/ballot
 -- returns  n >= 1  the caller has slot n at the given depth, for at least ttl
@@ -32,7 +33,7 @@
 -- Safe to run twice: the second run finds the caller's entry, or refuses its candidate. Safe to run
 -- late: a later attempt of the same owner is in the way of an earlier one.
 local attempt, most, wanted = tonumber(ARGV[2]), tonumber(ARGV[5]), tonumber(ARGV[6])
-local ticket, waiter_timeout = ARGV[7], tonumber(ARGV[8])
+local ticket, waiter_timeout = ARGV[7], tonumber(ARGV[8] or 0)
 local now, micros = clock()
 local mine, is_lock, earliest = own_permit(ARGV[1])
 if not is_lock then

@@ -10,7 +10,7 @@ use crate::core::{
     protocol::{
         command::{Action, Command, Reply, Verb},
         companion::Companion,
-        identity::{QueueOptions, whole_millis},
+        identity::whole_millis,
         reply,
         script::{Script, fenced, lua},
         words::Words,
@@ -92,10 +92,8 @@ fn words(command: &Command) -> Words<'_> {
     let of = |script| Words::of(script, command).keys(COMPANIONS);
     match &command.action {
         Action::Acquire(holding, ttl, queue) => {
-            // An attempt that does not wait has the waiter timeout 0.
-            let [timeout, window] = queue.map_or([0, 0], QueueOptions::in_words);
             let words = of(&ACQUIRE).depth(holding).ttl(*ttl).access(holding);
-            words.ticket().number(timeout).number(window).ballot()
+            words.ticket().queue(*queue).ballot()
         }
         Action::Heal(holding, ttl) => {
             let words = of(&ACQUIRE).depth(holding).ttl(*ttl).access(holding);

@@ -6,7 +6,7 @@ use super::{
     access::Access,
     command::{Command, Holding, Verb},
     companion::{CHANNEL, Companion},
-    identity::{Identity, Ticket},
+    identity::{Identity, QueueOptions, Ticket},
     name::Token,
     script::{self, Script},
 };
@@ -137,6 +137,16 @@ impl<'a> Words<'a> {
     pub(in crate::core) fn ticket(self) -> Self {
         let ticket = self.command.by().and_then(Identity::ticket);
         self.text(ticket.map_or("", Ticket::as_str))
+    }
+
+    /// Adds the waiter timeout and the window of the ticket. Both are 0 for an attempt that does
+    /// not wait, and are left out if nothing follows them.
+    pub(in crate::core) fn queue(self, queue: Option<QueueOptions>) -> Self {
+        if queue.is_none() && !self.command.is_fenced() {
+            return self;
+        }
+        let [timeout, window] = queue.map_or([0, 0], QueueOptions::in_words);
+        self.number(timeout).number(window)
     }
 
     /// Adds what the script needs for a fenced lock: the key of the counter, the candidate and, if
