@@ -1,12 +1,15 @@
 //! The outcome of one command that was sent to all masters.
 
-use std::time::{Duration, Instant};
+use std::{
+    iter::from_fn,
+    time::{Duration, Instant},
+};
 
 use super::{
     Slot, SlotVote, Vote,
     master_set::MasterSet,
     quorum::{Outcome, Quorum},
-    votes::{CastVote, CastVotes, by_slot},
+    votes::{CastVote, CastVotes},
 };
 use crate::core::protocol::command::Verb;
 
@@ -22,6 +25,12 @@ pub(crate) struct Round {
     limit: Option<Instant>,
     pub(super) quorum: Quorum,
     cast: CastVotes,
+    /// The masters that have not voted yet.
+    open: MasterSet,
+    /// The masters that did what was asked.
+    done: MasterSet,
+    /// `true` if a vote was for a slot.
+    has_slots: bool,
     outcome: Outcome,
     /// `true` if a master that refuses the command puts the caller into its queue.
     pub(super) queues: bool,
@@ -38,7 +47,10 @@ impl Round {
             verb,
             start,
             limit,
-            cast: CastVotes::none(quorum.masters()),
+            cast: CastVotes::none(quorum.masters().len()),
+            open: quorum.masters(),
+            done: MasterSet::NONE,
+            has_slots: false,
             quorum: quorum.clone(),
             outcome: Outcome::Pending,
             queues: false,
@@ -65,14 +77,14 @@ impl Round {
         mutant!(VotesTwice if self.vote(master).is_some() && !self.is_settled() => {
             return self.on_vote(self.unanswered().iter().next().unwrap_or(master), vote, now);
         });
-        let Some(cast) = self.cast.get_mut(master) else {
+        let Some(cast) = self.cast.get(master) else {
             return self.outcome;
         };
         let is_late_answer =
             |cast: &CastVote| self.outcome == Outcome::Won && cast.vote().is_failure();
         if cast.as_ref().is_none_or(is_late_answer) {
             let latency = now.saturating_duration_since(self.start);
-            *cast = Some(CastVote::new(vote, latency));
+            self.set(master, CastVote::new(vote, latency));
         }
         if self.outcome == Outcome::Pending {
             self.outcome = match self.verdict() {
@@ -91,9 +103,21 @@ impl Round {
     /// Notes that the key was put back on `master`.
     pub(crate) fn note_healed(&mut self, master: usize) {
         let (vote, slot) = (Vote::Grant, self.slot());
-        if let Some(Some(cast)) = self.cast.get_mut(master) {
-            *cast = CastVote::new(SlotVote { vote, slot }, cast.latency());
+        if let Some(Some(cast)) = self.cast.get(master) {
+            let latency = cast.latency();
+            self.set(master, CastVote::new(SlotVote { vote, slot }, latency));
         }
+    }
+
+    fn set(&mut self, master: usize, cast: CastVote) {
+        let this = MasterSet::only(master);
+        self.open = self.open - this;
+        self.done = self.done - this;
+        if self.verb.is_done(cast.vote()) {
+            self.done |= this;
+        }
+        self.has_slots |= cast.slot().is_some();
+        self.cast[master] = Some(cast);
     }
 
     pub(crate) fn verb(&self) -> Verb {
@@ -115,7 +139,7 @@ impl Round {
 
     /// Returns whether every master has voted. A failure counts as a vote here.
     pub(crate) fn is_settled(&self) -> bool {
-        self.cast.iter().all(Option::is_some)
+        self.open.is_empty()
     }
 
     pub(crate) fn votes(&self) -> &[Option<CastVote>] {
@@ -158,7 +182,7 @@ impl Round {
 
     /// Returns the masters that have not voted yet.
     pub(crate) fn unanswered(&self) -> MasterSet {
-        self.masters_where(|cast| cast.is_none())
+        self.open
     }
 
     /// Returns the masters whose vote matches.
@@ -204,9 +228,20 @@ impl Round {
         self.quorum.verdict(yes, self.unanswered())
     }
 
-    /// Returns the masters that did what was asked, by slot.
+    /// Returns the masters that did what was asked, in one set for each slot. A lock that has no
+    /// slots has at most one set.
     fn done(&self) -> impl Iterator<Item = (Slot, MasterSet)> {
-        by_slot(&self.cast, |vote| self.verb.is_done(vote))
+        let slot = |master: usize| self.cast.get(master)?.as_ref()?.slot();
+        let mut rest = self.done;
+        from_fn(move || {
+            let first = slot(rest.iter().next()?);
+            let mut same = rest;
+            if self.has_slots && !mutant!(AnySlot) {
+                same = rest.iter().filter(|one| slot(*one) == first).collect();
+            }
+            rest = rest - same;
+            Some((first, same))
+        })
     }
 
     fn masters_where(&self, of: impl Fn(&Option<CastVote>) -> bool) -> MasterSet {

@@ -2,14 +2,13 @@
 
 use std::{
     fmt,
-    iter::from_fn,
     num::{NonZeroU16, NonZeroU64},
     ops::{Deref, DerefMut},
     sync::Arc,
     time::Duration,
 };
 
-use super::{Failure, Slot, SlotVote, Vote, master_set::MasterSet, quorum::Quorum};
+use super::{Failure, Slot, SlotVote, Vote, quorum::Quorum};
 use crate::core::protocol::command::Verb;
 
 /// The votes of all masters in one round, in the order in which the masters were configured.
@@ -126,26 +125,6 @@ impl DerefMut for CastVotes {
             Self::Many(cast) => cast,
         }
     }
-}
-
-/// Returns the masters with such votes, in one set for each slot. A lock that has no slots has at
-/// most one set.
-pub(super) fn by_slot(
-    cast: &[Option<CastVote>],
-    such: impl Fn(&Vote) -> bool,
-) -> impl Iterator<Item = (Slot, MasterSet)> {
-    let slot = |master: usize| cast.get(master)?.as_ref()?.slot();
-    let such = |cast: &Option<CastVote>| cast.as_ref().is_some_and(|cast| such(cast.vote()));
-    let such = cast.iter().enumerate().filter(|(_, cast)| such(cast));
-    let mut rest: MasterSet = such.map(|(master, _)| master).collect();
-    from_fn(move || {
-        let first = slot(rest.iter().next()?);
-        mutant!(AnySlot => return Some((first, std::mem::take(&mut rest))));
-        let is_same = |master: &usize| slot(*master) == first;
-        let same = rest.iter().filter(is_same).collect();
-        rest = rest - same;
-        Some((first, same))
-    })
 }
 
 impl Votes {
