@@ -142,8 +142,8 @@ const RULES: &[(About, Rule)] = rules! {
         "it is declared to keep everything and was found not to: a restart costs a quarantine";
         "the log says why at the dial: replicas now or before, a log that is being rewritten, a \
          version before 7, no right to CONFIG GET; dial again when that is fixed";
-    Warn Eval if |look| when(look.facts.is("may_eval", "no"), "denied");
-        "scripts cannot be sent again to a server that restarted or lost them";
+    Refuse Eval if |look| when(look.facts.is("may_eval", "no"), "denied");
+        "all locks need it to send the texts of scripts";
         "ACL SETUSER <user> +eval";
     Unknown RightsToKeys if |look| {
         when(look.facts.error("GET") == Some(ServerError::KeyDenied), "not all keys")

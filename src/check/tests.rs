@@ -218,7 +218,7 @@ fn each_setting_has_its_finding() {
         ),
         ("lua-time-limit", "5001", (Info, "busy-reply-threshold")),
         ("lua-time-limit", "0", (Info, "busy-reply-threshold")),
-        ("may_eval:yes", "may_eval:no", (Warn, "EVAL")),
+        ("may_eval:yes", "may_eval:no", (Refuse, "EVAL")),
         ("may_eval:yes", "may_listen:no", (Info, MESSAGES)),
         (
             "may_eval:yes",

@@ -24,7 +24,6 @@ pub(super) static SPEC: Spec = Spec {
     shown: "dummy lock",
     holder: HolderForm::Owner,
     companions: COMPANIONS,
-    scripts: &[&ACQUIRE, &EXTEND, &RELEASE],
     words,
     vote,
     is_token: false,

@@ -100,7 +100,7 @@ fn calls_return_when_replies_belong_to_no_command() {
                     Fake::tcp(|peer| {
                         while let Some(words) = peer.command() {
                             let mut reply = honest(&words);
-                            if words[0] == b"SCRIPT" {
+                            if words[0] == b"DELIFEQ" {
                                 reply.extend_from_slice(b":1\r\n:1\r\n:1\r\n");
                             }
                             if peer.say(&reply).is_none() {

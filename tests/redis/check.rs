@@ -746,7 +746,7 @@ fn each_missing_right_has_its_finding() {
             }
             let rules = [&all[..], &["-eval"]].concat();
             let report = as_user(&masters, patient(), &rules).await;
-            assert_eq!(found(&report), [(Warn, "EVAL")], "{report}");
+            assert_eq!(found(&report), [(Refuse, "EVAL")], "{report}");
         }
     });
 }

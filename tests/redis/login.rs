@@ -43,7 +43,7 @@ fn a_password_a_user_and_a_database_can_be_given() {
 }
 
 #[test]
-fn a_user_without_the_right_to_load_scripts_can_lock() {
+fn a_user_with_few_rights_can_lock() {
     with_masters(3, async |masters| {
         for master in &masters {
             let least = [

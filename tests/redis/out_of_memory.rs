@@ -133,9 +133,9 @@ fn levels_can_be_acquired_and_released_without_memory() {
     });
 }
 
-/// Scripts are loaded when a connection is made, and again after a flush.
+/// The text of a script is sent at its first call over a connection, and again after a flush.
 #[test]
-fn scripts_are_loaded_without_memory() {
+fn scripts_are_sent_without_memory() {
     with_masters(3, async |masters| {
         let before = coordinator(patient(), &masters);
         let guard = before.mutex("r").try_acquire().await.unwrap();

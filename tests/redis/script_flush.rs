@@ -30,6 +30,26 @@ fn no_vote_is_lost_to_a_script_flush() {
     });
 }
 
+/// A script that a server knows slows down all others a little, so only those that are used come.
+#[test]
+fn a_server_gets_the_text_of_a_script_once_and_only_if_it_is_used() {
+    with_masters(3, async |masters| {
+        let sent = |master: &Server| master.calls(|name| name == "eval" || name == "script|load");
+        let before: Vec<_> = masters.iter().map(sent).collect();
+        let locks = coordinator(patient(), &masters);
+        let lock = locks.reentrant("r", &locks.owner());
+        for _ in 0..3 {
+            let guard = lock.try_acquire().await.unwrap();
+            assert_eq!(guard.settled().await.granted_count(), 3);
+            guard.release().await.unwrap();
+        }
+        locks.close().await;
+        for (master, before) in masters.iter().zip(before) {
+            assert_eq!(sent(master) - before, 2, "the acquisition and the release");
+        }
+    });
+}
+
 #[test]
 fn no_vote_is_lost_to_a_script_flush_whatever_the_kind() {
     with_masters(3, async |masters| {

@@ -22,7 +22,6 @@ pub(super) static SPEC: Spec = Spec {
     shown: "fair lock",
     holder: HolderForm::Ticket,
     companions: COMPANIONS,
-    scripts: &[&ACQUIRE, &RELEASE, &RELEASE_FENCED, &YIELD],
     words,
     vote,
     is_token: false,

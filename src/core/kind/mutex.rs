@@ -16,13 +16,6 @@ pub(super) static SPEC: Spec = Spec {
     shown: "mutex",
     holder: HolderForm::Token,
     companions: &[],
-    scripts: &[
-        &ACQUIRE,
-        &ACQUIRE_WATCHED,
-        &EXTEND,
-        &RELEASE,
-        &RELEASE_FENCED,
-    ],
     words,
     vote,
     is_token: true,

@@ -23,7 +23,6 @@ pub(super) static SPEC: Spec = Spec {
     shown: "read-write lock",
     holder: HolderForm::Ticket,
     companions: COMPANIONS,
-    scripts: &[&ACQUIRE, &EXTEND, &RELEASE, &RELEASE_FENCED, &YIELD],
     words,
     vote,
     is_token: false,

@@ -17,7 +17,6 @@ pub(super) static SPEC: Spec = Spec {
     shown: "reentrant lock",
     holder: HolderForm::Owner,
     companions: &[],
-    scripts: &[&ACQUIRE, &EXTEND, &RELEASE, &RELEASE_FENCED],
     words,
     vote,
     is_token: false,

@@ -25,7 +25,6 @@ pub(super) static SPEC: Spec = Spec {
     shown: "semaphore",
     holder: HolderForm::Ticket,
     companions: COMPANIONS,
-    scripts: &[&ACQUIRE, &EXTEND, &RELEASE, &RELEASE_FENCED, &YIELD],
     words,
     vote,
     is_token: false,

@@ -4,7 +4,6 @@ use crate::core::{
     protocol::{
         command::{Command, Reply},
         companion::Companion,
-        script::Script,
         words::Words,
     },
     vote::SlotVote,
@@ -23,8 +22,6 @@ pub(crate) struct Spec {
     pub(crate) holder: HolderForm,
     /// The keys that the kind keeps in addition to the key of the lock.
     pub(crate) companions: &'static [&'static Companion],
-    /// The scripts that masters run for this kind only.
-    pub(in crate::core) scripts: &'static [&'static Script],
     pub(in crate::core) words: fn(&Command) -> Words<'_>,
     /// Returns the vote that a reply means. The reply is not an error, and the verb is not one that
     /// all kinds share.

@@ -3,6 +3,7 @@
 use std::{
     cell::Cell,
     ops::ControlFlow,
+    ptr,
     sync::Arc,
     task::{Context, Poll},
     time::Instant,
@@ -19,7 +20,7 @@ use super::{
 #[cfg(feature = "__internals")]
 use crate::core::protocol::command::Command;
 use crate::{
-    core::protocol::command::Reply,
+    core::protocol::{command::Reply, script::Script},
     master::{
         server_error::ServerError,
         session::{Session, Transmit, connection::Connection, listeners::Change, request::Request},
@@ -34,6 +35,9 @@ pub(in crate::master) struct RedisConnection {
     /// Set once the server has refused that command. The user may lack the right to it, or a proxy
     /// may have passed the connection on to another server.
     is_native_refused: bool,
+    /// The scripts whose texts were sent. A server keeps only the scripts of kinds that are used,
+    /// because each script that it keeps slows down all others a little.
+    scripts: Vec<&'static Script>,
     #[cfg(feature = "sentinel")]
     moved: Option<Moved>,
 }
@@ -48,6 +52,7 @@ impl RedisConnection {
             wire,
             native,
             is_native_refused: false,
+            scripts: Vec::new(),
             #[cfg(feature = "sentinel")]
             moved: None,
         }
@@ -71,7 +76,14 @@ impl Transmit for RedisConnection {
         }
         let encode = || Encoded::new(&request.command, out);
         let encoded = request.encoded.get_or_init(encode);
-        out.extend_from_slice(encoded.as_slice());
+        if let Some(script) = encoded.script
+            && !self.scripts.iter().any(|sent| ptr::eq(*sent, script))
+        {
+            self.scripts.push(script);
+            encode::encode_command(&request.command, ScriptAs::Text, out);
+        } else {
+            out.extend_from_slice(encoded.as_slice());
+        }
     }
 
     fn send_change(&mut self, change: &Change) {
@@ -163,8 +175,8 @@ fn on_reply(
     /// No command is sent again while this many bytes wait to be written, because scripts are long.
     const MOST: usize = 1024 * 1024;
     // The server may have restarted while a proxy kept the connection, or someone may have run
-    // SCRIPT FLUSH. The command is sent again with the text of the script. The server then knows
-    // the script.
+    // SCRIPT FLUSH, or the server may have refused the command that brought the text of the script.
+    // The command is sent again with the text. The server then knows the script.
     let is_unknown = matches!(reply, Reply::Error(error) if error.starts_with("NOSCRIPT"));
     if (is_unknown || must_use_script)
         && out.len() < MOST

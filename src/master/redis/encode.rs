@@ -1,43 +1,52 @@
 //! Encodes commands as bytes, usually without an allocation per command.
 
-use crate::core::protocol::{command::Command, words::decimal};
+use crate::core::protocol::{command::Command, script::Script, words::decimal};
 
-/// The bytes of a lock command, which are the same for all masters. They need an allocation only if
-/// they are many, as for a lock with a long name.
+/// A lock command for masters that have its script.
+pub(in crate::master) struct Encoded {
+    /// The script that a master must have.
+    pub(in crate::master) script: Option<&'static Script>,
+    bytes: EncodedBytes,
+}
+
+/// The bytes of a command, which are the same for all masters. They need an allocation only if they
+/// are many, as for a lock with a long name.
 #[expect(
     clippy::large_enum_variant,
     reason = "the large variant is the usual one, and exists to avoid an allocation"
 )]
-pub(in crate::master) enum Encoded {
+enum EncodedBytes {
     Few([u8; Self::FEW], usize),
     Many(Box<[u8]>),
 }
 
-impl Encoded {
+impl EncodedBytes {
     const FEW: usize = 240;
+}
 
+impl Encoded {
     /// Encodes a command. Uses the space after the contents of `scratch`, and leaves the contents
     /// unchanged.
     pub(in crate::master) fn new(command: &Command, scratch: &mut Vec<u8>) -> Self {
         let start = scratch.len();
-        encode_command(command, ScriptAs::Hash, scratch);
+        let script = encode_command(command, ScriptAs::Hash, scratch);
         let bytes = &scratch[start..];
-        let mut few = [0; Self::FEW];
-        let encoded = match few.get_mut(..bytes.len()) {
+        let mut few = [0; EncodedBytes::FEW];
+        let bytes = match few.get_mut(..bytes.len()) {
             Some(start) => {
                 start.copy_from_slice(bytes);
-                Self::Few(few, bytes.len())
+                EncodedBytes::Few(few, bytes.len())
             }
-            None => Self::Many(bytes.into()),
+            None => EncodedBytes::Many(bytes.into()),
         };
         scratch.truncate(start);
-        encoded
+        Self { script, bytes }
     }
 
     pub(in crate::master) fn as_slice(&self) -> &[u8] {
-        match self {
-            Self::Few(bytes, length) => &bytes[..*length],
-            Self::Many(bytes) => bytes,
+        match &self.bytes {
+            EncodedBytes::Few(bytes, length) => &bytes[..*length],
+            EncodedBytes::Many(bytes) => bytes,
         }
     }
 }
@@ -56,8 +65,12 @@ pub(in crate::master) fn encode(out: &mut Vec<u8>, words: &[&[u8]]) {
     words.iter().for_each(|word| push_word(out, word));
 }
 
-/// Appends a lock command.
-pub(in crate::master) fn encode_command(command: &Command, script_as: ScriptAs, out: &mut Vec<u8>) {
+/// Appends a lock command. Returns its script, if it has one.
+pub(in crate::master) fn encode_command(
+    command: &Command,
+    script_as: ScriptAs,
+    out: &mut Vec<u8>,
+) -> Option<&'static Script> {
     let words = command.words();
     if let Some(script) = words.script {
         let (key_count, keys) = words.script_keys();
@@ -73,6 +86,7 @@ pub(in crate::master) fn encode_command(command: &Command, script_as: ScriptAs, 
         push_length(out, b'*', words.argument_count());
     }
     words.arguments(|word| push_word(out, word));
+    words.script
 }
 
 fn hash(text: &str) -> String {

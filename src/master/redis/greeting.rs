@@ -1,5 +1,5 @@
-//! The commands that prepare a new connection: the login, the choice of a database, and the loading
-//! of scripts. The greeting also finds out how the server releases mutexes.
+//! The commands that prepare a new connection: the login and the choice of a database. The greeting
+//! also finds out how the server releases mutexes.
 
 use ::redis::{RedisConnectionInfo, Value};
 
@@ -10,7 +10,7 @@ use super::{
     resp::reply,
 };
 use crate::{
-    core::{kind::table::scripts, protocol::command::Reply},
+    core::protocol::command::Reply,
     master::{dial_error::DialError, server_error::ServerError},
 };
 
@@ -26,7 +26,6 @@ pub(super) struct Greeting {
 pub(super) enum Step {
     FindNative(NativeRelease),
     Hello,
-    LoadScript,
     Select,
     Track,
 }
@@ -56,13 +55,6 @@ impl Greeting {
             .write_packed_command(&mut bytes);
         bytes.extend_from_slice(CACHING); // it has no effect on a command that reads no key
         steps.extend([Step::Track, Step::Track]);
-        for script in scripts() {
-            ::redis::cmd("SCRIPT")
-                .arg("LOAD")
-                .arg(script.text())
-                .write_packed_command(&mut bytes);
-            steps.push(Step::LoadScript);
-        }
         for native in NativeRelease::ALL {
             encode(&mut bytes, &[native.name()]);
             steps.push(Step::FindNative(native));
@@ -82,7 +74,7 @@ impl Step {
         let Reply::Error(error) = reply(frame) else {
             return match self {
                 Self::Hello => check_role(frame),
-                Self::FindNative(_) | Self::LoadScript | Self::Select | Self::Track => Ok(()),
+                Self::FindNative(_) | Self::Select | Self::Track => Ok(()),
             };
         };
         let kind = ServerError::of(&error);
@@ -95,9 +87,6 @@ impl Step {
             }
             (Self::Hello, _) => Err(DialError::Login(text)),
             (Self::Select, _) => Err(DialError::Database(text)),
-            // The user may lack the right to load scripts. The first call of each script then sends
-            // the full text of the script.
-            (Self::LoadScript, _) => Ok(()),
             // Without the right to track keys, waiters poll.
             (Self::Track, _) => Ok(()),
             // The reply is an error in any case.
@@ -109,7 +98,7 @@ impl Step {
     pub(super) fn found_native(self, frame: &[u8]) -> Option<NativeRelease> {
         match self {
             Self::FindNative(native) => is_known(frame).then_some(native),
-            Self::Hello | Self::LoadScript | Self::Select | Self::Track => None,
+            Self::Hello | Self::Select | Self::Track => None,
         }
     }
 }
@@ -144,18 +133,6 @@ pub(super) fn entry(map: &[u8], name: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn all_scripts_of_all_kinds_are_loaded() {
-        let greeting = Greeting::new(&RedisConnectionInfo::default());
-        let bytes = String::from_utf8_lossy(&greeting.bytes);
-        for script in scripts() {
-            assert!(bytes.contains(script.text()), "{script:?}");
-        }
-        let loads = |step: &&Step| matches!(step, Step::LoadScript);
-        let loaded = greeting.steps.iter().filter(loads).count();
-        assert_eq!(loaded, scripts().count());
-    }
 
     #[test]
     fn the_reply_to_each_step_is_checked() {
@@ -207,11 +184,10 @@ mod tests {
                 "refused the database: ERR DB index is out of range".into(),
             ),
             (
-                Step::LoadScript,
+                Step::Track,
                 "-LOADING Redis is loading\r\n",
                 "LOADING Redis is loading".into(),
             ),
-            (Step::LoadScript, "-NOPERM no\r\n", "fine".into()),
             (
                 Step::FindNative(NativeRelease::Delex),
                 "-ERR unknown command 'DELEX', with args beginning with: \r\n",

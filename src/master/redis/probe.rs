@@ -34,15 +34,11 @@ pub(in crate::master) struct RedisProbe<'a> {
 impl<'a> RedisProbe<'a> {
     pub(in crate::master) async fn dial(dialer: &'a Dialer) -> Result<(Self, Duration), DialError> {
         let LoggedIn {
-            mut wire,
+            wire,
             round_trip,
             reports_changes,
             ..
         } = dialer.log_in().await?;
-        encode(wire.out(), &[b"SCRIPT", b"LOAD", CHECK.as_bytes()]);
-        // The reply is ignored. If the script cannot be loaded, the text of the script is sent with
-        // the question.
-        wire.answer(|_| ()).await?;
         let probe = Self {
             dialer,
             wire,
@@ -58,8 +54,8 @@ impl<'a> RedisProbe<'a> {
         answers: &mut Vec<Answer>,
     ) -> Result<(), Failure> {
         for question in questions {
-            // The script is called with EVALSHA, like the scripts of locks. The answer then shows
-            // whether the user may run EVALSHA.
+            // The answer to EVALSHA shows whether the user may run it. If the server does not know
+            // the script, its text is sent next.
             self.send(*question, [b"EVALSHA", HASH.as_bytes()]);
         }
         let mut asked = questions.iter();

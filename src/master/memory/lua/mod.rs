@@ -228,7 +228,7 @@ mod tests {
     use crate::{
         core::{
             ballot::{BallotReply, ballot_reply},
-            kind::table::scripts,
+            kind::table::fixture::scripts,
             protocol::{
                 command::{Action, fixture::lock_id},
                 kind::Kind,

@@ -118,7 +118,7 @@ pub(super) fn patched(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::{kind::table::scripts, protocol::script::ORIGIN};
+    use crate::core::{kind::table::fixture::scripts, protocol::script::ORIGIN};
 
     #[test]
     fn each_patch_finds_its_text() {

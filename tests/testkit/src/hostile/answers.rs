@@ -21,7 +21,6 @@ pub fn greeting(words: &[Vec<u8>]) -> Option<Vec<u8>> {
     match words[0].as_slice() {
         b"HELLO" => Some(b"%2\r\n+role\r\n+master\r\n+proto\r\n:3\r\n".to_vec()),
         b"SELECT" | b"AUTH" | b"CLIENT" => Some(b"+OK\r\n".to_vec()),
-        b"SCRIPT" => Some(b"+loaded\r\n".to_vec()),
         b"DELEX" | b"DELIFEQ" => Some(b"-ERR unknown command\r\n".to_vec()),
         _ => None,
     }
