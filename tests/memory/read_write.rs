@@ -1,9 +1,10 @@
 //! Read-write locks.
 
-use std::time::Duration;
+use std::{mem, time::Duration};
 
 use quorlock::{
     Access, AcquireError, ConfigError, Coordinator, Fault, Guard, Lock, MemoryMaster, Owner,
+    Renewal,
 };
 use tokio::{
     task::JoinSet,
@@ -182,10 +183,10 @@ async fn a_dead_reader_costs_the_rest_of_its_own_lease() {
     let ttl = Duration::from_secs(2);
     let dead = read(&locks, &dead)
         .ttl(ttl)
-        .renewal(quorlock::Renewal::Off)
+        .renewal(Renewal::Off)
         .acquire()
         .await;
-    std::mem::forget(dead.unwrap());
+    mem::forget(dead.unwrap());
     let alive: Guard = read(&locks, &alive)
         .ttl(Duration::from_secs(30))
         .acquire()
@@ -269,8 +270,12 @@ async fn use_forever(lock: Lock, time: Duration) {
 /// The longest hold.
 const HOLD: Duration = millis(20);
 
-/// Returns the longest of 20 waits for `lock`, while `users` use the lock.
-async fn longest_wait(lock: Lock, users: Vec<Lock>) -> Duration {
+/// The TTL of a holder that dies. Waiters ask again before half of it has passed.
+const TTL: Duration = millis(2_000);
+
+/// Returns the longest of 20 waits for `lock`, while `users` use the lock. Before each wait, the
+/// holder that `mortal` returns gets the lock and dies.
+async fn longest_wait(lock: Lock, users: Vec<Lock>, mortal: impl Fn() -> Option<Lock>) -> Duration {
     let mut others = JoinSet::new();
     for (number, user) in users.into_iter().enumerate() {
         // The times differ, so that the holders do not come and go together.
@@ -279,6 +284,10 @@ async fn longest_wait(lock: Lock, users: Vec<Lock>) -> Duration {
     let mut longest = Duration::ZERO;
     for turn in 0..20 {
         sleep(millis(turn)).await;
+        if let Some(mortal) = mortal() {
+            let mortal = mortal.ttl(TTL).renewal(Renewal::Off);
+            mem::forget(mortal.acquire().await.unwrap());
+        }
         let (took, guard) = timed(lock.acquire()).await;
         longest = longest.max(took);
         sleep(HOLD).await;
@@ -287,7 +296,8 @@ async fn longest_wait(lock: Lock, users: Vec<Lock>) -> Duration {
     longest
 }
 
-/// Neither many readers nor several writers keep the other side waiting for more than ten holds.
+/// Neither many readers nor several writers keep the other side waiting for more than ten holds. If
+/// a holder dies, that takes one TTL more.
 #[tokio::test(start_paused = true)]
 async fn neither_side_waits_for_long() {
     let world = World::new(3).await;
@@ -297,13 +307,18 @@ async fn neither_side_waits_for_long() {
         let locks = &coordinators[user % 4];
         locks.read_write(name, &locks.owner())
     };
-    let readers = (0..64).map(|user| lock(user, "read").read()).collect();
-    let writer = longest_wait(lock(0, "read").write(), readers).await;
-    let writers = (0..8).map(|user| lock(user, "written").write()).collect();
-    let reader = longest_wait(lock(0, "written").read(), writers).await;
-    println!("a writer waited for {writer:?}, a reader for {reader:?}");
-    assert!(
-        writer <= 10 * HOLD && reader <= 10 * HOLD,
-        "{writer:?} {reader:?}"
-    );
+    let readers = || (0..64).map(|user| lock(user, "read").read()).collect();
+    let writers = || (0..8).map(|user| lock(user, "written").write()).collect();
+    for (name, dying, most) in [
+        ("without deaths", false, 10 * HOLD),
+        ("with deaths", true, 10 * HOLD + TTL),
+    ] {
+        let reader = || dying.then(|| lock(1, "read").read());
+        let writer = || dying.then(|| lock(1, "written").write());
+        let writer_waits = longest_wait(lock(0, "read").write(), readers(), reader).await;
+        let reader_waits = longest_wait(lock(0, "written").read(), writers(), writer).await;
+        println!("{name}, a writer waited for {writer_waits:?}, a reader for {reader_waits:?}");
+        assert!(writer_waits <= most, "{name}: {writer_waits:?}");
+        assert!(reader_waits <= most, "{name}: {reader_waits:?}");
+    }
 }
