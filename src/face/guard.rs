@@ -17,7 +17,7 @@ use crate::{
     core::{
         protocol::access::Access,
         view::lock_state::{LockState, LostReason},
-        vote::{quorum::Outcome, votes::Votes},
+        vote::{quorum::Outcome, shown_slot, votes::Votes},
     },
     driver::claim::{Claim, level::Level},
     meter::Counted,
@@ -140,12 +140,12 @@ impl Guard {
     /// 0 to one less than its permits. No other valid guard of the semaphore has the same slot, so
     /// a program can use it to choose one of several resources. `None` for any other lock.
     pub fn slot(&self) -> Option<usize> {
-        let slot = self.first.level.claim.slot()?;
-        Some(usize::from(slot.get()) - 1)
+        shown_slot(self.first.level.claim.slot())
     }
 
     /// Returns what this guard leaves to others: [`Shared`](Access::Shared) for a reader of a
-    /// [read-write lock](crate::Coordinator::read_write).
+    /// [read-write lock](crate::Coordinator::read_write), and for a permit of a
+    /// [semaphore](crate::Coordinator::semaphore).
     pub fn access(&self) -> Access {
         self.first.level.access()
     }

@@ -8,8 +8,8 @@ use crate::driver::claim::owned_lock::LockOwner;
 /// a clone of it share the identity, on any thread.
 ///
 /// [`Coordinator::owner`](crate::Coordinator::owner) makes an owner at little cost. Make one owner
-/// for each job, not one for the whole service, because tasks that share an owner do not exclude
-/// each other.
+/// for each task, not one for the whole service, because tasks that share an owner do not exclude
+/// each other. A task may use its owner again and again.
 ///
 /// An owner that holds a lock can acquire it again. No other owner can. This process counts how
 /// often, so an owner works only with the coordinator that made it and with clones of that

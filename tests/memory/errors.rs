@@ -75,7 +75,7 @@ async fn a_deadline_is_explained() {
     assert_text(
         &world,
         &error,
-        r#"gave up after 5 attempts in 1.0s: could not lock "orders/42": only 0 of 1 masters voted (need 1): a answered OOM no room"#,
+        r#"gave up after 1.0s and 5 attempts: could not lock "orders/42": only 0 of 1 masters voted (need 1): a answered OOM no room"#,
     );
     assert!(matches!(
         &error,

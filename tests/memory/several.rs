@@ -17,6 +17,9 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
+use testkit::captured_log::CapturedLog;
+use tracing::Level;
+
 use super::world::{World, millis, seconds, start, timed};
 
 /// Returns the names that masters hold.
@@ -173,6 +176,7 @@ async fn a_waiter_that_is_dropped_gives_everything_back() {
 /// A name that is lost during the wait is acquired again, before those after it.
 #[tokio::test(start_paused = true)]
 async fn a_name_that_is_lost_during_the_wait_is_acquired_again() {
+    let (said, _listening) = CapturedLog::listen();
     let world = World::new(3).await;
     let other = world.locks.mutex("d").acquire().await.unwrap();
     let lock = world.locks.mutex_all(["a", "b", "c", "d"]).ttl(seconds(3));
@@ -188,6 +192,10 @@ async fn a_name_that_is_lost_during_the_wait_is_acquired_again() {
     let guard = guard.unwrap().unwrap();
     assert!(took > seconds(18), "{took:?}");
     assert!(guard.names().eq(["a", "b", "c", "d"]) && guard.is_valid());
+    // No guard was lost.
+    let lines = said.take();
+    let warns = |(level, _): &(Level, String)| *level == Level::WARN;
+    assert!(!lines.iter().any(warns), "{lines:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -47,7 +47,7 @@ fn busy(options: &Options, servers: &[Server]) -> Result<()> {
         .enable_all()
         .build()?;
     let measured = options.measured(if options.quick { 500 } else { 5_000 });
-    let busy = runtime.block_on(permits::busy(servers, 92, measured))?;
+    let busy = runtime.block_on(permits::busy(servers, 110, measured))?;
     eprintln!("of 100 permits, {:.0} % were held", busy.share * 100.0);
     figure(
         "busy_commands_per_permit",

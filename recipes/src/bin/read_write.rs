@@ -50,6 +50,7 @@ async fn read(locks: &Coordinator, directory: &str) -> Result<()> {
     let lock = locks.read_write("configuration", &owner).read();
     let guard = lock.acquire_within(Duration::from_secs(30)).await?;
     let both = ["hosts", "ports"].map(|file| fs::read_to_string(Path::new(directory).join(file)));
+    guard.ensure_held()?; // otherwise the two files may not belong together
     let [hosts, ports] = both;
     println!("read {} {}", hosts?, ports?);
     drop(guard);

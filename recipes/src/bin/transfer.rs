@@ -42,7 +42,7 @@ async fn transfer(locks: &Coordinator, db: &mut Connection, from: u32, to: u32) 
     let name = |id| format!("account/{id}");
     // The order does not matter: transfers never wait for each other in a circle.
     let lock = locks.mutex_all([name(from), name(to)]).fenced();
-    let guard = lock.acquire().await?;
+    let guard = lock.acquire_within(Duration::from_secs(30)).await?; // the database notices a loss
     let token = |id| {
         guard
             .fencing_token_of(&name(id))

@@ -1,7 +1,8 @@
 //! What the holder of a lock leaves to others.
 
-/// What the holder of a lock leaves to others. All holders of a lock that is no
-/// [read-write lock](crate::Kind::ReadWrite) hold it alone.
+/// What the holder of a lock leaves to others. Readers of a [read-write
+/// lock](crate::Kind::ReadWrite) and holders of a [semaphore](crate::Kind::Semaphore) share it. All
+/// other holders hold a lock alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[expect(
     clippy::exhaustive_enums,

@@ -111,7 +111,7 @@ pub struct Holder {
     /// The kind of lock that is held. `None` if the masters hold locks of different kinds, or a key
     /// that this crate does not recognise as a lock.
     pub kind: Option<Kind>,
-    /// [`Shared`](Access::Shared) for a reader of a read-write lock.
+    /// [`Shared`](Access::Shared) for a reader of a read-write lock and a permit of a semaphore.
     pub access: Access,
     /// The [ID](crate::Owner::id) of the owner. `None` for a mutex, which has no owner. Also `None`
     /// if no single owner holds a majority of masters. That happens for a moment while several

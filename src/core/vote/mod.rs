@@ -71,6 +71,11 @@ impl Vote {
 /// slots.
 pub(crate) type Slot = Option<NonZeroU16>;
 
+/// Returns the number of a slot for users, who count from 0. Masters count from 1.
+pub(crate) fn shown_slot(slot: Slot) -> Option<usize> {
+    slot.map(|slot| usize::from(slot.get()) - 1)
+}
+
 /// A vote on its way to its round. A grant of a lock with slots is for one slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SlotVote {

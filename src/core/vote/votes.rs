@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Failure, Slot, SlotVote, Vote, quorum::Quorum};
+use super::{Failure, Slot, SlotVote, Vote, quorum::Quorum, shown_slot};
 use crate::core::protocol::command::Verb;
 
 /// The votes of all masters in one round, in the order in which the masters were configured.
@@ -218,7 +218,7 @@ impl fmt::Display for Votes {
             match row.vote() {
                 Some(Vote::Grant) => {
                     f.write_str(self.verb.granted_word())?;
-                    if let Some(slot) = row.cast.as_ref().and_then(CastVote::slot) {
+                    if let Some(slot) = shown_slot(row.cast.as_ref().and_then(CastVote::slot)) {
                         write!(f, " slot {slot}")?;
                     }
                 }
@@ -379,6 +379,6 @@ mod tests {
         let cast = [grant(slot), grant(None)].map(|vote| Some(CastVote::new(vote, Duration::ZERO)));
         let mut votes = votes(&[None, None]);
         votes.cast = cast.into();
-        assert_eq!(votes.to_string(), "m0 granted slot 7, m1 granted");
+        assert_eq!(votes.to_string(), "m0 granted slot 6, m1 granted");
     }
 }

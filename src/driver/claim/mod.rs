@@ -4,7 +4,10 @@ use std::{
     collections::VecDeque,
     mem,
     ops::ControlFlow,
-    sync::{Arc, atomic::AtomicBool},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -173,6 +176,8 @@ impl Claim {
                 observer.in_doubt(name, &hold, remaining, &self.votes(&round));
             }
             Notice::Left => self.end_hold(HoldEnd::Left),
+            // A lock that a waiter for several names has lost meanwhile is no one's loss.
+            Notice::Lost { .. } if !self.has_hold_begun.load(Ordering::Relaxed) => {}
             Notice::Lost { reason, stalled } => {
                 let votes = self.votes(&self.newest_round());
                 observer.lost(lock, &hold, (reason, stalled), &votes);

@@ -17,7 +17,7 @@ use crate::{
         protocol::{command::Verb, name::LockId},
         time::episode::Episode,
         view::lock_state::LostReason,
-        vote::{Slot, obstacle::Obstacle, quorum::Outcome, votes::Votes},
+        vote::{Slot, obstacle::Obstacle, quorum::Outcome, shown_slot, votes::Votes},
     },
     driver::time::clock,
     log::{LOCK, MASTER},
@@ -72,6 +72,7 @@ impl LockObserver {
         call: &LockSpan,
         (validity, fencing_token, slot): (Duration, Option<u64>, Slot),
     ) {
+        let slot = shown_slot(slot);
         call.inside(
             || debug!(target: LOCK, %name, ?validity, fencing_token, slot, "lock acquired"),
         );
@@ -105,7 +106,7 @@ impl LockObserver {
         fencing_token: Option<u64>,
         slot: Slot,
     ) -> LockSpan {
-        let (name, kind) = (lock.name(), lock.kind());
+        let (name, kind, slot) = (lock.name(), lock.kind(), shown_slot(slot));
         LockSpan::open(
             || debug_span!(target: LOCK, "hold", %name, %kind, fencing_token, slot, end = field::Empty),
         )

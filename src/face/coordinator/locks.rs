@@ -28,7 +28,8 @@ impl Coordinator {
     /// Returns a new owner for [`reentrant`](Self::reentrant), [`fair`](Self::fair) and
     /// [`read_write`](Self::read_write) locks. Sends nothing.
     ///
-    /// Make one owner for each job, because tasks that share an owner do not exclude each other.
+    /// Make one owner for each task, because tasks that share an owner do not exclude each other. A
+    /// task may use its owner again and again.
     /// The owner works with this coordinator and its clones. Locks of another coordinator refuse
     /// the owner with [`ForeignOwner`](crate::ConfigError::ForeignOwner).
     pub fn owner(&self) -> Owner {

@@ -78,7 +78,7 @@ pub enum AcquireError {
     },
 
     /// The time limit of [`Lock::acquire_within`](crate::Lock::acquire_within) has passed.
-    #[error("gave up after {attempts} attempts in {waited:.1?}: {last}")]
+    #[error("gave up after {waited:.1?} and {attempts} attempt{}: {last}", if *attempts == 1 { "" } else { "s" })]
     #[non_exhaustive]
     Deadline {
         /// The lock's name.
