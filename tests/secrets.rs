@@ -234,6 +234,10 @@ fn errors_that_repeat_the_sent_command_are_cut() {
         texts.add_error(&no_set);
 
         let locks = patient().master(evalsha.url()).build().unwrap();
+        // The first call of a script over a connection is an EVAL.
+        let first = locks.mutex("first").try_acquire().await.unwrap();
+        first.extend(Duration::from_secs(60)).await.unwrap();
+        first.release().await.unwrap();
         let guard = locks.mutex("r").try_acquire().await.unwrap();
         texts.hide(evalsha.command(&["GET", "r"]));
         let no_script = guard.extend(Duration::from_secs(60)).await.unwrap_err();
