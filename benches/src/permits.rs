@@ -20,7 +20,7 @@ pub struct Busy {
 }
 
 /// Lets the tasks of eight coordinators use 100 permits. Each task holds its permit for 200 ms on
-/// average, so `tasks` of 92 hold about 90 at a time.
+/// average.
 pub async fn busy(servers: &[Server], tasks: usize, measured: Duration) -> Result<Busy> {
     let urls = servers::urls(servers);
     let coordinators: Vec<_> = (0..8).map(|_| coordinator(&urls)).collect::<Result<_>>()?;
@@ -65,9 +65,8 @@ pub async fn busy(servers: &[Server], tasks: usize, measured: Duration) -> Resul
 
 /// Returns the median time from the release of the only permit until a waiter of another
 /// coordinator has it, divided by the median time of an acquisition of a free reentrant lock.
-pub async fn hand_over(servers: &[Server], turns: usize) -> Result<f64> {
-    let urls = servers::urls(servers);
-    let (one, other) = (coordinator(&urls)?, coordinator(&urls)?);
+pub async fn hand_over(urls: &[String], turns: usize) -> Result<f64> {
+    let (one, other) = (coordinator(urls)?, coordinator(urls)?);
     for locks in [&one, &other] {
         locks.ready(Duration::from_secs(5)).await?;
     }

@@ -12,87 +12,138 @@ use quorlock_benches::options::Options;
 use quorlock_benches::permits;
 use quorlock_benches::servers::{self, Server};
 use quorlock_benches::stats::{Outcome, median};
+use testkit::proxy::Proxy;
 
 const MASTERS: usize = 5;
 
 /// The number of tasks that share one name.
 const SHARERS: usize = 64;
 
+/// The time that a link in front of a master takes each way. A link makes the figures those of a
+/// network, where a round trip takes longer than all work of the servers and the client.
+const LINK: Duration = Duration::from_millis(1);
+
 fn main() -> Result<()> {
     let options = Options::from_args();
     let servers = servers::masters(MASTERS);
-    for (runs, suffix) in [(1, "p50_vs_reentrant"), (16, "throughput_16_vs_reentrant")] {
-        compare::<Fair, Reentrant>("fair", suffix, runs, &options, &servers)?;
-        compare::<Reader, Reentrant>("reader", suffix, runs, &options, &servers)?;
-        compare::<Writer, Reentrant>("writer", suffix, runs, &options, &servers)?;
-        compare::<Permit, Reentrant>("permit", suffix, runs, &options, &servers)?;
-    }
-    compare::<TenNames, Quorlock>("ten_names", "p50_vs_mutex", 1, &options, &servers)?;
-    compare::<SharedReader, Reentrant>(
-        "readers_of_one_name",
-        "throughput_64_vs_reentrant",
-        SHARERS,
-        &options,
-        &servers,
-    )?;
-    if options.wants("busy") {
-        busy(&options, &servers)?;
-    }
-    Ok(())
-}
-
-/// Prints what a semaphore costs that is nearly full or full.
-fn busy(options: &Options, servers: &[Server]) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    let measured = options.measured(if options.quick { 500 } else { 5_000 });
-    let busy = runtime.block_on(permits::busy(servers, 110, measured))?;
-    eprintln!("of 100 permits, {:.0} % were held", busy.share * 100.0);
-    figure(
-        "busy_commands_per_permit",
-        busy.commands_per_permit,
-        "commands",
-    );
-    let turns = if options.quick { 20 } else { 300 };
-    let hand_over = runtime.block_on(permits::hand_over(servers, turns))?;
-    figure("permit_hand_over_vs_reentrant", hand_over, "ratio");
-    servers::check_empty(servers, "busy")
-}
-
-/// Runs the contestant and the yardstick in turn, because the speed of the machine may change.
-/// Prints the median of the ratios: of the median times of one task, or of the cycles per second of
-/// several.
-fn compare<C: Contestant, Yardstick: Contestant>(
-    name: &str,
-    suffix: &str,
-    width: usize,
-    options: &Options,
-    servers: &[Server],
-) -> Result<()> {
-    if !options.wants(name) {
-        return Ok(());
-    }
-    let rounds = options.rounds.unwrap_or(if options.quick { 1 } else { 7 });
-    let length = Length {
-        warm_up: Duration::from_millis(if options.quick { 50 } else { 300 }),
-        measured: options.measured(if options.quick { 200 } else { 2_000 }),
+    let links: Vec<_> = servers
+        .iter()
+        .map(|server| Proxy::delay(server.port(), LINK))
+        .collect();
+    let near = Place {
+        options: &options,
+        servers: &servers,
+        urls: servers::urls(&servers),
+        suffix: "",
     };
-    let urls = servers::urls(servers);
-    let measure = |outcome: Outcome| {
-        if width == 1 {
-            outcome.p50_us
-        } else {
-            outcome.per_second
+    let far = Place {
+        urls: links.iter().map(Proxy::url).collect(),
+        suffix: "_far",
+        ..near
+    };
+    for place in [&near, &far] {
+        place.compare::<Reader, Reentrant>("reader", 16)?;
+        place.compare::<Permit, Reentrant>("permit", 16)?;
+        place.compare::<TenNames, Quorlock>("ten_names", 1)?;
+        place.hand_over()?;
+    }
+    for width in [1, 16] {
+        near.compare::<Fair, Reentrant>("fair", width)?;
+        near.compare::<Writer, Reentrant>("writer", width)?;
+    }
+    near.compare::<Reader, Reentrant>("reader", 1)?;
+    near.compare::<Permit, Reentrant>("permit", 1)?;
+    near.compare::<SharedReader, Reentrant>("readers_of_one_name", SHARERS)?;
+    near.busy()
+}
+
+/// The servers, and the way to them.
+struct Place<'a> {
+    options: &'a Options,
+    servers: &'a [Server],
+    urls: Vec<String>,
+    /// The end of the names of the figures.
+    suffix: &'static str,
+}
+
+impl Place<'_> {
+    /// Prints what a semaphore costs that is nearly full.
+    fn busy(&self) -> Result<()> {
+        let Self {
+            options, servers, ..
+        } = self;
+        if !options.wants("busy") {
+            return Ok(());
         }
-    };
-    let mut ratios = Vec::new();
-    for _ in 0..rounds {
-        let yardstick = load::run::<Yardstick>(Flavour::CurrentThread, &urls, width, length)?;
-        let other = load::run::<C>(Flavour::CurrentThread, &urls, width, length)?;
-        ratios.push(measure(other) / measure(yardstick));
-        servers::check_empty(servers, name)?;
+        let measured = options.measured(if options.quick { 500 } else { 5_000 });
+        let busy = runtime()?.block_on(permits::busy(servers, 110, measured))?;
+        figure("busy_share_of_permits", busy.share, "ratio");
+        figure(
+            "busy_commands_per_permit",
+            busy.commands_per_permit,
+            "commands",
+        );
+        servers::check_empty(servers, "busy")
     }
-    figure(&format!("{name}_{suffix}"), median(ratios), "ratio");
-    Ok(())
+
+    /// Prints how long a full semaphore takes to hand over a permit.
+    fn hand_over(&self) -> Result<()> {
+        if !self.options.wants("hand_over") {
+            return Ok(());
+        }
+        let turns = if self.options.quick { 20 } else { 300 };
+        let ratio = runtime()?.block_on(permits::hand_over(&self.urls, turns))?;
+        let name = format!("permit_hand_over_vs_reentrant{}", self.suffix);
+        figure(&name, ratio, "ratio");
+        servers::check_empty(self.servers, "hand_over")
+    }
+
+    /// Runs the contestant and the yardstick in turn, because the speed of the machine may change.
+    /// Prints the median of the ratios: of the median times of one task, or of the cycles per
+    /// second of several.
+    fn compare<C: Contestant, Yardstick: Contestant>(
+        &self,
+        name: &str,
+        width: usize,
+    ) -> Result<()> {
+        let options = self.options;
+        if !options.wants(name) {
+            return Ok(());
+        }
+        let rounds = options.rounds.unwrap_or(if options.quick { 1 } else { 7 });
+        let length = Length {
+            warm_up: Duration::from_millis(if options.quick { 50 } else { 300 }),
+            measured: options.measured(if options.quick { 200 } else { 2_000 }),
+        };
+        let measure = |outcome: Outcome| match width {
+            1 => outcome.p50_us,
+            _ => outcome.per_second,
+        };
+        let mut ratios = Vec::new();
+        for _ in 0..rounds {
+            let run = load::run::<Yardstick>;
+            let yardstick = run(Flavour::CurrentThread, &self.urls, width, length)?;
+            let run = load::run::<C>;
+            let other = run(Flavour::CurrentThread, &self.urls, width, length)?;
+            ratios.push(measure(other) / measure(yardstick));
+            servers::check_empty(self.servers, name)?;
+        }
+        let what = match width {
+            1 => "p50".to_owned(),
+            _ => format!("throughput_{width}"),
+        };
+        let than = if name == "ten_names" {
+            "mutex"
+        } else {
+            "reentrant"
+        };
+        let figure_name = format!("{name}_{what}_vs_{than}{}", self.suffix);
+        figure(&figure_name, median(ratios), "ratio");
+        Ok(())
+    }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    Ok(runtime.enable_all().build()?)
 }
