@@ -12,12 +12,11 @@ use std::{
 use quorlock::{
     AcquireError, ConfigError, Coordinator, ExtendError, Fault, LostReason, MemoryMaster, Renewal,
 };
+use testkit::captured_log::CapturedLog;
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep, timeout},
 };
-
-use testkit::captured_log::CapturedLog;
 use tracing::Level;
 
 use super::world::{World, millis, seconds, start, timed};

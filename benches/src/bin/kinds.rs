@@ -23,6 +23,9 @@ const SHARERS: usize = 64;
 /// network, where a round trip takes longer than all work of the servers and the client.
 const LINK: Duration = Duration::from_millis(1);
 
+const P50: &str = "p50_vs_reentrant";
+const THROUGHPUT: &str = "throughput_16_vs_reentrant";
+
 fn main() -> Result<()> {
     let options = Options::from_args();
     let servers = servers::masters(MASTERS);
@@ -42,18 +45,22 @@ fn main() -> Result<()> {
         ..near
     };
     for place in [&near, &far] {
-        place.compare::<Reader, Reentrant>("reader", 16)?;
-        place.compare::<Permit, Reentrant>("permit", 16)?;
-        place.compare::<TenNames, Quorlock>("ten_names", 1)?;
+        place.compare::<Reader, Reentrant>("reader", THROUGHPUT, 16)?;
+        place.compare::<Permit, Reentrant>("permit", THROUGHPUT, 16)?;
+        place.compare::<TenNames, Quorlock>("ten_names", "p50_vs_mutex", 1)?;
         place.hand_over()?;
     }
-    for width in [1, 16] {
-        near.compare::<Fair, Reentrant>("fair", width)?;
-        near.compare::<Writer, Reentrant>("writer", width)?;
-    }
-    near.compare::<Reader, Reentrant>("reader", 1)?;
-    near.compare::<Permit, Reentrant>("permit", 1)?;
-    near.compare::<SharedReader, Reentrant>("readers_of_one_name", SHARERS)?;
+    near.compare::<Fair, Reentrant>("fair", P50, 1)?;
+    near.compare::<Reader, Reentrant>("reader", P50, 1)?;
+    near.compare::<Writer, Reentrant>("writer", P50, 1)?;
+    near.compare::<Permit, Reentrant>("permit", P50, 1)?;
+    near.compare::<Fair, Reentrant>("fair", THROUGHPUT, 16)?;
+    near.compare::<Writer, Reentrant>("writer", THROUGHPUT, 16)?;
+    near.compare::<SharedReader, Reentrant>(
+        "readers_of_one_name",
+        "throughput_64_vs_reentrant",
+        SHARERS,
+    )?;
     near.busy()
 }
 
@@ -69,9 +76,7 @@ struct Place<'a> {
 impl Place<'_> {
     /// Prints what a semaphore costs that is nearly full.
     fn busy(&self) -> Result<()> {
-        let Self {
-            options, servers, ..
-        } = self;
+        let (options, servers) = (self.options, self.servers);
         if !options.wants("busy") {
             return Ok(());
         }
@@ -104,6 +109,7 @@ impl Place<'_> {
     fn compare<C: Contestant, Yardstick: Contestant>(
         &self,
         name: &str,
+        what: &str,
         width: usize,
     ) -> Result<()> {
         let options = self.options;
@@ -121,24 +127,14 @@ impl Place<'_> {
         };
         let mut ratios = Vec::new();
         for _ in 0..rounds {
-            let run = load::run::<Yardstick>;
-            let yardstick = run(Flavour::CurrentThread, &self.urls, width, length)?;
-            let run = load::run::<C>;
-            let other = run(Flavour::CurrentThread, &self.urls, width, length)?;
+            let flavour = Flavour::CurrentThread;
+            let yardstick = load::run::<Yardstick>(flavour, &self.urls, width, length)?;
+            let other = load::run::<C>(flavour, &self.urls, width, length)?;
             ratios.push(measure(other) / measure(yardstick));
             servers::check_empty(self.servers, name)?;
         }
-        let what = match width {
-            1 => "p50".to_owned(),
-            _ => format!("throughput_{width}"),
-        };
-        let than = if name == "ten_names" {
-            "mutex"
-        } else {
-            "reentrant"
-        };
-        let figure_name = format!("{name}_{what}_vs_{than}{}", self.suffix);
-        figure(&figure_name, median(ratios), "ratio");
+        let name = format!("{name}_{what}{}", self.suffix);
+        figure(&name, median(ratios), "ratio");
         Ok(())
     }
 }
