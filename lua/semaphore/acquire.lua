@@ -54,11 +54,20 @@ if earliest and earliest < now then
   end
   mine = mine and mine.ends >= now and mine
 end
-if mine and mine.attempt < attempt then
+-- A waiter that was granted a slot in an earlier round has left the queue, and keeps its place.
+local was_granted = mine and mine.attempt < attempt
+if was_granted then
   remove(mine)
   mine = nil
 end
 local used = math.max(redis.call('HLEN', KEYS[1]) - 2, 0) / 2
+
+-- Returns whether the caller was in the queue.
+local function leave_queue()
+  local was_queued = redis.call('ZREM', KEYS[2], ticket) == 1
+  redis.call('ZREM', KEYS[3], ticket)
+  return was_queued
+end
 
 -- Returns the slot at place `skip` among those that are free, from slot `from` on.
 local function free_slot(from, skip)
@@ -97,10 +106,8 @@ local function grant(slot)
   if reply ~= 1 then
     return reply
   end
-  local is_served = waiter_timeout ~= 0
-  local denied = (is_served or removed > 0) and best_effort(function()
-    is_served = redis.call('ZREM', KEYS[2], ticket) == 1
-    redis.call('ZREM', KEYS[3], ticket)
+  local denied = best_effort(function()
+    local is_served = leave_queue()
     -- A release calls one waiter. If more permits are free than that one takes, it calls the next.
     call_waiters(now, (is_served or removed > 0) and used + 1 < most and 1 or 0)
   end)
@@ -123,9 +130,12 @@ elseif wanted > 0 then
   if mine then
     -- Another slot is of no use: the caller has the wanted one on a majority of masters.
     remove(mine)
-    call_others(false)
   end
-  return describe_permits(now, earliest, 0)
+  local denied = best_effort(function()
+    -- A holder waits no more. Its ticket would be in the way of others.
+    call_others(waiter_timeout == -1 and leave_queue())
+  end)
+  return denied or describe_permits(now, earliest, 0)
 end
 
 local head, is_swept = next_waiter(KEYS[2], now)
@@ -144,7 +154,7 @@ elseif waiter_timeout > 0 then
   enqueue(KEYS[2], ticket, now, waiter_timeout)
   place = redis.call('ZLEXCOUNT', KEYS[2], '-', '(' .. ticket)
   slot = place < most - used and free_slot(0, place)
-elseif head and redis.call('ZSCORE', KEYS[2], ticket) then
+elseif head and (was_granted or redis.call('ZSCORE', KEYS[2], ticket)) then
   place = redis.call('ZLEXCOUNT', KEYS[2], '-', '(' .. ticket)
   slot = place < most - used and free_slot(from, 0)
 elseif head then

@@ -1,7 +1,7 @@
 //! Semaphores.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, VecDeque},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -373,4 +373,31 @@ async fn attempts_at_once_find_the_free_permits() {
             guard.release().await.unwrap();
         }
     }
+}
+
+/// A waiter that comes while others wait joins the queues in its first round. It asks again when it
+/// is called, and releases.
+#[tokio::test(start_paused = true)]
+async fn a_permit_of_a_full_semaphore_takes_three_commands_per_master() {
+    const TURNS: u64 = 40;
+    let masters = masters(5);
+    let commands = || masters.iter().map(MemoryMaster::commands).sum::<u64>();
+    let locks = Coordinator::new(&masters).unwrap();
+    let lock = locks.semaphore("a", 2);
+    let mut held = VecDeque::from(fill(&lock, 2).await);
+    let wait = || tokio::spawn(acquire(lock.clone()));
+    let mut waiting = VecDeque::from([wait()]);
+    sleep(millis(20)).await;
+    let before = commands();
+    for _ in 0..TURNS {
+        waiting.push_back(wait());
+        sleep(millis(20)).await;
+        held.pop_front().unwrap().release().await.unwrap();
+        held.push_back(waiting.pop_front().unwrap().await.unwrap());
+    }
+    assert_eq!(commands() - before, TURNS * 3 * 5);
+}
+
+async fn acquire(lock: Lock) -> Guard {
+    lock.acquire().await.unwrap()
 }

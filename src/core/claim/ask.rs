@@ -32,18 +32,19 @@ pub(crate) struct NextRound {
 
 impl<R: ReadRound> ClaimState<R> {
     /// Begins a claim, and asks all masters for the lock, or at first only those in `asked`. These
-    /// also report the next change of the key.
+    /// also report the next change of the key. With options for the `queue`, joins the queues.
     pub(crate) fn begin(
         step: &ClaimStep<'_, R>,
         by: Identity,
         access: Access,
         ballot: Option<Ballot>,
         asked: MasterSet,
+        queue: Option<QueueOptions>,
         open: impl FnOnce(Round) -> R,
     ) -> (Self, Command) {
         let lease = step.lease(step.terms.ttl);
         let unasked = MasterSet::ALL - asked;
-        let claim = Self {
+        let mut claim = Self {
             traces: Traces {
                 by,
                 ballot,
@@ -51,14 +52,15 @@ impl<R: ReadRound> ClaimState<R> {
                 until: step.expiry(step.terms.ttl),
                 may_keep: MasterSet::NONE,
             },
-            newest: open(acquisition(step, lease)),
+            newest: open(acquisition(step, lease, queue)),
             rounds: 1,
             levels: Levels::one(access),
             lease,
             validity: Duration::ZERO,
             phase: Phase::Asking { unasked },
         };
-        let mut command = claim.ask(step, None);
+        claim.note_queue(step, queue);
+        let mut command = claim.ask_first(step, asked, queue);
         command.watch = !unasked.is_empty() && command.lock_id.kind().spec().is_watched;
         (claim, command)
     }
@@ -100,16 +102,9 @@ impl<R: ReadRound> ClaimState<R> {
         }
         self.lease = step.lease(step.terms.ttl);
         self.traces.last_until(step.expiry(step.terms.ttl));
-        let mut round = acquisition(step, self.lease);
-        if let Some(queue) = next.queue {
-            round.mark_queued();
-            let position = step.monotonic.checked_add(queue.waiter_timeout * 2);
-            self.traces.last_until(position.unwrap_or(step.monotonic));
-        }
-        self.open(round, step);
-        // A master that is asked before the others chooses the slot. It does not queue the caller.
-        let is_choice = next.asked != MasterSet::ALL;
-        let mut command = self.ask(step, next.queue.filter(|_| !is_choice));
+        self.open(acquisition(step, self.lease, next.queue), step);
+        self.note_queue(step, next.queue);
+        let mut command = self.ask_first(step, next.asked, next.queue);
         command.watch = next.watch;
         Some(command)
     }
@@ -139,13 +134,36 @@ impl<R: ReadRound> ClaimState<R> {
         Outcome::Won
     }
 
+    /// Notes that masters may have the ticket, if the round joins the queues.
+    fn note_queue(&mut self, step: &ClaimStep<'_, R>, queue: Option<QueueOptions>) {
+        if let Some(queue) = queue {
+            let position = step.monotonic.checked_add(queue.waiter_timeout * 2);
+            self.traces.last_until(position.unwrap_or(step.monotonic));
+        }
+    }
+
+    /// Asks the masters in `asked`. A master that is asked before the others chooses the slot. It
+    /// does not queue the caller.
+    fn ask_first(
+        &self,
+        step: &ClaimStep<'_, R>,
+        asked: MasterSet,
+        queue: Option<QueueOptions>,
+    ) -> Command {
+        self.ask(step, queue.filter(|_| asked == MasterSet::ALL))
+    }
+
     fn ask(&self, step: &ClaimStep<'_, R>, queue: Option<QueueOptions>) -> Command {
         let Terms { lock_id, ttl, .. } = step.terms;
         Command::new(lock_id, Action::Acquire(self.holding(), *ttl, queue))
     }
 }
 
-fn acquisition<R>(step: &ClaimStep<'_, R>, lease: Lease) -> Round {
+fn acquisition<R>(step: &ClaimStep<'_, R>, lease: Lease, queue: Option<QueueOptions>) -> Round {
     let limit = Some(lease.until());
-    Round::open(Verb::Acquire, &step.terms.quorum, step.now, limit)
+    let mut round = Round::open(Verb::Acquire, &step.terms.quorum, step.now, limit);
+    if queue.is_some() {
+        round.mark_queued();
+    }
+    round
 }

@@ -487,6 +487,7 @@ impl Case {
             Access::Exclusive,
             ballot,
             asked,
+            None,
             open,
         );
         let mut case = Self {

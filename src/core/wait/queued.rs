@@ -26,6 +26,8 @@ pub(crate) struct QueuedWaiter {
     /// The number of rounds since the last correction in which a master disagreed with the time in
     /// the ticket.
     disputes: u32,
+    /// The number of times that the master that chooses the slot has put others first.
+    refusals: u32,
     /// `true` if this waiter was the next one in its last round. Then its rounds watch the key.
     pub(crate) is_head: bool,
     /// `false` if no round watches the key.
@@ -52,6 +54,7 @@ impl QueuedWaiter {
             },
             corrections: 0,
             disputes: 0,
+            refusals: 0,
             is_head: false,
             watches,
         }
@@ -91,6 +94,13 @@ impl QueuedWaiter {
             return None;
         }
         Some(self.contender.wait_in_queue(&obstacle, random))
+    }
+
+    /// Returns how long the waiter waits for a call after the master that chooses the slot has put
+    /// others first. That master may be wrong, so all masters choose after the wait.
+    pub(crate) fn wait_for_turn(&mut self, random: u64) -> Duration {
+        self.refusals += 1;
+        self.retry.delay(self.refusals - 1, random)
     }
 
     /// Returns how long a waiter that is aside waits before it checks whether masters answer in

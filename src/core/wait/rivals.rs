@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 pub(crate) struct Rivals {
     /// The number of attempts without a rival until the lock counts as uncontested.
     memory: u8,
+    /// `true` if the last attempt to join the queues of the masters had to wait in them.
+    was_queued: bool,
     /// The time of the first hand-over of the run.
     since: Option<Instant>,
     hand_overs: u32,
@@ -38,6 +40,11 @@ impl Rivals {
         };
     }
 
+    /// Notes whether a waiter had to wait in the queues of the masters.
+    pub(crate) fn note_queued(&mut self, was_queued: bool) {
+        self.was_queued = was_queued;
+    }
+
     /// Notes that a waiter of this process has got the lock from another one at `now`.
     pub(crate) fn note_hand_over(&mut self, now: Instant) {
         self.hand_overs += 1;
@@ -58,6 +65,12 @@ impl Rivals {
     pub(crate) fn end_run(&mut self) {
         self.hand_overs = 0;
         self.since = None;
+    }
+
+    /// Returns whether the next waiter is likely to wait in the queues of masters. Then it joins
+    /// them in its first round.
+    pub(crate) fn is_queue_likely(&self) -> bool {
+        self.was_queued
     }
 
     /// Returns whether another client is likely to ask for the lock at the same moment.
@@ -89,6 +102,7 @@ impl Default for Rivals {
     fn default() -> Self {
         Self {
             memory: 0,
+            was_queued: false,
             since: None,
             hand_overs: 0,
             limit: Self::LEAST,

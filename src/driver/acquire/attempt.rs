@@ -60,7 +60,7 @@ pub(in crate::driver) async fn attempt(
     let has_queue = request.lock_id.kind().has_queue();
     let ticket = has_queue.then(|| Ticket::new(context.timestamps.next(), owner.id()));
     let identity = owner.identity(ticket);
-    let claim = Claim::begin(context, request, identity, first);
+    let claim = Claim::begin(context, request, identity, first, None);
     let level = Level::new(claim, request.access, Some(owned.clone()));
     let level = decide(context, level, first, waiter).await?;
     owned.won(&level.claim);
@@ -81,7 +81,7 @@ pub(super) fn begin_by_token(
     };
     let client = context.config.client_name.as_ref();
     let identity = Identity::Token(Token::new(random, client));
-    let claim = Claim::begin(context, request, identity, first);
+    let claim = Claim::begin(context, request, identity, first, None);
     Level::new(claim, request.access, None)
 }
 
@@ -108,7 +108,7 @@ async fn decide(
 ) -> Result<Level, Denied> {
     let has_slots = level.claim.kind().spec().has_slots;
     if let Some(first) = first.filter(|_| has_slots) {
-        level.claim.ask_for_slot_of(first, None).await;
+        level.claim.ask_for_slot_of(Some(first), None, true).await;
     } else if let Some(first) = first
         && let Some(left) = level.claim.refused_by(first).await
     {

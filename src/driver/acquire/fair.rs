@@ -19,6 +19,7 @@ use crate::{
         wait::{
             chances::{Chance, Chances, Position},
             queued::QueuedWaiter,
+            rivals::Rivals,
         },
     },
     driver::{
@@ -111,50 +112,49 @@ impl<'a> FairWait<'a> {
     async fn wait_queued(&mut self) -> Result<QueueEnd, NotAcquired> {
         let mut permit = self.permit().await?;
         let mut is_last = self.deadline.is_over();
-        let mut chooser = slots::likely_chooser(self.context, &self.request.lock_id);
-        let level = self.begin(chooser);
-        let (mut waiter, mut ballots) = (None, 0);
+        let (level, mut waiter, mut chooser) = self.begin(is_last);
+        let (claim, mut split, mut ballots) = (&level.claim, None, 0);
         loop {
             let queue = waiter.is_some().then_some(self.queued.options);
-            if let Some(chooser) = chooser {
-                level.claim.ask_for_slot_of(chooser, queue).await;
-            }
-            let outcome = level.claim.outcome(!is_last).await;
-            if outcome == Outcome::Won {
-                self.note_win(&level.claim);
-                return Ok(QueueEnd::Won(level));
-            }
-            let round = level.claim.newest_round();
-            if let Some(clock) = round.read(|round| self.queued.correction(round)) {
-                return Ok(QueueEnd::Skewed(clock));
-            }
-            let was_chosen = chooser.take().is_some();
-            if self.raise_ballot(&level.claim, queue, &mut ballots) {
-                continue;
-            }
-            chooser = self.next_chooser(&round).filter(|_| !was_chosen);
-            if chooser.is_none() {
-                self.yield_grants(&level.claim, &round, waiter.as_ref())
-                    .await;
-            }
-            drop(permit);
-            self.note_failure(&round, outcome, is_last).await?;
-            if self.note_round(&round, outcome) == Position::Aside {
-                // Dropping `level` also removes the ticket from the queues.
-                let quarantine = round.read(Round::quarantined);
-                return Ok(QueueEnd::Unable { quarantine });
-            }
-            if chooser.is_none() {
-                if let Some(waiter) = &waiter {
-                    self.wait(waiter, &round).await;
+            let first = chooser.take();
+            if !claim.ask_for_slot_of(first, queue, is_last).await {
+                drop(permit);
+                self.wait_for_turn(claim, split.take(), &waiter).await;
+            } else {
+                let outcome = claim.outcome(!is_last).await;
+                if outcome == Outcome::Won {
+                    self.note_win(claim);
+                    return Ok(QueueEnd::Won(level));
                 }
-                // The waiter starts to listen before it first joins the queues, so it misses no
-                // call.
-                waiter.get_or_insert_with(|| self.listen());
+                let round = claim.newest_round();
+                if let Some(clock) = round.read(|round| self.queued.correction(round)) {
+                    return Ok(QueueEnd::Skewed(clock));
+                }
+                if self.raise_ballot(claim, queue, &mut ballots) {
+                    continue;
+                }
+                chooser = self.next_chooser(&round).filter(|_| first.is_none());
+                split = chooser.map(|_| round.clone());
+                if chooser.is_none() {
+                    self.yield_grants(claim, &round, &waiter).await;
+                }
+                drop(permit);
+                if self.note_loss(&round, outcome, is_last).await? == Position::Aside {
+                    // Dropping `level` also removes the ticket from the queues.
+                    let quarantine = round.read(Round::quarantined);
+                    return Ok(QueueEnd::Unable { quarantine });
+                }
+                if let (None, Some(waiter)) = (chooser, &waiter) {
+                    self.wait(waiter, &round).await;
+                    chooser = slots::likely_chooser(self.context, &self.request.lock_id);
+                }
+            }
+            if chooser.is_none() {
+                waiter.get_or_insert_with(|| self.join());
             }
             permit = self.permit().await?;
             is_last = self.deadline.is_over();
-            self.ask_again(&level.claim, chooser, waiter.as_ref());
+            self.ask_again(claim, chooser, &waiter);
         }
     }
 
@@ -166,6 +166,9 @@ impl<'a> FairWait<'a> {
     }
 
     fn note_win(&self, claim: &Arc<Claim>) {
+        if claim.rounds() == 1 {
+            self.rivals(|rivals| rivals.note_queued(false));
+        }
         slots::note(self.context, &self.request.lock_id, false);
         self.owned.won(claim);
         self.context.note_chance(Chance::Had, clock::now());
@@ -178,7 +181,7 @@ impl<'a> FairWait<'a> {
         &self,
         claim: &Arc<Claim>,
         chooser: Option<usize>,
-        waiter: Option<&FairWaiter<'_>>,
+        waiter: &Option<FairWaiter<'_>>,
     ) {
         if let Some(waiter) = waiter {
             waiter.begin_attempt();
@@ -189,16 +192,24 @@ impl<'a> FairWait<'a> {
             // attempt may arrive late, and then leaves the grants of the new attempt alone. The new
             // attempt replaces the old one on masters that still have its grant.
             identity: Some(self.identity()),
-            queue: waiter.map(|_| self.queued.options),
+            queue: waiter.as_ref().map(|_| self.queued.options),
             candidate: None,
             watch: self.queued.is_head,
         });
     }
 
-    /// Begins the first round. It does not join the queues, because the lock may be free.
-    fn begin(&self, chooser: Option<usize>) -> Level {
-        let claim = Claim::begin(self.context, self.request, self.identity(), chooser);
-        Level::new(claim, self.request.access, Some(self.owned.clone()))
+    /// Begins the first round. The lock may be free, so the round joins the queues only if another
+    /// waiter of this process had to wait in them lately. If it does not, one master may choose the
+    /// slot.
+    fn begin(&self, is_last: bool) -> (Level, Option<FairWaiter<'a>>, Option<usize>) {
+        let joins = !is_last && self.rivals(|rivals| rivals.is_queue_likely());
+        let waiter = joins.then(|| self.join());
+        let queue = joins.then_some(self.queued.options);
+        let chooser = slots::likely_chooser(self.context, &self.request.lock_id);
+        let chooser = chooser.filter(|_| !joins);
+        let claim = Claim::begin(self.context, self.request, self.identity(), chooser, queue);
+        let level = Level::new(claim, self.request.access, Some(self.owned.clone()));
+        (level, waiter, chooser)
     }
 
     /// Returns the identity of a new attempt.
@@ -226,6 +237,19 @@ impl<'a> FairWait<'a> {
             }
             checks = checks.saturating_add(1);
         }
+    }
+
+    /// Reads or changes what this process knows of the other clients that want the lock.
+    fn rivals<T>(&self, visit: impl FnOnce(&mut Rivals) -> T) -> T {
+        let waiters = &self.context.local_waiters;
+        waiters.rivals(&self.request.lock_id, visit)
+    }
+
+    /// Prepares a round that joins the queues of the masters. The waiter listens before it joins,
+    /// so it misses no call.
+    fn join(&self) -> FairWaiter<'a> {
+        self.rivals(|rivals| rivals.note_queued(true));
+        self.listen()
     }
 
     fn listen(&self) -> FairWaiter<'a> {
@@ -258,13 +282,6 @@ impl<'a> FairWait<'a> {
         }
     }
 
-    /// Notes the results of a round that was not won. Returns the position for the next wait.
-    fn note_round(&mut self, round: &LiveRound, outcome: Outcome) -> Position {
-        let chance = round.read(|round| Chance::of_round(round, outcome));
-        self.chances = self.context.note_chance(chance, round.read(Round::start));
-        round.read(|round| self.queued.note_round(round, self.chances))
-    }
-
     /// Returns the position for the next wait.
     fn position(&self) -> Position {
         self.chances.position(self.queued.options.waiter_timeout)
@@ -283,13 +300,14 @@ impl<'a> FairWait<'a> {
         is_raised
     }
 
-    /// Counts a round that was not won. Returns an error if the wait ends with it.
-    async fn note_failure(
+    /// Notes a round that was not won. Returns the position for the next wait, or an error if the
+    /// wait ends with the round.
+    async fn note_loss(
         &mut self,
         round: &Arc<LiveRound>,
         outcome: Outcome,
         is_last: bool,
-    ) -> Result<(), NotAcquired> {
+    ) -> Result<Position, NotAcquired> {
         let position = self.position();
         if round.read(Round::lacks_masters) || position == Position::Aside {
             // Waits for the other votes, to complete the table of votes. Masters that are down have
@@ -300,7 +318,10 @@ impl<'a> FairWait<'a> {
         let denied = Denied::by(round.clone(), outcome, free_in);
         self.context
             .note_denied(self.request.lock_id.name(), &denied);
-        self.deadline.note_failure(&denied, is_last)
+        self.deadline.note_failure(&denied, is_last)?;
+        let chance = round.read(|round| Chance::of_round(round, outcome));
+        self.chances = self.context.note_chance(chance, round.read(Round::start));
+        Ok(round.read(|round| self.queued.note_round(round, self.chances)))
     }
 
     /// Gives back the grants of a round that was not won. The masters that have voted get their
@@ -315,7 +336,7 @@ impl<'a> FairWait<'a> {
         &self,
         claim: &Claim,
         round: &LiveRound,
-        waiter: Option<&FairWaiter<'_>>,
+        waiter: &Option<FairWaiter<'_>>,
     ) {
         let timeout = self.queued.options.waiter_timeout;
         let known = round.read(|round| round.may_have_key() - round.unanswered());
@@ -325,6 +346,27 @@ impl<'a> FairWait<'a> {
             first_of(round.settled(), waiter.called(MasterSet::NONE, end)).await;
         }
         claim.yield_grants(round.read(Round::may_have_key) - known, timeout);
+    }
+
+    /// Waits for a call after the master that chooses the slot has put others first. Gives back the
+    /// grants of the round before, if it was `split` over slots.
+    async fn wait_for_turn(
+        &mut self,
+        claim: &Claim,
+        split: Option<Arc<LiveRound>>,
+        waiter: &Option<FairWaiter<'_>>,
+    ) {
+        if let Some(round) = split {
+            claim.yield_grants(
+                round.read(Round::may_have_key),
+                self.queued.options.waiter_timeout,
+            );
+        }
+        if let Some(waiter) = waiter {
+            let wait = self.queued.wait_for_turn(clock::random_u64());
+            let end = self.deadline.cap(clock::now() + wait);
+            waiter.called(MasterSet::NONE, end).await;
+        }
     }
 
     /// Waits until another round may win, or until a round is needed to keep the position in the

@@ -28,12 +28,14 @@ use crate::{
 
 impl Claim {
     /// Asks all masters for the lock, in a first round. If there is a `first` master, asks only
-    /// that one at first: see [`refused_by`](Self::refused_by).
+    /// that one at first: see [`refused_by`](Self::refused_by). With options for the `queue`, joins
+    /// the queues of the masters.
     pub(crate) fn begin(
         context: &Arc<Context>,
         request: &LockRequest,
         identity: Identity,
         first: Option<usize>,
+        queue: Option<QueueOptions>,
     ) -> Arc<Self> {
         let masters = &context.masters;
         let terms = Terms {
@@ -51,7 +53,7 @@ impl Claim {
         let began = step.monotonic;
         let open = |round| LiveRound::open(round, &context.observer);
         let (state, command) =
-            ClaimState::begin(&step, identity, request.access, ballot, asked, open);
+            ClaimState::begin(&step, identity, request.access, ballot, asked, queue, open);
         let round = state.newest.clone();
         let claim = Arc::new(Self {
             context: context.clone(),
@@ -92,12 +94,29 @@ impl Claim {
         None
     }
 
-    /// Waits for the answer of the `first` master, and asks the others in the same round for the
-    /// slot that it has granted, or for any slot.
-    pub(crate) async fn ask_for_slot_of(&self, first: usize, queue: Option<QueueOptions>) {
+    /// Waits for the answer of the `first` master, if there is one, and asks the others in the same
+    /// round for the slot that it has granted, or for any slot. If it puts other clients first, and
+    /// the round is not the last one, asks no other master, and returns `false`.
+    pub(crate) async fn ask_for_slot_of(
+        &self,
+        first: Option<usize>,
+        queue: Option<QueueOptions>,
+        is_last: bool,
+    ) -> bool {
+        let Some(first) = first else {
+            return true;
+        };
         let round = self.newest_round();
-        round.voted(first).await;
-        self.ask_others(round, queue);
+        let vote = round.voted(first).await;
+        let is_behind = matches!(
+            vote,
+            Vote::Refuse(Refusal::Held(_) | Refusal::Queued { .. })
+        );
+        let is_asked = is_last || !is_behind;
+        if is_asked {
+            self.ask_others(round, queue);
+        }
+        is_asked
     }
 
     fn ask_others(&self, round: Arc<LiveRound>, queue: Option<QueueOptions>) {

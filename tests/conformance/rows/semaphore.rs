@@ -82,11 +82,12 @@ async fn a_semaphore_has_a_queue() {
         // A caller that is not queued leaves the waiters their permits.
         "enqueue-waiters a@1 20s, semaphore acquire b1: queued, left nothing | waiters a@1 20s | - -",
         "enqueue-waiters a@1 20s, semaphore acquire b1 of2: granted, left permit:b=1x1:40s:2 40s | waiters a@1 20s | - -",
-        // A waiter for which this master chooses keeps its place, and searches from a slot of its
-        // own.
+        // A waiter for which this master chooses has its place. It searches from its own slot.
         "enqueue-waiters a@1 20s, enqueue-waiters b@2 20s, semaphore acquire b1: queued, left nothing | waiters a@1 20s b@2 20s | - -",
-        "enqueue-waiters a@1 20s, enqueue-waiters b@2 20s, semaphore acquire b1 of3: granted, left permit:b=1x1:40s:2 40s | waiters a@1 20s b@2 20s | - -",
-        "enqueue-waiters b@2 20s, enqueue-waiters c@3 20s, semaphore acquire b1: granted, left permit:b=1x1:40s:1 40s | waiters b@2 20s c@3 20s | - -",
+        "enqueue-waiters a@1 20s, enqueue-waiters b@2 20s, semaphore acquire b1 of3: granted +turn-a:a@1, left permit:b=1x1:40s:2 40s | waiters a@1 20s | - -",
+        "enqueue-waiters b@2 20s, enqueue-waiters c@3 20s, semaphore acquire b1: granted, left permit:b=1x1:40s:1 40s | waiters c@3 20s | - -",
+        // So has one that was granted a slot in an earlier round, and has left the queue.
+        "semaphore acquire b1: granted, enqueue-waiters c@3 20s, semaphore acquire b2: granted, left permit:b=2x1:40s:1 40s | waiters c@3 20s | - -",
         // Dead waiters are passed over, and those that come next are called.
         "enqueue-waiters b@2 -5s, semaphore acquire c1: granted, left permit:c=1x1:40s:1 40s",
         "enqueue-waiters b@2 -, semaphore acquire c1 ~20s: granted, left permit:c=1x1:40s:1 40s",
@@ -132,6 +133,9 @@ async fn a_permit_is_put_back() {
         "enqueue-waiters b@2 20s, semaphore heal a1: granted, left permit:a=1x1:40s:1 40s | waiters b@2 20s | - -",
         "semaphore acquire a1 of3: granted, semaphore acquire c1 of3: granted, semaphore heal b1 of2 slot2: granted, left permit:a=1x1:40s:1 permit:b=1x1:40s:2 permit:c=1x1:40s:3 40s",
         "semaphore acquire a1: granted, semaphore heal b1: held a x1 40s, left permit:a=1x1:40s:1 40s",
+        // A holder waits no more, also where another has its slot.
+        "semaphore acquire a1: granted, enqueue-waiters b@2 20s, enqueue-waiters c@3 20s, semaphore heal b1: held a x1 40s, left permit:a=1x1:40s:1 40s | waiters c@3 20s | - -",
+        "semaphore acquire a1 of2: granted, enqueue-waiters b@2 20s, enqueue-waiters c@3 20s, semaphore heal b1 of2 slot1: held a x1 40s +turn-c:c@3, left permit:a=1x1:40s:1 40s | waiters c@3 20s | - -",
         // A late grant has another slot. The holder moves to the one that it has won, or has none
         // here while another has that one.
         "semaphore acquire b1 of3: granted, semaphore heal b1 of3 slot3: granted, left permit:b=1x1:40s:3 40s",
