@@ -235,6 +235,7 @@ fn commands_of_a_broken_connection_are_no_votes() {
 fn seeds_that_found_a_defect_break_no_rule() {
     for seed in [
         1_670, 1_803, 2_025, 3_639, 4_792, 9_936, 18_214, 75_155, 1_189_781, 3_386_336, 5_031_296,
+        7_003_922,
     ] {
         let violations = run(seed, Model::Within, false).violations;
         assert!(violations.is_empty(), "seed {seed}:{violations:?}");
