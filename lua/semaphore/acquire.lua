@@ -64,9 +64,7 @@ local used = math.max(redis.call('HLEN', KEYS[1]) - 2, 0) / 2
 
 -- Returns whether the caller was in the queue.
 local function leave_queue()
-  local was_queued = redis.call('ZREM', KEYS[2], ticket) == 1
-  redis.call('ZREM', KEYS[3], ticket)
-  return was_queued
+  return redis.call('ZREM', KEYS[2], ticket) == 1 and redis.call('ZREM', KEYS[3], ticket)
 end
 
 -- Returns the slot at place `skip` among those that are free, from slot `from` on.
