@@ -30,7 +30,7 @@ pub struct Five(Quorum);
 
 impl Default for Five {
     fn default() -> Self {
-        Self(Quorum::of(Self::MASTERS))
+        Self(Quorum::of_lists(Self::MASTERS, MasterSet::NONE))
     }
 }
 

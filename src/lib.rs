@@ -145,6 +145,7 @@ pub use crate::{
         vote::{
             Failure, Refusal, Vote,
             held_report::HeldReport,
+            lists::{MasterList, Membership, Tally},
             votes::{VoteRow, Votes},
         },
     },

@@ -313,15 +313,15 @@ fn it_is_found_that_fewer_than_a_majority_can_vote() {
         ([down(), master("a", &[]), master("b", &[])], None),
         (
             [down(), down(), master("a", &[])],
-            Some((Refuse, "only 1 of 3 now (need 2)")),
+            Some((Refuse, "only 1 of 3 masters now (need 2)")),
         ),
         (
             [down(), down(), down()],
-            Some((Refuse, "only 0 of 3 now (need 2)")),
+            Some((Refuse, "only 0 of 3 masters now (need 2)")),
         ),
         (
             [down(), writes("OOM command"), master("a", &[])],
-            Some((Refuse, "only 1 of 3 now (need 2)")),
+            Some((Refuse, "only 1 of 3 masters now (need 2)")),
         ),
         ([quarantined("1"), master("a", &[]), master("b", &[])], None),
         (
@@ -330,15 +330,15 @@ fn it_is_found_that_fewer_than_a_majority_can_vote() {
                 quarantined("31000"),
                 quarantined("1000"),
             ],
-            Some((Warn, "only 0 of 3 now (need 2), for another 39.6s")),
+            Some((Warn, "only 0 of 3 masters now (need 2), for another 39.6s")),
         ),
         (
             [quarantined("21000"), down(), master("a", &[])],
-            Some((Warn, "only 1 of 3 now (need 2), for another 39.6s")),
+            Some((Warn, "only 1 of 3 masters now (need 2), for another 39.6s")),
         ),
         (
             [quarantined("21000"), down(), down()],
-            Some((Refuse, "only 0 of 3 now (need 2)")),
+            Some((Refuse, "only 0 of 3 masters now (need 2)")),
         ),
     ] {
         let report = check(&masters, &own()).findings;

@@ -10,18 +10,24 @@ use super::{
 };
 use crate::core::{
     time::lease::CLOCK_WINDOW,
-    vote::{master_set::MasterSet, quorum::Quorum},
+    vote::{lists::MasterList, master_set::MasterSet, quorum::Quorum},
 };
 
 pub(super) fn find(masters: &[MasterAnswer], ours: &Ours<'_>) -> Vec<Finding> {
     let mut findings: Vec<_> = votes(masters, ours).into_iter().collect();
     findings.extend(groups(masters, is_twin).map(|on| about::TWIN.with(format!("the same {on}"))));
     findings.extend(shared_data(masters, ours));
-    findings.extend(match masters.len() {
-        1 | 2 => Some(about::FEW_MASTERS.with(masters.len().to_string())),
-        even if even % 2 == 0 => Some(about::EVEN_NUMBER.with(even.to_string())),
-        _ => None,
-    });
+    findings.extend(ours.quorum.lists().filter_map(|(list, set)| {
+        let about = match set.len() {
+            1 | 2 => about::FEW_MASTERS,
+            even if even % 2 == 0 => about::EVEN_NUMBER,
+            _ => return None,
+        };
+        Some(about.with(match list {
+            MasterList::Masters => set.len().to_string(),
+            MasterList::Leaving => format!("{} leaving", set.len()),
+        }))
+    }));
     findings.extend(hosts(masters, ours.quorum));
     findings.extend(clocks(masters, ours.quorum));
     findings.extend(our_own(ours));
@@ -39,9 +45,11 @@ fn votes(masters: &[MasterAnswer], ours: &Ours<'_>) -> Option<Finding> {
         let may_vote = !is_second && facts.restart_unknown.is_none() && rights::may_lock(facts);
         may_vote.then(|| facts.quarantine_left(ours))
     };
-    let (count, need) = (masters.len(), ours.quorum.size());
-    let now = (0..count).filter(|number| wait(*number) == Some(Duration::ZERO));
-    let value = format!("only {} of {count} now (need {need})", now.count());
+    let now = (0..masters.len()).filter(|number| wait(*number) == Some(Duration::ZERO));
+    let tallies = ours.quorum.tallies(now.collect());
+    let lacking = tallies.filter(|tally| !tally.has_quorum());
+    let lacking: Vec<_> = lacking.map(|tally| tally.text(" now")).collect();
+    let value = format!("only {}", lacking.join(", "));
     match ours.quorum.least_of_every(wait) {
         Some(Duration::ZERO) => None,
         Some(wait) => Some(about::QUARANTINES.with(format!("{value}, for another {wait:.1?}"))),

@@ -33,7 +33,10 @@ use super::{
 use crate::sim::Process;
 use crate::{
     core::{
-        config::Config, protocol::name::LockId, view::inspection::Inspection, vote::votes::Votes,
+        config::Config,
+        protocol::name::LockId,
+        view::inspection::Inspection,
+        vote::{quorum::Quorum, votes::Votes},
     },
     master::{HealthBoard, Mailbox, Supervisor},
 };
@@ -53,6 +56,7 @@ impl Engine {
     /// guard are dropped. Before a supervisor ends, it delivers everything that was posted to it.
     pub(crate) fn start(
         config: Config,
+        quorum: Quorum,
         masters: Vec<(Arc<Mailbox>, Supervisor)>,
         health: HealthBoard,
         runtime: &tokio::runtime::Handle,
@@ -66,7 +70,7 @@ impl Engine {
         runtime.spawn(renewing);
         let process: Arc<str> = uuid(clock::random()).into();
         let timers = Timers::new(runtime, task);
-        let masters = Masters::new(mailboxes, health);
+        let masters = Masters::new(quorum, mailboxes, health);
         Self {
             context: Arc::new(Context::new(config, masters, timers, renewer)),
             process,

@@ -27,10 +27,10 @@ pub(crate) struct Masters {
 }
 
 impl Masters {
-    pub(crate) fn new(mailboxes: Box<[Arc<Mailbox>]>, health: HealthBoard) -> Self {
+    pub(crate) fn new(quorum: Quorum, mailboxes: Box<[Arc<Mailbox>]>, health: HealthBoard) -> Self {
         let addresses = mailboxes.iter().map(|mailbox| mailbox.address().clone());
         Self {
-            quorum: Quorum::of(mailboxes.len()),
+            quorum,
             addresses: addresses.collect(),
             mailboxes,
             health,

@@ -2,14 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{coordinator::Coordinator, error::ConfigError};
+use super::{coordinator::Coordinator, error::ConfigError, listed::Listed};
 use crate::{
     check::Checker,
     core::{
         config::{Config, Settings},
         restart::{Quarantine, quarantine_length},
         time::renewal::Renewal,
-        vote::master_set::MasterSet,
         wait::retry::Backoff,
     },
     driver::{
@@ -36,6 +35,7 @@ impl Coordinator {
     pub fn builder() -> Builder {
         Builder {
             masters: Vec::new(),
+            leaving: Vec::new(),
             settings: Settings::default(),
             #[cfg(feature = "tls")]
             tls: None,
@@ -70,6 +70,7 @@ impl Coordinator {
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct Builder {
     masters: Vec<MasterSpec>,
+    leaving: Vec<MasterSpec>,
     settings: Settings,
     #[cfg(feature = "tls")]
     tls: Option<Arc<tokio_rustls::rustls::ClientConfig>>,
@@ -92,6 +93,37 @@ impl Builder {
     /// Adds several masters: see [`master`](Self::master).
     pub fn masters(mut self, masters: impl IntoIterator<Item = impl Into<MasterSpec>>) -> Self {
         self.masters.extend(masters.into_iter().map(Into::into));
+        self
+    }
+
+    /// Adds masters that the programs leave, while the masters are changed.
+    ///
+    /// Every decision then needs a majority of [`masters`](Self::masters), and a majority of these
+    /// masters. So programs with this setting exclude those that use only the old masters, and
+    /// those that use only the new ones. Old and new programs do not exclude each other:
+    /// [`docs::operations`](crate::docs::operations#change-the-masters) has the steps of a change.
+    ///
+    /// Give all old masters, also those that stay. A master that is in both lists, by its address,
+    /// is asked once, as [`masters`](Self::masters) says, and counts in each list. Both lists
+    /// together may have at most 64 masters. If the lists are the same, nothing changes.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use quorlock::{Coordinator, MemoryMaster};
+    ///
+    /// let [a, b, c, d, e, f] = [(); 6].map(|()| MemoryMaster::new());
+    /// let locks = Coordinator::builder()
+    ///     .masters([&a, &b, &c, &d, &f])
+    ///     .leaving([&a, &b, &c, &d, &e])
+    ///     .build()?;
+    /// assert_eq!((locks.master_count(), locks.quorum()), (6, 3));
+    /// let guard = locks.mutex("orders/42").acquire().await?;
+    /// # drop(guard);
+    /// # Ok(()) }
+    /// ```
+    pub fn leaving(mut self, masters: impl IntoIterator<Item = impl Into<MasterSpec>>) -> Self {
+        self.leaving.extend(masters.into_iter().map(Into::into));
         self
     }
 
@@ -349,7 +381,7 @@ impl Builder {
     /// Any [`ConfigError`] that is not about a single lock. Nothing was sent.
     pub fn build(self) -> Result<Coordinator, ConfigError> {
         let config = Config::parse(self.settings)?;
-        let addresses = check_masters(&self.masters)?;
+        let listed = Listed::parse(self.masters, self.leaving)?;
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| ConfigError::NoRuntime)?;
         if !Timers::are_enabled() {
             return Err(ConfigError::NoRuntime);
@@ -366,49 +398,26 @@ impl Builder {
                 clock::monotonic,
             ),
             quarantine: quarantine_length(config.max_ttl, config.drift),
-            health: HealthBoard::new(&addresses, clock::monotonic),
+            health: HealthBoard::new(&listed.members, clock::monotonic),
             #[cfg(feature = "tls")]
             tls: self.tls,
         };
-        let probes = self.masters.iter().enumerate();
+        let probes = listed.masters.iter().enumerate();
         let probes = probes.filter_map(|(master, spec)| spec.probe(master, &master_config));
         let checker = Checker::new(probes.collect(), runtime.clone(), clock::wall_micros);
-        let masters: Vec<(Arc<Mailbox>, Supervisor)> = self
+        let masters: Vec<(Arc<Mailbox>, Supervisor)> = listed
             .masters
             .into_iter()
             .enumerate()
             .map(|(master, spec)| spec.open(master, &master_config))
             .collect();
-        let engine = Engine::start(config, masters, master_config.health, &runtime);
+        let engine = Engine::start(
+            config,
+            listed.quorum,
+            masters,
+            master_config.health,
+            &runtime,
+        );
         Ok(Coordinator::from_parts(engine, checker))
     }
-}
-
-/// Checks the number and the addresses of the masters. Returns the addresses.
-fn check_masters(masters: &[MasterSpec]) -> Result<Vec<Arc<str>>, ConfigError> {
-    if masters.is_empty() {
-        return Err(ConfigError::NoMasters);
-    }
-    if masters.len() > MasterSet::MOST {
-        return Err(ConfigError::TooManyMasters {
-            given: masters.len(),
-            most: MasterSet::MOST,
-        });
-    }
-    let mut addresses = Vec::<Arc<str>>::with_capacity(masters.len());
-    for (index, master) in masters.iter().enumerate() {
-        let address = master.address().map_err(|reason| ConfigError::BadMaster {
-            master: index + 1,
-            reason,
-        })?;
-        if let Some(first) = addresses.iter().position(|known| *known == address) {
-            return Err(ConfigError::DuplicateMaster {
-                first: first + 1,
-                second: index + 1,
-                address: address.to_string(),
-            });
-        }
-        addresses.push(address);
-    }
-    Ok(addresses)
 }

@@ -9,6 +9,7 @@ pub(crate) mod ready;
 pub(crate) mod error;
 pub(crate) mod fence;
 pub(crate) mod guard;
+mod listed;
 pub(crate) mod lock;
 pub(crate) mod owner;
 

@@ -19,6 +19,7 @@ use crate::{
     core::{
         time::episode::Episode,
         view::health::{DialRefusal, MasterHealth, MasterState},
+        vote::lists::Membership,
     },
     user_code::shielded,
 };
@@ -35,6 +36,7 @@ pub(crate) struct HealthBoard {
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     master: Arc<str>,
+    membership: Membership,
     connection: ConnectionHealth,
     round_trip: Option<Duration>,
     quarantined_until: Option<Instant>,
@@ -61,6 +63,7 @@ impl Entry {
         let left = left.filter(|left| !left.is_zero());
         MasterHealth {
             master: self.master.clone(),
+            membership: self.membership,
             state: self.connection.state.clone(),
             age: now.saturating_duration_since(self.connection.since),
             round_trip: self.round_trip,
@@ -91,10 +94,11 @@ impl Entry {
 }
 
 impl HealthBoard {
-    pub(crate) fn new(masters: &[Arc<str>], now: fn() -> Instant) -> Self {
+    pub(crate) fn new(masters: &[(Arc<str>, Membership)], now: fn() -> Instant) -> Self {
         let since = now();
-        let entry = |master: &Arc<str>| Entry {
+        let entry = |(master, membership): &(Arc<str>, Membership)| Entry {
             master: master.clone(),
+            membership: *membership,
             connection: ConnectionHealth {
                 state: MasterState::Connecting,
                 since,
@@ -109,7 +113,9 @@ impl HealthBoard {
             last_heard: LastHeard::never(since),
         };
         let entries = masters.iter().map(entry).collect();
-        let observers = masters.iter().cloned().map(MasterObserver::new);
+        let observers = masters
+            .iter()
+            .map(|(master, _)| MasterObserver::new(master.clone()));
         Self {
             now,
             entries: Arc::new(watch::Sender::new(entries)),

@@ -46,7 +46,7 @@ use crate::{
             lease::{Drift, Ttl},
             timeout::NodeTimeout,
         },
-        vote::{Failure, Refusal, SlotVote, Vote},
+        vote::{Failure, Refusal, SlotVote, Vote, lists::Membership},
         wait::retry::Backoff,
     },
     driver::time::clock,
@@ -464,7 +464,10 @@ impl Subject {
                 clock::monotonic,
             ),
             quarantine: Duration::ZERO,
-            health: HealthBoard::new(&[spec.address().unwrap()], clock::monotonic),
+            health: HealthBoard::new(
+                &[(spec.address().unwrap(), Membership::Stays)],
+                clock::monotonic,
+            ),
             #[cfg(feature = "tls")]
             tls: None,
         };

@@ -88,7 +88,7 @@ async fn fewer_than_a_majority_can_vote() {
     let report = locks.check().await;
     assert_eq!(report.worst(), Some(Severity::Warn), "{report}");
     let text = report.to_string();
-    let votes = "warn: votes: only 0 of 3 now (need 2), for another 60.6s: ";
+    let votes = "warn: votes: only 0 of 3 masters now (need 2), for another 60.6s: ";
     assert!(text.contains(votes), "{text}");
     sleep(Duration::from_secs(61)).await;
     assert_eq!(locks.check().await.worst(), None);

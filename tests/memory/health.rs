@@ -61,7 +61,7 @@ async fn a_fresh_coordinator_is_ready_as_soon_as_a_majority_is_connected() {
                 assert!(!error.has_quorum());
                 let text = error.to_string();
                 let can = 5 - down;
-                let start = format!("only {can} of 5 masters can vote after 2.0s (need 3): ");
+                let start = format!("only {can} of 5 masters can vote (need 3) after 2.0s: ");
                 assert!(text.starts_with(&start), "{text}");
                 assert!(text.contains("unreachable: connection refused"), "{text}");
                 assert_eq!(text.matches("can vote").count(), can + 1, "{text}");

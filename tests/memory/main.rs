@@ -28,6 +28,7 @@ mod fenced;
 mod heal;
 mod health;
 mod hopeless_waiters;
+mod leaving;
 mod log;
 mod log_order;
 mod loss;

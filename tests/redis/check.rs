@@ -313,7 +313,7 @@ fn masters_that_were_flushed_are_found_in_quarantine() {
         .await;
         let text = report.to_string();
         assert!(
-            text.contains("votes: only 0 of 3 now (need 2), for "),
+            text.contains("votes: only 0 of 3 masters now (need 2), for "),
             "{text}"
         );
         locks.close().await;
@@ -561,7 +561,7 @@ fn masters_that_do_not_answer_are_found() {
         let expected = [(Refuse, "votes"), connection, connection];
         assert_eq!(found(&report), expected, "{report}");
         let text = report.to_string();
-        assert!(text.contains("only 1 of 3 now (need 2)"), "{text}");
+        assert!(text.contains("only 1 of 3 masters now (need 2)"), "{text}");
         lost.close().await;
         masters[1] = Server::start_with(&DURABLE);
 

@@ -2,6 +2,8 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use crate::core::vote::lists::Membership;
+
 /// The state of one master, as [`Coordinator::health`](crate::Coordinator::health) and
 /// [`Coordinator::health_events`](crate::Coordinator::health_events) report it.
 ///
@@ -14,6 +16,8 @@ use std::{fmt, sync::Arc, time::Duration};
 pub struct MasterHealth {
     /// The master's address, without the user name and the password.
     pub master: Arc<str>,
+    /// Whether the master stays while the masters [are changed](crate::Builder::leaving).
+    pub membership: Membership,
     /// The connection to the master.
     pub state: MasterState,
     /// The time since this state began.
@@ -69,6 +73,9 @@ impl MasterHealth {
 impl fmt::Display for MasterHealth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ", self.master)?;
+        if self.membership != Membership::Stays {
+            write!(f, "({}) ", self.membership)?;
+        }
         match &self.state {
             MasterState::Closed => f.write_str("closed")?,
             MasterState::Connected => write!(f, "connected for {:.1?}", self.age)?,
@@ -147,6 +154,7 @@ mod tests {
         ] {
             let health = MasterHealth {
                 master: "a:1".into(),
+                membership: Membership::Stays,
                 state,
                 age: seconds(3),
                 round_trip: Some(Duration::from_micros(2_500)),

@@ -33,13 +33,13 @@ pub(crate) enum Outcome {
 
 impl Quorum {
     /// Returns the quorum of one set, with the masters from 0 to `masters` - 1.
+    #[cfg(test)]
     pub(crate) fn of(masters: usize) -> Self {
         Self {
             sets: [(0..masters).collect()].into(),
         }
     }
 
-    #[cfg(test)]
     pub(crate) fn of_sets(sets: &[MasterSet]) -> Self {
         Self { sets: sets.into() }
     }
@@ -53,6 +53,15 @@ impl Quorum {
         }
     }
 
+    pub(super) fn sets(&self) -> &[MasterSet] {
+        &self.sets
+    }
+
+    /// Returns the number of masters of a set that are a majority of it.
+    pub(super) fn needed(set: MasterSet) -> usize {
+        majority(set.len())
+    }
+
     /// Returns the masters in all sets.
     pub(crate) fn masters(&self) -> MasterSet {
         let sets = self.sets.iter().copied();
@@ -62,7 +71,7 @@ impl Quorum {
     /// Returns the number of masters that are a majority, for people. If there are several sets,
     /// this is the largest of their majorities, and says nothing about who can win.
     pub(crate) fn size(&self) -> usize {
-        let sizes = self.sets.iter().map(|set| majority(set.len()));
+        let sizes = self.sets.iter().copied().map(Self::needed);
         sizes.max().unwrap_or(0)
     }
 
@@ -117,13 +126,13 @@ pub(crate) fn majority(masters: usize) -> usize {
 }
 
 fn has_majority(set: MasterSet, masters: MasterSet) -> bool {
-    set.and(masters).len() >= majority(set.len())
+    set.and(masters).len() >= Quorum::needed(set)
 }
 
 fn least<T: Ord>(set: MasterSet, value: impl Fn(usize) -> Option<T>) -> Option<T> {
     let mut values: Vec<_> = set.iter().filter_map(value).collect();
     values.sort_unstable();
-    values.into_iter().nth(majority(set.len()) - 1)
+    values.into_iter().nth(Quorum::needed(set) - 1)
 }
 
 #[cfg(test)]

@@ -8,7 +8,9 @@ use std::{
     time::Duration,
 };
 
-use super::{Failure, Slot, SlotVote, Vote, quorum::Quorum, shown_slot};
+use super::{
+    Failure, Slot, SlotVote, Vote, lists::Tally, master_set::MasterSet, quorum::Quorum, shown_slot,
+};
 use crate::core::protocol::command::Verb;
 
 /// The votes of all masters in one round, in the order in which the masters were configured.
@@ -160,22 +162,57 @@ impl Votes {
             .map(|(master, cast)| VoteRow { master, cast })
     }
 
-    /// Returns the number of masters that are configured.
+    /// Returns the number of masters that are configured. A master in both lists counts once.
     pub fn master_count(&self) -> usize {
         self.masters.len()
     }
 
-    /// Returns the number of masters that make a majority.
+    /// Returns the number of masters that make a majority. While the masters
+    /// [are changed](crate::Builder::leaving), this is the larger number of both lists, and
+    /// [`tally`](Self::tally) says what each of them has.
     pub fn quorum(&self) -> usize {
         self.quorum.size()
     }
 
-    /// Returns whether a majority of every set has granted so far.
+    /// Returns how many masters of each list `count`. There are two lists only while the masters
+    /// [are changed](crate::Builder::leaving). A decision needs a majority of each list.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use quorlock::{Coordinator, MemoryMaster, Tally, Vote};
+    /// let old: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
+    /// let new = [old[0].clone(), MemoryMaster::new(), MemoryMaster::new()];
+    /// let locks = Coordinator::builder().masters(&new).leaving(&old).build()?;
+    /// let guard = locks.mutex("orders/42").try_acquire().await?;
+    /// let votes = guard.settled().await;
+    /// let granted = votes.tally(|row| row.vote() == Some(&Vote::Grant));
+    /// assert!(granted.iter().all(Tally::has_quorum));
+    /// assert_eq!(granted[1].to_string(), "3 of 3 leaving masters (need 2)");
+    /// # Ok(()) }
+    /// ```
+    pub fn tally(&self, count: impl Fn(&VoteRow<'_>) -> bool) -> Vec<Tally> {
+        self.quorum.tallies(self.masters(count)).collect()
+    }
+
+    /// Returns how many masters of each list gave such a vote, in words: for example
+    /// `3 of 5 masters voted (need 3), 2 of 5 leaving masters voted (need 3)`.
+    pub(crate) fn tally_text(&self, did: &str, of: fn(&Vote) -> bool) -> String {
+        let tallies = self.tally(|row| row.vote().is_some_and(of));
+        let texts: Vec<_> = tallies.iter().map(|tally| tally.text(did)).collect();
+        texts.join(", ")
+    }
+
+    /// Returns whether a majority of every list has granted so far.
     pub(crate) fn has_quorum(&self) -> bool {
-        let rows = self.iter().enumerate();
-        let granted = rows.filter(|(_, row)| row.vote().is_some_and(Vote::is_grant));
-        let granted = granted.map(|(master, _)| master).collect();
+        let granted = self.masters(|row| row.vote().is_some_and(Vote::is_grant));
         self.quorum.is_every_majority_in(granted)
+    }
+
+    fn masters(&self, count: impl Fn(&VoteRow<'_>) -> bool) -> MasterSet {
+        let rows = self.iter().enumerate();
+        let counted = rows.filter(|(_, row)| count(row));
+        counted.map(|(master, _)| master).collect()
     }
 
     /// Returns whether all masters have granted so far.

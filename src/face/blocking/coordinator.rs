@@ -10,7 +10,7 @@ use crate::{
     check::CheckReport,
     core::{
         view::{health::MasterHealth, inspection::Inspection},
-        vote::votes::Votes,
+        vote::{lists::Tally, votes::Votes},
     },
     face::{
         builder::Builder,
@@ -165,9 +165,16 @@ impl Coordinator {
         self.coordinator.master_count()
     }
 
-    /// Returns the number of masters that make a majority.
+    /// Returns the number of masters that make a majority: see
+    /// [`Coordinator::quorum`](crate::Coordinator::quorum).
     pub fn quorum(&self) -> usize {
         self.coordinator.quorum()
+    }
+
+    /// Returns how many masters of each list `count`: see
+    /// [`Coordinator::tally`](crate::Coordinator::tally).
+    pub fn tally(&self, count: impl Fn(&MasterHealth) -> bool) -> Vec<Tally> {
+        self.coordinator.tally(count)
     }
 
     /// Refuses new acquisitions, and blocks until all posted releases are delivered: see

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{
     check::{CheckReport, Checker},
-    core::view::health::MasterHealth,
+    core::{view::health::MasterHealth, vote::lists::Tally},
     driver::{engine::Engine, query::health_events::HealthEvents},
 };
 
@@ -149,14 +149,40 @@ impl Coordinator {
         self.engine.config().ttl.duration()
     }
 
-    /// Returns the number of masters.
+    /// Returns the number of masters. While the masters [are changed](crate::Builder::leaving), a
+    /// master in both lists counts once.
     pub fn master_count(&self) -> usize {
         self.engine.masters().count()
     }
 
-    /// Returns the number of masters that make a majority.
+    /// Returns the number of masters that make a majority. While the masters
+    /// [are changed](crate::Builder::leaving), this is the larger number of both lists, and
+    /// [`tally`](Self::tally) says what each of them has.
     pub fn quorum(&self) -> usize {
         self.engine.masters().quorum().size()
+    }
+
+    /// Returns how many masters of each list `count`, by their present state. There are two lists
+    /// only while the masters [are changed](crate::Builder::leaving). Locks can be acquired if a
+    /// majority of each list can vote.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::time::Duration;
+    /// # use quorlock::{Coordinator, MasterHealth, MemoryMaster, Tally};
+    /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
+    /// locks.all_ready(Duration::from_secs(5)).await?;
+    /// let able = locks.tally(MasterHealth::can_vote);
+    /// assert!(able.iter().all(Tally::has_quorum));
+    /// assert_eq!(able[0].to_string(), "3 of 3 masters (need 2)");
+    /// # Ok(()) }
+    /// ```
+    pub fn tally(&self, count: impl Fn(&MasterHealth) -> bool) -> Vec<Tally> {
+        let health = self.health();
+        let counted = (0..health.len()).filter(|master| count(&health[*master]));
+        let quorum = self.engine.masters().quorum();
+        quorum.tallies(counted.collect()).collect()
     }
 
     pub(crate) fn engine(&self) -> &Arc<Engine> {

@@ -9,7 +9,7 @@ pub use crate::core::config::error::ConfigError;
 use crate::core::{
     protocol::kind::Kind,
     view::{inspection::MasterView, lock_state::LostReason},
-    vote::votes::Votes,
+    vote::{Vote, votes::Votes},
 };
 
 mod from_driver;
@@ -97,8 +97,7 @@ pub enum AcquireError {
     /// `votes` shows which masters are quarantined, and for how long
     /// ([`Failure::Quarantined`](crate::Failure::Quarantined)).
     #[error(
-        "could not lock {name:?}: only {} of {} masters voted (need {}): {votes}",
-        .votes.granted_count() + .votes.refused_count(), .votes.master_count(), .votes.quorum()
+        "could not lock {name:?}: only {}: {votes}", .votes.tally_text(" voted", Vote::is_answer)
     )]
     #[non_exhaustive]
     NoQuorum {
@@ -220,8 +219,7 @@ pub enum Contention {
 }
 
 fn describe(reason: Contention, votes: &Votes) -> String {
-    let (granted, refused) = (votes.granted_count(), votes.refused_count());
-    let (masters, quorum) = (votes.master_count(), votes.quorum());
+    let (refused, masters) = (votes.refused_count(), votes.master_count());
     match reason {
         Contention::Held { remaining: None } => {
             format!("held by another holder on {refused} of {masters} masters")
@@ -235,7 +233,8 @@ fn describe(reason: Contention, votes: &Votes) -> String {
         }
         Contention::Queued => "other waiters come first".to_owned(),
         Contention::Split => {
-            format!("the vote was split, {granted} of {masters} masters granted (need {quorum})")
+            let granted = votes.tally_text(" granted", Vote::is_grant);
+            format!("the vote was split, {granted}")
         }
     }
 }
@@ -275,9 +274,8 @@ pub enum ExtendError {
 
     /// Too few masters confirmed. The lock is still valid for `remaining`. Try again after a pause.
     #[error(
-        "could not extend {name:?}: only {} of {} masters confirmed (need {}), \
-         still valid for {remaining:.1?}: {votes}",
-        .votes.granted_count(), .votes.master_count(), .votes.quorum()
+        "could not extend {name:?}: only {}, still valid for {remaining:.1?}: {votes}",
+        .votes.tally_text(" confirmed", Vote::is_grant)
     )]
     #[non_exhaustive]
     NoQuorum {
@@ -311,8 +309,8 @@ pub enum InspectError {
 
     /// Too few masters answered to say who holds the lock.
     #[error(
-        "could not inspect {name:?}: only {} of {} masters answered (need {}): {votes}",
-        .votes.granted_count(), .votes.master_count(), .votes.quorum()
+        "could not inspect {name:?}: only {}: {votes}",
+        .votes.tally_text(" answered", Vote::is_grant)
     )]
     #[non_exhaustive]
     NoQuorum {
@@ -375,9 +373,9 @@ pub enum ReleaseError {
     /// If the owner has other guards of the lock, only one level was released. No master is owed
     /// that release, because the next extension or release tells the masters the depth.
     #[error(
-        "released {name:?} on only {} of {} masters (need {}), \
+        "released {name:?} on only {}, \
          the others are owed the release until the TTL has passed: {votes}",
-        .votes.granted_count() + .votes.refused_count(), .votes.master_count(), .votes.quorum()
+        .votes.tally_text("", Vote::is_answer)
     )]
     #[non_exhaustive]
     NoQuorum {
@@ -393,9 +391,9 @@ pub enum ReleaseError {
     /// stays for the rest of the minimum time. If these are half of the masters, the lock stays,
     /// too.
     #[error(
-        "kept {name:?} for its minimum time on only {} of {} masters (need {}), \
+        "kept {name:?} for its minimum time on only {}, \
          others may get it when its TTL has passed: {votes}",
-        .votes.granted_count(), .votes.master_count(), .votes.quorum()
+        .votes.tally_text("", Vote::is_grant)
     )]
     #[non_exhaustive]
     NotLeft {
@@ -411,7 +409,7 @@ mod tests {
     use super::*;
     use crate::core::{
         protocol::command::Verb,
-        vote::{Refusal, Vote, quorum::Quorum, votes::CastVote},
+        vote::{Refusal, quorum::Quorum, votes::CastVote},
     };
 
     fn votes(votes: &[Vote]) -> Votes {

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use crate::core::{config::error::ConfigError, vote::votes::Votes};
+use crate::core::{
+    config::error::ConfigError,
+    vote::{Vote, votes::Votes},
+};
 
 /// The reason why [`Coordinator::ready`](crate::Coordinator::ready) or
 /// [`Coordinator::all_ready`](crate::Coordinator::all_ready) stopped waiting.
@@ -18,19 +21,28 @@ pub enum ReadyError {
     Config(#[from] ConfigError),
 
     /// Too few masters could vote before the time limit.
-    #[error(
-        "only {} of {} masters can vote after {waited:.1?} (need {needed}): {votes}",
-        .votes.granted_count(), .votes.master_count()
-    )]
+    #[error("only {} after {waited:.1?}: {votes}", too_few(votes, *needed))]
     #[non_exhaustive]
     NoQuorum {
-        /// The number of masters that were needed.
+        /// The number of masters that were needed. While the masters
+        /// [are changed](crate::Builder::leaving), see [`Votes::quorum`](crate::Votes::quorum).
         needed: usize,
         /// The duration of the call.
         waited: Duration,
         /// The last answer of each master. A grant means that the master can vote.
         votes: Votes,
     },
+}
+
+fn too_few(votes: &Votes, needed: usize) -> String {
+    let all = votes.master_count();
+    if needed < all {
+        return votes.tally_text(" can vote", Vote::is_grant);
+    }
+    format!(
+        "{} of {all} masters can vote (need {all})",
+        votes.granted_count()
+    )
 }
 
 impl ReadyError {

@@ -22,7 +22,7 @@ use crate::{
         },
         restart::{Loss, Quarantine, Sign},
         time::timeout::NodeTimeout,
-        vote::{SlotVote, Vote},
+        vote::{SlotVote, Vote, lists::Membership},
         wait::retry::Backoff,
     },
     master::{
@@ -603,7 +603,7 @@ fn config() -> MasterConfig {
         random: || u64::MAX / 2,
         restart_tracker: RestartTracker::new(Quarantine::Off, false, clock),
         quarantine: Duration::ZERO,
-        health: HealthBoard::new(&["m".into()], clock),
+        health: HealthBoard::new(&[("m".into(), Membership::Stays)], clock),
         #[cfg(feature = "tls")]
         tls: None,
     }

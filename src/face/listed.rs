@@ -1,0 +1,80 @@
+//! The lists of masters in the settings of a coordinator.
+
+use std::sync::Arc;
+
+use super::error::ConfigError;
+use crate::{
+    core::vote::{lists::Membership, master_set::MasterSet, quorum::Quorum},
+    master::MasterSpec,
+};
+
+/// The masters of both lists. Each master is there once, also if it is in both.
+pub(super) struct Listed {
+    pub(super) masters: Vec<MasterSpec>,
+    /// The address of each master, and its part in the change.
+    pub(super) members: Vec<(Arc<str>, Membership)>,
+    pub(super) quorum: Quorum,
+}
+
+impl Listed {
+    /// Checks the number and the addresses of the masters.
+    pub(super) fn parse(
+        mut masters: Vec<MasterSpec>,
+        leaving: Vec<MasterSpec>,
+    ) -> Result<Self, ConfigError> {
+        if masters.is_empty() {
+            return Err(ConfigError::NoMasters);
+        }
+        let count = masters.len();
+        let mut addresses = check_list(&masters, 0)?;
+        let old = check_list(&leaving, count)?;
+        let mut left = MasterSet::NONE;
+        for (master, address) in leaving.into_iter().zip(old) {
+            let known = addresses.iter().position(|known| *known == address);
+            if known.is_none() {
+                masters.push(master);
+                addresses.push(address);
+            }
+            let number = known.unwrap_or(masters.len() - 1);
+            if number < MasterSet::MOST {
+                left.insert(number);
+            }
+        }
+        if masters.len() > MasterSet::MOST {
+            return Err(ConfigError::TooManyMasters {
+                given: masters.len(),
+                most: MasterSet::MOST,
+            });
+        }
+        let quorum = Quorum::of_lists(count, left);
+        let members = addresses.into_iter().enumerate();
+        let members = members.map(|(number, address)| (address, quorum.membership(number)));
+        Ok(Self {
+            masters,
+            members: members.collect(),
+            quorum,
+        })
+    }
+}
+
+/// Checks the addresses of a list. Its first master has the number `before` + 1. Returns the
+/// addresses.
+fn check_list(masters: &[MasterSpec], before: usize) -> Result<Vec<Arc<str>>, ConfigError> {
+    let mut addresses = Vec::<Arc<str>>::with_capacity(masters.len());
+    for (index, master) in masters.iter().enumerate() {
+        let number = |index| before + index + 1;
+        let address = master.address().map_err(|reason| ConfigError::BadMaster {
+            master: number(index),
+            reason,
+        })?;
+        if let Some(first) = addresses.iter().position(|known| *known == address) {
+            return Err(ConfigError::DuplicateMaster {
+                first: number(first),
+                second: number(index),
+                address: address.to_string(),
+            });
+        }
+        addresses.push(address);
+    }
+    Ok(addresses)
+}

@@ -1,0 +1,239 @@
+//! Two lists of masters, while the masters are changed.
+
+use std::time::Duration;
+
+use quorlock::{
+    AcquireError, ConfigError, Coordinator, Fault, MasterHealth, MasterList, Membership,
+    MemoryMaster, Tally, Vote,
+};
+
+use super::world::{millis, seconds};
+
+fn masters<const N: usize>() -> [MemoryMaster; N] {
+    [(); N].map(|()| MemoryMaster::new())
+}
+
+fn joint(new: &[MemoryMaster], old: &[MemoryMaster]) -> Coordinator {
+    let builder = Coordinator::builder().masters(new).leaving(old);
+    builder.build().unwrap()
+}
+
+/// Returns the list of masters that takes the place of `old`, with another last master.
+fn with_another(old: &[MemoryMaster]) -> Vec<MemoryMaster> {
+    let mut new = old.to_vec();
+    new.pop();
+    new.push(MemoryMaster::new());
+    new
+}
+
+fn inject(masters: &[MemoryMaster], fault: Fault) {
+    for master in masters {
+        master.inject(fault.clone());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_needs_a_majority_of_each_list() {
+    let (old, new) = (masters::<3>(), masters::<3>());
+    let locks = joint(&new, &old);
+    assert_eq!((locks.master_count(), locks.quorum()), (6, 2));
+    locks.all_ready(seconds(5)).await.unwrap();
+    let guard = locks.mutex("r").acquire().await.unwrap();
+    let granted = guard.settled().await;
+    let granted = granted.tally(|row| row.vote() == Some(&Vote::Grant));
+    let expected = ["3 of 3 masters (need 2)", "3 of 3 leaving masters (need 2)"];
+    assert_eq!(
+        granted.iter().map(Tally::to_string).collect::<Vec<_>>(),
+        expected
+    );
+    guard.release().await.unwrap();
+
+    for (down, lacking) in [(&new, MasterList::Masters), (&old, MasterList::Leaving)] {
+        inject(&down[..2], Fault::Down);
+        sleep(seconds(1)).await;
+        let tallies = locks.tally(MasterHealth::can_vote);
+        let without: Vec<_> = tallies.iter().filter(|tally| !tally.has_quorum()).collect();
+        assert_eq!(
+            without.iter().map(|tally| tally.list).collect::<Vec<_>>(),
+            [lacking]
+        );
+        let refused = locks.mutex("r").try_acquire().await.unwrap_err();
+        assert!(
+            matches!(refused, AcquireError::NoQuorum { .. }),
+            "{refused}"
+        );
+        let text = format!("1 of 3 {lacking} voted (need 2)");
+        assert!(refused.to_string().contains(&text), "{refused}");
+        let not_ready = locks.ready(millis(100)).await.unwrap_err();
+        let text = format!("1 of 3 {lacking} can vote (need 2)");
+        assert!(not_ready.to_string().contains(&text), "{not_ready}");
+        let report = locks.check().await.to_string();
+        let text = format!("only 1 of 3 {lacking} now (need 2)");
+        assert!(report.contains(&text), "{report}");
+        inject(down, Fault::None);
+        sleep(seconds(2)).await;
+    }
+}
+
+/// Programs with the old list, with both lists, and with the new list: neighbours exclude each
+/// other. The old and the new list do not.
+#[tokio::test(start_paused = true)]
+async fn programs_that_share_a_list_exclude_each_other() {
+    let old = masters::<5>();
+    for new in [
+        with_another(&old),
+        masters::<5>().to_vec(),
+        old[..3].to_vec(),
+    ] {
+        let programs = [
+            Coordinator::new(&old).unwrap(),
+            joint(&new, &old),
+            Coordinator::new(&new).unwrap(),
+        ];
+        for (holder, other) in [(0, 1), (1, 0), (1, 2), (2, 1)] {
+            let guard = programs[holder].mutex("r").acquire().await.unwrap();
+            let refused = programs[other].mutex("r").try_acquire().await;
+            let is_refused = matches!(refused, Err(AcquireError::Contended { .. }));
+            assert!(is_refused, "{holder} {other}: {refused:?}");
+            guard.release().await.unwrap();
+        }
+    }
+    // A, B and E are a majority of the old list, and C, D and F are one of the new list.
+    let new = with_another(&old);
+    let (before, after) = (Coordinator::new(&old), Coordinator::new(&new));
+    inject(&old[2..4], Fault::Down);
+    let first = before.unwrap().mutex("r").acquire().await.unwrap();
+    inject(&old[2..4], Fault::None);
+    inject(&old[..2], Fault::Down);
+    let second = after
+        .unwrap()
+        .mutex("r")
+        .acquire_within(seconds(5))
+        .await
+        .unwrap();
+    assert!(
+        first.is_valid() && second.is_valid(),
+        "two holders: the change skipped a step"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_of_both_lists_hears_of_a_release_by_either() {
+    let old = masters::<3>();
+    let new = with_another(&old);
+    for programs in [[&old[..], &new[..]], [&new[..], &old[..]]] {
+        let holder = Coordinator::new(programs[0]).unwrap();
+        let locks = joint(&new, &old);
+        locks.all_ready(seconds(5)).await.unwrap();
+        for kind in ["mutex", "fair", "reader", "permit"] {
+            let lock = |locks: &Coordinator| match kind {
+                "fair" => locks.fair(kind, &locks.owner()),
+                "reader" => locks.read_write(kind, &locks.owner()).write(),
+                "permit" => locks.semaphore(kind, 1),
+                _ => locks.mutex(kind),
+            };
+            let guard = lock(&holder).acquire().await.unwrap();
+            let waiter = tokio::spawn({
+                let lock = lock(&locks);
+                async move { lock.acquire().await.unwrap() }
+            });
+            sleep(millis(100)).await;
+            assert!(!waiter.is_finished());
+            guard.release().await.unwrap();
+            let released = tokio::time::Instant::now();
+            let guard = tokio::time::timeout(seconds(5), waiter)
+                .await
+                .unwrap()
+                .unwrap();
+            assert!(
+                released.elapsed() < millis(100),
+                "{kind} {:?}",
+                released.elapsed()
+            );
+            assert!(lock(&holder).try_acquire().await.is_err());
+            guard.release().await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn tokens_grow_over_a_change() {
+    let old = masters::<3>();
+    let new = masters::<3>();
+    let mut last = None;
+    for locks in [
+        Coordinator::new(&old).unwrap(),
+        joint(&new, &old),
+        Coordinator::new(&old).unwrap(),
+        joint(&new, &old),
+        Coordinator::new(&new).unwrap(),
+        joint(&new, &old),
+    ] {
+        for _ in 0..3 {
+            let guard = locks.mutex("r").fenced().acquire().await.unwrap();
+            let token = guard.fencing_token();
+            assert!(token > last, "{token:?} after {last:?}");
+            last = token;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lists_are_checked() {
+    let old = masters::<3>();
+    let new = with_another(&old);
+    let locks = joint(&new, &old);
+    let health = locks.health();
+    let parts: Vec<_> = health.iter().map(|master| master.membership).collect();
+    use Membership::{Joins, Leaves, Stays};
+    assert_eq!(parts, [Stays, Stays, Joins, Leaves]);
+    assert!(
+        health[3].to_string().contains(" (leaves) "),
+        "{}",
+        health[3]
+    );
+
+    // The same lists are one, in any order.
+    let mut turned = old.to_vec();
+    turned.reverse();
+    let locks = joint(&turned, &old);
+    assert_eq!(locks.tally(|_| true).len(), 1);
+    assert_eq!(joint(&old, &[]).tally(|_| true).len(), 1);
+
+    let twice = [&old[0], &old[1], &old[0]];
+    let error = Coordinator::builder().masters(&new).leaving(twice).build();
+    assert!(
+        matches!(
+            error,
+            Err(ConfigError::DuplicateMaster {
+                first: 4,
+                second: 6,
+                ..
+            })
+        ),
+        "{error:?}"
+    );
+    let none: [MemoryMaster; 0] = [];
+    let error = Coordinator::builder().masters(&none).leaving(&old).build();
+    assert!(matches!(error, Err(ConfigError::NoMasters)), "{error:?}");
+    let many = [masters::<33>(), masters::<33>()];
+    let error = Coordinator::builder()
+        .masters(&many[0])
+        .leaving(&many[1])
+        .build();
+    assert!(
+        matches!(
+            error,
+            Err(ConfigError::TooManyMasters {
+                given: 66,
+                most: 64,
+                ..
+            })
+        ),
+        "{error:?}"
+    );
+}
+
+async fn sleep(duration: Duration) {
+    tokio::time::sleep(duration).await;
+}
