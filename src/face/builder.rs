@@ -96,16 +96,16 @@ impl Builder {
         self
     }
 
-    /// Adds masters that the programs leave, while the masters are changed.
+    /// Adds the masters that programs leave while the masters are changed: all old masters, also
+    /// those that stay.
     ///
-    /// Every decision then needs a majority of [`masters`](Self::masters), and a majority of these
-    /// masters. So programs with this setting exclude those that use only the old masters, and
-    /// those that use only the new ones. Old and new programs do not exclude each other:
-    /// [`docs::operations`](crate::docs::operations#change-the-masters) has the steps of a change.
+    /// Every decision then needs a majority of [`masters`](Self::masters) and a majority of these.
+    /// So this program excludes those that use only the old or only the new masters. Those do not
+    /// exclude each other: [`docs::operations`](crate::docs::operations#change-the-masters) has the
+    /// steps of a change.
     ///
-    /// Give all old masters, also those that stay. A master that is in both lists, by its address,
-    /// is asked once, as [`masters`](Self::masters) says, and counts in each list. Both lists
-    /// together may have at most 64 masters. If the lists are the same, nothing changes.
+    /// A master in both lists, by its address, is asked once, as `masters` says, and counts in
+    /// each. Both lists together may have at most 64 masters.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -113,13 +113,9 @@ impl Builder {
     /// use quorlock::{Coordinator, MemoryMaster};
     ///
     /// let [a, b, c, d, e, f] = [(); 6].map(|()| MemoryMaster::new());
-    /// let locks = Coordinator::builder()
-    ///     .masters([&a, &b, &c, &d, &f])
-    ///     .leaving([&a, &b, &c, &d, &e])
-    ///     .build()?;
+    /// let builder = Coordinator::builder().masters([&a, &b, &c, &d, &f]);
+    /// let locks = builder.leaving([&a, &b, &c, &d, &e]).build()?;
     /// assert_eq!((locks.master_count(), locks.quorum()), (6, 3));
-    /// let guard = locks.mutex("orders/42").acquire().await?;
-    /// # drop(guard);
     /// # Ok(()) }
     /// ```
     pub fn leaving(mut self, masters: impl IntoIterator<Item = impl Into<MasterSpec>>) -> Self {
