@@ -121,7 +121,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::{driver::time::clock, master::MasterObserver};
+    use crate::{core::vote::lists::Membership, driver::time::clock, master::MasterObserver};
 
     /// Counts how often the task was woken.
     #[derive(Default)]
@@ -154,8 +154,13 @@ mod tests {
         supervisors: [Supervisor; N],
     ) -> Vec<(Arc<Mailbox>, Supervisor)> {
         let masters = supervisors.into_iter().enumerate();
-        let mailbox =
-            |master| Mailbox::new(master, MasterObserver::new("".into()), clock::monotonic);
+        let mailbox = |master| {
+            Mailbox::new(
+                master,
+                MasterObserver::new("".into(), Membership::Stays),
+                clock::monotonic,
+            )
+        };
         masters
             .map(|(master, supervisor)| (Arc::new(mailbox(master)), supervisor))
             .collect()

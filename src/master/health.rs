@@ -115,7 +115,7 @@ impl HealthBoard {
         let entries = masters.iter().map(entry).collect();
         let observers = masters
             .iter()
-            .map(|(master, _)| MasterObserver::new(master.clone()));
+            .map(|(master, membership)| MasterObserver::new(master.clone(), *membership));
         Self {
             now,
             entries: Arc::new(watch::Sender::new(entries)),

@@ -6,7 +6,7 @@ use tracing::{debug, info, warn};
 
 use super::dial_error::origin_rights;
 use crate::{
-    core::vote::{Failure, Vote},
+    core::vote::{Failure, Vote, lists::Membership},
     log::MASTER,
     meter::{Counter, Family, Gauge, Meter, counter, gauge, names},
     user_code::shielded,
@@ -57,9 +57,9 @@ pub(crate) enum MasterEvent<'a> {
 
 impl MasterObserver {
     /// Registers the metrics of the master with this `address`.
-    pub(crate) fn new(address: Arc<str>) -> Self {
+    pub(crate) fn new(address: Arc<str>, membership: Membership) -> Self {
         Self {
-            metrics: Meter::new(|| MasterMetrics::register(&address)),
+            metrics: Meter::new(|| MasterMetrics::register(&address, membership)),
             address,
         }
     }
@@ -146,14 +146,17 @@ struct MasterMetrics {
 }
 
 impl MasterMetrics {
-    fn register(address: &str) -> Self {
+    fn register(address: &str, membership: Membership) -> Self {
         let labels: [(_, &[_]); 2] = [("master", &[address]), ("outcome", &OUTCOMES)];
         let master = [("master", address)];
         Self {
             votes: Family::register(counter, names::VOTES, &labels),
             reconnects: counter(names::RECONNECTS, &master),
             quarantines: counter(names::QUARANTINES, &master),
-            can_vote: gauge(names::CAN_VOTE, &master),
+            can_vote: gauge(
+                names::CAN_VOTE,
+                &[("master", address), ("membership", membership.word())],
+            ),
         }
     }
 }

@@ -54,14 +54,21 @@ pub enum Membership {
     Stays,
 }
 
-/// Shows `joins`, `leaves` or `stays`.
-impl fmt::Display for Membership {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Membership {
+    /// Returns the word for it, as in the label of a metric.
+    pub fn word(self) -> &'static str {
+        match self {
             Self::Joins => "joins",
             Self::Leaves => "leaves",
             Self::Stays => "stays",
-        })
+        }
+    }
+}
+
+/// Shows `joins`, `leaves` or `stays`.
+impl fmt::Display for Membership {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
     }
 }
 

@@ -127,7 +127,7 @@ impl Durability {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::time::clock;
+    use crate::{core::vote::lists::Membership, driver::time::clock};
 
     /// The error texts are those of Redis 6 and 7, and of Valkey.
     #[test]
@@ -162,7 +162,7 @@ mod tests {
                 let reply = Reply::Error(error.into());
                 read(
                     &tracker,
-                    (&query, &MasterObserver::new("m".into())),
+                    (&query, &MasterObserver::new("m".into(), Membership::Stays)),
                     &Durability::Unasked,
                     &reply,
                 )

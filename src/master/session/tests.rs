@@ -591,7 +591,7 @@ fn session() -> Session {
 }
 
 fn mailbox(now: fn() -> Instant) -> Mailbox {
-    Mailbox::new(0, MasterObserver::new("m".into()), now)
+    Mailbox::new(0, MasterObserver::new("m".into(), Membership::Stays), now)
 }
 
 fn config() -> MasterConfig {
