@@ -1,6 +1,6 @@
 //! A search through all orders of steps of a few clients on three masters, for kinds of locks that
-//! several clients can hold. After each step, it checks the guarantees. The same search must find
-//! the flaws of rules that are known to be wrong.
+//! several clients can hold, and on up to ten for a change of the masters. After each step, it
+//! checks the guarantees. The same search must find the flaws of rules that are known to be wrong.
 //!
 //! # How a model works
 //!
@@ -23,8 +23,11 @@
 //!   another one that is before it on a majority: see `OldEntryPasses`.
 //! - A break does not last if commands are late. An acquisition or a heal that comes after it puts
 //!   the broken holder back, which may then go on after another had the lock.
+//! - A process that is barred on old masters stays barred only if the masters keep that over a
+//!   restart: see `BarsVanish`.
 #![cfg_attr(not(test), allow(dead_code, reason = "the tests use it"))]
 
+mod change;
 mod read_write;
 mod search;
 mod semaphore;
