@@ -9,7 +9,7 @@
 //! This has no effect until the master executes the next command. So a lock vanishes in the model
 //! only at that moment, or not at all.
 
-use std::{cell::RefCell, time::Duration};
+use std::{array::from_fn, cell::RefCell, ops::Range, time::Duration};
 
 use super::*;
 use crate::core::{
@@ -17,6 +17,7 @@ use crate::core::{
     protocol::command::Verb,
     vote::{
         Failure, Refusal, Vote,
+        master_set::MasterSet,
         quorum::{Outcome, Quorum},
         round::Round,
     },
@@ -42,14 +43,20 @@ pub(super) enum Broken {
 }
 
 /// The model of the design, and the choice of the states to search.
-pub(super) struct Ballots<const A: usize> {
+pub(super) struct Ballots<const A: usize, const M: usize = MASTERS> {
     broken: Broken,
     /// `true` if all attempts belong to one owner of a reentrant or a fair lock. A later attempt
     /// then takes over the lock of an earlier one.
     is_one_owner: bool,
     /// The number of candidates that an attempt may try.
     rounds: u8,
-    starts: Vec<[u8; MASTERS]>,
+    /// The masters that each attempt asks.
+    voters: [Voters; A],
+    /// The attempts may differ in the masters that they ask.
+    has_sets: bool,
+    /// The sets that have each master: a bit for each set of each attempt.
+    classes: [u8; M],
+    starts: Vec<[u8; M]>,
     time: Option<Time>,
     /// A number above all candidates and counters that occur.
     top: u8,
@@ -57,7 +64,8 @@ pub(super) struct Ballots<const A: usize> {
     /// The candidates of a search without clocks, below, equal to and above the highest counter.
     /// Several attempts may have the same candidate.
     candidates: Vec<u8>,
-    decisions: RefCell<Vec<Option<Decision>>>,
+    /// What each attempt does after these votes.
+    decisions: [RefCell<Vec<Option<Decision>>>; A],
 }
 
 /// The settings of a search with clocks. In such a search, one master may lose its data once.
@@ -91,20 +99,20 @@ enum Phase {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Attempt {
+pub(super) struct Attempt<const M: usize> {
     phase: Phase,
     /// The candidates that the attempt has tried. 0 means none.
     candidates: [u8; 2],
     /// The largest token that was reported before the attempt began.
     above: u8,
     /// The answers to the newest round, as the numbers from `UNANSWERED` to `STALE`.
-    votes: [u8; MASTERS],
+    votes: [u8; M],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct State<const A: usize> {
-    masters: [Master; MASTERS],
-    attempts: [Attempt; A],
+pub(super) struct State<const A: usize, const M: usize> {
+    masters: [Master; M],
+    attempts: [Attempt<M>; A],
     clock: u8,
     /// The number of the master that lost its data, starting at 1, and the clock at that time. 0 if
     /// no master has lost its data.
@@ -172,8 +180,8 @@ const FAILED: u8 = 4;
 /// The vote for a stale candidate is this number plus the master's counter.
 const STALE: u8 = 5;
 
-impl<const A: usize> Ballots<A> {
-    pub(super) fn new(starts: &[[u8; MASTERS]], time: Option<Time>) -> Self {
+impl<const A: usize, const M: usize> Ballots<A, M> {
+    pub(super) fn new(starts: &[[u8; M]], time: Option<Time>) -> Self {
         let highest = starts.iter().flatten().max().unwrap();
         let top = match time {
             // The first candidate is at most one above the highest counter, and each attempt may
@@ -188,6 +196,9 @@ impl<const A: usize> Ballots<A> {
             broken: Broken::Not,
             is_one_owner: false,
             rounds: 2,
+            voters: from_fn(|_| Voters::of(&[0..M])),
+            has_sets: false,
+            classes: [0; M],
             starts: starts.to_vec(),
             time,
             top,
@@ -196,14 +207,27 @@ impl<const A: usize> Ballots<A> {
                 0 | 1 => vec![1, 2],
                 _ => vec![1, *highest, highest + 1],
             },
-            decisions: RefCell::new(vec![None; usize::from(top + STALE).pow(3)]),
+            decisions: from_fn(|_| {
+                RefCell::new(vec![None; usize::from(top + STALE).pow(M as u32)])
+            }),
         }
     }
 
-    pub(super) fn broken(broken: Broken, starts: &[[u8; MASTERS]], time: Option<Time>) -> Self {
+    pub(super) fn broken(broken: Broken, starts: &[[u8; M]], time: Option<Time>) -> Self {
         Self {
             broken,
             ..Self::new(starts, time)
+        }
+    }
+
+    /// Lets each attempt ask its own sets of masters.
+    pub(super) fn ask(self, sets: [&[Range<usize>]; A]) -> Self {
+        let all = || sets.iter().copied().flatten();
+        Self {
+            classes: from_fn(|at| all().fold(0, |of, set| of << 1 | u8::from(set.contains(&at)))),
+            has_sets: true,
+            voters: sets.map(Voters::of),
+            ..self
         }
     }
 
@@ -212,7 +236,7 @@ impl<const A: usize> Ballots<A> {
         Self { rounds: 1, ..self }
     }
 
-    fn candidates(&self, state: &State<A>) -> Vec<u8> {
+    fn candidates(&self, state: &State<A, M>) -> Vec<u8> {
         let Some(time) = self.time else {
             return self.candidates.clone();
         };
@@ -225,7 +249,7 @@ impl<const A: usize> Ballots<A> {
 
     /// Gives a candidate to a master, which does the same as the scripts. Returns the master's
     /// answer.
-    fn put(&self, state: &mut State<A>, put: Put) -> u8 {
+    fn put(&self, state: &mut State<A, M>, put: Put) -> u8 {
         let Put {
             attempt,
             candidate,
@@ -300,25 +324,25 @@ impl<const A: usize> Ballots<A> {
     }
 
     /// Returns what the client does after these votes.
-    fn decision(&self, votes: [u8; MASTERS]) -> Decision {
+    fn decision(&self, attempt: usize, votes: [u8; M]) -> Decision {
         let radix = usize::from(self.top + STALE);
         let at = votes
             .iter()
             .fold(0, |at, vote| at * radix + usize::from(*vote));
-        let known = self.decisions.borrow()[at];
+        let known = self.decisions[attempt].borrow()[at];
         known.unwrap_or_else(|| {
-            let decision = decided(votes);
-            self.decisions.borrow_mut()[at] = Some(decision);
+            let decision = self.voters[attempt].decided(votes);
+            self.decisions[attempt].borrow_mut()[at] = Some(decision);
             decision
         })
     }
 
     /// Continues an attempt with the decision that follows from its votes.
-    fn decide(&self, mut state: State<A>, attempt: usize, visit: &mut dyn FnMut(State<A>)) {
+    fn decide(&self, mut state: State<A, M>, attempt: usize, visit: &mut dyn FnMut(State<A, M>)) {
         let Attempt {
             candidates, votes, ..
         } = state.attempts[attempt];
-        let decision = self.decision(votes);
+        let decision = self.decision(attempt, votes);
         if decision == Decision::Wait {
             return visit(state);
         }
@@ -341,7 +365,7 @@ impl<const A: usize> Ballots<A> {
             return;
         }
         let ends = &mut state.attempts[attempt];
-        ends.votes = [UNANSWERED; MASTERS];
+        ends.votes = [UNANSWERED; M];
         ends.phase = match decision {
             Decision::Report => Phase::Reported,
             _ => Phase::Failed,
@@ -349,7 +373,12 @@ impl<const A: usize> Ballots<A> {
         visit(state);
     }
 
-    fn steps_of(&self, state: &State<A>, attempt: usize, visit: &mut dyn FnMut(Step, State<A>)) {
+    fn steps_of(
+        &self,
+        state: &State<A, M>,
+        attempt: usize,
+        visit: &mut dyn FnMut(Step, State<A, M>),
+    ) {
         let now = state.attempts[attempt];
         if now.phase == Phase::Idle {
             let is_next = state.attempts[..attempt]
@@ -362,13 +391,13 @@ impl<const A: usize> Ballots<A> {
                     phase: Phase::Asking,
                     candidates: [candidate, 0],
                     above: reported.unwrap_or(0),
-                    votes: [UNANSWERED; MASTERS],
+                    votes: [UNANSWERED; M],
                 };
                 visit(Step::Begin { attempt, candidate }, next);
             }
             return;
         }
-        for master in 0..MASTERS {
+        for master in self.voters[attempt].masters.iter() {
             self.steps_on(state, attempt, master, visit);
         }
         if now.phase == Phase::Asking {
@@ -381,17 +410,17 @@ impl<const A: usize> Ballots<A> {
             });
             let mut next = *state;
             next.attempts[attempt].phase = Phase::Failed;
-            next.attempts[attempt].votes = [UNANSWERED; MASTERS];
+            next.attempts[attempt].votes = [UNANSWERED; M];
             visit(Step::Drop { attempt }, next);
         }
     }
 
     fn steps_on(
         &self,
-        state: &State<A>,
+        state: &State<A, M>,
         attempt: usize,
         master: usize,
-        visit: &mut dyn FnMut(Step, State<A>),
+        visit: &mut dyn FnMut(Step, State<A, M>),
     ) {
         let now = state.attempts[attempt];
         let before = state.masters[master];
@@ -459,41 +488,68 @@ fn unheld(counter: u8) -> Master {
     }
 }
 
-fn decided(votes: [u8; MASTERS]) -> Decision {
-    let start = std::time::Instant::now();
-    let limit = Some(start + Duration::from_secs(1));
-    let mut round = Round::open(Verb::Acquire, &Quorum::of(MASTERS), start, limit);
-    for (master, vote) in votes.into_iter().enumerate() {
-        let vote = match vote {
-            UNANSWERED => continue,
-            GRANTED => Vote::Grant,
-            HELD => Vote::Refuse(Refusal::held(None)),
-            SKEWED => Vote::Refuse(Refusal::Skewed {
-                clock: Duration::ZERO,
-            }),
-            FAILED => Vote::Fail(Failure::TimedOut(Duration::ZERO)),
-            stale => Vote::Refuse(Refusal::Stale {
-                counter: (stale - STALE).into(),
-            }),
-        };
-        round.on_vote(master, vote, start);
+/// The masters that an attempt asks.
+struct Voters {
+    masters: MasterSet,
+    /// The quorum, in which the first of the masters is 0.
+    quorum: Quorum,
+}
+
+impl Voters {
+    /// Returns the masters of one or more sets, without gaps between them.
+    fn of(sets: &[Range<usize>]) -> Self {
+        let masters: MasterSet = sets.iter().cloned().flatten().collect();
+        let first = masters.iter().next().unwrap();
+        let sets = sets.iter().cloned();
+        let sets = sets.map(|set| set.map(|master| master - first).collect());
+        Self {
+            masters,
+            quorum: Quorum::of_sets(&sets.collect::<Vec<_>>()),
+        }
     }
-    match (round.outcome(), round.next_candidate(), round.skewed_to()) {
-        (Outcome::Won, ..) => Decision::Report,
-        (Outcome::Pending, ..) => Decision::Wait,
-        (Outcome::Lost, Some(candidate), _) => Decision::Raise(candidate.try_into().unwrap()),
-        (Outcome::Lost, None, Some(_)) => Decision::Resync,
-        (Outcome::Lost, None, None) => Decision::Fail,
-        (Outcome::TooLate, ..) => unreachable!("all votes come in time"),
+
+    fn decided<const M: usize>(&self, votes: [u8; M]) -> Decision {
+        let start = std::time::Instant::now();
+        let limit = Some(start + Duration::from_secs(1));
+        let mut round = Round::open(Verb::Acquire, &self.quorum, start, limit);
+        for (at, master) in self.masters.iter().enumerate() {
+            if let Some(vote) = vote(votes[master]) {
+                round.on_vote(at, vote, start);
+            }
+        }
+        match (round.outcome(), round.next_candidate(), round.skewed_to()) {
+            (Outcome::Won, ..) => Decision::Report,
+            (Outcome::Pending, ..) => Decision::Wait,
+            (Outcome::Lost, Some(candidate), _) => Decision::Raise(candidate.try_into().unwrap()),
+            (Outcome::Lost, None, Some(_)) => Decision::Resync,
+            (Outcome::Lost, None, None) => Decision::Fail,
+            (Outcome::TooLate, ..) => unreachable!("all votes come in time"),
+        }
     }
 }
 
-impl Attempt {
+/// Returns the vote with this number.
+fn vote(number: u8) -> Option<Vote> {
+    Some(match number {
+        UNANSWERED => return None,
+        GRANTED => Vote::Grant,
+        HELD => Vote::Refuse(Refusal::held(None)),
+        SKEWED => Vote::Refuse(Refusal::Skewed {
+            clock: Duration::ZERO,
+        }),
+        FAILED => Vote::Fail(Failure::TimedOut(Duration::ZERO)),
+        stale => Vote::Refuse(Refusal::Stale {
+            counter: (stale - STALE).into(),
+        }),
+    })
+}
+
+impl<const M: usize> Attempt<M> {
     const IDLE: Self = Self {
         phase: Phase::Idle,
         candidates: [0; 2],
         above: 0,
-        votes: [UNANSWERED; MASTERS],
+        votes: [UNANSWERED; M],
     };
 
     /// Returns the newest candidate.
@@ -509,11 +565,11 @@ impl Attempt {
     }
 }
 
-impl<const A: usize> Model for Ballots<A> {
-    type State = State<A>;
+impl<const A: usize, const M: usize> Model for Ballots<A, M> {
+    type State = State<A, M>;
     type Step = Step;
 
-    fn starts(&self) -> Vec<State<A>> {
+    fn starts(&self) -> Vec<State<A, M>> {
         let masters = self.starts.iter().map(|counters| counters.map(unheld));
         masters
             .map(|masters| State {
@@ -525,11 +581,11 @@ impl<const A: usize> Model for Ballots<A> {
             .collect()
     }
 
-    fn steps(&self, state: &State<A>, visit: &mut dyn FnMut(Step, State<A>)) {
+    fn steps(&self, state: &State<A, M>, visit: &mut dyn FnMut(Step, State<A, M>)) {
         for attempt in 0..A {
             self.steps_of(state, attempt, visit);
         }
-        for master in (0..MASTERS).filter(|master| state.masters[*master].fades) {
+        for master in (0..M).filter(|master| state.masters[*master].fades) {
             let mut next = *state;
             (next.masters[master].counter, next.masters[master].fades) = (0, false);
             visit(Step::Fade { master }, next);
@@ -541,7 +597,7 @@ impl<const A: usize> Model for Ballots<A> {
             let clock = state.clock + 1;
             visit(Step::Tick, State { clock, ..*state });
         }
-        for master in (0..MASTERS).filter(|_| state.lost.0 == 0) {
+        for master in (0..M).filter(|_| state.lost.0 == 0) {
             let mut next = *state;
             next.masters[master] = unheld(0);
             next.lost = (master as u8 + 1, state.clock);
@@ -549,7 +605,7 @@ impl<const A: usize> Model for Ballots<A> {
         }
     }
 
-    fn flaw(&self, state: &State<A>) -> Option<&'static str> {
+    fn flaw(&self, state: &State<A, M>) -> Option<&'static str> {
         for (number, attempt) in state.attempts.iter().enumerate() {
             let Some(token) = attempt.token() else {
                 continue;
@@ -565,7 +621,7 @@ impl<const A: usize> Model for Ballots<A> {
         None
     }
 
-    fn key(&self, state: &State<A>) -> u128 {
+    fn key(&self, state: &State<A, M>) -> u128 {
         let bits = self.bits;
         let attempts = &state.attempts;
         let rank = attempts.map(|attempt| {
@@ -581,15 +637,15 @@ impl<const A: usize> Model for Ballots<A> {
                 rank << bits | u64::from(*number)
             })
         });
-        let mut order: [usize; A] = std::array::from_fn(|at| at);
-        if !self.is_one_owner {
+        let mut order: [usize; A] = from_fn(|at| at);
+        if !self.is_one_owner && !self.has_sets {
             order.sort_unstable_by_key(|attempt| rank[*attempt]);
         }
         let mut names = [0; 4];
         for (name, attempt) in (1..).zip(order) {
             names[attempt + 1] = name;
         }
-        let mut columns = [0; MASTERS];
+        let mut columns = [(0, 0); M];
         for (at, master) in state.masters.into_iter().enumerate() {
             let holder = names[usize::from(master.holder)] << 1 | u64::from(master.fades);
             let is_lost = usize::from(state.lost.0) == at + 1;
@@ -597,16 +653,12 @@ impl<const A: usize> Model for Ballots<A> {
             for attempt in order {
                 column = column << bits | u64::from(attempts[attempt].votes[at]);
             }
-            columns[at] = column;
+            columns[at] = (self.classes[at], column);
         }
-        for (one, other) in [(0, 1), (1, 2), (0, 1)] {
-            if columns[one] > columns[other] {
-                columns.swap(one, other);
-            }
-        }
+        columns.sort_unstable();
         let clocks = u64::from(state.clock) << 4 | u64::from(state.lost.1);
         let mut key = u128::from(clocks);
-        for column in columns {
+        for (_, column) in columns {
             key = key << (4 + bits * (1 + A)) | u128::from(column);
         }
         for attempt in order {

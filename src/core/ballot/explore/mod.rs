@@ -10,6 +10,10 @@
     clippy::unwrap_used,
     reason = "an origin for the rounds, and a failed test ends"
 )]
+#![allow(
+    clippy::single_range_in_vec_init,
+    reason = "the masters of one set, in a list of sets"
+)]
 
 use std::{
     collections::HashSet,
@@ -19,6 +23,8 @@ use std::{
 
 #[cfg(test)]
 mod ballots;
+#[cfg(test)]
+mod change;
 #[cfg(test)]
 mod counting;
 #[cfg(test)]

@@ -1,0 +1,80 @@
+//! A change of the masters: attempts that ask the old set, the new set, or both.
+//!
+//! The first attempt begins first. An attempt with both sets needs a majority of each, so tokens
+//! grow from the old set to both, from both to the new set, and back. No clock is needed. Attempts
+//! with the old and with the new set may have no master in common, and may have the same token.
+
+use std::ops::Range;
+
+use super::{ballots::Ballots, *};
+
+type Sets = &'static [Range<usize>];
+
+/// 1 of 3 masters is replaced.
+const OLD: Sets = &[0..3];
+const JOINT: Sets = &[0..3, 1..4];
+const NEW: Sets = &[1..4];
+const FRESH: [[u8; 4]; 1] = [[0; 4]];
+/// The counters of a lock that was used before the change.
+const USED: [[u8; 4]; 3] = [[4, 4, 4, 0], [0, 4, 4, 0], [4, 4, 0, 0]];
+
+/// 3 masters are replaced by 3 others.
+const ALL_JOINT: Sets = &[0..3, 3..6];
+const ALL_NEW: Sets = &[3..6];
+const ALL_FRESH: [[u8; 6]; 1] = [[0; 6]];
+const ALL_USED: [[u8; 6]; 2] = [[4, 4, 4, 0, 0, 0], [0, 4, 4, 0, 0, 0]];
+
+fn ballots<const M: usize>(starts: &[[u8; M]], sets: [Sets; 2]) -> Ballots<2, M> {
+    Ballots::new(starts, None).ask(sets)
+}
+
+fn once<const M: usize>(starts: &[[u8; M]], sets: [Sets; 2]) -> Ballots<2, M> {
+    ballots(starts, sets).once()
+}
+
+#[test]
+fn tokens_grow_while_one_master_is_replaced() {
+    assert_eq!(count(&once(&FRESH, [OLD, JOINT])), 38_570);
+    assert_eq!(count(&once(&USED, [OLD, JOINT])), 45_162);
+    assert_eq!(count(&once(&USED, [JOINT, OLD])), 45_296);
+    assert_eq!(count(&once(&USED, [JOINT, NEW])), 59_216);
+}
+
+#[test]
+fn tokens_grow_while_all_masters_are_replaced() {
+    assert_eq!(count(&once(&ALL_FRESH, [OLD, ALL_JOINT])), 62_702);
+    assert_eq!(count(&once(&ALL_FRESH, [ALL_JOINT, ALL_NEW])), 60_754);
+}
+
+/// Takes a minute or two.
+#[test]
+#[ignore = "takes long"]
+fn tokens_grow_from_old_to_joint() {
+    assert_eq!(count(&once(&ALL_USED, [OLD, ALL_JOINT])), 71_781);
+    assert_eq!(count(&ballots(&ALL_FRESH, [OLD, ALL_JOINT])), 1_128_012);
+}
+
+/// Takes a minute or two.
+#[test]
+#[ignore = "takes long"]
+fn tokens_grow_from_joint_to_new() {
+    assert_eq!(count(&once(&ALL_USED, [ALL_JOINT, ALL_NEW])), 137_622);
+    assert_eq!(count(&ballots(&ALL_FRESH, [ALL_JOINT, ALL_NEW])), 1_101_864);
+}
+
+#[test]
+fn new_masters_must_not_begin_at_zero() {
+    is_caught(&once(&FRESH, [OLD, NEW]), SAME, 6);
+    is_caught(&once(&ALL_FRESH, [OLD, ALL_NEW]), SAME, 6);
+    is_caught(&once(&ALL_USED, [OLD, ALL_NEW]), SMALLER, 6);
+}
+
+#[test]
+fn a_majority_of_both_sets_together_is_too_few() {
+    is_caught(&once(&ALL_FRESH, [OLD, &[0..6]]), SAME, 8);
+}
+
+#[test]
+fn a_majority_of_one_master_more_is_enough() {
+    assert_eq!(count(&once(&FRESH, [OLD, &[0..4]])), 13_741);
+}
