@@ -58,6 +58,9 @@ pub(super) struct Ballots<const A: usize, const M: usize = MASTERS> {
     classes: [u8; M],
     starts: Vec<[u8; M]>,
     time: Option<Time>,
+    /// The least time from the end of the first attempt to the second one. No master loses its
+    /// data then.
+    pause: Option<u8>,
     /// A number above all candidates and counters that occur.
     top: u8,
     bits: usize,
@@ -117,6 +120,8 @@ pub(super) struct State<const A: usize, const M: usize> {
     /// The number of the master that lost its data, starting at 1, and the clock at that time. 0 if
     /// no master has lost its data.
     lost: (u8, u8),
+    /// The clock at the end of the first attempt, if the second one has to wait for it.
+    ended: u8,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -201,6 +206,7 @@ impl<const A: usize, const M: usize> Ballots<A, M> {
             classes: [0; M],
             starts: starts.to_vec(),
             time,
+            pause: None,
             top,
             bits: (top + STALE).next_power_of_two().ilog2() as usize,
             candidates: match highest {
@@ -229,6 +235,31 @@ impl<const A: usize, const M: usize> Ballots<A, M> {
             voters: sets.map(Voters::of),
             ..self
         }
+    }
+
+    /// Lets the second attempt begin this time after the end of the first one.
+    pub(super) fn pause(self, pause: u8) -> Self {
+        Self {
+            pause: Some(pause),
+            ..self
+        }
+    }
+
+    /// Returns whether enough time has passed since the end of the first attempt.
+    fn has_paused(&self, state: &State<A, M>) -> bool {
+        let (Some(pause), Some(time)) = (self.pause, self.time) else {
+            return true;
+        };
+        state.ended > 0 && (state.clock - state.ended) * time.tick >= pause
+    }
+
+    /// Notes the clock at the end of the first attempt.
+    fn note_end(&self, mut state: State<A, M>) -> State<A, M> {
+        let is_over = state.attempts[0].phase >= Phase::Failed;
+        if self.pause.is_some() && is_over && state.ended == 0 {
+            state.ended = state.clock;
+        }
+        state
     }
 
     /// Lets each attempt try only one candidate.
@@ -383,7 +414,8 @@ impl<const A: usize, const M: usize> Ballots<A, M> {
         if now.phase == Phase::Idle {
             let is_next = state.attempts[..attempt]
                 .iter()
-                .all(|before| before.phase != Phase::Idle);
+                .all(|before| before.phase != Phase::Idle)
+                && (attempt == 0 || self.has_paused(state));
             let reported = state.attempts.iter().filter_map(Attempt::token).max();
             for candidate in self.candidates(state).into_iter().filter(|_| is_next) {
                 let mut next = *state;
@@ -577,13 +609,16 @@ impl<const A: usize, const M: usize> Model for Ballots<A, M> {
                 attempts: [Attempt::IDLE; A],
                 clock: u8::from(self.time.is_some()),
                 lost: (0, 0),
+                ended: 0,
             })
             .collect()
     }
 
     fn steps(&self, state: &State<A, M>, visit: &mut dyn FnMut(Step, State<A, M>)) {
         for attempt in 0..A {
-            self.steps_of(state, attempt, visit);
+            self.steps_of(state, attempt, &mut |step, next| {
+                visit(step, self.note_end(next));
+            });
         }
         for master in (0..M).filter(|master| state.masters[*master].fades) {
             let mut next = *state;
@@ -597,7 +632,7 @@ impl<const A: usize, const M: usize> Model for Ballots<A, M> {
             let clock = state.clock + 1;
             visit(Step::Tick, State { clock, ..*state });
         }
-        for master in (0..M).filter(|_| state.lost.0 == 0) {
+        for master in (0..M).filter(|_| state.lost.0 == 0 && self.pause.is_none()) {
             let mut next = *state;
             next.masters[master] = unheld(0);
             next.lost = (master as u8 + 1, state.clock);
@@ -656,7 +691,8 @@ impl<const A: usize, const M: usize> Model for Ballots<A, M> {
             columns[at] = (self.classes[at], column);
         }
         columns.sort_unstable();
-        let clocks = u64::from(state.clock) << 4 | u64::from(state.lost.1);
+        let clocks =
+            u64::from(state.clock) << 8 | u64::from(state.lost.1) << 4 | u64::from(state.ended);
         let mut key = u128::from(clocks);
         for (_, column) in columns {
             key = key << (4 + bits * (1 + A)) | u128::from(column);

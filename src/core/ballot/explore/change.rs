@@ -3,10 +3,14 @@
 //! The first attempt begins first. An attempt with both sets needs a majority of each, so tokens
 //! grow from the old set to both, from both to the new set, and back. No clock is needed. Attempts
 //! with the old and with the new set may have no master in common, and may have the same token.
+//! Here the clocks help: the new set is used after more than two windows.
 
 use std::ops::Range;
 
-use super::{ballots::Ballots, *};
+use super::{
+    ballots::{Ballots, Time},
+    *,
+};
 
 type Sets = &'static [Range<usize>];
 
@@ -77,4 +81,28 @@ fn a_majority_of_both_sets_together_is_too_few() {
 #[test]
 fn a_majority_of_one_master_more_is_enough() {
     assert_eq!(count(&once(&FRESH, [OLD, &[0..4]])), 13_741);
+}
+
+/// The old masters accept candidates that are one window above the clocks, and the new ones
+/// candidates that are one below.
+fn one_after_the_other(pause: u8) -> Ballots<2, 4> {
+    let time = Time {
+        tick: 4,
+        end: 4,
+        window: 4,
+        quarantine: 0,
+        off: &[-4, 4],
+    };
+    let ballots = Ballots::new(&FRESH, Some(time)).ask([OLD, NEW]);
+    ballots.pause(pause)
+}
+
+#[test]
+fn tokens_grow_after_more_than_two_windows() {
+    assert_eq!(count(&one_after_the_other(12)), 14_158);
+}
+
+#[test]
+fn new_masters_must_not_begin_after_two_windows() {
+    is_caught(&one_after_the_other(8), SAME, 8);
 }
