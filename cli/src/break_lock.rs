@@ -11,6 +11,7 @@ use crate::{
     exit::Exit,
     failure::Failure,
     holders::HoldersLook,
+    lists::Tallies,
     look::{Look, look},
     masters::Masters,
     outage::refused,
@@ -150,8 +151,13 @@ fn finish(args: &Break, locks: &Coordinator, seen: &Look, votes: &Votes) -> Resu
         .map(|row| MasterReport::of(row.master(), row.vote(), args.holder.is_some()))
         .collect();
     let count = |outcome| rows.iter().filter(|row| row.outcome == outcome).count();
-    let free = count(Outcome::Broken) + count(Outcome::Free);
-    let is_free_on_majority = free >= locks.quorum();
+    let tallies = |outcomes: &[Outcome]| {
+        let counted = rows.iter().filter(|row| outcomes.contains(&row.outcome));
+        Tallies::of_masters(locks, counted.map(|row| &*row.master))
+    };
+    let free = tallies(&[Outcome::Broken, Outcome::Free]);
+    let may_be_free = tallies(&[Outcome::Broken, Outcome::Free, Outcome::NoAnswer]);
+    let is_free_on_majority = free.has_quorum();
     report(args, seen, &rows, is_free_on_majority).inspect_err(|_| {
         let broken = count(Outcome::Broken);
         complain(format_args!("broke {:?} on {broken} masters", seen.name));
@@ -159,21 +165,23 @@ fn finish(args: &Break, locks: &Coordinator, seen: &Look, votes: &Votes) -> Resu
     if is_free_on_majority {
         return Ok(Exit::Success);
     }
-    let (exit, why) = if free + count(Outcome::NoAnswer) >= locks.quorum() {
-        (
-            Exit::NoQuorum,
-            "too few masters confirmed; the holder may keep it; \
-             try again, or run `quorlock doctor` with the same masters",
-        )
+    let (exit, why) = if may_be_free.has_quorum() {
+        let few = free.lacking().map(|lacking| format!("only {lacking}"));
+        let few = few.unwrap_or_else(|| "too few masters".to_owned());
+        let why = format!(
+            "{few} confirmed; the holder may keep it; \
+             try again, or run `quorlock doctor` with the same masters"
+        );
+        (Exit::NoQuorum, why)
     } else if count(Outcome::NewerHolder) > 0 {
         (
             Exit::Contended,
-            "a newer holder has it; look at it with `quorlock status`",
+            "a newer holder has it; look at it with `quorlock status`".to_owned(),
         )
     } else {
         (
             Exit::Configuration,
-            "the key is not a lock; delete it by hand if no program needs it",
+            "the key is not a lock; delete it by hand if no program needs it".to_owned(),
         )
     };
     Err(Failure::new(exit, format!("{:?} is not broken: {why}", args.name)).with_votes(votes))

@@ -9,6 +9,7 @@ use crate::{
     args::{Common, Doctor},
     exit::Exit,
     failure::Failure,
+    lists::{Change, ListReport},
     masters::Masters,
     report::{print_json, say},
     runtime::block_on,
@@ -20,6 +21,8 @@ use crate::{
 #[derive(Serialize)]
 struct Report {
     source: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    lists: Vec<ListReport>,
     worst: Option<String>,
     findings: Vec<FindingReport>,
 }
@@ -62,6 +65,7 @@ pub(crate) fn doctor(args: &Doctor, common: &Common) -> Result<Exit, Failure> {
             let findings = before.iter().map(report).chain(own);
             print_json(&Report {
                 source,
+                lists: ListReport::both(&locks),
                 worst: worst.map(|worst| worst.to_string()),
                 findings: findings.chain(after.iter().map(report)).collect(),
             })?;
@@ -75,12 +79,24 @@ pub(crate) fn doctor(args: &Doctor, common: &Common) -> Result<Exit, Failure> {
             let count = all.len();
             let plural = if count == 1 { "" } else { "s" };
             let source = clean(&source);
+            let changes = changes(&all, &Change::of_masters(&locks), style);
             say(format!(
-                "{shown}{notes}the masters are those of {source}\n{count} master{plural}: {summary}\n"
+                "{shown}{changes}{notes}the masters are those of {source}\n{count} master{plural}: {summary}\n"
             ))?;
         }
         Ok(exit(worst))
     })
+}
+
+/// Returns a table of the masters and their parts in the change of the masters, if there is one.
+fn changes(all: &[Arc<str>], changes: &[Change], style: Style) -> String {
+    let Some(change) = changes.first().filter(|change| !change.is_none()) else {
+        return String::new();
+    };
+    let masters = all.iter().zip(changes);
+    let rows = masters.map(|(master, change)| change.cells(master));
+    let rows: Vec<_> = [change.heading()].into_iter().chain(rows).collect();
+    style.table(&rows) + "\n"
 }
 
 /// Returns the exit status for the worst finding.

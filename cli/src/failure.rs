@@ -4,6 +4,7 @@ use quorlock::{AcquireError, ConfigError, Contention, InspectError, LostError, V
 
 use crate::{
     exit::Exit,
+    lists::Tallies,
     output::complain,
     times::{brief, rounded},
     words::in_words_of_the_file,
@@ -142,12 +143,16 @@ fn describe(error: &AcquireError, holder: &str, waited: &str, wait: &str) -> (Ex
             ),
         ),
         AcquireError::Quarantined {
-            name, remaining, ..
+            name,
+            remaining,
+            votes,
+            ..
         } => (
             Exit::NoQuorum,
             format!(
-                "cannot lock {name:?}{waited}: too many masters may have forgotten locks; \
+                "cannot lock {name:?}{waited}: too many masters may have forgotten locks{}; \
                  try again in {}, or wait for them with --ready",
+                lacking(votes),
                 rounded(*remaining)
             ),
         ),
@@ -175,6 +180,15 @@ fn describe(error: &AcquireError, holder: &str, waited: &str, wait: &str) -> (Ex
     }
 }
 
+/// Says of which list too few masters can vote, if there are two lists.
+fn lacking(votes: &Votes) -> String {
+    let able = Tallies::of_votes(votes, |row| row.failure().is_none());
+    let lacking = able.lacking();
+    lacking.map_or_else(String::new, |lacking| {
+        format!(", and only {lacking} can vote")
+    })
+}
+
 fn by(holder: &str, reason: Contention) -> String {
     match reason {
         Contention::Held {
@@ -200,16 +214,6 @@ impl From<ConfigError> for Failure {
 impl From<InspectError> for Failure {
     fn from(error: InspectError) -> Self {
         match &error {
-            InspectError::NoQuorum { name, votes, .. } => {
-                let sentence = format!(
-                    "cannot inspect {name:?}: {} of {} masters failed, and {} must answer; \
-                     run `quorlock doctor` with the same masters",
-                    votes.failed_count(),
-                    votes.master_count(),
-                    votes.quorum()
-                );
-                Self::new(Exit::NoQuorum, sentence).with_votes(votes)
-            }
             InspectError::Config(error) => Self::from(error.clone()),
             error => Self::new(Exit::NoQuorum, error.to_string()),
         }

@@ -13,7 +13,9 @@ use crate::{
     exit::Exit,
     failure::Failure,
     holders::{HolderLook, HoldersLook},
+    lists::{Change, Tallies},
     outage::{Outage, is_denial},
+    style::{Cell, heading},
     times::{micros, millis, rounded},
     words::in_words_of_the_file,
 };
@@ -32,6 +34,11 @@ pub(crate) struct Look {
     /// The time until enough masters have a vote. Only for [`Quarantined`](Verdict::Quarantined).
     #[serde(skip)]
     quarantine: Option<Duration>,
+    /// The masters that decided the verdict: those where the lock is free. For
+    /// [`Quarantined`](Verdict::Quarantined), those that can vote, and for
+    /// [`NoQuorum`](Verdict::NoQuorum), those that can vote or answered.
+    #[serde(skip)]
+    counted: Tallies,
     /// The inspection that a break needs. `None` without a quorum.
     #[serde(skip)]
     pub(crate) inspection: Option<Inspection>,
@@ -56,6 +63,8 @@ pub(crate) enum Verdict {
 #[derive(Serialize)]
 pub(crate) struct MasterLook {
     pub(crate) master: String,
+    #[serde(rename = "membership", skip_serializing_if = "Change::is_none")]
+    pub(crate) change: Change,
     pub(crate) view: MasterAnswer,
     #[serde(flatten)]
     pub(crate) holders: HoldersLook,
@@ -121,7 +130,10 @@ pub(crate) async fn look(locks: &Coordinator, name: &str) -> Result<Look, Failur
         }
         Err(error) => return Err(error.into()),
     };
-    for (master, health) in look.masters.iter_mut().zip(locks.health()) {
+    let changes = Change::of_masters(locks);
+    let health = locks.health().into_iter().zip(changes);
+    for (master, (health, change)) in look.masters.iter_mut().zip(health) {
+        master.change = change;
         master.round_trip = health.round_trip;
         master.quarantine = health.quarantine;
     }
@@ -130,12 +142,15 @@ pub(crate) async fn look(locks: &Coordinator, name: &str) -> Result<Look, Failur
         for (master, row) in look.masters.iter_mut().zip(votes.iter()) {
             master.reason = master.reason.take().or_else(|| reason(row));
         }
+        let able = look.masters.iter().filter(|master| master.reason.is_none());
+        let able = Tallies::of_masters(locks, able.map(|master| &*master.master));
         match Outage::of(locks) {
             _ if error.has_quorum() => {}
             Some(Outage::Quarantine { wait, .. }) => {
-                (look.verdict, look.quarantine) = (Verdict::Quarantined, Some(wait));
+                (look.verdict, look.counted) = (Verdict::Quarantined, able);
+                look.quarantine = Some(wait);
             }
-            _ => look.verdict = Verdict::NoQuorum,
+            _ => (look.verdict, look.counted) = (Verdict::NoQuorum, able),
         }
     }
     Ok(look)
@@ -165,12 +180,14 @@ fn may_not_see_the_queue(votes: &Votes) -> bool {
 
 impl Look {
     fn of(inspection: Inspection) -> Self {
-        let free = inspection.views().filter(|view| *view == MasterView::Free);
-        let is_free = free.count() >= inspection.votes.quorum();
+        let views = inspection.votes.iter().zip(inspection.views());
+        let free = views.filter(|(_, view)| *view == MasterView::Free);
+        let free: Vec<_> = free.map(|(row, _)| row.master()).collect();
+        let free = Tallies::of_votes(&inspection.votes, |row| free.contains(&row.master()));
         let verdict = match (inspection.is_held(), inspection.is_contested()) {
             (true, false) => Verdict::Held,
             (true, true) => Verdict::Contested,
-            (false, _) if is_free => Verdict::Free,
+            (false, _) if free.has_quorum() => Verdict::Free,
             (false, _) => Verdict::Contested,
         };
         Self {
@@ -181,6 +198,7 @@ impl Look {
             quorum: inspection.votes.quorum(),
             masters: MasterLook::all(&inspection.votes, inspection.views()),
             quarantine: None,
+            counted: free,
             inspection: Some(inspection),
         }
     }
@@ -194,8 +212,17 @@ impl Look {
             quorum: votes.quorum(),
             masters: MasterLook::all(votes, views.into_iter()),
             quarantine: None,
+            counted: Tallies::of_votes(votes, |row| reason(*row).is_none()),
             inspection: None,
         }
+    }
+
+    /// Returns the heading of a table of the masters.
+    pub(crate) fn heading<const N: usize>(&self, words: [&str; N]) -> Vec<Cell> {
+        let first = self.masters.first();
+        let mut cells = first.map_or(Change::NONE, |master| master.change).heading();
+        cells.extend(heading(words));
+        cells
     }
 
     /// Returns whether any master has a holder.
@@ -223,32 +250,35 @@ impl Look {
                 format!("contested: no holder has a majority{until}")
             }
             (Verdict::Contested, None) => format!(
-                "contested: held on {held_on} of {all} masters, and too few others are free"
+                "contested: held on {held_on} of {all} masters, and too few others are free{}",
+                self.lacking()
             ),
             (Verdict::Quarantined, _) => {
                 let time = self.quarantine.map(rounded).unwrap_or_default();
                 format!(
-                    "free, but too few masters have a vote: \
-                     a program that starts now cannot lock it for {time}"
+                    "free, but too few masters have a vote{}: \
+                     a program that starts now cannot lock it for {time}",
+                    self.lacking()
                 )
             }
             (Verdict::Free, _) if held_on > 0 => {
                 format!("free, but still held on {held_on} of {all} masters")
             }
             (Verdict::NoQuorum, _) => {
-                let answers = self.masters.iter().filter(|master| master.reason.is_none());
                 let (verdict, answered) = match self.inspection {
                     Some(_) => ("free, but nobody can lock it", "can vote"),
                     None => ("unknown", "answered"),
                 };
-                format!(
-                    "{verdict}: only {} of {all} masters {answered}, and {} are needed",
-                    answers.count(),
-                    self.quorum
-                )
+                format!("{verdict}: only {}", self.counted.too_few(answered))
             }
             _ => "free".to_owned(),
         }
+    }
+
+    /// Says which list lacks masters, if there are two lists.
+    fn lacking(&self) -> String {
+        let lacking = self.counted.lacking();
+        lacking.map_or_else(String::new, |lacking| format!(", only {lacking}"))
     }
 }
 
@@ -272,6 +302,7 @@ impl MasterLook {
         };
         Self {
             master: row.master().to_owned(),
+            change: Change::NONE,
             view,
             holders: HoldersLook::of(holders),
             reason,

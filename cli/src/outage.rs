@@ -1,12 +1,13 @@
 //! The reason why no lock can be acquired, although nobody holds it.
 
-use std::{fmt, time::Duration};
+use std::{collections::BTreeSet, fmt, time::Duration};
 
 use quorlock::{Coordinator, Failure as VoteFailure, MasterHealth, MasterState, ReadyError, Votes};
 
 use crate::{
     exit::Exit,
     failure::Failure,
+    lists::Tallies,
     times::rounded,
     words::{LOGIN, in_words_of_the_file},
 };
@@ -21,6 +22,8 @@ pub(crate) enum Outage {
         waiting: usize,
         connected: usize,
         all: usize,
+        /// The masters that can vote.
+        able: Tallies,
     },
     /// So many masters refuse the login, a certificate or a right that the others are no majority.
     /// The reason of the first, and what to do.
@@ -28,9 +31,7 @@ pub(crate) enum Outage {
     /// Too few masters are connected and take locks. `why` is the reason of the first other one, if
     /// it is known.
     TooFew {
-        connected: usize,
-        all: usize,
-        quorum: usize,
+        connected: Tallies,
         /// Whether some of the connected ones may not take locks either.
         is_limit: bool,
         why: Option<String>,
@@ -40,43 +41,43 @@ pub(crate) enum Outage {
 impl Outage {
     /// Returns the reason why too few masters can vote now. `None` if a majority can.
     pub(crate) fn of(locks: &Coordinator) -> Option<Self> {
-        Self::in_health(&locks.health(), locks.quorum())
+        let health = &locks.health()[..];
+        let able_after = |time: Duration| {
+            let is_able = |master: &MasterHealth| wait_for(master).is_some_and(|wait| wait <= time);
+            tallies(locks, health, is_able)
+        };
+        let waits: BTreeSet<_> = health.iter().filter_map(wait_for).collect();
+        match waits
+            .into_iter()
+            .find(|time| able_after(*time).has_quorum())
+        {
+            Some(Duration::ZERO) => None,
+            Some(time) => Some(Self::quarantine(health, time, able_after(Duration::ZERO))),
+            None => Some(Self::too_few(locks, health)),
+        }
     }
 
-    fn in_health(health: &[MasterHealth], quorum: usize) -> Option<Self> {
-        let all = health.len();
-        let connected = health
-            .iter()
-            .filter(|master| master.state == MasterState::Connected && master.error.is_none());
-        let mut waits: Vec<_> = connected
-            .map(|master| master.quarantine.unwrap_or_default())
-            .collect();
-        waits.sort_unstable();
-        match waits.get(quorum - 1) {
-            Some(&Duration::ZERO) => return None,
-            Some(&wait) => {
-                let waiting = waits.iter().filter(|wait| !wait.is_zero()).count();
-                let connected = waits.len();
-                return Some(Self::Quarantine {
-                    wait,
-                    waiting,
-                    connected,
-                    all,
-                });
-            }
-            None => {}
-        }
-        let mut refused = health.iter().filter_map(refusal);
-        if let (true, Some(why)) = (all - refused.clone().count() < quorum, refused.next()) {
-            return Some(Self::Refused(why));
-        }
-        Some(Self::TooFew {
+    fn quarantine(health: &[MasterHealth], wait: Duration, able: Tallies) -> Self {
+        let waits: Vec<_> = health.iter().filter_map(wait_for).collect();
+        Self::Quarantine {
+            wait,
+            waiting: waits.iter().filter(|wait| !wait.is_zero()).count(),
             connected: waits.len(),
-            all,
-            quorum,
-            is_limit: false,
-            why: health.iter().find_map(obstacle),
-        })
+            all: health.len(),
+            able,
+        }
+    }
+
+    fn too_few(locks: &Coordinator, health: &[MasterHealth]) -> Self {
+        let others = tallies(locks, health, |master| refusal(master).is_none());
+        match health.iter().find_map(refusal) {
+            Some(why) if !others.has_quorum() => Self::Refused(why),
+            _ => Self::TooFew {
+                connected: tallies(locks, health, |master| wait_for(master).is_some()),
+                is_limit: false,
+                why: health.iter().find_map(obstacle),
+            },
+        }
     }
 
     /// Returns the reason why an attempt with these votes found too few masters.
@@ -92,26 +93,22 @@ impl Outage {
 
     /// Returns the reason why a round with these votes found too few masters.
     pub(crate) fn in_votes(votes: &Votes) -> Self {
-        let (all, quorum) = (votes.master_count(), votes.quorum());
         let rows = votes.iter();
         let failures = rows.filter_map(|row| Some((row.master(), row.failure()?)));
         let failures: Vec<_> = failures.collect();
         let why = |(master, failure): &(&str, &VoteFailure)| {
             format!("{master}: {}", in_words_of_the_file(&failure.to_string()))
         };
-        let denials = failures.iter().filter(|(_, failure)| is_denial(failure));
-        let mut denials = denials.map(why);
-        if let Some(why) = denials.next()
-            && all - 1 - denials.count() < quorum
-        {
+        let mut denials = failures.iter().filter(|(_, failure)| is_denial(failure));
+        let others = Tallies::of_votes(votes, |row| !row.failure().is_some_and(is_denial));
+        if let (Some(denial), false) = (denials.next(), others.has_quorum()) {
+            let why = why(denial);
             return Self::Refused(format!(
                 "the user lacks a right on {why}; run `quorlock doctor` with the same masters"
             ));
         }
         Self::TooFew {
-            connected: all - votes.failed_count(),
-            all,
-            quorum,
+            connected: Tallies::of_votes(votes, |row| row.failure().is_none()),
             // The round may be over before all masters have voted.
             is_limit: votes.iter().any(|row| row.vote().is_none()),
             why: failures.first().map(why),
@@ -144,6 +141,22 @@ pub(crate) fn is_denial(failure: &VoteFailure) -> bool {
     };
     let mut signs = ["-NOPERM ", "ACL failure in script"].into_iter();
     error.starts_with("NOPERM ") || signs.any(|sign| error.contains(sign))
+}
+
+/// Counts masters by an earlier look at their health.
+fn tallies(
+    locks: &Coordinator,
+    health: &[MasterHealth],
+    count: impl Fn(&MasterHealth) -> bool,
+) -> Tallies {
+    let counted = health.iter().filter(|master| count(master));
+    Tallies::of_masters(locks, counted.map(|master| &*master.master))
+}
+
+/// Returns the time until the master can vote. `None` if it is not connected, or takes no locks.
+fn wait_for(health: &MasterHealth) -> Option<Duration> {
+    let is_fit = health.state == MasterState::Connected && health.error.is_none();
+    is_fit.then(|| health.quarantine.unwrap_or_default())
 }
 
 /// Returns why dials to the master fail until a setting is changed, and which.
@@ -189,32 +202,36 @@ impl fmt::Display for Outage {
                 waiting,
                 connected,
                 all,
-            } if connected < all => write!(
-                f,
-                "{} of {all} masters failed, and {waiting} that may have forgotten locks {} no vote \
-                 for {}",
-                all - connected,
-                if *waiting == 1 { "has" } else { "have" },
-                rounded(*wait)
-            ),
-            Self::Quarantine { wait, .. } => write!(
-                f,
-                "masters that may have forgotten locks get no vote for {}",
-                rounded(*wait)
-            ),
+                able,
+            } => {
+                let time = rounded(*wait);
+                let failed = all - connected;
+                let have = if *waiting == 1 { "has" } else { "have" };
+                match able.lacking() {
+                    Some(lacking) => write!(
+                        f,
+                        "only {lacking} can vote, and {waiting} that may have forgotten locks \
+                         {have} no vote for {time}"
+                    ),
+                    None if failed > 0 => write!(
+                        f,
+                        "{failed} of {all} masters failed, and {waiting} that may have forgotten \
+                         locks {have} no vote for {time}"
+                    ),
+                    None => write!(
+                        f,
+                        "masters that may have forgotten locks get no vote for {time}"
+                    ),
+                }
+            }
             Self::Refused(why) => f.write_str(why),
             Self::TooFew {
                 connected,
-                all,
-                quorum,
                 is_limit,
                 why,
             } => {
                 let only = if *is_limit { "at most" } else { "only" };
-                write!(
-                    f,
-                    "{only} {connected} of {all} masters can vote, and {quorum} are needed; "
-                )?;
+                write!(f, "{only} {}; ", connected.too_few("can vote"))?;
                 if let Some(why) = why {
                     write!(f, "{why}; ")?;
                 }

@@ -6,6 +6,7 @@ use crate::{
     args::{Common, Status},
     exit::Exit,
     failure::Failure,
+    lists::ListReport,
     look::{Look, Verdict, look_at_all},
     masters::Masters,
     outage::refused,
@@ -22,6 +23,8 @@ mod watch;
 #[derive(Serialize)]
 struct Report<'a> {
     source: &'a str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    lists: Vec<ListReport>,
     locks: &'a [Look],
 }
 
@@ -37,6 +40,7 @@ pub(crate) fn status(args: &Status, common: &Common) -> Result<Exit, Failure> {
         if args.json {
             print_json(&Report {
                 source: &source,
+                lists: ListReport::both(&locks),
                 locks: &looks,
             })?;
         } else {

@@ -3,13 +3,13 @@
 use crate::{
     holders::waiter,
     look::{Look, MasterAnswer, MasterLook, Verdict},
-    style::{Cell, Colour, Style, heading},
+    style::{Cell, Colour, Style},
     times::brief,
 };
 
 /// Returns the text about one lock.
 pub(crate) fn block(look: &Look, style: Style) -> String {
-    let mut rows = vec![heading(["MASTER", "VIEW", "TTL LEFT", "ROUND TRIP"])];
+    let mut rows = vec![look.heading(["VIEW", "TTL LEFT", "ROUND TRIP"])];
     rows.extend(look.masters.iter().map(row));
     let mut text = headline(look, style);
     text.push_str(&style.table(&rows));
@@ -56,14 +56,15 @@ pub(crate) fn queue(look: &Look, style: Style) -> String {
 }
 
 fn row(master: &MasterLook) -> Vec<Cell> {
-    let name = Cell::plain(&master.master);
+    let mut cells = master.change.cells(&master.master);
     if let (Some(reason), None) = (&master.reason, master.quarantine) {
         let what = match master.view {
             MasterAnswer::NoAnswer => "no answer",
             MasterAnswer::Free | MasterAnswer::Held => "no vote",
         };
         let text = format!("{what}: {reason}");
-        return vec![name, Cell::wide(Colour::Red, text)];
+        cells.push(Cell::wide(Colour::Red, text));
+        return cells;
     }
     let columns = master.holders.columns();
     let (mut view, left) = columns.unwrap_or_else(|| ("free".to_owned(), "-".to_owned()));
@@ -71,10 +72,6 @@ fn row(master: &MasterLook) -> Vec<Cell> {
         view.push_str(&format!(", no vote for {}", brief(time)));
     }
     let round_trip = master.round_trip.map_or_else(String::new, brief);
-    vec![
-        name,
-        Cell::plain(view),
-        Cell::plain(left),
-        Cell::plain(round_trip),
-    ]
+    cells.extend([view, left, round_trip].map(Cell::plain));
+    cells
 }

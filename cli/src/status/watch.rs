@@ -18,11 +18,12 @@ use crate::{
     args::Status,
     exit::Exit,
     failure::Failure,
+    lists::{Change, ListReport, Tallies},
     look::{Look, MasterLook, look_at_all},
     output,
     report::{print_json, say},
     signals::Signals,
-    style::{Cell, Colour, Style, clean, cut_painted, heading, is_dumb},
+    style::{Cell, Colour, Style, clean, cut_painted, is_dumb},
     times::{brief, micros},
     words::in_words_of_the_file,
 };
@@ -33,7 +34,9 @@ struct Frame {
     time: String,
     source: String,
     #[serde(skip)]
-    quorum: usize,
+    able: Tallies,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    lists: Vec<ListReport>,
     masters: Vec<MasterReport>,
     locks: Vec<Look>,
 }
@@ -42,6 +45,8 @@ struct Frame {
 #[derive(PartialEq, Eq, Serialize)]
 struct MasterReport {
     master: String,
+    #[serde(rename = "membership", skip_serializing_if = "Change::is_none")]
+    change: Change,
     state: State,
     reason: Option<String>,
     can_vote: bool,
@@ -110,11 +115,15 @@ async fn show(
 impl Frame {
     async fn take(args: &Status, locks: &Coordinator, source: &str) -> Result<Self, Failure> {
         let looks = look_at_all(locks, &args.names).await?;
+        let health = locks.health().into_iter().zip(Change::of_masters(locks));
+        let masters: Vec<_> = health.map(MasterReport::of).collect();
+        let able = masters.iter().filter(|master| master.can_vote);
         Ok(Self {
             time: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
             source: source.to_owned(),
-            quorum: locks.quorum(),
-            masters: locks.health().iter().map(MasterReport::of).collect(),
+            able: Tallies::of_masters(locks, able.map(|master| &*master.master)),
+            lists: ListReport::both(locks),
+            masters,
             locks: looks,
         })
     }
@@ -140,15 +149,13 @@ impl Frame {
     }
 
     fn text(&self, style: Style) -> String {
-        let can_vote = self.masters.iter().filter(|master| master.can_vote).count();
-        let all = self.masters.len();
         let end = if style.is_terminal() {
             "  Ctrl-C ends"
         } else {
             ""
         };
-        let summary = format!("{}  {can_vote} of {all} masters can vote{end}", self.time);
-        let colour = if can_vote >= self.quorum {
+        let summary = format!("{}  {} can vote{end}", self.time, self.able.all());
+        let colour = if self.able.has_quorum() {
             Colour::Dim
         } else {
             Colour::Red
@@ -166,13 +173,7 @@ impl Frame {
     }
 
     fn table(&self, look: &Look, style: Style) -> String {
-        let mut rows = vec![heading([
-            "MASTER",
-            "STATE",
-            "HOLDER",
-            "TTL LEFT",
-            "ROUND TRIP",
-        ])];
+        let mut rows = vec![look.heading(["STATE", "HOLDER", "TTL LEFT", "ROUND TRIP"])];
         let masters = self.masters.iter().zip(&look.masters);
         rows.extend(masters.map(|(master, view)| row(master, view)));
         style.table(&rows)
@@ -180,7 +181,7 @@ impl Frame {
 }
 
 fn row(master: &MasterReport, view: &MasterLook) -> Vec<Cell> {
-    let name = Cell::plain(&master.master);
+    let mut cells = master.change.cells(&master.master);
     let (state, colour) = match (master.state, master.can_vote) {
         (State::Connected, true) => ("connected", Colour::Green),
         (State::Connected, false) if master.reason.is_some() => ("no locks", Colour::Red),
@@ -189,25 +190,21 @@ fn row(master: &MasterReport, view: &MasterLook) -> Vec<Cell> {
         (State::Down, _) => ("down", Colour::Red),
         (State::Closed, _) => ("closed", Colour::Red),
     };
-    let state = Cell::new(colour, state);
+    cells.push(Cell::new(colour, state));
     if let Some(reason) = master.reason.as_ref().or(view.reason.as_ref()) {
-        return vec![name, state, Cell::wide(Colour::Red, reason)];
+        cells.push(Cell::wide(Colour::Red, reason));
+        return cells;
     }
     // The answer to the inspection is newer than the round trip of the dial.
     let round_trip = view.answer.or(master.round_trip).unwrap_or_default();
     let none = || ("-".to_owned(), "-".to_owned());
     let (holder, left) = view.holders.columns().unwrap_or_else(none);
-    vec![
-        name,
-        state,
-        Cell::plain(holder),
-        Cell::plain(left),
-        Cell::plain(brief(round_trip)),
-    ]
+    cells.extend([holder, left, brief(round_trip)].map(Cell::plain));
+    cells
 }
 
 impl MasterReport {
-    fn of(health: &MasterHealth) -> Self {
+    fn of((health, change): (MasterHealth, Change)) -> Self {
         let (state, reason) = match &health.state {
             MasterState::Connected => {
                 let error = health.error.as_deref().map(in_words_of_the_file);
@@ -219,6 +216,7 @@ impl MasterReport {
         };
         Self {
             master: health.master.to_string(),
+            change,
             state,
             reason,
             can_vote: health.can_vote(),
