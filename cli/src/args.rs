@@ -56,13 +56,18 @@ pub(crate) struct Common {
     /// For example redis://10.0.0.1. Other users see it in `ps`, so give passwords by file.
     #[arg(long = "master", value_name = "URL")]
     pub(crate) masters: Vec<String>,
+    /// URL of an old master, while the masters are changed [those of the set].
+    ///
+    /// Everything then needs a majority of each list. Give all old masters, also those that stay.
+    #[arg(long, value_name = "URL")]
+    pub(crate) leaving: Vec<String>,
     /// Set of masters in the configuration file.
     #[arg(long, value_name = "NAME")]
     pub(crate) set: Option<String>,
     /// Configuration file [~/.config/quorlock.toml].
     ///
-    /// A set has masters, and may have user, password_file, ttl, max_ttl, key_template, strict, and
-    /// for TLS ca_file, cert_file and key_file.
+    /// A set has masters, and may have leaving, user, password_file, ttl, max_ttl, key_template,
+    /// strict, and for TLS ca_file, cert_file and key_file.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Password of masters whose URLs have none.
@@ -120,6 +125,7 @@ impl Common {
     pub(crate) fn join(self, after: Self) -> Result<Self, &'static str> {
         let Self {
             mut masters,
+            mut leaving,
             set,
             config,
             password_file,
@@ -127,6 +133,7 @@ impl Common {
             verbose,
         } = self;
         masters.extend(after.masters);
+        leaving.extend(after.leaving);
         let set = one(set, after.set).ok_or("--set is given twice")?;
         if set.is_some() && !masters.is_empty() {
             return Err("--set and --master exclude each other");
@@ -134,6 +141,7 @@ impl Common {
         let file = one(password_file, after.password_file);
         Ok(Self {
             masters,
+            leaving,
             set,
             config: one(config, after.config).ok_or("--config is given twice")?,
             password_file: file.ok_or("--password-file is given twice")?,

@@ -19,6 +19,9 @@ use crate::{args::Common, exit::Exit, failure::Failure};
 pub(crate) struct Settings {
     #[serde(default)]
     pub(crate) masters: Vec<MasterSpec>,
+    /// The masters that the programs leave, while the masters are changed.
+    #[serde(default)]
+    pub(crate) leaving: Vec<MasterSpec>,
     pub(crate) user: Option<String>,
     pub(crate) password_file: Option<PathBuf>,
     /// The authorities that may sign the certificates of the masters. `None`: those of the system.
@@ -60,11 +63,18 @@ impl Settings {
         self.key_template.as_deref().unwrap_or("{name}")
     }
 
+    /// Returns the identities of the masters of both lists.
+    fn identities(&self) -> impl Iterator<Item = (String, i64)> {
+        self.masters
+            .iter()
+            .chain(&self.leaving)
+            .filter_map(identity)
+    }
+
     /// Returns a server that is in both sets.
     fn shared_with(&self, other: &Self) -> Option<String> {
-        let masters: Vec<_> = other.masters.iter().filter_map(identity).collect();
-        let mut ours = self.masters.iter().filter_map(identity);
-        let shared = ours.find(|one| masters.contains(one));
+        let theirs: Vec<_> = other.identities().collect();
+        let shared = self.identities().find(|one| theirs.contains(one));
         shared.map(|(server, _)| server)
     }
 
@@ -170,8 +180,13 @@ pub(crate) fn check_listed(
                 let parts: Vec<_> = lost.iter().map(|lost| part(lost)).collect();
                 parts.join(" and ")
             };
+            let mut masters = listed.masters.iter().filter_map(identity);
+            let list = match masters.any(|(master, _)| master == server) {
+                true => source.to_string(),
+                false => "the list of leaving masters".to_owned(),
+            };
             let sentence = format!(
-                "{source} has {server}, and so has the set {name:?} in {}, with its own {}, \
+                "{list} has {server}, and so has the set {name:?} in {}, with its own {}, \
                  so {}; use --set {name}, or give {}",
                 path.display(),
                 all(|lost| lost.setting),

@@ -8,12 +8,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use quorlock::{Builder, Coordinator, MasterSpec, Quarantine};
+use quorlock::{Builder, ConfigError, Coordinator, MasterSpec, Quarantine};
 
 #[cfg(feature = "tls")]
 use crate::certificates;
 use crate::{
-    args::{Common, Meaning, time},
+    args::{Common, time},
     client_name::client_name,
     configuration::{self, Settings},
     exit::Exit,
@@ -24,6 +24,8 @@ use crate::{
 /// The masters and their settings.
 pub(crate) struct Masters {
     builder: Builder,
+    /// The number of masters, without those that the programs leave.
+    count: usize,
     source: Source,
     is_strict: bool,
     exposed: Option<PathBuf>,
@@ -62,9 +64,11 @@ impl Masters {
             complain(format_args!("the masters are those of {source}"));
         }
         let is_strict = settings.strict == Some(true);
+        let count = settings.masters.len();
         let (builder, exposed) = builder(settings, common)?;
         Ok(Self {
             builder,
+            count,
             source,
             is_strict,
             exposed,
@@ -89,7 +93,7 @@ impl Masters {
     /// Returns the coordinator. Must be called inside a runtime.
     pub(crate) fn coordinator(self) -> Result<Coordinator, Failure> {
         let locks = self.builder.build().map_err(|error| {
-            let failure = Failure::from(error);
+            let failure = not_built(error, self.count);
             match self.source {
                 Source::Set { name, .. } => failure.in_set(&name),
                 Source::Options | Source::Variable => failure,
@@ -125,20 +129,18 @@ fn find_settings(common: &Common) -> Result<(Source, Settings), Failure> {
     let is_named = common.set.is_some() || common.config.is_some();
     let urls = variable(MASTERS)?.filter(|_| !is_named);
     let (source, masters) = match urls {
-        _ if !common.masters.is_empty() => {
-            let lists = common.masters.iter();
-            let masters = lists.flat_map(|urls| MasterSpec::list(urls)).collect();
-            (Source::Options, masters)
-        }
+        _ if !common.masters.is_empty() => (Source::Options, listed(&common.masters)),
         Some(urls) => (Source::Variable, MasterSpec::list(&urls)),
         None => {
             let (name, place, settings) = configuration::read(common)?;
-            let settings = with_options(settings, &common.meaning);
+            let settings = with_options(settings, common);
             return Ok((Source::Set { name, place }, settings));
         }
     };
+    let leaving = variable("QUORLOCK_LEAVING")?;
     let settings = Settings {
         masters,
+        leaving: leaving.map_or_else(Vec::new, |urls| MasterSpec::list(&urls)),
         key_template: variable("QUORLOCK_KEY_TEMPLATE")?,
         max_ttl: parsed("QUORLOCK_MAX_TTL", time)?,
         strict: parsed("QUORLOCK_STRICT", |text| {
@@ -147,19 +149,49 @@ fn find_settings(common: &Common) -> Result<(Source, Settings), Failure> {
         })?,
         ..Settings::default()
     };
-    let settings = with_options(settings, &common.meaning);
+    let settings = with_options(settings, common);
     configuration::check_listed(&settings, &source, common)?;
     Ok((source, settings))
 }
 
 /// Returns settings with those in their place that the command line has.
-fn with_options(settings: Settings, options: &Meaning) -> Settings {
+fn with_options(settings: Settings, common: &Common) -> Settings {
+    let options = &common.meaning;
     Settings {
+        leaving: match &common.leaving[..] {
+            [] => settings.leaving,
+            lists => listed(lists),
+        },
         key_template: options.key_template.clone().or(settings.key_template),
         max_ttl: options.max_ttl.or(settings.max_ttl),
         strict: options.strict.or(settings.strict),
         ..settings
     }
+}
+
+/// Returns the masters of options, each of which may name several.
+fn listed(lists: &[String]) -> Vec<MasterSpec> {
+    lists
+        .iter()
+        .flat_map(|urls| MasterSpec::list(urls))
+        .collect()
+}
+
+/// Returns the failure for settings that cannot be used. `masters` is the length of the first list,
+/// after which the library goes on counting.
+fn not_built(mut error: ConfigError, masters: usize) -> Failure {
+    let (first, second) = match &mut error {
+        ConfigError::BadMaster { master, .. } => (master, None),
+        ConfigError::DuplicateMaster { first, second, .. } => (first, Some(second)),
+        _ => return error.into(),
+    };
+    if *first <= masters {
+        return error.into();
+    }
+    for number in [Some(first), second].into_iter().flatten() {
+        *number -= masters;
+    }
+    Failure::new(Exit::Usage, format!("leaving {error}"))
 }
 
 /// Returns the builder, and the password file if all users can read it.
@@ -178,10 +210,13 @@ fn builder(settings: Settings, common: &Common) -> Result<(Builder, Option<PathB
         None => (variable("QUORLOCK_PASSWORD")?, false),
     };
     let user = settings.user.unwrap_or_default();
-    builder = builder.masters(settings.masters.into_iter().map(|master| match &password {
+    let login = |master: MasterSpec| match &password {
         Some(password) => master.login(&user, password),
         None => master,
-    }));
+    };
+    builder = builder
+        .masters(settings.masters.into_iter().map(login))
+        .leaving(settings.leaving.into_iter().map(login));
     if let Some(ttl) = settings.ttl {
         builder = builder.ttl(ttl);
     }

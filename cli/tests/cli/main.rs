@@ -14,6 +14,7 @@ mod exits;
 mod job_control;
 mod json;
 mod killed;
+mod leaving;
 mod lost;
 mod output;
 mod passwords;

@@ -27,6 +27,7 @@ pub fn quorlock(masters: &[Server]) -> Command {
         .env("QUORLOCK_MASTERS", urls(masters))
         .env("HOME", "/nonexistent")
         .env_remove("XDG_CONFIG_HOME")
+        .env_remove("QUORLOCK_LEAVING")
         .env_remove("QUORLOCK_PASSWORD")
         .env_remove("QUORLOCK_KEY_TEMPLATE")
         .env_remove("QUORLOCK_MAX_TTL")
