@@ -11,6 +11,7 @@
 
 mod basics;
 mod cancel;
+mod change;
 mod check;
 mod client_name;
 mod common;
