@@ -30,6 +30,8 @@ const TASKS: u64 = 4;
 #[derive(Clone, Debug)]
 pub struct Orders {
     pub masters: Vec<String>,
+    /// The masters that the client leaves, while the masters are changed.
+    pub leaving: Vec<String>,
     pub store: PathBuf,
     pub quarantine: Quarantine,
     pub is_durable: bool,
@@ -56,6 +58,7 @@ impl Orders {
     pub fn to_arguments(&self) -> Vec<String> {
         vec![
             self.masters.join(","),
+            self.leaving.join(","),
             self.store.display().to_string(),
             format!("{:?}", self.quarantine),
             self.is_durable.to_string(),
@@ -72,6 +75,7 @@ impl Orders {
     pub fn parse(arguments: &[String]) -> Result<Self> {
         let [
             masters,
+            leaving,
             store,
             guard,
             is_durable,
@@ -88,8 +92,13 @@ impl Orders {
         let named = guards
             .into_iter()
             .find(|known| format!("{known:?}") == *guard);
+        let urls = |list: &str| {
+            let urls = list.split(',').filter(|url| !url.is_empty());
+            urls.map(str::to_owned).collect()
+        };
         Ok(Self {
-            masters: masters.split(',').map(str::to_owned).collect(),
+            masters: urls(masters),
+            leaving: urls(leaving),
             store: store.into(),
             quarantine: named.ok_or("no such quarantine")?,
             is_durable: is_durable.parse()?,
@@ -136,6 +145,7 @@ async fn work(orders: Orders) -> Result<()> {
     }
     let locks = settings()
         .masters(&orders.masters)
+        .leaving(&orders.leaving)
         .quarantine(orders.quarantine)
         .durable_masters(orders.is_durable)
         .build()?;

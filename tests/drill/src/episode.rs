@@ -179,6 +179,7 @@ impl Setting {
                     false => None,
                 },
                 masters,
+                leaving: Vec::new(),
                 seed: episode.seed.wrapping_add(place as u64),
             })
         };
@@ -313,7 +314,7 @@ impl Outcome {
         away: &[Vec<Span>],
     ) {
         let is_strict = episode.class != Class::OutOfModel;
-        self.count(history, resources);
+        self.counts = Counts::of(history, resources);
 
         let mut overlaps = check::overlaps(history);
         overlaps.extend(check::crowds(history));
@@ -362,35 +363,6 @@ impl Outcome {
         self.stalls = seen.stalls;
     }
 
-    fn count(&mut self, history: &History, resources: &[Resource]) {
-        let counts = &mut self.counts;
-        for failure in &history.failures {
-            *counts.calls.entry(failure.why.clone()).or_default() += 1;
-        }
-        counts
-            .calls
-            .insert("acquired".to_owned(), history.tenures.len());
-        counts.tokens = history
-            .tenures
-            .iter()
-            .filter(|tenure| tenure.token.is_some())
-            .count();
-        let commands = history.tenures.iter().filter(|one| one.is_command());
-        counts.commands = commands.count();
-        for (number, resource) in resources.iter().enumerate() {
-            let lost = resource.lost();
-            counts.writes += resource.writes();
-            counts.late_writes += resource.late_writes();
-            counts.refused_by_fence += resource.refused;
-            if LockNumber::of_resource(number).is_fenced() {
-                counts.lost_fenced += lost.in_time + lost.by_late_writers;
-            } else {
-                counts.lost_in_time += lost.in_time;
-                counts.lost_late += lost.by_late_writers;
-            }
-        }
-    }
-
     /// Returns the times at which masters may have forgotten their counters and voted at once.
     fn forgotten(&self) -> Vec<Nanos> {
         use Fault::*;
@@ -413,6 +385,35 @@ impl Outcome {
 }
 
 impl Counts {
+    /// Counts calls, writes and lost updates.
+    pub fn of(history: &History, resources: &[Resource]) -> Self {
+        let tenures = history.tenures.iter();
+        let mut counts = Self {
+            tokens: tenures.clone().filter(|one| one.token.is_some()).count(),
+            commands: tenures.filter(|one| one.is_command()).count(),
+            ..Self::default()
+        };
+        for failure in &history.failures {
+            *counts.calls.entry(failure.why.clone()).or_default() += 1;
+        }
+        counts
+            .calls
+            .insert("acquired".to_owned(), history.tenures.len());
+        for (number, resource) in resources.iter().enumerate() {
+            let lost = resource.lost();
+            counts.writes += resource.writes();
+            counts.late_writes += resource.late_writes();
+            counts.refused_by_fence += resource.refused;
+            if LockNumber::of_resource(number).is_fenced() {
+                counts.lost_fenced += lost.in_time + lost.by_late_writers;
+            } else {
+                counts.lost_in_time += lost.in_time;
+                counts.lost_late += lost.by_late_writers;
+            }
+        }
+        counts
+    }
+
     pub fn add(&mut self, other: &Self) {
         for (outcome, count) in &other.calls {
             *self.calls.entry(outcome.clone()).or_default() += count;

@@ -134,6 +134,31 @@ impl Fleet {
         Ok(())
     }
 
+    /// Ends a client, by SIGKILL or when its work is done. Then starts a client with these orders
+    /// in its place, and waits until it is ready.
+    pub fn replace(&mut self, place: usize, orders: Orders, is_killed: bool) -> Result<()> {
+        if is_killed {
+            self.kill(place);
+        } else if let Some(mut client) = self.clients[place].take() {
+            drop(client.0.stdin.take());
+            self.wait_for_end(place, client, Instant::now() + END_TIMEOUT)?;
+        }
+        self.orders[place] = orders;
+        self.lives[place] += 1;
+        let life = self.lives[place];
+        self.clients[place] = Some(self.spawn(place)?);
+        let start = Instant::now();
+        let ready = (Client { place, life }, Note::Ready);
+        while !self.log.lock().unwrap().contains(&ready) {
+            if start.elapsed() > READY_TIMEOUT {
+                return Err(format!("client {place} is not ready after {READY_TIMEOUT:?}").into());
+            }
+            thread::sleep(POLL);
+        }
+        self.is_back(place);
+        Ok(())
+    }
+
     pub fn stop(&mut self, place: usize) -> Result<()> {
         self.away_since[place] = Some(clock::now());
         self.signal(place, Signal::STOP)
@@ -196,28 +221,33 @@ impl Fleet {
             drop(client.0.stdin.take());
         }
         let deadline = Instant::now() + END_TIMEOUT;
-        for (place, client) in self.clients.iter_mut().enumerate() {
-            let Some(mut client) = client.take() else {
-                continue;
-            };
-            let status = loop {
-                match client.0.try_wait()? {
-                    None if Instant::now() < deadline => thread::sleep(POLL),
-                    status => break status,
-                }
-            };
-            match status {
-                Some(status) if status.success() => {}
-                Some(status) => self
-                    .failures
-                    .push(format!("client {place} ended with {status}")),
-                None => self.failures.push(format!("client {place} does not end")),
+        for place in 0..self.clients.len() {
+            if let Some(client) = self.clients[place].take() {
+                self.wait_for_end(place, client, deadline)?;
             }
         }
         for reader in self.readers.drain(..) {
             reader.join().map_err(|_| "a client wrote nonsense")?;
         }
         Ok(std::mem::take(&mut *self.log.lock().unwrap()))
+    }
+
+    /// Waits for the end of a client that was told to end, and kills it at the deadline.
+    fn wait_for_end(&mut self, place: usize, mut client: Process, deadline: Instant) -> Result<()> {
+        let status = loop {
+            match client.0.try_wait()? {
+                None if Instant::now() < deadline => thread::sleep(POLL),
+                status => break status,
+            }
+        };
+        match status {
+            Some(status) if status.success() => {}
+            Some(status) => self
+                .failures
+                .push(format!("client {place} ended with {status}")),
+            None => self.failures.push(format!("client {place} does not end")),
+        }
+        Ok(())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Drills: real servers, client processes that share locks, and faults. See the README.
 
 mod availability;
+mod change;
 mod check;
 mod client;
 mod clock;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         Some((first, arguments)) if first == command::WORD => {
             command::run(arguments).map(|()| true)
         }
+        Some((first, arguments)) if first == change::WORD => change::run(arguments),
         _ => Options::parse(&arguments).and_then(|options| options.run()),
     };
     match result {
