@@ -26,6 +26,8 @@ macro_rules! mutant {
 pub(crate) enum Mutant {
     /// A waiter that reaches no majority stays in the queues.
     AlwaysQueued,
+    /// A majority of one list of masters is enough while they are changed.
+    AnyList,
     /// Grants of different slots count together.
     AnySlot,
     /// An owed release keeps a supervisor alive after it is no longer owed.
@@ -38,6 +40,8 @@ pub(crate) enum Mutant {
     Deaf,
     /// A reply with an error counts as a grant.
     ErrorGrants,
+    /// An extension needs a majority of only the masters that are left.
+    ExtendsLeaving,
     /// A failed extension releases the lock.
     ExtensionReleases,
     /// An extension counts from its last vote, and not from its start.
@@ -115,6 +119,8 @@ pub(crate) enum Mutant {
     TakesAsGiven,
     /// A slot that one master has granted is taken on the others, also from its holder.
     TakesSlots,
+    /// While the masters are changed, a majority of all of them is enough.
+    UnionOfLists,
     /// A reader becomes a writer in place.
     UpgradesInPlace,
     /// Every vote of a master counts.
@@ -133,12 +139,14 @@ impl Mutant {
     /// The switches that the simulator must notice. Each of the others has a test next to its rule,
     /// because the simulator has no sockets, no second thread and no masters that lie, and because
     /// some moments are rare.
-    pub(crate) const SIMULATED: [Self; 42] = [
+    pub(crate) const SIMULATED: [Self; 45] = [
         Self::AlwaysQueued,
+        Self::AnyList,
         Self::AnySlot,
         Self::CountsOnly,
         Self::Deaf,
         Self::ErrorGrants,
+        Self::ExtendsLeaving,
         Self::ExtensionReleases,
         Self::ExtensionStartsLate,
         Self::ExtensionTakes,
@@ -174,6 +182,7 @@ impl Mutant {
         Self::StrictTrusts,
         Self::TakesAsGiven,
         Self::TakesSlots,
+        Self::UnionOfLists,
         Self::UpgradesInPlace,
         Self::WritersPassReaders,
     ];

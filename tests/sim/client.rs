@@ -10,6 +10,7 @@ use tokio::{
 };
 
 use super::{
+    change::Lists,
     checker::{Attempt, Checker, Rule},
     connection::Endpoint,
     plan::{Breach, LockPlan, Model, Plan},
@@ -59,7 +60,7 @@ pub(super) struct Client {
 
 impl Client {
     /// Starts a program in a place. `life` counts the programs that ran there before.
-    pub(super) fn start(shared: &Shared, place: usize, life: u64) -> Self {
+    pub(super) fn start(shared: &Shared, place: usize, life: u64, lists: Lists) -> Self {
         let plan = &shared.plan;
         let seed = plan.seed ^ ((place as u64 + 1) << 40) ^ (life << 48);
         let process = shared
@@ -67,7 +68,7 @@ impl Client {
             .lock()
             .start_process(place, seed, plan.process_ppm[place]);
         process.step_wall_clock(plan.wall_offsets[place] * 1_000);
-        let locks = process.enter(|| coordinator(shared, place, plan.quarantine));
+        let locks = process.enter(|| coordinator(shared, place, plan.quarantine, lists));
         let mut random = Random::new(seed ^ 0x7461_736b);
         let owners: Vec<_> = (0..2).map(|_| locks.owner()).collect();
         let tasks = (0..plan.tasks).map(|number| {
@@ -75,6 +76,7 @@ impl Client {
                 shared: shared.clone(),
                 process: process.clone(),
                 locks: locks.clone(),
+                lists,
                 owners: owners.clone(),
                 first_owner: (place as u64) << 16 | life << 8,
                 random: Random::new(random.number()),
@@ -91,6 +93,15 @@ impl Client {
     }
 }
 
+impl Client {
+    /// Closes the coordinator, while its tasks still run.
+    pub(super) fn close(&self) {
+        let locks = self.locks.clone();
+        let closing = self.process.task(async move { locks.close().await });
+        tokio::spawn(closing);
+    }
+}
+
 /// Starts a program that looks at the masters and never locks. Each look is that of a new program.
 pub(super) fn visit(shared: &Shared) -> JoinHandle<()> {
     let place = shared.plan.places;
@@ -99,7 +110,7 @@ pub(super) fn visit(shared: &Shared) -> JoinHandle<()> {
     let (shared, mut random) = (shared.clone(), Random::new(seed));
     tokio::spawn(process.task(async move {
         while Instant::now() < shared.end {
-            let locks = coordinator(&shared, place, Quarantine::Observed);
+            let locks = coordinator(&shared, place, Quarantine::Observed, Lists::Both);
             let _ = locks.mutex("a").inspect().await;
             drop(locks);
             sleep(Duration::from_millis(random.below(400))).await;
@@ -107,7 +118,7 @@ pub(super) fn visit(shared: &Shared) -> JoinHandle<()> {
     }))
 }
 
-fn coordinator(shared: &Shared, place: usize, quarantine: Quarantine) -> Coordinator {
+fn coordinator(shared: &Shared, place: usize, quarantine: Quarantine, lists: Lists) -> Coordinator {
     let plan = &shared.plan;
     let endpoint = |master| Endpoint {
         world: shared.world.clone(),
@@ -115,17 +126,23 @@ fn coordinator(shared: &Shared, place: usize, quarantine: Quarantine) -> Coordin
         master,
         known_origins: KnownOrigins::default(),
     };
-    let masters: Vec<_> = match plan.model {
+    let mut lists = plan.lists(lists);
+    if let Model::Outside(Breach::MasterLists) = plan.model {
         // Every program has a list of its own: two of three masters are a majority of neither.
-        Model::Outside(Breach::MasterLists) => vec![endpoint(place % plan.masters)],
-        _ => (0..plan.masters).map(endpoint).collect(),
-    };
+        lists = vec![vec![place % plan.masters]];
+    }
+    if !place.is_multiple_of(2) {
+        lists.reverse(); // the change goes the other way
+    }
+    let lists = lists.into_iter();
+    let mut lists = lists.map(|list| list.into_iter().map(endpoint).collect::<Vec<_>>());
     let max_ttl = match plan.model {
         Model::Outside(Breach::Settings) if place == 0 => plan.max_ttl * 10,
         _ => plan.max_ttl,
     };
     let builder = Coordinator::builder()
-        .masters(masters)
+        .masters(lists.next().unwrap_or_default())
+        .leaving(lists.next().unwrap_or_default())
         .node_timeout(plan.node_timeout)
         .connect_timeout(Plan::CONNECT_TIMEOUT)
         .drift_ppm(plan.drift_ppm)
@@ -140,6 +157,7 @@ struct Task {
     shared: Shared,
     process: Arc<Process>,
     locks: Coordinator,
+    lists: Lists,
     owners: Vec<Owner>,
     first_owner: u64,
     random: Random,
@@ -192,6 +210,9 @@ impl Task {
                 .checker
                 .lock()
                 .granted_all(&attempts, &self.process, owner, &guard);
+        if self.shared.plan.lists(self.lists).len() > 1 {
+            self.shared.checker.lock().joint += 1;
+        }
         self.shared.log(|| {
             format!(
                 "place {} task {} gets locks {wanted:?}, tenures {tenures:?}, token {:?}",
@@ -417,17 +438,21 @@ impl Task {
         }
         let world = self.shared.world.lock();
         let name = plan.locks[lock].name;
-        let granted = world
-            .servers
-            .iter()
-            .filter(|server| server.has_granted(self.process.number, name, since));
-        let granted = granted.count();
+        let has_granted =
+            |master: &usize| world.servers[*master].has_granted(self.process.number, name, since);
+        let lists = plan.lists(self.lists).into_iter();
+        let counts = lists.map(|list| {
+            (
+                list.iter().filter(|master| has_granted(master)).count(),
+                list,
+            )
+        });
+        let mut missed = counts.filter(|(granted, list)| *granted < list.len() / 2 + 1);
+        let missed = missed.next();
         drop(world);
-        if granted < plan.masters / 2 + 1 {
-            self.shared.violate(
-                Rule::Certificate,
-                format!("{granted} of {} masters granted {name}", plan.masters),
-            );
+        if let Some((granted, list)) = missed {
+            let text = format!("{granted} of the masters {list:?} granted {name}");
+            self.shared.violate(Rule::Certificate, text);
         }
     }
 

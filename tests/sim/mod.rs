@@ -32,6 +32,7 @@ use self::{
 };
 use crate::{Coordinator, Guard, mutants::Mutant};
 
+mod change;
 mod checker;
 mod client;
 mod connection;
@@ -51,6 +52,8 @@ pub(crate) use process::Process;
 struct Outcome {
     violations: Violations,
     acquired: u64,
+    /// The acquisitions by programs with two lists of masters.
+    joint: u64,
     sets: u64,
     busiest_second: u32,
     log: Vec<String>,
@@ -134,6 +137,7 @@ async fn simulate(plan: Plan, is_recorded: bool) -> Outcome {
     Outcome {
         violations: world.violations.clone(),
         acquired: checker.acquired,
+        joint: checker.joint,
         sets: checker.sets,
         busiest_second: sent,
         log: world.take_log(),

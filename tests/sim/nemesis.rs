@@ -1,8 +1,11 @@
 //! Makes the faults of a plan happen.
 
+use std::collections::BTreeSet;
+
 use tokio::time::{Instant, sleep_until};
 
 use super::{
+    change::Lists,
     client::{Client, Shared},
     plan::{Breach, Fault, Model},
 };
@@ -12,6 +15,10 @@ pub(super) struct Clients {
     pub(super) shared: Shared,
     pub(super) running: Vec<Client>,
     lives: u64,
+    /// The lists of masters that a program gets when it starts in each place.
+    lists: Vec<Lists>,
+    /// The places whose programs are replaced now.
+    replaced: BTreeSet<usize>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -26,9 +33,11 @@ impl Clients {
         Self {
             shared: shared.clone(),
             running: places
-                .map(|place| Client::start(shared, place, 0))
+                .map(|place| Client::start(shared, place, 0, Lists::Old))
                 .collect(),
             lives: 0,
+            lists: vec![Lists::Old; shared.plan.places],
+            replaced: BTreeSet::new(),
         }
     }
 
@@ -60,9 +69,13 @@ impl Clients {
         sleep_until(self.shared.end).await;
     }
 
-    pub(super) fn begin(&self, fault: Fault) {
+    pub(super) fn begin(&mut self, fault: Fault) {
         let mut world = self.shared.world.lock();
         match fault {
+            Fault::Close { process } => {
+                drop(world);
+                self.running[process].close();
+            }
             Fault::Crash { process } => {
                 drop(world);
                 self.running[process].process.crash();
@@ -93,6 +106,13 @@ impl Clients {
                 down,
             } => world.cut(process, master, up, down),
             Fault::Pause { process } => self.running[process].process.pause(),
+            Fault::Replace { process, lists } => {
+                drop(world);
+                self.running[process].process.crash();
+                self.shared.checker.lock().forget_crashed();
+                self.lists[process] = lists;
+                self.replaced.insert(process);
+            }
             Fault::Restart { master, .. } => world.kill_server(master),
             Fault::Silence { master } => world.stop_server(master),
             Fault::Slow { master, millis } => world.servers[master].slow = millis * 1_000,
@@ -109,11 +129,8 @@ impl Clients {
         let mut world = self.shared.world.lock();
         match fault {
             Fault::Crash { process } => {
-                if self.running[process].process.has_crashed() {
-                    drop(world);
-                    self.lives += 1;
-                    self.running[process] = Client::start(&self.shared, process, self.lives);
-                }
+                drop(world);
+                self.restart(process);
             }
             Fault::Demote { master } => world.promote_server(master),
             Fault::Dribble { master } => world.servers[master].dribbles = false,
@@ -126,6 +143,11 @@ impl Clients {
                 self.running[process].process.resume();
                 world.continue_process(process);
             }
+            Fault::Replace { process, .. } => {
+                drop(world);
+                self.replaced.remove(&process);
+                self.restart(process);
+            }
             Fault::Restart { master, data } => world.start_server(master, data),
             Fault::Silence { master } => world.continue_server(master),
             Fault::Slow { master, .. } => world.servers[master].slow = 0,
@@ -137,12 +159,23 @@ impl Clients {
                     process.step_wall_clock(-(slept.as_micros() as i64));
                 }
             }
-            Fault::Cut { .. }
+            Fault::Close { .. }
+            | Fault::Cut { .. }
             | Fault::Evict { .. }
             | Fault::Forget { .. }
             | Fault::Snapshot { .. }
             | Fault::StepClock { .. }
             | Fault::StepWall { .. } => {}
+        }
+    }
+
+    /// Starts a program where one has crashed.
+    fn restart(&mut self, place: usize) {
+        let has_crashed = self.running[place].process.has_crashed();
+        if has_crashed && !self.replaced.contains(&place) {
+            self.lives += 1;
+            let lists = self.lists[place];
+            self.running[place] = Client::start(&self.shared, place, self.lives, lists);
         }
     }
 }

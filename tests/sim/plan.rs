@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use testkit::random::Random;
 
+use super::change::{Change, Lists};
 use crate::{Kind, core::restart::Quarantine};
 
 /// Whether the faults of a run are within the model, in which the crate promises exclusion.
@@ -24,6 +25,10 @@ pub(super) enum Breach {
     HiddenSuspension,
     /// The programs list different masters.
     MasterLists,
+    /// While the masters are changed, new programs start although an old one lives.
+    OldProgram,
+    /// The masters are changed without programs that have both lists.
+    OneStep,
     /// The clock of a master runs faster than the drift allows.
     Rate,
     /// A master restarts without its data, and the quarantine is off.
@@ -37,17 +42,24 @@ pub(super) enum Breach {
 }
 
 impl Breach {
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 11] = [
         Self::Eviction,
         Self::Flush,
         Self::HiddenSuspension,
         Self::MasterLists,
+        Self::OldProgram,
+        Self::OneStep,
         Self::Rate,
         Self::Restart,
         Self::Settings,
         Self::Snapshot,
         Self::Step,
     ];
+
+    /// Returns whether there may be holders that share no counters of fencing tokens.
+    pub(super) fn splits_counters(self) -> bool {
+        matches!(self, Self::MasterLists | Self::OldProgram | Self::OneStep)
+    }
 
     /// Returns whether counters of fencing tokens may be lost without a quarantine. Then the order
     /// of tokens is promised only for acquisitions that are seconds apart.
@@ -137,6 +149,10 @@ pub(super) struct Planned {
 /// A fault. The numbers are those of processes and of masters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
+    /// The program closes its coordinator before it ends.
+    Close {
+        process: usize,
+    },
     Crash {
         process: usize,
     },
@@ -171,6 +187,11 @@ pub(super) enum Fault {
     },
     Pause {
         process: usize,
+    },
+    /// The process ends, and a program with these lists of masters starts in its place.
+    Replace {
+        process: usize,
+        lists: Lists,
     },
     Restart {
         master: usize,
@@ -213,7 +234,10 @@ pub(super) struct LockPlan {
 pub(super) struct Plan {
     pub(super) seed: u64,
     pub(super) model: Model,
+    /// The number of masters, also of those that only a change needs.
     pub(super) masters: usize,
+    /// The change of the masters, if there is one.
+    pub(super) change: Option<Change>,
     /// The number of processes that run at the same time.
     pub(super) places: usize,
     pub(super) tasks: usize,
@@ -241,6 +265,20 @@ pub(super) struct Plan {
     pub(super) lasting: Vec<Fault>,
 }
 
+impl Fault {
+    /// Returns whether a master may lose locks.
+    pub(super) fn loses(self) -> bool {
+        matches!(
+            self,
+            Self::Demote { .. }
+                | Self::Restart {
+                    data: Data::AllLost | Data::TailLost,
+                    ..
+                }
+        )
+    }
+}
+
 impl LockPlan {
     /// Returns whether a program chooses the owner. Each permit of a semaphore has its own.
     pub(super) fn has_owner(&self) -> bool {
@@ -259,6 +297,7 @@ impl Plan {
         let (masters, places) = (servers.len(), wall_offsets.len());
         Self {
             masters,
+            change: None,
             places,
             locks: vec![LockPlan {
                 name: Self::NAMES[0],
@@ -277,11 +316,18 @@ impl Plan {
             latency: Latency::CALM,
             faults: Vec::new(),
             lasting: Vec::new(),
-            ..Self::draw(0, Model::Within)
+            ..Self::draw_unchanged(0, Model::Within)
         }
     }
 
     pub(super) fn draw(seed: u64, model: Model) -> Self {
+        let mut plan = Self::draw_unchanged(seed, model);
+        plan.draw_change();
+        plan
+    }
+
+    /// Draws a plan in which the masters are not changed.
+    pub(super) fn draw_unchanged(seed: u64, model: Model) -> Self {
         let random = &mut Random::new(seed);
         let masters = random.pick(&[3, 3, 3, 5, 5, 4, 1]);
         let masters = if model == Model::Within { masters } else { 3 };
@@ -306,6 +352,7 @@ impl Plan {
             seed,
             model,
             masters,
+            change: None,
             places,
             tasks: 1 + random.index(3),
             locks,
@@ -362,8 +409,16 @@ impl Plan {
 
     /// Returns whether nothing fails, and nothing takes unusually long.
     pub(super) fn is_calm(&self) -> bool {
+        self.faults.is_empty() && self.keeps_order()
+    }
+
+    /// Returns whether nothing fails apart from programs that end because of a change.
+    pub(super) fn keeps_order(&self) -> bool {
+        let is_of_change =
+            |fault: &Fault| matches!(fault, Fault::Close { .. } | Fault::Replace { .. });
+        let mut faults = self.faults.iter();
         self.model == Model::Within
-            && self.faults.is_empty()
+            && faults.all(|planned| is_of_change(&planned.fault))
             && self.lasting.is_empty()
             && self.latency.is_calm()
             && self.wall_offsets.iter().all(|offset| *offset == 0)
@@ -374,8 +429,10 @@ impl Plan {
         let is_of_client = |fault: &Fault| {
             matches!(
                 fault,
-                Fault::Crash { .. }
+                Fault::Close { .. }
+                    | Fault::Crash { .. }
                     | Fault::Pause { .. }
+                    | Fault::Replace { .. }
                     | Fault::StepWall { .. }
                     | Fault::Suspend { .. }
             )
@@ -393,7 +450,9 @@ impl Plan {
 
     /// Returns whether every release reaches every master at once.
     pub(super) fn delivers_all(&self) -> bool {
-        let crashes = |planned: &Planned| matches!(planned.fault, Fault::Crash { .. });
+        let crashes = |planned: &Planned| {
+            matches!(planned.fault, Fault::Crash { .. } | Fault::Replace { .. })
+        };
         self.has_healthy_masters() && !self.faults.iter().any(crashes)
     }
 
@@ -572,7 +631,8 @@ impl Plan {
             });
         }
         if random.is_one_in(3) {
-            self.draw_lasting(random);
+            let masters: Vec<_> = (0..self.masters).collect();
+            self.draw_lasting(random, &masters, (self.masters - 1) / 2);
         }
     }
 
@@ -628,14 +688,14 @@ impl Plan {
         self.locks = locks.collect();
     }
 
-    fn draw_lasting(&mut self, random: &mut Random) {
-        let mut sick = (self.masters - 1) / 2;
+    /// Draws faults that do not end. At most `sick` of `masters` are sick for all processes.
+    pub(super) fn draw_lasting(&mut self, random: &mut Random, masters: &[usize], mut sick: usize) {
         if self.places > 2 && random.is_one_in(2) {
             // One process cannot reach a majority.
-            for master in 0..=self.masters / 2 {
+            for master in &masters[..=masters.len() / 2] {
                 self.lasting.push(Fault::Partition {
                     process: 0,
-                    master,
+                    master: *master,
                     up: true,
                     down: true,
                 });
@@ -643,7 +703,7 @@ impl Plan {
             // The others need the masters that this process reaches.
             sick = sick.min(1);
         }
-        for master in 0..sick {
+        for master in masters[..sick].iter().copied() {
             self.lasting.push(match random.below(6) {
                 0 => Fault::Silence { master },
                 1 => Fault::ErrorReply { master },
@@ -673,13 +733,18 @@ impl Plan {
             self.faults_end += Duration::from_secs(6);
             end = 3_000;
         }
+        if matches!(breach, Breach::OldProgram | Breach::OneStep) {
+            return self.draw_wrong_change(breach, random);
+        }
         for _ in 0..16 {
             let (process, master) = (random.index(self.places), random.index(self.masters));
             let fault = match breach {
                 Breach::Eviction => Fault::Evict { master },
                 Breach::Flush => Fault::Forget { master },
                 Breach::HiddenSuspension => Fault::Suspend { process },
-                Breach::MasterLists | Breach::Rate => continue,
+                Breach::MasterLists | Breach::OldProgram | Breach::OneStep | Breach::Rate => {
+                    continue;
+                }
                 Breach::Restart | Breach::Settings => Fault::Restart {
                     master,
                     data: Data::AllLost,

@@ -53,6 +53,14 @@ impl Quorum {
         }
     }
 
+    /// Returns the last set, for a mutant.
+    #[cfg(test)]
+    pub(super) fn last(&self) -> Self {
+        Self {
+            sets: self.sets.last().copied().into_iter().collect(),
+        }
+    }
+
     pub(super) fn sets(&self) -> &[MasterSet] {
         &self.sets
     }
@@ -77,6 +85,8 @@ impl Quorum {
 
     /// Returns whether `masters` contain a majority of every set.
     pub(crate) fn is_every_majority_in(&self, masters: MasterSet) -> bool {
+        mutant!(AnyList => return self.is_any_majority_in(masters));
+        mutant!(UnionOfLists => return has_majority(self.masters(), masters));
         self.sets.iter().all(|set| has_majority(*set, masters))
     }
 

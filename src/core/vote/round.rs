@@ -225,6 +225,9 @@ impl Round {
             let reachable = self.quorum.without(self.masters(Vote::is_failure));
             return reachable.verdict(yes, self.unanswered());
         });
+        mutant!(ExtendsLeaving if self.verb == Verb::Extend => {
+            return self.quorum.last().verdict(yes, self.unanswered());
+        });
         self.quorum.verdict(yes, self.unanswered())
     }
 

@@ -1,0 +1,310 @@
+//! Changes of the masters in a run: every program ends and starts again with other lists.
+
+use std::time::Duration;
+
+use testkit::random::Random;
+
+use super::plan::{Breach, Fault, Model, Plan, Planned};
+use crate::core::vote::quorum::majority;
+
+/// The numbers of the masters before and after a change.
+#[derive(Clone, Debug)]
+pub(super) struct Change {
+    pub(super) old: Vec<usize>,
+    pub(super) new: Vec<usize>,
+}
+
+/// The lists that a program has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lists {
+    Both,
+    New,
+    Old,
+}
+
+impl Change {
+    /// Returns the lists of a program. A decision needs a majority of each.
+    pub(super) fn lists(&self, lists: Lists) -> Vec<&[usize]> {
+        match lists {
+            Lists::Both => vec![&self.new, &self.old],
+            Lists::New => vec![&self.new],
+            Lists::Old => vec![&self.old],
+        }
+    }
+}
+
+/// Draws the programs that run in each place, one after the other. All times are in milliseconds.
+struct Rollout<'a> {
+    random: &'a mut Random,
+    faults: Vec<Planned>,
+    /// The lists of the program that runs in each place, and the time after its start.
+    programs: Vec<(Lists, u64)>,
+    /// The time at which the last program with neither both lists nor the others has ended.
+    gone: u64,
+}
+
+impl Rollout<'_> {
+    /// The time of the first restart.
+    const BEGIN: u64 = 1_200;
+    /// The wait after the last old program has ended: the longest TTL with its drift, and no less
+    /// than the tokens need.
+    const WAIT: u64 = 3_000;
+
+    fn new(random: &mut Random, places: usize) -> Rollout<'_> {
+        Rollout {
+            random,
+            faults: Vec::new(),
+            programs: vec![(Lists::Old, Self::BEGIN); places],
+            gone: Self::BEGIN,
+        }
+    }
+
+    /// Restarts all programs with both lists, some of them several times and some of them with the
+    /// lists of `side` again. In the end, all of them have the lists in `last`.
+    fn mix(&mut self, begin: u64, side: Lists, last: Lists) {
+        let time = 300 + self.random.below(1_500);
+        for place in 0..self.programs.len() {
+            let mut at = begin + self.random.below(time);
+            if side != Lists::Old && self.random.is_one_in(4) {
+                at = begin; // at the first moment that is allowed
+            }
+            for _ in 0..self.random.pick(&[0, 0, 1, 2]) {
+                let lists = self.random.pick(&[side, Lists::Both]);
+                self.restart(place, begin, at, lists);
+                at = self.programs[place].1 + self.random.below(800);
+            }
+            if self.programs[place].0 != last || self.random.is_one_in(2) {
+                self.restart(place, begin, at, last);
+            }
+        }
+    }
+
+    /// Restarts a program at `at` or later, but not before `begin`. It may end before.
+    fn restart(&mut self, place: usize, begin: u64, at: u64, lists: Lists) {
+        let (had, since) = self.programs[place];
+        let at = at.max(since);
+        let most = self.random.pick(&[2, 50, 1_000]);
+        let early = self.random.pick(&[0, 0, 500]);
+        let end = at - self.random.below(early + 1).min(at - since);
+        if self.random.is_one_in(3) {
+            let most = self.random.pick(&[5, 100, 1_000]);
+            let before = self.random.below(most).min(end - since);
+            self.add(end - before, 1, Fault::Close { process: place });
+        }
+        let start = begin.max(at).max(end + 1) + self.random.below(most);
+        let process = place;
+        self.add(end, start - end, Fault::Replace { process, lists });
+        if had != Lists::Both {
+            self.gone = self.gone.max(end);
+        }
+        self.programs[place] = (lists, start + 1);
+    }
+
+    fn add(&mut self, at: u64, lasts: u64, fault: Fault) {
+        let (at, lasts) = (Duration::from_millis(at), Duration::from_millis(lasts));
+        self.faults.push(Planned { at, lasts, fault });
+    }
+
+    /// Follows the rules of a change. Returns the lists that all programs have in the end.
+    fn follow_the_rules(&mut self) -> Lists {
+        let mut begin = Self::BEGIN;
+        // The third one goes back to the old masters.
+        let phases = self.random.pick(&[1, 2, 2, 2, 2, 3]);
+        for (phase, side) in [Lists::Old, Lists::New, Lists::Old].into_iter().enumerate() {
+            let last = if phase + 1 < phases {
+                Lists::Both
+            } else {
+                self.random.pick(&[side, side, Lists::Both])
+            };
+            self.mix(begin, side, last);
+            begin = self.gone + Self::WAIT;
+            if phase + 1 == phases {
+                return last;
+            }
+        }
+        Lists::Old
+    }
+
+    /// Skips a step of a change.
+    fn skip(&mut self, breach: Breach) {
+        for place in 0..self.programs.len() {
+            let mut at = Self::BEGIN + self.random.below(2_000);
+            if breach == Breach::OldProgram && place == 0 {
+                continue; // it lives on
+            }
+            if breach == Breach::OldProgram {
+                self.restart(place, at, at, Lists::Both);
+                at += 300;
+            }
+            self.restart(place, at, at, Lists::New);
+        }
+    }
+
+    fn end(&self) -> u64 {
+        let ends = self.programs.iter().map(|(_, since)| *since);
+        ends.max().unwrap_or(0)
+    }
+}
+
+impl Plan {
+    /// Returns the masters in each list of a program.
+    pub(super) fn lists(&self, lists: Lists) -> Vec<Vec<usize>> {
+        match &self.change {
+            None => vec![(0..self.masters).collect()],
+            Some(change) => change.lists(lists).into_iter().map(<[_]>::to_vec).collect(),
+        }
+    }
+
+    /// Changes the masters in some runs. The random numbers are apart, so that the other faults of
+    /// a seed stay the same, and no other run changes.
+    pub(super) fn draw_change(&mut self) {
+        let random = &mut Random::new(self.seed ^ 0x6368_616e_6765);
+        if self.model != Model::Within || !random.is_one_in(4) {
+            return;
+        }
+        let is_calm = self.is_calm();
+        let change = self.draw_lists(random);
+        let mut rollout = Rollout::new(random, self.places);
+        let last = rollout.follow_the_rules();
+        self.roll_out(rollout.end(), rollout.faults, random);
+        if !is_calm {
+            self.repeat_faults(random);
+            self.draw_splits(&change, random);
+        }
+        if !self.lasting.is_empty() {
+            self.lasting.clear();
+            let lists = change.lists(last);
+            let sick = lists.iter().map(|list| (list.len() - 1) / 2).min();
+            self.draw_lasting(random, lists[0], sick.unwrap_or(0));
+        }
+        self.change = Some(change);
+        self.limit_clock_steps();
+        // A program that crashes forgets which masters it knew.
+        if self.faults.iter().any(|planned| planned.fault.loses()) {
+            self.quarantine = crate::Quarantine::Strict;
+        }
+        self.faults.sort_by_key(|planned| planned.at);
+    }
+
+    /// Draws a change that skips a step.
+    pub(super) fn draw_wrong_change(&mut self, breach: Breach, random: &mut Random) {
+        self.change = Some(self.draw_lists(random));
+        let mut rollout = Rollout::new(random, self.places);
+        rollout.skip(breach);
+        self.roll_out(rollout.end(), rollout.faults, random);
+    }
+
+    fn roll_out(&mut self, end: u64, restarts: Vec<Planned>, random: &mut Random) {
+        let end = Duration::from_millis(end + 300 + random.below(1_500));
+        self.faults_end = self.faults_end.max(end);
+        self.faults.extend(restarts);
+    }
+
+    /// Draws the masters of both lists. The old list is as long as that of a run without a change.
+    fn draw_lists(&mut self, random: &mut Random) -> Change {
+        let (old, new) = (self.masters, random.pick(&[1, 3, 3, 3, 4, 5, 5]));
+        let least = old.min(new);
+        let some = random.index(least + 1);
+        let mut kept = random.pick(&[0, least - 1, least, some]);
+        if kept == old && kept == new {
+            kept -= 1;
+        }
+        let all = old + new - kept;
+        for _ in self.masters..all {
+            self.server_ppm.push(random.below(9_000) as i64 - 4_500);
+            self.server_offsets.push(0);
+            self.reports_changes.push(!random.is_one_in(8));
+        }
+        self.masters = all;
+        let mut numbers: Vec<_> = (0..all).collect();
+        let mut order = || numbers.swap_remove(random.index(numbers.len()));
+        let order: Vec<_> = (0..all).map(|_| order()).collect();
+        Change {
+            old: order[..old].to_vec(),
+            new: order[old - kept..].to_vec(),
+        }
+    }
+
+    /// Repeats some of the faults later, also on the masters that only a change needs.
+    fn repeat_faults(&mut self, random: &mut Random) {
+        let (begin, end) = (1_200, self.faults_end.as_millis() as u64);
+        for mut planned in self.faults.clone() {
+            let is_restart = matches!(planned.fault, Fault::Close { .. } | Fault::Replace { .. });
+            if is_restart || random.is_one_in(2) {
+                continue;
+            }
+            let to = random.index(self.masters);
+            if let Some(master) = planned.fault.master_mut() {
+                *master = to;
+            }
+            // A master that reports no changes does not report a demotion either.
+            let demotes = matches!(planned.fault, Fault::Demote { .. });
+            if demotes && !self.reports_changes[to] {
+                continue;
+            }
+            planned.at = Duration::from_millis(begin + random.below(end - begin));
+            self.faults.push(planned);
+        }
+    }
+
+    /// Keeps some programs from a majority of one list for a while.
+    fn draw_splits(&mut self, change: &Change, random: &mut Random) {
+        let (begin, end) = (1_200, self.faults_end.as_millis() as u64);
+        for _ in 0..random.pick(&[0, 0, 1, 2, 4]) {
+            let process = random.index(self.places);
+            let at = Duration::from_millis(begin + random.below(end - begin));
+            let lasts = Duration::from_millis(500 + random.below(3_000));
+            let list = random.pick(&[&change.old, &change.new]);
+            let way = random.below(3);
+            for master in &list[..majority(list.len())] {
+                let fault = Fault::Partition {
+                    process,
+                    master: *master,
+                    up: way != 0,
+                    down: way != 1,
+                };
+                self.faults.push(Planned { at, lasts, fault });
+            }
+        }
+    }
+
+    /// Removes steps of clocks: tokens of old and of new masters are in order only if all of these
+    /// clocks are right to half a second.
+    fn limit_clock_steps(&mut self) {
+        const MOST: i64 = 400;
+        let mut sums = vec![0; self.masters];
+        self.faults.retain(|planned| match planned.fault {
+            Fault::StepClock { master, millis } => {
+                sums[master] += millis;
+                sums[master] >= -MOST
+            }
+            _ => true,
+        });
+    }
+}
+
+impl Fault {
+    fn master_mut(&mut self) -> Option<&mut usize> {
+        match self {
+            Self::Cut { master, .. }
+            | Self::Demote { master }
+            | Self::Dribble { master }
+            | Self::ErrorReply { master }
+            | Self::Evict { master }
+            | Self::Flood { master }
+            | Self::Forget { master }
+            | Self::Partition { master, .. }
+            | Self::Restart { master, .. }
+            | Self::Silence { master }
+            | Self::Slow { master, .. }
+            | Self::Snapshot { master }
+            | Self::StepClock { master, .. } => Some(master),
+            Self::Close { .. }
+            | Self::Crash { .. }
+            | Self::Pause { .. }
+            | Self::Replace { .. }
+            | Self::StepWall { .. }
+            | Self::Suspend { .. } => None,
+        }
+    }
+}
