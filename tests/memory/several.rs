@@ -19,7 +19,7 @@ use tokio::{
 };
 use tracing::Level;
 
-use super::world::{World, millis, seconds, start, timed};
+use super::world::{World, delay, millis, seconds, start, timed};
 
 /// Returns the names that masters hold.
 fn held(masters: &[MemoryMaster]) -> Vec<Vec<String>> {
@@ -321,6 +321,32 @@ async fn another_kind_of_lock_and_a_closed_coordinator_end_a_wait() {
     }
     world.close().await;
     assert!(held(&world.masters).concat().is_empty());
+}
+
+/// The last name is asked for before the coordinator is closed, and may be won after that.
+#[tokio::test(start_paused = true)]
+async fn a_close_at_any_moment_ends_a_wait_in_a_guard_or_an_error() {
+    let mut won = 0;
+    for moment in 0..60 {
+        let world = World::new(3).await;
+        let other = world.locks.mutex("b").acquire().await.unwrap();
+        let lock = world.locks.mutex_all(["a", "b"]);
+        let waiting = tokio::spawn(async move { lock.acquire().await });
+        until_held(&world.masters, &["a", "b"]).await;
+        world.inject_all(&delay(20));
+        drop(other);
+        sleep(millis(2 * moment)).await;
+        world.locks.close().await;
+        match waiting.await.unwrap() {
+            Ok(guard) => {
+                assert!(guard.names().eq(["a", "b"]) && guard.is_valid());
+                won += 1;
+            }
+            Err(error) => assert!(matches!(error, AcquireError::Closed), "{error}"),
+        }
+        until_held(&world.masters, &[]).await;
+    }
+    assert!((1..60).contains(&won), "{won}");
 }
 
 #[tokio::test(start_paused = true)]

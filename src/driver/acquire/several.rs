@@ -122,6 +122,9 @@ impl<'a> Prefix<'a> {
     /// Makes an attempt at each of the next locks, at most `most`, all at once. Keeps those before
     /// the first one that was not acquired.
     async fn attempt(&mut self, most: usize, will_retry: bool) -> Result<(), NotAcquired> {
+        if self.levels.len() == self.requests.len() {
+            return Ok(()); // all were won before the coordinator was closed
+        }
         self.context.check_open()?;
         if self.levels.is_empty() {
             self.plan_extension();
