@@ -62,7 +62,7 @@ impl Rollout<'_> {
     /// Restarts all programs with both lists, some of them several times and some of them with the
     /// lists of `side` again. In the end, all of them have the lists in `last`.
     fn mix(&mut self, begin: u64, side: Lists, last: Lists) {
-        let time = 300 + self.random.below(1_500);
+        let time = 300 + self.random.below(2_500);
         for place in 0..self.programs.len() {
             let mut at = begin + self.random.below(time);
             if side != Lists::Old && self.random.is_one_in(4) {
@@ -247,14 +247,31 @@ impl Plan {
         }
     }
 
-    /// Keeps some programs from a majority of one list for a while.
+    /// Keeps some programs from a majority of one list for a while. Most of them have both lists,
+    /// and a program of that list starts meanwhile.
     fn draw_splits(&mut self, change: &Change, random: &mut Random) {
-        let (begin, end) = (1_200, self.faults_end.as_millis() as u64);
+        let starts = self
+            .faults
+            .iter()
+            .filter_map(|planned| match planned.fault {
+                Fault::Replace { process, lists } => {
+                    Some((planned.at + planned.lasts, process, lists))
+                }
+                _ => None,
+            });
+        let starts: Vec<_> = starts.collect();
+        if starts.is_empty() {
+            return;
+        }
         for _ in 0..random.pick(&[0, 0, 1, 2, 4]) {
-            let process = random.index(self.places);
-            let at = Duration::from_millis(begin + random.below(end - begin));
-            let lasts = Duration::from_millis(500 + random.below(3_000));
-            let list = random.pick(&[&change.old, &change.new]);
+            let (start, place, lists) = random.pick(&starts);
+            let list = match change.lists(lists)[..] {
+                [list] => list,
+                _ => random.pick(&[&change.old, &change.new]),
+            };
+            let process = (place + 1 + random.index(self.places - 1)) % self.places;
+            let before = Duration::from_millis(random.below(500));
+            let lasts = before + Duration::from_millis(500 + random.below(3_000));
             let way = random.below(3);
             for master in &list[..majority(list.len())] {
                 let fault = Fault::Partition {
@@ -263,6 +280,7 @@ impl Plan {
                     up: way != 0,
                     down: way != 1,
                 };
+                let at = start - before;
                 self.faults.push(Planned { at, lasts, fault });
             }
         }

@@ -356,7 +356,7 @@ impl Task {
         for _ in 0..self.random.below(4) {
             let ttl = self.random.pick(&self.shared.plan.ttls);
             match self.random.below(8) {
-                0 | 1 => self.extend(guard, ttl).await,
+                0 | 1 => self.extend(attempt.lock, guard, ttl).await,
                 2 => drop(polled(1, guard.extend(ttl)).await),
                 3 => self.reenter(attempt, guard, lock).await,
                 4 => drop(lock.inspect().await),
@@ -375,8 +375,9 @@ impl Task {
         }
     }
 
-    async fn extend(&self, guard: &Arc<Guard>, ttl: Duration) {
+    async fn extend(&self, lock: usize, guard: &Arc<Guard>, ttl: Duration) {
         let bound = self.shared.plan.round_bound();
+        let since = self.shared.world.lock().now();
         let (before, slept) = (guard.valid_until(), self.process.suspensions.total());
         let extended = self.timed("extend", bound, guard.extend(ttl)).await;
         let is_shorter = guard.valid_until() < before && slept == self.process.suspensions.total();
@@ -385,6 +386,9 @@ impl Task {
                 Rule::Extension,
                 format!("{extended:?} shortened a validity"),
             );
+        }
+        if extended.is_ok() {
+            self.check_certificate(lock, since);
         }
         self.check_overlaps();
     }
@@ -430,7 +434,8 @@ impl Task {
         self.shared.report();
     }
 
-    /// Checks that a majority of masters granted the lock to this process since the attempt began.
+    /// Checks that a majority of each list of masters granted the lock to this process, or
+    /// confirmed it, since the call began.
     fn check_certificate(&self, lock: usize, since: u64) {
         let plan = &self.shared.plan;
         if plan.model != Model::Within {
