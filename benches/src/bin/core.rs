@@ -6,7 +6,11 @@ use std::time::{Duration, Instant};
 use quorlock::__internals::{self as rules, Acquisition, Five, TtlAndDrift};
 use quorlock_benches::alloc::{self, Counting};
 use quorlock_benches::contestants::{
-    naive::Naive, pipelined::Pipelined, quorlock::Quorlock, rslock::Rslock,
+    lists::{SixMasters, TwoLists},
+    naive::Naive,
+    pipelined::Pipelined,
+    quorlock::Quorlock,
+    rslock::Rslock,
 };
 use quorlock_benches::figure::figure;
 use quorlock_benches::load::{self, Contestant, Flavour, Result};
@@ -23,11 +27,14 @@ fn main() -> Result<()> {
     let options = Options::from_args();
     rules(options.quick)?;
     let cycles = if options.quick { 200 } else { 5_000 };
-    let servers = servers::masters(MASTERS);
-    allocations::<Quorlock>("", &servers, cycles)?;
-    allocations::<Pipelined>("_pipelined", &servers, cycles)?;
-    allocations::<Naive>("_naive", &servers, cycles)?;
-    allocations::<Rslock>("_rslock", &servers, cycles)
+    let servers = servers::masters(MASTERS + 1);
+    allocations::<SixMasters>("_six_masters", &servers, cycles)?;
+    allocations::<TwoLists>("_two_lists", &servers, cycles)?;
+    let servers = &servers[..MASTERS];
+    allocations::<Quorlock>("", servers, cycles)?;
+    allocations::<Pipelined>("_pipelined", servers, cycles)?;
+    allocations::<Naive>("_naive", servers, cycles)?;
+    allocations::<Rslock>("_rslock", servers, cycles)
 }
 
 /// Times the steps that need no runtime and no master.

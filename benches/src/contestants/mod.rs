@@ -2,6 +2,7 @@
 
 pub mod bare;
 pub mod kinds;
+pub mod lists;
 #[cfg(feature = "metrics")]
 pub mod metered;
 pub mod naive;
