@@ -23,11 +23,13 @@
 //! | `view` | locks, their waiters and masters, as programs see them |
 //! | `ballot` | fencing tokens |
 //! | `restart` | when a master that may have lost locks may vote again |
+//! | `hash` | the hash of texts that all programs must agree on |
 //! | `config` | the settings of a coordinator, and why some are refused |
 
 pub(crate) mod ballot;
 pub(crate) mod claim;
 pub(crate) mod config;
+pub(crate) mod hash;
 pub(crate) mod kind;
 pub(crate) mod protocol;
 pub(crate) mod restart;

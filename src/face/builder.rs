@@ -297,7 +297,8 @@ impl Builder {
     /// Masters store the name with every lock: after the token of a mutex, and at the end of the
     /// [ID](crate::Owner::id) of an owner. All users with read access to the locks can read the
     /// name, so it must not contain a secret. A name of another client is what that client says,
-    /// and proves nothing.
+    /// and proves nothing. Every connection to a Redis master has the name, too, with an ID of the
+    /// lists of masters before it: `quorlock:380f0cf4a1f8149b:web-3/812`.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -380,6 +381,7 @@ impl Builder {
             return Err(ConfigError::NoRuntime);
         }
         let master_config = MasterConfig {
+            connection_name: listed.connection_name(&config),
             node_timeout: config.node_timeout,
             connect_timeout: config.connect_timeout,
             redial: Backoff::between(Duration::from_millis(20), Duration::from_secs(1)),
@@ -404,13 +406,8 @@ impl Builder {
             .enumerate()
             .map(|(master, spec)| spec.open(master, &master_config))
             .collect();
-        let engine = Engine::start(
-            config,
-            listed.quorum,
-            masters,
-            master_config.health,
-            &runtime,
-        );
+        let health = master_config.health;
+        let engine = Engine::start(config, listed.quorum, masters, health, &runtime);
         Ok(Coordinator::from_parts(engine, checker))
     }
 }

@@ -4,7 +4,11 @@ use std::sync::Arc;
 
 use super::error::ConfigError;
 use crate::{
-    core::vote::{lists::Membership, master_set::MasterSet, quorum::Quorum},
+    core::{
+        config::Config,
+        protocol::connection_name::ConnectionName,
+        vote::{lists::Membership, master_set::MasterSet, quorum::Quorum},
+    },
     master::MasterSpec,
 };
 
@@ -54,6 +58,15 @@ impl Listed {
             members: members.collect(),
             quorum,
         })
+    }
+
+    /// Returns the name of each connection to a Redis master.
+    pub(super) fn connection_name(&self, config: &Config) -> ConnectionName {
+        let addresses: Vec<_> = self.members.iter().map(|(address, _)| &**address).collect();
+        ConnectionName {
+            lists: self.quorum.lists_id(&addresses),
+            client: config.client_name.clone(),
+        }
     }
 }
 

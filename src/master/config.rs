@@ -5,11 +5,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{health::HealthBoard, restart::RestartTracker};
-use crate::core::{time::timeout::NodeTimeout, wait::retry::Backoff};
+use crate::core::{
+    protocol::connection_name::ConnectionName, time::timeout::NodeTimeout, wait::retry::Backoff,
+};
 
 /// The settings that all masters of one coordinator share, with its clock and its random numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct MasterConfig {
+    /// The name of each connection.
+    #[cfg_attr(
+        not(feature = "redis"),
+        expect(dead_code, reason = "only connections to Redis masters have names")
+    )]
+    pub(crate) connection_name: ConnectionName,
     pub(crate) node_timeout: NodeTimeout,
     pub(crate) connect_timeout: Duration,
     /// The pauses between dials.

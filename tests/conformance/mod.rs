@@ -38,6 +38,7 @@ use crate::{
         protocol::{
             client_name::ClientName,
             command::{Action, Command, Holding, Verb},
+            connection_name::ConnectionName,
             identity::Identity,
             kind::Kind,
             name::{KeyTemplate, LockId, Token},
@@ -453,6 +454,7 @@ impl Subject {
 
     fn new(store: Store, spec: MasterSpec, node_timeout: Duration) -> Self {
         let config = MasterConfig {
+            connection_name: ConnectionName::fixture(),
             node_timeout: NodeTimeout::Fixed(node_timeout),
             connect_timeout: node_timeout * 20,
             redial: Backoff::new(MILLISECOND * 20, seconds(1)).unwrap(),

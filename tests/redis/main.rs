@@ -15,6 +15,7 @@ mod change;
 mod check;
 mod client_name;
 mod common;
+mod connection_name;
 mod contention;
 mod demotion;
 mod durable;

@@ -5,6 +5,7 @@ use std::{fmt, num::NonZeroU16, sync::Arc, time::Duration};
 pub(crate) mod effect;
 pub(crate) mod held_report;
 pub(crate) mod lists;
+pub(crate) mod lists_id;
 pub(crate) mod master_set;
 pub(crate) mod obstacle;
 mod questions;

@@ -1,20 +1,14 @@
 //! The master that all clients ask first for a contested lock.
 
+use crate::core::hash::hash;
+
 /// Returns the rank of a master for the lock `key`. Clients that wait for the lock ask the master
 /// with the lowest rank first. All clients compute the same ranks if they list the masters under
 /// the same addresses. The ranks differ from lock to lock, so no master gets all first questions.
 ///
-/// The function is FNV-1a, followed by the last steps of MurmurHash3. It must never change: clients
-/// of several versions share locks.
+/// The function must never change: clients of several versions share locks.
 pub(crate) fn rank(key: &str, address: &str) -> u64 {
-    let bytes = key.bytes().chain([0]).chain(address.bytes());
-    let mut hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
-    for factor in [0xff51_afd7_ed55_8ccd, 0xc4ce_b9fe_1a85_ec53] {
-        hash = (hash ^ hash >> 33).wrapping_mul(factor);
-    }
-    hash ^ hash >> 33
+    hash(key.bytes().chain([0]).chain(address.bytes()))
 }
 
 #[cfg(test)]

@@ -80,7 +80,14 @@ impl Dial for Dialer {
 }
 
 impl Dialer {
-    pub(in crate::master) fn new(endpoint: Endpoint, master: usize, config: &MasterConfig) -> Self {
+    pub(in crate::master) fn new(
+        mut endpoint: Endpoint,
+        master: usize,
+        config: &MasterConfig,
+    ) -> Self {
+        endpoint
+            .greeting
+            .name_connection(&config.connection_name.text());
         Self {
             master,
             tracker: config.restart_tracker.at(&endpoint.origin_name()),

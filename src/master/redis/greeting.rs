@@ -1,5 +1,5 @@
 //! The commands that prepare a new connection: the login and the choice of a database. The greeting
-//! also finds out how the server releases mutexes.
+//! also finds out how the server releases mutexes, and names the connection.
 
 use ::redis::{RedisConnectionInfo, Value};
 
@@ -26,6 +26,7 @@ pub(super) struct Greeting {
 pub(super) enum Step {
     FindNative(NativeRelease),
     Hello,
+    Name,
     Select,
     Track,
 }
@@ -61,6 +62,14 @@ impl Greeting {
         }
         Self { bytes, steps }
     }
+
+    /// Adds the command that names the connection. A connection has no other name: neither a URL
+    /// nor a ready client of the `redis` crate can set one.
+    pub(super) fn name_connection(&mut self, name: &str) {
+        let words: [&[u8]; 3] = [b"CLIENT", b"SETNAME", name.as_bytes()];
+        encode(&mut self.bytes, &words);
+        self.steps.push(Step::Name);
+    }
 }
 
 impl Step {
@@ -74,7 +83,7 @@ impl Step {
         let Reply::Error(error) = reply(frame) else {
             return match self {
                 Self::Hello => check_role(frame),
-                Self::FindNative(_) | Self::Select | Self::Track => Ok(()),
+                Self::FindNative(_) | Self::Name | Self::Select | Self::Track => Ok(()),
             };
         };
         let kind = ServerError::of(&error);
@@ -89,6 +98,8 @@ impl Step {
             (Self::Select, _) => Err(DialError::Database(text)),
             // Without the right to track keys, waiters poll.
             (Self::Track, _) => Ok(()),
+            // Without the right to set a name, people see less.
+            (Self::Name, _) => Ok(()),
             // The reply is an error in any case.
             (Self::FindNative(_), _) => Ok(()),
         }
@@ -98,7 +109,7 @@ impl Step {
     pub(super) fn found_native(self, frame: &[u8]) -> Option<NativeRelease> {
         match self {
             Self::FindNative(native) => is_known(frame).then_some(native),
-            Self::Hello | Self::Select | Self::Track => None,
+            Self::Hello | Self::Name | Self::Select | Self::Track => None,
         }
     }
 }
@@ -187,6 +198,11 @@ mod tests {
                 Step::Track,
                 "-LOADING Redis is loading\r\n",
                 "LOADING Redis is loading".into(),
+            ),
+            (
+                Step::Name,
+                "-NOPERM User u has no permissions to run the 'client|setname' command\r\n",
+                "fine".into(),
             ),
             (
                 Step::FindNative(NativeRelease::Delex),

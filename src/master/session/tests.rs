@@ -18,6 +18,7 @@ use crate::{
     core::{
         protocol::{
             command::{Reply, Verb, fixture::command},
+            connection_name::ConnectionName,
             kind::Kind,
         },
         restart::{Loss, Quarantine, Sign},
@@ -596,6 +597,7 @@ fn mailbox(now: fn() -> Instant) -> Mailbox {
 
 fn config() -> MasterConfig {
     MasterConfig {
+        connection_name: ConnectionName::fixture(),
         node_timeout: NodeTimeout::Fixed(TIMEOUT),
         connect_timeout: CONNECT,
         redial: Backoff::between(Duration::from_millis(20), Duration::from_secs(1)),

@@ -1,0 +1,98 @@
+//! The ID of the lists of masters that a program uses.
+
+use std::{collections::BTreeSet, fmt};
+
+use crate::core::hash::hash;
+
+/// The ID of the lists of masters that a program uses. Every connection to a Redis master has it
+/// in its name, so it can be seen which programs still use which lists.
+///
+/// Programs that list the same masters under the same addresses have the same ID. The order of the
+/// masters does not matter. It is shown as 16 hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ListsId(u64);
+
+impl ListsId {
+    /// The length of the text.
+    const DIGITS: usize = 16;
+
+    /// Returns the ID of a program that uses `masters` and leaves the masters `leaving`. A program
+    /// that leaves no masters, or the same masters, uses one list.
+    ///
+    /// The ID is the hash of the sorted addresses of both lists. A zero byte ends each address, and
+    /// another one ends each list. This must never change: programs of several versions are seen.
+    pub(crate) fn of<'a>(
+        masters: impl IntoIterator<Item = &'a str>,
+        leaving: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
+        let masters: BTreeSet<_> = masters.into_iter().collect();
+        let mut leaving: BTreeSet<_> = leaving.into_iter().collect();
+        if leaving == masters {
+            leaving.clear();
+        }
+        let bytes = [masters, leaving].into_iter().flat_map(|list| {
+            let addresses = list.into_iter();
+            let addresses = addresses.flat_map(|address| address.bytes().chain([0]));
+            addresses.chain([0])
+        });
+        Self(hash(bytes))
+    }
+}
+
+/// Shows the 16 digits.
+impl fmt::Display for ListsId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:0digits$x}", self.0, digits = Self::DIGITS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: &str = "10.0.0.1:6379";
+    const B: &str = "10.0.0.2:6379";
+    const C: &str = "10.0.0.3:6379";
+
+    #[test]
+    fn ids_never_change() {
+        for (masters, leaving, expected) in [
+            (&[A][..], &[][..], "f1bb702098bb38aa"),
+            (&[A, B, C], &[], "380f0cf4a1f8149b"),
+            (&[A, B, C], &[A, B], "ea2d000cecb5efd8"),
+            (&[A, B], &[A, B, C], "c731ad090038938b"),
+            (&["unix:/run/r.sock", "[::1]:6379"], &[], "4f5f328840172cf2"),
+        ] {
+            let of = |masters: &[&'static str], leaving: &[&'static str]| {
+                ListsId::of(masters.iter().copied(), leaving.iter().copied()).to_string()
+            };
+            assert_eq!(of(masters, leaving), expected, "{masters:?} {leaving:?}");
+            let [mut masters, mut leaving] = [masters, leaving].map(<[_]>::to_vec);
+            masters.reverse();
+            leaving.reverse();
+            assert_eq!(of(&masters, &leaving), expected, "in another order");
+        }
+    }
+
+    #[test]
+    fn each_pair_of_lists_has_an_id_of_its_own() {
+        let id = |masters: &[&'static str], leaving: &[&'static str]| {
+            ListsId::of(masters.iter().copied(), leaving.iter().copied())
+        };
+        let lists = [
+            (&[A][..], &[][..]),
+            (&[A, B], &[]),
+            (&[A], &[B]),
+            (&[B], &[A]),
+            (&[A, B], &[C]),
+            (&[A], &[B, C]),
+            (&["10.0.0.1:637910.0.0.2:6379"], &[]),
+        ];
+        for (first, (masters, leaving)) in lists.iter().enumerate() {
+            for (other_masters, other_leaving) in &lists[first + 1..] {
+                assert_ne!(id(masters, leaving), id(other_masters, other_leaving));
+            }
+        }
+        assert_eq!(id(&[A, B], &[B, A]), id(&[A, B], &[]), "nothing changes");
+    }
+}

@@ -1,0 +1,114 @@
+//! The names of the connections to real servers.
+
+use std::collections::BTreeSet;
+
+use quorlock::{Builder, Coordinator};
+
+use crate::common::*;
+
+const CLIENT: &str = "web-3/812";
+
+/// Returns the names of the connections to a master that have one.
+fn names(master: &Server) -> Vec<String> {
+    let clients = master.command(&["CLIENT", "LIST"]);
+    let words = clients.lines().flat_map(|client| client.split(' '));
+    let names = words.filter_map(|word| word.strip_prefix("name="));
+    let names = names.filter(|name| !name.is_empty());
+    names.map(str::to_owned).collect()
+}
+
+/// Connects to all masters. Returns the only name that the new connections have.
+async fn name_of(builder: Builder, masters: &[Server]) -> String {
+    let locks = builder.client_name(CLIENT).build().unwrap();
+    locks.all_ready(TEST_TIMEOUT / 2).await.unwrap();
+    let names: Vec<_> = masters.iter().flat_map(names).collect();
+    assert_eq!(names.len(), masters.len(), "{names:?}");
+    let one: BTreeSet<_> = names.into_iter().collect();
+    assert_eq!(one.len(), 1, "{one:?}");
+    locks.close().await;
+    drop(locks);
+    until("the connections are closed", async || {
+        masters
+            .iter()
+            .all(|master| self::names(master).is_empty())
+            .then_some(())
+    })
+    .await;
+    one.into_iter().next().unwrap()
+}
+
+#[test]
+fn connections_say_which_lists_their_program_uses() {
+    with_masters(3, async |masters| {
+        let urls = urls(&masters);
+        let plain = name_of(patient().masters(&urls), &masters).await;
+        let id = plain.strip_prefix("quorlock:").unwrap();
+        let id = id.strip_suffix(&format!(":{CLIENT}")).unwrap();
+        assert_eq!(id.len(), 16, "{plain}");
+
+        let turned: Vec<_> = urls.iter().rev().collect();
+        let same = [
+            patient().masters(turned),
+            patient().masters(&urls).leaving(&urls),
+        ];
+        for builder in same {
+            assert_eq!(name_of(builder, &masters).await, plain);
+        }
+        let mut all = BTreeSet::from([plain]);
+        for (new, old) in [(&urls[..2], &urls[..]), (&urls[..], &urls[..2])] {
+            let joint = patient().masters(new).leaving(old);
+            assert!(all.insert(name_of(joint, &masters).await));
+        }
+    });
+}
+
+#[test]
+fn a_program_without_a_client_name_has_a_dash() {
+    with_masters(1, async |masters| {
+        let locks = coordinator(patient(), &masters);
+        locks.all_ready(TEST_TIMEOUT / 2).await.unwrap();
+        let names = names(&masters[0]);
+        assert!(names[0].ends_with(":-"), "{names:?}");
+        locks.close().await;
+    });
+}
+
+/// The name is for people. Without the right to it, all else is as before.
+#[test]
+fn locks_need_no_right_to_name_a_connection() {
+    with_masters(3, async |masters| {
+        let right = if server::is_before_7() {
+            "-client"
+        } else {
+            "-client|setname"
+        };
+        let url = |master: &Server| {
+            let rules = format!("ACL SETUSER u reset on >pw ~* &* +@all {right}");
+            let rules: Vec<_> = rules.split(' ').collect();
+            assert_eq!(master.command(&rules), "OK");
+            format!("redis://u:pw@127.0.0.1:{}", master.port())
+        };
+        let urls: Vec<_> = masters.iter().map(url).collect();
+        let [locks, others] = [0, 1].map(|_| {
+            let builder = patient().masters(&urls).client_name(CLIENT);
+            builder.build().unwrap()
+        });
+        take_turns(&locks, &others).await;
+        for master in &masters {
+            assert_eq!(names(master), [""; 0]);
+        }
+        close_at_once(&locks).await;
+        close_at_once(&others).await;
+        assert_no_keys(&masters);
+    });
+}
+
+/// Holds a lock, and hands it over to a waiter that is called.
+async fn take_turns(locks: &Coordinator, others: &Coordinator) {
+    let guard = acquire_on_all(&locks.mutex("r")).await;
+    let waiting = others.mutex("r");
+    let waiter = tokio::spawn(async move { waiting.acquire().await.unwrap() });
+    assert!(locks.mutex("r").try_acquire().await.is_err());
+    guard.release().await.unwrap();
+    waiter.await.unwrap().release().await.unwrap();
+}
