@@ -132,7 +132,7 @@ mod sim;
 #[cfg(feature = "blocking")]
 pub use crate::face::blocking;
 pub use crate::{
-    check::{CheckReport, Finding, Setting, Severity},
+    check::{CheckReport, Finding, MasterPrograms, Program, Setting, Severity},
     core::{
         protocol::{access::Access, kind::Kind},
         restart::Quarantine,
@@ -146,6 +146,7 @@ pub use crate::{
             Failure, Refusal, Vote,
             held_report::HeldReport,
             lists::{MasterList, Membership, Tally},
+            lists_id::ListsId,
             votes::{VoteRow, Votes},
         },
     },

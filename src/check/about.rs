@@ -113,6 +113,12 @@ table! {
         "it counts as down for fencing tokens, and for positions in fair locks"; SYNC;
     CLOCKS_APART = Refuse Time;
         "no majority agrees on the time: no fencing tokens, and no order in fair locks"; SYNC;
+    COUNTERS_AHEAD = Refuse FenceCounters;
+        "programs of both lists may get no fencing token, and those of the new list smaller ones";
+        "begin the change when that time has come";
+    COUNTERS_UNKNOWN = Unknown FenceCounters;
+        "counters of fencing tokens that are ahead of time would stop a change of the masters";
+        "ACL SETUSER <user> +scan +time";
     EVEN_NUMBER = Info Masters; "it survives no more failures than one master fewer";
         "list an odd number";
     FEW_MASTERS = Warn Masters; "the loss of one master is the loss of all locks"; "list 3 or 5";

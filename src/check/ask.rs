@@ -5,6 +5,8 @@ use std::{sync::Arc, time::Duration};
 use tokio::{runtime::Handle, task::JoinSet, time::sleep};
 
 use super::{
+    change,
+    counters::Counters,
     facts::{Facts, MasterAnswer, Ours, SETTINGS},
     judge::judge,
     report::CheckReport,
@@ -51,23 +53,20 @@ impl Checker {
         node_timeout: Duration,
     ) -> CheckReport {
         let example = config.key_template.example();
-        let answers = self.probes.iter().map(|probe| MasterAnswer {
-            address: probe.address.clone(),
-            facts: Err(ProbeError::Failed(Failure::Closed)),
-        });
-        let mut answers: Vec<_> = answers.collect();
-        let mut tasks = JoinSet::new();
-        for master in 0..answers.len() {
-            let (probes, example, clock) = (self.probes.clone(), example.clone(), self.clock);
-            let task = async move { (master, ask_twice(&probes[master], &example, clock).await) };
-            tasks.spawn_on(task, &self.runtime);
-        }
-        while let Some(done) = tasks.join_next().await {
-            // A runtime that shuts down drops its tasks. Then the answer stays `Closed`.
-            if let Ok((master, facts)) = done {
-                answers[master].facts = facts;
+        let (is_change, clock) = (change::is_change(quorum), self.clock);
+        let answers = self.each(|probes, master| {
+            let example = example.clone();
+            async move {
+                let probe = &probes[master];
+                ask_twice(probe, &example, clock, is_change).await
             }
-        }
+        });
+        let answers = self.probes.iter().zip(answers.await);
+        let answers = answers.map(|(probe, facts)| MasterAnswer {
+            address: probe.address.clone(),
+            facts,
+        });
+        let answers: Vec<_> = answers.collect();
         judge(
             &answers,
             &Ours {
@@ -76,6 +75,42 @@ impl Checker {
                 node_timeout,
             },
         )
+    }
+}
+
+impl Checker {
+    /// Asks all masters at once. The answer of a master is `Closed` if the runtime shuts down.
+    async fn each<T, F>(&self, ask: impl Fn(Arc<[Probe]>, usize) -> F) -> Vec<Result<T, ProbeError>>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, ProbeError>> + Send + 'static,
+    {
+        let closed = || Err(ProbeError::Failed(Failure::Closed));
+        let mut answers: Vec<_> = self.probes.iter().map(|_| closed()).collect();
+        let mut tasks = JoinSet::new();
+        for master in 0..answers.len() {
+            let asking = ask(self.probes.clone(), master);
+            tasks.spawn_on(async move { (master, asking.await) }, &self.runtime);
+        }
+        while let Some(done) = tasks.join_next().await {
+            // A runtime that shuts down drops its tasks.
+            if let Ok((master, answer)) = done {
+                answers[master] = answer;
+            }
+        }
+        answers
+    }
+
+    /// Asks all masters for their connections. Returns one answer for each master.
+    pub(super) async fn connections(&self) -> Vec<(Arc<str>, Result<String, ProbeError>)> {
+        let answers = self.each(|probes, master| async move {
+            let mut interview = probes[master].dial().await?;
+            let answer = interview.ask(&[Question::Connections]).await.remove(0)?;
+            Ok(answer.unwrap_or_default())
+        });
+        let answers = self.probes.iter().zip(answers.await);
+        let answers = answers.map(|(probe, answer)| (probe.address.clone(), answer));
+        answers.collect()
     }
 }
 
@@ -99,11 +134,13 @@ async fn facts(
     Ok((Facts::parse(&text, sent, clock()), answers))
 }
 
-/// Asks one master twice. The second answer shows whether the master's clock stands still.
+/// Asks one master twice. The second answer shows whether the master's clock stands still. If
+/// the masters are changed (`is_change`), it is also asked for its counters.
 async fn ask_twice(
     probe: &Probe,
     example: &LockId,
     clock: fn() -> u64,
+    is_change: bool,
 ) -> Result<Facts, ProbeError> {
     /// The pause between the questions. A clock that does not move on in this time stands still.
     const MOMENT: Duration = Duration::from_millis(2);
@@ -122,6 +159,9 @@ async fn ask_twice(
     facts.restart_unknown = no_vote;
     for (setting, answer) in SETTINGS.into_iter().zip(answers) {
         facts.add(setting, answer);
+    }
+    if is_change {
+        facts.counters = Counters::ask(&mut interview).await;
     }
     Ok(facts)
 }

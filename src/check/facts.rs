@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use super::counters::Counters;
 use crate::{
     core::{
         config::Config,
@@ -59,6 +60,7 @@ pub(super) struct Facts {
     pub(super) stands_still: bool,
     /// The reason why the master could not be asked whether it restarted, so that it has no vote.
     pub(super) restart_unknown: Option<String>,
+    pub(super) counters: Counters,
     /// The reason why the master does not tell its settings.
     pub(super) withheld: Option<String>,
 }

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 
 use super::{
+    change,
     facts::{MasterAnswer, Ours},
     report::{CheckReport, Finding, join},
     rules, together, unanswered,
@@ -15,6 +16,7 @@ pub(super) fn judge(masters: &[MasterAnswer], ours: &Ours<'_>) -> CheckReport {
                 let mut findings = rules::find(facts, ours);
                 let unknown = facts.restart_unknown.as_deref();
                 findings.extend(unknown.map(unanswered::restart_unknown));
+                findings.extend(change::unknown(facts));
                 findings
             }
             Err(error) => vec![unanswered::find(error)],

@@ -5,8 +5,11 @@
 
 mod about;
 mod ask;
+mod change;
+mod counters;
 mod facts;
 mod judge;
+mod programs;
 mod report;
 mod rights;
 mod rules;
@@ -17,5 +20,6 @@ mod together;
 mod unanswered;
 
 pub(crate) use ask::Checker;
+pub use programs::{MasterPrograms, Program};
 pub use report::{CheckReport, Finding, Severity};
 pub use setting::Setting;

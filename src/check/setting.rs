@@ -62,6 +62,8 @@ settings! {
     EvictedKeys = "evicted_keys",
     /// `quorlock:guard`: the key by which a master that forgot its locks is found.
     Origin = "quorlock:guard",
+    /// `quorlock:fence:*`: the counters of fencing tokens.
+    FenceCounters = "quorlock:fence:*",
     /// `hosts`: the number of masters on one host.
     Hosts = "hosts",
     /// `INFO`: whether the user may ask what the server is.

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     about::{self, About},
+    change,
     facts::{MasterAnswer, Ours},
     report::{Finding, Severity},
     rights,
@@ -30,6 +31,7 @@ pub(super) fn find(masters: &[MasterAnswer], ours: &Ours<'_>) -> Vec<Finding> {
     }));
     findings.extend(hosts(masters, ours.quorum));
     findings.extend(clocks(masters, ours.quorum));
+    findings.extend(change::counters(masters, ours.quorum));
     findings.extend(our_own(ours));
     findings
 }

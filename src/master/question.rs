@@ -12,6 +12,11 @@ use crate::core::vote::Failure;
     )
 )]
 pub(crate) enum Question<'a> {
+    /// Asks for all connections. The answer is the text of `CLIENT LIST`.
+    Connections,
+    /// Runs `lua/shared/counters.lua` with these arguments. The answer is the text that the script
+    /// returns.
+    Counters([&'a str; 2]),
     /// Runs `lua/shared/check.lua` with these arguments. The answer is the text that the script
     /// returns.
     Facts(&'a [&'a str]),

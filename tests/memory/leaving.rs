@@ -1,6 +1,6 @@
 //! Two lists of masters, while the masters are changed.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use quorlock::{
     AcquireError, ConfigError, Coordinator, Fault, MasterHealth, MasterList, Membership,
@@ -232,6 +232,42 @@ async fn the_lists_are_checked() {
         ),
         "{error:?}"
     );
+}
+
+/// Programs of both lists would get no fencing token.
+#[tokio::test(start_paused = true)]
+async fn counters_that_are_ahead_of_time_stop_a_change() {
+    let old = masters::<3>();
+    let new = masters::<3>();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let ahead = (now + seconds(3_600)).as_micros().to_string();
+    let found = async |locks: Coordinator| {
+        let report = locks.check().await;
+        let mut findings = report.findings.iter();
+        findings.any(|finding| finding.setting.name() == "quorlock:fence:*")
+    };
+    for (set, expected) in [(1, false), (2, true)] {
+        for master in &old[..set] {
+            master.set("quorlock:fence:{r}", &*ahead, None);
+            master.set("quorlock:fence:{s}", now.as_micros().to_string(), None);
+        }
+        assert_eq!(found(joint(&new, &old)).await, expected, "on {set} masters");
+    }
+    let locks = joint(&new, &old);
+    let fenced = locks.mutex("r").fenced().try_acquire().await;
+    assert!(fenced.is_err(), "{fenced:?}");
+    assert!(!found(Coordinator::new(&old).unwrap()).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn memory_masters_show_no_programs() {
+    let old = masters::<3>();
+    let locks = joint(&with_another(&old), &old);
+    let programs = locks.programs().await;
+    assert_eq!(programs.len(), 4);
+    assert!(programs.iter().all(|master| master.programs.is_err()));
+    assert_ne!(locks.lists_id(), Coordinator::new(&old).unwrap().lists_id());
+    assert_eq!(locks.quarantine_length(), millis(60_602));
 }
 
 async fn sleep(duration: Duration) {

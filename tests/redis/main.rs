@@ -33,6 +33,7 @@ mod lost_wake_ups;
 mod native_release;
 mod out_of_memory;
 mod process;
+mod programs;
 mod quarantine;
 mod redisson;
 mod redisson_multi;

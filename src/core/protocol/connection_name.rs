@@ -32,6 +32,16 @@ impl ConnectionName {
         let (prefix, client) = (Self::PREFIX, client.unwrap_or(Self::NO_CLIENT));
         format!("{prefix}{}:{client}", self.lists)
     }
+
+    /// Reads the name of any connection. `None` if it is not of this form.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (lists, client) = text.strip_prefix(Self::PREFIX)?.split_once(':')?;
+        let client = (client != Self::NO_CLIENT).then(|| ClientName::parse(client.to_owned()));
+        Some(Self {
+            lists: ListsId::parse(lists)?,
+            client: client.transpose().ok()?,
+        })
+    }
 }
 
 #[cfg(test)]
@@ -45,6 +55,17 @@ mod tests {
             let client = client.map(|client| ClientName::parse(client.to_owned()).unwrap());
             let name = ConnectionName { lists, client };
             assert_eq!(name.text(), format!("quorlock:{lists}:{expected}"));
+            assert_eq!(ConnectionName::parse(&name.text()), Some(name));
+        }
+        for other in [
+            "",
+            "quorlock",
+            "quorlock:x:-",
+            "quorlock:f1bb702098bb38aa",
+            "quorlock:f1bb702098bb38aa:",
+            "Quorlock:f1bb702098bb38aa:-",
+        ] {
+            assert_eq!(ConnectionName::parse(other), None, "{other}");
         }
     }
 }

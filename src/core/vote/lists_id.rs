@@ -8,20 +8,32 @@ use crate::core::hash::hash;
 /// in its name, so it can be seen which programs still use which lists.
 ///
 /// Programs that list the same masters under the same addresses have the same ID. The order of the
-/// masters does not matter. It is shown as 16 hexadecimal digits.
+/// masters does not matter. It is shown as 16 hexadecimal digits. See
+/// [`Coordinator::programs`](crate::Coordinator::programs).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct ListsId(u64);
+pub struct ListsId(u64);
 
 impl ListsId {
     /// The length of the text.
     const DIGITS: usize = 16;
 
-    /// Returns the ID of a program that uses `masters` and leaves the masters `leaving`. A program
-    /// that leaves no masters, or the same masters, uses one list.
+    /// Returns the ID of a program that uses `masters` and [leaves](crate::Builder::leaving) the
+    /// masters `leaving`. Both lists have addresses, as
+    /// [`MasterSpec::address`](crate::MasterSpec::address) returns them. A program that leaves no
+    /// masters, or the same masters, uses one list.
     ///
-    /// The ID is the hash of the sorted addresses of both lists. A zero byte ends each address, and
-    /// another one ends each list. This must never change: programs of several versions are seen.
-    pub(crate) fn of<'a>(
+    /// ```
+    /// use quorlock::ListsId;
+    ///
+    /// let (old, new) = (["10.0.0.1:6379"], ["10.0.0.2:6379"]);
+    /// let during_a_change = ListsId::of(new, old);
+    /// assert_ne!(during_a_change, ListsId::of(old, []));
+    /// assert_ne!(during_a_change, ListsId::of(new, []));
+    /// assert_eq!(ListsId::of(old, []).to_string(), "f1bb702098bb38aa");
+    /// ```
+    // The ID is the hash of the sorted addresses of both lists. A zero byte ends each address, and
+    // another one ends each list. This must never change: programs of several versions are seen.
+    pub fn of<'a>(
         masters: impl IntoIterator<Item = &'a str>,
         leaving: impl IntoIterator<Item = &'a str>,
     ) -> Self {
@@ -36,6 +48,14 @@ impl ListsId {
             addresses.chain([0])
         });
         Self(hash(bytes))
+    }
+
+    /// Reads the text of an ID.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let is_digit = |letter: u8| matches!(letter, b'0'..=b'9' | b'a'..=b'f');
+        let is_id = text.len() == Self::DIGITS && text.bytes().all(is_digit);
+        let id = is_id.then(|| u64::from_str_radix(text, 16).ok())?;
+        id.map(Self)
     }
 }
 
@@ -94,5 +114,21 @@ mod tests {
             }
         }
         assert_eq!(id(&[A, B], &[B, A]), id(&[A, B], &[]), "nothing changes");
+    }
+
+    #[test]
+    fn the_text_of_an_id_is_read_back() {
+        for id in [0, 1, u64::MAX] {
+            assert_eq!(ListsId::parse(&ListsId(id).to_string()), Some(ListsId(id)));
+        }
+        for text in [
+            "",
+            "0",
+            "000000000000000A",
+            "+00000000000000a",
+            "00000000000000000",
+        ] {
+            assert_eq!(ListsId::parse(text), None, "{text}");
+        }
     }
 }

@@ -7,10 +7,10 @@ use super::{
     read_write::ReadWriteLock,
 };
 use crate::{
-    check::CheckReport,
+    check::{CheckReport, MasterPrograms},
     core::{
         view::{health::MasterHealth, inspection::Inspection},
-        vote::{lists::Tally, votes::Votes},
+        vote::{lists::Tally, lists_id::ListsId, votes::Votes},
     },
     face::{
         builder::Builder,
@@ -102,6 +102,21 @@ impl Coordinator {
         self.thread.wait(self.coordinator.check())
     }
 
+    /// Returns the ID of the lists of masters that this coordinator uses.
+    pub fn lists_id(&self) -> ListsId {
+        self.coordinator.lists_id()
+    }
+
+    /// Asks each master which programs are connected: see
+    /// [`programs`](crate::Coordinator::programs).
+    ///
+    /// # Errors
+    ///
+    /// [`CannotBlock`](ConfigError::CannotBlock). Nothing was sent.
+    pub fn programs(&self) -> Result<Vec<MasterPrograms>, ConfigError> {
+        self.thread.wait(self.coordinator.programs())
+    }
+
     /// Deletes a lock that its holder does not release: see
     /// [`break_held`](crate::Coordinator::break_held).
     ///
@@ -158,6 +173,12 @@ impl Coordinator {
     /// Returns the TTL of locks that do not [set their own](super::Lock::ttl).
     pub fn ttl(&self) -> Duration {
         self.coordinator.ttl()
+    }
+
+    /// Returns the length of a quarantine: see
+    /// [`Coordinator::quarantine_length`](crate::Coordinator::quarantine_length).
+    pub fn quarantine_length(&self) -> Duration {
+        self.coordinator.quarantine_length()
     }
 
     /// Returns the number of masters.

@@ -3,8 +3,13 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{
-    check::{CheckReport, Checker},
-    core::{view::health::MasterHealth, vote::lists::Tally},
+    check::{CheckReport, Checker, MasterPrograms},
+    core::{
+        protocol::connection_name::ConnectionName,
+        restart::quarantine_length,
+        view::health::MasterHealth,
+        vote::{lists::Tally, lists_id::ListsId},
+    },
     driver::{engine::Engine, query::health_events::HealthEvents},
 };
 
@@ -149,6 +154,14 @@ impl Coordinator {
         self.engine.config().ttl.duration()
     }
 
+    /// Returns the length of a quarantine: the longest TTL of all programs with its drift
+    /// allowance, and at least 3 s. After this time, nothing on the masters is left of a program
+    /// that has ended, except for locks with a [minimum time](crate::Lock::min_hold).
+    pub fn quarantine_length(&self) -> Duration {
+        let config = self.engine.config();
+        quarantine_length(config.max_ttl, config.drift)
+    }
+
     /// Returns the number of masters. While the masters [are changed](crate::Builder::leaving), a
     /// master in both lists counts once.
     pub fn master_count(&self) -> usize {
@@ -183,6 +196,55 @@ impl Coordinator {
         let counted = (0..health.len()).filter(|master| count(&health[*master]));
         let quorum = self.engine.masters().quorum();
         quorum.tallies(counted.collect()).collect()
+    }
+
+    /// Returns the ID of the lists of masters that this coordinator uses.
+    pub fn lists_id(&self) -> ListsId {
+        let masters = self.engine.masters();
+        let addresses: Vec<_> = masters.addresses().iter().map(|one| &**one).collect();
+        masters.quorum().lists_id(&addresses)
+    }
+
+    /// Asks each master which programs are connected with it. Returns one answer for each master,
+    /// in the order in which the masters were configured.
+    ///
+    /// While the masters [are changed](crate::Builder::leaving), this shows which programs use the
+    /// old masters, both lists, or the new masters. A program that cannot reach a master is not
+    /// seen there, and lives all the same. The connections of this coordinator are among those that
+    /// are shown.
+    ///
+    /// This method needs the rights `+client|list` and `+client|setname`. It opens a connection of
+    /// its own to each master, and takes as long as two round trips and the dial. A
+    /// [`MemoryMaster`](crate::MemoryMaster) shows no programs, and neither does a server with more
+    /// than about 2,000 connections.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect on the masters.
+    ///
+    /// ```no_run
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use quorlock::{Coordinator, ListsId};
+    ///
+    /// let (old, new) = (["redis://10.0.0.1:6379"], ["redis://10.0.0.2:6379"]);
+    /// let locks = Coordinator::builder().masters(new).leaving(old).build()?;
+    /// let old = ListsId::of(["10.0.0.1:6379"], []);
+    /// for master in locks.programs().await {
+    ///     let programs = master.programs?;
+    ///     let late = programs.iter().filter(|program| program.lists == Some(old));
+    ///     println!("{}: {} programs have the old list", master.master, late.count());
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn programs(&self) -> Vec<MasterPrograms> {
+        let ours = ConnectionName {
+            lists: self.lists_id(),
+            client: self.engine.config().client_name.clone(),
+        };
+        self.checker
+            .programs(self.engine.masters().quorum(), &ours)
+            .await
     }
 
     pub(crate) fn engine(&self) -> &Arc<Engine> {

@@ -42,6 +42,8 @@ impl<'a> MemoryProbe<'a> {
             state.commands += 1;
             answers.push(match (&fault, question) {
                 (Fault::ErrorReply(error), _) => Err(Failure::Rejected(error.as_str().into())),
+                (_, Question::Connections) => Err(Failure::Rejected(NO_NAMES.into())),
+                (_, Question::Counters([_, window])) => Ok(Some(state.counters(window))),
                 (_, Question::Facts(_)) => Ok(Some(state.facts())),
                 // A memory master has no settings.
                 (_, Question::Setting(_)) => Ok(None),
@@ -59,7 +61,22 @@ impl<'a> MemoryProbe<'a> {
     }
 }
 
+const NO_NAMES: &str = "ERR a memory master does not know its programs";
+
 impl ServerState {
+    /// Returns what `lua/shared/counters.lua` would return.
+    fn counters(&mut self, window: &str) -> String {
+        let latest = self.clock.wall_micros();
+        let window: u64 = window.parse().unwrap_or_default();
+        let keys = self.keys();
+        let counters = keys.names().into_iter().filter_map(|key| {
+            let counter = keys.get(key.strip_prefix("quorlock:fence:").map(|_| &*key)?);
+            let ahead = counter.ok()??.parse::<u64>().ok()?.checked_sub(latest)?;
+            (ahead > window).then(|| format!("\n{ahead} {key}"))
+        });
+        "0".to_owned() + &counters.collect::<String>()
+    }
+
     /// Returns what `lua/shared/check.lua` would return on a server that is fit for locks.
     fn facts(&mut self) -> String {
         let (info, time) = (self.info().replace('\r', ""), self.clock.wall_micros());

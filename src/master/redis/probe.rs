@@ -22,6 +22,10 @@ use crate::{
 /// The script that answers [`Question::Facts`]. Other connections do not load it.
 const CHECK: &str = include_str!("../../../lua/shared/check.lua");
 
+/// The script that answers [`Question::Counters`]. It is sent with each question, because hardly
+/// anyone asks.
+const COUNTERS: &str = include_str!("../../../lua/shared/counters.lua");
+
 static HASH: LazyLock<String> = LazyLock::new(|| ::redis::Script::new(CHECK).get_hash().to_owned());
 
 /// A connection for questions.
@@ -96,6 +100,12 @@ impl<'a> RedisProbe<'a> {
 
     fn send(&mut self, question: Question<'_>, script: [&[u8]; 2]) {
         match question {
+            Question::Connections => encode(self.wire.out(), &[b"CLIENT", b"LIST"]),
+            Question::Counters([cursor, window]) => {
+                let arguments = [cursor.as_bytes(), window.as_bytes()];
+                let words = [&[b"EVAL", COUNTERS.as_bytes(), b"0"][..], &arguments].concat();
+                encode(self.wire.out(), &words);
+            }
             Question::Setting(name) => {
                 encode(self.wire.out(), &[b"CONFIG", b"GET", name.as_bytes()]);
             }
@@ -117,10 +127,19 @@ impl<'a> RedisProbe<'a> {
 fn read(question: Question<'_>, frame: &[u8]) -> Answer {
     match (reply(frame), question) {
         (Reply::Error(error), _) => Err(Failure::Rejected((&*error).into())),
-        (Reply::Text(text), Question::Facts(_)) => Ok(Some(text.into_owned())),
+        (Reply::Text(text), Question::Counters(_) | Question::Facts(_)) => {
+            Ok(Some(text.into_owned()))
+        }
+        (_, Question::Connections) if frame.starts_with(b"=") => Ok(verbatim(frame)),
         (_, Question::Setting(name)) if frame.starts_with(b"%") => Ok(entry(frame, name)),
         _ => Err(Failure::Rejected("a reply that makes no sense".into())),
     }
+}
+
+/// Returns a text that a server sends with its format. Long texts are not cut.
+fn verbatim(frame: &[u8]) -> Option<String> {
+    let text = ::redis::parse_redis_value(frame).ok()?;
+    ::redis::from_redis_value_ref(&text).ok()
 }
 
 fn is_unknown(answer: &Answer) -> bool {
@@ -141,6 +160,7 @@ mod tests {
     #[test]
     fn each_question_has_its_kind_of_answer() {
         let (facts, setting) = (Question::Facts(&[]), Question::Setting("save"));
+        let (connections, counters) = (Question::Connections, Question::Counters(["0", "1"]));
         let said = |text: &str| Ok(Some(text.to_owned()));
         let rejected = |error: &str| Err(Failure::Rejected(error.into()));
         let nonsense = || rejected("a reply that makes no sense");
@@ -148,6 +168,10 @@ mod tests {
             (facts, "$9\r\nrole:fine\r\n", said("role:fine")),
             (facts, "%0\r\n", nonsense()),
             (facts, "-NOPERM no\r\n", rejected("NOPERM no")),
+            (connections, "=12\r\ntxt:id=1 a=b\r\n", said("id=1 a=b")),
+            (connections, "+OK\r\n", nonsense()),
+            (counters, "$1\r\n0\r\n", said("0")),
+            (counters, "-NOPERM no\r\n", rejected("NOPERM no")),
             (setting, "%0\r\n", Ok(None)),
             (
                 setting,

@@ -1,0 +1,183 @@
+//! What real servers say before and while the masters are changed: the programs, and the counters.
+
+use std::{
+    collections::BTreeSet,
+    time::{Duration, SystemTime},
+};
+
+use quorlock::{Coordinator, ListsId, MasterPrograms, Membership, Severity};
+
+use crate::common::*;
+
+fn address(master: &Server) -> String {
+    format!("127.0.0.1:{}", master.port())
+}
+
+fn id(masters: &[Server], leaving: &[Server]) -> ListsId {
+    let [masters, leaving] = [masters, leaving].map(|list| list.iter().map(address));
+    let [masters, leaving] = [masters.collect::<Vec<_>>(), leaving.collect()];
+    ListsId::of(
+        masters.iter().map(String::as_str),
+        leaving.iter().map(String::as_str),
+    )
+}
+
+/// Returns a coordinator that is connected with all masters.
+async fn program(name: &str, masters: &[String], leaving: &[String]) -> Coordinator {
+    let builder = patient().client_name(name);
+    let locks = builder.masters(masters).leaving(leaving).build().unwrap();
+    locks.all_ready(TEST_TIMEOUT / 2).await.unwrap();
+    locks
+}
+
+/// Returns the clients that a master shows with these lists.
+fn clients(master: &MasterPrograms, lists: ListsId) -> BTreeSet<String> {
+    let programs = master.programs.as_ref().unwrap().iter();
+    let programs = programs.filter(|program| program.lists == Some(lists));
+    programs
+        .filter_map(|program| program.client.clone())
+        .collect()
+}
+
+#[test]
+fn masters_show_which_lists_programs_use() {
+    with_masters(4, async |masters| {
+        let urls = urls(&masters);
+        let (old, new) = (&urls[..3], &urls[1..]);
+        let before = program("before", old, &[]).await;
+        let joint = program("joint", new, old).await;
+        let after = program("after", new, &[]).await;
+        let programs = joint.programs().await;
+        let parts: Vec<_> = programs.iter().map(|master| master.membership).collect();
+        use Membership::{Joins, Leaves, Stays};
+        assert_eq!(parts, [Stays, Stays, Joins, Leaves]);
+        let ids = [
+            id(&masters[..3], &[]),
+            id(&masters[1..], &masters[..3]),
+            id(&masters[1..], &[]),
+        ];
+        assert_eq!([&before, &joint, &after].map(Coordinator::lists_id), ids);
+        for master in &programs {
+            let seen = ids.map(|id| clients(master, id));
+            let expected = match master.membership {
+                Joins => [&[][..], &["joint"], &["after"]],
+                Leaves => [&["before"][..], &["joint"], &[]],
+                Stays => [&["before"][..], &["joint"], &["after"]],
+            };
+            let expected = expected.map(|names| names.iter().map(ToString::to_string).collect());
+            assert_eq!(seen, expected, "{master:?}");
+        }
+        before.close().await;
+        drop(before);
+        until("the old program is gone", async || {
+            let programs = joint.programs().await;
+            let mut masters = programs.iter();
+            masters
+                .all(|master| clients(master, ids[0]).is_empty())
+                .then_some(())
+        })
+        .await;
+        joint.close().await;
+        after.close().await;
+    });
+}
+
+#[test]
+fn masters_that_show_no_programs_say_why() {
+    if server::is_before_7() {
+        return; // rules about subcommands need version 7
+    }
+    with_masters(3, async |mut masters| {
+        for (master, right) in masters.iter().zip(["-client|list", "-client|setname"]) {
+            let words = ["ACL", "SETUSER", "default", right];
+            assert_eq!(master.command(&words), "OK");
+        }
+        let locks = coordinator(patient(), &masters);
+        let why = |programs: &[MasterPrograms], master: usize| {
+            let programs = programs[master].programs.clone();
+            programs.unwrap_err().to_string()
+        };
+        let programs = locks.programs().await;
+        assert!(why(&programs, 0).contains("client|list"), "{programs:?}");
+        assert!(
+            why(&programs, 1).contains("+client|setname"),
+            "{programs:?}"
+        );
+        assert!(programs[2].programs.is_ok(), "{programs:?}");
+        masters[2].kill();
+        let programs = locks.programs().await;
+        assert!(why(&programs, 2).contains("refused"), "{programs:?}");
+        locks.close().await;
+    });
+}
+
+/// Programs of both lists would get no token. The check of other programs does not look for them.
+#[test]
+fn a_change_is_refused_while_counters_are_ahead_of_time() {
+    with_masters(4, async |masters| {
+        let urls = urls(&masters);
+        let (old, new) = (&urls[..3], &urls[1..]);
+        let now = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap();
+        let ahead = now + Duration::from_secs(3_600);
+        let key = "quorlock:fence:{r}";
+        let set = |master: &Server, time: Duration| {
+            let time = time.as_micros().to_string();
+            assert_eq!(master.command(&["SET", key, &time]), "OK");
+        };
+        // Some keys more than one call looks at.
+        for master in &masters[..3] {
+            let script = "for at = 1, 5000 do redis.call('SET', 'quorlock:fence:' .. at, at) end";
+            master.command(&["EVAL", script, "0"]);
+        }
+        let finding = async |builder: quorlock::Builder| {
+            let locks = builder.build().unwrap();
+            let report = locks.check().await;
+            locks.close().await;
+            let mut findings = report.findings.into_iter();
+            findings.find(|finding| finding.setting.name() == "quorlock:fence:*")
+        };
+        let joint = || patient().masters(new).leaving(old);
+        set(&masters[0], ahead);
+        set(&masters[1], now);
+        assert_eq!(finding(joint()).await, None, "two masters are a majority");
+        set(&masters[3], ahead);
+        assert_eq!(
+            finding(joint()).await,
+            None,
+            "two masters of each list are a majority"
+        );
+        set(&masters[1], ahead);
+        let found = finding(joint()).await.unwrap();
+        assert_eq!(found.severity, Severity::Refuse, "{found}");
+        assert!(
+            found.value.contains(key) && found.value.contains("1 in all"),
+            "{found}"
+        );
+        let scans = || masters[0].calls(|command| command == "scan");
+        let before = scans();
+        assert!(before >= 9, "three looks at 5,000 keys");
+        assert_eq!(finding(patient().masters(old)).await, None);
+        assert_eq!(scans(), before, "programs of one list do not look");
+    });
+}
+
+#[test]
+fn a_user_that_may_not_look_for_counters_is_told() {
+    with_masters(2, async |masters| {
+        for rule in ["-scan", "-time"] {
+            let words = ["ACL", "SETUSER", "default", "+@all", rule];
+            assert_eq!(masters[0].command(&words), "OK");
+            let urls = urls(&masters);
+            let locks = patient().masters(&urls[1..]).leaving(&urls[..1]);
+            let locks = locks.build().unwrap();
+            let report = locks.check().await;
+            let of_it = |finding: &&quorlock::Finding| finding.setting.name() == "quorlock:fence:*";
+            let found = report.findings.iter().find(of_it).unwrap();
+            assert_eq!(found.severity, Severity::Unknown, "{report}");
+            assert!(found.fix.contains("+scan"), "{report}");
+            locks.close().await;
+        }
+    });
+}
