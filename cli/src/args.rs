@@ -13,7 +13,7 @@ use clap::{ArgAction, Args as Group, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use quorlock::ConfigError;
 
-use crate::help::{AFTER, BENCH, BREAK, DOCTOR, HOLD, RUN, STATUS};
+use crate::help::{AFTER, BENCH, BREAK, DOCTOR, HOLD, PLAN, RUN, STATUS};
 
 /// Distributed locks, held by a majority of independent Redis or Valkey masters.
 ///
@@ -35,6 +35,7 @@ pub(crate) enum Verb {
     Hold(Hold),
     Status(Status),
     Doctor(Doctor),
+    Plan(Plan),
     Break(Break),
     Bench(Bench),
     Completions(Completions),
@@ -48,7 +49,7 @@ pub(crate) const COMMON: &str = "Options of all commands";
 /// The options of all commands.
 ///
 /// They may stand before and after the name of the command.
-#[derive(Debug, Default, Group)]
+#[derive(Clone, Debug, Default, Group)]
 #[command(next_help_heading = COMMON)]
 pub(crate) struct Common {
     /// URL of a master, repeated for each master.
@@ -82,7 +83,7 @@ pub(crate) struct Common {
 
 /// The settings that all programs must share. If two programs differ in one of them, then both may
 /// hold the lock of one name.
-#[derive(Debug, Default, Group)]
+#[derive(Clone, Debug, Default, Group)]
 pub(crate) struct Meaning {
     /// Key of a lock on the masters [{name}, or that of the set].
     ///
@@ -167,6 +168,7 @@ impl Verb {
             | Self::Hold(Hold { common, .. })
             | Self::Status(Status { common, .. })
             | Self::Doctor(Doctor { common, .. })
+            | Self::Plan(Plan { common, .. })
             | Self::Break(Break { common, .. })
             | Self::Bench(Bench { common, .. }) => mem::take(common),
             Self::Completions(_) | Self::Man => Common::default(),
@@ -341,6 +343,20 @@ pub(crate) struct Doctor {
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// Shows the steps to other masters, and whether it is time for the next one.
+#[derive(Debug, Group)]
+#[command(after_long_help = PLAN)]
+pub(crate) struct Plan {
+    /// URL of a new master, repeated for each, also for those that stay.
+    #[arg(long, required = true, value_name = "URL")]
+    pub(crate) to: Vec<String>,
+    /// URL of an old master, repeated for each [those of the settings].
+    #[arg(long, value_name = "URL")]
+    pub(crate) from: Vec<String>,
     #[command(flatten)]
     pub(crate) common: Common,
 }

@@ -44,6 +44,14 @@ they refuse the login. With several names, 69 comes before 75, and 75 before 0. 
 pub(crate) const DOCTOR: &str = "\
 Exit status, by the worst finding: 0 none or info, 1 unknown, 2 warn, 3 refuse.";
 
+pub(crate) const PLAN: &str = "\
+Run it before each step. It writes nothing but the key that shows a restart. Masters show which \
+programs are connected, and which masters those use. That needs the rights +client|list and \
++client|setname, and +scan for the counters of fencing tokens.
+
+Exit status: 0 the step that is shown can be taken now, 1 programs must end first, or not all can \
+be seen, 3 the step is not safe.";
+
 pub(crate) const BREAK: &str = "\
 Exit status: 0 a majority of masters is free of that holder, 64 nobody confirmed, or WHO is no \
 holder, 69 too few masters answered, 75 a newer holder has the lock, 78 the key is not a lock, or \

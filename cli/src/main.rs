@@ -35,6 +35,7 @@ mod man;
 mod masters;
 mod outage;
 mod output;
+mod plan;
 mod report;
 mod run;
 mod runtime;
@@ -107,6 +108,7 @@ fn dispatch(verb: &Verb, common: &Common) -> Result<Exit, Failure> {
         Verb::Doctor(args) => doctor::doctor(args, common),
         Verb::Hold(args) => hold::hold(args, common),
         Verb::Man => man::man(),
+        Verb::Plan(args) => plan::plan(args, common),
         Verb::Run(args) => run::run(args, common),
         Verb::Status(args) => status::status(args, common),
     }

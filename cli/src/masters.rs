@@ -4,6 +4,7 @@ use std::{
     env, fmt,
     fs::File,
     io::{self, Read},
+    mem,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
@@ -57,12 +58,45 @@ impl Masters {
         Ok(masters)
     }
 
+    /// Finds the masters of a change from the masters `from` to the masters `to`. If there are none
+    /// in `from`, the old masters are those of the settings.
+    pub(crate) fn find_change(
+        common: &Common,
+        from: &[String],
+        to: &[String],
+    ) -> Result<Self, Failure> {
+        if !from.is_empty() && !common.masters.is_empty() {
+            let why = "--from and --master exclude each other";
+            return Err(Failure::new(Exit::Usage, why));
+        }
+        let mut named = common.clone();
+        let is_named = common.set.is_some() || common.config.is_some();
+        if !is_named {
+            named.masters.extend_from_slice(from);
+        }
+        let (source, mut settings) = find_settings(&named)?;
+        let used = mem::replace(&mut settings.masters, listed(to));
+        if !from.is_empty() {
+            settings.leaving = listed(from);
+        } else if settings.leaving.is_empty() {
+            settings.leaving = used;
+        }
+        if settings.leaving.is_empty() {
+            return Err(Failure::new(Exit::Usage, "there are no old masters"));
+        }
+        Self::of(source, settings, common)
+    }
+
     /// Finds the masters for a program that checks the password file itself.
     pub(crate) fn find_to_check(common: &Common) -> Result<Self, Failure> {
         let (source, settings) = find_settings(common)?;
         if common.is_verbose() {
             complain(format_args!("the masters are those of {source}"));
         }
+        Self::of(source, settings, common)
+    }
+
+    fn of(source: Source, settings: Settings, common: &Common) -> Result<Self, Failure> {
         let is_strict = settings.strict == Some(true);
         let count = settings.masters.len();
         let (builder, exposed) = builder(settings, common)?;

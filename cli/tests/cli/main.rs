@@ -18,6 +18,7 @@ mod leaving;
 mod lost;
 mod output;
 mod passwords;
+mod plan;
 mod read_write;
 mod recipes;
 mod screen;

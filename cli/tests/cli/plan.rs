@@ -1,0 +1,232 @@
+//! `quorlock plan`: the next step, with programs that use the old masters, both lists, and none.
+
+use std::{
+    process::Command,
+    sync::mpsc,
+    thread::{self, JoinHandle},
+    time::{Duration, SystemTime},
+};
+
+use quorlock::Coordinator;
+use testkit::server::{Server, masters};
+use tokio::sync::oneshot;
+
+use crate::support::{Running, ended, until, urls, with};
+
+/// Returns `quorlock plan` for a change from the first three of four masters to the last three.
+fn plan(masters: &[Server]) -> Command {
+    let words = format!("plan --to {}", urls(&masters[1..]));
+    with(&masters[..3], &words)
+}
+
+/// Returns the number and the text of the marked step, or `None`.
+fn marked(shown: &str) -> Option<&str> {
+    let mut lines = shown.lines();
+    lines.find_map(|line| line.trim_start().strip_prefix("-> "))
+}
+
+/// Returns who uses these masters.
+fn who<'a>(shown: &'a str, masters: &str) -> Option<&'a str> {
+    let mut lines = shown.lines();
+    let who = lines.find_map(|line| line.trim_start().strip_prefix(masters));
+    who.map(str::trim)
+}
+
+/// Runs the plan until `is_it` accepts what is shown: a server notices the end of a connection a
+/// little later. Returns the exit status, and what is shown.
+fn planned(masters: &[Server], is_it: impl Fn(&str) -> bool) -> (i32, String) {
+    let (mut status, mut shown) = (0, String::new());
+    until("the plan shows it", || {
+        let (code, out, err) = ended(&mut plan(masters));
+        assert_eq!(err, "");
+        (status, shown) = (code, out);
+        is_it(&shown)
+    });
+    (status, shown)
+}
+
+/// A program that leaves the first three masters for the last three.
+struct Joint {
+    end: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Joint {
+    fn start(masters: &[Server]) -> Self {
+        let (end, ended) = oneshot::channel();
+        let (is_ready, ready) = mpsc::channel();
+        let (old, new) = (list(&masters[..3]), list(&masters[1..]));
+        let thread = thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread();
+            let runtime = { runtime }.enable_all().build().unwrap();
+            runtime.block_on(async {
+                let builder = Coordinator::builder().client_name("web-2/7");
+                let locks = builder.masters(new).leaving(old).build().unwrap();
+                locks.all_ready(Duration::from_secs(20)).await.unwrap();
+                is_ready.send(()).unwrap();
+                let _ = ended.await;
+            });
+        });
+        ready.recv().unwrap();
+        Self {
+            end: Some(end),
+            thread: Some(thread),
+        }
+    }
+}
+
+impl Drop for Joint {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+fn list(masters: &[Server]) -> Vec<String> {
+    masters.iter().map(Server::url).collect()
+}
+
+#[test]
+fn the_plan_shows_each_step() {
+    let masters = masters(4);
+    let (status, shown) = planned(&masters, |_| true);
+    assert_eq!(status, 0, "{shown}");
+    assert!(marked(&shown).unwrap().starts_with("1  "), "{shown}");
+    assert!(shown.contains("No program is connected. "), "{shown}");
+    assert!(shown.contains("Wait for 1m 1s after that"), "{shown}");
+    assert!(shown.contains("on 2 of the 3 old masters"), "{shown}");
+    let stop = format!("Then stop 127.0.0.1:{}.\n", masters[0].port());
+    assert!(shown.contains(&stop), "{shown}");
+
+    let before = Running::hold(&masters[..3], "job");
+    let (status, shown) = planned(&masters, |_| true);
+    assert_eq!(status, 0, "{shown}");
+    assert!(marked(&shown).unwrap().starts_with("1  "), "{shown}");
+    assert!(shown.contains(&format!("/{}\n", before.id())), "{shown}");
+    assert!(!shown.contains("No program"), "{shown}");
+
+    let joint = Joint::start(&masters);
+    let (status, shown) = planned(&masters, |_| true);
+    assert_eq!(status, 1, "{shown}");
+    assert!(marked(&shown).unwrap().starts_with("2  "), "{shown}");
+    assert!(who(&shown, "both lists") == Some("web-2/7"), "{shown}");
+
+    drop(before);
+    let (status, shown) = planned(&masters, |shown| {
+        who(shown, "only the old masters") == Some("none")
+    });
+    assert_eq!(status, 0, "{shown}");
+    assert!(marked(&shown).unwrap().starts_with("3  "), "{shown}");
+
+    let after = Running::hold(&masters[1..], "job");
+    let (status, shown) = planned(&masters, |_| true);
+    assert_eq!(status, 1, "{shown}");
+    assert!(marked(&shown).unwrap().starts_with("4  "), "{shown}");
+
+    drop(joint);
+    let (status, shown) = planned(&masters, |shown| who(shown, "both lists") == Some("none"));
+    assert_eq!(status, 0, "{shown}");
+    assert!(marked(&shown).unwrap().starts_with("5  "), "{shown}");
+
+    // The step of both lists was left out.
+    let late = Running::hold(&masters[..3], "other");
+    let (status, shown) = planned(&masters, |_| true);
+    assert_eq!((status, marked(&shown)), (3, None), "{shown}");
+    assert!(
+        shown.contains("Stop the programs with only the new masters"),
+        "{shown}"
+    );
+    drop((after, late));
+}
+
+#[test]
+fn the_plan_says_so_if_it_cannot_see_all() {
+    let masters = masters(4);
+    let joint = Joint::start(&masters);
+    let cannot = "Not all can be seen.";
+    // One of three old masters is not a majority.
+    let deny = |master: &Server, rule| {
+        let words = ["ACL", "SETUSER", "default", rule];
+        assert_eq!(master.command(&words), "OK");
+    };
+    deny(&masters[0], "-client");
+    let (status, shown) = planned(&masters, |_| true);
+    assert_eq!(status, 0, "{shown}");
+    let why = format!(
+        "127.0.0.1:{}       shows no programs: NOPERM",
+        masters[0].port()
+    );
+    assert!(shown.contains(&why), "{shown}");
+    deny(&masters[1], "-client");
+    let (status, shown) = planned(&masters, |_| true);
+    assert!(status == 1 && shown.contains(cannot), "{shown}");
+    assert!(shown.contains("+client|list"), "{shown}");
+    for master in &masters[..2] {
+        deny(master, "+client");
+    }
+    assert_eq!(planned(&masters, |_| true).0, 0);
+
+    // A program that says nothing, and one with other masters.
+    let silent = std::net::TcpStream::connect(("127.0.0.1", masters[0].port())).unwrap();
+    let (status, shown) = planned(&masters, |shown| shown.contains("1 without a name"));
+    assert!(status == 1 && shown.contains(cannot), "{shown}");
+    drop(silent);
+    let other = Running::hold(&masters[..2], "job");
+    let (status, shown) = planned(&masters, |shown| !shown.contains("without a name"));
+    assert!(status == 1 && shown.contains("other lists"), "{shown}");
+    drop((joint, other));
+}
+
+#[test]
+fn the_plan_refuses_what_is_not_safe() {
+    let masters = masters(4);
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let ahead = (now.unwrap() + Duration::from_secs(3_600))
+        .as_micros()
+        .to_string();
+    for master in &masters[..2] {
+        master.command(&["SET", "quorlock:fence:{job}", &ahead]);
+    }
+    let (status, shown) = planned(&masters, |_| true);
+    assert_eq!(status, 3, "{shown}");
+    assert!(shown.contains("ahead of time"), "{shown}");
+    assert!(shown.contains("quorlock:fence:{job}"), "{shown}");
+    masters[0].command(&["DEL", "quorlock:fence:{job}"]);
+    assert_eq!(planned(&masters, |_| true).0, 0);
+
+    // A server of both lists under two addresses would vote twice.
+    let twin = masters[0].url().replace("127.0.0.1", "localhost");
+    let words = format!("plan --to {},{twin}", urls(&masters[1..]));
+    let (status, shown, _) = ended(&mut with(&masters[..3], &words));
+    assert_eq!(status, 3, "{shown}");
+    assert!(shown.contains("run_id"), "{shown}");
+
+    let down = Server::reserve();
+    let words = format!("plan --to {}", down.url());
+    let (status, shown, _) = ended(&mut with(&masters[..3], &words));
+    assert_eq!(status, 3, "{shown}");
+    assert!(shown.contains("only 0 of 1 masters now"), "{shown}");
+
+    for words in [
+        "plan",
+        "plan --to ,",
+        "plan --to redis://a --master redis://b --from redis://c",
+    ] {
+        let (status, _, error) = ended(&mut with(&masters, words));
+        assert_eq!(status, 64, "{words}: {error}");
+    }
+}
+
+#[test]
+fn no_step_is_needed_for_the_same_masters() {
+    let masters = masters(3);
+    let turned: Vec<_> = masters.iter().rev().map(Server::url).collect();
+    let words = format!("plan --from {} --to {}", turned.join(","), urls(&masters));
+    let (status, shown, _) = ended(&mut with(&[], &words));
+    assert_eq!(status, 0, "{shown}");
+    assert!(
+        shown.starts_with("Both lists have the same masters"),
+        "{shown}"
+    );
+    assert_eq!(marked(&shown), None, "{shown}");
+}
