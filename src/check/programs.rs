@@ -64,8 +64,9 @@ fn why(error: ProbeError) -> Arc<str> {
     }
 }
 
-/// Returns the programs in the text of `CLIENT LIST`. Fails if the own connection has no name: then
-/// the same may be true for other programs.
+/// Returns the programs in the text of `CLIENT LIST`, without replicas, and without connections that
+/// have sent nothing. Fails if the own connection has no name: then the same may be true for other
+/// programs.
 fn programs(text: &str, ours: &ConnectionName) -> Result<Vec<Program>, Arc<str>> {
     let mut programs = BTreeMap::<&str, Program>::new();
     for line in text.lines() {
@@ -73,8 +74,9 @@ fn programs(text: &str, ours: &ConnectionName) -> Result<Vec<Program>, Arc<str>>
             let mut words = line.split(' ');
             words.find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
         };
-        // The server's own connections: replicas and masters.
-        if field("flags").is_some_and(|flags| flags.contains(['S', 'M'])) {
+        let is_servers = field("flags").is_some_and(|flags| flags.contains(['S', 'M']));
+        // A new connection may have a name soon.
+        if is_servers || field("cmd") == Some("NULL") {
             continue;
         }
         let name = field("name").unwrap_or_default();
@@ -123,7 +125,8 @@ mod tests {
              id=5 addr=127.0.0.1:3 name=quorlock:f1bb702098bb38aa:a:b age=90 flags=P\n\
              id=6 addr=127.0.0.1:4 name= age=1 flags=N\n\
              id=7 addr=127.0.0.1:5 name=sidekiq age=1 flags=N\n\
-             id=8 addr=127.0.0.1:6 name= age=1 flags=S\n"
+             id=8 addr=127.0.0.1:6 name= age=1 flags=S\n\
+             id=9 addr=127.0.0.1:7 name= age=0 flags=N cmd=NULL\n"
         );
         let expected = [
             (None, None, 1, 1),

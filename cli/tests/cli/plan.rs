@@ -1,6 +1,8 @@
 //! `quorlock plan`: the next step, with programs that use the old masters, both lists, and none.
 
 use std::{
+    io::Write,
+    net::TcpStream,
     process::Command,
     sync::mpsc,
     thread::{self, JoinHandle},
@@ -118,7 +120,7 @@ fn the_plan_shows_each_step() {
     assert_eq!(status, 0, "{shown}");
     assert!(marked(&shown).unwrap().starts_with("3  "), "{shown}");
 
-    let after = Running::hold(&masters[1..], "job");
+    let after = Running::hold(&masters[1..], "other");
     let (status, shown) = planned(&masters, |_| true);
     assert_eq!(status, 1, "{shown}");
     assert!(marked(&shown).unwrap().starts_with("4  "), "{shown}");
@@ -129,7 +131,7 @@ fn the_plan_shows_each_step() {
     assert!(marked(&shown).unwrap().starts_with("5  "), "{shown}");
 
     // The step of both lists was left out.
-    let late = Running::hold(&masters[..3], "other");
+    let late = Running::hold(&masters[..3], "third");
     let (status, shown) = planned(&masters, |_| true);
     assert_eq!((status, marked(&shown)), (3, None), "{shown}");
     assert!(
@@ -167,7 +169,8 @@ fn the_plan_says_so_if_it_cannot_see_all() {
     assert_eq!(planned(&masters, |_| true).0, 0);
 
     // A program that says nothing, and one with other masters.
-    let silent = std::net::TcpStream::connect(("127.0.0.1", masters[0].port())).unwrap();
+    let mut silent = TcpStream::connect(("127.0.0.1", masters[0].port())).unwrap();
+    silent.write_all(b"PING\r\n").unwrap();
     let (status, shown) = planned(&masters, |shown| shown.contains("1 without a name"));
     assert!(status == 1 && shown.contains(cannot), "{shown}");
     drop(silent);
