@@ -115,6 +115,8 @@ pub(crate) enum Mutant {
     SameCandidate,
     /// A strict program trusts the key that another program wrote.
     StrictTrusts,
+    /// A majority of any list of masters answers what needs one of every list, and the reverse.
+    SwapsLists,
     /// Several names are taken in the order in which they were given.
     TakesAsGiven,
     /// A slot that one master has granted is taken on the others, also from its holder.

@@ -220,12 +220,15 @@ impl Vote {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::{
-        protocol::command::Verb,
-        vote::{
-            quorum::{Outcome, Quorum},
-            round::fixture::{millis, round, vote},
+    use crate::{
+        core::{
+            protocol::command::Verb,
+            vote::{
+                quorum::{Outcome, Quorum},
+                round::fixture::{millis, round, vote},
+            },
         },
+        mutants::Mutant,
     };
 
     /// Returns the refusal of a master on which `owner` holds the lock. The caller is at `position`
@@ -249,7 +252,8 @@ mod tests {
         round(Verb::Acquire, &Quorum::of(5), letters)
     }
 
-    /// Six masters in two sets. A decision needs both sets, and one set prevents it.
+    /// Six masters in two sets. A decision needs both sets, and one set prevents it. Each question
+    /// has a row that shows which of the two it asks for.
     #[test]
     fn each_question_asks_every_set_or_any_set() {
         let two = [[0, 1, 2], [3, 4, 5]].map(|set| set.into_iter().collect());
@@ -339,11 +343,19 @@ mod tests {
             ),
         ];
         for (name, question, rows) in every.into_iter().chain(any) {
-            for (letters, expected) in rows {
+            let answer = |letters| {
                 let mut round = round(Verb::Acquire, &two, letters);
                 round.mark_queued();
-                assert_eq!(question(&round), *expected, "{name} {letters}");
+                question(&round)
+            };
+            for (letters, expected) in rows {
+                assert_eq!(answer(letters), *expected, "{name} {letters}");
             }
+            let holds = || {
+                rows.iter()
+                    .all(|(letters, right)| answer(letters) == *right)
+            };
+            assert!(Mutant::SwapsLists.breaks(holds), "{name}");
         }
     }
 

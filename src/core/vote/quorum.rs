@@ -87,11 +87,13 @@ impl Quorum {
     pub(crate) fn is_every_majority_in(&self, masters: MasterSet) -> bool {
         mutant!(AnyList => return self.is_any_majority_in(masters));
         mutant!(UnionOfLists => return has_majority(self.masters(), masters));
+        mutant!(SwapsLists => return self.sets.iter().any(|set| has_majority(*set, masters)));
         self.sets.iter().all(|set| has_majority(*set, masters))
     }
 
     /// Returns whether `masters` contain a majority of any set.
     pub(crate) fn is_any_majority_in(&self, masters: MasterSet) -> bool {
+        mutant!(SwapsLists => return self.sets.iter().all(|set| has_majority(*set, masters)));
         self.sets.iter().any(|set| has_majority(*set, masters))
     }
 
@@ -115,6 +117,9 @@ impl Quorum {
     /// Returns the least value that a majority of every set reaches: each of its masters has this
     /// value or a smaller one. `None` if too few masters have a value.
     pub(crate) fn least_of_every<T: Ord>(&self, value: impl Fn(usize) -> Option<T>) -> Option<T> {
+        mutant!(SwapsLists => {
+            return self.sets.iter().filter_map(|set| least(*set, &value)).min();
+        });
         let mut most = None;
         for set in &*self.sets {
             most = most.max(Some(least(*set, &value)?));
