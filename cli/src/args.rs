@@ -4,16 +4,17 @@ use std::{
     ffi::OsString,
     io::{IsTerminal, stderr},
     mem,
-    num::ParseIntError,
     path::PathBuf,
     time::Duration,
 };
 
 use clap::{ArgAction, Args as Group, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
-use quorlock::ConfigError;
 
-use crate::help::{AFTER, BENCH, BREAK, DOCTOR, HOLD, PLAN, RUN, STATUS};
+use crate::{
+    help::{AFTER, BENCH, BREAK, DOCTOR, HOLD, PLAN, RUN, STATUS},
+    values::{permits, some_time, time},
+};
 
 /// Distributed locks, held by a majority of independent Redis or Valkey masters.
 ///
@@ -174,37 +175,6 @@ impl Verb {
             Self::Completions(_) | Self::Man => Common::default(),
         }
     }
-}
-
-/// Reads a time such as `500ms`. A time that no clock can be moved by is refused.
-pub(crate) fn time(text: &str) -> Result<Duration, String> {
-    const MOST: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
-    let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
-    if time > MOST {
-        return Err("it is longer than 100 years".to_owned());
-    }
-    Ok(time)
-}
-
-/// Reads a [time] that is not zero.
-fn some_time(text: &str) -> Result<Duration, String> {
-    match time(text)? {
-        Duration::ZERO => Err("it is zero".to_owned()),
-        time => Ok(time),
-    }
-}
-
-/// Reads the number of permits of a semaphore. The library refuses the same numbers, but only when
-/// it is asked for the lock.
-fn permits(text: &str) -> Result<usize, String> {
-    const MOST: usize = 1_000;
-    let given = text
-        .parse()
-        .map_err(|error: ParseIntError| error.to_string())?;
-    if (1..=MOST).contains(&given) {
-        return Ok(given);
-    }
-    Err(ConfigError::Permits { given, most: MOST }.to_string())
 }
 
 /// The options of commands that ask for a lock and keep it.

@@ -43,6 +43,7 @@ mod signals;
 mod status;
 mod style;
 mod times;
+mod values;
 mod waiting;
 mod wanted;
 mod words;

@@ -14,12 +14,13 @@ use quorlock::{Builder, ConfigError, Coordinator, MasterSpec, Quarantine};
 #[cfg(feature = "tls")]
 use crate::certificates;
 use crate::{
-    args::{Common, time},
+    args::Common,
     client_name::client_name,
     configuration::{self, Settings},
     exit::Exit,
     failure::Failure,
     output::complain,
+    values::time,
 };
 
 /// The masters and their settings.

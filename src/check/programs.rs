@@ -64,7 +64,7 @@ fn why(error: ProbeError) -> Arc<str> {
     }
 }
 
-/// Returns the programs in the text of `CLIENT LIST`, without replicas, and without connections that
+/// Returns the programs in the text of `CLIENT LIST`, without replicas and connections that
 /// have sent nothing. Fails if the own connection has no name: then the same may be true for other
 /// programs.
 fn programs(text: &str, ours: &ConnectionName) -> Result<Vec<Program>, Arc<str>> {
