@@ -39,7 +39,7 @@ const CLIENTS: usize = 8;
 /// lives any more: the longest TTL with its drift, or three seconds if that is shorter.
 const WAIT: Duration = QUARANTINE;
 
-/// The longest time for which no client may acquire any lock.
+/// The longest time for which no client may acquire any shared lock.
 const LONGEST_PAUSE: Nanos = SECOND;
 
 type Masters = Vec<Rc<Server>>;
@@ -259,8 +259,10 @@ struct Findings {
     counts: Counts,
     overlaps: usize,
     tokens_wrong: usize,
-    /// The longest time for which no client acquired any lock.
+    /// The longest time for which no client acquired any shared lock.
     pause: Nanos,
+    /// The same for the locks that each client has for itself.
+    probe_pause: Nanos,
     outages: Vec<Outage>,
     stalled: Nanos,
     violations: Vec<String>,
@@ -272,12 +274,15 @@ impl Findings {
             let and_rest = |span: &Span| Span::new(span.from, span.to + RECONNECT);
             without(work, away.iter().map(and_rest).collect())
         });
-        let pause = longest_pause(history, work);
+        let grants = history.tenures.iter().map(|tenure| tenure.granted);
+        let pause = longest_pause(grants, work);
+        let probes = history.probes.iter().map(|(_, at)| *at);
         let in_pause = stalls.iter().filter(|stall| stall.meets(pause));
         let stalled: Nanos = in_pause.map(|stall| stall.length()).sum();
         let mut findings = Self {
             length: work.length(),
             pause: pause.length(),
+            probe_pause: longest_pause(probes, work).length(),
             outages: longest_outages(history, work, &served.collect::<Vec<_>>(), away),
             stalled: stalls.iter().map(|stall| stall.length()).sum(),
             violations: check::overdue(history, away, stalls, clock::now()),
@@ -307,13 +312,11 @@ impl Findings {
     }
 }
 
-/// Returns the longest time during `work` in which no client acquired any lock.
-fn longest_pause(history: &History, work: Span) -> Span {
-    let grants = history.tenures.iter().map(|tenure| tenure.granted);
-    let grants = grants.filter(|at| (work.from..work.to).contains(at));
-    let mut edges = vec![work.from];
-    edges.extend(grants);
-    edges.push(work.to);
+/// Returns the longest time during `work` in which there was no acquisition.
+fn longest_pause(acquired: impl Iterator<Item = Nanos>, work: Span) -> Span {
+    let within = acquired.filter(|at| (work.from..work.to).contains(at));
+    let mut edges: Vec<_> = within.chain([work.from, work.to]).collect();
+    edges.sort_unstable();
     let pauses = edges.windows(2).map(|pair| Span::new(pair[0], pair[1]));
     pauses.max_by_key(|pause| pause.length()).unwrap_or(work)
 }
@@ -337,11 +340,16 @@ impl fmt::Display for Findings {
             writeln!(f, "{count:>9}  {what}")?;
         }
         let ms = |time: Nanos| time / MILLISECOND;
-        writeln!(
-            f,
-            "{:>6} ms  longest time for which no one acquired any lock",
-            ms(self.pause)
-        )?;
+        for (pause, what) in [
+            (self.pause, "any shared lock"),
+            (self.probe_pause, "a lock that no one else uses"),
+        ] {
+            let pause = ms(pause);
+            writeln!(
+                f,
+                "{pause:>6} ms  longest time for which no one acquired {what}"
+            )?;
+        }
         for outage in &self.outages {
             writeln!(
                 f,
@@ -411,7 +419,7 @@ mod tests {
             (&[11, 12, 50], 12, 40),
             (&[], 10, 40),
         ] {
-            let pause = longest_pause(&acquired(times), Span::new(10, 40));
+            let pause = longest_pause(times.iter().copied(), Span::new(10, 40));
             assert_eq!(pause, Span::new(from, to), "{times:?}");
         }
     }
