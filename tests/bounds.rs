@@ -17,10 +17,10 @@ use std::{
 use quorlock::{
     Access, AcquireError, Builder, CheckReport, ConfigError, Contention, Coordinator, ExtendError,
     Failure, Fault, Fence, FencingToken, Finding, Guard, HealthEvents, HeldReport, Holder,
-    InspectError, Inspection, Kind, Lock, LockState, LostError, LostReason, MasterHealth,
-    MasterSpec, MasterState, MasterView, MemoryMaster, Owner, Quarantine, ReadWriteLock,
-    ReadyError, Refusal, ReleaseError, Renewal, RunError, Setting, Severity, StaleToken, Vote,
-    VoteRow, Votes,
+    InspectError, Inspection, Kind, ListsId, Lock, LockState, LostError, LostReason, MasterHealth,
+    MasterList, MasterPrograms, MasterSpec, MasterState, MasterView, Membership, MemoryMaster,
+    Owner, Program, Quarantine, ReadWriteLock, ReadyError, Refusal, ReleaseError, Renewal,
+    RunError, Setting, Severity, StaleToken, Tally, Vote, VoteRow, Votes,
 };
 
 #[test]
@@ -57,17 +57,22 @@ fn public_types_have_their_auto_traits() {
         InspectError: Error Clone;
         Inspection: Clone;
         Kind: Clone Copy Eq;
+        ListsId: Clone Copy Eq Hash;
         Setting: Clone Copy Eq Ord;
         Severity: Clone Copy Eq Ord;
         Lock: Clone;
         LostError: Error Clone;
         LostReason: Clone Copy Eq;
         MasterHealth: Clone Eq;
+        MasterList: Clone Copy Eq Hash;
+        MasterPrograms: Clone Eq;
         MasterSpec:;
         MasterState: Clone Eq;
         MasterView: Clone Eq;
+        Membership: Clone Copy Eq Hash;
         MemoryMaster: Clone Default;
         Owner: Clone;
+        Program: Clone Eq;
         ReadyError: Error Clone;
         Refusal: Clone Eq;
         ReleaseError: Error Clone;
@@ -76,6 +81,7 @@ fn public_types_have_their_auto_traits() {
         ReadWriteLock: Clone;
         RunError<ConfigError>: Error;
         StaleToken: Error Clone Copy Eq;
+        Tally: Clone Copy Eq;
         LockState: Clone Copy Eq;
         Vote: Clone Eq;
         VoteRow<'static>: Clone Copy;

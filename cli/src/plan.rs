@@ -134,7 +134,7 @@ struct Seen {
     /// For each client name, the largest number of connections with one master.
     programs: BTreeMap<Part, BTreeMap<Option<String>, usize>>,
     /// The masters that show nothing, and why.
-    unseen: Vec<(Arc<str>, Arc<str>)>,
+    unseen: Vec<(Arc<str>, String)>,
     /// Whether a program with a majority of the masters of a list is seen by one of them.
     is_enough: bool,
 }

@@ -20,7 +20,7 @@ pub struct MasterPrograms {
     /// The part that the master has in a change of the masters.
     pub membership: Membership,
     /// The programs, or the reason why the master does not show them.
-    pub programs: Result<Vec<Program>, Arc<str>>,
+    pub programs: Result<Vec<Program>, String>,
 }
 
 /// The connections of one program with one master. Programs that say the same about themselves are
@@ -57,17 +57,17 @@ impl Checker {
     }
 }
 
-fn why(error: ProbeError) -> Arc<str> {
+fn why(error: ProbeError) -> String {
     match error {
-        ProbeError::Failed(Failure::Rejected(error)) => without_user(&error).into(),
-        error => error.to_string().into(),
+        ProbeError::Failed(Failure::Rejected(error)) => without_user(&error),
+        error => error.to_string(),
     }
 }
 
 /// Returns the programs in the text of `CLIENT LIST`, without replicas and connections that
 /// have sent nothing. Fails if the own connection has no name: then the same may be true for other
 /// programs.
-fn programs(text: &str, ours: &ConnectionName) -> Result<Vec<Program>, Arc<str>> {
+fn programs(text: &str, ours: &ConnectionName) -> Result<Vec<Program>, String> {
     let mut programs = BTreeMap::<&str, Program>::new();
     for line in text.lines() {
         let field = |name: &str| {

@@ -95,7 +95,7 @@ fn masters_that_show_no_programs_say_why() {
         let locks = coordinator(patient(), &masters);
         let why = |programs: &[MasterPrograms], master: usize| {
             let programs = programs[master].programs.clone();
-            programs.unwrap_err().to_string()
+            programs.unwrap_err()
         };
         let programs = locks.programs().await;
         assert!(why(&programs, 0).contains("client|list"), "{programs:?}");
