@@ -75,6 +75,7 @@ fn is_refused(locks: &Coordinator, guard: Guard) {
         Err(ReadyError::Config(ERROR))
     ));
     assert_eq!(locks.check(), Err(ERROR));
+    assert_eq!(locks.programs(), Err(ERROR));
     assert_eq!(locks.close(), Err(ERROR));
     assert_eq!(locks.close_within(LONG), Err(ERROR));
     assert_eq!(locks.health_events().next(), Err(ERROR));

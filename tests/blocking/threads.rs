@@ -60,6 +60,9 @@ fn a_guard_says_what_the_async_guard_says() {
     assert!(!lock.is_held().unwrap());
     assert!(format!("{locks:?} {lock:?}").contains("name: \"r\""));
     assert!(locks.check().unwrap().worst() < Some(Severity::Refuse));
+    assert_eq!(locks.programs().unwrap().len(), 3);
+    let allowance = LONG / 100 + Duration::from_millis(2);
+    assert_eq!(locks.quarantine_length(), LONG + allowance);
 }
 
 #[test]
