@@ -5,7 +5,7 @@ use std::time::Duration;
 use testkit::random::Random;
 
 use super::plan::{Breach, Fault, Model, Plan, Planned};
-use crate::core::vote::quorum::majority;
+use crate::{Quarantine, core::vote::quorum::majority};
 
 /// The numbers of the masters before and after a change.
 #[derive(Clone, Debug)]
@@ -181,7 +181,7 @@ impl Plan {
         self.limit_clock_steps();
         // A program that crashes forgets which masters it knew.
         if self.faults.iter().any(|planned| planned.fault.loses()) {
-            self.quarantine = crate::Quarantine::Strict;
+            self.quarantine = Quarantine::Strict;
         }
         self.faults.sort_by_key(|planned| planned.at);
     }
