@@ -49,8 +49,8 @@ Run it before each step. It writes nothing but the key that shows a restart. Mas
 programs are connected, and which masters those use. That needs the rights +client|list and \
 +client|setname, and +scan for the counters of fencing tokens.
 
-Exit status: 0 the step that is shown can be taken now, 1 programs must end first, or not all can \
-be seen, 3 the step is not safe.";
+Exit status: 0 the step that is shown can be taken now, 1 programs must end first, not all can be \
+seen, or someone must know that no old program lives, 3 the step is not safe.";
 
 pub(crate) const BREAK: &str = "\
 Exit status: 0 a majority of masters is free of that holder, 64 nobody confirmed, or WHO is no \

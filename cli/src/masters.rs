@@ -60,11 +60,13 @@ impl Masters {
     }
 
     /// Finds the masters of a change from the masters `from` to the masters `to`. If there are none
-    /// in `from`, the old masters are those of the settings.
+    /// in `from`, the old masters are those of the settings. `name` is the client name of this
+    /// process.
     pub(crate) fn find_change(
         common: &Common,
         from: &[String],
         to: &[String],
+        name: &str,
     ) -> Result<Self, Failure> {
         if !from.is_empty() && !common.masters.is_empty() {
             let why = "--from and --master exclude each other";
@@ -85,7 +87,9 @@ impl Masters {
         if settings.leaving.is_empty() {
             return Err(Failure::new(Exit::Usage, "there are no old masters"));
         }
-        Self::of(source, settings, common)
+        let mut masters = Self::of(source, settings, common)?;
+        masters.builder = masters.builder.client_name(name);
+        Ok(masters)
     }
 
     /// Finds the masters for a program that checks the password file itself.

@@ -1,6 +1,10 @@
 //! `quorlock plan`: the steps to other masters, and whether it is time for the next one.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    hash::{BuildHasher, RandomState},
+    sync::Arc,
+};
 
 use quorlock::{
     CheckReport, Coordinator, Finding, ListsId, MasterPrograms, Membership, Setting, Severity,
@@ -8,7 +12,6 @@ use quorlock::{
 
 use crate::{
     args::{Common, Plan},
-    client_name::client_name,
     exit::Exit,
     failure::Failure,
     masters::Masters,
@@ -20,17 +23,22 @@ use crate::{
 };
 
 pub(crate) fn plan(args: &Plan, common: &Common) -> Result<Exit, Failure> {
-    let masters = Masters::find_change(common, &args.from, &args.to)?;
+    // A process in another container may have the same host name and process ID.
+    let ours = format!("plan-{:016x}", RandomState::new().hash_one(()));
+    let masters = Masters::find_change(common, &args.from, &args.to, &ours)?;
     block_on(async {
         let locks = masters.coordinator()?;
         let change = Change::of(&locks);
         let style = Style::of_stdout();
+        if change.is_none() && args.from.is_empty() {
+            return Err(Failure::new(Exit::Usage, NOT_OLD));
+        }
         if change.is_none() {
             say(paragraph(SAME, style))?;
             return Ok(Exit::Success);
         }
         let checked = locks.check().await;
-        let seen = Seen::of(&locks, &change).await;
+        let seen = Seen::of(&locks, &change, &ours).await;
         let step = seen.step();
         let findings = step.findings(&checked);
         let verdict = seen.verdict(step, &findings);
@@ -46,6 +54,9 @@ pub(crate) fn plan(args: &Plan, common: &Common) -> Result<Exit, Failure> {
         Ok(verdict.exit)
     })
 }
+
+const NOT_OLD: &str =
+    "the masters of the settings are the new ones already; give the old ones with --from";
 
 const SAME: &str = "\
 Both lists have the same masters, so no program has to change. To put another server at the \
@@ -140,7 +151,8 @@ struct Seen {
 }
 
 impl Seen {
-    async fn of(locks: &Coordinator, change: &Change) -> Self {
+    /// `ours` is the client name of this process.
+    async fn of(locks: &Coordinator, change: &Change, ours: &str) -> Self {
         let masters = locks.programs().await;
         let unseen = masters.iter().filter_map(|master| {
             let why = master.programs.as_ref().err()?;
@@ -149,7 +161,7 @@ impl Seen {
         let unseen: Vec<_> = unseen.collect();
         let tallies = locks.tally(|health| unseen.iter().all(|(one, _)| *one != health.master));
         Self {
-            programs: programs(&masters, change),
+            programs: programs(&masters, change, ours),
             is_enough: tallies
                 .iter()
                 .all(|seen| seen.count + seen.quorum > seen.masters),
@@ -177,7 +189,7 @@ impl Seen {
         let has = |severity| findings.iter().any(|one| one.severity == severity);
         let cannot_see = !self.is_enough
             || self.has(Part::Other)
-            || self.programs_without_name() > 0
+            || self.has(Part::Unknown)
             || has(Severity::Unknown);
         let (text, code) = match step {
             Step::Unsafe => (UNSAFE, 3),
@@ -188,7 +200,8 @@ impl Seen {
                 "Not all can be seen. Make sure yourself before the next step.",
                 1,
             ),
-            Step::Begin | Step::LeaveOld | Step::StopOld => ("Go on with the marked step.", 0),
+            Step::LeaveOld => (LEAVE_OLD, 1),
+            Step::Begin | Step::StopOld => ("Go on with the marked step.", 0),
         };
         let exit = if code == 0 {
             Exit::Success
@@ -196,15 +209,6 @@ impl Seen {
             Exit::Code(code)
         };
         Verdict { text, exit }
-    }
-
-    /// Returns the number of connections that have no name at all.
-    fn programs_without_name(&self) -> usize {
-        let unknown = self.programs.get(&Part::Unknown);
-        unknown
-            .and_then(|names| names.get(&None))
-            .copied()
-            .unwrap_or_default()
     }
 
     fn text(&self, style: Style) -> String {
@@ -229,13 +233,13 @@ impl Seen {
 fn programs(
     masters: &[MasterPrograms],
     change: &Change,
+    ours: &str,
 ) -> BTreeMap<Part, BTreeMap<Option<String>, usize>> {
-    let ours = client_name();
     let mut parts = BTreeMap::<_, BTreeMap<_, usize>>::new();
     let shown = masters
         .iter()
         .flat_map(|master| master.programs.iter().flatten());
-    for program in shown.filter(|program| ours.is_none() || program.client != ours) {
+    for program in shown.filter(|program| program.client.as_deref() != Some(ours)) {
         let part = program
             .lists
             .map_or(Part::Unknown, |lists| change.part(lists));
@@ -273,6 +277,10 @@ enum Step {
     /// Programs share no list.
     Unsafe,
 }
+
+const LEAVE_OLD: &str = "\
+No program with only the old masters is connected. Go on with the marked step if none lives, as \
+step 2 says, and if the wait is over. No master can tell.";
 
 const UNSAFE: &str = "\
 Stop the programs with only the new masters at once: they and those with only the old masters may \
@@ -317,14 +325,14 @@ fn steps(change: &Change, locks: &Coordinator, step: Step, style: Style) -> Stri
             format!(
                 "Wait until all programs with only the old masters have ended, also those that \
                  cannot reach a master, and until none can start again. If one may live, delete \
-                 its user (ACL DELUSER) on {barred} of the {old} old masters."
+                 its user (ACL DELUSER) on all old masters, and at least on {barred} of the {old}."
             ),
         ),
         (
             Step::LeaveOld,
             format!(
-                "Wait for {wait} after that, and until the minimum times (--min-hold) are over. \
-                 Then set masters to the new list in all programs, without leaving."
+                "Wait for {wait} after that (longer if a program has a longer max_ttl than these \
+                 settings), and until the minimum times (--min-hold) are over. Then set masters to the new list in all programs, without leaving."
             ),
         ),
         (

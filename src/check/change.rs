@@ -13,7 +13,7 @@ use crate::core::vote::{master_set::MasterSet, quorum::Quorum};
 /// Returns whether the masters are changed. Otherwise the counters do not matter, and nobody looks
 /// for them, because that means to look at all keys.
 pub(super) fn is_change(quorum: &Quorum) -> bool {
-    quorum.lists().count() > 1
+    quorum.is_of_lists()
 }
 
 /// Returns a finding if a master does not show its counters.
@@ -39,8 +39,14 @@ pub(super) fn counters(masters: &[MasterAnswer], quorum: &Quorum) -> Option<Find
             *most = ahead.max(*most);
         }
     }
+    let answered = masters
+        .iter()
+        .enumerate()
+        .filter(|(_, one)| one.facts.is_ok());
+    let answered: MasterSet = answered.map(|(number, _)| number).collect();
     counters.retain(|_, (on, _)| {
-        let mut others = quorum.tallies(MasterSet::ALL - *on);
+        // A master that does not answer may have the counter, too.
+        let mut others = quorum.tallies(answered - *on);
         others.any(|others| !others.has_quorum())
     });
     let key = *counters.first_key_value()?.0;

@@ -33,8 +33,15 @@ impl Listed {
         let mut addresses = check_list(&masters, 0)?;
         let old = check_list(&leaving, count)?;
         let mut left = MasterSet::NONE;
-        for (master, address) in leaving.into_iter().zip(old) {
+        for (index, (master, address)) in leaving.into_iter().zip(old).enumerate() {
             let known = addresses.iter().position(|known| *known == address);
+            if let Some(first) = known.filter(|known| has_other_keys(&masters[*known], &master)) {
+                return Err(ConfigError::OtherDatabase {
+                    first: first + 1,
+                    second: count + index + 1,
+                    address: address.to_string(),
+                });
+            }
             if known.is_none() {
                 masters.push(master);
                 addresses.push(address);
@@ -68,6 +75,14 @@ impl Listed {
             client: config.client_name.clone(),
         }
     }
+}
+
+/// Returns whether the same server is given with different databases, which have different keys.
+fn has_other_keys(master: &MasterSpec, leaving: &MasterSpec) -> bool {
+    #[cfg(feature = "redis")]
+    return master.database() != leaving.database();
+    #[cfg(not(feature = "redis"))]
+    false
 }
 
 /// Checks the addresses of a list. Its first master has the number `before` + 1. Returns the

@@ -270,6 +270,44 @@ async fn memory_masters_show_no_programs() {
     assert_eq!(locks.quarantine_length(), millis(60_602));
 }
 
+/// Each database of a server has keys of its own.
+#[tokio::test]
+async fn a_server_cannot_take_the_place_of_itself_with_another_database() {
+    let urls = |database| ["a", "b", "c"].map(|host| format!("redis://{host}:1/{database}"));
+    let builder = Coordinator::builder().masters(urls(1)).leaving(urls(0));
+    let error = builder.build().unwrap_err();
+    let is_other = matches!(
+        error,
+        ConfigError::OtherDatabase {
+            first: 1,
+            second: 4,
+            ..
+        }
+    );
+    assert!(is_other, "{error}");
+}
+
+/// The masters of only one list know the holders.
+#[tokio::test(start_paused = true)]
+async fn a_free_permit_is_found_while_the_masters_change() {
+    const PERMITS: usize = 10;
+    let (old, new) = (masters::<3>(), masters::<3>());
+    let locks = joint(&new, &old);
+    for holders in [&old, &new] {
+        let holders = Coordinator::new(holders).unwrap();
+        for name in 0..8 {
+            let lock = |locks: &Coordinator| locks.semaphore(format!("{name}"), PERMITS);
+            let mut held = Vec::new();
+            for _ in 1..PERMITS {
+                held.push(lock(&holders).acquire().await.unwrap());
+            }
+            let last = lock(&locks).acquire_within(seconds(10)).await.unwrap();
+            assert!(lock(&holders).try_acquire().await.is_err());
+            last.release().await.unwrap();
+        }
+    }
+}
+
 async fn sleep(duration: Duration) {
     tokio::time::sleep(duration).await;
 }

@@ -118,6 +118,11 @@ impl Quorum {
         Self::of_sets(&[masters, leaving])
     }
 
+    /// Returns whether there are two lists, because the masters are changed.
+    pub(crate) fn is_of_lists(&self) -> bool {
+        self.sets().len() > 1
+    }
+
     /// Returns the lists, each with its masters.
     pub(crate) fn lists(&self) -> impl Iterator<Item = (MasterList, MasterSet)> {
         MasterList::ALL.into_iter().zip(self.sets().iter().copied())

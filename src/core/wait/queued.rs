@@ -100,7 +100,8 @@ impl QueuedWaiter {
     /// others first. That master may be wrong, so all masters choose after the wait.
     pub(crate) fn wait_for_turn(&mut self, random: u64) -> Duration {
         self.refusals += 1;
-        self.retry.delay(self.refusals - 1, random)
+        let delay = self.retry.delay(self.refusals - 1, random);
+        delay.min(self.options.waiter_timeout / 4) // the next round keeps the position
     }
 
     /// Returns how long a waiter that is aside waits before it checks whether masters answer in

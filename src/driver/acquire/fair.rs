@@ -146,7 +146,8 @@ impl<'a> FairWait<'a> {
                 }
                 if let (None, Some(waiter)) = (chooser, &waiter) {
                     self.wait(waiter, &round).await;
-                    chooser = slots::likely_chooser(self.context, &self.request.lock_id);
+                    let likely = slots::likely_chooser(self.context, &self.request.lock_id);
+                    chooser = likely.filter(|_| first.is_none());
                 }
             }
             if chooser.is_none() {

@@ -6,13 +6,14 @@
 
 use crate::{
     core::{protocol::name::LockId, vote::master_set::MasterSet},
-    driver::context::Context,
+    driver::{context::Context, time::clock},
 };
 
-/// Returns the master that chooses the slot, if masters have lately chosen different ones.
+/// Returns the master that chooses the slot, if masters have lately chosen different ones. While the
+/// masters are changed, all choose first, because no single master may know all holders.
 pub(super) fn likely_chooser(context: &Context, lock_id: &LockId) -> Option<usize> {
-    let has_slots = lock_id.kind().spec().has_slots;
-    let is_likely = has_slots
+    let may_choose = lock_id.kind().spec().has_slots && !context.masters.quorum().is_of_lists();
+    let is_likely = may_choose
         && context
             .local_waiters
             .rivals(lock_id, |rivals| rivals.are_likely());
@@ -29,6 +30,17 @@ pub(super) fn note(context: &Context, lock_id: &LockId, is_split: bool) -> Optio
     is_split.then(|| chooser(context, lock_id)).flatten()
 }
 
+/// Returns a master on which all clients agree. Programs with one list of masters hold permits only
+/// on those, so while the masters are changed, either list may be the right one.
 fn chooser(context: &Context, lock_id: &LockId) -> Option<usize> {
-    context.masters.agreed(lock_id.key(), MasterSet::ALL)
+    let quorum = context.masters.quorum();
+    let mut among = MasterSet::ALL;
+    if quorum.is_of_lists() {
+        let which = (clock::random_u64() & 1) as usize;
+        among = quorum
+            .lists()
+            .nth(which)
+            .map_or(among, |(_, masters)| masters);
+    }
+    context.masters.agreed(lock_id.key(), among)
 }

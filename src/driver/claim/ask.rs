@@ -115,6 +115,8 @@ impl Claim {
         let is_asked = is_last || !is_behind;
         if is_asked {
             self.ask_others(round, queue);
+        } else if round.is_pending() {
+            round.record(clock::now());
         }
         is_asked
     }

@@ -85,7 +85,9 @@ impl Coordinator {
     ///
     /// The check opens a connection of its own to each master. Connecting takes at most the connect
     /// timeout. After that, the check takes about four round trips. It waits for a master that does
-    /// not answer for at most three node timeouts.
+    /// not answer for at most three node timeouts. While the masters
+    /// [are changed](crate::Builder::leaving), it also looks at all keys for counters of fencing
+    /// tokens, about 1,000 with each command, which needs the right `+scan`.
     ///
     /// # Cancel safety
     ///
@@ -155,8 +157,9 @@ impl Coordinator {
     }
 
     /// Returns the length of a quarantine: the longest TTL of all programs with its drift
-    /// allowance, and at least 3 s. After this time, nothing on the masters is left of a program
-    /// that has ended, except for locks with a [minimum time](crate::Lock::min_hold).
+    /// allowance, and at least 3 s. After this time, no lock is left of a program that has ended
+    /// and had the same [`max_ttl`](crate::Builder::max_ttl), except for locks with a
+    /// [minimum time](crate::Lock::min_hold).
     pub fn quarantine_length(&self) -> Duration {
         let config = self.engine.config();
         quarantine_length(config.max_ttl, config.drift)
