@@ -9,8 +9,8 @@ use crate::{
     driver::{context::Context, time::clock},
 };
 
-/// Returns the master that chooses the slot, if masters have lately chosen different ones. While the
-/// masters are changed, all choose first, because no single master may know all holders.
+/// Returns the master that chooses the slot, if masters have lately chosen different ones. While
+/// the masters are changed, all choose first, because no single master may know all holders.
 pub(super) fn likely_chooser(context: &Context, lock_id: &LockId) -> Option<usize> {
     let may_choose = lock_id.kind().spec().has_slots && !context.masters.quorum().is_of_lists();
     let is_likely = may_choose

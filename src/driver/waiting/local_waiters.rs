@@ -130,8 +130,12 @@ impl LocalWaiters {
 
     /// Wakes the contending waiter of every lock, to make it try again.
     pub(crate) fn wake_all(&self) {
-        let queues: Vec<_> = self.queues.lock().values().cloned().collect();
-        for queue in queues {
+        let entry =
+            |(lock_id, queue): (&LockId, &Arc<WaitQueue>)| (lock_id.key().clone(), queue.clone());
+        let mut queues: Vec<_> = self.queues.lock().iter().map(entry).collect();
+        // The map has no order, and a run of the simulator must be repeatable.
+        queues.sort_by(|(one, _), (other, _)| one.cmp(other));
+        for (_, queue) in queues {
             queue.note_release();
         }
     }
