@@ -122,7 +122,8 @@ fn prometheus_can_read_the_metrics() {
     };
     for master in &bank.masters {
         let port = master.port();
-        let series = format!("quorlock_master_can_vote{{master=\"127.0.0.1:{port}\"}}");
+        let labels = format!("master=\"127.0.0.1:{port}\",membership=\"stays\"");
+        let series = format!("quorlock_master_can_vote{{{labels}}}");
         assert_eq!(value(&series), Some(1.0), "{metrics}");
     }
     let losses = r#"quorlock_losses_total{kind="mutex",reason="expired"}"#;
