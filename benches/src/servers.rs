@@ -6,8 +6,18 @@ use std::ops::Sub;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use testkit::proxy::Proxy;
+
 use crate::load::Result;
 use crate::stats::CpuTime;
+
+/// Returns a link in front of each server, which takes a millisecond each way. Links make the
+/// figures those of a network, where a round trip takes longer than all work of the servers and the
+/// client.
+pub fn links(servers: &[Server]) -> Vec<Proxy> {
+    let link = |server: &Server| Proxy::delay(server.port(), Duration::from_millis(1));
+    servers.iter().map(link).collect()
+}
 
 pub fn urls(servers: &[Server]) -> Vec<String> {
     servers.iter().map(Server::url).collect()

@@ -10,12 +10,6 @@ use super::{
 };
 use crate::core::vote::{master_set::MasterSet, quorum::Quorum};
 
-/// Returns whether the masters are changed. Otherwise the counters do not matter, and nobody looks
-/// for them, because that means to look at all keys.
-pub(super) fn is_change(quorum: &Quorum) -> bool {
-    quorum.is_of_lists()
-}
-
 /// Returns a finding if a master does not show its counters.
 pub(super) fn unknown(facts: &Facts) -> Option<Finding> {
     match &facts.counters {

@@ -19,20 +19,13 @@ const MASTERS: usize = 5;
 /// The number of tasks that share one name.
 const SHARERS: usize = 64;
 
-/// The time that a link in front of a master takes each way. A link makes the figures those of a
-/// network, where a round trip takes longer than all work of the servers and the client.
-const LINK: Duration = Duration::from_millis(1);
-
 const P50: &str = "p50_vs_reentrant";
 const THROUGHPUT: &str = "throughput_16_vs_reentrant";
 
 fn main() -> Result<()> {
     let options = Options::from_args();
     let servers = servers::masters(MASTERS);
-    let links: Vec<_> = servers
-        .iter()
-        .map(|server| Proxy::delay(server.port(), LINK))
-        .collect();
+    let links = servers::links(&servers);
     let near = Place {
         options: &options,
         servers: &servers,

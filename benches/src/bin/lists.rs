@@ -12,19 +12,13 @@ use quorlock_benches::servers;
 use quorlock_benches::stats::median;
 use testkit::proxy::Proxy;
 
-/// The time that a link in front of a master takes each way, as in the bench `kinds`.
-const LINK: Duration = Duration::from_millis(1);
-
 /// The tasks of the measurement of throughput.
 const TASKS: usize = 16;
 
 fn main() -> Result<()> {
     let options = Options::from_args();
     let servers = servers::masters(MASTERS);
-    let links: Vec<_> = servers
-        .iter()
-        .map(|server| Proxy::delay(server.port(), LINK))
-        .collect();
+    let links = servers::links(&servers);
     let length = Length {
         warm_up: Duration::from_millis(if options.quick { 50 } else { 300 }),
         measured: options.measured(if options.quick { 200 } else { 2_000 }),

@@ -30,8 +30,8 @@ pub(super) fn note(context: &Context, lock_id: &LockId, is_split: bool) -> Optio
     is_split.then(|| chooser(context, lock_id)).flatten()
 }
 
-/// Returns a master on which all clients agree. Programs with one list of masters hold permits only
-/// on those, so while the masters are changed, either list may be the right one.
+/// Returns the master on which all clients agree. While the masters are changed, it is that of
+/// either list, by chance: other programs may hold permits only on the masters of one.
 fn chooser(context: &Context, lock_id: &LockId) -> Option<usize> {
     let quorum = context.masters.quorum();
     let mut among = MasterSet::ALL;
