@@ -48,6 +48,7 @@ mod rollback;
 mod run;
 mod semaphore;
 mod several;
+mod slots;
 mod spans;
 mod storm;
 mod tuning;

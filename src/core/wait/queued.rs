@@ -10,7 +10,7 @@ use super::{
 };
 use crate::core::{
     protocol::identity::QueueOptions,
-    vote::{obstacle::Obstacle, round::Round},
+    vote::{Vote, obstacle::Obstacle, round::Round},
 };
 
 /// A waiter for a fair lock, from its first round to its last one. It is told of the rounds that it
@@ -87,8 +87,20 @@ impl QueuedWaiter {
     /// Returns how long the waiter waits for a call after `round`. Returns `None` if it has become
     /// the next waiter: it asks at once, in a round that watches the key. No one calls a waiter
     /// when another program deletes the key.
-    pub(crate) fn wait_after(&mut self, round: &Round, random: u64) -> Option<Duration> {
-        let obstacle = Obstacle::in_queue(round);
+    ///
+    /// If the other masters refuse the slot of the `chooser`, it may lack the holder of that slot.
+    /// Another slot may be free, and no one calls the waiter for it. So it tries again soon.
+    pub(crate) fn wait_after(
+        &mut self,
+        round: &Round,
+        chooser: Option<usize>,
+        random: u64,
+    ) -> Option<Duration> {
+        let granting = round.masters(Vote::is_grant);
+        let obstacle = match chooser {
+            Some(chooser) if granting.contains(chooser) => Obstacle::Split,
+            _ => Obstacle::in_queue(round),
+        };
         let was_head = mem::replace(&mut self.is_head, round.is_next() && self.watches);
         if self.is_head && !was_head && matches!(obstacle, Obstacle::HeldFor(_)) {
             return None;
@@ -131,7 +143,7 @@ mod tests {
     use super::*;
     use crate::core::{
         protocol::command::Verb,
-        vote::{Failure, Refusal, Vote, held_report::HeldReport, quorum::Quorum},
+        vote::{Failure, Refusal, held_report::HeldReport, quorum::Quorum},
         wait::chances::Chance,
     };
 
@@ -208,11 +220,25 @@ mod tests {
         ] {
             let mut waiter = waiter();
             for (letters, expected) in rounds {
-                let wait = waiter.wait_after(&round(letters), RANDOM);
+                let wait = waiter.wait_after(&round(letters), None, RANDOM);
                 assert_eq!(wait, expected.map(millis), "{name}: {letters}");
                 let is_next = letters.contains(['n', 'g']);
                 assert_eq!(waiter.is_head, is_next, "{name}: {letters}");
             }
+        }
+    }
+
+    #[test]
+    fn a_waiter_soon_tries_again_if_the_slot_of_the_chooser_is_taken() {
+        let mut waiter = waiter();
+        for (letters, chooser, expected) in [
+            ("ghh", Some(0), 15),
+            ("hgh", Some(1), 25),
+            ("hgh", Some(0), 52), // the chooser says for how long others hold all permits
+            ("ghh", None, 52),
+        ] {
+            let wait = waiter.wait_after(&round(letters), chooser, RANDOM);
+            assert_eq!(wait, Some(millis(expected)), "{letters} {chooser:?}");
         }
     }
 
@@ -226,12 +252,12 @@ mod tests {
             (unable, Position::Aside, None),
         ] {
             let mut waiter = waiter();
-            assert_eq!(waiter.wait_after(&round("nnn"), RANDOM), None);
+            assert_eq!(waiter.wait_after(&round("nnn"), None, RANDOM), None);
             assert_eq!(waiter.note_round(&round("nnn"), chances), position);
-            assert_eq!(waiter.wait_after(&round("nnn"), RANDOM), wait);
+            assert_eq!(waiter.wait_after(&round("nnn"), None, RANDOM), wait);
         }
         let mut waiter = waiter();
-        waiter.wait_after(&round("nnn"), RANDOM);
+        waiter.wait_after(&round("nnn"), None, RANDOM);
         assert_eq!(waiter.correction(&round("sss")), Some(millis(1_000)));
         assert!(!waiter.is_head);
     }

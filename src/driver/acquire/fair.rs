@@ -145,7 +145,7 @@ impl<'a> FairWait<'a> {
                     return Ok(QueueEnd::Unable { quarantine });
                 }
                 if let (None, Some(waiter)) = (chooser, &waiter) {
-                    self.wait(waiter, &round).await;
+                    self.wait(waiter, &round, first).await;
                     let likely = slots::likely_chooser(self.context, &self.request.lock_id);
                     chooser = likely.filter(|_| first.is_none());
                 }
@@ -372,9 +372,9 @@ impl<'a> FairWait<'a> {
 
     /// Waits until another round may win, or until a round is needed to keep the position in the
     /// queues.
-    async fn wait(&mut self, waiter: &FairWaiter<'_>, round: &LiveRound) {
+    async fn wait(&mut self, waiter: &FairWaiter<'_>, round: &LiveRound, chooser: Option<usize>) {
         let (now, random) = (clock::now(), clock::random_u64());
-        match round.read(|round| self.queued.wait_after(round, random)) {
+        match round.read(|round| self.queued.wait_after(round, chooser, random)) {
             Some(wait) => {
                 let end = self.deadline.cap(now + wait);
                 waiter.called(round.read(Round::held_by_others), end).await;
