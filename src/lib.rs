@@ -159,6 +159,7 @@ pub use crate::{
             ReadyError, ReleaseError, RunError,
         },
         fence::{Fence, FencingToken, StaleToken},
+        group::Group,
         guard::Guard,
         lock::{Lock, read_write::ReadWriteLock},
         owner::Owner,

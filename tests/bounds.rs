@@ -16,7 +16,7 @@ use std::{
 
 use quorlock::{
     Access, AcquireError, Builder, CheckReport, ConfigError, Contention, Coordinator, ExtendError,
-    Failure, Fault, Fence, FencingToken, Finding, Guard, HealthEvents, HeldReport, Holder,
+    Failure, Fault, Fence, FencingToken, Finding, Group, Guard, HealthEvents, HeldReport, Holder,
     InspectError, Inspection, Kind, ListsId, Lock, LockState, LostError, LostReason, MasterHealth,
     MasterList, MasterPrograms, MasterSpec, MasterState, MasterView, Membership, MemoryMaster,
     Owner, Program, Quarantine, ReadWriteLock, ReadyError, Refusal, ReleaseError, Renewal,
@@ -50,6 +50,7 @@ fn public_types_have_their_auto_traits() {
         Fence: Default;
         FencingToken: Clone Copy Eq Ord Hash;
         Finding: Clone Eq;
+        Group: Clone;
         Guard:;
         HealthEvents:;
         HeldReport: Clone Eq;
@@ -66,7 +67,7 @@ fn public_types_have_their_auto_traits() {
         MasterHealth: Clone Eq;
         MasterList: Clone Copy Eq Hash;
         MasterPrograms: Clone Eq;
-        MasterSpec:;
+        MasterSpec: Clone;
         MasterState: Clone Eq;
         MasterView: Clone Eq;
         Membership: Clone Copy Eq Hash;
@@ -81,7 +82,7 @@ fn public_types_have_their_auto_traits() {
         ReadWriteLock: Clone;
         RunError<ConfigError>: Error;
         StaleToken: Error Clone Copy Eq;
-        Tally: Clone Copy Eq;
+        Tally: Clone Eq;
         LockState: Clone Copy Eq;
         Vote: Clone Eq;
         VoteRow<'static>: Clone Copy;

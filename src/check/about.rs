@@ -19,6 +19,7 @@ pub(super) struct About {
 impl About {
     pub(super) fn with(self, value: impl Into<String>) -> Finding {
         Finding {
+            group: None,
             severity: self.severity,
             master: None,
             setting: self.setting,

@@ -15,6 +15,8 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MasterPrograms {
+    /// The ID of the master's [group](crate::Builder::groups). `None` if there are no groups.
+    pub group: Option<Arc<str>>,
     /// The address of the master.
     pub master: Arc<str>,
     /// The part that the master has in a change of the masters.
@@ -41,14 +43,17 @@ pub struct Program {
 }
 
 impl Checker {
-    /// Asks all masters which programs are connected. `ours` is the name of the own connections.
+    /// Asks all masters of this `group` which programs are connected. `ours` is the name of the own
+    /// connections.
     pub(crate) async fn programs(
         &self,
+        group: Option<&Arc<str>>,
         quorum: &Quorum,
         ours: &ConnectionName,
     ) -> Vec<MasterPrograms> {
         let answers = self.connections().await.into_iter().enumerate();
         let programs = answers.map(|(number, (master, answer))| MasterPrograms {
+            group: group.cloned(),
             master,
             membership: quorum.membership(number),
             programs: answer.map_err(why).and_then(|text| programs(&text, ours)),

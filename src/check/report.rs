@@ -1,6 +1,6 @@
 //! The findings of a check, and how they are shown.
 
-use std::{fmt, sync::Arc};
+use std::{cmp::Reverse, fmt, sync::Arc};
 
 use super::setting::Setting;
 
@@ -36,6 +36,9 @@ impl fmt::Display for Severity {
 pub struct Finding {
     /// The severity of the finding.
     pub severity: Severity,
+    /// The ID of the [group](crate::Builder::groups) that was checked. `None` if there are no
+    /// groups.
+    pub group: Option<Arc<str>>,
     /// The address of the master. `None` if the finding is about all masters, about the masters
     /// that `value` names, or about this program.
     pub master: Option<Arc<str>>,
@@ -84,7 +87,11 @@ impl Finding {
     fn show(&self, who: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let colon = if who.is_empty() { "" } else { ": " };
         let (severity, what, why, fix) = (self.severity, self.what(), self.why, self.fix);
-        write!(f, "{severity}: {who}{colon}{what}: {why}; {fix}")
+        write!(f, "{severity}: ")?;
+        if let Some(group) = &self.group {
+            write!(f, "group {group}: ")?;
+        }
+        write!(f, "{who}{colon}{what}: {why}; {fix}")
     }
 }
 
@@ -109,6 +116,20 @@ pub struct CheckReport {
 }
 
 impl CheckReport {
+    /// Returns the findings of all groups, each with the ID of its group.
+    pub(crate) fn of_groups(reports: impl IntoIterator<Item = (Option<Arc<str>>, Self)>) -> Self {
+        let findings = reports.into_iter().flat_map(|(group, report)| {
+            let findings = report.findings.into_iter();
+            findings.map(move |finding| Finding {
+                group: group.clone(),
+                ..finding
+            })
+        });
+        let mut findings: Vec<_> = findings.collect();
+        findings.sort_by_key(|finding| Reverse(finding.severity));
+        Self { findings }
+    }
+
     /// Returns the severity of the worst finding, if there is any.
     pub fn worst(&self) -> Option<Severity> {
         self.findings.first().map(|finding| finding.severity)

@@ -15,7 +15,7 @@ use super::{
         self,
         deadline::Deadline,
         denied::{NotAcquired, NotAllAcquired},
-        several,
+        several::{self, Part},
     },
     claim::{level::Level, owned_lock::LockOwner, request::LockRequest},
     context::Context,
@@ -34,21 +34,48 @@ use crate::sim::Process;
 use crate::{
     core::{
         config::Config,
-        protocol::name::LockId,
+        protocol::{client_name::ClientName, name::LockId},
         view::inspection::Inspection,
         vote::{quorum::Quorum, votes::Votes},
     },
     master::{HealthBoard, Mailbox, Supervisor},
 };
 
-/// The driver of a coordinator.
+/// The driver of a coordinator, or of one of its groups.
 #[derive(Debug)]
 pub(crate) struct Engine {
     context: Arc<Context>,
-    /// The name of this coordinator on the masters: a random UUID.
-    process: Arc<str>,
+    pub(crate) owners: Arc<Owners>,
+}
+
+/// Creates the owners of a coordinator.
+#[derive(Debug)]
+pub(crate) struct Owners {
+    /// The name of the coordinator on the masters: a random UUID.
+    process: String,
     /// The number of owners that were created so far.
-    owners: AtomicU64,
+    count: AtomicU64,
+    client: Option<ClientName>,
+}
+
+impl Owners {
+    pub(crate) fn new(client: Option<ClientName>) -> Self {
+        Self {
+            process: uuid(clock::random()),
+            count: AtomicU64::new(0),
+            client,
+        }
+    }
+
+    pub(crate) fn create(&self) -> LockOwner {
+        let number = self.count.fetch_add(1, Ordering::Relaxed) + 1;
+        LockOwner::new(&self.process, number, self.client.as_ref())
+    }
+
+    /// Returns whether `owner` was created here. All claims of an owner belong to one coordinator.
+    pub(crate) fn have(&self, owner: &LockOwner) -> bool {
+        owner.id().starts_with(&*self.process)
+    }
 }
 
 impl Engine {
@@ -56,6 +83,7 @@ impl Engine {
     /// guard are dropped. Before a supervisor ends, it delivers everything that was posted to it.
     pub(crate) fn start(
         config: Config,
+        owners: Arc<Owners>,
         quorum: Quorum,
         masters: Vec<(Arc<Mailbox>, Supervisor)>,
         health: HealthBoard,
@@ -68,13 +96,11 @@ impl Engine {
         let (supervisors, renewing) = (Process::adopt(supervisors), Process::adopt(renewing));
         let task = runtime.spawn(supervisors).abort_handle();
         runtime.spawn(renewing);
-        let process: Arc<str> = uuid(clock::random()).into();
         let timers = Timers::new(runtime, task);
         let masters = Masters::new(quorum, mailboxes, health);
         Self {
             context: Arc::new(Context::new(config, masters, timers, renewer)),
-            process,
-            owners: AtomicU64::new(0),
+            owners,
         }
     }
 
@@ -88,17 +114,6 @@ impl Engine {
 
     pub(crate) fn config(&self) -> &Config {
         &self.context.config
-    }
-
-    /// Creates an owner of this coordinator.
-    pub(crate) fn owner(&self) -> LockOwner {
-        let number = self.owners.fetch_add(1, Ordering::Relaxed) + 1;
-        LockOwner::new(&self.process, number, self.config().client_name.as_ref())
-    }
-
-    /// Returns whether this engine created `owner`. All claims of an owner belong to one engine.
-    pub(crate) fn knows(&self, owner: &LockOwner) -> bool {
-        owner.id().starts_with(&*self.process)
     }
 
     /// Makes one attempt.
@@ -121,30 +136,12 @@ impl Engine {
         acquired.inspect(|level| level.claim.hold(request))
     }
 
-    /// Makes one attempt at several mutexes at once.
-    pub(crate) async fn try_acquire_all(
-        &self,
-        requests: &[LockRequest],
-    ) -> Result<Vec<Level>, NotAllAcquired> {
-        let call = pin!(several::try_acquire_all(&self.context, requests));
-        let acquired = observed_all(&self.context, requests, call).await;
-        acquired.inspect(|levels| hold_all(levels, requests))
-    }
-
-    /// Waits until several mutexes are acquired, as [`acquire`](Self::acquire) does for one lock.
-    pub(crate) async fn acquire_all(
-        &self,
-        requests: &[LockRequest],
-        limit: Option<Duration>,
-    ) -> Result<Vec<Level>, NotAllAcquired> {
-        let observer = &self.context.observer;
-        let waiters = requests
-            .iter()
-            .map(|request| observer.count_waiter(&request.lock_id));
-        let _waiters: Vec<_> = waiters.collect();
-        let call = pin!(several::acquire_all(&self.context, requests, limit));
-        let acquired = observed_all(&self.context, requests, call).await;
-        acquired.inspect(|levels| hold_all(levels, requests))
+    /// Returns one of the requests of a call for several locks.
+    pub(crate) fn part(&self, request: LockRequest) -> Part {
+        Part {
+            context: self.context.clone(),
+            request,
+        }
     }
 
     /// Asks all masters who holds the lock and who waits for it.
@@ -175,19 +172,45 @@ impl Engine {
         ready(&self.context, is_enough, Deadline::new(Some(limit))).await
     }
 
-    /// Refuses new acquisitions. Waits until all releases are delivered, or until the keys that
-    /// these releases delete have expired.
-    pub(crate) async fn close(&self) {
+    /// Refuses new acquisitions.
+    pub(crate) fn close(&self) {
         self.context.close();
+    }
+
+    /// Waits until all releases are delivered, or until the keys that these releases delete have
+    /// expired.
+    pub(crate) async fn delivered(&self) {
         let timers = &self.context.timers;
         self.context.pending_releases.delivered(timers).await;
     }
 }
 
+/// Makes one attempt at several mutexes at once.
+pub(crate) async fn try_acquire_all(parts: &[Part]) -> Result<Vec<Level>, NotAllAcquired> {
+    let call = pin!(several::try_acquire_all(parts));
+    let acquired = observed_all(parts, call).await;
+    acquired.inspect(|levels| hold_all(levels, parts))
+}
+
+/// Waits until several mutexes are acquired, as [`acquire`](Engine::acquire) does for one lock.
+pub(crate) async fn acquire_all(
+    parts: &[Part],
+    limit: Option<Duration>,
+) -> Result<Vec<Level>, NotAllAcquired> {
+    let waiters = parts.iter().map(|part| {
+        let observer = &part.context.observer;
+        observer.count_waiter(&part.request.lock_id)
+    });
+    let _waiters: Vec<_> = waiters.collect();
+    let call = pin!(several::acquire_all(parts, limit));
+    let acquired = observed_all(parts, call).await;
+    acquired.inspect(|levels| hold_all(levels, parts))
+}
+
 /// Begins the holds of locks that were acquired together.
-fn hold_all(levels: &[Level], requests: &[LockRequest]) {
-    for (level, request) in levels.iter().zip(requests) {
-        level.claim.hold(request);
+fn hold_all(levels: &[Level], parts: &[Part]) {
+    for (level, part) in levels.iter().zip(parts) {
+        level.claim.hold(&part.request);
     }
 }
 

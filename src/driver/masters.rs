@@ -1,4 +1,4 @@
-//! All masters of a coordinator. Requests are posted here.
+//! The masters of a group. Requests are posted here.
 
 use std::{
     mem,
@@ -10,18 +10,21 @@ use super::{live_round::LiveRound, time::clock};
 use crate::{
     core::{
         protocol::command::Command,
-        vote::{Failure, master_set::MasterSet, quorum::Quorum, round::Round, votes::Votes},
+        vote::{
+            Failure, master_set::MasterSet, quorum::Quorum, roster::Roster, round::Round,
+            votes::Votes,
+        },
         wait::agreed_master::rank,
     },
     master::{CountVotes, HealthBoard, Listener, Mailbox, Request, Topic},
 };
 
-/// The masters of a coordinator. After this value is dropped, their supervisors deliver everything
-/// that was posted, and end.
+/// The masters of a group. After this value is dropped, their supervisors deliver everything that
+/// was posted, and end.
 #[derive(Debug)]
 pub(crate) struct Masters {
     quorum: Quorum,
-    addresses: Arc<[Arc<str>]>,
+    roster: Arc<Roster>,
     mailboxes: Box<[Arc<Mailbox>]>,
     pub(crate) health: HealthBoard,
 }
@@ -31,7 +34,7 @@ impl Masters {
         let addresses = mailboxes.iter().map(|mailbox| mailbox.address().clone());
         Self {
             quorum,
-            addresses: addresses.collect(),
+            roster: Roster::new(health.group().cloned(), addresses),
             mailboxes,
             health,
         }
@@ -46,8 +49,8 @@ impl Masters {
         self.mailboxes.len()
     }
 
-    pub(crate) fn addresses(&self) -> &Arc<[Arc<str>]> {
-        &self.addresses
+    pub(crate) fn roster(&self) -> &Arc<Roster> {
+        &self.roster
     }
 
     /// Returns the longest node timeout of the masters that were dialled, if any was.
@@ -66,7 +69,7 @@ impl Masters {
 
     pub(crate) fn votes(&self, round: &LiveRound) -> Votes {
         let verb = round.read(Round::verb);
-        Votes::new(self.addresses.clone(), &self.quorum, round.votes(), verb)
+        Votes::new(self.roster.clone(), &self.quorum, round.votes(), verb)
     }
 
     /// Posts `command` to every master.

@@ -1,10 +1,34 @@
-//! Waits for one of two futures.
+//! Waits for one of two futures, or for all of several.
 
 use std::{
     future::{Future, poll_fn},
-    pin::pin,
+    pin::{Pin, pin},
     task::Poll,
 };
+
+/// Waits for all futures. Returns their outputs in their order.
+pub(crate) async fn all_of<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
+    type Step<F> = (Pin<Box<F>>, Option<<F as Future>::Output>);
+    let futures = futures.into_iter();
+    let mut steps: Vec<Step<F>> = futures.map(|future| (Box::pin(future), None)).collect();
+    poll_fn(|cx| {
+        for (future, output) in &mut steps {
+            if output.is_none()
+                && let Poll::Ready(ready) = future.as_mut().poll(cx)
+            {
+                *output = Some(ready);
+            }
+        }
+        let is_over = steps.iter().all(|(_, output)| output.is_some());
+        if is_over {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    })
+    .await;
+    steps.into_iter().filter_map(|(_, output)| output).collect()
+}
 
 /// Waits for the first of two futures.
 pub(crate) async fn first_of(first: impl Future<Output = ()>, second: impl Future<Output = ()>) {

@@ -157,7 +157,7 @@ mod tests {
         let mailbox = |master| {
             Mailbox::new(
                 master,
-                MasterObserver::new("".into(), Membership::Stays),
+                MasterObserver::new(None, "".into(), Membership::Stays),
                 clock::monotonic,
             )
         };

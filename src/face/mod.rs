@@ -8,8 +8,8 @@ pub(crate) mod ready;
 
 pub(crate) mod error;
 pub(crate) mod fence;
+pub(crate) mod group;
 pub(crate) mod guard;
-mod listed;
 pub(crate) mod lock;
 pub(crate) mod owner;
 

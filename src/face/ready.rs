@@ -3,11 +3,16 @@
 use std::time::Duration;
 
 use super::{coordinator::Coordinator, error::ReadyError};
-use crate::{core::vote::votes::Votes, driver::time::clock};
+use crate::{
+    core::vote::votes::Votes,
+    driver::{select::all_of, time::clock},
+};
 
 impl Coordinator {
     /// Waits until a majority of masters can vote, at most for `limit`. Returns the answer of each
-    /// master. A [grant](crate::Vote::Grant) means that the master can vote.
+    /// master. A [grant](crate::Vote::Grant) means that the master can vote. With
+    /// [groups](crate::Builder::groups), waits for a majority of each, and returns the answers of
+    /// one group: of the first that lacks masters, if any does.
     ///
     /// A master can vote if it is connected, answers in time, takes locks and is not
     /// [in quarantine](crate::Quarantine).
@@ -54,8 +59,8 @@ impl Coordinator {
     /// # Ok(()) }
     /// ```
     pub async fn ready(&self, limit: Duration) -> Result<Votes, ReadyError> {
-        let needed = self.quorum();
-        self.when_ready(Votes::has_quorum, needed, limit).await
+        self.when_ready(Votes::has_quorum, Votes::quorum, limit)
+            .await
     }
 
     /// Waits until all masters can vote, at most for `limit`. Otherwise the same as
@@ -72,24 +77,28 @@ impl Coordinator {
     ///
     /// Dropping the future has no effect on the masters.
     pub async fn all_ready(&self, limit: Duration) -> Result<Votes, ReadyError> {
-        let needed = self.master_count();
-        self.when_ready(Votes::has_all, needed, limit).await
+        self.when_ready(Votes::has_all, Votes::master_count, limit)
+            .await
     }
 
     async fn when_ready(
         &self,
         is_enough: fn(&Votes) -> bool,
-        needed: usize,
+        needed: fn(&Votes) -> usize,
         limit: Duration,
     ) -> Result<Votes, ReadyError> {
         let start = clock::now();
-        let votes = self.engine().ready(is_enough, limit).await;
-        let votes = votes.ok_or(ReadyError::Closed)?;
+        let groups = self.groups().engines();
+        let votes = all_of(groups.map(|engine| engine.ready(is_enough, limit))).await;
+        let votes = votes.into_iter().collect::<Option<Vec<_>>>();
+        let mut votes = votes.ok_or(ReadyError::Closed)?;
+        votes.sort_by_key(is_enough);
+        let votes = votes.swap_remove(0);
         if is_enough(&votes) {
             return Ok(votes);
         }
         Err(ReadyError::NoQuorum {
-            needed,
+            needed: needed(&votes),
             waited: clock::now().saturating_duration_since(start),
             votes,
         })

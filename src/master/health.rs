@@ -24,9 +24,11 @@ use crate::{
     user_code::shielded,
 };
 
-/// The states of all masters. Each supervisor writes the entry of its master.
+/// The states of the masters of a group. Each supervisor writes the entry of its master.
 #[derive(Clone, Debug)]
 pub(crate) struct HealthBoard {
+    /// The ID of the group of the masters.
+    group: Option<Arc<str>>,
     now: fn() -> Instant,
     entries: Arc<watch::Sender<Box<[Entry]>>>,
     observers: Arc<[MasterObserver]>,
@@ -35,6 +37,7 @@ pub(crate) struct HealthBoard {
 /// The state of one master.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
+    group: Option<Arc<str>>,
     master: Arc<str>,
     membership: Membership,
     connection: ConnectionHealth,
@@ -62,6 +65,7 @@ impl Entry {
         let left = left.map(|until| until.saturating_duration_since(now));
         let left = left.filter(|left| !left.is_zero());
         MasterHealth {
+            group: self.group.clone(),
             master: self.master.clone(),
             membership: self.membership,
             state: self.connection.state.clone(),
@@ -94,13 +98,20 @@ impl Entry {
 }
 
 impl HealthBoard {
-    pub(crate) fn new(masters: &[(Arc<str>, Membership)], now: fn() -> Instant) -> Self {
+    /// Returns a board for the masters of a `group`. `state` is their state at first.
+    pub(crate) fn new(
+        group: Option<Arc<str>>,
+        masters: &[(Arc<str>, Membership)],
+        state: &MasterState,
+        now: fn() -> Instant,
+    ) -> Self {
         let since = now();
         let entry = |(master, membership): &(Arc<str>, Membership)| Entry {
+            group: group.clone(),
             master: master.clone(),
             membership: *membership,
             connection: ConnectionHealth {
-                state: MasterState::Connecting,
+                state: state.clone(),
                 since,
                 failures: 0,
                 refusal: None,
@@ -113,14 +124,20 @@ impl HealthBoard {
             last_heard: LastHeard::never(since),
         };
         let entries = masters.iter().map(entry).collect();
-        let observers = masters
-            .iter()
-            .map(|(master, membership)| MasterObserver::new(master.clone(), *membership));
+        let observer = |(master, membership): &(Arc<str>, Membership)| {
+            MasterObserver::new(group.clone(), master.clone(), *membership)
+        };
+        let observers = masters.iter().map(observer);
         Self {
+            observers: observers.collect(),
+            group,
             now,
             entries: Arc::new(watch::Sender::new(entries)),
-            observers: observers.collect(),
         }
+    }
+
+    pub(crate) fn group(&self) -> Option<&Arc<str>> {
+        self.group.as_ref()
     }
 
     /// Returns the states of all masters, in the order in which the masters were configured.
@@ -136,6 +153,17 @@ impl HealthBoard {
 
     pub(crate) fn watch(&self) -> watch::Receiver<Box<[Entry]>> {
         self.entries.subscribe()
+    }
+
+    /// Returns whether the master is not dialled before something is posted to it.
+    pub(super) fn is_unused(&self, master: usize) -> bool {
+        let is_unused = |entry: &Entry| entry.connection.state == MasterState::Unused;
+        self.look(master, is_unused) == Some(true)
+    }
+
+    /// Notes that the first dial begins, because something was posted.
+    pub(super) fn dials(&self, master: usize) {
+        self.change(master, MasterState::Connecting, |_| ());
     }
 
     /// Notes that a dial succeeded. If `quarantined_until` is set, the master has no vote until

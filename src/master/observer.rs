@@ -16,6 +16,7 @@ use crate::{
 /// program, so the caller of a method must hold no mutex that protects the state of this crate.
 #[derive(Clone, Debug)]
 pub(crate) struct MasterObserver {
+    group: Option<Arc<str>>,
     address: Arc<str>,
     metrics: Meter<MasterMetrics>,
 }
@@ -56,10 +57,12 @@ pub(crate) enum MasterEvent<'a> {
 }
 
 impl MasterObserver {
-    /// Registers the metrics of the master with this `address`.
-    pub(crate) fn new(address: Arc<str>, membership: Membership) -> Self {
+    /// Registers the metrics of the master of this `group` with this `address`.
+    pub(crate) fn new(group: Option<Arc<str>>, address: Arc<str>, membership: Membership) -> Self {
+        let label = group.as_deref();
         Self {
-            metrics: Meter::new(|| MasterMetrics::register(&address, membership)),
+            metrics: Meter::new(|| MasterMetrics::register(label, &address, membership)),
+            group,
             address,
         }
     }
@@ -70,7 +73,7 @@ impl MasterObserver {
 
     /// Logs `event`. Counts it, if it is a quarantine.
     pub(crate) fn on(&self, event: MasterEvent<'_>) {
-        shielded(|| log(&self.address, event));
+        shielded(|| log(self.group.as_deref(), &self.address, event));
         if let MasterEvent::Quarantined { .. } = event {
             self.metrics
                 .record(|metrics| metrics.quarantines.increment(1));
@@ -91,50 +94,55 @@ impl MasterObserver {
     /// Counts a vote.
     pub(super) fn voted(&self, vote: &Vote) {
         self.metrics.record(|metrics| {
-            let votes = metrics.votes.at(&[&self.address, outcome(vote)]);
+            let group = self.group.as_deref().unwrap_or_default();
+            let votes = metrics.votes.at(&[&self.address, outcome(vote), group]);
             votes.increment(1);
         });
     }
 }
 
-fn log(master: &str, event: MasterEvent<'_>) {
+fn log(group: Option<&str>, master: &str, event: MasterEvent<'_>) {
     match event {
-        MasterEvent::AnswersAgain => info!(target: MASTER, %master, "master answers again"),
+        MasterEvent::AnswersAgain => info!(target: MASTER, group, %master, "master answers again"),
         MasterEvent::CallsNobody { error } => {
-            warn!(target: MASTER, %master, %error, "the master calls no waiter of a fair lock: waiters poll");
+            warn!(target: MASTER, group, %master, %error, "the master calls no waiter of a fair lock: waiters poll");
         }
-        MasterEvent::Connected { is_news: true } => info!(target: MASTER, %master, "connected"),
-        MasterEvent::Connected { .. } => debug!(target: MASTER, %master, "connected"),
+        MasterEvent::Connected { is_news: true } => {
+            info!(target: MASTER, group, %master, "connected");
+        }
+        MasterEvent::Connected { .. } => debug!(target: MASTER, group, %master, "connected"),
         MasterEvent::ConnectsAgain { why } => {
-            info!(target: MASTER, %master, %why, "connecting again");
+            info!(target: MASTER, group, %master, %why, "connecting again");
         }
         MasterEvent::Down { is_news: true, why } => {
-            warn!(target: MASTER, %master, %why, "master down");
+            warn!(target: MASTER, group, %master, %why, "master down");
         }
         MasterEvent::Down { why, .. } => {
-            debug!(target: MASTER, %master, %why, "master still down");
+            debug!(target: MASTER, group, %master, %why, "master still down");
         }
         MasterEvent::OriginDenied { why } => {
             let rights = origin_rights!();
-            warn!(target: MASTER, %master, %why, "no client would notice if it restarted empty: its user needs the rights {rights}");
+            warn!(target: MASTER, group, %master, %why, "no client would notice if it restarted empty: its user needs the rights {rights}");
         }
         MasterEvent::NotDurable { why } => {
-            warn!(target: MASTER, %master, %why, "a restart will cost it its vote for a while: it is not durable");
+            warn!(target: MASTER, group, %master, %why, "a restart will cost it its vote for a while: it is not durable");
         }
         MasterEvent::Quarantined { left, why } => {
-            warn!(target: MASTER, %master, ?left, %why, "master may have forgotten locks: it has no vote until they have expired");
+            warn!(target: MASTER, group, %master, ?left, %why, "master may have forgotten locks: it has no vote until they have expired");
         }
         MasterEvent::ReleasesGivenUp => {
-            warn!(target: MASTER, %master, "too many releases are owed: the oldest are given up, and their locks end with the TTL");
+            warn!(target: MASTER, group, %master, "too many releases are owed: the oldest are given up, and their locks end with the TTL");
         }
         MasterEvent::ReportsNothing { error } => {
-            warn!(target: MASTER, %master, %error, "the master tells no waiter of releases: waiters poll");
+            warn!(target: MASTER, group, %master, %error, "the master tells no waiter of releases: waiters poll");
         }
-        MasterEvent::TakesLocks => info!(target: MASTER, %master, "master takes locks again"),
+        MasterEvent::TakesLocks => {
+            info!(target: MASTER, group, %master, "master takes locks again");
+        }
         MasterEvent::TakesNoLocks { why } => {
-            warn!(target: MASTER, %master, %why, "master takes no locks");
+            warn!(target: MASTER, group, %master, %why, "master takes no locks");
         }
-        MasterEvent::VotesAgain => info!(target: MASTER, %master, "master votes again"),
+        MasterEvent::VotesAgain => info!(target: MASTER, group, %master, "master votes again"),
     }
 }
 
@@ -146,16 +154,25 @@ struct MasterMetrics {
 }
 
 impl MasterMetrics {
-    fn register(address: &str, membership: Membership) -> Self {
-        let labels: [(_, &[_]); 2] = [("master", &[address]), ("outcome", &OUTCOMES)];
-        let master = [("master", address)];
+    /// Without a `group`, there is no such label.
+    fn register(group: Option<&str>, address: &str, membership: Membership) -> Self {
+        let group: &[_] = &group
+            .map(|group| ("group", group))
+            .into_iter()
+            .collect::<Vec<_>>();
+        let labels = |more: &[_]| [&[("master", address)], more, group].concat();
+        let outcomes = [("master", &[address][..]), ("outcome", &OUTCOMES)];
+        let groups = group
+            .iter()
+            .map(|(label, group)| (*label, std::slice::from_ref(group)));
+        let votes: Vec<_> = outcomes.into_iter().chain(groups).collect();
         Self {
-            votes: Family::register(counter, names::VOTES, &labels),
-            reconnects: counter(names::RECONNECTS, &master),
-            quarantines: counter(names::QUARANTINES, &master),
+            votes: Family::register(counter, names::VOTES, &votes),
+            reconnects: counter(names::RECONNECTS, &labels(&[])),
+            quarantines: counter(names::QUARANTINES, &labels(&[])),
             can_vote: gauge(
                 names::CAN_VOTE,
-                &[("master", address), ("membership", membership.word())],
+                &labels(&[("membership", membership.word())]),
             ),
         }
     }

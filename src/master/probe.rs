@@ -31,7 +31,7 @@ pub(super) enum Dialer {
     #[cfg(not(any(feature = "redis", feature = "test-util")))]
     None(Infallible),
     #[cfg(feature = "redis")]
-    Redis(RedisDialer),
+    Redis(Box<RedisDialer>),
 }
 
 /// The reason why a master does not answer a check.

@@ -39,9 +39,10 @@ use super::{
 /// time. Plain independent masters are better. The servers of one Sentinel service are one master,
 /// and must never be listed as several. See
 /// [`docs::operations`](crate::docs::operations#masters-behind-sentinel) for what you must ensure.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct MasterSpec(Spec);
 
+#[derive(Clone)]
 enum Spec {
     /// The reason why the master cannot be used. `Builder::build` reports the reason and the
     /// master's number.
@@ -250,7 +251,8 @@ impl MasterSpec {
             Spec::Memory(memory) => Dialer::Memory(memory.clone().dialer(master, config)),
             #[cfg(feature = "redis")]
             Spec::Redis(endpoint) => {
-                Dialer::Redis(redis::Dialer::new(*endpoint.clone(), master, config))
+                let dialer = redis::Dialer::new(*endpoint.clone(), master, config);
+                Dialer::Redis(Box::new(dialer))
             }
             #[cfg(test)]
             Spec::Simulated(_) => return None,

@@ -467,7 +467,9 @@ impl Subject {
             ),
             quarantine: Duration::ZERO,
             health: HealthBoard::new(
+                None,
                 &[(spec.address().unwrap(), Membership::Stays)],
+                &crate::MasterState::Connecting,
                 clock::monotonic,
             ),
             #[cfg(feature = "tls")]

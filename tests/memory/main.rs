@@ -25,6 +25,7 @@ mod extend;
 mod fair;
 mod faults;
 mod fenced;
+mod groups;
 mod heal;
 mod health;
 mod hopeless_waiters;

@@ -52,7 +52,7 @@ const WORDS: &[(&str, &str, &str)] = &[
     (
         "tokio::",
         // A blocking coordinator has a runtime of its own, and its calls wait for it.
-        "src/driver/ src/master/ src/check/ask.rs src/face/builder.rs src/face/blocking/background.rs \
+        "src/driver/ src/master/ src/check/ask.rs src/face/builder/ src/face/blocking/background.rs \
          src/face/blocking/park.rs",
         "the other floors know no runtime",
     ),

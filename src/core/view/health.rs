@@ -14,6 +14,9 @@ use crate::core::vote::lists::Membership;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MasterHealth {
+    /// The ID of the master's [group](crate::Builder::groups). `None` if the coordinator has no
+    /// groups.
+    pub group: Option<Arc<str>>,
     /// The master's address, without the user name and the password.
     pub master: Arc<str>,
     /// Whether the master stays while the masters [are changed](crate::Builder::leaving).
@@ -73,6 +76,9 @@ impl MasterHealth {
 impl fmt::Display for MasterHealth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ", self.master)?;
+        if let Some(group) = &self.group {
+            write!(f, "(group {group}) ")?;
+        }
         if self.membership != Membership::Stays {
             write!(f, "({}) ", self.membership)?;
         }
@@ -81,6 +87,7 @@ impl fmt::Display for MasterHealth {
             MasterState::Connected => write!(f, "connected for {:.1?}", self.age)?,
             MasterState::Connecting => write!(f, "connecting for {:.1?}", self.age)?,
             MasterState::Down(why) => write!(f, "down for {:.1?}: {why}", self.age)?,
+            MasterState::Unused => f.write_str("not used yet")?,
         }
         if let (MasterState::Connected, Some(round_trip)) = (&self.state, self.round_trip) {
             write!(f, ", round trip {round_trip:.1?}")?;
@@ -110,6 +117,9 @@ pub enum MasterState {
     Connecting,
     /// There is no connection, for this reason. Another dial follows, after a second at the latest.
     Down(Arc<str>),
+    /// Nothing was asked of the master yet, so it was not dialled: see
+    /// [`Builder::dial_at_first_use`](crate::Builder::dial_at_first_use).
+    Unused,
 }
 
 /// The reason of a dial that fails until someone changes the settings of the master or of this
@@ -151,8 +161,10 @@ mod tests {
                 "a:1 connecting for 3.0s",
             ),
             (down(), None, false, "a:1 down for 3.0s: Connection refused"),
+            (MasterState::Unused, None, false, "a:1 not used yet"),
         ] {
             let health = MasterHealth {
+                group: None,
                 master: "a:1".into(),
                 membership: Membership::Stays,
                 state,

@@ -346,7 +346,10 @@ pub(crate) fn queue(seen: &[Option<Seen>]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::protocol::command::{Verb, fixture};
+    use crate::core::{
+        protocol::command::{Verb, fixture},
+        vote::roster::Roster,
+    };
 
     fn seen(texts: &[&str]) -> Vec<Option<Seen>> {
         texts.iter().map(|text| Seen::parse(text)).collect()
@@ -365,7 +368,7 @@ mod tests {
             holders: holders(&seen, &Quorum::of(seen.len())),
             queue: Vec::new(),
             votes: Votes::new(
-                Arc::new([]),
+                Roster::new(None, []),
                 &Quorum::of(seen.len()),
                 Box::new([]),
                 Verb::Inspect,

@@ -1,6 +1,6 @@
 //! The lists of masters: those that a coordinator uses, and those that it leaves.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use super::{lists_id::ListsId, master_set::MasterSet, quorum::Quorum};
 
@@ -73,9 +73,11 @@ impl fmt::Display for Membership {
 }
 
 /// How many masters of one list gave an answer, in one round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tally {
+    /// The ID of the [group](crate::Builder::groups) of the list. `None` if there are no groups.
+    pub group: Option<Arc<str>>,
     /// The list.
     pub list: MasterList,
     /// The number of its masters that gave the answer.
@@ -96,7 +98,9 @@ impl Tally {
     pub(crate) fn text(&self, did: &str) -> String {
         let Self { count, list, .. } = self;
         let (masters, quorum) = (self.masters, self.quorum);
-        format!("{count} of {masters} {list}{did} (need {quorum})")
+        let group = self.group.as_ref();
+        let of = group.map_or_else(String::new, |group| format!(" of group {group}"));
+        format!("{count} of {masters} {list}{of}{did} (need {quorum})")
     }
 }
 
@@ -152,6 +156,7 @@ impl Quorum {
     /// Returns for each list how many of its masters are among `masters`.
     pub(crate) fn tallies(&self, masters: MasterSet) -> impl Iterator<Item = Tally> {
         self.lists().map(move |(list, set)| Tally {
+            group: None,
             list,
             count: set.and(masters).len(),
             masters: set.len(),

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fmt};
 
-use crate::core::hash::hash;
+use crate::core::{group::choice::GroupId, hash::hash};
 
 /// The ID of the lists of masters that a program uses. Every connection to a Redis master has it
 /// in its name, so it can be seen which programs still use which lists.
@@ -46,6 +46,27 @@ impl ListsId {
             let addresses = list.into_iter();
             let addresses = addresses.flat_map(|address| address.bytes().chain([0]));
             addresses.chain([0])
+        });
+        Self(hash(bytes))
+    }
+
+    /// Returns the ID of a program that uses groups of masters. Each group has an ID, a weight, and
+    /// the ID of its list.
+    // The ID is the hash of both lists of groups, sorted. A zero byte ends each text, and another
+    // one ends each list. This must never change.
+    pub(crate) fn of_groups(lists: [&[(GroupId, Self)]; 2]) -> Self {
+        let bytes = lists.into_iter().flat_map(|groups| {
+            let mut groups: Vec<_> = groups.iter().collect();
+            groups.sort_by_key(|(group, _)| &group.id);
+            let texts = groups.into_iter().flat_map(|(group, list)| {
+                [
+                    group.id.to_string(),
+                    group.weight.to_string(),
+                    list.to_string(),
+                ]
+            });
+            let bytes = texts.flat_map(|text| text.into_bytes().into_iter().chain([0]));
+            bytes.chain([0])
         });
         Self(hash(bytes))
     }

@@ -10,6 +10,7 @@ pub(crate) mod master_set;
 pub(crate) mod obstacle;
 mod questions;
 pub(crate) mod quorum;
+pub(crate) mod roster;
 pub(crate) mod round;
 pub(crate) mod votes;
 

@@ -9,7 +9,8 @@ use std::{
 };
 
 use super::{
-    Failure, Slot, SlotVote, Vote, lists::Tally, master_set::MasterSet, quorum::Quorum, shown_slot,
+    Failure, Slot, SlotVote, Vote, lists::Tally, master_set::MasterSet, quorum::Quorum,
+    roster::Roster, shown_slot,
 };
 use crate::core::protocol::command::Verb;
 
@@ -42,7 +43,7 @@ use crate::core::protocol::command::Verb;
 /// ```
 #[derive(Clone)]
 pub struct Votes {
-    masters: Arc<[Arc<str>]>,
+    roster: Arc<Roster>,
     pub(in crate::core) quorum: Quorum,
     cast: Box<[Option<CastVote>]>,
     verb: Verb,
@@ -131,14 +132,14 @@ impl DerefMut for CastVotes {
 
 impl Votes {
     pub(crate) fn new(
-        masters: Arc<[Arc<str>]>,
+        roster: Arc<Roster>,
         quorum: &Quorum,
         cast: Box<[Option<CastVote>]>,
         verb: Verb,
     ) -> Self {
-        debug_assert_eq!(masters.len(), cast.len());
+        debug_assert_eq!(roster.masters.len(), cast.len());
         Self {
-            masters,
+            roster,
             quorum: quorum.clone(),
             cast,
             verb,
@@ -156,15 +157,22 @@ impl Votes {
 
     /// Returns one row for each master.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = VoteRow<'_>> {
-        self.masters
+        let masters = &self.roster.masters;
+        masters
             .iter()
             .zip(&self.cast)
             .map(|(master, cast)| VoteRow { master, cast })
     }
 
+    /// Returns the ID of the [group](crate::Builder::groups) whose masters were asked. `None` if
+    /// the coordinator has no groups.
+    pub fn group(&self) -> Option<&str> {
+        self.roster.group.as_deref()
+    }
+
     /// Returns the number of masters that are configured. A master in both lists counts once.
     pub fn master_count(&self) -> usize {
-        self.masters.len()
+        self.roster.masters.len()
     }
 
     /// Returns the number of masters that make a majority. While the masters
@@ -192,7 +200,7 @@ impl Votes {
     /// # Ok(()) }
     /// ```
     pub fn tally(&self, count: impl Fn(&VoteRow<'_>) -> bool) -> Vec<Tally> {
-        self.quorum.tallies(self.masters(count)).collect()
+        self.roster.tallies(&self.quorum, self.masters(count))
     }
 
     /// Returns how many masters of each list gave such a vote, in words: for example
@@ -244,9 +252,13 @@ impl Votes {
     }
 }
 
-/// Shows, for example, `a:6379 granted, b:6379 no answer in 50ms, c:6379 not answered yet`.
+/// Shows, for example, `a:6379 granted, b:6379 no answer in 50ms, c:6379 not answered yet`. The
+/// votes of a group begin with its ID, such as `group a: `.
 impl fmt::Display for Votes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(group) = self.group() {
+            write!(f, "group {group}: ")?;
+        }
         for (n, row) in self.iter().enumerate() {
             if n > 0 {
                 f.write_str(", ")?;
@@ -322,7 +334,7 @@ mod tests {
             table[master] = vote.clone().map(|vote| CastVote::new(vote, latency));
         }
         Votes::new(
-            masters.collect(),
+            Roster::new(None, masters),
             &Quorum::of(cast.len()),
             table.to_vec().into_boxed_slice(),
             Verb::Acquire,

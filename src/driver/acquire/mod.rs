@@ -5,7 +5,7 @@ pub(in crate::driver) mod contend;
 pub(in crate::driver) mod deadline;
 pub(crate) mod denied;
 pub(in crate::driver) mod fair;
-pub(in crate::driver) mod several;
+pub(crate) mod several;
 mod slots;
 
 use std::{pin::pin, sync::Arc, time::Duration};

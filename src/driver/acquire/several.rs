@@ -26,13 +26,19 @@ use crate::{
     },
 };
 
+/// A request for one of several locks. Each may be in another group of masters.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) context: Arc<Context>,
+    pub(crate) request: LockRequest,
+}
+
 /// Makes one attempt at all locks at once.
 pub(in crate::driver) async fn try_acquire_all(
-    context: &Arc<Context>,
-    requests: &[LockRequest],
+    parts: &[Part],
 ) -> Result<Vec<Level>, NotAllAcquired> {
-    let mut prefix = Prefix::new(context, requests);
-    let attempt = prefix.attempt(requests.len(), false).await;
+    let mut prefix = Prefix::new(parts);
+    let attempt = prefix.attempt(parts.len(), false).await;
     // Further ballots for one lock may have taken so long that another is lost by now.
     let attempt = attempt.and_then(|()| prefix.lost().map_or(Ok(()), Err));
     prefix.end(attempt)
@@ -41,11 +47,10 @@ pub(in crate::driver) async fn try_acquire_all(
 /// Waits until all locks are acquired. At the deadline, makes a last attempt at those that are
 /// missing.
 pub(in crate::driver) async fn acquire_all(
-    context: &Arc<Context>,
-    requests: &[LockRequest],
+    parts: &[Part],
     limit: Option<Duration>,
 ) -> Result<Vec<Level>, NotAllAcquired> {
-    let mut prefix = Prefix::new(context, requests);
+    let mut prefix = Prefix::new(parts);
     let acquired = prefix.fill(Deadline::new(limit)).await;
     prefix.end(acquired)
 }
@@ -53,8 +58,7 @@ pub(in crate::driver) async fn acquire_all(
 /// The locks that are held so far: the first ones, in the order of the requests. A lock is never
 /// kept while one before it is missing.
 struct Prefix<'a> {
-    context: &'a Arc<Context>,
-    requests: Vec<&'a LockRequest>,
+    parts: Vec<&'a Part>,
     levels: Vec<Level>,
     /// The time when the locks that are held are extended next. The renewer does not do this,
     /// because the caller may stop polling the future that waits for the others.
@@ -65,11 +69,10 @@ impl<'a> Prefix<'a> {
     /// The number of extensions in a TTL. So one of them may fail.
     const EXTENSIONS: u32 = 6;
 
-    fn new(context: &'a Arc<Context>, requests: &'a [LockRequest]) -> Self {
+    fn new(parts: &'a [Part]) -> Self {
         Self {
-            context,
-            requests: requests.iter().collect(),
-            levels: Vec::with_capacity(requests.len()),
+            parts: parts.iter().collect(),
+            levels: Vec::with_capacity(parts.len()),
             extend_at: clock::now(),
         }
     }
@@ -87,7 +90,7 @@ impl<'a> Prefix<'a> {
     async fn fill(&mut self, mut deadline: Deadline) -> Result<(), NotAcquired> {
         // After a wait, the next locks may be contended, too. Taking and returning them would
         // disturb others, so their number begins with one.
-        let mut most = self.requests.len();
+        let mut most = self.parts.len();
         loop {
             let is_last = deadline.is_over();
             let most_now = if is_last { usize::MAX } else { self.calm(most) };
@@ -95,13 +98,13 @@ impl<'a> Prefix<'a> {
                 Ok(()) => most = most.saturating_mul(2),
                 Err(NotAcquired::Denied(denied)) => {
                     deadline.note_failure(&denied, is_last)?;
-                    mutant!(KeepsLater => self.requests[self.levels.len()..].rotate_left(1));
+                    mutant!(KeepsLater => self.parts[self.levels.len()..].rotate_left(1));
                     most = 1;
                 }
                 Err(error) => return Err(error),
             }
             self.give_back_lost();
-            if self.levels.len() == self.requests.len() {
+            if self.levels.len() == self.parts.len() {
                 return Ok(());
             }
             if most == 1 || self.calm(1) == 0 {
@@ -113,31 +116,36 @@ impl<'a> Prefix<'a> {
 
     /// Returns the number of the next locks, at most `most`, that no one else is known to want.
     fn calm(&self, most: usize) -> usize {
-        let waiters = &self.context.local_waiters;
-        let next = self.requests[self.levels.len()..].iter().take(most);
-        next.take_while(|request| waiters.is_calm(&request.lock_id))
-            .count()
+        let next = self.parts[self.levels.len()..].iter().take(most);
+        let is_calm = |part: &&&Part| {
+            let waiters = &part.context.local_waiters;
+            waiters.is_calm(&part.request.lock_id)
+        };
+        next.take_while(is_calm).count()
     }
 
     /// Makes an attempt at each of the next locks, at most `most`, all at once. Keeps those before
     /// the first one that was not acquired.
     async fn attempt(&mut self, most: usize, will_retry: bool) -> Result<(), NotAcquired> {
-        if self.levels.len() == self.requests.len() {
+        let Some(next) = self.parts.get(self.levels.len()) else {
             return Ok(()); // all were won before the coordinator was closed
-        }
-        self.context.check_open()?;
+        };
+        next.context.check_open()?;
         if self.levels.is_empty() {
             self.plan_extension();
         }
-        let next = self.requests[self.levels.len()..].iter().take(most);
-        let begun = next.map(|request| begin_by_token(self.context, request, None));
+        let next: Vec<_> = self.parts[self.levels.len()..].iter().take(most).collect();
+        let begun = next
+            .iter()
+            .map(|part| begin_by_token(&part.context, &part.request, None));
         let mut begun = begun.collect::<Vec<_>>().into_iter();
-        while let Some(level) = begun.next() {
+        for part in next {
+            let Some(level) = begun.next() else { break };
             let outcome = outcome(&level.claim, will_retry).await;
             if outcome != Outcome::Won {
                 begun = Vec::new().into_iter(); // gives the others back
             }
-            let level = conclude(self.context, level, outcome, None).await?;
+            let level = conclude(&part.context, level, outcome, None).await?;
             self.levels.push(level);
         }
         Ok(())
@@ -146,10 +154,10 @@ impl<'a> Prefix<'a> {
     /// Waits for the next lock. Meanwhile, extends the locks that are held. Returns early if one of
     /// them is lost.
     async fn wait(&mut self, deadline: &Deadline) -> Result<(), NotAcquired> {
-        let request = self.requests[self.levels.len()];
-        let mut waiting = pin!(contend(self.context, request, deadline.clone()));
+        let Part { context, request } = self.parts[self.levels.len()];
+        let mut waiting = pin!(contend(context, request, deadline.clone()));
         loop {
-            let due = self.context.timers.sleep_until(self.extend_at);
+            let due = context.timers.sleep_until(self.extend_at);
             if let Some(level) = within(due, waiting.as_mut()).await {
                 self.levels.push(level?);
                 return Ok(());
@@ -166,7 +174,7 @@ impl<'a> Prefix<'a> {
     }
 
     fn plan_extension(&mut self) {
-        let ttl = self.requests.first().map(|request| request.ttl.duration());
+        let ttl = self.parts.first().map(|part| part.request.ttl.duration());
         self.extend_at = clock::now() + ttl.unwrap_or_default() / Self::EXTENSIONS;
     }
 

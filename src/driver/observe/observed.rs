@@ -7,7 +7,10 @@ use super::span::LockSpan;
 use crate::{
     core::{protocol::name::LockId, vote::obstacle::Obstacle},
     driver::{
-        acquire::denied::{NotAcquired, NotAllAcquired},
+        acquire::{
+            denied::{NotAcquired, NotAllAcquired},
+            several::Part,
+        },
         claim::{level::Level, request::LockRequest},
         context::Context,
     },
@@ -30,11 +33,12 @@ pub(in crate::driver) async fn observed(
 /// Does the same for a call for several locks. Each lock has its span. If the call fails, only the
 /// lock that was not acquired is recorded.
 pub(in crate::driver) async fn observed_all(
-    context: &Context,
-    requests: &[LockRequest],
+    parts: &[Part],
     call: Pin<&mut impl Future<Output = Result<Vec<Level>, NotAllAcquired>>>,
 ) -> Result<Vec<Level>, NotAllAcquired> {
-    let waits = requests.iter().map(|request| Wait::begin(context, request));
+    let waits = parts
+        .iter()
+        .map(|part| Wait::begin(&part.context, &part.request));
     let waits: Vec<_> = waits.collect();
     let span = waits.first().map(|wait| wait.span.clone());
     let result = span.unwrap_or_default().around(call).await;

@@ -5,7 +5,7 @@ use std::{
     fmt,
     future::{poll_fn, ready},
     pin::Pin,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
 
 use futures_core::{FusedStream, Stream};
@@ -27,19 +27,28 @@ type Entries = watch::Receiver<Box<[Entry]>>;
 /// dropped.
 #[must_use = "a stream does nothing unless it is polled"]
 pub struct HealthEvents {
+    boards: Vec<Board>,
+    news: VecDeque<MasterHealth>,
+}
+
+/// The states of the masters of one group.
+struct Board {
     /// The states that the stream has told of.
     told: Box<[Entry]>,
-    news: VecDeque<MasterHealth>,
-    /// Resolves at the next change. `None` after the end of the stream.
+    /// Resolves at the next change. `None` after the last one.
     changed: Option<Pin<Box<dyn Future<Output = Option<Entries>> + Send + Sync>>>,
 }
 
 impl HealthEvents {
-    pub(crate) fn new(entries: Entries) -> Self {
-        Self {
+    /// Returns the changes of the states in all `boards`.
+    pub(crate) fn new(boards: impl IntoIterator<Item = Entries>) -> Self {
+        let board = |entries| Board {
             told: Box::default(),
-            news: VecDeque::new(),
             changed: Some(Box::pin(ready(Some(entries)))),
+        };
+        Self {
+            boards: boards.into_iter().map(board).collect(),
+            news: VecDeque::new(),
         }
     }
 
@@ -52,13 +61,29 @@ impl HealthEvents {
     pub async fn next(&mut self) -> Option<MasterHealth> {
         poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }
+}
 
-    fn compare(&mut self, entries: Box<[Entry]>) {
+impl Board {
+    /// Adds the next changes to `news`, if there are any.
+    fn poll(&mut self, cx: &mut Context<'_>, news: &mut VecDeque<MasterHealth>) {
+        while let Some(change) = &mut self.changed
+            && let Poll::Ready(entries) = change.as_mut().poll(cx)
+        {
+            self.changed = None;
+            if let Some(mut entries) = entries {
+                let present = entries.borrow_and_update().clone();
+                self.compare(present, news);
+                self.changed = Some(Box::pin(changed(entries)));
+            }
+        }
+    }
+
+    fn compare(&mut self, entries: Box<[Entry]>, news: &mut VecDeque<MasterHealth>) {
         let now = clock::monotonic();
         for (master, entry) in entries.iter().enumerate() {
             let told = self.told.get(master);
             if told.is_none_or(|told| entry.is_news(told)) {
-                self.news.push_back(entry.at(now));
+                news.push_back(entry.at(now));
             }
         }
         self.told = entries;
@@ -75,34 +100,28 @@ impl Stream for HealthEvents {
     type Item = MasterHealth;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<MasterHealth>> {
-        loop {
-            if let Some(news) = self.news.pop_front() {
-                return Poll::Ready(Some(news));
-            }
-            let Some(change) = &mut self.changed else {
-                return Poll::Ready(None);
-            };
-            let entries = ready!(change.as_mut().poll(cx));
-            self.changed = None;
-            if let Some(mut entries) = entries {
-                let present = entries.borrow_and_update().clone();
-                self.compare(present);
-                self.changed = Some(Box::pin(changed(entries)));
-            }
+        let Self { boards, news } = &mut *self;
+        if news.is_empty() {
+            boards.iter_mut().for_each(|board| board.poll(cx, news));
+        }
+        match news.pop_front() {
+            None if !self.is_terminated() => Poll::Pending,
+            next => Poll::Ready(next),
         }
     }
 }
 
 impl FusedStream for HealthEvents {
     fn is_terminated(&self) -> bool {
-        self.news.is_empty() && self.changed.is_none()
+        self.news.is_empty() && self.boards.iter().all(|board| board.changed.is_none())
     }
 }
 
 impl fmt::Debug for HealthEvents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let told: Vec<_> = self.boards.iter().map(|board| &board.told).collect();
         f.debug_struct("HealthEvents")
-            .field("told", &self.told)
+            .field("told", &told)
             .finish_non_exhaustive()
     }
 }

@@ -86,7 +86,7 @@ fn judged(masters: &Masters, round: &LiveRound) -> Votes {
         }
     }
     Votes::new(
-        masters.addresses().clone(),
+        masters.roster().clone(),
         masters.quorum(),
         cast,
         Verb::Probe,

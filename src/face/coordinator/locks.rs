@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::Coordinator;
 use crate::{
     core::protocol::kind::Kind,
+    driver::engine::Engine,
     face::{
         lock::{Lock, read_write::ReadWriteLock},
         owner::Owner,
@@ -22,7 +23,7 @@ impl Coordinator {
     ///
     /// A name that cannot be used is reported when the lock is acquired.
     pub fn mutex(&self, name: impl AsRef<str>) -> Lock {
-        Lock::new(self.engine.clone(), Kind::Mutex, name.as_ref(), None)
+        Lock::new(self.engine_of(&name), Kind::Mutex, name.as_ref(), None)
     }
 
     /// Returns a new owner for [`reentrant`](Self::reentrant), [`fair`](Self::fair) and
@@ -33,7 +34,7 @@ impl Coordinator {
     /// The owner works with this coordinator and its clones. Locks of another coordinator refuse
     /// the owner with [`ForeignOwner`](crate::ConfigError::ForeignOwner).
     pub fn owner(&self) -> Owner {
-        Owner(Arc::new(self.engine.owner()))
+        Owner(Arc::new(self.groups.first().owners.create()))
     }
 
     /// Returns the reentrant lock called `name` for `owner`. Sends nothing.
@@ -75,7 +76,7 @@ impl Coordinator {
     /// ```
     pub fn reentrant(&self, name: impl AsRef<str>, owner: &Owner) -> Lock {
         Lock::new(
-            self.engine.clone(),
+            self.engine_of(&name),
             Kind::Reentrant,
             name.as_ref(),
             Some(owner),
@@ -135,7 +136,12 @@ impl Coordinator {
     /// # Ok(()) }
     /// ```
     pub fn fair(&self, name: impl AsRef<str>, owner: &Owner) -> Lock {
-        Lock::new(self.engine.clone(), Kind::Fair, name.as_ref(), Some(owner))
+        Lock::new(
+            self.engine_of(&name),
+            Kind::Fair,
+            name.as_ref(),
+            Some(owner),
+        )
     }
 
     /// Returns the read-write lock called `name` for `owner`. Its readers share it, and its writer
@@ -182,7 +188,7 @@ impl Coordinator {
     /// # Ok(()) }
     /// ```
     pub fn read_write(&self, name: impl AsRef<str>, owner: &Owner) -> ReadWriteLock {
-        ReadWriteLock::new(self.engine.clone(), name.as_ref(), owner)
+        ReadWriteLock::new(self.engine_of(&name), name.as_ref(), owner)
     }
 
     /// Returns the semaphore called `name`. At most `permits` guards hold it at once, from 1 to
@@ -215,7 +221,7 @@ impl Coordinator {
     /// # Ok(()) }
     /// ```
     pub fn semaphore(&self, name: impl AsRef<str>, permits: usize) -> Lock {
-        Lock::semaphore(self.engine.clone(), name.as_ref(), permits)
+        Lock::semaphore(self.engine_of(&name), name.as_ref(), permits)
     }
 
     /// Returns the mutexes called `names` as one lock, which holds all of them or none. Sends
@@ -247,7 +253,7 @@ impl Coordinator {
     /// # Ok(()) }
     /// ```
     pub fn mutex_all(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Lock {
-        Lock::mutex_all(self.engine.clone(), names)
+        Lock::mutex_all(&self.groups, names)
     }
 
     /// Returns the lock called `name` of this kind. `owner` is not used for a mutex.
@@ -255,6 +261,10 @@ impl Coordinator {
     #[doc(hidden)]
     pub fn of_kind(&self, kind: Kind, name: impl AsRef<str>, owner: &Owner) -> Lock {
         let owner = kind.has_owner().then_some(owner);
-        Lock::new(self.engine.clone(), kind, name.as_ref(), owner)
+        Lock::new(self.engine_of(&name), kind, name.as_ref(), owner)
+    }
+
+    fn engine_of(&self, name: &impl AsRef<str>) -> Arc<Engine> {
+        self.groups.engine_of(name.as_ref()).clone()
     }
 }

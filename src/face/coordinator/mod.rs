@@ -1,18 +1,20 @@
 //! A set of masters that hold locks together.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
+use self::groups::Groups;
 use crate::{
-    check::{CheckReport, Checker, MasterPrograms},
+    check::{CheckReport, MasterPrograms},
     core::{
         protocol::connection_name::ConnectionName,
         restart::quarantine_length,
         view::health::MasterHealth,
-        vote::{lists::Tally, lists_id::ListsId},
+        vote::{lists::Tally, lists_id::ListsId, quorum::Quorum},
     },
-    driver::{engine::Engine, query::health_events::HealthEvents},
+    driver::{query::health_events::HealthEvents, select::all_of},
 };
 
+pub(crate) mod groups;
 mod locks;
 
 /// A set of independent masters that hold locks together.
@@ -57,15 +59,13 @@ mod locks;
 /// ```
 #[derive(Clone)]
 pub struct Coordinator {
-    engine: Arc<Engine>,
-    checker: Arc<Checker>,
+    groups: Arc<Groups>,
 }
 
 impl Coordinator {
-    pub(crate) fn from_parts(engine: Engine, checker: Checker) -> Self {
+    pub(crate) fn of(groups: Groups) -> Self {
         Self {
-            engine: Arc::new(engine),
-            checker: Arc::new(checker),
+            groups: Arc::new(groups),
         }
     }
 
@@ -107,13 +107,18 @@ impl Coordinator {
     /// # Ok(()) }
     /// ```
     pub async fn check(&self) -> CheckReport {
-        let (config, quorum) = (self.engine.config(), self.engine.masters().quorum());
-        let node_timeout = self.engine.context().node_timeout();
-        self.checker.run(config, quorum, node_timeout).await
+        let checks = self.groups.all.iter().map(async |group| {
+            let (config, masters) = (group.engine.config(), group.engine.masters());
+            let node_timeout = group.engine.context().node_timeout();
+            let report = group.checker.run(config, masters.quorum(), node_timeout);
+            (masters.roster().group.clone(), report.await)
+        });
+        CheckReport::of_groups(all_of(checks).await)
     }
 
-    /// Returns the state of each master, in the order in which the masters were configured. Sends
-    /// nothing, so [`last_heard`](MasterHealth::last_heard) says how old the state may be.
+    /// Returns the state of each master, in the order in which the masters were configured, group
+    /// by group. Sends nothing, so [`last_heard`](MasterHealth::last_heard) says how old the state
+    /// may be.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -129,7 +134,11 @@ impl Coordinator {
     /// # Ok(()) }
     /// ```
     pub fn health(&self) -> Vec<MasterHealth> {
-        self.engine.masters().health.read()
+        let boards = self
+            .groups
+            .engines()
+            .map(|engine| engine.masters().health.read());
+        boards.flatten().collect()
     }
 
     /// Returns a stream of the changes of the masters' states. It begins with the present state of
@@ -148,12 +157,16 @@ impl Coordinator {
     /// # Ok(()) }
     /// ```
     pub fn health_events(&self) -> HealthEvents {
-        HealthEvents::new(self.engine.masters().health.watch())
+        let boards = self
+            .groups
+            .engines()
+            .map(|engine| engine.masters().health.watch());
+        HealthEvents::new(boards)
     }
 
     /// Returns the TTL of locks that do not [set their own](crate::Lock::ttl).
     pub fn ttl(&self) -> Duration {
-        self.engine.config().ttl.duration()
+        self.groups.first().config().ttl.duration()
     }
 
     /// Returns the length of a quarantine: the longest TTL of all programs with its drift
@@ -161,26 +174,40 @@ impl Coordinator {
     /// and had the same [`max_ttl`](crate::Builder::max_ttl), except for locks with a
     /// [minimum time](crate::Lock::min_hold).
     pub fn quarantine_length(&self) -> Duration {
-        let config = self.engine.config();
+        let config = self.groups.first().config();
         quarantine_length(config.max_ttl, config.drift)
     }
 
-    /// Returns the number of masters. While the masters [are changed](crate::Builder::leaving), a
-    /// master in both lists counts once.
+    /// Returns the number of masters, of all [groups](crate::Builder::groups) together. While the
+    /// masters [are changed](crate::Builder::leaving), a master in both lists counts once.
     pub fn master_count(&self) -> usize {
-        self.engine.masters().count()
+        let rosters = self
+            .groups
+            .engines()
+            .map(|engine| &engine.masters().roster().masters);
+        rosters.flatten().collect::<BTreeSet<_>>().len()
     }
 
     /// Returns the number of masters that make a majority. While the masters
     /// [are changed](crate::Builder::leaving), this is the larger number of both lists, and
-    /// [`tally`](Self::tally) says what each of them has.
+    /// [`tally`](Self::tally) says what each of them has. With [groups](crate::Builder::groups), it
+    /// is the largest number of any group.
     pub fn quorum(&self) -> usize {
-        self.engine.masters().quorum().size()
+        let sizes = self.groups.quorums().map(Quorum::size);
+        sizes.max().unwrap_or_default()
     }
 
-    /// Returns how many masters of each list `count`, by their present state. There are two lists
-    /// only while the masters [are changed](crate::Builder::leaving). Locks can be acquired if a
-    /// majority of each list can vote.
+    /// Returns the [group](crate::Builder::groups) of a name. `None` if the coordinator has no
+    /// groups. Locks of names that move from `a` to `b` are in `a->b`.
+    pub fn group_of(&self, name: impl AsRef<str>) -> Option<&str> {
+        let engine = self.groups.engine_of(name.as_ref());
+        engine.masters().roster().group.as_deref()
+    }
+
+    /// Returns how many masters of each list `count`, by their present state. There are several
+    /// lists only with [groups](crate::Builder::groups), and while the masters
+    /// [are changed](crate::Builder::leaving). Locks can be acquired if a majority of each list
+    /// can vote.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -195,17 +222,20 @@ impl Coordinator {
     /// # Ok(()) }
     /// ```
     pub fn tally(&self, count: impl Fn(&MasterHealth) -> bool) -> Vec<Tally> {
-        let health = self.health();
-        let counted = (0..health.len()).filter(|master| count(&health[*master]));
-        let quorum = self.engine.masters().quorum();
-        quorum.tallies(counted.collect()).collect()
+        let tallies = self.groups.engines().flat_map(|engine| {
+            let masters = engine.masters();
+            let health = masters.health.read();
+            let counted = (0..health.len()).filter(|master| count(&health[*master]));
+            masters
+                .roster()
+                .tallies(masters.quorum(), counted.collect())
+        });
+        tallies.collect()
     }
 
     /// Returns the ID of the lists of masters that this coordinator uses.
     pub fn lists_id(&self) -> ListsId {
-        let masters = self.engine.masters();
-        let addresses: Vec<_> = masters.addresses().iter().map(|one| &**one).collect();
-        masters.quorum().lists_id(&addresses)
+        self.groups.lists_id
     }
 
     /// Asks each master which programs are connected with it. Returns one answer for each master,
@@ -243,15 +273,18 @@ impl Coordinator {
     pub async fn programs(&self) -> Vec<MasterPrograms> {
         let ours = ConnectionName {
             lists: self.lists_id(),
-            client: self.engine.config().client_name.clone(),
+            client: self.groups.first().config().client_name.clone(),
         };
-        self.checker
-            .programs(self.engine.masters().quorum(), &ours)
-            .await
+        let answers = self.groups.all.iter().map(|group| {
+            let (masters, checker) = (group.engine.masters(), &group.checker);
+            checker.programs(masters.roster().group.as_ref(), masters.quorum(), &ours)
+        });
+        let answers = all_of(answers).await;
+        answers.into_iter().flatten().collect()
     }
 
-    pub(crate) fn engine(&self) -> &Arc<Engine> {
-        &self.engine
+    pub(crate) fn groups(&self) -> &Groups {
+        &self.groups
     }
 
     /// Refuses new acquisitions, and waits until all posted releases are delivered.
@@ -273,14 +306,20 @@ impl Coordinator {
     /// Dropping the future leaves the coordinator closed. Releases that are owed are still
     /// delivered, as long as the runtime lives.
     pub async fn close(&self) {
-        self.engine.close().await;
+        self.groups.engines().for_each(|engine| engine.close());
+        all_of(self.groups.engines().map(|engine| engine.delivered())).await;
     }
 }
 
 impl fmt::Debug for Coordinator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rosters = self
+            .groups
+            .engines()
+            .map(|engine| engine.masters().roster());
+        let masters: Vec<_> = rosters.flat_map(|roster| &roster.masters).collect();
         f.debug_struct("Coordinator")
-            .field("masters", &self.engine.masters().addresses())
+            .field("masters", &masters)
             .finish_non_exhaustive()
     }
 }

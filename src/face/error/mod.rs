@@ -409,20 +409,15 @@ mod tests {
     use super::*;
     use crate::core::{
         protocol::command::Verb,
-        vote::{Refusal, quorum::Quorum, votes::CastVote},
+        vote::{Refusal, quorum::Quorum, roster::Roster, votes::CastVote},
     };
 
     fn votes(votes: &[Vote]) -> Votes {
-        let names = ["a", "b", "c"].map(Arc::from);
+        let roster = Roster::new(None, ["a", "b", "c"].map(Arc::from));
         let cast = votes
             .iter()
             .map(|vote| Some(CastVote::new(vote.clone(), Duration::ZERO)));
-        Votes::new(
-            Arc::new(names),
-            &Quorum::of(3),
-            cast.collect(),
-            Verb::Acquire,
-        )
+        Votes::new(roster, &Quorum::of(3), cast.collect(), Verb::Acquire)
     }
 
     #[test]

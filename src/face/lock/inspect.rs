@@ -2,7 +2,8 @@
 
 use super::Lock;
 use crate::{
-    core::view::inspection::Inspection, driver::query::inspect::PendingInspection,
+    core::view::inspection::Inspection,
+    driver::{engine::Engine, query::inspect::PendingInspection},
     face::error::InspectError,
 };
 
@@ -46,25 +47,22 @@ impl Lock {
     /// ```
     pub async fn inspect(&self) -> Result<Inspection, InspectError> {
         let first = self.lock_id.as_ref().map_err(Clone::clone)?;
-        let ask = |lock_id| self.engine.inquire(lock_id);
-        let (pending, others) = (ask(first), self.others.iter().map(ask));
-        let others: Vec<_> = others.collect();
-        let first = self.answer(&pending).await?;
+        let pending = self.engine.inquire(first);
+        let others = self.others.iter();
+        let others: Vec<_> = others
+            .map(|(engine, lock_id)| (engine, engine.inquire(lock_id)))
+            .collect();
+        let first = answer(&self.engine, &pending).await?;
         if first.is_held() {
             return Ok(first);
         }
-        for pending in &others {
-            let other = self.answer(pending).await?;
+        for (engine, pending) in &others {
+            let other = answer(engine, pending).await?;
             if other.is_held() {
                 return Ok(other);
             }
         }
         Ok(first)
-    }
-
-    async fn answer(&self, pending: &PendingInspection) -> Result<Inspection, InspectError> {
-        let (inspected, masters) = (self.engine.inspect(pending).await, self.engine.masters());
-        inspected.map_err(|error| InspectError::from_driver(error, &pending.lock_id, masters))
     }
 
     /// Returns whether the lock is held. It counts as held if it is free on too few masters for
@@ -84,4 +82,9 @@ impl Lock {
     pub async fn is_held(&self) -> Result<bool, InspectError> {
         Ok(self.inspect().await?.is_held())
     }
+}
+
+async fn answer(engine: &Engine, pending: &PendingInspection) -> Result<Inspection, InspectError> {
+    let (inspected, masters) = (engine.inspect(pending).await, engine.masters());
+    inspected.map_err(|error| InspectError::from_driver(error, &pending.lock_id, masters))
 }

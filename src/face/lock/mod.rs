@@ -71,7 +71,7 @@ pub struct Lock {
     engine: Arc<Engine>,
     lock_id: Result<LockId, ConfigError>,
     /// The other locks of a lock of several names.
-    others: Vec<LockId>,
+    others: Vec<(Arc<Engine>, LockId)>,
     ttl: Result<Ttl, ConfigError>,
     /// `None` for a mutex, and for a semaphore, where each attempt has an owner of its own.
     owner: Option<Owner>,
@@ -83,7 +83,7 @@ pub struct Lock {
 
 impl Lock {
     pub(crate) fn new(engine: Arc<Engine>, kind: Kind, name: &str, owner: Option<&Owner>) -> Self {
-        let foreign = owner.filter(|owner| !engine.knows(&owner.0));
+        let foreign = owner.filter(|owner| !engine.owners.have(&owner.0));
         Self {
             lock_id: match foreign {
                 None => engine.config().key_template.lock_id(kind, name.into()),

@@ -50,7 +50,7 @@ impl Lock {
     /// the lock was given one.
     pub(super) fn owner_of_attempt(&self, kind: Kind) -> Option<Arc<LockOwner>> {
         let own = self.owner.as_ref().map(|owner| owner.0.clone());
-        own.or_else(|| (kind.spec().has_slots).then(|| Arc::new(self.engine.owner())))
+        own.or_else(|| (kind.spec().has_slots).then(|| Arc::new(self.engine.owners.create())))
     }
 }
 

@@ -1,16 +1,17 @@
 //! A lock of several names.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use super::Lock;
 use crate::{
     core::protocol::{kind::Kind, name::LockId},
     driver::{
-        acquire::denied::NotAllAcquired,
+        acquire::{denied::NotAllAcquired, several::Part},
         claim::{level::Level, request::LockRequest},
-        engine::Engine,
+        engine,
     },
     face::{
+        coordinator::groups::Groups,
         error::{AcquireError, ConfigError},
         guard::Guard,
     },
@@ -18,25 +19,32 @@ use crate::{
 
 impl Lock {
     pub(crate) fn mutex_all(
-        engine: Arc<Engine>,
+        groups: &Groups,
         names: impl IntoIterator<Item = impl AsRef<str>>,
     ) -> Self {
-        let template = &engine.config().key_template;
+        let template = &groups.first().config().key_template;
         let names = names.into_iter();
         let lock_ids = names.map(|name| template.lock_id(Kind::Mutex, name.as_ref().into()));
         let lock_ids = lock_ids.collect::<Result<Vec<_>, _>>().and_then(in_order);
-        let mut lock = Self::new(engine, Kind::Mutex, "", None);
+        let mut lock = Self::new(groups.first().clone(), Kind::Mutex, "", None);
         match lock_ids {
-            Ok((first, others)) => (lock.lock_id, lock.others) = (Ok(first), others),
+            Ok((first, others)) => {
+                let with_engine =
+                    |lock_id: LockId| (groups.engine_of(lock_id.name()).clone(), lock_id);
+                (lock.engine, lock.lock_id) = {
+                    let (engine, lock_id) = with_engine(first);
+                    (engine, Ok(lock_id))
+                };
+                lock.others = others.into_iter().map(with_engine).collect();
+            }
             Err(error) => lock.lock_id = Err(error),
         }
         lock
     }
 
     pub(super) async fn try_acquire_all(&self, first: LockRequest) -> Result<Guard, AcquireError> {
-        let requests = self.requests(first);
-        let acquired = self.engine.try_acquire_all(&requests).await;
-        self.guard_of_all(acquired, &requests)
+        let parts = self.parts(first);
+        guard_of_all(engine::try_acquire_all(&parts).await, &parts)
     }
 
     pub(super) async fn acquire_all(
@@ -44,33 +52,35 @@ impl Lock {
         first: LockRequest,
         limit: Option<Duration>,
     ) -> Result<Guard, AcquireError> {
-        let requests = self.requests(first);
-        let acquired = self.engine.acquire_all(&requests, limit).await;
-        self.guard_of_all(acquired, &requests)
+        let parts = self.parts(first);
+        guard_of_all(engine::acquire_all(&parts, limit).await, &parts)
     }
 
-    fn requests(&self, first: LockRequest) -> Vec<LockRequest> {
-        let others = self.others.iter().map(|lock_id| LockRequest {
-            counter: self.is_fenced.then(|| lock_id.counter()),
-            lock_id: lock_id.clone(),
-            ..first.clone()
+    fn parts(&self, first: LockRequest) -> Vec<Part> {
+        let others = self.others.iter().map(|(engine, lock_id)| {
+            engine.part(LockRequest {
+                counter: self.is_fenced.then(|| lock_id.counter()),
+                lock_id: lock_id.clone(),
+                ..first.clone()
+            })
         });
-        let others: Vec<_> = others.collect();
-        [vec![first], others].concat()
+        [self.engine.part(first.clone())]
+            .into_iter()
+            .chain(others)
+            .collect()
     }
+}
 
-    fn guard_of_all(
-        &self,
-        acquired: Result<Vec<Level>, NotAllAcquired>,
-        requests: &[LockRequest],
-    ) -> Result<Guard, AcquireError> {
-        let masters = self.engine.masters();
-        let mut levels = acquired.map_err(|NotAllAcquired { at, error }| {
-            AcquireError::from_driver(error, &requests[at], masters)
-        })?;
-        let others = levels.split_off(1);
-        Ok(Guard::new(levels.remove(0), others))
-    }
+fn guard_of_all(
+    acquired: Result<Vec<Level>, NotAllAcquired>,
+    parts: &[Part],
+) -> Result<Guard, AcquireError> {
+    let mut levels = acquired.map_err(|NotAllAcquired { at, error }| {
+        let Part { context, request } = &parts[at];
+        AcquireError::from_driver(error, request, &context.masters)
+    })?;
+    let others = levels.split_off(1);
+    Ok(Guard::new(levels.remove(0), others))
 }
 
 /// Returns the first lock and the others, each once. All clients take them in the order of their

@@ -162,7 +162,10 @@ mod tests {
                 let reply = Reply::Error(error.into());
                 read(
                     &tracker,
-                    (&query, &MasterObserver::new("m".into(), Membership::Stays)),
+                    (
+                        &query,
+                        &MasterObserver::new(None, "m".into(), Membership::Stays),
+                    ),
                     &Durability::Unasked,
                     &reply,
                 )

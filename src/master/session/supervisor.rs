@@ -38,6 +38,9 @@ pub(in crate::master) fn supervise<D: Dial>(
 }
 
 async fn run<D: Dial>(mut dialer: D, session: &mut Session) {
+    if session.config.health.is_unused(session.mailbox.master()) && !is_used(session).await {
+        return;
+    }
     let mut outage = Outage::default();
     loop {
         let dial = in_time(session.config.connect_timeout, dialer.dial());
@@ -70,6 +73,22 @@ async fn run<D: Dial>(mut dialer: D, session: &mut Session) {
             return;
         }
     }
+}
+
+/// Waits until something is posted. Returns `false` if nothing will be posted.
+async fn is_used(session: &mut Session) -> bool {
+    let is_used = poll_fn(|cx| {
+        let is_last = session.take(cx);
+        match session.is_empty() {
+            true if !is_last => Poll::Pending,
+            is_empty => Poll::Ready(!is_empty),
+        }
+    });
+    let is_used = is_used.await;
+    if is_used {
+        session.config.health.dials(session.mailbox.master());
+    }
+    is_used
 }
 
 /// Runs `step` and returns its output. Meanwhile, keeps the releases that are posted, and drops

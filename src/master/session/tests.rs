@@ -23,6 +23,7 @@ use crate::{
         },
         restart::{Loss, Quarantine, Sign},
         time::timeout::NodeTimeout,
+        view::health::MasterState,
         vote::{SlotVote, Vote, lists::Membership},
         wait::retry::Backoff,
     },
@@ -592,7 +593,11 @@ fn session() -> Session {
 }
 
 fn mailbox(now: fn() -> Instant) -> Mailbox {
-    Mailbox::new(0, MasterObserver::new("m".into(), Membership::Stays), now)
+    Mailbox::new(
+        0,
+        MasterObserver::new(None, "m".into(), Membership::Stays),
+        now,
+    )
 }
 
 fn config() -> MasterConfig {
@@ -605,7 +610,12 @@ fn config() -> MasterConfig {
         random: || u64::MAX / 2,
         restart_tracker: RestartTracker::new(Quarantine::Off, false, clock),
         quarantine: Duration::ZERO,
-        health: HealthBoard::new(&[("m".into(), Membership::Stays)], clock),
+        health: HealthBoard::new(
+            None,
+            &[("m".into(), Membership::Stays)],
+            &MasterState::Connecting,
+            clock,
+        ),
         #[cfg(feature = "tls")]
         tls: None,
     }

@@ -2,13 +2,9 @@
 
 use std::sync::Arc;
 
-use super::error::ConfigError;
 use crate::{
-    core::{
-        config::Config,
-        protocol::connection_name::ConnectionName,
-        vote::{lists::Membership, master_set::MasterSet, quorum::Quorum},
-    },
+    core::vote::{lists::Membership, lists_id::ListsId, master_set::MasterSet, quorum::Quorum},
+    face::error::ConfigError,
     master::MasterSpec,
 };
 
@@ -18,6 +14,8 @@ pub(super) struct Listed {
     /// The address of each master, and its part in the change.
     pub(super) members: Vec<(Arc<str>, Membership)>,
     pub(super) quorum: Quorum,
+    /// The ID of their group, if there are groups.
+    pub(super) group: Option<Arc<str>>,
 }
 
 impl Listed {
@@ -64,16 +62,13 @@ impl Listed {
             masters,
             members: members.collect(),
             quorum,
+            group: None,
         })
     }
 
-    /// Returns the name of each connection to a Redis master.
-    pub(super) fn connection_name(&self, config: &Config) -> ConnectionName {
+    pub(super) fn lists_id(&self) -> ListsId {
         let addresses: Vec<_> = self.members.iter().map(|(address, _)| &**address).collect();
-        ConnectionName {
-            lists: self.quorum.lists_id(&addresses),
-            client: config.client_name.clone(),
-        }
+        self.quorum.lists_id(&addresses)
     }
 }
 

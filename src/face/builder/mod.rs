@@ -2,21 +2,27 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{coordinator::Coordinator, error::ConfigError, listed::Listed};
+use self::{listed::Listed, listed_groups::ListedGroups, open::Shared};
+use super::{
+    coordinator::{Coordinator, groups::Groups},
+    error::ConfigError,
+    group::Group,
+};
 use crate::{
-    check::Checker,
     core::{
         config::{Config, Settings},
-        restart::{Quarantine, quarantine_length},
+        restart::Quarantine,
         time::renewal::Renewal,
-        wait::retry::Backoff,
+        view::health::MasterState,
     },
-    driver::{
-        engine::Engine,
-        time::{clock, timers::Timers},
-    },
-    master::{HealthBoard, Mailbox, MasterConfig, MasterSpec, RestartTracker, Supervisor},
+    driver::{engine::Owners, time::timers::Timers},
+    master::MasterSpec,
 };
+
+mod groups;
+mod listed;
+mod listed_groups;
+mod open;
 
 impl Coordinator {
     /// Creates a coordinator of `masters` with the [default settings](Builder), and starts to
@@ -36,6 +42,9 @@ impl Coordinator {
         Builder {
             masters: Vec::new(),
             leaving: Vec::new(),
+            groups: Vec::new(),
+            leaving_groups: Vec::new(),
+            dial_at_first_use: false,
             settings: Settings::default(),
             #[cfg(feature = "tls")]
             tls: None,
@@ -71,6 +80,9 @@ impl Coordinator {
 pub struct Builder {
     masters: Vec<MasterSpec>,
     leaving: Vec<MasterSpec>,
+    groups: Vec<Group>,
+    leaving_groups: Vec<Group>,
+    dial_at_first_use: bool,
     settings: Settings,
     #[cfg(feature = "tls")]
     tls: Option<Arc<tokio_rustls::rustls::ClientConfig>>,
@@ -93,30 +105,6 @@ impl Builder {
     /// Adds several masters: see [`master`](Self::master).
     pub fn masters(mut self, masters: impl IntoIterator<Item = impl Into<MasterSpec>>) -> Self {
         self.masters.extend(masters.into_iter().map(Into::into));
-        self
-    }
-
-    /// Adds the masters that programs leave while the masters are changed: all old masters.
-    ///
-    /// Every decision then needs a majority of [`masters`](Self::masters) and a majority of these.
-    /// So this program excludes those that use only the old or only the new masters. These exclude
-    /// each other [only in the right order](crate::docs::operations#change-the-masters).
-    ///
-    /// A master in both lists, by its address, is asked once, as `masters` says, and counts in
-    /// each. Both lists together may have at most 64 masters.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use quorlock::{Coordinator, MemoryMaster};
-    ///
-    /// let [a, b, c, d, e, f] = [(); 6].map(|()| MemoryMaster::new());
-    /// let builder = Coordinator::builder().masters([&a, &b, &c, &d, &f]);
-    /// let locks = builder.leaving([a, b, c, d, e]).build()?;
-    /// # Ok(()) }
-    /// ```
-    pub fn leaving(mut self, masters: impl IntoIterator<Item = impl Into<MasterSpec>>) -> Self {
-        self.leaving.extend(masters.into_iter().map(Into::into));
         self
     }
 
@@ -375,39 +363,34 @@ impl Builder {
     /// Any [`ConfigError`] that is not about a single lock. Nothing was sent.
     pub fn build(self) -> Result<Coordinator, ConfigError> {
         let config = Config::parse(self.settings)?;
-        let listed = Listed::parse(self.masters, self.leaving)?;
+        let has_groups = !(self.groups.is_empty() && self.leaving_groups.is_empty());
+        let has_masters = !(self.masters.is_empty() && self.leaving.is_empty());
+        let listed = match has_groups {
+            true if has_masters => return Err(ConfigError::MastersWithoutGroup),
+            true => ListedGroups::parse(&self.groups, &self.leaving_groups)?,
+            false => ListedGroups::only(Listed::parse(self.masters, self.leaving)?),
+        };
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| ConfigError::NoRuntime)?;
         if !Timers::are_enabled() {
             return Err(ConfigError::NoRuntime);
         }
-        let master_config = MasterConfig {
-            connection_name: listed.connection_name(&config),
-            node_timeout: config.node_timeout,
-            connect_timeout: config.connect_timeout,
-            redial: Backoff::between(Duration::from_millis(20), Duration::from_secs(1)),
-            now: clock::monotonic,
-            random: clock::random_u64,
-            restart_tracker: RestartTracker::new(
-                config.quarantine,
-                config.durable_masters,
-                clock::monotonic,
-            ),
-            quarantine: quarantine_length(config.max_ttl, config.drift),
-            health: HealthBoard::new(&listed.members, clock::monotonic),
+        let shared = Shared {
+            owners: Arc::new(Owners::new(config.client_name.clone())),
+            config,
+            lists_id: listed.lists_id,
+            runtime,
+            first_state: match self.dial_at_first_use {
+                true => MasterState::Unused,
+                false => MasterState::Connecting,
+            },
             #[cfg(feature = "tls")]
             tls: self.tls,
         };
-        let probes = listed.masters.iter().enumerate();
-        let probes = probes.filter_map(|(master, spec)| spec.probe(master, &master_config));
-        let checker = Checker::new(probes.collect(), runtime.clone(), clock::wall_micros);
-        let masters: Vec<(Arc<Mailbox>, Supervisor)> = listed
-            .masters
-            .into_iter()
-            .enumerate()
-            .map(|(master, spec)| spec.open(master, &master_config))
-            .collect();
-        let health = master_config.health;
-        let engine = Engine::start(config, listed.quorum, masters, health, &runtime);
-        Ok(Coordinator::from_parts(engine, checker))
+        let groups = listed.lists.into_iter();
+        Ok(Coordinator::of(Groups {
+            all: groups.map(|group| shared.open(group)).collect(),
+            table: listed.table,
+            lists_id: listed.lists_id,
+        }))
     }
 }

@@ -1,0 +1,80 @@
+//! Opens the groups of a coordinator: starts their tasks, which connect to the masters.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::runtime::Handle;
+
+use super::listed::Listed;
+use crate::{
+    check::Checker,
+    core::{
+        config::Config, protocol::connection_name::ConnectionName, restart::quarantine_length,
+        view::health::MasterState, vote::lists_id::ListsId, wait::retry::Backoff,
+    },
+    driver::{
+        engine::{Engine, Owners},
+        time::clock,
+    },
+    face::coordinator::groups::OpenGroup,
+    master::{HealthBoard, MasterConfig, RestartTracker},
+};
+
+/// The things that all groups of a coordinator share.
+pub(super) struct Shared {
+    pub(super) config: Config,
+    pub(super) owners: Arc<Owners>,
+    pub(super) lists_id: ListsId,
+    pub(super) runtime: Handle,
+    /// The state of a master before its first dial.
+    pub(super) first_state: MasterState,
+    #[cfg(feature = "tls")]
+    pub(super) tls: Option<Arc<tokio_rustls::rustls::ClientConfig>>,
+}
+
+impl Shared {
+    /// Starts the tasks of a group with these masters.
+    pub(super) fn open(&self, listed: Listed) -> OpenGroup {
+        let master_config = self.master_config(&listed);
+        let probes = listed.masters.iter().enumerate();
+        let probes = probes.filter_map(|(master, spec)| spec.probe(master, &master_config));
+        let checker = Checker::new(probes.collect(), self.runtime.clone(), clock::wall_micros);
+        let masters = listed.masters.into_iter().enumerate();
+        let masters = masters.map(|(master, spec)| spec.open(master, &master_config));
+        let masters = masters.collect();
+        let (config, owners) = (self.config.clone(), self.owners.clone());
+        let health = master_config.health;
+        let engine = Engine::start(
+            config,
+            owners,
+            listed.quorum,
+            masters,
+            health,
+            &self.runtime,
+        );
+        OpenGroup {
+            engine: Arc::new(engine),
+            checker,
+        }
+    }
+
+    fn master_config(&self, listed: &Listed) -> MasterConfig {
+        let (config, now) = (&self.config, clock::monotonic);
+        let (group, first_state) = (listed.group.clone(), &self.first_state);
+        MasterConfig {
+            connection_name: ConnectionName {
+                lists: self.lists_id,
+                client: config.client_name.clone(),
+            },
+            node_timeout: config.node_timeout,
+            connect_timeout: config.connect_timeout,
+            redial: Backoff::between(Duration::from_millis(20), Duration::from_secs(1)),
+            now,
+            random: clock::random_u64,
+            restart_tracker: RestartTracker::new(config.quarantine, config.durable_masters, now),
+            quarantine: quarantine_length(config.max_ttl, config.drift),
+            health: HealthBoard::new(group, &listed.members, first_state, now),
+            #[cfg(feature = "tls")]
+            tls: self.tls.clone(),
+        }
+    }
+}
