@@ -53,10 +53,12 @@ impl Context {
         timers: Timers,
         renewer: Arc<Renewer>,
     ) -> Self {
+        let group = masters.roster().group.clone();
+        let observer = LockObserver::new(group, config.lock_names_in_metrics);
         Self {
             masters,
             timers,
-            observer: Arc::new(LockObserver::new(config.lock_names_in_metrics)),
+            observer: Arc::new(observer),
             local_waiters: LocalWaiters::new(config.polling_rivals),
             config,
             renewer,

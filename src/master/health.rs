@@ -125,7 +125,11 @@ impl HealthBoard {
         };
         let entries = masters.iter().map(entry).collect();
         let observer = |(master, membership): &(Arc<str>, Membership)| {
-            MasterObserver::new(group.clone(), master.clone(), *membership)
+            let observer = MasterObserver::new(group.clone(), master.clone(), *membership);
+            if *state == MasterState::Unused {
+                observer.set_can_vote(true); // an alert would otherwise say that it is down
+            }
+            observer
         };
         let observers = masters.iter().map(observer);
         Self {

@@ -1,7 +1,10 @@
 //! Log messages, spans and metrics about locks and rounds.
 
 use std::{
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -25,11 +28,13 @@ use crate::{
     user_code::shielded,
 };
 
-/// Tells the program of the events of a coordinator's locks and rounds. Log subscribers and
+/// Tells the program of the events of the locks and rounds of a group. Log subscribers and
 /// recorders are code of the program, so the caller of a method must hold no mutex that protects
 /// the state of this crate.
 #[derive(Debug)]
 pub(crate) struct LockObserver {
+    /// The ID of the group.
+    group: Option<Arc<str>>,
     metrics: Meter<LockMetrics>,
     /// The times without a quorum. All acquisitions of a coordinator share them, so that the log
     /// gets one warning for each such time, and not one for each lock.
@@ -50,8 +55,9 @@ pub(in crate::driver) enum HoldEnd {
 
 impl LockObserver {
     /// Registers the metrics. `shows_names` says whether the names of locks are a label.
-    pub(in crate::driver) fn new(shows_names: bool) -> Self {
+    pub(in crate::driver) fn new(group: Option<Arc<str>>, shows_names: bool) -> Self {
         Self {
+            group,
             metrics: LockMetrics::register(shows_names),
             no_quorum: Mutex::default(),
             lacks_quorum: AtomicBool::new(false),
@@ -263,8 +269,9 @@ impl LockObserver {
         drop(no_quorum);
         if begins {
             let votes = votes();
+            let group = self.group.as_deref();
             shielded(
-                || warn!(target: LOCK, %name, %reason, %votes, "no quorum: no lock can be acquired"),
+                || warn!(target: LOCK, group, %name, %reason, %votes, "no quorum: no lock can be acquired"),
             );
         }
     }
@@ -279,7 +286,8 @@ impl LockObserver {
         let ends = no_quorum.works();
         drop(no_quorum);
         if ends {
-            shielded(|| info!(target: LOCK, "quorum again: locks can be acquired"));
+            let group = self.group.as_deref();
+            shielded(|| info!(target: LOCK, group, "quorum again: locks can be acquired"));
         }
     }
 

@@ -102,6 +102,11 @@ impl Coordinator {
         self.thread.wait(self.coordinator.check())
     }
 
+    /// Returns the group of a name: see [`group_of`](crate::Coordinator::group_of).
+    pub fn group_of(&self, name: impl AsRef<str>) -> Option<&str> {
+        self.coordinator.group_of(name)
+    }
+
     /// Returns the ID of the lists of masters that this coordinator uses.
     pub fn lists_id(&self) -> ListsId {
         self.coordinator.lists_id()

@@ -100,6 +100,7 @@ impl Builder {
     ///
     /// With `true`, a group that is not used has no connections. The first lock of a group waits
     /// for them, at most for the [connect timeout](Self::connect_timeout).
+    /// [`ready`](crate::Coordinator::ready) dials all masters.
     pub fn dial_at_first_use(mut self, waits: bool) -> Self {
         self.dial_at_first_use = waits;
         self
