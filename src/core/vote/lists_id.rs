@@ -52,12 +52,17 @@ impl ListsId {
 
     /// Returns the ID of a program that uses groups of masters. Each group has an ID, a weight, and
     /// the ID of its list.
-    // The ID is the hash of both lists of groups, sorted. A zero byte ends each text, and another
-    // one ends each list. This must never change.
-    pub(crate) fn of_groups(lists: [&[(GroupId, Self)]; 2]) -> Self {
+    // The ID is the hash of both lists of groups, sorted. If both are the same, the second counts
+    // as empty. A zero byte ends each text, and another one ends each list. This must never change.
+    pub(crate) fn of_groups(mut lists: [Vec<(GroupId, Self)>; 2]) -> Self {
+        for groups in &mut lists {
+            groups.sort_by(|(one, _), (other, _)| one.id.cmp(&other.id));
+        }
+        let [groups, leaving] = &mut lists;
+        if groups == leaving {
+            leaving.clear();
+        }
         let bytes = lists.into_iter().flat_map(|groups| {
-            let mut groups: Vec<_> = groups.iter().collect();
-            groups.sort_by_key(|(group, _)| &group.id);
             let texts = groups.into_iter().flat_map(|(group, list)| {
                 [
                     group.id.to_string(),
@@ -89,6 +94,8 @@ impl fmt::Display for ListsId {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     const A: &str = "10.0.0.1:6379";
@@ -135,6 +142,36 @@ mod tests {
             }
         }
         assert_eq!(id(&[A, B], &[B, A]), id(&[A, B], &[]), "nothing changes");
+    }
+
+    #[test]
+    fn ids_of_groups_never_change() {
+        let group = |(id, weight, master)| {
+            let list = ListsId::of([master], []);
+            (
+                GroupId {
+                    id: Arc::from(id),
+                    weight,
+                },
+                list,
+            )
+        };
+        let id = |groups: &[(&'static str, u8, &'static str)], leaving: &[_]| {
+            let lists = [groups, leaving].map(|groups| groups.iter().copied().map(group).collect());
+            ListsId::of_groups(lists).to_string()
+        };
+        let (a, b) = (("a", 1, A), ("b", 1, B));
+        assert_eq!(id(&[a, b], &[]), "30ea5f39995ae154");
+        assert_eq!(id(&[a, b], &[b, a]), id(&[b, a], &[]), "nothing changes");
+        let other = [
+            id(&[a, b], &[]),
+            id(&[a], &[b]),
+            id(&[b], &[a]),
+            id(&[a, ("b", 2, B)], &[]),
+            id(&[a, ("b", 1, C)], &[]),
+            id(&[("b", 1, A), ("a", 1, B)], &[]),
+        ];
+        assert_eq!(BTreeSet::from(other).len(), 6);
     }
 
     #[test]

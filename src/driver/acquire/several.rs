@@ -134,18 +134,18 @@ impl<'a> Prefix<'a> {
         if self.levels.is_empty() {
             self.plan_extension();
         }
-        let next: Vec<_> = self.parts[self.levels.len()..].iter().take(most).collect();
-        let begun = next
-            .iter()
-            .map(|part| begin_by_token(&part.context, &part.request, None));
+        let next = self.parts[self.levels.len()..].iter().take(most);
+        let begun = next.map(|part| {
+            let Part { context, request } = part;
+            (context, begin_by_token(context, request, None))
+        });
         let mut begun = begun.collect::<Vec<_>>().into_iter();
-        for part in next {
-            let Some(level) = begun.next() else { break };
+        while let Some((context, level)) = begun.next() {
             let outcome = outcome(&level.claim, will_retry).await;
             if outcome != Outcome::Won {
                 begun = Vec::new().into_iter(); // gives the others back
             }
-            let level = conclude(&part.context, level, outcome, None).await?;
+            let level = conclude(context, level, outcome, None).await?;
             self.levels.push(level);
         }
         Ok(())

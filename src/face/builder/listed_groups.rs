@@ -70,10 +70,8 @@ impl ListedGroups {
         let lists_id = match &lists[..] {
             [only] => only.lists_id(), // as without groups
             _ => {
-                let [new, old] = [(new, new_lists), (old, old_lists)]
-                    .map(|(ids, lists)| ids.into_iter().zip(lists).collect::<Vec<_>>());
-                let is_same = new == old;
-                ListsId::of_groups([&new, if is_same { &[] } else { &old }])
+                let lists = [(new, new_lists), (old, old_lists)];
+                ListsId::of_groups(lists.map(|(ids, lists)| ids.into_iter().zip(lists).collect()))
             }
         };
         Ok(Self {

@@ -29,13 +29,13 @@ impl Lock {
         let mut lock = Self::new(groups.first().clone(), Kind::Mutex, "", None);
         match lock_ids {
             Ok((first, others)) => {
-                let with_engine =
-                    |lock_id: LockId| (groups.engine_of(lock_id.name()).clone(), lock_id);
-                (lock.engine, lock.lock_id) = {
-                    let (engine, lock_id) = with_engine(first);
-                    (engine, Ok(lock_id))
-                };
-                lock.others = others.into_iter().map(with_engine).collect();
+                let engine_of = |lock_id: &LockId| groups.engine_of(lock_id.name()).clone();
+                let others = others
+                    .into_iter()
+                    .map(|lock_id| (engine_of(&lock_id), lock_id));
+                lock.others = others.collect();
+                lock.engine = engine_of(&first);
+                lock.lock_id = Ok(first);
             }
             Err(error) => lock.lock_id = Err(error),
         }
