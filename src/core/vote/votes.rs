@@ -204,10 +204,12 @@ impl Votes {
     }
 
     /// Returns how many masters of each list gave such a vote, in words: for example
-    /// `3 of 5 masters voted (need 3), 2 of 5 leaving masters voted (need 3)`.
+    /// `3 of 5 masters voted (need 3), 2 of 5 leaving masters voted (need 3)`. The votes, which
+    /// follow, name the group.
     pub(crate) fn tally_text(&self, did: &str, of: fn(&Vote) -> bool) -> String {
-        let tallies = self.tally(|row| row.vote().is_some_and(of));
-        let texts: Vec<_> = tallies.iter().map(|tally| tally.text(did)).collect();
+        let voted = self.masters(|row| row.vote().is_some_and(of));
+        let tallies = self.quorum.tallies(voted);
+        let texts: Vec<_> = tallies.map(|tally| tally.text(did)).collect();
         texts.join(", ")
     }
 
