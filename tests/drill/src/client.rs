@@ -1,5 +1,6 @@
 //! A client process. Its tasks acquire locks, and add elements to the sets that the locks protect.
 
+use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 use std::panic;
 use std::path::PathBuf;
@@ -17,7 +18,8 @@ use tokio::time::{sleep, timeout};
 use crate::Result;
 use crate::clock::{self, Nanos, WrongClock};
 use crate::command;
-use crate::locks::{LockNumber, MOST_TTL, NODE_TIMEOUT, settings, validity};
+use crate::locks::{LockNumber, MOST_TTL, NODE_TIMEOUT, validity};
+use crate::members::Members;
 use crate::note::Note;
 use crate::store::StoreClient;
 
@@ -29,9 +31,9 @@ const TASKS: u64 = 4;
 /// The instructions that a client gets at its start.
 #[derive(Clone, Debug)]
 pub struct Orders {
-    pub masters: Vec<String>,
+    pub masters: Members,
     /// The masters that the client leaves, while the masters are changed.
-    pub leaving: Vec<String>,
+    pub leaving: Members,
     pub store: PathBuf,
     pub quarantine: Quarantine,
     pub is_durable: bool,
@@ -57,8 +59,8 @@ impl Orders {
 
     pub fn to_arguments(&self) -> Vec<String> {
         vec![
-            self.masters.join(","),
-            self.leaving.join(","),
+            self.masters.to_string(),
+            self.leaving.to_string(),
             self.store.display().to_string(),
             format!("{:?}", self.quarantine),
             self.is_durable.to_string(),
@@ -92,13 +94,9 @@ impl Orders {
         let named = guards
             .into_iter()
             .find(|known| format!("{known:?}") == *guard);
-        let urls = |list: &str| {
-            let urls = list.split(',').filter(|url| !url.is_empty());
-            urls.map(str::to_owned).collect()
-        };
         Ok(Self {
-            masters: urls(masters),
-            leaving: urls(leaving),
+            masters: Members::parse(masters),
+            leaving: Members::parse(leaving),
             store: store.into(),
             quarantine: named.ok_or("no such quarantine")?,
             is_durable: is_durable.parse()?,
@@ -143,9 +141,8 @@ async fn work(orders: Orders) -> Result<()> {
     if let Some(configuration) = &orders.configuration {
         return command::run_all(&orders, configuration, over).await;
     }
-    let locks = settings()
-        .masters(&orders.masters)
-        .leaving(&orders.leaving)
+    let builder = orders.masters.builder(&orders.leaving);
+    let locks = builder
         .quarantine(orders.quarantine)
         .durable_masters(orders.is_durable)
         .build()?;
@@ -176,20 +173,32 @@ async fn work(orders: Orders) -> Result<()> {
     Ok(())
 }
 
-/// Waits until all masters grant a lock.
+/// Waits until all masters grant a lock of their group.
 async fn wait_for_all_masters(
     locks: &Coordinator,
     seed: u64,
     over: watch::Receiver<()>,
 ) -> Result<()> {
-    let lock = locks.mutex(format!("ready-{seed}"));
+    let masters = locks.health().into_iter();
+    let groups: BTreeSet<_> = masters.map(|master| master.group).collect();
+    let mut names = (0_u64..).map(|number| format!("ready-{seed}-{number}"));
+    for group in groups {
+        let name = names.find(|name| locks.group_of(name) == group.as_deref());
+        let lock = locks.mutex(name.ok_or("no name is in the group")?);
+        wait_for_all_grants(&lock, &over).await?;
+    }
+    Ok(())
+}
+
+/// Waits until all masters of the lock's group grant it.
+async fn wait_for_all_grants(lock: &Lock, over: &watch::Receiver<()>) -> Result<()> {
     let mut why = "no attempt".to_owned();
     while over.has_changed().is_ok() {
         match lock.try_acquire().await {
             Ok(guard) => {
                 let votes = guard.settled().await;
                 let _ = guard.release().await; // a failed release stays owed
-                if votes.granted_count() == locks.master_count() {
+                if votes.granted_count() == votes.master_count() {
                     return Ok(());
                 }
                 why = votes.to_string();

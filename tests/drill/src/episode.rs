@@ -20,6 +20,7 @@ use crate::history::{Failure, History};
 use crate::links::Link;
 use crate::locks::{KINDS, LockNumber, MOST_TTL};
 use crate::masters::Master;
+use crate::members::Members;
 use crate::nemesis::{Done, Nemesis};
 use crate::note::Note;
 use crate::plan::{CLIENTS, Class, Episode, Fault, MASTERS};
@@ -178,8 +179,8 @@ impl Setting {
                     true => Some(self.configure(place, &masters)?),
                     false => None,
                 },
-                masters,
-                leaving: Vec::new(),
+                masters: Members::ungrouped(masters),
+                leaving: Members::default(),
                 seed: episode.seed.wrapping_add(place as u64),
             })
         };
