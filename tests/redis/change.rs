@@ -3,7 +3,7 @@
 
 use std::{env, io, time::Duration};
 
-use quorlock::{AcquireError, Builder, Coordinator};
+use quorlock::{AcquireError, Builder, Group, Lock};
 use tokio::{task::block_in_place, time::sleep};
 
 use crate::{common::*, process::Process};
@@ -20,6 +20,61 @@ const NAMES: [&str; 3] = ["old", "joint", "new"];
 const MASTERS: &str = "QUORLOCK_CHANGE_MASTERS";
 const IS_BARRED: &str = "QUORLOCK_CHANGE_BARRED";
 
+/// What is changed. The lock is on the first three masters before, and on the next three after.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Shape {
+    /// A list of masters.
+    List,
+    /// Groups of masters. There are groups `a` and `b` before, and `c`, too, after.
+    Groups,
+}
+
+impl Shape {
+    fn master_count(self) -> usize {
+        if self == Self::List { 6 } else { 7 }
+    }
+
+    fn before(self, urls: &[String]) -> Builder {
+        match self {
+            Self::List => builder().masters(&urls[..3]),
+            Self::Groups => builder().groups(groups(urls, &["a", "b"])),
+        }
+    }
+
+    fn during(self, urls: &[String]) -> Builder {
+        match self {
+            Self::List => self.after(urls).leaving(&urls[..3]),
+            Self::Groups => self.after(urls).leaving_groups(groups(urls, &["a", "b"])),
+        }
+    }
+
+    fn after(self, urls: &[String]) -> Builder {
+        match self {
+            Self::List => builder().masters(&urls[3..]),
+            Self::Groups => builder().groups(groups(urls, &["a", "b", "c"])),
+        }
+    }
+
+    /// Returns the name of the lock.
+    fn name(self, urls: &[String]) -> String {
+        let locks = self.during(urls).dial_at_first_use(true).build().unwrap();
+        let moves = |name: &String| locks.group_of(name) == Some("a->c");
+        let mut names = (0..).map(|number| format!("r{number}"));
+        names
+            .find(|name| self == Self::List || moves(name))
+            .unwrap()
+    }
+}
+
+fn groups(urls: &[String], ids: &[&str]) -> Vec<Group> {
+    let masters = |id: &str| match id {
+        "a" => &urls[..3],
+        "c" => &urls[3..6],
+        _ => &urls[6..],
+    };
+    ids.iter().map(|id| Group::new(*id, masters(id))).collect()
+}
+
 fn builder() -> Builder {
     patient().node_timeout(TTL / 4).ttl(TTL).max_ttl(TTL)
 }
@@ -32,66 +87,66 @@ fn urls_of(user: &str, masters: &[Server]) -> Vec<String> {
 
 #[test]
 fn an_old_process_that_wakes_up_after_the_change_overlaps() {
-    change("an_old_process_that_wakes_up_after_the_change_overlaps", 0);
+    let test = "change::an_old_process_that_wakes_up_after_the_change_overlaps";
+    change(test, Shape::List, 0);
 }
 
 #[test]
 fn an_old_process_that_is_barred_on_too_few_masters_overlaps() {
-    let test = "an_old_process_that_is_barred_on_too_few_masters_overlaps";
-    change(test, 1);
+    let test = "change::an_old_process_that_is_barred_on_too_few_masters_overlaps";
+    change(test, Shape::List, 1);
 }
 
 #[test]
 fn an_old_process_that_is_barred_gets_errors_only() {
-    change("an_old_process_that_is_barred_gets_errors_only", 2);
+    let test = "change::an_old_process_that_is_barred_gets_errors_only";
+    change(test, Shape::List, 2);
 }
 
-/// Changes three masters while an old process is stopped, and deletes its user on `barred` of the
-/// old masters. Two make it certain that a majority is missing.
-fn change(test: &str, barred: usize) {
+/// Changes masters while an old process is stopped, and deletes its user on `barred` of the three
+/// old masters that have the lock. Two make it certain that a majority is missing.
+pub(crate) fn change(test: &str, shape: Shape, barred: usize) {
     if let Ok(masters) = env::var(MASTERS) {
-        return run(wake_up_late(
-            &masters,
-            env::var(IS_BARRED).unwrap() == "true",
-        ));
+        let masters: Vec<_> = masters.split(',').map(str::to_owned).collect();
+        let is_barred = env::var(IS_BARRED).unwrap() == "true";
+        return run(wake_up_late(shape, &masters, is_barred));
     }
-    with_masters(6, async |masters| {
+    with_masters(shape.master_count(), async |masters| {
         for master in &masters {
             for name in NAMES {
                 let words = ["ACL", "SETUSER", name, "on", ">pw", "~*", "&*", "+@all"];
                 assert_eq!(master.command(&words), "OK");
             }
         }
-        let (old, new) = masters.split_at(3);
+        let old = &masters[..3];
+        let urls = NAMES.map(|user| urls_of(user, &masters));
+        let name = shape.name(&urls[0]);
         let mut late = Process::start(
-            &format!("change::{test}"),
+            test,
             [
-                (MASTERS, urls_of("old", old).join(",").into()),
+                (MASTERS, urls[0].join(",").into()),
                 (IS_BARRED, (barred == 2).to_string().into()),
             ],
         );
-        until_held(old).await;
+        until_held(&name, old).await;
         late.pause();
 
-        let joint = builder()
-            .masters(urls_of("joint", new))
-            .leaving(urls_of("joint", old));
-        let joint = joint.build().unwrap();
-        let lock = joint.mutex("r");
+        let joint = shape.during(&urls[1]).build().unwrap();
+        let lock = joint.mutex(&name);
         let held = lock.acquire_within(TTL * 10).await.unwrap();
         held.release().await.unwrap();
         for master in &old[..barred] {
             assert_eq!(master.command(&["ACL", "DELUSER", "old"]), "1");
         }
         sleep(WAIT).await;
-        let locks = builder().masters(urls_of("new", new)).build().unwrap();
-        let next = locks.mutex("r").acquire_within(TTL * 10).await.unwrap();
+        let locks = shape.after(&urls[2]).build().unwrap();
+        let next = locks.mutex(&name).acquire_within(TTL * 10).await.unwrap();
         joint.close().await;
 
         late.resume();
         late.write_line();
         if barred < 2 {
-            until_held(&old[1..]).await;
+            until_held(&name, &old[1..]).await;
             assert!(next.is_valid());
             late.write_line();
         }
@@ -104,9 +159,9 @@ fn change(test: &str, barred: usize) {
 }
 
 /// Waits until two masters of `masters` hold the lock.
-async fn until_held(masters: &[Server]) {
+async fn until_held(name: &str, masters: &[Server]) {
     until("a held lock", async || {
-        let held = masters.iter().filter(|master| pttl(master, "r") > 0);
+        let held = masters.iter().filter(|master| pttl(master, name) > 0);
         (held.count() >= 2).then_some(())
     })
     .await;
@@ -114,24 +169,24 @@ async fn until_held(masters: &[Server]) {
 
 /// Holds the lock until it was stopped for so long that the lock is lost. Then acquires it again,
 /// or fails to, on the old masters.
-async fn wake_up_late(masters: &str, is_barred: bool) {
-    let locks = builder().masters(masters.split(',')).build().unwrap();
-    let held = locks.mutex("r").acquire_within(TTL * 10).await.unwrap();
+async fn wake_up_late(shape: Shape, masters: &[String], is_barred: bool) {
+    let locks = shape.before(masters).build().unwrap();
+    let lock = locks.mutex(shape.name(masters));
+    let held = lock.acquire_within(TTL * 10).await.unwrap();
     until_told();
     assert!(!held.is_valid());
     drop(held);
     if is_barred {
-        return get_errors(&locks).await;
+        return get_errors(&lock).await;
     }
-    let again = locks.mutex("r").acquire_within(TTL * 10).await.unwrap();
+    let again = lock.acquire_within(TTL * 10).await.unwrap();
     until_told();
     assert!(again.is_valid());
     again.release().await.unwrap();
 }
 
 /// Tries to acquire the lock for a while, and fails if it gets it.
-async fn get_errors(locks: &Coordinator) {
-    let lock = locks.mutex("r");
+async fn get_errors(lock: &Lock) {
     let mut last = String::new();
     for _ in 0..30 {
         let error = lock.try_acquire().await.unwrap_err();

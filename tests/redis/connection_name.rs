@@ -9,7 +9,7 @@ use crate::common::*;
 const CLIENT: &str = "web-3/812";
 
 /// Returns the names of the connections to a master that have one.
-fn names(master: &Server) -> Vec<String> {
+pub(crate) fn names(master: &Server) -> Vec<String> {
     let clients = master.command(&["CLIENT", "LIST"]);
     let words = clients.lines().flat_map(|client| client.split(' '));
     let names = words.filter_map(|word| word.strip_prefix("name="));

@@ -24,6 +24,7 @@ mod fair;
 mod fair_order;
 mod fenced;
 mod foreign_keys;
+mod groups;
 mod hang;
 mod hopeless_waiters;
 mod impostors;
