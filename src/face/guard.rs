@@ -384,13 +384,14 @@ impl Guard {
         all.map(|held| &held.level)
     }
 
-    /// Returns the claim whose lease ends first. The guard is as valid as this claim.
+    /// Returns the claim whose lease ends first, or has ended first. The guard is as valid as this
+    /// claim.
     fn weakest(&self) -> &Claim {
         if self.others.is_empty() || mutant!(OneOfAll) {
             return &self.first.level.claim;
         }
         let claims = self.levels().map(|level| &level.claim);
-        let weakest = claims.min_by_key(|claim| claim.remaining());
+        let weakest = claims.min_by_key(|claim| (claim.remaining(), claim.valid_until()));
         weakest.unwrap_or(&self.first.level.claim)
     }
 }

@@ -192,6 +192,27 @@ async fn a_lock_of_names_in_several_groups_excludes_each_of_them() {
     }
 }
 
+/// The end of the name that was not renewed counts, also when both have ended.
+#[tokio::test(start_paused = true)]
+async fn a_guard_of_names_in_several_groups_ended_when_the_first_of_them_did() {
+    let world = World::new();
+    let locks = world.coordinator(&IDS, &[]);
+    let names = ["a", "b"].map(|id| name_in(&locks, id));
+    let guard = locks.mutex_all(&names).acquire().await.unwrap();
+    let group = guard.names().last().and_then(|name| locks.group_of(name));
+    let down = IDS.iter().position(|id| Some(*id) == group).unwrap();
+    world.masters[down]
+        .iter()
+        .for_each(|master| master.inject(Fault::Down));
+    tokio::time::sleep(locks.ttl() / 2).await; // the other name is renewed meanwhile
+    assert!(guard.is_valid());
+    let until = guard.valid_until();
+    guard.stop_renewing();
+    tokio::time::sleep(seconds(60)).await;
+    assert!(!guard.is_valid());
+    assert_eq!(guard.valid_until(), until);
+}
+
 /// Programs with the old groups, with both and with the new groups: neighbours exclude each other.
 #[tokio::test(start_paused = true)]
 async fn programs_with_both_lists_of_groups_exclude_those_with_either() {
