@@ -5,7 +5,8 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use quorlock::{AcquireError, Contention, Coordinator, Guard, Lock, ReleaseError};
+use futures_util::future::join_all;
+use quorlock::{AcquireError, Contention, Coordinator, Guard, ReleaseError};
 use tokio::time::{sleep, timeout};
 
 use crate::{
@@ -134,15 +135,13 @@ pub(crate) async fn ask(
 }
 
 async fn acquire(wanted: &Wanted<'_>, asking: &Asking) -> Result<Guard, Failure> {
-    let (locks, lock) = (wanted.locks, &wanted.lock);
     let action = format!("cannot lock {}", wanted.quoted());
     if let Some(limit) = asking.ready {
-        let ready = locks.ready(limit).await;
-        ready.map_err(|error| not_ready(&error, locks, &action))?;
+        ready(wanted, limit, &action).await?;
     }
     let acquired = match asking.wait {
-        Some(Duration::ZERO) => acquire_once(locks, lock).await,
-        None if asking.nonblock => acquire_once(locks, lock).await,
+        Some(Duration::ZERO) => acquire_once(wanted).await,
+        None if asking.nonblock => acquire_once(wanted).await,
         limit => acquire_in(wanted, limit).await,
     };
     let error = match acquired {
@@ -151,7 +150,7 @@ async fn acquire(wanted: &Wanted<'_>, asking: &Asking) -> Result<Guard, Failure>
     };
     Err(match error.last_attempt() {
         AcquireError::NoQuorum { votes, .. } => {
-            let outage = Outage::of_attempt(locks, votes);
+            let outage = Outage::of_attempt(&wanted.scope(), votes);
             outage_failure(&outage, &action).with_votes(votes)
         }
         AcquireError::Contended {
@@ -238,10 +237,10 @@ fn outage_in(error: &AcquireError) -> Option<Outage> {
 
 /// Waits for no holder, but for connections, and for others that ask at the same moment: if the
 /// vote is split, nobody has the lock.
-async fn acquire_once(locks: &Coordinator, lock: &Lock) -> Result<Guard, AcquireError> {
+async fn acquire_once(wanted: &Wanted<'_>) -> Result<Guard, AcquireError> {
     let start = Instant::now();
     loop {
-        let error = match lock.try_acquire().await {
+        let error = match wanted.lock.try_acquire().await {
             Ok(guard) => return Ok(guard),
             Err(error) => error,
         };
@@ -249,7 +248,7 @@ async fn acquire_once(locks: &Coordinator, lock: &Lock) -> Result<Guard, Acquire
         let goes_on = !left.is_zero()
             && match &error {
                 AcquireError::Contended { reason, .. } => *reason == Contention::Split,
-                AcquireError::NoQuorum { .. } => locks.ready(left).await.is_ok(),
+                AcquireError::NoQuorum { .. } => ready(wanted, left, "").await.is_ok(),
                 _ => false,
             };
         if !goes_on {
@@ -257,6 +256,31 @@ async fn acquire_once(locks: &Coordinator, lock: &Lock) -> Result<Guard, Acquire
         }
         let random = RandomState::new().hash_one(()) % 30;
         sleep(Duration::from_millis(random)).await;
+    }
+}
+
+/// Waits until enough masters can vote, at most for `limit`. Asks only the groups of the names.
+async fn ready(wanted: &Wanted<'_>, limit: Duration, action: &str) -> Result<(), Failure> {
+    let (locks, scope) = (wanted.locks, wanted.scope());
+    let has_others = scope.health().len() < locks.health().len();
+    if !has_others {
+        let ready = locks.ready(limit).await;
+        return ready
+            .map(|_| ())
+            .map_err(|error| not_ready(&error, &scope, action));
+    }
+    let end = Instant::now() + limit;
+    let mut events = locks.health_events();
+    loop {
+        // Dials the masters. Each of them may refuse this question, and yet give the lock.
+        join_all(wanted.names.iter().map(|name| wanted.inspect(name))).await;
+        let left = end.saturating_duration_since(Instant::now());
+        match Outage::of(&scope) {
+            None => return Ok(()),
+            Some(outage) if left.is_zero() => return Err(outage.failure(action)),
+            // A quarantine ends without an event.
+            Some(_) => drop(timeout(left.min(LOOK_INTERVAL), events.next()).await),
+        }
     }
 }
 

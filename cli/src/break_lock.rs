@@ -1,6 +1,9 @@
 //! `quorlock break`: takes a lock away from its holder.
 
-use std::io::{self, IsTerminal, Write};
+use std::{
+    collections::BTreeSet,
+    io::{self, IsTerminal, Write},
+};
 
 use quorlock::{Coordinator, Refusal, Vote, Votes};
 use serde::Serialize;
@@ -11,7 +14,7 @@ use crate::{
     exit::Exit,
     failure::Failure,
     holders::HoldersLook,
-    lists::Tallies,
+    lists::{Scope, Tallies},
     look::{Look, look},
     masters::Masters,
     outage::refused,
@@ -85,7 +88,7 @@ pub(crate) fn break_lock(args: &Break, common: &Common) -> Result<Exit, Failure>
             ));
         }
         let votes = locks.break_held(&inspection).await;
-        finish(args, &locks, &seen, &votes)
+        finish(args, &seen, &votes)
     })
 }
 
@@ -104,7 +107,8 @@ fn check_that_someone_can_answer(args: &Break) -> Result<(), Failure> {
 /// Returns the failure of a break if too few masters say who holds the lock.
 fn unknown(locks: &Coordinator, seen: &Look) -> Failure {
     let action = format!("cannot break {:?}", seen.name);
-    refused(locks, &action).unwrap_or_else(|| {
+    let scope = Scope::of_names(locks, &[&seen.name]);
+    refused(&scope, &action).unwrap_or_else(|| {
         let sentence = format!(
             "{action}: it is {}; run `quorlock doctor` with the same masters",
             seen.sentence()
@@ -145,15 +149,17 @@ async fn is_confirmed(seen: &Look) -> Result<bool, Failure> {
     Ok(matches!(answer?.trim(), "y" | "yes"))
 }
 
-fn finish(args: &Break, locks: &Coordinator, seen: &Look, votes: &Votes) -> Result<Exit, Failure> {
+fn finish(args: &Break, seen: &Look, votes: &Votes) -> Result<Exit, Failure> {
     let rows: Vec<_> = votes
         .iter()
         .map(|row| MasterReport::of(row.master(), row.vote(), args.holder.is_some()))
         .collect();
     let count = |outcome| rows.iter().filter(|row| row.outcome == outcome).count();
     let tallies = |outcomes: &[Outcome]| {
-        let counted = rows.iter().filter(|row| outcomes.contains(&row.outcome));
-        Tallies::of_masters(locks, counted.map(|row| &*row.master))
+        let is_counted = |row: &MasterReport| outcomes.contains(&row.outcome);
+        let counted = rows.iter().filter(|row| is_counted(row));
+        let counted: BTreeSet<_> = counted.map(|row| &*row.master).collect();
+        Tallies::of_votes(votes, |row| counted.contains(row.master()))
     };
     let free = tallies(&[Outcome::Broken, Outcome::Free]);
     let may_be_free = tallies(&[Outcome::Broken, Outcome::Free, Outcome::NoAnswer]);

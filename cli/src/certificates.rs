@@ -24,7 +24,7 @@ pub(crate) fn read(settings: &Settings) -> Result<Option<Arc<ClientConfig>>, Fai
         return own.map_or(Ok(None), |_| Err(wrong(WITHOUT_AUTHORITIES)));
     };
     // Otherwise, the connections would be plain, and nobody would notice.
-    if !settings.masters.iter().any(MasterSpec::uses_tls) {
+    if !settings.all_masters().any(MasterSpec::uses_tls) {
         return Err(wrong(
             "the set has a ca_file, but no master with TLS; write rediss:// in the URLs",
         ));

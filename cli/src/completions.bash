@@ -15,7 +15,7 @@ _quorlock_words() {
     done
     if [[ $3 == --set ]]; then
         local file=${XDG_CONFIG_HOME:-${HOME-}/.config}/quorlock.toml
-        local sets='s/^[[:space:]]*\[set\.\([A-Za-z0-9_-]*\)\].*/\1/p'
+        local sets='s/^[[:space:]]*\[set\.\([A-Za-z0-9_-]*\)[].].*/\1/p'
         COMPREPLY=($(compgen -W "$(sed -n "$sets" "$file" 2> /dev/null)" -- "$2"))
         return
     fi

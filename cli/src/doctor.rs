@@ -1,20 +1,20 @@
 //! `quorlock doctor`: the check of all masters, with the commands that fix each finding.
 
-use std::{path::Path, sync::Arc};
+use std::path::Path;
 
-use quorlock::{Finding, Setting, Severity};
+use quorlock::{Finding, MasterHealth, Setting, Severity};
 use serde::Serialize;
 
 use crate::{
     args::{Common, Doctor},
     exit::Exit,
     failure::Failure,
-    lists::{Change, ListReport},
+    lists::{ListReport, Place, Scope},
     masters::Masters,
     report::{print_json, say},
     runtime::block_on,
     style::{Colour, Style, clean, wrap},
-    words::in_words_of_the_file,
+    words::{MOST_NAMED, in_words, in_words_of_the_file},
 };
 
 /// The JSON of `doctor`.
@@ -30,6 +30,8 @@ struct Report {
 #[derive(Serialize)]
 struct FindingReport {
     severity: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group: Option<String>,
     master: Option<String>,
     setting: &'static str,
     value: String,
@@ -45,11 +47,7 @@ pub(crate) fn doctor(args: &Doctor, common: &Common) -> Result<Exit, Failure> {
     block_on(async {
         let locks = masters.coordinator()?;
         let checked = locks.check().await;
-        let all: Vec<_> = locks
-            .health()
-            .into_iter()
-            .map(|health| health.master)
-            .collect();
+        let all = locks.health();
         let worst = checked
             .worst()
             .max(exposed.as_ref().map(|_| Severity::Warn));
@@ -65,7 +63,7 @@ pub(crate) fn doctor(args: &Doctor, common: &Common) -> Result<Exit, Failure> {
             let findings = before.iter().map(report).chain(own);
             print_json(&Report {
                 source,
-                lists: ListReport::both(&locks),
+                lists: ListReport::all(&Scope::all(&locks)),
                 worst: worst.map(|worst| worst.to_string()),
                 findings: findings.chain(after.iter().map(report)).collect(),
             })?;
@@ -76,26 +74,27 @@ pub(crate) fn doctor(args: &Doctor, common: &Common) -> Result<Exit, Failure> {
             let shown = text(before, &all, style) + &own + &text(after, &all, style);
             let notes = notes(&checked.findings, &all, is_strict, style);
             let summary = summary(&groups(&checked.findings), worst, count_own);
-            let count = all.len();
+            let servers = Place::of_servers(&locks);
+            let count = servers.len();
             let plural = if count == 1 { "" } else { "s" };
             let source = clean(&source);
-            let changes = changes(&all, &Change::of_masters(&locks), style);
+            let places = places(&servers, style);
             say(format!(
-                "{shown}{changes}{notes}the masters are those of {source}\n{count} master{plural}: {summary}\n"
+                "{shown}{places}{notes}the masters are those of {source}\n{count} master{plural}: {summary}\n"
             ))?;
         }
         Ok(exit(worst))
     })
 }
 
-/// Returns a table of the masters and their parts in the change of the masters, if there is one.
-fn changes(all: &[Arc<str>], changes: &[Change], style: Style) -> String {
-    let Some(change) = changes.first().filter(|change| !change.is_none()) else {
+/// Returns a table of the masters with their groups and their parts in a change of the masters, if
+/// there are any.
+fn places(servers: &[(String, Place)], style: Style) -> String {
+    let Some((_, place)) = servers.first().filter(|(_, place)| !place.is_none()) else {
         return String::new();
     };
-    let masters = all.iter().zip(changes);
-    let rows = masters.map(|(master, change)| change.cells(master));
-    let rows: Vec<_> = [change.heading()].into_iter().chain(rows).collect();
+    let rows = servers.iter().map(|(master, place)| place.cells(master));
+    let rows: Vec<_> = [place.heading()].into_iter().chain(rows).collect();
     style.table(&rows) + "\n"
 }
 
@@ -110,9 +109,10 @@ fn exit(worst: Option<Severity>) -> Exit {
 }
 
 impl FindingReport {
-    fn of(finding: &Finding, all: &[Arc<str>]) -> Self {
+    fn of(finding: &Finding, all: &[MasterHealth]) -> Self {
         Self {
             severity: finding.severity.to_string(),
+            group: finding.group.as_deref().map(str::to_owned),
             master: finding.master.as_deref().map(str::to_owned),
             setting: finding.setting.name(),
             value: in_words_of_the_file(&finding.value),
@@ -127,6 +127,7 @@ impl FindingReport {
         let file = file.display();
         Self {
             severity: Severity::Warn.to_string(),
+            group: None,
             master: None,
             setting: "password_file",
             value: format!("{file}, which all users can read"),
@@ -148,14 +149,14 @@ impl FindingReport {
     }
 }
 
-fn text(findings: &[Finding], all: &[Arc<str>], style: Style) -> String {
+fn text(findings: &[Finding], all: &[MasterHealth], style: Style) -> String {
     let groups = groups(findings).into_iter();
     let paragraphs = groups.map(|group| paragraph(&group, all, style) + "\n");
     paragraphs.collect()
 }
 
 /// Returns what to know about the commands, and about a program that is not strict.
-fn notes(findings: &[Finding], all: &[Arc<str>], is_strict: bool, style: Style) -> String {
+fn notes(findings: &[Finding], all: &[MasterHealth], is_strict: bool, style: Style) -> String {
     let has_commands = findings.iter().any(|one| !commands(one, all).is_empty());
     let notes = [(has_commands, COMMANDS), (!is_strict, NOT_STRICT)];
     let notes = notes.into_iter().filter(|(is_true, _)| *is_true);
@@ -185,13 +186,23 @@ fn summary(groups: &[Vec<&Finding>], worst: Option<Severity>, own: usize) -> Str
         (count > 0).then(|| format!("{count} {severity}"))
     });
     let counts = counts.collect::<Vec<_>>().join(", ");
-    let is_outage = |group: &Vec<&Finding>| {
-        group[0].severity == Severity::Refuse && group[0].setting == Setting::Votes
-    };
+    let outages = groups.iter().flatten().filter(|one| {
+        let is_of_votes = one.setting == Setting::Votes;
+        is_of_votes && one.severity == Severity::Refuse
+    });
+    let outages: Vec<_> = outages.map(|one| one.group.as_deref()).collect();
     match worst {
         None => "no findings, all is well".to_owned(),
         Some(Severity::Info) => format!("{counts}, all is well"),
-        Some(_) if groups.iter().any(is_outage) => format!("{counts}; no lock can be acquired now"),
+        Some(_) if !outages.is_empty() => {
+            let named: Vec<_> = outages.iter().copied().flatten().collect();
+            let of = in_words(
+                named.iter().take(MOST_NAMED).copied().collect(),
+                named.len(),
+            );
+            let of = of.map_or_else(String::new, |groups| format!(" of group {groups}"));
+            format!("{counts}; no lock{of} can be acquired now")
+        }
         Some(Severity::Refuse) => format!("{counts}; do not use these masters yet"),
         Some(_) => counts,
     }
@@ -221,9 +232,9 @@ fn groups(findings: &[Finding]) -> Vec<Vec<&Finding>> {
     groups
 }
 
-fn paragraph(group: &[&Finding], all: &[Arc<str>], style: Style) -> String {
+fn paragraph(group: &[&Finding], all: &[MasterHealth], style: Style) -> String {
     let first = group[0];
-    let who: Vec<_> = group.iter().map(|finding| finding.who()).collect();
+    let who = distinct(group.iter().map(|finding| who(finding)));
     let rows = [
         ("on", who.join(", ")),
         ("why", in_words_of_the_file(first.why)),
@@ -231,12 +242,32 @@ fn paragraph(group: &[&Finding], all: &[Arc<str>], style: Style) -> String {
     ];
     let what = in_words_of_the_file(&first.what());
     let mut text = entry(first.severity, &what, rows, style);
-    for command in group.iter().flat_map(|finding| commands(finding, all)) {
+    for command in distinct(group.iter().flat_map(|finding| commands(finding, all))) {
         // A command is not wrapped, so that it can be copied. Most fit into 80 columns here.
         let command = style.paint(Colour::Bold, &command);
         text.push_str(&format!("  {command}\n"));
     }
     text
+}
+
+/// Returns what the finding is about.
+fn who(finding: &Finding) -> String {
+    match (&finding.group, finding.who()) {
+        (Some(group), _) if finding.is_about_all() => format!("all masters of group {group}"),
+        (Some(group), "") => format!("group {group}"),
+        (_, who) => who.to_owned(),
+    }
+}
+
+/// Returns the texts, each once. While groups are changed, a master is in several.
+fn distinct(texts: impl Iterator<Item = String>) -> Vec<String> {
+    let mut known = Vec::new();
+    for text in texts {
+        if !known.contains(&text) {
+            known.push(text);
+        }
+    }
+    known
 }
 
 /// Returns the lines about one finding, with those of `rows` that have a text.
@@ -263,14 +294,14 @@ fn indented(text: &str, indent: usize, style: Style) -> String {
 }
 
 /// Returns the commands that carry out the fix, one for each master that the finding is about.
-fn commands(finding: &Finding, all: &[Arc<str>]) -> Vec<String> {
-    let on = match &finding.master {
-        Some(master) => std::slice::from_ref(master),
-        None if finding.is_about_all() => all,
-        None => &[],
+fn commands(finding: &Finding, all: &[MasterHealth]) -> Vec<String> {
+    let is_on = |health: &&MasterHealth| match &finding.master {
+        Some(master) => *master == health.master,
+        None => finding.is_about_all() && finding.group == health.group,
     };
-    let commands = on.iter().filter_map(|master| command(master, finding.fix));
-    commands.collect()
+    let on = all.iter().filter(is_on);
+    let commands = on.filter_map(|health| command(&health.master, finding.fix));
+    distinct(commands)
 }
 
 /// Returns the command that carries out the fix, if the fix is one command for a server with a host

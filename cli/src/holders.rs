@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 
 use crate::{
     times::{brief, millis},
-    wanted::{MOST_NAMED, in_words},
+    words::{MOST_NAMED, in_words},
 };
 
 /// The holders of a lock. The field `others` is only there if there are several.

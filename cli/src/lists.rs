@@ -1,26 +1,80 @@
-//! The lists of masters: there are two only while the masters are changed.
+//! The lists of masters: there are several only while the masters are changed, and with groups.
 
 use std::collections::BTreeSet;
 
 use quorlock::{Coordinator, MasterHealth, MasterList, Membership, Tally, VoteRow, Votes};
 use serde::{Serialize, Serializer};
 
-use crate::style::{Cell, Colour};
+use crate::{
+    style::{Cell, Colour},
+    words::{MOST_NAMED, in_words},
+};
+
+/// The groups that some names need. An outage of others does not matter to these names.
+#[derive(Clone)]
+pub(crate) struct Scope<'a> {
+    locks: &'a Coordinator,
+    /// `None` for all groups. Without groups, the only one has no ID.
+    groups: Option<BTreeSet<Option<&'a str>>>,
+}
+
+impl<'a> Scope<'a> {
+    pub(crate) fn all(locks: &'a Coordinator) -> Self {
+        Self {
+            locks,
+            groups: None,
+        }
+    }
+
+    pub(crate) fn of_names(locks: &'a Coordinator, names: &[impl AsRef<str>]) -> Self {
+        let groups = names.iter().map(|name| locks.group_of(name));
+        Self {
+            locks,
+            groups: Some(groups.collect()),
+        }
+    }
+
+    fn has(&self, group: Option<&str>) -> bool {
+        let groups = self.groups.as_ref();
+        groups.is_none_or(|groups| groups.contains(&group))
+    }
+
+    /// Returns the state of each master.
+    pub(crate) fn health(&self) -> Vec<MasterHealth> {
+        let health = self.locks.health().into_iter();
+        health
+            .filter(|master| self.has(master.group.as_deref()))
+            .collect()
+    }
+
+    /// Counts masters by their present state.
+    pub(crate) fn tally(&self, count: impl Fn(&MasterHealth) -> bool) -> Tallies {
+        let tallies = self.locks.tally(count).into_iter();
+        Tallies(
+            tallies
+                .filter(|tally| self.has(tally.group.as_deref()))
+                .collect(),
+        )
+    }
+
+    /// Counts masters by an earlier look at their `health`.
+    pub(crate) fn tally_of(
+        &self,
+        health: &[MasterHealth],
+        count: impl Fn(&MasterHealth) -> bool,
+    ) -> Tallies {
+        let key = |master: &MasterHealth| (master.group.clone(), master.master.clone());
+        let counted = health.iter().filter(|master| count(master)).map(key);
+        let counted: BTreeSet<_> = counted.collect();
+        self.tally(|master| counted.contains(&key(master)))
+    }
+}
 
 /// How many masters of each list gave an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tallies(Vec<Tally>);
 
 impl Tallies {
-    /// Counts the masters with these addresses.
-    pub(crate) fn of_masters<'a>(
-        locks: &Coordinator,
-        masters: impl IntoIterator<Item = &'a str>,
-    ) -> Self {
-        let masters: BTreeSet<_> = masters.into_iter().collect();
-        Self(locks.tally(|health| masters.contains(&*health.master)))
-    }
-
     /// Counts votes.
     pub(crate) fn of_votes(votes: &Votes, count: impl Fn(&VoteRow<'_>) -> bool) -> Self {
         Self(votes.tally(count))
@@ -31,16 +85,26 @@ impl Tallies {
         self.0.iter().all(Tally::has_quorum)
     }
 
+    /// Returns the only list, if there are no groups and the masters are not changed.
+    fn only(&self) -> Option<&Tally> {
+        match &self.0[..] {
+            [only] if only.group.is_none() => Some(only),
+            _ => None,
+        }
+    }
+
     /// Says which lists lack masters, such as `1 of 3 leaving masters (need 2)`. `None` if there is
     /// one list.
     pub(crate) fn lacking(&self) -> Option<String> {
-        if self.0.len() == 1 {
+        if self.only().is_some() {
             return None;
         }
         let lacking: Vec<_> = self.0.iter().filter(|tally| !tally.has_quorum()).collect();
         let all = || self.0.iter().collect();
         let shown = if lacking.is_empty() { all() } else { lacking };
-        Some(joined(shown, " and "))
+        let texts: Vec<_> = shown.iter().map(ToString::to_string).collect();
+        let first = texts.iter().take(MOST_NAMED).map(String::as_str);
+        in_words(first.collect(), texts.len())
     }
 
     /// Says that too few masters `did` something.
@@ -53,9 +117,14 @@ impl Tallies {
 
     /// Says how many masters of each list these are.
     pub(crate) fn all(&self) -> String {
-        match &self.0[..] {
-            [only] => counted(only),
-            lists => joined(lists, ", "),
+        match (self.only(), self.0.len()) {
+            (Some(only), _) => counted(only),
+            (None, ..=MOST_NAMED) => {
+                let texts: Vec<_> = self.0.iter().map(Tally::to_string).collect();
+                texts.join(", ")
+            }
+            (None, count) if self.has_quorum() => format!("a majority of each of {count} lists"),
+            (None, _) => self.lacking().unwrap_or_default(),
         }
     }
 }
@@ -64,51 +133,100 @@ fn counted(tally: &Tally) -> String {
     format!("{} of {} {}", tally.count, tally.masters, tally.list)
 }
 
-fn joined<'a>(tallies: impl IntoIterator<Item = &'a Tally>, between: &str) -> String {
-    let texts: Vec<_> = tallies.into_iter().map(Tally::to_string).collect();
-    texts.join(between)
+/// The group of a master, and its part in a change of the masters.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Place {
+    /// `None` if there are no groups.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) group: Option<String>,
+    /// `None` if no masters are changed.
+    #[serde(
+        rename = "membership",
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "word"
+    )]
+    pub(crate) change: Option<Membership>,
 }
 
-/// The part that a master has in a change of the masters. `None` if there is one list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Change(Option<Membership>);
-
-impl Change {
-    pub(crate) const NONE: Self = Self(None);
-
-    /// Returns the part of each master.
-    pub(crate) fn of_masters(locks: &Coordinator) -> Vec<Self> {
-        let has_two_lists = has_two_lists(locks);
-        let part = |health: MasterHealth| Self(has_two_lists.then_some(health.membership));
-        locks.health().into_iter().map(part).collect()
+impl Place {
+    /// Returns each master of the scope with its place.
+    pub(crate) fn of_masters(scope: &Scope<'_>) -> Vec<(MasterHealth, Self)> {
+        let is_change = has_leaving(scope.locks);
+        let health = scope.health().into_iter();
+        let places = health.map(|health| {
+            let place = Self {
+                group: health.group.as_deref().map(str::to_owned),
+                change: is_change.then_some(health.membership),
+            };
+            (health, place)
+        });
+        places.collect()
     }
 
+    /// Returns each master once, with all its groups and its part in the whole change.
+    pub(crate) fn of_servers(locks: &Coordinator) -> Vec<(String, Self)> {
+        let mut servers = Vec::<(String, Vec<Self>)>::new();
+        for (health, place) in Self::of_masters(&Scope::all(locks)) {
+            match servers.iter_mut().find(|(one, _)| *one == *health.master) {
+                Some((_, places)) => places.push(place),
+                None => servers.push((health.master.to_string(), vec![place])),
+            }
+        }
+        let joined = servers.into_iter().map(|(master, places)| {
+            let groups: Vec<_> = places
+                .iter()
+                .filter_map(|one| one.group.as_deref())
+                .collect();
+            let first = groups.iter().take(MOST_NAMED).copied().collect();
+            let place = Self {
+                group: in_words(first, groups.len()),
+                change: places.iter().filter_map(|one| one.change).reduce(both),
+            };
+            (master, place)
+        });
+        joined.collect()
+    }
+
+    /// Returns whether there is nothing to show.
     pub(crate) fn is_none(&self) -> bool {
-        self.0.is_none()
+        *self == Self::default()
     }
 
-    /// Returns the first cells of a row: the name of the master, and its part.
-    pub(crate) fn cells(self, master: &str) -> Vec<Cell> {
-        let part = self.0.map(|part| Cell::plain(part.to_string()));
-        [Cell::plain(master)].into_iter().chain(part).collect()
+    /// Returns the first cells of a row: the name of the master, and its place.
+    pub(crate) fn cells(&self, master: &str) -> Vec<Cell> {
+        let group = self.group.as_ref().map(Cell::plain);
+        let change = self.change.map(|part| Cell::plain(part.to_string()));
+        [Cell::plain(master)]
+            .into_iter()
+            .chain(group)
+            .chain(change)
+            .collect()
     }
 
     /// Returns the heading above such cells.
-    pub(crate) fn heading(self) -> Vec<Cell> {
-        let words = ["MASTER"].into_iter().chain(self.0.map(|_| "CHANGE"));
+    pub(crate) fn heading(&self) -> Vec<Cell> {
+        let group = self.group.as_ref().map(|_| "GROUP");
+        let words = ["MASTER"].into_iter().chain(group);
+        let words = words.chain(self.change.map(|_| "CHANGE"));
         words.map(|word| Cell::new(Colour::Dim, word)).collect()
     }
 }
 
-impl Serialize for Change {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&self.0.map_or_else(String::new, |part| part.to_string()))
-    }
+/// Returns the part of a master that has both parts, in different groups.
+fn both(one: Membership, other: Membership) -> Membership {
+    if one == other { one } else { Membership::Stays }
+}
+
+#[expect(clippy::ref_option, reason = "serde passes the field like this")]
+fn word<S: Serializer>(change: &Option<Membership>, to: S) -> Result<S::Ok, S::Error> {
+    change.map(Membership::word).serialize(to)
 }
 
 /// One list, in the JSON.
 #[derive(Serialize)]
 pub(crate) struct ListReport {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group: Option<String>,
     list: &'static str,
     /// The number of its masters that make a majority.
     quorum: usize,
@@ -116,26 +234,32 @@ pub(crate) struct ListReport {
 }
 
 impl ListReport {
-    /// Returns both lists. Empty if there is one.
-    pub(crate) fn both(locks: &Coordinator) -> Vec<Self> {
-        let lists = locks.tally(|_| true);
-        let health = locks.health();
-        let report = |tally: &Tally| Self {
-            list: tally.list.word(),
-            quorum: tally.quorum,
-            masters: health
-                .iter()
-                .filter(|master| is_in(master.membership, tally.list))
-                .map(|master| master.master.to_string())
-                .collect(),
+    /// Returns all lists. Empty if there is one without a group.
+    pub(crate) fn all(scope: &Scope<'_>) -> Vec<Self> {
+        let lists = scope.tally(|_| true);
+        if lists.only().is_some() {
+            return Vec::new();
+        }
+        let health = scope.health();
+        let report = |tally: &Tally| {
+            let masters = health.iter().filter(|master| {
+                master.group == tally.group && is_in(master.membership, tally.list)
+            });
+            Self {
+                group: tally.group.as_deref().map(str::to_owned),
+                list: tally.list.word(),
+                quorum: tally.quorum,
+                masters: masters.map(|master| master.master.to_string()).collect(),
+            }
         };
-        let lists = lists.iter().filter(|_| has_two_lists(locks));
-        lists.map(report).collect()
+        lists.0.iter().map(report).collect()
     }
 }
 
-fn has_two_lists(locks: &Coordinator) -> bool {
-    locks.tally(|_| true).len() > 1
+/// Returns whether the masters are changed.
+fn has_leaving(locks: &Coordinator) -> bool {
+    let lists = locks.tally(|_| true);
+    lists.iter().any(|tally| tally.list == MasterList::Leaving)
 }
 
 fn is_in(part: Membership, list: MasterList) -> bool {

@@ -1,11 +1,11 @@
 //! One look at a lock: the verdict, the holders, the waiters, and the view of each master.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use futures_util::future::{join, try_join_all};
 use quorlock::{
-    Coordinator, InspectError, Inspection, Kind, Lock, MasterView, Owner, ReadyError, Vote,
-    VoteRow, Votes,
+    Coordinator, InspectError, Inspection, Kind, Lock, MasterHealth, MasterView, Owner, ReadyError,
+    Vote, VoteRow, Votes,
 };
 use serde::Serialize;
 
@@ -13,8 +13,8 @@ use crate::{
     exit::Exit,
     failure::Failure,
     holders::{HolderLook, HoldersLook},
-    lists::{Change, Tallies},
-    outage::{Outage, is_denial},
+    lists::{Place, Scope, Tallies},
+    outage::{Outage, is_denial, obstacle},
     style::{Cell, heading},
     times::{micros, millis, rounded},
     words::in_words_of_the_file,
@@ -63,8 +63,8 @@ pub(crate) enum Verdict {
 #[derive(Serialize)]
 pub(crate) struct MasterLook {
     pub(crate) master: String,
-    #[serde(rename = "membership", skip_serializing_if = "Change::is_none")]
-    pub(crate) change: Change,
+    #[serde(flatten)]
+    pub(crate) place: Place,
     pub(crate) view: MasterAnswer,
     #[serde(flatten)]
     pub(crate) holders: HoldersLook,
@@ -130,28 +130,15 @@ pub(crate) async fn look(locks: &Coordinator, name: &str) -> Result<Look, Failur
         }
         Err(error) => return Err(error.into()),
     };
-    let changes = Change::of_masters(locks);
-    let health = locks.health().into_iter().zip(changes);
-    for (master, (health, change)) in look.masters.iter_mut().zip(health) {
-        master.change = change;
+    let scope = Scope::of_names(locks, &[name]);
+    let places = Place::of_masters(&scope);
+    for (master, (health, place)) in look.masters.iter_mut().zip(places) {
+        master.place = place;
         master.round_trip = health.round_trip;
         master.quarantine = health.quarantine;
     }
-    if let (Verdict::Free, Err(error @ ReadyError::NoQuorum { votes, .. })) = (look.verdict, &ready)
-    {
-        for (master, row) in look.masters.iter_mut().zip(votes.iter()) {
-            master.reason = master.reason.take().or_else(|| reason(row));
-        }
-        let able = look.masters.iter().filter(|master| master.reason.is_none());
-        let able = Tallies::of_masters(locks, able.map(|master| &*master.master));
-        match Outage::of(locks) {
-            _ if error.has_quorum() => {}
-            Some(Outage::Quarantine { wait, .. }) => {
-                (look.verdict, look.counted) = (Verdict::Quarantined, able);
-                look.quarantine = Some(wait);
-            }
-            _ => (look.verdict, look.counted) = (Verdict::NoQuorum, able),
-        }
+    if let (Verdict::Free, Err(error)) = (look.verdict, &ready) {
+        look.doubt(error, &scope);
     }
     Ok(look)
 }
@@ -217,12 +204,47 @@ impl Look {
         }
     }
 
+    /// Changes the verdict about a free lock if too few masters can vote. `error` is the reason why
+    /// not all can. With groups, it is that of the first group that lacks masters.
+    fn doubt(&mut self, error: &ReadyError, scope: &Scope<'_>) {
+        let ReadyError::NoQuorum { votes, .. } = error else {
+            return;
+        };
+        let (outage, health) = (Outage::of(scope), scope.health());
+        let is_ours = votes.group() == self.group();
+        let reasons: Vec<_> = if is_ours {
+            votes.iter().map(reason).collect()
+        } else {
+            health.iter().map(reason_in_health).collect()
+        };
+        for (master, reason) in self.masters.iter_mut().zip(reasons) {
+            master.reason = master.reason.take().or(reason);
+        }
+        let able = self.masters.iter().filter(|one| one.reason.is_none());
+        let able: BTreeSet<_> = able.map(|one| &*one.master).collect();
+        let able = scope.tally_of(&health, |one| able.contains(&*one.master));
+        match outage {
+            _ if is_ours && error.has_quorum() => {}
+            None if !is_ours => {}
+            Some(Outage::Quarantine { wait, .. }) => {
+                (self.verdict, self.counted) = (Verdict::Quarantined, able);
+                self.quarantine = Some(wait);
+            }
+            _ => (self.verdict, self.counted) = (Verdict::NoQuorum, able),
+        }
+    }
+
     /// Returns the heading of a table of the masters.
     pub(crate) fn heading<const N: usize>(&self, words: [&str; N]) -> Vec<Cell> {
         let first = self.masters.first();
-        let mut cells = first.map_or(Change::NONE, |master| master.change).heading();
+        let mut cells = first.map_or_else(Vec::new, |master| master.place.heading());
         cells.extend(heading(words));
         cells
+    }
+
+    /// Returns the group of the lock. `None` if there are no groups.
+    pub(crate) fn group(&self) -> Option<&str> {
+        self.masters.first()?.place.group.as_deref()
     }
 
     /// Returns whether any master has a holder.
@@ -302,7 +324,7 @@ impl MasterLook {
         };
         Self {
             master: row.master().to_owned(),
-            change: Change::NONE,
+            place: Place::default(),
             view,
             holders: HoldersLook::of(holders),
             reason,
@@ -311,6 +333,12 @@ impl MasterLook {
             answer: row.latency(),
         }
     }
+}
+
+/// Returns why a master has no vote now.
+fn reason_in_health(health: &MasterHealth) -> Option<String> {
+    let why = || obstacle(health).unwrap_or_else(|| "not ready yet".to_owned());
+    (!health.can_vote()).then(why)
 }
 
 /// Returns why there is no answer, or no vote.

@@ -29,6 +29,7 @@ mod histogram;
 mod hold;
 mod holders;
 mod keeper;
+mod listed;
 mod lists;
 mod look;
 mod man;

@@ -19,6 +19,8 @@ use crate::{
     configuration::{self, Settings},
     exit::Exit,
     failure::Failure,
+    listed::{ALL, Listed, undialled, with_lists},
+    lists::Scope,
     output::complain,
     values::time,
 };
@@ -26,8 +28,8 @@ use crate::{
 /// The masters and their settings.
 pub(crate) struct Masters {
     builder: Builder,
-    /// The number of masters, without those that the programs leave.
-    count: usize,
+    /// The masters, and those that the programs leave. Without the password.
+    lists: [Listed; 2],
     source: Source,
     is_strict: bool,
     exposed: Option<PathBuf>,
@@ -78,9 +80,9 @@ impl Masters {
             named.masters.extend_from_slice(from);
         }
         let (source, mut settings) = find_settings(&named)?;
-        let used = mem::replace(&mut settings.masters, listed(to));
+        let used = mem::replace(&mut settings.masters, listed(to, "")?);
         if !from.is_empty() {
-            settings.leaving = listed(from);
+            settings.leaving = listed(from, "leaving ")?;
         } else if settings.leaving.is_empty() {
             settings.leaving = used;
         }
@@ -103,11 +105,11 @@ impl Masters {
 
     fn of(source: Source, settings: Settings, common: &Common) -> Result<Self, Failure> {
         let is_strict = settings.strict == Some(true);
-        let count = settings.masters.len();
+        let lists = [settings.masters.clone(), settings.leaving.clone()];
         let (builder, exposed) = builder(settings, common)?;
         Ok(Self {
             builder,
-            count,
+            lists,
             source,
             is_strict,
             exposed,
@@ -129,17 +131,37 @@ impl Masters {
         self.exposed.as_deref()
     }
 
+    /// Returns the masters, and those that the programs leave.
+    pub(crate) fn lists(&self) -> [Listed; 2] {
+        self.lists.clone()
+    }
+
     /// Returns the coordinator. Must be called inside a runtime.
     pub(crate) fn coordinator(self) -> Result<Coordinator, Failure> {
+        self.build(|locks| locks.health().len())
+    }
+
+    /// Returns the coordinator for locks with these names, which dials only their groups. Must be
+    /// called inside a runtime.
+    pub(crate) fn coordinator_of(self, names: &[String]) -> Result<Coordinator, Failure> {
+        let has_groups = self.lists.iter().any(Listed::has_groups);
+        let builder = self.builder.dial_at_first_use(has_groups);
+        let only = Self { builder, ..self };
+        only.build(|locks| Scope::of_names(locks, names).health().len())
+    }
+
+    /// `connections` returns how many connections the coordinator may open. A master has one for
+    /// each pair of groups.
+    fn build(self, connections: impl Fn(&Coordinator) -> usize) -> Result<Coordinator, Failure> {
         let locks = self.builder.build().map_err(|error| {
-            let failure = not_built(error, self.count);
+            let failure = not_built(error, &self.lists);
             match self.source {
                 Source::Set { name, .. } => failure.in_set(&name),
                 Source::Options | Source::Variable => failure,
             }
         })?;
         // Otherwise, it would look as if masters were down.
-        let files = (0..locks.master_count() + OWN_FILES).map(|_| File::open("/dev/null"));
+        let files = (0..connections(&locks) + OWN_FILES).map(|_| File::open("/dev/null"));
         match files.collect::<io::Result<Vec<_>>>() {
             Ok(_) => Ok(locks),
             Err(error) => {
@@ -168,18 +190,18 @@ fn find_settings(common: &Common) -> Result<(Source, Settings), Failure> {
     let is_named = common.set.is_some() || common.config.is_some();
     let urls = variable(MASTERS)?.filter(|_| !is_named);
     let (source, masters) = match urls {
-        _ if !common.masters.is_empty() => (Source::Options, listed(&common.masters)),
-        Some(urls) => (Source::Variable, MasterSpec::list(&urls)),
+        _ if !common.masters.is_empty() => (Source::Options, listed(&common.masters, "")?),
+        Some(urls) => (Source::Variable, listed(&[urls], "")?),
         None => {
             let (name, place, settings) = configuration::read(common)?;
-            let settings = with_options(settings, common);
+            let settings = with_options(settings, common)?;
             return Ok((Source::Set { name, place }, settings));
         }
     };
     let leaving = variable("QUORLOCK_LEAVING")?;
     let settings = Settings {
         masters,
-        leaving: leaving.map_or_else(Vec::new, |urls| MasterSpec::list(&urls)),
+        leaving: listed(leaving.as_slice(), "leaving ")?,
         key_template: variable("QUORLOCK_KEY_TEMPLATE")?,
         max_ttl: parsed("QUORLOCK_MAX_TTL", time)?,
         strict: parsed("QUORLOCK_STRICT", |text| {
@@ -188,37 +210,54 @@ fn find_settings(common: &Common) -> Result<(Source, Settings), Failure> {
         })?,
         ..Settings::default()
     };
-    let settings = with_options(settings, common);
+    let settings = with_options(settings, common)?;
     configuration::check_listed(&settings, &source, common)?;
     Ok((source, settings))
 }
 
 /// Returns settings with those in their place that the command line has.
-fn with_options(settings: Settings, common: &Common) -> Settings {
+fn with_options(settings: Settings, common: &Common) -> Result<Settings, Failure> {
     let options = &common.meaning;
-    Settings {
+    Ok(Settings {
         leaving: match &common.leaving[..] {
             [] => settings.leaving,
-            lists => listed(lists),
+            lists => listed(lists, "leaving ")?,
         },
         key_template: options.key_template.clone().or(settings.key_template),
         max_ttl: options.max_ttl.or(settings.max_ttl),
         strict: options.strict.or(settings.strict),
         ..settings
+    })
+}
+
+/// Returns the masters of options, each of which may name several. `list` stands before an error.
+fn listed(texts: &[String], list: &str) -> Result<Listed, Failure> {
+    let listed = Listed::read(texts.iter().map(String::as_str));
+    listed.map_err(|why| Failure::new(Exit::Usage, format!("{list}{why}")))
+}
+
+/// Returns the failure for settings that cannot be used, with the list that is wrong.
+fn not_built(error: ConfigError, [masters, leaving]: &[Listed; 2]) -> Failure {
+    if !(masters.has_groups() || leaving.has_groups()) {
+        return not_built_of_masters(error, masters.masters().count());
     }
+    let is_good = |list| undialled(list, &Listed::default()).is_ok();
+    let is_leaving = is_good(masters) && !is_good(leaving);
+    let list = if is_leaving { leaving } else { masters };
+    let error = match error {
+        ConfigError::Group { group, error } if group == ALL && !list.has_groups() => *error,
+        error => error,
+    };
+    if !is_leaving {
+        return error.into();
+    }
+    let colon = if list.has_groups() { ":" } else { "" };
+    Failure::new(Exit::Usage, format!("leaving{colon} {error}"))
 }
 
-/// Returns the masters of options, each of which may name several.
-fn listed(lists: &[String]) -> Vec<MasterSpec> {
-    lists
-        .iter()
-        .flat_map(|urls| MasterSpec::list(urls))
-        .collect()
-}
-
-/// Returns the failure for settings that cannot be used. `masters` is the length of the first list,
+/// Returns the failure for settings without groups. `masters` is the length of the first list,
 /// after which the library goes on counting.
-fn not_built(mut error: ConfigError, masters: usize) -> Failure {
+fn not_built_of_masters(mut error: ConfigError, masters: usize) -> Failure {
     let (first, second) = match &mut error {
         ConfigError::BadMaster { master, .. } => (master, None),
         ConfigError::DuplicateMaster { first, second, .. } => (first, Some(second)),
@@ -253,9 +292,8 @@ fn builder(settings: Settings, common: &Common) -> Result<(Builder, Option<PathB
         Some(password) => master.login(&user, password),
         None => master,
     };
-    builder = builder
-        .masters(settings.masters.into_iter().map(login))
-        .leaving(settings.leaving.into_iter().map(login));
+    let [masters, leaving] = [settings.masters, settings.leaving].map(|list| list.map(login));
+    builder = with_lists(builder, masters, leaving);
     if let Some(ttl) = settings.ttl {
         builder = builder.ttl(ttl);
     }

@@ -2,12 +2,12 @@
 
 use std::{collections::BTreeSet, fmt, time::Duration};
 
-use quorlock::{Coordinator, Failure as VoteFailure, MasterHealth, MasterState, ReadyError, Votes};
+use quorlock::{Failure as VoteFailure, MasterHealth, MasterState, ReadyError, Votes};
 
 use crate::{
     exit::Exit,
     failure::Failure,
-    lists::Tallies,
+    lists::{Scope, Tallies},
     times::rounded,
     words::{LOGIN, in_words_of_the_file},
 };
@@ -40,11 +40,11 @@ pub(crate) enum Outage {
 
 impl Outage {
     /// Returns the reason why too few masters can vote now. `None` if a majority can.
-    pub(crate) fn of(locks: &Coordinator) -> Option<Self> {
-        let health = &locks.health()[..];
+    pub(crate) fn of(scope: &Scope<'_>) -> Option<Self> {
+        let health = &scope.health()[..];
         let able_after = |time: Duration| {
             let is_able = |master: &MasterHealth| wait_for(master).is_some_and(|wait| wait <= time);
-            tallies(locks, health, is_able)
+            scope.tally_of(health, is_able)
         };
         let waits: BTreeSet<_> = health.iter().filter_map(wait_for).collect();
         match waits
@@ -53,7 +53,7 @@ impl Outage {
         {
             Some(Duration::ZERO) => None,
             Some(time) => Some(Self::quarantine(health, time, able_after(Duration::ZERO))),
-            None => Some(Self::too_few(locks, health)),
+            None => Some(Self::too_few(scope, health)),
         }
     }
 
@@ -68,22 +68,25 @@ impl Outage {
         }
     }
 
-    fn too_few(locks: &Coordinator, health: &[MasterHealth]) -> Self {
-        let others = tallies(locks, health, |master| refusal(master).is_none());
+    fn too_few(scope: &Scope<'_>, health: &[MasterHealth]) -> Self {
+        let others = scope.tally_of(health, |master| refusal(master).is_none());
         match health.iter().find_map(refusal) {
             Some(why) if !others.has_quorum() => Self::Refused(why),
             _ => Self::TooFew {
-                connected: tallies(locks, health, |master| wait_for(master).is_some()),
+                connected: scope.tally_of(health, |master| wait_for(master).is_some()),
                 is_limit: false,
-                why: health.iter().find_map(obstacle),
+                why: health.iter().find_map(|master| {
+                    let why = obstacle(master)?;
+                    Some(format!("{}: {why}", master.master))
+                }),
             },
         }
     }
 
     /// Returns the reason why an attempt with these votes found too few masters.
-    pub(crate) fn of_attempt(locks: &Coordinator, votes: &Votes) -> Self {
+    pub(crate) fn of_attempt(scope: &Scope<'_>, votes: &Votes) -> Self {
         let in_votes = Self::in_votes(votes);
-        match Self::of(locks) {
+        match Self::of(scope) {
             _ if matches!(in_votes, Self::Refused(_)) => in_votes,
             // The votes count a quarantine as a failure.
             Some(outage @ (Self::Refused(_) | Self::Quarantine { .. })) => outage,
@@ -127,8 +130,8 @@ impl Outage {
 
 /// Returns the failure of an action if so many masters refuse the login or a certificate that the
 /// others are no majority.
-pub(crate) fn refused(locks: &Coordinator, action: &str) -> Option<Failure> {
-    let outage = Outage::of(locks);
+pub(crate) fn refused(scope: &Scope<'_>, action: &str) -> Option<Failure> {
+    let outage = Outage::of(scope);
     let refused = outage.filter(|outage| matches!(outage, Outage::Refused(_)));
     refused.map(|outage| outage.failure(action))
 }
@@ -143,19 +146,11 @@ pub(crate) fn is_denial(failure: &VoteFailure) -> bool {
     error.starts_with("NOPERM ") || signs.any(|sign| error.contains(sign))
 }
 
-/// Counts masters by an earlier look at their health.
-fn tallies(
-    locks: &Coordinator,
-    health: &[MasterHealth],
-    count: impl Fn(&MasterHealth) -> bool,
-) -> Tallies {
-    let counted = health.iter().filter(|master| count(master));
-    Tallies::of_masters(locks, counted.map(|master| &*master.master))
-}
-
 /// Returns the time until the master can vote. `None` if it is not connected, or takes no locks.
 fn wait_for(health: &MasterHealth) -> Option<Duration> {
-    let is_fit = health.state == MasterState::Connected && health.error.is_none();
+    // Nothing is known against a master that nobody has asked.
+    let is_well = matches!(health.state, MasterState::Connected | MasterState::Unused);
+    let is_fit = is_well && health.error.is_none();
     is_fit.then(|| health.quarantine.unwrap_or_default())
 }
 
@@ -174,17 +169,17 @@ fn refusal(health: &MasterHealth) -> Option<String> {
 }
 
 /// Returns why the master is not connected, or takes no locks.
-fn obstacle(health: &MasterHealth) -> Option<String> {
+pub(crate) fn obstacle(health: &MasterHealth) -> Option<String> {
     let why = match &health.state {
         MasterState::Down(why) => why,
         _ => health.error.as_ref()?,
     };
-    Some(format!("{}: {}", health.master, in_words_of_the_file(why)))
+    Some(in_words_of_the_file(why))
 }
 
 /// Returns the failure of an action for which too few masters were ready.
-pub(crate) fn not_ready(error: &ReadyError, locks: &Coordinator, action: &str) -> Failure {
-    let failure = match Outage::of(locks) {
+pub(crate) fn not_ready(error: &ReadyError, scope: &Scope<'_>, action: &str) -> Failure {
+    let failure = match Outage::of(scope) {
         Some(outage) => outage.failure(action),
         None => Failure::new(Exit::NoQuorum, format!("{action}: {error}")),
     };

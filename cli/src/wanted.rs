@@ -4,7 +4,15 @@ use std::cell::RefCell;
 
 use quorlock::{Coordinator, Guard, InspectError, Inspection, Lock, Renewal};
 
-use crate::{args::Asking, client_name::client_name, exit::Exit, failure::Failure, outage::Outage};
+use crate::{
+    args::Asking,
+    client_name::client_name,
+    exit::Exit,
+    failure::Failure,
+    lists::Scope,
+    outage::Outage,
+    words::{MOST_NAMED, in_words},
+};
 
 /// The lock that a command asks for.
 pub(crate) struct Wanted<'a> {
@@ -29,7 +37,12 @@ impl<'a> Wanted<'a> {
 
     /// Returns the reason why too few masters can vote on the lock now. `None` if a majority can.
     pub(crate) fn outage(&self) -> Option<Outage> {
-        Outage::of(self.locks).or_else(|| self.outage.borrow().clone())
+        Outage::of(&self.scope()).or_else(|| self.outage.borrow().clone())
+    }
+
+    /// Returns the groups of the names.
+    pub(crate) fn scope(&self) -> Scope<'_> {
+        Scope::of_names(self.locks, self.names)
     }
 
     /// Returns the names in quotes.
@@ -124,40 +137,9 @@ pub(crate) fn name_of(guard: &Guard) -> String {
     format!("{start}{}", quoted(guard.names()))
 }
 
-/// Returns names out of `count`, such as `web-3/812, web-4/77 and another`.
-pub(crate) fn in_words(mut names: Vec<&str>, count: usize) -> Option<String> {
-    let last = match count - names.len() {
-        0 => names.pop()?.to_owned(),
-        1 => "another".to_owned(),
-        others => format!("{others} others"),
-    };
-    Some(match &*names {
-        [] if count > 1 => return None,
-        [] => last,
-        names => format!("{} and {last}", names.join(", ")),
-    })
-}
-
-pub(crate) const MOST_NAMED: usize = 3;
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_sentence_names_the_first_ones() {
-        for (names, count, expected) in [
-            (&[][..], 0, None),
-            (&[], 2, None),
-            (&["a"], 1, Some("a")),
-            (&["a", "b"], 2, Some("a and b")),
-            (&["a"], 2, Some("a and another")),
-            (&["a", "b", "c"], 9, Some("a, b, c and 6 others")),
-        ] {
-            let shown = in_words(names.to_vec(), count);
-            assert_eq!(shown.as_deref(), expected);
-        }
-    }
 
     #[test]
     fn several_names_are_quoted() {

@@ -1,4 +1,4 @@
-//! The texts of the library, for people who write no code.
+//! Words for people: lists of names, and the texts of the library for people who write no code.
 
 /// The places of the password and the user.
 pub(crate) const LOGIN: &str =
@@ -27,9 +27,40 @@ pub(crate) fn in_words_of_the_file(text: &str) -> String {
         .replace(" for this guard", "")
 }
 
+/// Returns names out of `count`, such as `web-3/812, web-4/77 and another`.
+pub(crate) fn in_words(mut names: Vec<&str>, count: usize) -> Option<String> {
+    let last = match count - names.len() {
+        0 => names.pop()?.to_owned(),
+        1 => "another".to_owned(),
+        others => format!("{others} others"),
+    };
+    Some(match &*names {
+        [] if count > 1 => return None,
+        [] => last,
+        names => format!("{} and {last}", names.join(", ")),
+    })
+}
+
+pub(crate) const MOST_NAMED: usize = 3;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sentence_names_the_first_ones() {
+        for (names, count, expected) in [
+            (&[][..], 0, None),
+            (&[], 2, None),
+            (&["a"], 1, Some("a")),
+            (&["a", "b"], 2, Some("a and b")),
+            (&["a"], 2, Some("a and another")),
+            (&["a", "b", "c"], 9, Some("a, b, c and 6 others")),
+        ] {
+            let shown = in_words(names.to_vec(), count);
+            assert_eq!(shown.as_deref(), expected);
+        }
+    }
 
     #[test]
     fn texts_name_settings_of_the_file() {

@@ -6,7 +6,7 @@ use crate::{
     args::{Common, Status},
     exit::Exit,
     failure::Failure,
-    lists::ListReport,
+    lists::{ListReport, Scope},
     look::{Look, Verdict, look_at_all},
     masters::Masters,
     outage::refused,
@@ -37,10 +37,11 @@ pub(crate) fn status(args: &Status, common: &Common) -> Result<Exit, Failure> {
             return watch::watch(args, &locks, &source).await;
         }
         let looks = look_at_all(&locks, &args.names).await?;
+        let scope = Scope::of_names(&locks, &args.names);
         if args.json {
             print_json(&Report {
                 source: &source,
-                lists: ListReport::both(&locks),
+                lists: ListReport::all(&scope),
                 locks: &looks,
             })?;
         } else {
@@ -54,7 +55,7 @@ pub(crate) fn status(args: &Status, common: &Common) -> Result<Exit, Failure> {
         }
         let exit = worst(&looks).exit();
         let names = quoted(args.names.iter().map(String::as_str));
-        match refused(&locks, &format!("cannot look at {names}")) {
+        match refused(&scope, &format!("cannot look at {names}")) {
             Some(failure) if exit == Exit::NoQuorum => Err(failure),
             _ => Ok(exit),
         }

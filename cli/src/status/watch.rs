@@ -18,7 +18,7 @@ use crate::{
     args::Status,
     exit::Exit,
     failure::Failure,
-    lists::{Change, ListReport, Tallies},
+    lists::{ListReport, Place, Scope, Tallies},
     look::{Look, MasterLook, look_at_all},
     output,
     report::{print_json, say},
@@ -45,8 +45,8 @@ struct Frame {
 #[derive(PartialEq, Eq, Serialize)]
 struct MasterReport {
     master: String,
-    #[serde(rename = "membership", skip_serializing_if = "Change::is_none")]
-    change: Change,
+    #[serde(flatten)]
+    place: Place,
     state: State,
     reason: Option<String>,
     can_vote: bool,
@@ -115,15 +115,15 @@ async fn show(
 impl Frame {
     async fn take(args: &Status, locks: &Coordinator, source: &str) -> Result<Self, Failure> {
         let looks = look_at_all(locks, &args.names).await?;
-        let health = locks.health().into_iter().zip(Change::of_masters(locks));
-        let masters: Vec<_> = health.map(MasterReport::of).collect();
-        let able = masters.iter().filter(|master| master.can_vote);
+        let scope = Scope::of_names(locks, &args.names);
+        let health = Place::of_masters(&scope);
+        let (able, lists) = (scope.tally(MasterHealth::can_vote), ListReport::all(&scope));
         Ok(Self {
             time: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
             source: source.to_owned(),
-            able: Tallies::of_masters(locks, able.map(|master| &*master.master)),
-            lists: ListReport::both(locks),
-            masters,
+            able,
+            lists,
+            masters: health.into_iter().map(MasterReport::of).collect(),
             locks: looks,
         })
     }
@@ -174,14 +174,16 @@ impl Frame {
 
     fn table(&self, look: &Look, style: Style) -> String {
         let mut rows = vec![look.heading(["STATE", "HOLDER", "TTL LEFT", "ROUND TRIP"])];
-        let masters = self.masters.iter().zip(&look.masters);
-        rows.extend(masters.map(|(master, view)| row(master, view)));
+        let group = look.group();
+        let masters = self.masters.iter();
+        let masters = masters.filter(|master| master.place.group.as_deref() == group);
+        rows.extend(masters.zip(&look.masters).map(|(one, view)| row(one, view)));
         style.table(&rows)
     }
 }
 
 fn row(master: &MasterReport, view: &MasterLook) -> Vec<Cell> {
-    let mut cells = master.change.cells(&master.master);
+    let mut cells = master.place.cells(&master.master);
     let (state, colour) = match (master.state, master.can_vote) {
         (State::Connected, true) => ("connected", Colour::Green),
         (State::Connected, false) if master.reason.is_some() => ("no locks", Colour::Red),
@@ -204,7 +206,7 @@ fn row(master: &MasterReport, view: &MasterLook) -> Vec<Cell> {
 }
 
 impl MasterReport {
-    fn of((health, change): (MasterHealth, Change)) -> Self {
+    fn of((health, place): (MasterHealth, Place)) -> Self {
         let (state, reason) = match &health.state {
             MasterState::Connected => {
                 let error = health.error.as_deref().map(in_words_of_the_file);
@@ -216,7 +218,7 @@ impl MasterReport {
         };
         Self {
             master: health.master.to_string(),
-            change,
+            place,
             state,
             reason,
             can_vote: health.can_vote(),

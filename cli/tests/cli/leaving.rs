@@ -6,20 +6,13 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json as value};
 use testkit::server::{Server, masters};
 
-use crate::support::{Running, ended, json, urls, with, write_mutex};
+use crate::support::{Running, ended, json, squeezed, urls, with, write_mutex};
 
 /// Returns the program with `new` masters, which leaves the `old` ones.
 fn joint(new: &[Server], old: &[Server], words: &str) -> Command {
     let mut command = with(new, words);
     command.env("QUORLOCK_LEAVING", urls(old));
     command
-}
-
-/// Returns a text without the spaces that align its columns.
-fn squeezed(text: &str) -> String {
-    let lines = text.lines().map(|line| line.split_whitespace());
-    let lines = lines.map(|words| words.collect::<Vec<_>>().join(" ") + "\n");
-    lines.collect()
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod crowd;
 mod denied;
 mod doctor;
 mod exits;
+mod groups;
 mod job_control;
 mod json;
 mod killed;

@@ -236,3 +236,156 @@ fn no_step_is_needed_for_the_same_masters() {
     );
     assert_eq!(marked(&shown), None, "{shown}");
 }
+
+/// Three groups, of which the third is new.
+struct Groups {
+    lists: [String; 2],
+    servers: Vec<Vec<Server>>,
+}
+
+impl Groups {
+    fn start() -> Self {
+        let servers: Vec<_> = [3, 1, 1].into_iter().map(masters).collect();
+        let groups = ["a", "b", "c:2"].iter().zip(&servers);
+        let groups: Vec<_> = groups
+            .map(|(name, masters)| format!("{name}={}", urls(masters)))
+            .collect();
+        Self {
+            lists: [groups[..2].join(" "), groups.join(" ")],
+            servers,
+        }
+    }
+
+    /// Starts a program with these groups, which leaves `old` ones.
+    fn hold(new: &str, old: &str, name: &str) -> Running {
+        let mut command = with(&[], &format!("hold {name}"));
+        command.env("QUORLOCK_MASTERS", new);
+        let mut running = Running::start(command.env("QUORLOCK_LEAVING", old));
+        assert!(running.line().starts_with("held "));
+        running
+    }
+}
+
+/// Runs the plan until `is_it` accepts what is shown.
+fn planned_from([old, new]: [&str; 2], is_it: impl Fn(&str) -> bool) -> (i32, String) {
+    let (mut status, mut shown) = (0, String::new());
+    until("the plan shows it", || {
+        let mut command = with(&[], "plan --to");
+        let (code, out, err) = ended(command.arg(new).env("QUORLOCK_MASTERS", old));
+        assert_eq!(err, "");
+        (status, shown) = (code, out);
+        is_it(&shown)
+    });
+    (status, shown)
+}
+
+#[test]
+fn the_plan_shows_each_step_to_other_groups() {
+    let groups = Groups::start();
+    let [old, new] = [0, 1].map(|at| &*groups.lists[at]);
+    let next = |is_it: &dyn Fn(&str) -> bool| {
+        let (status, shown) = planned_from([old, new], is_it);
+        let number = marked(&shown).and_then(|line| line.get(..1)?.parse().ok());
+        (status, number.unwrap_or(0), shown)
+    };
+    let (status, number, shown) = next(&|_| true);
+    assert_eq!((status, number), (0, 1), "{shown}");
+    let port = groups.servers[2][0].port();
+    let words = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in [
+        &format!(" c (weight 2): 127.0.0.1:{port} moves about 50 % of all names get other masters"),
+        "set groups to the new groups, and leaving_groups to the old groups. No wait",
+        "programs with only the old groups have ended",
+        "at least on 2 of the 3 of group a, 1 of the 1 of group b.",
+        "set groups to the new groups in all programs, without leaving_groups.",
+        "Then the change is done.",
+    ] {
+        assert!(words.contains(part), "{part}: {shown}");
+    }
+    let before = Groups::hold(old, "", "x");
+    let (status, number, shown) = next(&|_| true);
+    assert_eq!((status, number), (0, 1), "{shown}");
+    let both = Groups::hold(new, old, "y");
+    let (status, number, shown) = next(&|_| true);
+    assert_eq!((status, number), (1, 2), "{shown}");
+    let who_has = |shown: &str, id: u32| shown.ends_with(&format!("/{id}"));
+    assert!(
+        who(&shown, "both lists").is_some_and(|who| who_has(who, both.id())),
+        "{shown}"
+    );
+    let id = before.id();
+    assert!(
+        who(&shown, "only the old groups").is_some_and(|who| who_has(who, id)),
+        "{shown}"
+    );
+    drop(before);
+    let (status, number, shown) = next(&|shown| who(shown, "only the old groups") == Some("none"));
+    assert_eq!((status, number), (1, 3), "{shown}");
+    assert!(
+        shown.contains("No program with only the old groups is connected."),
+        "{shown}"
+    );
+    let after = Groups::hold(new, "", "z");
+    let (status, number, shown) = next(&|_| true);
+    assert_eq!((status, number), (1, 4), "{shown}");
+    // On the way back, programs leave the new groups.
+    let back = Groups::hold(old, new, "w");
+    drop(both);
+    let (status, number, shown) =
+        next(&|shown| who(shown, "both lists").is_some_and(|who| who_has(who, back.id())));
+    assert_eq!((status, number), (1, 4), "{shown}");
+    drop(back);
+    let (status, number, shown) = next(&|shown| who(shown, "both lists") == Some("none"));
+    assert_eq!((status, number), (0, 5), "{shown}");
+    let late = Groups::hold(old, "", "v");
+    let (status, number, shown) = next(&|_| true);
+    assert_eq!((status, number), (3, 0), "{shown}");
+    assert!(
+        shown.contains("Stop the programs with only the new groups at once"),
+        "{shown}"
+    );
+    drop((after, late));
+
+    // The others of the three are no majority.
+    let deny = |master: &Server| master.command(&["ACL", "SETUSER", "default", "-client"]);
+    deny(&groups.servers[0][0]);
+    assert!(!next(&|_| true).2.contains("Not all can be seen."));
+    deny(&groups.servers[0][1]);
+    let (status, _, shown) = next(&|shown| shown.contains("Not all can be seen."));
+    assert_eq!(status, 1, "{shown}");
+    assert_eq!(
+        shown.matches("shows no programs: NOPERM").count(),
+        2,
+        "{shown}"
+    );
+}
+
+#[test]
+fn the_plan_leads_from_masters_to_groups_and_back() {
+    let groups = Groups::start();
+    let plain = urls(&groups.servers[0]);
+    let grouped = &*groups.lists[1];
+    let settings = [
+        "set groups to the new groups, and leaving_groups to the old masters as one group, called all.",
+        "set groups to the new masters as one group, called all, and leaving_groups to the old groups.",
+    ];
+    for (lists, settings) in [[&*plain, grouped], [grouped, &*plain]]
+        .into_iter()
+        .zip(settings)
+    {
+        let both = Groups::hold(lists[1], lists[0], "x");
+        let (status, shown) = planned_from(lists, |_| true);
+        assert_eq!(status, 1, "{shown}");
+        assert!(marked(&shown).unwrap().starts_with("3  "), "{shown}");
+        let words = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains(settings), "{shown}");
+        // The names of group a keep their masters.
+        assert!(words.contains("moves about 75 % of all names"), "{shown}");
+        drop(both);
+        planned_from(lists, |shown| who(shown, "both lists") == Some("none"));
+    }
+    // A single group is as masters without groups.
+    let words = format!("plan --to a={plain}");
+    let (status, _, err) = ended(&mut with(&groups.servers[0], &words));
+    assert_eq!(status, 64, "{err}");
+}

@@ -122,6 +122,13 @@ impl Running {
         line
     }
 
+    /// Waits for the first line on stderr that contains `part`. The others are lost.
+    pub fn error_line_with(&mut self, part: &str) -> String {
+        let stderr = self.child.stderr.as_mut().unwrap();
+        let mut lines = BufReader::new(stderr).lines().map(Result::unwrap);
+        lines.find(|line| line.contains(part)).unwrap_or_default()
+    }
+
     /// Waits for a line that contains `part`.
     #[track_caller]
     pub fn line_with(&mut self, part: &str) -> String {
@@ -241,6 +248,13 @@ pub fn ignores(signal: Signal) -> bool {
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     ignored.is_some_and(|mask| mask & 1 << (signal as i32 - 1) != 0)
+}
+
+/// Returns a text without the spaces that align its columns.
+pub fn squeezed(text: &str) -> String {
+    let lines = text.lines().map(|line| line.split_whitespace());
+    let lines = lines.map(|words| words.collect::<Vec<_>>().join(" ") + "\n");
+    lines.collect()
 }
 
 /// Reads one line of JSON.

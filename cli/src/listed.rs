@@ -1,0 +1,281 @@
+//! Lists of masters as people write them: masters, or groups of masters.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use quorlock::{Builder, ConfigError, Coordinator, Group, MasterSpec};
+use serde::Deserialize;
+
+/// A list of masters, or of groups of masters.
+#[derive(Clone, Deserialize)]
+#[serde(from = "Vec<MasterSpec>")]
+pub(crate) enum Listed {
+    Masters(Vec<MasterSpec>),
+    Groups(Vec<Named>),
+}
+
+/// A group of masters.
+#[derive(Clone)]
+pub(crate) struct Named {
+    pub(crate) id: String,
+    pub(crate) weight: u32,
+    pub(crate) masters: Vec<MasterSpec>,
+}
+
+/// The group of masters that are listed without one, while the other list has groups.
+pub(crate) const ALL: &str = "all";
+
+/// What a group may be called in a list.
+pub(crate) const FORM: &str = "ID or ID:WEIGHT, with an ID of up to 64 letters a-z A-Z 0-9 - _ .";
+
+impl Listed {
+    /// Reads the values of options, or of a variable. A word that begins with `ID=` or `ID:WEIGHT=`
+    /// begins a group. Or says what is wrong, without a secret.
+    pub(crate) fn read<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
+        let (mut masters, mut groups) = (Vec::new(), Vec::<Named>::new());
+        for text in texts {
+            for (name, urls) in parts(text) {
+                if let Some(name) = name {
+                    let group = Named::of(name, Vec::new());
+                    let number = groups.len() + 1;
+                    groups.push(group.ok_or_else(|| {
+                        // A URL in the place of a name may contain a password.
+                        format!("group {number}: its name is not {FORM}")
+                    })?);
+                }
+                let list = groups.last_mut().map(|group| &mut group.masters);
+                list.unwrap_or(&mut masters).extend(MasterSpec::list(&urls));
+            }
+        }
+        match (masters.is_empty(), groups.is_empty()) {
+            (_, true) => Ok(Self::Masters(masters)),
+            (true, false) => Ok(Self::Groups(groups)),
+            (false, false) => Err(
+                "master 1: it is in no group, and others are; begin with a group, such as \
+                 a=redis://10.0.0.1"
+                    .to_owned(),
+            ),
+        }
+    }
+
+    /// Returns the groups of a table, or `None` if the name of one has another form.
+    pub(crate) fn of_table(table: BTreeMap<String, Vec<MasterSpec>>) -> Option<Self> {
+        let groups = table.into_iter();
+        let groups = groups.map(|(name, masters)| Named::of(&name, masters));
+        groups.collect::<Option<_>>().map(Self::Groups)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        match self {
+            Self::Masters(masters) => masters.is_empty(),
+            Self::Groups(groups) => groups.is_empty(),
+        }
+    }
+
+    pub(crate) fn has_groups(&self) -> bool {
+        matches!(self, Self::Groups(_))
+    }
+
+    /// Returns all masters, group by group.
+    pub(crate) fn masters(&self) -> impl Iterator<Item = &MasterSpec> {
+        let (masters, groups) = match self {
+            Self::Masters(masters) => (&masters[..], &[][..]),
+            Self::Groups(groups) => (&[][..], &groups[..]),
+        };
+        masters
+            .iter()
+            .chain(groups.iter().flat_map(|group| &group.masters))
+    }
+
+    /// Returns the masters of each group, with the name of the group. Masters without groups have
+    /// none.
+    pub(crate) fn addresses(&self) -> Vec<(Option<&str>, Vec<Arc<str>>)> {
+        let addresses = |masters: &[MasterSpec]| {
+            let addresses = masters.iter().map(MasterSpec::address);
+            addresses.filter_map(Result::ok).collect()
+        };
+        match self {
+            Self::Masters(masters) => vec![(None, addresses(masters))],
+            Self::Groups(groups) => groups
+                .iter()
+                .map(|group| (Some(&*group.id), addresses(&group.masters)))
+                .collect(),
+        }
+    }
+
+    /// Returns a line for each group, and one for masters without groups.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let weight = |name: &str| match self {
+            Self::Groups(groups) => groups.iter().find(|group| group.id == name),
+            Self::Masters(_) => None,
+        };
+        let lines = self.addresses().into_iter().map(|(name, masters)| {
+            let masters = masters.join(", ");
+            match name.and_then(weight) {
+                Some(Named { id, weight: 1, .. }) => format!("{id}: {masters}"),
+                Some(Named { id, weight, .. }) => format!("{id} (weight {weight}): {masters}"),
+                None => masters,
+            }
+        });
+        lines.collect()
+    }
+
+    /// Changes each master.
+    pub(crate) fn map(self, change: impl Fn(MasterSpec) -> MasterSpec) -> Self {
+        let all = |masters: Vec<MasterSpec>| masters.into_iter().map(&change).collect();
+        match self {
+            Self::Masters(masters) => Self::Masters(all(masters)),
+            Self::Groups(groups) => Self::Groups(
+                groups
+                    .into_iter()
+                    .map(|group| Named {
+                        masters: all(group.masters),
+                        ..group
+                    })
+                    .collect(),
+            ),
+        }
+    }
+
+    fn into_groups(self) -> Vec<Group> {
+        let groups = match self {
+            Self::Groups(groups) => groups,
+            Self::Masters(masters) if masters.is_empty() => Vec::new(),
+            Self::Masters(masters) => vec![Named {
+                id: ALL.to_owned(),
+                weight: 1,
+                masters,
+            }],
+        };
+        let groups = groups.into_iter();
+        groups
+            .map(|group| Group::new(group.id, group.masters).weight(group.weight))
+            .collect()
+    }
+}
+
+impl Default for Listed {
+    fn default() -> Self {
+        Self::Masters(Vec::new())
+    }
+}
+
+impl From<Vec<MasterSpec>> for Listed {
+    fn from(masters: Vec<MasterSpec>) -> Self {
+        Self::Masters(masters)
+    }
+}
+
+impl Named {
+    /// Returns the group called `ID` or `ID:WEIGHT`, or `None` if the name has another form.
+    fn of(name: &str, masters: Vec<MasterSpec>) -> Option<Self> {
+        let (id, weight) = match name.split_once(':') {
+            Some((id, weight)) => (id, weight.parse().ok()?),
+            None => (name, 1),
+        };
+        is_name(id).then(|| Self {
+            id: id.to_owned(),
+            weight,
+            masters,
+        })
+    }
+}
+
+/// Returns whether a text looks like the name of a group, a set or a setting, and not like a URL.
+pub(crate) fn is_name(text: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    !text.is_empty() && text.len() <= 64 && text.chars().all(is_part)
+}
+
+/// Returns the URLs of each group in a list, and the name of the group. Those before the first
+/// group have none.
+fn parts(text: &str) -> Vec<(Option<&str>, String)> {
+    let mut parts = vec![(None, String::new())];
+    for word in text.split(|c: char| c == ',' || c.is_whitespace()) {
+        let name = word.split_once("://").and_then(|(start, _)| {
+            let (name, _) = start.split_once('=')?;
+            Some(name)
+        });
+        let url = name.map_or(word, |name| &word[name.len() + 1..]);
+        if name.is_some() {
+            parts.push((name, String::new()));
+        }
+        if let Some((_, urls)) = parts.last_mut() {
+            urls.push_str(url);
+            urls.push(',');
+        }
+    }
+    parts
+}
+
+/// Returns the builder with both lists. If one of them has groups, the masters of the other are a
+/// group, too.
+pub(crate) fn with_lists(builder: Builder, masters: Listed, leaving: Listed) -> Builder {
+    match (masters, leaving) {
+        (Listed::Masters(masters), Listed::Masters(leaving)) => {
+            builder.masters(masters).leaving(leaving)
+        }
+        (masters, leaving) => builder
+            .groups(masters.into_groups())
+            .leaving_groups(leaving.into_groups()),
+    }
+}
+
+/// Returns a coordinator that only answers questions about the lists: it dials nobody.
+pub(crate) fn undialled(masters: &Listed, leaving: &Listed) -> Result<Coordinator, ConfigError> {
+    let builder = Coordinator::builder().dial_at_first_use(true);
+    with_lists(builder, masters.clone(), leaving.clone()).build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(texts: &[&str]) -> Result<String, String> {
+        let listed = Listed::read(texts.iter().copied())?;
+        Ok(listed.lines().join("; "))
+    }
+
+    #[test]
+    fn a_list_may_have_groups() {
+        for (texts, expected) in [
+            (&[][..], ""),
+            (&["redis://x,redis://y"], "x:6379, y:6379"),
+            (
+                &["a=redis://x,redis://y b:2=redis://z"],
+                "a: x:6379, y:6379; b (weight 2): z:6379",
+            ),
+            (
+                &["a=redis://x", " redis://y ", ",b-1.c_d:1=redis://z,"],
+                "a: x:6379, y:6379; b-1.c_d: z:6379",
+            ),
+            (&["redis://u:p=w@x"], "x:6379"), // a URL keeps its equals sign
+            (&["a=redis://u:p=w@x"], "a: x:6379"),
+        ] {
+            assert_eq!(shown(texts).as_deref(), Ok(expected), "{texts:?}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_group_is_named_by_its_number() {
+        let long = format!("{}=redis://x", "a".repeat(65));
+        for (text, number) in [
+            ("=redis://x", 1),
+            (":2=redis://x", 1),
+            ("a:=redis://x", 1),
+            ("a:b=redis://x", 1),
+            ("a:2:3=redis://x", 1),
+            ("a=redis://x b->c=redis://y", 2),
+            ("a=redis://x user:hunter2@h=redis://y", 2),
+            (&long, 1),
+        ] {
+            let why = format!("group {number}: its name is not {FORM}");
+            assert_eq!(shown(&[text]), Err(why), "{text}");
+        }
+        let mixed = shown(&["redis://x a=redis://y"]);
+        assert!(
+            mixed
+                .unwrap_err()
+                .starts_with("master 1: it is in no group")
+        );
+    }
+}

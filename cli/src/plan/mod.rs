@@ -1,0 +1,118 @@
+//! `quorlock plan`: the steps to other masters, and whether it is time for the next one.
+
+use std::{
+    collections::BTreeSet,
+    hash::{BuildHasher, RandomState},
+};
+
+use quorlock::{Coordinator, Finding};
+
+use self::{
+    change::{Change, Part},
+    seen::Seen,
+    steps::{Step, steps},
+};
+use crate::{
+    args::{Common, Plan},
+    exit::Exit,
+    failure::Failure,
+    masters::Masters,
+    report::say,
+    runtime::block_on,
+    style::{Style, clean, wrap},
+    times::rounded,
+    words::in_words_of_the_file,
+};
+
+mod change;
+mod seen;
+mod steps;
+
+pub(crate) fn plan(args: &Plan, common: &Common) -> Result<Exit, Failure> {
+    // A process in another container may have the same host name and process ID.
+    let ours = format!("plan-{:016x}", RandomState::new().hash_one(()));
+    let masters = Masters::find_change(common, &args.from, &args.to, &ours)?;
+    block_on(async {
+        let lists = masters.lists();
+        let locks = masters.coordinator()?;
+        let change = Change::of(lists)?;
+        let style = Style::of_stdout();
+        if change.is_none() && args.from.is_empty() {
+            return Err(Failure::new(Exit::Usage, NOT_OLD));
+        }
+        if change.is_none() {
+            say(paragraph(SAME, style))?;
+            return Ok(Exit::Success);
+        }
+        let checked = locks.check().await;
+        let seen = Seen::of(&locks, &change, &ours).await;
+        let step = seen.step();
+        let findings = step.findings(&checked);
+        let verdict = seen.verdict(step, &findings, &change);
+        let shown = [
+            change.text(style),
+            seen.text(&change, style),
+            steps(&change, &locks, step, style),
+            notes(&seen, &locks, step, &findings, style),
+            paragraph(&verdict.text, style),
+        ];
+        let shown: Vec<_> = shown.into_iter().filter(|part| !part.is_empty()).collect();
+        say(shown.join("\n"))?;
+        Ok(verdict.exit)
+    })
+}
+
+const NOT_OLD: &str =
+    "the masters of the settings are the new ones already; give the old ones with --from";
+
+const SAME: &str = "\
+Both lists have the same masters, so no program has to change. To put another server at the \
+address of a master, stop the old one and start the new one empty. Programs that knew the old one \
+give the new one no vote for the time of a quarantine. Do so with one master after the other.";
+
+/// Returns what to know about what was seen.
+fn notes(
+    seen: &Seen,
+    locks: &Coordinator,
+    step: Step,
+    findings: &[&Finding],
+    style: Style,
+) -> String {
+    let wait = rounded(locks.quarantine_length());
+    let nobody = format!(
+        "No program is connected. If none runs anywhere and {wait} have passed since the last one \
+         ended, start all with the new masters: then no step is needed."
+    );
+    let is_nobody = step == Step::Begin && !seen.has(Part::Old) && seen.unseen.is_empty();
+    let notes = [
+        (is_nobody, nobody.as_str()),
+        (seen.has(Part::Unknown), UNKNOWN),
+        (seen.has(Part::Other), OTHER),
+        (!seen.unseen.is_empty(), UNSEEN),
+    ];
+    let notes = notes.into_iter().filter(|(is_true, _)| *is_true);
+    let notes = notes.map(|(_, note)| note.to_owned());
+    // While groups are changed, a master is in several.
+    let mut known = BTreeSet::new();
+    let findings = findings.iter();
+    let findings = findings.filter(|one| {
+        let place = one.master.is_none().then_some(&one.group);
+        known.insert((place, one.who(), one.what()))
+    });
+    let findings = findings.map(|one| in_words_of_the_file(&one.to_string()));
+    let notes = findings.chain(notes).map(|note| paragraph(&note, style));
+    notes.collect()
+}
+
+const UNKNOWN: &str = "\
+Connections that do not say which masters they use are those of redis-cli, of other libraries, of \
+older programs, and of users without the right +client|setname.";
+const OTHER: &str = "\
+Programs with other lists may hold the same locks as all others, unless they are for other locks.";
+const UNSEEN: &str = "\
+Masters show their programs to a user with the rights +client|list and +client|setname. A master \
+that is down shows none.";
+
+fn paragraph(text: &str, style: Style) -> String {
+    wrap(&clean(text), style.text_width()).join("\n") + "\n"
+}

@@ -1,0 +1,166 @@
+//! The programs that the masters show, and what that means for the next step.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use quorlock::{Coordinator, Finding, MasterPrograms, Severity};
+
+use super::{
+    change::{Change, Part},
+    steps::{LEAVE_OLD, Step},
+};
+use crate::{
+    exit::Exit,
+    style::{Cell, Colour, Style},
+    words::in_words_of_the_file,
+};
+
+/// What the masters show.
+pub(super) struct Seen {
+    /// For each client name, the largest number of connections with one master.
+    programs: BTreeMap<Part, BTreeMap<Option<String>, usize>>,
+    /// The masters that show nothing, and why.
+    pub(super) unseen: BTreeMap<Arc<str>, String>,
+    /// Whether a program with a majority of the masters of a list is seen by one of them.
+    is_enough: bool,
+}
+
+impl Seen {
+    /// `ours` is the client name of this process.
+    pub(super) async fn of(locks: &Coordinator, change: &Change, ours: &str) -> Self {
+        let masters = locks.programs().await;
+        // While groups are changed, a master is in several.
+        let shown = masters.iter().filter(|master| master.programs.is_ok());
+        let shown: BTreeSet<_> = shown.map(|master| &master.master).collect();
+        let unseen = masters.iter().filter_map(|master| {
+            let why = master.programs.as_ref().err()?;
+            let is_unseen = !shown.contains(&master.master);
+            is_unseen.then(|| (master.master.clone(), why.clone()))
+        });
+        let unseen: BTreeMap<_, _> = unseen.collect();
+        let tallies = locks.tally(|health| !unseen.contains_key(&health.master));
+        Self {
+            programs: programs(&masters, change, ours),
+            is_enough: tallies
+                .iter()
+                .all(|seen| seen.count + seen.quorum > seen.masters),
+            unseen,
+        }
+    }
+
+    pub(super) fn has(&self, part: Part) -> bool {
+        self.programs.contains_key(&part)
+    }
+
+    pub(super) fn step(&self) -> Step {
+        let [old, both, new] = [Part::Old, Part::Both, Part::New].map(|part| self.has(part));
+        match (old, both, new) {
+            (true, _, true) => Step::Unsafe,
+            (_, false, false) => Step::Begin,
+            (true, true, false) => Step::EndOld,
+            (false, true, false) => Step::LeaveOld,
+            (false, true, true) => Step::EndBoth,
+            (false, false, true) => Step::StopOld,
+        }
+    }
+
+    pub(super) fn verdict(&self, step: Step, findings: &[&Finding], change: &Change) -> Verdict {
+        let has = |severity| findings.iter().any(|one| one.severity == severity);
+        let cannot_see = !self.is_enough
+            || self.has(Part::Other)
+            || self.has(Part::Unknown)
+            || has(Severity::Unknown);
+        let [old, new] = [Part::Old, Part::New].map(|part| change.word(part));
+        let text = |text: &str| text.to_owned();
+        let (text, code) = match step {
+            Step::Unsafe => (
+                format!(
+                    "Stop the programs with {new} at once: they and those with {old} may hold the \
+                     same lock."
+                ),
+                3,
+            ),
+            _ if has(Severity::Refuse) => (text("Not now: first do what the findings say."), 3),
+            Step::EndOld => (format!("Not yet: programs with {old} must end."), 1),
+            Step::EndBoth => (text("Not yet: programs with both lists must end."), 1),
+            _ if cannot_see => (
+                text("Not all can be seen. Make sure yourself before the next step."),
+                1,
+            ),
+            Step::LeaveOld => (
+                format!("No program with {old} is connected. {LEAVE_OLD}"),
+                1,
+            ),
+            Step::Begin | Step::StopOld => (text("Go on with the marked step."), 0),
+        };
+        let exit = if code == 0 {
+            Exit::Success
+        } else {
+            Exit::Code(code)
+        };
+        Verdict { text, exit }
+    }
+
+    pub(super) fn text(&self, change: &Change, style: Style) -> String {
+        let rows = Part::ALL.into_iter().filter_map(|part| {
+            let is_always = part < Part::Other;
+            let who = match self.programs.get(&part) {
+                Some(names) => who(names),
+                None if is_always => "none".to_owned(),
+                None => return None,
+            };
+            let word = change.word(part);
+            Some(vec![Cell::new(Colour::Dim, word), Cell::plain(who)])
+        });
+        let unseen = self.unseen.iter().map(|(master, why)| {
+            let why = format!("shows no programs: {}", in_words_of_the_file(why));
+            vec![Cell::new(Colour::Yellow, &**master), Cell::plain(why)]
+        });
+        style.table(&rows.chain(unseen).collect::<Vec<_>>())
+    }
+}
+
+/// Returns the programs that all masters show, without this one.
+fn programs(
+    masters: &[MasterPrograms],
+    change: &Change,
+    ours: &str,
+) -> BTreeMap<Part, BTreeMap<Option<String>, usize>> {
+    let mut parts = BTreeMap::<_, BTreeMap<_, usize>>::new();
+    let shown = masters
+        .iter()
+        .flat_map(|master| master.programs.iter().flatten());
+    for program in shown.filter(|program| program.client.as_deref() != Some(ours)) {
+        let part = program
+            .lists
+            .map_or(Part::Unknown, |lists| change.part(lists));
+        let names = parts.entry(part).or_default();
+        let most = names.entry(program.client.clone()).or_default();
+        *most = program.connections.max(*most);
+    }
+    parts
+}
+
+/// Returns the names of programs, and the number of those without a name.
+fn who(names: &BTreeMap<Option<String>, usize>) -> String {
+    const MOST: usize = 10;
+    let named: Vec<_> = names.keys().flatten().cloned().collect();
+    let mut who: Vec<_> = named.iter().take(MOST).cloned().collect();
+    if named.len() > MOST {
+        who.push(format!("{} more", named.len() - MOST));
+    }
+    who.extend(
+        names
+            .get(&None)
+            .map(|count| format!("{count} without a name")),
+    );
+    who.join(", ")
+}
+
+/// What to do now.
+pub(super) struct Verdict {
+    pub(super) text: String,
+    pub(super) exit: Exit,
+}

@@ -1,0 +1,84 @@
+//! The steps of a change.
+
+use quorlock::{CheckReport, Coordinator, Finding, Setting, Severity};
+
+use super::change::{Change, Part};
+use crate::{
+    style::{Style, wrap},
+    times::rounded,
+};
+
+/// The step that comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Step {
+    Begin,
+    EndOld,
+    LeaveOld,
+    EndBoth,
+    StopOld,
+    /// Programs share no list.
+    Unsafe,
+}
+
+pub(super) const LEAVE_OLD: &str = "\
+Go on with the marked step if none lives, as step 2 says, and if the wait is over. No master can \
+tell.";
+
+impl Step {
+    /// Returns the findings that stand in the way of this step.
+    pub(super) fn findings(self, checked: &CheckReport) -> Vec<&Finding> {
+        let is_change = |finding: &&Finding| {
+            finding.severity == Severity::Refuse || finding.setting == Setting::FenceCounters
+        };
+        // Later, nothing needs the old masters.
+        let findings = checked.findings.iter().filter(|_| self <= Self::LeaveOld);
+        findings.filter(is_change).collect()
+    }
+}
+
+/// Returns the steps, with a mark at the next one.
+pub(super) fn steps(change: &Change, locks: &Coordinator, step: Step, style: Style) -> String {
+    let wait = rounded(locks.quarantine_length());
+    let (old, barred) = (change.word(Part::Old), change.barred());
+    let (new, dropped) = change.new_settings();
+    let stop = match &*change.left().join(", ") {
+        "" => "the change is done".to_owned(),
+        left => format!("stop {left}"),
+    };
+    let texts = [
+        (
+            Step::Begin,
+            format!(
+                "In all programs, set {}. No wait is needed.",
+                change.both_settings()
+            ),
+        ),
+        (
+            Step::EndOld,
+            format!(
+                "Wait until all programs with {old} have ended, also those that cannot reach a \
+                 master, and until none can start again. If one may live, delete its user (ACL \
+                 DELUSER) on all old masters, and at least on {barred}."
+            ),
+        ),
+        (
+            Step::LeaveOld,
+            format!(
+                "Wait for {wait} after that (longer if a program has a longer max_ttl than these \
+                 settings), and until the minimum times (--min-hold) are over. Then set {new} in all \
+                 programs, without {dropped}."
+            ),
+        ),
+        (
+            Step::EndBoth,
+            "Wait until all programs with both lists have ended.".to_owned(),
+        ),
+        (Step::StopOld, format!("Then {stop}.")),
+    ];
+    let lines = texts.iter().zip(1..).map(|((at, text), number)| {
+        let mark = if *at == step { "->" } else { "  " };
+        let lines = wrap(text, style.text_width() - 8);
+        format!("  {mark} {number}  {}\n", lines.join("\n        "))
+    });
+    lines.collect()
+}
