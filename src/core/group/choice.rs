@@ -11,6 +11,16 @@ pub(crate) struct GroupId {
     pub(crate) weight: u8,
 }
 
+impl GroupId {
+    /// Returns the ID of a group that has all names.
+    pub(crate) fn only() -> Self {
+        Self {
+            id: "".into(),
+            weight: 1,
+        }
+    }
+}
+
 /// A choice among groups.
 ///
 /// Each group has as many seeds as its weight. The seed that gives the highest score with a name

@@ -57,6 +57,9 @@ impl ListsId {
     pub(crate) fn of_groups(mut lists: [Vec<(GroupId, Self)>; 2]) -> Self {
         for groups in &mut lists {
             groups.sort_by(|(one, _), (other, _)| one.id.cmp(&other.id));
+            if let [(only, _)] = &mut groups[..] {
+                *only = GroupId::only(); // it has all names, whatever its ID is
+            }
         }
         let [groups, leaving] = &mut lists;
         if groups == leaving {
@@ -163,10 +166,11 @@ mod tests {
         let (a, b) = (("a", 1, A), ("b", 1, B));
         assert_eq!(id(&[a, b], &[]), "30ea5f39995ae154");
         assert_eq!(id(&[a, b], &[b, a]), id(&[b, a], &[]), "nothing changes");
+        assert_eq!(id(&[a, b], &[a]), id(&[a, b], &[("all", 2, A)]), "only one");
         let other = [
             id(&[a, b], &[]),
-            id(&[a], &[b]),
-            id(&[b], &[a]),
+            id(&[a, b], &[a]),
+            id(&[a], &[a, b]),
             id(&[a, ("b", 2, B)], &[]),
             id(&[a, ("b", 1, C)], &[]),
             id(&[("b", 1, A), ("a", 1, B)], &[]),

@@ -30,12 +30,8 @@ impl ListedGroups {
 
     /// Returns the masters of a coordinator without groups.
     pub(super) fn only(listed: Listed) -> Self {
-        let only = GroupId {
-            id: "".into(),
-            weight: 1,
-        };
         Self {
-            table: Table::new(&[only], &[]),
+            table: Table::new(&[GroupId::only()], &[]),
             lists_id: listed.lists_id(),
             lists: vec![listed],
         }
