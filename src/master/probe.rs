@@ -12,7 +12,7 @@ use super::memory::{connection::Dialer as MemoryDialer, probe::MemoryProbe};
 use super::redis::{Dialer as RedisDialer, RedisProbe};
 use super::{
     dial_error::{DialError, in_time},
-    question::{Answer, Question},
+    question::{Answer, Question, is_unknown_script},
 };
 use crate::core::{time::timeout::NodeTimeout, vote::Failure};
 
@@ -113,6 +113,11 @@ impl Interview<'_> {
             Ok(Err(failure)) => failure,
             Err(_) => Failure::TimedOut(self.timeout),
         };
+        for answer in &mut answers {
+            if is_unknown_script(answer) {
+                *answer = Err(failure.clone());
+            }
+        }
         answers.resize(questions.len(), Err(failure));
         answers
     }

@@ -1,5 +1,6 @@
 //! The questions of a check. They change nothing on a master.
 
+use super::server_error::ServerError;
 use crate::core::vote::Failure;
 
 /// A question to one master.
@@ -25,3 +26,12 @@ pub(crate) enum Question<'a> {
 }
 
 pub(crate) type Answer = Result<Option<String>, Failure>;
+
+/// Returns whether the server does not know the script that was asked for. Then the text of the
+/// script follows.
+pub(super) fn is_unknown_script(answer: &Answer) -> bool {
+    let Err(Failure::Rejected(error)) = answer else {
+        return false;
+    };
+    ServerError::of(error) == ServerError::NoScript
+}

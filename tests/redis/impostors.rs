@@ -2,7 +2,7 @@
 //! once, or is a replica.
 
 use std::{
-    io::{Read, Write},
+    io::{self, Read, Write},
     net::{Ipv4Addr, TcpListener, TcpStream},
     thread,
     time::{Duration, Instant},
@@ -183,5 +183,37 @@ fn a_master_that_becomes_a_replica_loses_its_vote_and_gets_it_back() {
         until_votes(&lock, "three votes", |votes| votes.granted_count() == 3).await;
         locks.close().await;
         assert_no_keys(&masters);
+    });
+}
+
+/// Passes everything on to a server, until a command has the text of a script.
+fn without_scripts(port: u16) -> String {
+    impostor(move |mut client| {
+        let mut server = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+        let (mut answers, mut to_client) =
+            (server.try_clone().unwrap(), client.try_clone().unwrap());
+        thread::spawn(move || io::copy(&mut answers, &mut to_client));
+        thread::spawn(move || {
+            let mut bytes = [0; 1 << 16];
+            while let Ok(count @ 1..) = client.read(&mut bytes) {
+                let is_script = bytes[..count].windows(6).any(|part| part == b"\nEVAL\r");
+                if is_script || server.write_all(&bytes[..count]).is_err() {
+                    break;
+                }
+            }
+            io::copy(&mut client, &mut io::sink())
+        });
+    })
+}
+
+/// The server does not know the script of a check, and its text gets no reply.
+#[test]
+fn a_check_tells_that_an_answer_is_missing() {
+    with_masters(1, async |masters| {
+        let master = without_scripts(masters[0].port());
+        let locks = brisk().master(master).build().unwrap();
+        let report = locks.check().await.to_string();
+        assert!(report.contains("no answer in"), "{report}");
+        assert!(!report.contains("NOSCRIPT"), "{report}");
     });
 }

@@ -14,8 +14,7 @@ use crate::{
     core::{protocol::command::Reply, vote::Failure},
     master::{
         dial_error::DialError,
-        question::{Answer, Question},
-        server_error::ServerError,
+        question::{Answer, Question, is_unknown_script},
     },
 };
 
@@ -73,7 +72,7 @@ impl<'a> RedisProbe<'a> {
         };
         self.wire.answers(on_frame).await.map_err(broken)?;
         for (question, answer) in questions.iter().zip(answers) {
-            if is_unknown(answer) {
+            if is_unknown_script(answer) {
                 self.send(*question, [b"EVAL", CHECK.as_bytes()]);
                 let read = |frame: &[u8]| read(*question, frame);
                 *answer = self.wire.answer(read).await.map_err(broken)?;
@@ -140,13 +139,6 @@ fn read(question: Question<'_>, frame: &[u8]) -> Answer {
 fn verbatim(frame: &[u8]) -> Option<String> {
     let text = ::redis::parse_redis_value(frame).ok()?;
     ::redis::from_redis_value_ref(&text).ok()
-}
-
-fn is_unknown(answer: &Answer) -> bool {
-    let Err(Failure::Rejected(error)) = answer else {
-        return false;
-    };
-    ServerError::of(error) == ServerError::NoScript
 }
 
 fn broken(error: WireError) -> Failure {
