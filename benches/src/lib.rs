@@ -4,6 +4,7 @@ pub mod alloc;
 pub mod contestants;
 pub mod fault;
 pub mod figure;
+pub mod groups;
 pub mod handover;
 pub mod load;
 pub mod options;

@@ -5,11 +5,16 @@ use std::future::Future;
 use std::time::Duration;
 
 use futures::future::try_join_all;
+use futures::stream::{self, StreamExt, TryStreamExt};
+use quorlock::{Coordinator, Guard};
 
 use crate::stats::{CpuTime, Outcome, Recorder, Window};
 
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// The number of locks acquired or released at once.
+pub const AT_ONCE: usize = 64;
 
 /// The TTL that every contestant uses.
 pub const TTL_MS: u64 = 10_000;
@@ -119,4 +124,21 @@ async fn repeat<C: Contestant>(mut task: C::Task, mut recorder: Recorder) -> Res
             return Ok(recorder);
         }
     }
+}
+
+/// Acquires the lock of each name.
+pub async fn take(
+    locks: &Coordinator,
+    names: impl ExactSizeIterator<Item = String>,
+) -> Result<Vec<Guard>> {
+    let take = |name| {
+        let lock = locks.mutex(name);
+        async move { lock.acquire().await }
+    };
+    let mut guards = Vec::with_capacity(names.len());
+    let mut taken = stream::iter(names).map(take).buffer_unordered(AT_ONCE);
+    while let Some(guard) = taken.try_next().await? {
+        guards.push(guard);
+    }
+    Ok(guards)
 }

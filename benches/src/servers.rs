@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use testkit::proxy::Proxy;
 
 use crate::load::Result;
-use crate::stats::CpuTime;
+use crate::stats::{self, CpuTime};
 
 /// Returns a link in front of each server, which takes a millisecond each way. Links make the
 /// figures those of a network, where a round trip takes longer than all work of the servers and the
@@ -23,17 +23,36 @@ pub fn urls(servers: &[Server]) -> Vec<String> {
     servers.iter().map(Server::url).collect()
 }
 
-/// Returns the sum of a number in `INFO stats` over all servers.
+/// Starts servers that listen on as many loopback addresses each: on 127.0.0.1, 127.0.0.2, and so
+/// on. There may be 16. Only Linux has more than the first of them.
+pub fn masters_at(count: usize, addresses: usize) -> Vec<Server> {
+    let addresses: Vec<_> = (1..=addresses)
+        .map(|last| format!("127.0.0.{last}"))
+        .collect();
+    let mut options = vec!["--bind"];
+    options.extend(addresses.iter().map(String::as_str));
+    (0..count).map(|_| Server::start_with(&options)).collect()
+}
+
+/// Returns a number in `INFO`.
+pub fn info(server: &Server, field: &str) -> Result<f64> {
+    let said = server.command(&["INFO"]);
+    let values = said.lines().filter_map(|line| line.split_once(':'));
+    let value = values.into_iter().find(|(name, _)| *name == field);
+    let (_, value) = value.ok_or_else(|| format!("INFO has no {field}"))?;
+    Ok(value.trim().parse()?)
+}
+
+/// Returns the sum of a whole number in `INFO` over all servers.
 pub fn total(servers: &[Server], field: &str) -> Result<u64> {
-    let mut sum = 0;
-    for server in servers {
-        let said = server.command(&["INFO", "stats"]);
-        let values = said.lines().filter_map(|line| line.split_once(':'));
-        let value = values.into_iter().find(|(name, _)| *name == field);
-        let (_, value) = value.ok_or_else(|| format!("INFO has no {field}"))?;
-        sum += value.trim().parse::<u64>()?;
-    }
-    Ok(sum)
+    let values = servers.iter().map(|server| info(server, field));
+    Ok(values.sum::<Result<f64>>()? as u64)
+}
+
+/// Returns the processor time of a server's main thread so far in microseconds, or zero if the
+/// system does not tell.
+pub fn cpu_us(server: &Server) -> f64 {
+    stats::cpu_us(&server.pid().to_string())
 }
 
 /// Returns the command with which the servers compare and delete a key, in small letters, if they

@@ -149,3 +149,30 @@ impl CpuTime {
         }
     }
 }
+
+/// Returns the processor time of this thread so far in microseconds, with a finer resolution than
+/// [`CpuTime`], or zero if the system does not tell.
+pub fn thread_cpu_us() -> f64 {
+    cpu_us("thread-self")
+}
+
+/// Does the same for the main thread of a process.
+pub fn cpu_us(process: &str) -> f64 {
+    let nanos = || {
+        let stat = fs::read_to_string(format!("/proc/{process}/schedstat")).ok()?;
+        stat.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    nanos().unwrap_or_default() as f64 / 1000.0
+}
+
+/// Returns how often this thread has waited so far, or zero if the system does not tell.
+pub fn thread_wakeups() -> f64 {
+    let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    let count = |line: &str| {
+        line.strip_prefix("voluntary_ctxt_switches:")?
+            .trim()
+            .parse()
+            .ok()
+    };
+    status.lines().find_map(count).unwrap_or_default()
+}

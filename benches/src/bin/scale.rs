@@ -1,13 +1,15 @@
 //! Measures one process that holds and renews many locks: the memory and the processor time that
-//! they take, and whether renewals are in time. Then measures fair locks with many waiters.
+//! they take, and whether renewals are in time. Then measures fair locks with many waiters, and
+//! groups of masters.
 
 use std::time::{Duration, Instant};
 
-use futures::stream::{self, StreamExt, TryStreamExt};
+use futures::stream::{self, StreamExt};
 use quorlock::{Coordinator, Guard};
 use quorlock_benches::alloc::{self, Counting};
 use quorlock_benches::figure::figure;
-use quorlock_benches::load::{Flavour, Result};
+use quorlock_benches::groups;
+use quorlock_benches::load::{self, AT_ONCE, Flavour, Result};
 use quorlock_benches::options::Options;
 use quorlock_benches::queue;
 use quorlock_benches::servers::{self, Server};
@@ -18,9 +20,6 @@ use quorlock_benches::sweep::{self, Sweep};
 static ALLOCATOR: Counting = Counting;
 
 const MASTERS: usize = 5;
-
-/// The number of locks acquired or released at once.
-const AT_ONCE: usize = 64;
 
 fn main() -> Result<()> {
     if sweep::play()? {
@@ -35,6 +34,10 @@ fn main() -> Result<()> {
         let run = queue::run(&options, &servers);
         Flavour::CurrentThread.runtime()?.block_on(run)?;
         servers::check_empty(&servers, "waiters")?;
+    }
+    drop(servers);
+    if options.wants("groups") {
+        groups::run(&options)?;
     }
     Ok(())
 }
@@ -85,11 +88,12 @@ async fn hold(servers: &[Server], guards: usize, ttl: Duration) -> Result<Totals
     let locks = builder.ttl(ttl).build()?;
     // The warm-up acquires as many locks at once as the measurement does. So the memory that
     // connections keep for this does not count for the guards.
-    drop(take(&locks, 4 * AT_ONCE, "warm-up").await?);
+    let names = |count, prefix| (0..count).map(move |n| format!("{prefix}-{n}"));
+    drop(load::take(&locks, names(4 * AT_ONCE, "warm-up")).await?);
     tokio::time::sleep(Duration::from_millis(200)).await;
     let before = alloc::live();
     let began = Instant::now();
-    let held = take(&locks, guards, "scale").await?;
+    let held = load::take(&locks, names(guards, "scale")).await?;
     let took = began.elapsed();
     tokio::time::sleep(Duration::from_millis(200)).await; // until the last answers arrive
     let fresh = alloc::live();
@@ -130,17 +134,4 @@ async fn hold(servers: &[Server], guards: usize, ttl: Duration) -> Result<Totals
         bytes_per_guard,
         lost,
     })
-}
-
-async fn take(locks: &Coordinator, count: usize, prefix: &str) -> Result<Vec<Guard>> {
-    let take = |n| {
-        let lock = locks.mutex(format!("{prefix}-{n}"));
-        async move { lock.acquire().await }
-    };
-    let mut guards = Vec::with_capacity(count);
-    let mut taken = stream::iter(0..count).map(take).buffer_unordered(AT_ONCE);
-    while let Some(guard) = taken.try_next().await? {
-        guards.push(guard);
-    }
-    Ok(guards)
 }
