@@ -56,8 +56,12 @@ pub(crate) enum Mutant {
     ForgetsOrigins,
     /// A stall of this process counts as the silence of a master.
     ForgivesNoStall,
+    /// One program chooses the groups of names by another hash.
+    HashesOtherwise,
     /// A key is put back after the lease has ended.
     HealsLate,
+    /// While the groups are changed, a name needs only the masters of its new group.
+    IgnoresOldGroup,
     /// A quarantined master may vote.
     IgnoresQuarantine,
     /// A fair lock that is free goes to the first that asks, and not to the first in the queue.
@@ -141,7 +145,7 @@ impl Mutant {
     /// The switches that the simulator must notice. Each of the others has a test next to its rule,
     /// because the simulator has no sockets, no second thread and no masters that lie, and because
     /// some moments are rare.
-    pub(crate) const SIMULATED: [Self; 45] = [
+    pub(crate) const SIMULATED: [Self; 47] = [
         Self::AlwaysQueued,
         Self::AnyList,
         Self::AnySlot,
@@ -156,6 +160,8 @@ impl Mutant {
         Self::FlushUnnoticed,
         Self::ForgetsOrigins,
         Self::ForgivesNoStall,
+        Self::HashesOtherwise,
+        Self::IgnoresOldGroup,
         Self::IgnoresQuarantine,
         Self::IgnoresQueue,
         Self::KeepsLater,

@@ -213,6 +213,37 @@ async fn a_guard_of_names_in_several_groups_ended_when_the_first_of_them_did() {
     assert_eq!(guard.valid_until(), until);
 }
 
+/// A waiter for names of two groups gives back the name of the one while the other is down.
+#[tokio::test(start_paused = true)]
+async fn an_outage_keeps_no_name_of_another_group() {
+    let world = World::new();
+    let locks = world.coordinator(&IDS, &[]);
+    locks.all_ready(seconds(5)).await.unwrap();
+    let mut names = ["a", "b"].map(|id| name_in(&locks, id));
+    names.sort();
+    let down = locks.group_of(&names[1]).unwrap();
+    let down = IDS.iter().position(|id| *id == down).unwrap();
+    let set_down = |fault: fn(&MemoryMaster)| world.masters[down].iter().for_each(fault);
+    set_down(|master| master.inject(Fault::Down));
+    let all = locks.mutex_all(&names);
+    let waiting = tokio::spawn(async move { all.acquire().await.unwrap() });
+    tokio::time::sleep(seconds(1)).await;
+    let other = locks.mutex(&names[0]);
+    assert!(
+        other.try_acquire().await.is_err(),
+        "the waiter keeps it at first"
+    );
+    for _ in 0..3 {
+        let guard = other.acquire_within(seconds(8)).await.unwrap();
+        tokio::time::sleep(seconds(20)).await;
+        assert!(!waiting.is_finished());
+        drop(guard);
+    }
+    set_down(|master| master.inject(Fault::None));
+    let guard = timeout(seconds(5), waiting).await.unwrap().unwrap();
+    assert!(guard.is_valid());
+}
+
 /// Programs with the old groups, with both and with the new groups: neighbours exclude each other.
 #[tokio::test(start_paused = true)]
 async fn programs_with_both_lists_of_groups_exclude_those_with_either() {

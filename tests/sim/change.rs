@@ -1,36 +1,21 @@
-//! Changes of the masters in a run: every program ends and starts again with other lists.
+//! Changes of the masters in a run: every program ends and starts again with other masters.
 
 use std::time::Duration;
 
 use testkit::random::Random;
 
-use super::plan::{Breach, Fault, Model, Plan, Planned};
+use super::{
+    plan::{Breach, Fault, Plan, Planned},
+    setup::Setup,
+};
 use crate::{Quarantine, core::vote::quorum::majority};
 
-/// The numbers of the masters before and after a change.
-#[derive(Clone, Debug)]
-pub(super) struct Change {
-    pub(super) old: Vec<usize>,
-    pub(super) new: Vec<usize>,
-}
-
-/// The lists that a program has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The masters that a program has: those before a change, those after it, or both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Lists {
     Both,
     New,
     Old,
-}
-
-impl Change {
-    /// Returns the lists of a program. A decision needs a majority of each.
-    pub(super) fn lists(&self, lists: Lists) -> Vec<&[usize]> {
-        match lists {
-            Lists::Both => vec![&self.new, &self.old],
-            Lists::New => vec![&self.new],
-            Lists::Old => vec![&self.old],
-        }
-    }
 }
 
 /// Draws the programs that run in each place, one after the other. All times are in milliseconds.
@@ -147,40 +132,49 @@ impl Rollout<'_> {
 }
 
 impl Plan {
-    /// Returns the masters in each list of a program.
-    pub(super) fn lists(&self, lists: Lists) -> Vec<Vec<usize>> {
-        match &self.change {
-            None => vec![(0..self.masters).collect()],
-            Some(change) => change.lists(lists).into_iter().map(<[_]>::to_vec).collect(),
-        }
-    }
-
     /// Changes the masters in some runs. The random numbers are apart, so that the other faults of
     /// a seed stay the same, and no other run changes.
     pub(super) fn draw_change(&mut self) {
         let random = &mut Random::new(self.seed ^ 0x6368_616e_6765);
-        if self.model != Model::Within || !random.is_one_in(4) {
+        if !self.is_within() || !random.is_one_in(4) {
             return;
         }
+        let new = self.draw_new_list(random);
+        self.change_to(new, random);
+    }
+
+    /// Lets the programs change to the masters in `new`.
+    pub(super) fn change_to(&mut self, new: Setup, random: &mut Random) {
         let is_calm = self.is_calm();
-        let change = self.draw_lists(random);
+        self.new = Some(new);
         let mut rollout = Rollout::new(random, self.places);
         let last = rollout.follow_the_rules();
         self.roll_out(rollout.end(), rollout.faults, random);
+        self.spread_faults(is_calm, last, random);
+        self.limit_clock_steps();
+    }
+
+    /// Spreads the faults over all masters. In the end, all programs have the masters in `last`.
+    pub(super) fn spread_faults(&mut self, is_calm: bool, last: Lists, random: &mut Random) {
         if !is_calm {
             self.repeat_faults(random);
-            self.draw_splits(&change, random);
+            self.draw_splits(random);
         }
         if !self.lasting.is_empty() {
             self.lasting.clear();
-            let lists = change.lists(last);
-            let sick = lists.iter().map(|list| (list.len() - 1) / 2).min();
-            self.draw_lasting(random, lists[0], sick.unwrap_or(0));
+            let lists = self.all_lists(last);
+            let (mut list, mut near) = (lists[lists.len() - 1], lists.clone());
+            if self.has_groups() {
+                list = random.pick(&lists);
+                near.retain(|other| other.iter().any(|master| list.contains(master)));
+            }
+            let (list, sick) = (list.to_vec(), near.iter().map(|list| (list.len() - 1) / 2));
+            let sick = sick.min().unwrap_or(0);
+            self.draw_lasting(random, &list, sick);
         }
-        self.change = Some(change);
-        self.limit_clock_steps();
-        // A program that crashes forgets which masters it knew.
-        if self.faults.iter().any(|planned| planned.fault.loses()) {
+        // A program that crashes, or that dials late, does not know which masters lost locks.
+        let loses = self.faults.iter().any(|planned| planned.fault.loses());
+        if loses && (self.new.is_some() || self.dials_late) {
             self.quarantine = Quarantine::Strict;
         }
         self.faults.sort_by_key(|planned| planned.at);
@@ -188,7 +182,7 @@ impl Plan {
 
     /// Draws a change that skips a step.
     pub(super) fn draw_wrong_change(&mut self, breach: Breach, random: &mut Random) {
-        self.change = Some(self.draw_lists(random));
+        self.new = Some(self.draw_new_list(random));
         let mut rollout = Rollout::new(random, self.places);
         rollout.skip(breach);
         self.roll_out(rollout.end(), rollout.faults, random);
@@ -200,29 +194,40 @@ impl Plan {
         self.faults.extend(restarts);
     }
 
-    /// Draws the masters of both lists. The old list is as long as that of a run without a change.
-    fn draw_lists(&mut self, random: &mut Random) -> Change {
-        let (old, new) = (self.masters, random.pick(&[1, 3, 3, 3, 4, 5, 5]));
+    /// Draws a change from one list to another. Returns the new one.
+    fn draw_new_list(&mut self, random: &mut Random) -> Setup {
+        let masters: Vec<_> = (0..self.masters).collect();
+        let [old, new] = self.draw_lists(&masters, random);
+        self.old = Setup::list(old);
+        Setup::list(new)
+    }
+
+    /// Draws the masters of two lists: `masters` and others. The old list is as long as `masters`.
+    pub(super) fn draw_lists(&mut self, masters: &[usize], random: &mut Random) -> [Vec<usize>; 2] {
+        let (old, new) = (masters.len(), random.pick(&[1, 3, 3, 3, 4, 5, 5]));
         let least = old.min(new);
         let some = random.index(least + 1);
         let mut kept = random.pick(&[0, least - 1, least, some]);
         if kept == old && kept == new {
             kept -= 1;
         }
-        let all = old + new - kept;
-        for _ in self.masters..all {
+        let mut numbers = masters.to_vec();
+        numbers.extend(self.add_masters(new - kept, random));
+        let mut order = || numbers.swap_remove(random.index(numbers.len()));
+        let order: Vec<_> = (0..old + new - kept).map(|_| order()).collect();
+        [order[..old].to_vec(), order[old - kept..].to_vec()]
+    }
+
+    /// Adds masters. Returns their numbers.
+    pub(super) fn add_masters(&mut self, count: usize, random: &mut Random) -> Vec<usize> {
+        let first = self.masters;
+        for _ in 0..count {
             self.server_ppm.push(random.below(9_000) as i64 - 4_500);
             self.server_offsets.push(0);
             self.reports_changes.push(!random.is_one_in(8));
         }
-        self.masters = all;
-        let mut numbers: Vec<_> = (0..all).collect();
-        let mut order = || numbers.swap_remove(random.index(numbers.len()));
-        let order: Vec<_> = (0..all).map(|_| order()).collect();
-        Change {
-            old: order[..old].to_vec(),
-            new: order[old - kept..].to_vec(),
-        }
+        self.masters += count;
+        (first..self.masters).collect()
     }
 
     /// Repeats some of the faults later, also on the masters that only a change needs.
@@ -249,7 +254,7 @@ impl Plan {
 
     /// Keeps some programs from a majority of one list for a while. Most of them have both lists,
     /// and a program of that list starts meanwhile.
-    fn draw_splits(&mut self, change: &Change, random: &mut Random) {
+    fn draw_splits(&mut self, random: &mut Random) {
         let starts = self
             .faults
             .iter()
@@ -265,9 +270,9 @@ impl Plan {
         }
         for _ in 0..random.pick(&[0, 0, 1, 2, 4]) {
             let (start, place, lists) = random.pick(&starts);
-            let list = match change.lists(lists)[..] {
-                [list] => list,
-                _ => random.pick(&[&change.old, &change.new]),
+            let list = match self.all_lists(lists)[..] {
+                [list] => list.to_vec(),
+                ref several => random.pick(several).to_vec(),
             };
             let process = (place + 1 + random.index(self.places - 1)) % self.places;
             let before = Duration::from_millis(random.below(500));

@@ -144,10 +144,12 @@ pub(super) struct Checker {
     same_time: Duration,
     count: u64,
     pub(super) acquired: u64,
-    /// The acquisitions by programs with two lists of masters.
+    /// The acquisitions that needed a majority of two lists of masters.
     pub(super) joint: u64,
     /// The acquisitions of several locks at once.
     pub(super) sets: u64,
+    /// Those of locks in several groups.
+    pub(super) spread: u64,
     found: Vec<(Rule, String)>,
 }
 
@@ -201,11 +203,12 @@ impl Checker {
             is_calm: plan.is_calm(),
             keeps_order: plan.keeps_order(),
             // A change takes several times as long as other runs.
-            same_time: Duration::from_millis(if plan.change.is_some() { 250 } else { 100 }),
+            same_time: Duration::from_millis(if plan.new.is_some() { 250 } else { 100 }),
             count: 0,
             acquired: 0,
             joint: 0,
             sets: 0,
+            spread: 0,
             found: Vec::new(),
         }
     }

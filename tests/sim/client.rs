@@ -15,6 +15,7 @@ use super::{
     connection::Endpoint,
     plan::{Breach, LockPlan, Model, Plan},
     process::Process,
+    setup::{self, Setup},
     world::World,
 };
 use crate::{
@@ -111,7 +112,7 @@ pub(super) fn visit(shared: &Shared) -> JoinHandle<()> {
     tokio::spawn(process.task(async move {
         while Instant::now() < shared.end {
             let locks = coordinator(&shared, place, Quarantine::Observed, Lists::Both);
-            let _ = locks.mutex("a").inspect().await;
+            let _ = locks.mutex(shared.plan.locks[0].name).inspect().await;
             drop(locks);
             sleep(Duration::from_millis(random.below(400))).await;
         }
@@ -120,29 +121,25 @@ pub(super) fn visit(shared: &Shared) -> JoinHandle<()> {
 
 fn coordinator(shared: &Shared, place: usize, quarantine: Quarantine, lists: Lists) -> Coordinator {
     let plan = &shared.plan;
-    let endpoint = |master| Endpoint {
+    let known_origins: Vec<_> = (0..plan.masters).map(|_| KnownOrigins::default()).collect();
+    let endpoint = |master: usize| Endpoint {
         world: shared.world.clone(),
         process: place,
         master,
-        known_origins: KnownOrigins::default(),
+        known_origins: known_origins[master].clone(),
     };
-    let mut lists = plan.lists(lists);
-    if let Model::Outside(Breach::MasterLists) = plan.model {
-        // Every program has a list of its own: two of three masters are a majority of neither.
-        lists = vec![vec![place % plan.masters]];
-    }
-    if !place.is_multiple_of(2) {
-        lists.reverse(); // the change goes the other way
-    }
-    let lists = lists.into_iter();
-    let mut lists = lists.map(|list| list.into_iter().map(endpoint).collect::<Vec<_>>());
+    // Every program has a list of its own: two of three masters are a majority of neither.
+    let own = Setup::list(vec![place % plan.masters]);
+    let setups = match plan.model {
+        Model::Outside(Breach::MasterLists) => vec![&own],
+        _ => plan.setups(lists),
+    };
     let max_ttl = match plan.model {
         Model::Outside(Breach::Settings) if place == 0 => plan.max_ttl * 10,
         _ => plan.max_ttl,
     };
-    let builder = Coordinator::builder()
-        .masters(lists.next().unwrap_or_default())
-        .leaving(lists.next().unwrap_or_default())
+    let builder = setup::give(Coordinator::builder(), &setups, place, endpoint)
+        .dial_at_first_use(plan.dials_late)
         .node_timeout(plan.node_timeout)
         .connect_timeout(Plan::CONNECT_TIMEOUT)
         .drift_ppm(plan.drift_ppm)
@@ -210,9 +207,7 @@ impl Task {
                 .checker
                 .lock()
                 .granted_all(&attempts, &self.process, owner, &guard);
-        if self.shared.plan.lists(self.lists).len() > 1 {
-            self.shared.checker.lock().joint += 1;
-        }
+        self.count(wanted);
         self.shared.log(|| {
             format!(
                 "place {} task {} gets locks {wanted:?}, tenures {tenures:?}, token {:?}",
@@ -263,6 +258,21 @@ impl Task {
                 let _ = self.timed("release", bound, guard.release()).await;
             }
         }
+    }
+
+    /// Counts the lists of masters, and the groups, that an acquisition needed.
+    fn count(&self, wanted: &[usize]) {
+        let plan = &self.shared.plan;
+        let lists = wanted.iter().map(|number| {
+            let lock = &plan.locks[*number];
+            plan.lists_of(self.lists, lock)
+        });
+        let lists: Vec<_> = lists.collect();
+        let is_joint = lists.iter().any(|lists| lists.first() != lists.last());
+        let is_spread = lists.iter().any(|other| *other != lists[0]);
+        let mut checker = self.shared.checker.lock();
+        checker.joint += u64::from(is_joint);
+        checker.spread += u64::from(is_spread);
     }
 
     /// Returns the token that the resource of this lock checks.
@@ -442,10 +452,11 @@ impl Task {
             return;
         }
         let world = self.shared.world.lock();
-        let name = plan.locks[lock].name;
+        let lock = &plan.locks[lock];
+        let name = lock.name;
         let has_granted =
             |master: &usize| world.servers[*master].has_granted(self.process.number, name, since);
-        let lists = plan.lists(self.lists).into_iter();
+        let lists = plan.lists_of(self.lists, lock).into_iter();
         let counts = lists.map(|list| {
             (
                 list.iter().filter(|master| has_granted(master)).count(),

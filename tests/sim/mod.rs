@@ -36,12 +36,14 @@ mod change;
 mod checker;
 mod client;
 mod connection;
+mod groups;
 mod nemesis;
 mod network;
 mod plan;
 mod polls;
 mod process;
 mod server;
+mod setup;
 mod tests;
 mod world;
 
@@ -52,9 +54,11 @@ pub(crate) use process::Process;
 struct Outcome {
     violations: Violations,
     acquired: u64,
-    /// The acquisitions by programs with two lists of masters.
+    /// The acquisitions that needed a majority of two lists of masters.
     joint: u64,
     sets: u64,
+    /// The acquisitions of several locks of several groups.
+    spread: u64,
     busiest_second: u32,
     log: Vec<String>,
 }
@@ -139,6 +143,7 @@ async fn simulate(plan: Plan, is_recorded: bool) -> Outcome {
         acquired: checker.acquired,
         joint: checker.joint,
         sets: checker.sets,
+        spread: checker.spread,
         busiest_second: sent,
         log: world.take_log(),
     }
@@ -272,10 +277,13 @@ async fn check_owed_releases(clients: &Clients) {
     /// The longest pause before a dial, and the time of a few packets.
     const BACK: Duration = Duration::from_millis(1_300);
     let (shared, client) = (&clients.shared, &clients.running[0]);
-    if !shared.plan.delivers_all() || shared.plan.masters < 3 {
+    let plan = &shared.plan.locks[0];
+    let lists = shared.plan.lists_of(clients.lists[0], plan);
+    if !shared.plan.delivers_all() || lists.iter().any(|list| list.len() < 3) {
         return;
     }
-    let lock = client::lock(&client.locks, &shared.plan.locks[0], &client.locks.owner());
+    let master = lists[0][0];
+    let lock = client::lock(&client.locks, plan, &client.locks.owner());
     let lock = lock.ttl(shared.plan.max_ttl);
     let (world, bound) = (shared.world.clone(), shared.plan.progress_bound());
     world.lock().is_healthy = false;
@@ -284,11 +292,11 @@ async fn check_owed_releases(clients: &Clients) {
             return;
         };
         guard.settled().await;
-        world.lock().kill_server(0);
+        world.lock().kill_server(master);
         sleep(Duration::from_millis(20)).await;
         drop(guard);
         sleep(Duration::from_millis(20)).await;
-        world.lock().start_server(0, Data::Kept);
+        world.lock().start_server(master, Data::Kept);
         sleep(BACK).await;
     });
     tokio::spawn(released).await.unwrap();

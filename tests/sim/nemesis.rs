@@ -15,8 +15,8 @@ pub(super) struct Clients {
     pub(super) shared: Shared,
     pub(super) running: Vec<Client>,
     lives: u64,
-    /// The lists of masters that a program gets when it starts in each place.
-    lists: Vec<Lists>,
+    /// The masters that a program gets when it starts in each place.
+    pub(super) lists: Vec<Lists>,
     /// The places whose programs are replaced now.
     replaced: BTreeSet<usize>,
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use testkit::random::Random;
 
-use super::change::{Change, Lists};
+use super::{change::Lists, setup::Setup};
 use crate::{Kind, core::restart::Quarantine};
 
 /// Whether the faults of a run are within the model, in which the crate promises exclusion.
@@ -228,6 +228,8 @@ pub(super) struct LockPlan {
     pub(super) is_fenced: bool,
     /// The number of holders that may be valid at the same time.
     pub(super) most_holders: usize,
+    /// The numbers of the old and the new group that have the name.
+    pub(super) groups: [usize; 2],
 }
 
 #[derive(Debug)]
@@ -236,8 +238,12 @@ pub(super) struct Plan {
     pub(super) model: Model,
     /// The number of masters, also of those that only a change needs.
     pub(super) masters: usize,
-    /// The change of the masters, if there is one.
-    pub(super) change: Option<Change>,
+    /// The masters that all programs begin with.
+    pub(super) old: Setup,
+    /// The masters after a change, if there is one.
+    pub(super) new: Option<Setup>,
+    /// Whether masters are dialled when their group is first used.
+    pub(super) dials_late: bool,
     /// The number of processes that run at the same time.
     pub(super) places: usize,
     pub(super) tasks: usize,
@@ -280,6 +286,32 @@ impl Fault {
 }
 
 impl LockPlan {
+    /// Draws a lock of any kind.
+    pub(super) fn draw(name: &'static str, random: &mut Random) -> Self {
+        let kind = random.pick(&Kind::ALL);
+        Self {
+            name,
+            kind,
+            is_fenced: random.is_one_in(2),
+            most_holders: match kind {
+                Kind::Semaphore => 1 + random.index(3),
+                _ => 1,
+            },
+            groups: [0; 2],
+        }
+    }
+
+    /// Draws a mutex of a run with sets.
+    pub(super) fn draw_mutex(name: &'static str, random: &mut Random) -> Self {
+        Self {
+            name,
+            kind: Kind::Mutex,
+            is_fenced: random.is_one_in(3),
+            most_holders: 1,
+            groups: [0; 2],
+        }
+    }
+
     /// Returns whether a program chooses the owner. Each permit of a semaphore has its own.
     pub(super) fn has_owner(&self) -> bool {
         self.kind.has_owner() && self.kind != Kind::Semaphore
@@ -297,13 +329,14 @@ impl Plan {
         let (masters, places) = (servers.len(), wall_offsets.len());
         Self {
             masters,
-            change: None,
+            old: Setup::list((0..masters).collect()),
             places,
             locks: vec![LockPlan {
                 name: Self::NAMES[0],
                 kind,
                 is_fenced: true,
                 most_holders: 1,
+                groups: [0; 2],
             }],
             quarantine: Quarantine::Off,
             server_ppm: vec![0; masters],
@@ -322,6 +355,15 @@ impl Plan {
 
     pub(super) fn draw(seed: u64, model: Model) -> Self {
         let mut plan = Self::draw_unchanged(seed, model);
+        if !plan.draw_groups() {
+            plan.draw_change();
+        }
+        plan
+    }
+
+    /// Draws a plan without groups.
+    pub(super) fn draw_lists_only(seed: u64, model: Model) -> Self {
+        let mut plan = Self::draw_unchanged(seed, model);
         plan.draw_change();
         plan
     }
@@ -333,18 +375,8 @@ impl Plan {
         let masters = if model == Model::Within { masters } else { 3 };
         let places = 2 + random.index(3);
         let names = 1 + random.index(2);
-        let locks = Self::NAMES[..names].iter().map(|name| {
-            let kind = random.pick(&Kind::ALL);
-            LockPlan {
-                name,
-                kind,
-                is_fenced: random.is_one_in(2),
-                most_holders: match kind {
-                    Kind::Semaphore => 1 + random.index(3),
-                    _ => 1,
-                },
-            }
-        });
+        let names = Self::NAMES[..names].iter();
+        let locks = names.map(|name| LockPlan::draw(name, random));
         let locks = locks.collect();
         let short = Duration::from_millis(300 + random.below(700));
         let long = Duration::from_millis(1_000 + random.below(1_000));
@@ -352,7 +384,9 @@ impl Plan {
             seed,
             model,
             masters,
-            change: None,
+            old: Setup::list((0..masters).collect()),
+            new: None,
+            dials_late: false,
             places,
             tasks: 1 + random.index(3),
             locks,
@@ -405,6 +439,10 @@ impl Plan {
     pub(super) fn guarded_ttl(&self) -> Option<u64> {
         let is_guarded = self.quarantine != Quarantine::Off && self.model == Model::Within;
         is_guarded.then_some(self.max_ttl.as_millis() as u64)
+    }
+
+    pub(super) fn is_within(&self) -> bool {
+        self.model == Model::Within
     }
 
     /// Returns whether nothing fails, and nothing takes unusually long.
@@ -679,12 +717,7 @@ impl Plan {
             return;
         }
         let names = Self::NAMES[..2 + random.index(3)].iter();
-        let locks = names.map(|name| LockPlan {
-            name,
-            kind: Kind::Mutex,
-            is_fenced: random.is_one_in(3),
-            most_holders: 1,
-        });
+        let locks = names.map(|name| LockPlan::draw_mutex(name, random));
         self.locks = locks.collect();
     }
 

@@ -22,7 +22,7 @@ thread_local! {
 /// driver reads the clocks of this process and draws its random numbers.
 #[derive(Debug)]
 pub(crate) struct Process {
-    pub(super) number: usize,
+    pub(crate) number: usize,
     pub(crate) suspensions: Suspensions,
     state: Mutex<State>,
 }

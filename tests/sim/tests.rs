@@ -11,6 +11,7 @@ use std::{
 use parking_lot::Mutex;
 
 use super::{
+    Outcome,
     checker::Rule,
     count_panics,
     plan::{Breach, Fault, Model, Plan, Planned},
@@ -98,36 +99,76 @@ fn no_rule_breaks_within_the_model() {
     }
     let count = count("SIM_COUNT", 10);
     let first = number("SIM_FIRST").unwrap_or(0);
-    let [acquired, changes, joint, sets, busiest, failed] = [const { AtomicU64::new(0) }; 6];
+    let totals = Mutex::new(Totals::default());
     let began = Instant::now();
     on_all_cores(first..first + count, |seed| {
         let plan = Plan::draw(seed, Model::Within);
-        changes.fetch_add(plan.change.is_some().into(), Ordering::Relaxed);
+        let (has_groups, has_change) = (plan.has_groups(), plan.new.is_some());
         let outcome = run_plan(plan, false);
-        joint.fetch_add(outcome.joint, Ordering::Relaxed);
-        acquired.fetch_add(outcome.acquired, Ordering::Relaxed);
-        sets.fetch_add(outcome.sets, Ordering::Relaxed);
-        busiest.fetch_max(outcome.busiest_second.into(), Ordering::Relaxed);
+        totals.lock().add(has_groups, has_change, &outcome);
         if !outcome.violations.is_empty() {
-            failed.fetch_add(1, Ordering::Relaxed);
             eprintln!("SIM_SEED={seed}:{:?}", outcome.violations);
         }
     });
     let per_minute = count as f64 * 60.0 / began.elapsed().as_secs_f64();
-    println!(
-        "{} acquisitions, {} of several locks at once, at most {} commands in a second",
-        acquired.into_inner(),
-        sets.into_inner(),
-        busiest.into_inner()
-    );
-    println!(
-        "{} runs with a change of the masters, {} acquisitions by programs with two lists",
-        changes.into_inner(),
-        joint.into_inner()
-    );
+    let totals = totals.into_inner();
+    println!("{totals}");
     println!("figure sim_schedules_per_minute {per_minute:.0} 1/min");
-    let failed = failed.into_inner();
-    assert_eq!(failed, 0, "seeds broke a rule");
+    assert_eq!(totals.failed, 0, "seeds broke a rule");
+}
+
+/// What many runs showed.
+#[derive(Default)]
+struct Totals {
+    acquired: u64,
+    sets: u64,
+    busiest: u32,
+    changes: u64,
+    joint: u64,
+    groups: u64,
+    changes_of_groups: u64,
+    /// The acquisitions in runs with groups.
+    in_groups: u64,
+    spread: u64,
+    failed: u64,
+}
+
+impl Totals {
+    fn add(&mut self, has_groups: bool, has_change: bool, outcome: &Outcome) {
+        self.acquired += outcome.acquired;
+        self.sets += outcome.sets;
+        self.busiest = self.busiest.max(outcome.busiest_second);
+        self.changes += u64::from(has_change);
+        self.joint += outcome.joint;
+        self.failed += u64::from(!outcome.violations.is_empty());
+        if has_groups {
+            self.groups += 1;
+            self.changes_of_groups += u64::from(has_change);
+            self.in_groups += outcome.acquired;
+            self.spread += outcome.spread;
+        }
+    }
+}
+
+impl fmt::Display for Totals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{} acquisitions, {} of several locks at once, at most {} commands in a second",
+            self.acquired, self.sets, self.busiest
+        )?;
+        writeln!(
+            f,
+            "{} runs with a change of the masters, {} acquisitions by two lists",
+            self.changes, self.joint
+        )?;
+        write!(
+            f,
+            "{} runs with groups, {} of them with a change, {} acquisitions there, {} of locks in \
+             several groups",
+            self.groups, self.changes_of_groups, self.in_groups, self.spread
+        )
+    }
 }
 
 #[test]
@@ -245,8 +286,8 @@ fn seeds_that_found_a_defect_break_no_rule() {
         1_458, 1_670, 1_803, 2_025, 3_639, 4_792, 9_936, 18_214, 75_155, 1_189_781, 3_386_336,
         5_031_296, 7_003_922,
     ] {
-        // Most of them are older than changes of the masters.
-        for plan in [Plan::draw, Plan::draw_unchanged] {
+        // Most of them are older than changes of the masters, and than groups.
+        for plan in [Plan::draw, Plan::draw_lists_only, Plan::draw_unchanged] {
             let violations = run_plan(plan(seed, Model::Within), false).violations;
             assert!(violations.is_empty(), "seed {seed}:{violations:?}");
         }

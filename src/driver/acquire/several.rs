@@ -17,6 +17,7 @@ use crate::{
     core::{
         view::lock_state::LockState,
         vote::{obstacle::Obstacle, quorum::Outcome},
+        wait::chances::Position,
     },
     driver::{
         claim::{level::Level, request::LockRequest},
@@ -63,6 +64,8 @@ struct Prefix<'a> {
     /// The time when the locks that are held are extended next. The renewer does not do this,
     /// because the caller may stop polling the future that waits for the others.
     extend_at: Instant,
+    /// The lock that is waited for, if those before it were given back meanwhile.
+    aside: Option<usize>,
 }
 
 impl<'a> Prefix<'a> {
@@ -74,12 +77,13 @@ impl<'a> Prefix<'a> {
             parts: parts.iter().collect(),
             levels: Vec::with_capacity(parts.len()),
             extend_at: clock::now(),
+            aside: None,
         }
     }
 
     /// Returns the locks, or the reason why the first missing one was not acquired.
     fn end(self, acquired: Result<(), NotAcquired>) -> Result<Vec<Level>, NotAllAcquired> {
-        let at = self.levels.len();
+        let at = self.aside.unwrap_or(self.levels.len());
         match acquired {
             Ok(()) => Ok(self.levels),
             Err(error) => Err(NotAllAcquired { at, error }),
@@ -154,16 +158,26 @@ impl<'a> Prefix<'a> {
     /// Waits for the next lock. Meanwhile, extends the locks that are held. Returns early if one of
     /// them is lost.
     async fn wait(&mut self, deadline: &Deadline) -> Result<(), NotAcquired> {
-        let Part { context, request } = self.parts[self.levels.len()];
+        let held = self.levels.len();
+        let Part { context, request } = self.parts[held];
         let mut waiting = pin!(contend(context, request, deadline.clone()));
         loop {
-            let due = context.timers.sleep_until(self.extend_at);
+            let look_at = clock::now() + context.waiter_timeout();
+            let due = context.timers.sleep_until(look_at.min(self.extend_at));
             if let Some(level) = within(due, waiting.as_mut()).await {
-                self.levels.push(level?);
+                let level = level?;
+                if self.aside.take().is_none() {
+                    self.levels.push(level);
+                }
                 return Ok(());
             }
             if self.give_back_lost() {
+                self.aside = None;
                 return Ok(());
+            }
+            self.give_back_if_aside(held);
+            if clock::now() < self.extend_at {
+                continue;
             }
             self.plan_extension();
             for level in &self.levels {
@@ -176,6 +190,20 @@ impl<'a> Prefix<'a> {
     fn plan_extension(&mut self) {
         let ttl = self.parts.first().map(|part| part.request.ttl.duration());
         self.extend_at = clock::now() + ttl.unwrap_or_default() / Self::EXTENSIONS;
+    }
+
+    /// Gives back the locks of other groups if the masters of lock `next` have not answered for
+    /// long. An outage of a group concerns its own names only.
+    fn give_back_if_aside(&mut self, next: usize) {
+        let context = &self.parts[next].context;
+        if context.chances().position(context.waiter_timeout()) == Position::Contending {
+            return;
+        }
+        let mut held = self.parts.iter().take(self.levels.len());
+        if let Some(other) = held.position(|part| !Arc::ptr_eq(&part.context, context)) {
+            self.levels.truncate(other);
+            self.aside = Some(next);
+        }
     }
 
     /// Gives back the first lock that was lost, and all after it. Returns whether there was one.

@@ -7,11 +7,12 @@ use crate::{
     core::{
         group::{
             choice::{Choice, GroupId},
-            table::Table,
+            table::{Pair, Table},
         },
         vote::lists_id::ListsId,
     },
     face::{error::ConfigError, group::Group},
+    master::MasterSpec,
 };
 
 /// The masters of each pair of groups. A coordinator without groups has one pair.
@@ -54,8 +55,8 @@ impl ListedGroups {
             });
         }
         let lists = table.pairs.iter().map(|pair| {
-            let old = pair.old.map(|old| leaving[old].masters.clone());
-            let listed = Listed::parse(groups[pair.group].masters.clone(), old.unwrap_or_default());
+            let old = old_masters(pair, leaving);
+            let listed = Listed::parse(groups[pair.group].masters.clone(), old);
             let listed = listed.map_err(|error| in_group(&pair.id, error))?;
             Ok(Listed {
                 group: Some(pair.id.clone()),
@@ -76,6 +77,13 @@ impl ListedGroups {
             lists_id,
         })
     }
+}
+
+/// Returns the masters that names of this pair leave.
+fn old_masters(pair: &Pair, leaving: &[Group]) -> Vec<MasterSpec> {
+    mutant!(IgnoresOldGroup => return Vec::new());
+    let old = pair.old.map(|old| leaving[old].masters.clone());
+    old.unwrap_or_default()
 }
 
 /// Checks the groups of one list. Returns their IDs, and the IDs of their lists of masters.

@@ -235,6 +235,8 @@ impl Coordinator {
     /// before it, waits for it, and goes on with the names after it. All clients go through the
     /// names in the order of their keys, so they never wait for each other in a circle. A task
     /// that holds one of these locks already, and waits for another lock, can still be part of one.
+    /// If the masters of the [group](crate::Builder::groups) of a name do not answer for long, the
+    /// names of other groups are given back until they do.
     ///
     /// Each name is a lock of its own on the masters, with its own
     /// [fencing token](crate::Guard::fencing_token_of), metrics, log messages and span. If an
