@@ -323,7 +323,7 @@ pub(crate) struct Doctor {
 #[derive(Debug, Group)]
 #[command(after_long_help = PLAN)]
 pub(crate) struct Plan {
-    /// URL of a new master, repeated for each, also for those that stay.
+    /// URL of a new master, repeated for each, also for those that stay. Groups as in --master.
     #[arg(long, required = true, value_name = "URL")]
     pub(crate) to: Vec<String>,
     /// URL of an old master, repeated for each [those of the settings].

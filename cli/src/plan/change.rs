@@ -8,7 +8,7 @@ use std::{
 use quorlock::{ConfigError, Coordinator, ListsId};
 
 use crate::{
-    listed::{ALL, Listed, undialled},
+    listed::{Listed, undialled},
     style::{Cell, Colour, Style},
 };
 
@@ -18,7 +18,7 @@ pub(super) struct Change {
     new: Listed,
     /// What the connections of programs show, and the part of these programs.
     parts: Vec<(ListsId, Part)>,
-    /// The share of the names that get another group, if there are groups.
+    /// The share of the names that get other masters, if there are groups.
     moving: Option<f64>,
 }
 
@@ -89,7 +89,7 @@ impl Change {
         }
         let groups = |list: &Listed, age| match list {
             Listed::Groups(_) => format!("the {age} groups"),
-            Listed::Masters(_) => format!("the {age} masters as one group, called {ALL}"),
+            Listed::Masters(_) => format!("the {age} masters as one group"),
         };
         let (new, old) = (groups(&self.new, "new"), groups(&self.old, "old"));
         format!("groups to {new}, and leaving_groups to {old}")
@@ -165,8 +165,7 @@ fn noun(list: &Listed) -> &'static str {
     }
 }
 
-/// Returns the share of the names whose group has other masters after the change. A group that
-/// keeps its ID keeps its names, also if it gets other masters.
+/// Returns the share of the names that have other masters after the change.
 fn moving([before, after]: [&Coordinator; 2], [old, new]: [&Listed; 2]) -> f64 {
     const NAMES: u32 = 10_000;
     let sets = |list| -> BTreeMap<Option<&str>, BTreeSet<Arc<str>>> {
@@ -178,7 +177,7 @@ fn moving([before, after]: [&Coordinator; 2], [old, new]: [&Listed; 2]) -> f64 {
     let (old, new) = (sets(old), sets(new));
     let moves = |name: String| {
         let (was, is) = (before.group_of(&name), after.group_of(&name));
-        was != is && old.get(&was) != new.get(&is)
+        old.get(&was) != new.get(&is)
     };
     let moved = (0..NAMES).filter(|number| moves(format!("orders/{number}")));
     moved.count() as f64 / f64::from(NAMES)

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use quorlock::{Coordinator, Finding, MasterPrograms, Severity};
+use quorlock::{Coordinator, Finding, MasterPrograms, Setting, Severity};
 
 use super::{
     change::{Change, Part},
@@ -50,6 +50,11 @@ impl Seen {
         }
     }
 
+    /// Returns whether a program is connected that says which lists it uses.
+    pub(super) fn has_any(&self) -> bool {
+        self.programs.keys().any(|part| *part != Part::Unknown)
+    }
+
     pub(super) fn has(&self, part: Part) -> bool {
         self.programs.contains_key(&part)
     }
@@ -58,6 +63,7 @@ impl Seen {
         let [old, both, new] = [Part::Old, Part::Both, Part::New].map(|part| self.has(part));
         match (old, both, new) {
             (true, _, true) => Step::Unsafe,
+            (false, false, false) if self.has(Part::Other) => Step::Unknown,
             (_, false, false) => Step::Begin,
             (true, true, false) => Step::EndOld,
             (false, true, false) => Step::LeaveOld,
@@ -83,6 +89,10 @@ impl Seen {
                 3,
             ),
             _ if has(Severity::Refuse) => (text("Not now: first do what the findings say."), 3),
+            Step::Unknown => (text(UNKNOWN_LISTS), 1),
+            Step::Begin | Step::EndOld | Step::LeaveOld if has_no_majority(findings) => {
+                (text(NO_VOTES), 1)
+            }
             Step::EndOld => (format!("Not yet: programs with {old} must end."), 1),
             Step::EndBoth => (text("Not yet: programs with both lists must end."), 1),
             _ if cannot_see => (
@@ -93,6 +103,7 @@ impl Seen {
                 format!("No program with {old} is connected. {LEAVE_OLD}"),
                 1,
             ),
+            Step::StopOld if self.is_stopped(change) => (text("The change is done."), 0),
             Step::Begin | Step::StopOld => (text("Go on with the marked step."), 0),
         };
         let exit = if code == 0 {
@@ -101,6 +112,12 @@ impl Seen {
             Exit::Code(code)
         };
         Verdict { text, exit }
+    }
+
+    /// Returns whether no old master that was left answers any more.
+    fn is_stopped(&self, change: &Change) -> bool {
+        let left = change.left();
+        left.iter().all(|master| self.unseen.contains_key(master))
     }
 
     pub(super) fn text(&self, change: &Change, style: Style) -> String {
@@ -120,6 +137,18 @@ impl Seen {
         });
         style.table(&rows.chain(unseen).collect::<Vec<_>>())
     }
+}
+
+const UNKNOWN_LISTS: &str = "\
+The programs that are connected use neither the old nor the new list. Look at --from and --to, and \
+write each host as these programs do: localhost and 127.0.0.1 are different lists.";
+
+const NO_VOTES: &str = "\
+Not yet: too few masters can vote, as the findings say. Wait until they do, and run this again.";
+
+fn has_no_majority(findings: &[&Finding]) -> bool {
+    let mut of_all = findings.iter().filter(|one| one.master.is_none());
+    of_all.any(|one| one.setting == Setting::Votes)
 }
 
 /// Returns the programs that all masters show, without this one.

@@ -11,6 +11,8 @@ use crate::{
 /// The step that comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Step {
+    /// All programs that are seen use other lists.
+    Unknown,
     Begin,
     EndOld,
     LeaveOld,
@@ -28,7 +30,8 @@ impl Step {
     /// Returns the findings that stand in the way of this step.
     pub(super) fn findings(self, checked: &CheckReport) -> Vec<&Finding> {
         let is_change = |finding: &&Finding| {
-            finding.severity == Severity::Refuse || finding.setting == Setting::FenceCounters
+            let is_setting = matches!(finding.setting, Setting::FenceCounters | Setting::Votes);
+            finding.severity == Severity::Refuse || is_setting
         };
         // Later, nothing needs the old masters.
         let findings = checked.findings.iter().filter(|_| self <= Self::LeaveOld);
@@ -49,7 +52,8 @@ pub(super) fn steps(change: &Change, locks: &Coordinator, step: Step, style: Sty
         (
             Step::Begin,
             format!(
-                "In all programs, set {}. No wait is needed.",
+                "When a majority of the new masters can vote, set {} in all programs. No other wait \
+                 is needed.",
                 change.both_settings()
             ),
         ),
@@ -64,8 +68,8 @@ pub(super) fn steps(change: &Change, locks: &Coordinator, step: Step, style: Sty
         (
             Step::LeaveOld,
             format!(
-                "Wait for {wait} after that (longer if a program has a longer max_ttl than these \
-                 settings), and until the minimum times (--min-hold) are over. Then set {new} in all \
+                "Note the time, and wait for {wait} after that (longer if a program has a longer \
+                 max_ttl than these settings), and until the minimum times (--min-hold) are over. Then set {new} in all \
                  programs, without {dropped}."
             ),
         ),

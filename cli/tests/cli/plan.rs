@@ -95,7 +95,7 @@ fn the_plan_shows_each_step() {
     assert_eq!(status, 0, "{shown}");
     assert!(marked(&shown).unwrap().starts_with("1  "), "{shown}");
     assert!(shown.contains("No program is connected. "), "{shown}");
-    assert!(shown.contains("Wait for 1m 1s"), "{shown}");
+    assert!(shown.contains("wait for 1m 1s"), "{shown}");
     assert!(shown.contains("2 of the 3"), "{shown}");
     let stop = format!("Then stop 127.0.0.1:{}.\n", masters[0].port());
     assert!(shown.contains(&stop), "{shown}");
@@ -294,7 +294,7 @@ fn the_plan_shows_each_step_to_other_groups() {
     let words = shown.split_whitespace().collect::<Vec<_>>().join(" ");
     for part in [
         &format!(" c (weight 2): 127.0.0.1:{port} moves about 50 % of all names get other masters"),
-        "set groups to the new groups, and leaving_groups to the old groups. No wait",
+        "set groups to the new groups, and leaving_groups to the old groups in all programs. No other wait",
         "programs with only the old groups have ended",
         "at least on 2 of the 3 of group a, 1 of the 1 of group b.",
         "set groups to the new groups in all programs, without leaving_groups.",
@@ -366,8 +366,8 @@ fn the_plan_leads_from_masters_to_groups_and_back() {
     let plain = urls(&groups.servers[0]);
     let grouped = &*groups.lists[1];
     let settings = [
-        "set groups to the new groups, and leaving_groups to the old masters as one group, called all.",
-        "set groups to the new masters as one group, called all, and leaving_groups to the old groups.",
+        "set groups to the new groups, and leaving_groups to the old masters as one group in all programs.",
+        "set groups to the new masters as one group, and leaving_groups to the old groups in all programs.",
     ];
     for (lists, settings) in [[&*plain, grouped], [grouped, &*plain]]
         .into_iter()
@@ -388,4 +388,35 @@ fn the_plan_leads_from_masters_to_groups_and_back() {
     let words = format!("plan --to a={plain}");
     let (status, _, err) = ended(&mut with(&groups.servers[0], &words));
     assert_eq!(status, 64, "{err}");
+}
+
+/// A program with other lists is no reason to go on as if there was none.
+#[test]
+fn the_plan_does_not_begin_while_programs_use_other_lists() {
+    let masters = masters(4);
+    let _program = Running::hold(&masters[..3], "job");
+    let [old, new] = [1..3, 2..4].map(|some| urls(&masters[some]));
+    let lists = [&*new, &*old];
+    let (status, shown) = planned_from(lists, |shown| who(shown, "other lists").is_some());
+    assert_eq!((status, marked(&shown)), (1, None), "{shown}");
+    let words = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        words.contains("use neither the old nor the new list"),
+        "{shown}"
+    );
+    assert!(!words.contains("No program is connected"), "{shown}");
+}
+
+/// With --strict, masters that no program has used have no vote for a while.
+#[test]
+fn the_plan_does_not_begin_while_new_masters_have_no_vote() {
+    let masters = masters(4);
+    let ended = ended(plan(&masters).arg("--strict"));
+    let (status, shown, _) = ended;
+    assert_eq!(status, 1, "{shown}");
+    let words = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        words.contains("Not yet: too few masters can vote"),
+        "{shown}"
+    );
 }

@@ -16,11 +16,11 @@ fn at_most_that_many_hold_a_lock_each_in_a_slot_of_its_own() {
         let words = format!("hold --permits 2 {name}");
         Running::start(&mut with(&masters, &words))
     });
-    let mut lines = holders.each_mut().map(Running::line);
-    lines.sort();
-    let slots = lines
+    let lines = holders.each_mut().map(Running::line);
+    let mut slots = lines
         .each_ref()
         .map(|line| line.rsplit_once(' ').unwrap().1);
+    slots.sort_unstable();
     assert_eq!(slots, ["slot=0", "slot=1"], "{lines:?}");
 
     let (status, out, said) = slot("-n --permits 2 job");
