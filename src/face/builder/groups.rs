@@ -101,6 +101,10 @@ impl Builder {
     /// With `true`, a group that is not used has no connections. The first lock of a group waits
     /// for them, at most for the [connect timeout](Self::connect_timeout).
     /// [`ready`](crate::Coordinator::ready) dials all masters.
+    ///
+    /// Until the first use of a group, this program is like one that has just started: it does not
+    /// notice that a master of the group restarts. With [`Strict`](crate::Quarantine::Strict), it
+    /// does.
     pub fn dial_at_first_use(mut self, waits: bool) -> Self {
         self.dial_at_first_use = waits;
         self
