@@ -345,7 +345,7 @@ async fn check_end(clients: Clients) {
     }
     let mut processes = Vec::new();
     for client in running {
-        let waiter_timeout = client.locks.groups().first().context().waiter_timeout();
+        let waiter_timeout = client.locks.engine().context().waiter_timeout();
         let bound = plan.max_ttl.max(waiter_timeout * 2) + Duration::from_millis(100);
         let began = Instant::now();
         let closing = client.process.task({

@@ -1,6 +1,6 @@
 //! The choice of a group for a name, by rendezvous hashing.
 
-use std::sync::Arc;
+use std::{cmp::Reverse, sync::Arc};
 
 use crate::core::hash::{hash, mix};
 
@@ -50,10 +50,7 @@ impl Choice {
     pub(crate) fn of(&self, name: &str) -> usize {
         let name = hash(part(name).bytes());
         let groups = self.groups.iter().enumerate();
-        let best = groups.max_by(|(_, (id, seeds)), (_, (other_id, other_seeds))| {
-            let order = score(seeds, name).cmp(&score(other_seeds, name));
-            order.then_with(|| other_id.cmp(id))
-        });
+        let best = groups.max_by_key(|&(_, (id, seeds))| (score(seeds, name), Reverse(id)));
         best.map_or(0, |(number, _)| number)
     }
 }
@@ -93,15 +90,11 @@ mod tests {
     use super::*;
 
     fn choice(groups: &[(&str, u8)]) -> Choice {
-        Choice::new(
-            &groups
-                .iter()
-                .map(|(id, weight)| GroupId {
-                    id: (*id).into(),
-                    weight: *weight,
-                })
-                .collect::<Vec<_>>(),
-        )
+        let groups = groups.iter().map(|(id, weight)| GroupId {
+            id: (*id).into(),
+            weight: *weight,
+        });
+        Choice::new(&groups.collect::<Vec<_>>())
     }
 
     fn equal(count: usize) -> Choice {

@@ -84,7 +84,7 @@ mod tests {
     }
 
     fn set_clock(locks: &Coordinator, ahead: i64) {
-        let offset = &locks.groups().first().context().timestamps.offset;
+        let offset = &locks.engine().context().timestamps.offset;
         offset.store(ahead, Ordering::Relaxed);
     }
 

@@ -125,7 +125,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(locks.groups().first().masters().listeners(), 0);
+        assert_eq!(locks.engine().masters().listeners(), 0);
         locks.close().await;
         tokio::time::sleep(moment).await;
         assert!(masters.iter().all(|master| master.listeners() == 0));

@@ -376,17 +376,10 @@ mod tests {
             let _ = timeout(moment, lock.acquire()).await;
         }
         assert_eq!(
-            locks
-                .groups()
-                .first()
-                .context()
-                .local_waiters
-                .queues
-                .lock()
-                .len(),
+            locks.engine().context().local_waiters.queues.lock().len(),
             0
         );
-        assert_eq!(locks.groups().first().masters().listeners(), 0);
+        assert_eq!(locks.engine().masters().listeners(), 0);
     }
 
     /// Another holder has three of five masters, and the other two are free.
@@ -401,14 +394,7 @@ mod tests {
         let mut waiting = pin!(lock.acquire());
         let moment = Duration::from_millis(50);
         assert!(timeout(moment, waiting.as_mut()).await.is_err());
-        let queues = locks
-            .groups()
-            .first()
-            .context()
-            .local_waiters
-            .queues
-            .lock()
-            .clone();
+        let queues = locks.engine().context().local_waiters.queues.lock().clone();
         let queue = queues.values().next().unwrap();
         let sent = masters[0].commands();
         for master in [3, 4] {
@@ -438,14 +424,7 @@ mod tests {
             let mut waiting = pin!(lock.acquire());
             assert!(timeout(millis(20), waiting.as_mut()).await.is_err());
             let before = sent();
-            let queues = locks
-                .groups()
-                .first()
-                .context()
-                .local_waiters
-                .queues
-                .lock()
-                .clone();
+            let queues = locks.engine().context().local_waiters.queues.lock().clone();
             let queue = queues.values().next().unwrap();
             let flood = async || loop {
                 tokio::time::sleep(millis(1)).await;
@@ -500,7 +479,7 @@ mod tests {
             );
             // Leaves time for the requests under way, and for the next waiter to watch the lock.
             tokio::time::sleep(millis(400)).await;
-            watched += usize::from(locks.groups().first().masters().listeners() == 3);
+            watched += usize::from(locks.engine().masters().listeners() == 3);
             held.release().await.unwrap();
             let served = timeout(millis(60), next).await;
             drop(served.expect("the waiter was not woken").unwrap());
@@ -509,17 +488,10 @@ mod tests {
                 assert_eq!(master.keys().len(), 0, "{polls} polls");
             }
             assert_eq!(
-                locks
-                    .groups()
-                    .first()
-                    .context()
-                    .local_waiters
-                    .queues
-                    .lock()
-                    .len(),
+                locks.engine().context().local_waiters.queues.lock().len(),
                 0
             );
-            assert_eq!(locks.groups().first().masters().listeners(), 0);
+            assert_eq!(locks.engine().masters().listeners(), 0);
         }
         assert_eq!(watched, 31);
     }

@@ -287,6 +287,12 @@ impl Coordinator {
         &self.groups
     }
 
+    /// Returns the engine of a coordinator without groups.
+    #[cfg(test)]
+    pub(crate) fn engine(&self) -> &crate::driver::engine::Engine {
+        self.groups.first()
+    }
+
     /// Refuses new acquisitions, and waits until all posted releases are delivered.
     ///
     /// A release is delivered when it has reached every master that may hold the key, or when the
