@@ -1,18 +1,18 @@
 -- read_write/uncontended_release: the common case of read_write/release, before its parts are even
--- defined, because that takes as long as all the rest. The caller has an entry of this attempt, and
--- no one waits.
+-- defined, because that takes as long as all the rest. The caller has an entry of this attempt and
+-- no other one, and no one waits.
 do
-  local call, key = redis.call, KEYS[1]
-  local field = ARGV[3] == 'write' and 'quorlock:writer' or 'quorlock:reader:' .. ARGV[1]
-  local stored = redis.pcall('HMGET', key, field, 'mode')
-  local attempt, owner = string.match(stored[1] or '', '^(%d+) %d+ %d+ ?(.*)$')
-  if attempt == ARGV[2] and stored[2] == 'quorlock' and (owner == '' or owner == ARGV[1])
+  local call, key, reader = redis.call, KEYS[1], 'quorlock:reader:' .. ARGV[1]
+  local stored = redis.pcall('HMGET', key, 'mode', 'quorlock:read_write', 'quorlock:writer', reader)
+  local attempt, owner = string.match(stored[3] or stored[4] or '', '^(%d+) %d+ %d+ ?(.*)$')
+  local is_only = not (stored[3] and stored[4]) and (stored[4] or owner == ARGV[1])
+  if attempt == ARGV[2] and stored[1] == 'quorlock' and stored[2] and is_only
       and redis.pcall('EXISTS', KEYS[2], KEYS[4]) == 0 then
     -- The entry and two fields that every entry brings: see shared/entries.
     if call('HLEN', key) == 3 then
       call('DEL', key)
     else
-      call('HDEL', key, field)
+      call('HDEL', key, stored[3] and 'quorlock:writer' or reader)
     end
     return 1
   end

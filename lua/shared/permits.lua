@@ -129,7 +129,7 @@ local function describe_permits(now, earliest, position)
   for slot = 1, 5 do
     owners[#owners + 1] = stored[slot] or nil
   end
-  local left = math.max(earliest - now, 1)
+  local left = math.max((earliest or now) - now, 1)
   return string.format('held %.0f 1 %.0f ', left, position) .. table.concat(owners, '\n')
 end
 

@@ -108,6 +108,7 @@ async fn an_entry_of_a_semaphore_ends() {
         "write-hash permit:a=1x1:ended:1 slot:1=a permit:b=1x1:60s:2 slot:2=b semaphore=ended mode=quorlock 60s, semaphore acquire c1: held b x1 60s, left permit:b=1x1:60s:2 60s",
         // The time of the first end may be too early, but never too late.
         "write-hash permit:a=1x1:40s:1 slot:1=a semaphore=ended mode=quorlock 40s, semaphore acquire b1: held a x1 40s, left permit:a=1x1:40s:1 40s",
+        "write-hash slot:1=b slot:2=b semaphore=ended mode=quorlock 40s, semaphore acquire a1: held b x1 b x1 0s, left semaphore=ended slot:1=b slot:2=b 40s",
         "write-hash permit:a=1x1:ended:1 slot:1=a semaphore=ended mode=quorlock 40s, semaphore extend a1: gone, left permit:a=1x1:ended:1 40s",
         "write-hash permit:a=1x1:ended:1 slot:1=a semaphore=ended mode=quorlock 40s, enqueue-waiters b@2 20s, semaphore acquire a1: queued +turn-b:b@2, left nothing | waiters b@2 20s | - -",
         "write-hash permit:a=1x1:ended:1 slot:1=a semaphore=ended mode=quorlock 40s, enqueue-waiters b@2 20s, enqueue-waiters c@3 20s, semaphore acquire a1 of2 @9: queued +turn-b:b@2, left nothing | waiters b@2 20s c@3 20s | - -",
@@ -167,6 +168,9 @@ async fn a_permit_is_released() {
     check(&[
         "semaphore acquire a1: granted, semaphore release a1: granted, left nothing",
         "semaphore acquire a1: granted, semaphore release a2: granted, left nothing",
+        "semaphore acquire a1 of3: granted, semaphore acquire b1 of3: granted, semaphore acquire c1 of3: granted, semaphore release a1 of3: granted, left permit:b=1x1:40s:2 permit:c=1x1:40s:3 40s",
+        // The slot that others have written stays.
+        "write-hash permit:a=1x1:40s:1 slot:1=b semaphore=40s c=1 mode=quorlock 40s, semaphore release a1: granted, left c=1 semaphore=40s slot:1=b 40s",
         "semaphore acquire a2: granted, semaphore release a1: held a x1 40s, left permit:a=2x1:40s:1 40s",
         "semaphore acquire a1 of2: granted, semaphore acquire b1 of2: granted, semaphore release a1 of2: granted, left permit:b=1x1:40s:2 40s",
         "semaphore release a1: gone, left nothing",

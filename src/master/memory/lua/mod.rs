@@ -18,6 +18,8 @@ use crate::core::{
 };
 
 mod commands;
+#[cfg(test)]
+mod common_cases;
 mod patches;
 
 impl ServerState {

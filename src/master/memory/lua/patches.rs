@@ -126,7 +126,7 @@ mod tests {
         let scripts: Vec<_> = scripts.map(|script| script.text()).collect();
         for (patch, expected) in PATCHES
             .iter()
-            .zip([16, 3, 5, 1, 16, 1, 1, 5, 1, 2, 1, 1, 5, 1, 1, 1, 1])
+            .zip([16, 4, 5, 1, 16, 1, 1, 5, 1, 2, 1, 1, 5, 1, 1, 1, 1])
         {
             let found = scripts
                 .iter()

@@ -1,0 +1,180 @@
+//! The common cases with which some scripts begin. They must do what the rest of the script does.
+
+use super::*;
+use crate::{core::kind::table::fixture::scripts, master::memory::keys::Keys};
+
+/// The time of both clocks, in milliseconds.
+const NOW: u64 = 1_700_000_000_000;
+
+/// The fields of hashes, one choice of each list. `_` is a space. A later field replaces an earlier
+/// one of the same name.
+type Fields = &'static [&'static [&'static str]];
+
+const READ_WRITE: Fields = &[
+    &[
+        "",
+        "writer=1_1_alive_a",
+        "writer=2_1_alive_a",
+        "writer=1_1_ended_a",
+        "writer=1_1_alive_b",
+        "writer=1_1_ended_b",
+        "writer=odd",
+    ],
+    &[
+        "",
+        "reader:a=1_1_alive",
+        "reader:a=2_1_alive",
+        "reader:a=1_1_ended",
+        "reader:a=odd",
+    ],
+    &["", "reader:b=1_1_alive", "reader:b=1_1_ended"],
+    &["", "read_write=3", "read_write=odd"],
+    &["", "mode=quorlock", "mode=read"],
+    &["", "c=1"],
+];
+
+const SEMAPHORE: Fields = &[
+    &[
+        "",
+        "permit:a=1_1_alive_1 slot:1=a",
+        "permit:a=1_1_alive_2 slot:2=a",
+        "permit:a=2_1_alive_1 slot:1=a",
+        "permit:a=1_1_ended_1 slot:1=a",
+        "permit:a=odd",
+    ],
+    &[
+        "",
+        "permit:b=1_1_alive_1 slot:1=b",
+        "permit:b=1_1_alive_2 slot:2=b",
+        "permit:b=1_1_ended_2 slot:2=b",
+        "permit:b=1_1_alive_2",
+    ],
+    &["", "slot:3=b"],
+    &["", "semaphore=alive", "semaphore=ended", "semaphore=odd"],
+    &["", "mode=quorlock", "mode=read"],
+    &["", "c=1"],
+];
+
+/// The scripts with a common case: the keys, the hashes, and the arguments after the owner `a`.
+const SCRIPTS: [(&str, &[&str], Fields, &[&str]); 4] = [
+    (
+        "read_write/acquire",
+        &["lock", "waiters", "deadlines", "readers"],
+        READ_WRITE,
+        &[
+            "1 1 30000 read TICKET",
+            "2 1 90000 read TICKET",
+            "1 1 90000 write TICKET",
+            "2 1 30000 write TICKET",
+        ],
+    ),
+    (
+        "read_write/release",
+        &["lock", "waiters", "deadlines", "readers"],
+        READ_WRITE,
+        &[
+            "1 read TICKET",
+            "2 read TICKET",
+            "1 write TICKET",
+            "2 write TICKET",
+        ],
+    ),
+    (
+        "semaphore/acquire",
+        &["lock", "waiters", "deadlines"],
+        SEMAPHORE,
+        &[
+            "1 1 30000 1 0 TICKET",
+            "1 1 90000 2 0 TICKET",
+            "2 1 30000 2 0 TICKET",
+            "2 1 90000 4 0 TICKET",
+        ],
+    ),
+    (
+        "semaphore/release",
+        &["lock", "waiters", "deadlines"],
+        SEMAPHORE,
+        &["1 TICKET 1", "2 TICKET 2"],
+    ),
+];
+
+#[test]
+fn a_common_case_does_what_the_script_does() {
+    let interpreter = Interpreter::new().unwrap();
+    for (name, keys, fields, calls) in SCRIPTS {
+        let script = scripts().find(|script| script.name == name).unwrap();
+        let whole = interpreter.compiled(script).unwrap();
+        let (_, rest) = script.text().split_once("-- shared/queue").unwrap();
+        let rest = patches::patched(&format!("--{rest}"));
+        let rest = interpreter.lua.load(rest).into_function().unwrap();
+        let run = |script, call: &str, database| {
+            interpreter.database.replace(database);
+            let call = call.replace("TICKET", "1700000000000000:a");
+            let words = keys.iter().copied().chain(["a"]).chain(call.split(' '));
+            let words: Variadic<_> = words.collect();
+            let reply = replied(interpreter.run.call((script, keys.len(), words)));
+            (reply, left(interpreter.database.take()))
+        };
+        for hash in hashes(fields) {
+            for queue in ["none", "waiters", "readers"] {
+                for call in calls {
+                    let [one, other] =
+                        [&whole, &rest].map(|script| run(script, call, database(&hash, queue)));
+                    assert_eq!(one, other, "{name} {call}, {hash:?}, queue: {queue}");
+                }
+            }
+        }
+    }
+}
+
+fn hashes(fields: Fields) -> impl Iterator<Item = BTreeMap<&'static str, &'static str>> {
+    let count = fields.iter().map(|list| list.len()).product();
+    (0..count).map(move |mut number: usize| {
+        let choices = fields.iter().map(|list| {
+            let choice = list[number % list.len()];
+            number /= list.len();
+            choice
+        });
+        let fields = choices.flat_map(|choice| choice.split_whitespace());
+        fields.filter_map(|field| field.split_once('=')).collect()
+    })
+}
+
+/// Returns a database with this hash and a waiter in this queue.
+fn database(hash: &BTreeMap<&str, &str>, queue: &str) -> Database {
+    let mut keys = Keys::default();
+    keys.at(NOW);
+    let fields = hash.iter().map(|(field, value)| {
+        let field = match *field {
+            "mode" | "c" => (*field).to_owned(),
+            _ => format!("quorlock:{field}"),
+        };
+        let value = value.replace('_', " ");
+        let value = value.replace("alive", &(NOW + 60_000).to_string());
+        (field, value.replace("ended", &(NOW - 1).to_string()))
+    });
+    if !hash.is_empty() {
+        keys.hset("lock", fields).unwrap();
+        keys.pexpire("lock", 60_000);
+    }
+    if queue != "none" {
+        for (key, score) in [(queue, 0), ("deadlines", NOW + 60_000)] {
+            keys.zadd(key, score as f64, "1600000000000000:b").unwrap();
+        }
+    }
+    Database {
+        keys,
+        micros: NOW * 1_000,
+        ..Database::default()
+    }
+}
+
+/// Returns the messages that were published, and the keys with their TTLs.
+fn left(mut database: Database) -> String {
+    let keys = &mut database.keys;
+    let names = keys.names().into_iter();
+    let keys: Vec<_> = names
+        .map(|name| format!("{name} {:?} {}", keys.value(&name), keys.pttl(&name)))
+        .collect();
+    format!("{:?} {keys:?}", database.published)
+}
