@@ -104,18 +104,26 @@ pub(super) struct Tenure {
     guard: Arc<Guard>,
 }
 
+/// How a task wants a lock.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Manner {
+    /// It wants to read. It does not wait for other readers.
+    pub(super) reads: bool,
+    /// It waits in the queues of a fair lock from the start. Cleared if another task of its owner
+    /// wants the lock meanwhile.
+    pub(super) is_queued: bool,
+    /// It may leave its future alone for longer than a lease.
+    pub(super) is_unpolled: bool,
+}
+
 /// A task that tries to acquire a lock.
 struct Contender {
     process: Arc<Process>,
     lock: usize,
     owner: Option<u64>,
     began: Instant,
-    /// Set if the task wants to read. It does not wait for other readers.
-    reads: bool,
-    /// Set if the task waits in the queues of a fair lock from the start. Cleared if another task
-    /// of its owner wants the lock meanwhile.
-    is_queued: bool,
-    /// Whether no one else has wanted the lock since shortly before the start.
+    manner: Manner,
+    /// Whether no one else has wanted the lock since shortly before the start, and the task polls.
     is_alone: bool,
 }
 
@@ -213,41 +221,40 @@ impl Checker {
         }
     }
 
-    /// Notes that a task wants the lock. `reads` and `is_queued` say how.
+    /// Notes that a task wants the lock.
     pub(super) fn begin(
         &mut self,
         process: &Arc<Process>,
         lock: usize,
         owner: Option<u64>,
-        (reads, is_queued): (bool, bool),
+        mut manner: Manner,
     ) -> Attempt {
         /// The time in which a release arrives in a calm run.
         const SETTLED: Duration = Duration::from_millis(50);
         self.count += 1;
         let (number, began) = (self.count, Instant::now());
-        let (mut others, mut is_queued) = (0, is_queued);
+        let mut others = 0;
         let contenders = self.contenders.values_mut();
         for other in contenders.filter(|other| other.lock == lock) {
             others += 1;
             other.is_alone = false;
             // The tasks of an owner take turns. One that waits for its turn is in no queue.
             if owner.is_some() && other.owner == owner {
-                (is_queued, other.is_queued) = (false, false);
+                (manner.is_queued, other.manner.is_queued) = (false, false);
             }
         }
         let watched = &mut self.locks[lock];
-        if !is_queued {
+        if !manner.is_queued {
             watched.released_at = None;
         }
-        let is_alone =
-            others == 0 && watched.tenures.is_empty() && watched.busy_at + SETTLED < began;
+        let is_free = watched.tenures.is_empty() && watched.busy_at + SETTLED < began;
+        let is_alone = others == 0 && is_free && !manner.is_unpolled;
         let contender = Contender {
             process: process.clone(),
             lock,
             owner,
             began,
-            reads,
-            is_queued,
+            manner,
             is_alone,
         };
         self.contenders.insert(number, contender);
@@ -418,7 +425,7 @@ impl Checker {
         if is_valid {
             let mut others = self.locks[lock].tenures.iter();
             let is_free = !others.any(|other| self.valid_holder(*other).is_some());
-            let waits_well = |other: &Contender| other.lock != lock || other.is_queued;
+            let waits_well = |other: &Contender| other.lock != lock || other.manner.is_queued;
             let is_released = is_free && self.contenders.values().all(waits_well);
             self.locks[lock].released_at = is_released.then(Instant::now);
         }
@@ -499,9 +506,9 @@ impl Checker {
         }
         let comes_first = |other: &&Contender| {
             other.lock == winner.lock
-                && other.is_queued
+                && other.manner.is_queued
                 && (other.owner.is_none() || other.owner != winner.owner)
-                && !(other.reads && winner.reads)
+                && !(other.manner.reads && winner.manner.reads)
                 && other.began + self.same_time < winner.began
         };
         let mut earlier = self.contenders.values().filter(comes_first);
@@ -518,7 +525,8 @@ impl Checker {
     fn check_hand_over(&mut self, winner: &Contender) {
         const MOST: Duration = Duration::from_millis(450);
         let released = self.locks[winner.lock].released_at;
-        let Some(released) = released.filter(|at| winner.is_queued && winner.began < *at) else {
+        let Some(released) = released.filter(|at| winner.manner.is_queued && winner.began < *at)
+        else {
             return;
         };
         let took = released.elapsed();
@@ -611,7 +619,9 @@ mod tests {
         async fn acquire(&mut self, lock: usize) -> (u64, Arc<Guard>) {
             // A process that has just started does not know the time.
             tokio::time::sleep(Duration::from_secs(2)).await;
-            let attempt = self.checker.begin(&self.process, 0, None, (false, false));
+            let attempt = self
+                .checker
+                .begin(&self.process, 0, None, Manner::default());
             let guard = Arc::new(self.locks[lock].acquire().await.unwrap());
             let process = self.process.clone();
             let tenure = self.checker.granted(attempt, &process, None, guard.clone());
@@ -680,7 +690,7 @@ mod tests {
         tokio::time::sleep(Duration::from_millis(1)).await;
         let attempt = planted
             .checker
-            .begin(&planted.process, 0, None, (false, false));
+            .begin(&planted.process, 0, None, Manner::default());
         for (next, found) in [(token - 1, 1), (token, 1), (token + 1, 0)] {
             planted.checker.check_token(attempt, 1, next);
             planted.checker.locks[0].tokens.pop();

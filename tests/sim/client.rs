@@ -11,7 +11,7 @@ use tokio::{
 
 use super::{
     change::Lists,
-    checker::{Attempt, Checker, Rule},
+    checker::{Attempt, Checker, Manner, Rule},
     connection::Endpoint,
     plan::{Breach, LockPlan, Model, Plan},
     process::Process,
@@ -149,6 +149,9 @@ fn coordinator(shared: &Shared, place: usize, quarantine: Quarantine, lists: Lis
     builder.build().expect("the plan's settings are valid")
 }
 
+/// The way to acquire a lock in which the future may be left alone for long.
+const UNPOLLED: u64 = 4;
+
 /// A task of a program.
 struct Task {
     shared: Shared,
@@ -182,11 +185,15 @@ impl Task {
         let has_owner = self.shared.plan.locks[number].has_owner();
         let owner = has_owner.then_some(self.first_owner | which as u64);
         let way = self.random.below(10);
-        // A waiter for several locks may have the first ones long before its guard.
-        let is_queued = way > 6 && wanted.len() == 1;
+        let manner = Manner {
+            reads,
+            // A waiter for several locks may have the first ones long before its guard.
+            is_queued: way > 6 && wanted.len() == 1,
+            is_unpolled: way == UNPOLLED,
+        };
         let attempts = wanted.iter().map(|number| {
             let mut checker = self.shared.checker.lock();
-            checker.begin(&self.process, *number, owner, (reads, is_queued))
+            checker.begin(&self.process, *number, owner, manner)
         });
         let attempts: Vec<_> = attempts.collect();
         let since = self.shared.world.lock().now();
@@ -324,7 +331,7 @@ impl Task {
             1 => polled(polls, lock.try_acquire()).await,
             2 => polled(polls, lock.acquire_within(limit)).await,
             3 => timeout(limit, lock.acquire()).await.ok(),
-            4 => self.unpolled(lock, polls, limit).await,
+            UNPOLLED => self.unpolled(lock, polls, limit).await,
             5 | 6 => Some(self.timed("try_acquire", bound, lock.try_acquire()).await),
             _ => Some(
                 self.timed("acquire_within", limit + bound, lock.acquire_within(limit))

@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 
 use self::{
-    checker::{Attempt, Checker, Rule, Violations},
+    checker::{Attempt, Checker, Manner, Rule, Violations},
     client::Shared,
     nemesis::Clients,
     plan::{Data, Fault, Model, Plan},
@@ -228,7 +228,7 @@ impl Ending {
         let holder = has_owner.then_some(1 << 40 | place as u64);
         let attempts = wanted.iter().map(|number| {
             let mut checker = self.shared.checker.lock();
-            checker.begin(&self.process, *number, holder, (false, false))
+            checker.begin(&self.process, *number, holder, Manner::default())
         });
         let attempts: Vec<_> = attempts.collect();
         let lock = client::wanted(&locks, plan, wanted, &owner);
