@@ -19,8 +19,9 @@ pub(crate) struct Pair {
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     groups: Choice,
-    /// For each group, the old groups that its names may come from, and the numbers of the pairs.
-    sources: Vec<(Choice, Vec<usize>)>,
+    /// For each group, the old groups that its names may come from, and the number of the first
+    /// pair.
+    sources: Vec<(Choice, usize)>,
     pub(crate) pairs: Vec<Pair>,
 }
 
@@ -38,22 +39,11 @@ impl Table {
         let mut sources = Vec::new();
         for (group, new) in groups.iter().enumerate() {
             let grows = new.weight > weight(leaving, new);
-            let may_come_from =
-                |old: &&GroupId| old.id == new.id || grows || old.weight > weight(groups, old);
-            let first = pairs.len();
-            let from: Vec<_> = leaving.iter().filter(may_come_from).collect();
-            for old in &from {
-                let is_same = old.id == new.id;
-                pairs.push(Pair {
-                    group,
-                    old: leaving.iter().position(|other| other.id == old.id),
-                    id: if is_same {
-                        new.id.clone()
-                    } else {
-                        format!("{}->{}", old.id, new.id).into()
-                    },
-                });
-            }
+            let may_come_from = |(_, old): &(usize, &GroupId)| {
+                old.id == new.id || grows || old.weight > weight(groups, old)
+            };
+            let from: Vec<_> = leaving.iter().enumerate().filter(may_come_from).collect();
+            sources.push((Choice::new(from.iter().map(|(_, old)| *old)), pairs.len()));
             if from.is_empty() {
                 pairs.push(Pair {
                     group,
@@ -61,7 +51,14 @@ impl Table {
                     id: new.id.clone(),
                 });
             }
-            sources.push((Choice::new(from), (first..pairs.len()).collect()));
+            pairs.extend(from.into_iter().map(|(number, old)| Pair {
+                group,
+                old: Some(number),
+                id: match old.id == new.id {
+                    true => new.id.clone(),
+                    false => format!("{}->{}", old.id, new.id).into(),
+                },
+            }));
         }
         Self {
             groups: Choice::new(groups),
@@ -75,9 +72,9 @@ impl Table {
         if self.pairs.len() < 2 {
             return 0;
         }
-        let (old, pairs) = &self.sources[self.groups.of(name)];
+        let (old, first) = &self.sources[self.groups.of(name)];
         // Among the old groups that may be the source, the choice is the same as among all.
-        pairs[old.of(name)]
+        first + old.of(name)
     }
 }
 
