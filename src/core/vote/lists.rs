@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use super::{lists_id::ListsId, master_set::MasterSet, quorum::Quorum};
+use super::{master_set::MasterSet, quorum::Quorum};
 
 /// A list of masters. Every decision needs a majority of each list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -130,18 +130,6 @@ impl Quorum {
     /// Returns the lists, each with its masters.
     pub(crate) fn lists(&self) -> impl Iterator<Item = (MasterList, MasterSet)> {
         MasterList::ALL.into_iter().zip(self.sets().iter().copied())
-    }
-
-    /// Returns the ID of the lists. `addresses` are those of all masters.
-    pub(crate) fn lists_id(&self, addresses: &[&str]) -> ListsId {
-        let mut lists = self.lists().map(|(_, set)| {
-            let addresses = addresses.iter().enumerate();
-            let listed = addresses.filter(move |(master, _)| set.contains(*master));
-            listed.map(|(_, address)| *address)
-        });
-        let [masters, leaving] =
-            [lists.next(), lists.next()].map(|list| list.into_iter().flatten());
-        ListsId::of(masters, leaving)
     }
 
     pub(crate) fn membership(&self, master: usize) -> Membership {

@@ -67,8 +67,12 @@ impl Listed {
     }
 
     pub(super) fn lists_id(&self) -> ListsId {
-        let addresses: Vec<_> = self.members.iter().map(|(address, _)| &**address).collect();
-        self.quorum.lists_id(&addresses)
+        let all_but = |other: Membership| {
+            let members = self.members.iter();
+            let listed = members.filter(move |(_, part)| *part != other);
+            listed.map(|(address, _)| &**address)
+        };
+        ListsId::of(all_but(Membership::Leaves), all_but(Membership::Joins))
     }
 }
 
