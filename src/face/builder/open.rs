@@ -40,15 +40,12 @@ impl Shared {
         let checker = Checker::new(probes.collect(), self.runtime.clone(), clock::wall_micros);
         let masters = listed.masters.into_iter().enumerate();
         let masters = masters.map(|(master, spec)| spec.open(master, &master_config));
-        let masters = masters.collect();
-        let (config, owners) = (self.config.clone(), self.owners.clone());
-        let health = master_config.health;
         let engine = Engine::start(
-            config,
-            owners,
+            self.config.clone(),
+            self.owners.clone(),
             listed.quorum,
-            masters,
-            health,
+            masters.collect(),
+            master_config.health,
             &self.runtime,
         );
         OpenGroup {

@@ -4,11 +4,8 @@ use std::sync::Arc;
 
 use crate::{
     check::Checker,
-    core::{
-        group::table::Table,
-        vote::{lists_id::ListsId, quorum::Quorum},
-    },
-    driver::engine::Engine,
+    core::{group::table::Table, vote::lists_id::ListsId},
+    driver::{engine::Engine, masters::Masters},
 };
 
 /// All groups of a coordinator. A coordinator without groups has one. While the groups are changed,
@@ -40,7 +37,8 @@ impl Groups {
         &self.all[0].engine
     }
 
-    pub(crate) fn quorums(&self) -> impl Iterator<Item = &Quorum> {
-        self.engines().map(|engine| engine.masters().quorum())
+    /// Returns the masters of each group.
+    pub(crate) fn masters(&self) -> impl Iterator<Item = &Masters> {
+        self.engines().map(|engine| engine.masters())
     }
 }

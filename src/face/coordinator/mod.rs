@@ -9,7 +9,7 @@ use crate::{
         protocol::connection_name::ConnectionName,
         restart::quarantine_length,
         view::health::MasterHealth,
-        vote::{lists::Tally, lists_id::ListsId, quorum::Quorum},
+        vote::{lists::Tally, lists_id::ListsId},
     },
     driver::{query::health_events::HealthEvents, select::all_of},
 };
@@ -134,11 +134,8 @@ impl Coordinator {
     /// # Ok(()) }
     /// ```
     pub fn health(&self) -> Vec<MasterHealth> {
-        let boards = self
-            .groups
-            .engines()
-            .map(|engine| engine.masters().health.read());
-        boards.flatten().collect()
+        let masters = self.groups.masters();
+        masters.flat_map(|masters| masters.health.read()).collect()
     }
 
     /// Returns a stream of the changes of the masters' states. It begins with the present state of
@@ -157,11 +154,8 @@ impl Coordinator {
     /// # Ok(()) }
     /// ```
     pub fn health_events(&self) -> HealthEvents {
-        let boards = self
-            .groups
-            .engines()
-            .map(|engine| engine.masters().health.watch());
-        HealthEvents::new(boards)
+        let masters = self.groups.masters();
+        HealthEvents::new(masters.map(|masters| masters.health.watch()))
     }
 
     /// Returns the TTL of locks that do not [set their own](crate::Lock::ttl).
@@ -181,11 +175,7 @@ impl Coordinator {
     /// Returns the number of masters, of all [groups](crate::Builder::groups) together. While the
     /// masters [are changed](crate::Builder::leaving), a master in both lists counts once.
     pub fn master_count(&self) -> usize {
-        let rosters = self
-            .groups
-            .engines()
-            .map(|engine| &engine.masters().roster().masters);
-        rosters.flatten().collect::<BTreeSet<_>>().len()
+        self.addresses().collect::<BTreeSet<_>>().len()
     }
 
     /// Returns the number of masters that make a majority. While the masters
@@ -193,7 +183,7 @@ impl Coordinator {
     /// [`tally`](Self::tally) says what each of them has. With [groups](crate::Builder::groups), it
     /// is the largest number of any group.
     pub fn quorum(&self) -> usize {
-        let sizes = self.groups.quorums().map(Quorum::size);
+        let sizes = self.groups.masters().map(|masters| masters.quorum().size());
         sizes.max().unwrap_or_default()
     }
 
@@ -222,8 +212,7 @@ impl Coordinator {
     /// # Ok(()) }
     /// ```
     pub fn tally(&self, count: impl Fn(&MasterHealth) -> bool) -> Vec<Tally> {
-        let tallies = self.groups.engines().flat_map(|engine| {
-            let masters = engine.masters();
+        let tallies = self.groups.masters().flat_map(|masters| {
             let health = masters.health.read();
             let counted = (0..health.len()).filter(|master| count(&health[*master]));
             masters
@@ -287,6 +276,12 @@ impl Coordinator {
         &self.groups
     }
 
+    /// Returns the addresses of the masters of each group.
+    fn addresses(&self) -> impl Iterator<Item = &Arc<str>> {
+        let masters = self.groups.masters();
+        masters.flat_map(|masters| &masters.roster().masters)
+    }
+
     /// Returns the engine of a coordinator without groups.
     #[cfg(test)]
     pub(crate) fn engine(&self) -> &crate::driver::engine::Engine {
@@ -319,13 +314,8 @@ impl Coordinator {
 
 impl fmt::Debug for Coordinator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rosters = self
-            .groups
-            .engines()
-            .map(|engine| engine.masters().roster());
-        let masters: Vec<_> = rosters.flat_map(|roster| &roster.masters).collect();
         f.debug_struct("Coordinator")
-            .field("masters", &masters)
+            .field("masters", &self.addresses().collect::<Vec<_>>())
             .finish_non_exhaustive()
     }
 }
