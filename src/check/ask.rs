@@ -26,7 +26,7 @@ use crate::{
 
 /// Checks the masters of one coordinator.
 pub(crate) struct Checker {
-    probes: Arc<[Probe]>,
+    probes: Vec<Arc<Probe>>,
     /// The runtime of the coordinator. It has timers and sockets. The caller's runtime may have
     /// none.
     runtime: Handle,
@@ -37,7 +37,7 @@ pub(crate) struct Checker {
 impl Checker {
     pub(crate) fn new(probes: Vec<Probe>, runtime: Handle, clock: fn() -> u64) -> Self {
         Self {
-            probes: probes.into(),
+            probes: probes.into_iter().map(Arc::new).collect(),
             runtime,
             clock,
         }
@@ -54,18 +54,12 @@ impl Checker {
         let example = config.key_template.example();
         // To find counters means to look at all keys. They matter only while masters are changed.
         let (is_change, clock) = (quorum.is_of_lists(), self.clock);
-        let answers = self.each(|probes, master| {
+        let answers = self.each(|probe| {
             let example = example.clone();
-            async move {
-                let probe = &probes[master];
-                ask_twice(probe, &example, clock, is_change).await
-            }
+            async move { ask_twice(&probe, &example, clock, is_change).await }
         });
-        let answers = self.probes.iter().zip(answers.await);
-        let answers = answers.map(|(probe, facts)| MasterAnswer {
-            address: probe.address.clone(),
-            facts,
-        });
+        let answers = answers.await.into_iter();
+        let answers = answers.map(|(address, facts)| MasterAnswer { address, facts });
         let answers: Vec<_> = answers.collect();
         judge(
             &answers,
@@ -77,38 +71,42 @@ impl Checker {
         )
     }
 
-    /// Asks all masters at once. The answer of a master is `Closed` if the runtime shuts down.
-    async fn each<T, F>(&self, ask: impl Fn(Arc<[Probe]>, usize) -> F) -> Vec<Result<T, ProbeError>>
+    /// Asks all masters at once. Returns the address of each master with its answer, which is
+    /// `Closed` if the runtime shuts down.
+    async fn each<T, F>(
+        &self,
+        ask: impl Fn(Arc<Probe>) -> F,
+    ) -> Vec<(Arc<str>, Result<T, ProbeError>)>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, ProbeError>> + Send + 'static,
     {
         let closed = || Err(ProbeError::Failed(Failure::Closed));
-        let mut answers: Vec<_> = self.probes.iter().map(|_| closed()).collect();
+        let answers = self.probes.iter();
+        let answers = answers.map(|probe| (probe.address.clone(), closed()));
+        let mut answers: Vec<_> = answers.collect();
         let mut tasks = JoinSet::new();
-        for master in 0..answers.len() {
-            let asking = ask(self.probes.clone(), master);
+        for (master, probe) in self.probes.iter().enumerate() {
+            let asking = ask(probe.clone());
             tasks.spawn_on(async move { (master, asking.await) }, &self.runtime);
         }
         while let Some(done) = tasks.join_next().await {
             // A runtime that shuts down drops its tasks.
             if let Ok((master, answer)) = done {
-                answers[master] = answer;
+                answers[master].1 = answer;
             }
         }
         answers
     }
 
-    /// Asks all masters for their connections. Returns one answer for each master.
+    /// Asks all masters for their connections.
     pub(super) async fn connections(&self) -> Vec<(Arc<str>, Result<String, ProbeError>)> {
-        let answers = self.each(|probes, master| async move {
-            let mut interview = probes[master].dial().await?;
+        self.each(|probe| async move {
+            let mut interview = probe.dial().await?;
             let answer = interview.ask(&[Question::Connections]).await.remove(0)?;
             Ok(answer.unwrap_or_default())
-        });
-        let answers = self.probes.iter().zip(answers.await);
-        let answers = answers.map(|(probe, answer)| (probe.address.clone(), answer));
-        answers.collect()
+        })
+        .await
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use super::unanswered::why;
 use crate::{
     core::{time::lease::CLOCK_WINDOW, vote::Failure},
-    master::{probe::Interview, question::Question, server_error::without_user},
+    master::{probe::Interview, question::Question},
 };
 
 /// What is known of the counters of one master.
@@ -24,10 +25,7 @@ impl Counters {
     pub(super) async fn ask(interview: &mut Interview<'_>) -> Self {
         match ahead(interview).await {
             Ok(ahead) => Self::Ahead(ahead),
-            Err(Failure::Rejected(error)) => {
-                Self::Unknown(format!("answered {}", without_user(&error)))
-            }
-            Err(failure) => Self::Unknown(failure.to_string()),
+            Err(failure) => Self::Unknown(why(&failure)),
         }
     }
 

@@ -2,18 +2,14 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use super::counters::Counters;
+use super::{counters::Counters, unanswered::why};
 use crate::{
     core::{
         config::Config,
         restart::{Quarantine, quarantine_length},
-        vote::{Failure, quorum::Quorum},
+        vote::quorum::Quorum,
     },
-    master::{
-        probe::ProbeError,
-        question::Answer,
-        server_error::{ServerError, without_user},
-    },
+    master::{probe::ProbeError, question::Answer, server_error::ServerError},
 };
 
 /// The settings to ask for. Each setting has its own `CONFIG GET`, because a pattern would also
@@ -116,10 +112,7 @@ impl Facts {
                 let field = value.map(|value| (setting.to_owned(), value));
                 self.fields.extend(field);
             }
-            Err(Failure::Rejected(error)) => {
-                self.withheld = Some(format!("answered {}", without_user(&error)));
-            }
-            Err(failure) => self.withheld = Some(failure.to_string()),
+            Err(failure) => self.withheld = Some(why(&failure)),
         }
     }
 

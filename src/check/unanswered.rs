@@ -13,7 +13,7 @@ use crate::{
 pub(super) fn find(error: &ProbeError) -> Finding {
     match error {
         ProbeError::Dial(error) => dial(error),
-        ProbeError::Failed(Failure::Rejected(error)) => {
+        ProbeError::Failed(failure @ Failure::Rejected(error)) => {
             // The server answers, but it does not run the script that contains the questions.
             let kind = ServerError::of(error);
             let is_lasting = kind.is_denial() || kind == ServerError::Other;
@@ -22,9 +22,17 @@ pub(super) fn find(error: &ProbeError) -> Finding {
             } else {
                 about::NOT_NOW
             };
-            about.with(format!("answered {}", without_user(error)))
+            about.with(why(failure))
         }
-        ProbeError::Failed(failure) => about::DOWN.with(failure.to_string()),
+        ProbeError::Failed(failure) => about::DOWN.with(why(failure)),
+    }
+}
+
+/// Returns why a question has no answer, without the name of a user.
+pub(super) fn why(failure: &Failure) -> String {
+    match failure {
+        Failure::Rejected(error) => format!("answered {}", without_user(error)),
+        failure => failure.to_string(),
     }
 }
 
