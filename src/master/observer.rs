@@ -1,6 +1,6 @@
 //! Log messages and metrics about one master.
 
-use std::{sync::Arc, time::Duration};
+use std::{slice::from_ref, sync::Arc, time::Duration};
 
 use tracing::{debug, info, warn};
 
@@ -156,16 +156,10 @@ struct MasterMetrics {
 impl MasterMetrics {
     /// Without a `group`, there is no such label.
     fn register(group: Option<&str>, address: &str, membership: Membership) -> Self {
-        let group: &[_] = &group
-            .map(|group| ("group", group))
-            .into_iter()
-            .collect::<Vec<_>>();
-        let labels = |more: &[_]| [&[("master", address)], more, group].concat();
-        let outcomes = [("master", &[address][..]), ("outcome", &OUTCOMES)];
-        let groups = group
-            .iter()
-            .map(|(label, group)| (*label, std::slice::from_ref(group)));
-        let votes: Vec<_> = outcomes.into_iter().chain(groups).collect();
+        let (masters, of_group) = ([address], group.map(|group| ("group", group)));
+        let labels = |more: &[_]| [&[("master", address)], more, of_group.as_slice()].concat();
+        let mut votes = vec![("master", &masters[..]), ("outcome", &OUTCOMES)];
+        votes.extend(group.as_ref().map(|group| ("group", from_ref(group))));
         Self {
             votes: Family::register(counter, names::VOTES, &votes),
             reconnects: counter(names::RECONNECTS, &labels(&[])),
