@@ -1,24 +1,24 @@
 //! Lists of masters as people write them: masters, or groups of masters.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, mem, sync::Arc};
 
 use quorlock::{Builder, ConfigError, Coordinator, Group, MasterSpec};
 use serde::Deserialize;
 
 /// A list of masters, or of groups of masters.
-#[derive(Clone, Deserialize)]
+#[derive(Clone, Default, Deserialize)]
 #[serde(from = "Vec<MasterSpec>")]
-pub(crate) enum Listed {
-    Masters(Vec<MasterSpec>),
-    Groups(Vec<Named>),
+pub(crate) struct Listed {
+    parts: Vec<Part>,
 }
 
-/// A group of masters.
+/// A group of masters, or the masters of a list without groups.
 #[derive(Clone)]
-pub(crate) struct Named {
-    pub(crate) id: String,
-    pub(crate) weight: u32,
-    pub(crate) masters: Vec<MasterSpec>,
+struct Part {
+    /// The ID of the group. `None` without groups.
+    id: Option<String>,
+    weight: u32,
+    masters: Vec<MasterSpec>,
 }
 
 /// The group of masters that are listed without one, while the other list has groups.
@@ -31,24 +31,22 @@ impl Listed {
     /// Reads the values of options, or of a variable. A word that begins with `ID=` or `ID:WEIGHT=`
     /// begins a group. Or says what is wrong, without a secret.
     pub(crate) fn read<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
-        let (mut masters, mut groups) = (Vec::new(), Vec::<Named>::new());
-        for text in texts {
-            for (name, urls) in parts(text) {
-                if let Some(name) = name {
-                    let group = Named::of(name, Vec::new());
-                    let number = groups.len() + 1;
-                    groups.push(group.ok_or_else(|| {
-                        // A URL in the place of a name may contain a password.
-                        format!("group {number}: its name is not {FORM}")
-                    })?);
-                }
-                let list = groups.last_mut().map(|group| &mut group.masters);
-                list.unwrap_or(&mut masters).extend(MasterSpec::list(&urls));
+        let (mut masters, mut groups) = (Vec::new(), Vec::<Part>::new());
+        for (name, urls) in texts.into_iter().flat_map(parts) {
+            if let Some(name) = name {
+                let group = Part::group(name, Vec::new());
+                let number = groups.len() + 1;
+                groups.push(group.ok_or_else(|| {
+                    // A URL in the place of a name may contain a password.
+                    format!("group {number}: its name is not {FORM}")
+                })?);
             }
+            let list = groups.last_mut().map(|group| &mut group.masters);
+            list.unwrap_or(&mut masters).extend(MasterSpec::list(&urls));
         }
         match (masters.is_empty(), groups.is_empty()) {
-            (_, true) => Ok(Self::Masters(masters)),
-            (true, false) => Ok(Self::Groups(groups)),
+            (_, true) => Ok(Self::from(masters)),
+            (true, false) => Ok(Self { parts: groups }),
             (false, false) => Err(
                 "master 1: it is in no group, and others are; begin with a group, such as \
                  a=redis://10.0.0.1"
@@ -60,123 +58,92 @@ impl Listed {
     /// Returns the groups of a table, or `None` if the name of one has another form.
     pub(crate) fn of_table(table: BTreeMap<String, Vec<MasterSpec>>) -> Option<Self> {
         let groups = table.into_iter();
-        let groups = groups.map(|(name, masters)| Named::of(&name, masters));
-        groups.collect::<Option<_>>().map(Self::Groups)
+        let groups = groups.map(|(name, masters)| Part::group(&name, masters));
+        let parts = groups.collect::<Option<_>>()?;
+        Some(Self { parts })
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        match self {
-            Self::Masters(masters) => masters.is_empty(),
-            Self::Groups(groups) => groups.is_empty(),
-        }
+        self.parts.is_empty()
     }
 
     pub(crate) fn has_groups(&self) -> bool {
-        matches!(self, Self::Groups(_))
+        self.parts.iter().any(|part| part.id.is_some())
     }
 
     /// Returns all masters, group by group.
     pub(crate) fn masters(&self) -> impl Iterator<Item = &MasterSpec> {
-        let (masters, groups) = match self {
-            Self::Masters(masters) => (&masters[..], &[][..]),
-            Self::Groups(groups) => (&[][..], &groups[..]),
-        };
-        masters
-            .iter()
-            .chain(groups.iter().flat_map(|group| &group.masters))
+        self.parts.iter().flat_map(|part| &part.masters)
     }
 
     /// Returns the masters of each group, with the name of the group. Masters without groups have
     /// none.
     pub(crate) fn addresses(&self) -> Vec<(Option<&str>, Vec<Arc<str>>)> {
-        let addresses = |masters: &[MasterSpec]| {
-            let addresses = masters.iter().map(MasterSpec::address);
-            addresses.filter_map(Result::ok).collect()
-        };
-        match self {
-            Self::Masters(masters) => vec![(None, addresses(masters))],
-            Self::Groups(groups) => groups
-                .iter()
-                .map(|group| (Some(&*group.id), addresses(&group.masters)))
-                .collect(),
-        }
+        let parts = self.parts.iter();
+        let parts = parts.map(|part| (part.id.as_deref(), part.addresses()));
+        parts.collect()
     }
 
     /// Returns a line for each group, and one for masters without groups.
     pub(crate) fn lines(&self) -> Vec<String> {
-        let weight = |name: &str| match self {
-            Self::Groups(groups) => groups.iter().find(|group| group.id == name),
-            Self::Masters(_) => None,
-        };
-        let lines = self.addresses().into_iter().map(|(name, masters)| {
-            let masters = masters.join(", ");
-            match name.and_then(weight) {
-                Some(Named { id, weight: 1, .. }) => format!("{id}: {masters}"),
-                Some(Named { id, weight, .. }) => format!("{id} (weight {weight}): {masters}"),
-                None => masters,
+        let lines = self.parts.iter().map(|part| {
+            let masters = part.addresses().join(", ");
+            match (&part.id, part.weight) {
+                (Some(id), 1) => format!("{id}: {masters}"),
+                (Some(id), weight) => format!("{id} (weight {weight}): {masters}"),
+                (None, _) => masters,
             }
         });
         lines.collect()
     }
 
     /// Changes each master.
-    pub(crate) fn map(self, change: impl Fn(MasterSpec) -> MasterSpec) -> Self {
-        let all = |masters: Vec<MasterSpec>| masters.into_iter().map(&change).collect();
-        match self {
-            Self::Masters(masters) => Self::Masters(all(masters)),
-            Self::Groups(groups) => Self::Groups(
-                groups
-                    .into_iter()
-                    .map(|group| Named {
-                        masters: all(group.masters),
-                        ..group
-                    })
-                    .collect(),
-            ),
+    pub(crate) fn map(mut self, change: impl Fn(MasterSpec) -> MasterSpec) -> Self {
+        for part in &mut self.parts {
+            let masters = mem::take(&mut part.masters).into_iter();
+            part.masters = masters.map(&change).collect();
         }
+        self
     }
 
-    fn into_groups(self) -> Vec<Group> {
-        let groups = match self {
-            Self::Groups(groups) => groups,
-            Self::Masters(masters) if masters.is_empty() => Vec::new(),
-            Self::Masters(masters) => vec![Named {
-                id: ALL.to_owned(),
-                weight: 1,
-                masters,
-            }],
-        };
-        let groups = groups.into_iter();
-        groups
-            .map(|group| Group::new(group.id, group.masters).weight(group.weight))
-            .collect()
-    }
-}
-
-impl Default for Listed {
-    fn default() -> Self {
-        Self::Masters(Vec::new())
+    fn into_groups(self) -> impl Iterator<Item = Group> {
+        self.parts.into_iter().map(|part| {
+            let id = part.id.unwrap_or_else(|| ALL.to_owned());
+            Group::new(id, part.masters).weight(part.weight)
+        })
     }
 }
 
 impl From<Vec<MasterSpec>> for Listed {
     fn from(masters: Vec<MasterSpec>) -> Self {
-        Self::Masters(masters)
+        let all = (!masters.is_empty()).then(|| Part {
+            id: None,
+            weight: 1,
+            masters,
+        });
+        Self {
+            parts: all.into_iter().collect(),
+        }
     }
 }
 
-impl Named {
+impl Part {
     /// Returns the group called `ID` or `ID:WEIGHT`, or `None` if the name has another form.
-    fn of(name: &str, masters: Vec<MasterSpec>) -> Option<Self> {
+    fn group(name: &str, masters: Vec<MasterSpec>) -> Option<Self> {
         let (id, weight) = match name.split_once(':') {
             Some((id, weight)) => (id, weight.parse().ok()?),
             None => (name, 1),
         };
         is_name(id).then(|| Self {
-            id: id.to_owned(),
+            id: Some(id.to_owned()),
             weight,
             masters,
         })
+    }
+
+    fn addresses(&self) -> Vec<Arc<str>> {
+        let addresses = self.masters.iter().map(MasterSpec::address);
+        addresses.filter_map(Result::ok).collect()
     }
 }
 
@@ -210,14 +177,12 @@ fn parts(text: &str) -> Vec<(Option<&str>, String)> {
 /// Returns the builder with both lists. If one of them has groups, the masters of the other are a
 /// group, too.
 pub(crate) fn with_lists(builder: Builder, masters: Listed, leaving: Listed) -> Builder {
-    match (masters, leaving) {
-        (Listed::Masters(masters), Listed::Masters(leaving)) => {
-            builder.masters(masters).leaving(leaving)
-        }
-        (masters, leaving) => builder
-            .groups(masters.into_groups())
-            .leaving_groups(leaving.into_groups()),
+    if !(masters.has_groups() || leaving.has_groups()) {
+        let builder = builder.masters(masters.masters().cloned());
+        return builder.leaving(leaving.masters().cloned());
     }
+    let builder = builder.groups(masters.into_groups());
+    builder.leaving_groups(leaving.into_groups())
 }
 
 /// Returns a coordinator that only answers questions about the lists: it dials nobody.

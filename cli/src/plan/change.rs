@@ -87,9 +87,9 @@ impl Change {
         if !(self.old.has_groups() || self.new.has_groups()) {
             return "masters to the new list and leaving to the old list".to_owned();
         }
-        let groups = |list: &Listed, age| match list {
-            Listed::Groups(_) => format!("the {age} groups"),
-            Listed::Masters(_) => format!("the {age} masters as one group"),
+        let groups = |list: &Listed, age| match list.has_groups() {
+            true => format!("the {age} groups"),
+            false => format!("the {age} masters as one group"),
         };
         let (new, old) = (groups(&self.new, "new"), groups(&self.old, "old"));
         format!("groups to {new}, and leaving_groups to {old}")
@@ -116,7 +116,6 @@ impl Change {
             .collect();
         let barred = |size: usize| format!("{} of the {size}", size - size / 2);
         match &sizes[..] {
-            [] => String::new(),
             [(_, only)] => barred(*only),
             [(_, first), others @ ..] if others.iter().all(|(_, size)| size == first) => {
                 format!("{} of each group", barred(*first))
@@ -159,9 +158,10 @@ impl Change {
 }
 
 fn noun(list: &Listed) -> &'static str {
-    match list {
-        Listed::Masters(_) => "masters",
-        Listed::Groups(_) => "groups",
+    if list.has_groups() {
+        "groups"
+    } else {
+        "masters"
     }
 }
 
