@@ -14,7 +14,7 @@ use crate::{
     report::{print_json, say},
     runtime::block_on,
     style::{Colour, Style, clean, wrap},
-    words::{MOST_NAMED, in_words, in_words_of_the_file},
+    words::{in_short, in_words_of_the_file},
 };
 
 /// The JSON of `doctor`.
@@ -196,10 +196,7 @@ fn summary(groups: &[Vec<&Finding>], worst: Option<Severity>, own: usize) -> Str
         Some(Severity::Info) => format!("{counts}, all is well"),
         Some(_) if !outages.is_empty() => {
             let named: Vec<_> = outages.iter().copied().flatten().collect();
-            let of = in_words(
-                named.iter().take(MOST_NAMED).copied().collect(),
-                named.len(),
-            );
+            let of = in_short(&named);
             let of = of.map_or_else(String::new, |groups| format!(" of group {groups}"));
             format!("{counts}; no lock{of} can be acquired now")
         }

@@ -7,11 +7,10 @@ use serde::{Serialize, Serializer};
 
 use crate::{
     style::{Cell, Colour},
-    words::{MOST_NAMED, in_words},
+    words::{MOST_NAMED, in_short},
 };
 
 /// The groups that some names need. An outage of others does not matter to these names.
-#[derive(Clone)]
 pub(crate) struct Scope<'a> {
     locks: &'a Coordinator,
     /// `None` for all groups. Without groups, the only one has no ID.
@@ -99,19 +98,17 @@ impl Tallies {
         if self.only().is_some() {
             return None;
         }
-        let lacking: Vec<_> = self.0.iter().filter(|tally| !tally.has_quorum()).collect();
-        let all = || self.0.iter().collect();
-        let shown = if lacking.is_empty() { all() } else { lacking };
-        let texts: Vec<_> = shown.iter().map(ToString::to_string).collect();
-        let first = texts.iter().take(MOST_NAMED).map(String::as_str);
-        in_words(first.collect(), texts.len())
+        let is_shown = |tally: &&Tally| self.has_quorum() || !tally.has_quorum();
+        let shown = self.0.iter().filter(is_shown);
+        let texts: Vec<_> = shown.map(Tally::to_string).collect();
+        in_short(&texts)
     }
 
     /// Says that too few masters `did` something.
     pub(crate) fn too_few(&self, did: &str) -> String {
-        match (self.lacking(), &self.0[..]) {
-            (None, [only]) => format!("{} {did}, and {} are needed", counted(only), only.quorum),
-            (lacking, _) => format!("{} {did}", lacking.unwrap_or_default()),
+        match self.only() {
+            Some(only) => format!("{} {did}, and {} are needed", counted(only), only.quorum),
+            None => format!("{} {did}", self.lacking().unwrap_or_default()),
         }
     }
 
@@ -177,9 +174,8 @@ impl Place {
                 .iter()
                 .filter_map(|one| one.group.as_deref())
                 .collect();
-            let first = groups.iter().take(MOST_NAMED).copied().collect();
             let place = Self {
-                group: in_words(first, groups.len()),
+                group: in_short(&groups),
                 change: places.iter().filter_map(|one| one.change).reduce(both),
             };
             (master, place)

@@ -5,13 +5,8 @@ use std::cell::RefCell;
 use quorlock::{Coordinator, Guard, InspectError, Inspection, Lock, Renewal};
 
 use crate::{
-    args::Asking,
-    client_name::client_name,
-    exit::Exit,
-    failure::Failure,
-    lists::Scope,
-    outage::Outage,
-    words::{MOST_NAMED, in_words},
+    args::Asking, client_name::client_name, exit::Exit, failure::Failure, lists::Scope,
+    outage::Outage, words::in_short,
 };
 
 /// The lock that a command asks for.
@@ -124,8 +119,7 @@ pub(crate) fn check(names: &[String], asking: &Asking) -> Result<(), Failure> {
 /// Returns names in quotes, such as `"a" and "b"`.
 pub(crate) fn quoted<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let quoted: Vec<_> = names.map(|name| format!("{name:?}")).collect();
-    let first = quoted.iter().take(MOST_NAMED).map(String::as_str);
-    in_words(first.collect(), quoted.len()).unwrap_or_default()
+    in_short(&quoted).unwrap_or_default()
 }
 
 /// Returns the name of a lock that is held, such as `"a"` or `the lock of "a" and "b"`.

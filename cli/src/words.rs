@@ -41,6 +41,12 @@ pub(crate) fn in_words(mut names: Vec<&str>, count: usize) -> Option<String> {
     })
 }
 
+/// Returns the first of these names, such as `a, b, c and 6 others`.
+pub(crate) fn in_short(names: &[impl AsRef<str>]) -> Option<String> {
+    let first = names.iter().take(MOST_NAMED).map(AsRef::as_ref);
+    in_words(first.collect(), names.len())
+}
+
 pub(crate) const MOST_NAMED: usize = 3;
 
 #[cfg(test)]
