@@ -44,7 +44,8 @@ pub(crate) struct Look {
     pub(crate) inspection: Option<Inspection>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// What is known of a lock. A worse verdict comes later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Verdict {
     /// The lock can be acquired.

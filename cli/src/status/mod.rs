@@ -53,24 +53,13 @@ pub(crate) fn status(args: &Status, common: &Common) -> Result<Exit, Failure> {
             );
             say(format!("{}\n{source}\n", blocks.join("\n")))?;
         }
-        let exit = worst(&looks).exit();
+        // Without a quorum, nothing is certain.
+        let worst = looks.iter().map(|look| look.verdict).max();
+        let exit = worst.map_or(Exit::Success, Verdict::exit);
         let names = quoted(args.names.iter().map(String::as_str));
         match refused(&scope, &format!("cannot look at {names}")) {
             Some(failure) if exit == Exit::NoQuorum => Err(failure),
             _ => Ok(exit),
         }
     })
-}
-
-/// Returns the verdict that decides the exit status: without a quorum, nothing is certain.
-fn worst(looks: &[Look]) -> Verdict {
-    let has = |verdict| looks.iter().any(|look| look.verdict == verdict);
-    let verdicts = [
-        Verdict::NoQuorum,
-        Verdict::Quarantined,
-        Verdict::Contested,
-        Verdict::Held,
-    ];
-    let worst = verdicts.into_iter().find(|verdict| has(*verdict));
-    worst.unwrap_or(Verdict::Free)
 }
