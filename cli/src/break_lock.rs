@@ -1,11 +1,8 @@
 //! `quorlock break`: takes a lock away from its holder.
 
-use std::{
-    collections::BTreeSet,
-    io::{self, IsTerminal, Write},
-};
+use std::io::{self, IsTerminal, Write};
 
-use quorlock::{Coordinator, Refusal, Vote, Votes};
+use quorlock::{Coordinator, Refusal, Vote, VoteRow, Votes};
 use serde::Serialize;
 use tokio::task::spawn_blocking;
 
@@ -150,16 +147,11 @@ async fn is_confirmed(seen: &Look) -> Result<bool, Failure> {
 }
 
 fn finish(args: &Break, seen: &Look, votes: &Votes) -> Result<Exit, Failure> {
-    let rows: Vec<_> = votes
-        .iter()
-        .map(|row| MasterReport::of(row.master(), row.vote(), args.holder.is_some()))
-        .collect();
+    let report_on = |row: VoteRow<'_>| MasterReport::of(row, args.holder.is_some());
+    let rows: Vec<_> = votes.iter().map(report_on).collect();
     let count = |outcome| rows.iter().filter(|row| row.outcome == outcome).count();
     let tallies = |outcomes: &[Outcome]| {
-        let is_counted = |row: &MasterReport| outcomes.contains(&row.outcome);
-        let counted = rows.iter().filter(|row| is_counted(row));
-        let counted: BTreeSet<_> = counted.map(|row| &*row.master).collect();
-        Tallies::of_votes(votes, |row| counted.contains(row.master()))
+        Tallies::of_votes(votes, |row| outcomes.contains(&report_on(*row).outcome))
     };
     let free = tallies(&[Outcome::Broken, Outcome::Free]);
     let may_be_free = tallies(&[Outcome::Broken, Outcome::Free, Outcome::NoAnswer]);
@@ -195,8 +187,8 @@ fn finish(args: &Break, seen: &Look, votes: &Votes) -> Result<Exit, Failure> {
 
 impl MasterReport {
     /// `is_chosen` says that one of several holders was to be removed, so that any other may stay.
-    fn of(master: &str, vote: Option<&Vote>, is_chosen: bool) -> Self {
-        let (outcome, reason) = match vote {
+    fn of(row: VoteRow<'_>, is_chosen: bool) -> Self {
+        let (outcome, reason) = match row.vote() {
             Some(Vote::Grant) => (Outcome::Broken, None),
             Some(Vote::Refuse(Refusal::Gone)) => (Outcome::Free, None),
             Some(Vote::Refuse(Refusal::OtherKind)) => (Outcome::NotALock, None),
@@ -209,7 +201,7 @@ impl MasterReport {
             _ => (Outcome::NoAnswer, None),
         };
         Self {
-            master: master.to_owned(),
+            master: row.master().to_owned(),
             outcome,
             reason,
         }

@@ -20,7 +20,7 @@ pub(crate) enum Outage {
         /// The time until a majority can vote.
         wait: Duration,
         waiting: usize,
-        connected: usize,
+        failed: usize,
         all: usize,
         /// The masters that can vote.
         able: Tallies,
@@ -62,7 +62,7 @@ impl Outage {
         Self::Quarantine {
             wait,
             waiting: waits.iter().filter(|wait| !wait.is_zero()).count(),
-            connected: waits.len(),
+            failed: health.len() - waits.len(),
             all: health.len(),
             able,
         }
@@ -195,12 +195,11 @@ impl fmt::Display for Outage {
             Self::Quarantine {
                 wait,
                 waiting,
-                connected,
+                failed,
                 all,
                 able,
             } => {
                 let time = rounded(*wait);
-                let failed = all - connected;
                 let have = if *waiting == 1 { "has" } else { "have" };
                 match able.lacking() {
                     Some(lacking) => write!(
@@ -208,7 +207,7 @@ impl fmt::Display for Outage {
                         "only {lacking} can vote, and {waiting} that may have forgotten locks \
                          {have} no vote for {time}"
                     ),
-                    None if failed > 0 => write!(
+                    None if *failed > 0 => write!(
                         f,
                         "{failed} of {all} masters failed, and {waiting} that may have forgotten \
                          locks {have} no vote for {time}"

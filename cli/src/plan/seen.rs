@@ -106,12 +106,10 @@ impl Seen {
             Step::StopOld if self.is_stopped(change) => (text("The change is done."), 0),
             Step::Begin | Step::StopOld => (text("Go on with the marked step."), 0),
         };
-        let exit = if code == 0 {
-            Exit::Success
-        } else {
-            Exit::Code(code)
-        };
-        Verdict { text, exit }
+        Verdict {
+            text,
+            exit: Exit::Code(code),
+        }
     }
 
     /// Returns whether no old master that was left answers any more.
