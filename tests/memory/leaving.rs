@@ -1,11 +1,12 @@
 //! Two lists of masters, while the masters are changed.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use quorlock::{
     AcquireError, ConfigError, Coordinator, Fault, MasterHealth, MasterList, Membership,
     MemoryMaster, Tally, Vote,
 };
+use tokio::time::sleep;
 
 use super::world::{millis, seconds};
 
@@ -306,8 +307,4 @@ async fn a_free_permit_is_found_while_the_masters_change() {
             last.release().await.unwrap();
         }
     }
-}
-
-async fn sleep(duration: Duration) {
-    tokio::time::sleep(duration).await;
 }

@@ -9,6 +9,7 @@ use crate::{
     change::{Shape, change},
     common::*,
     connection_name::names,
+    programs::clients,
 };
 
 const IDS: [&str; 3] = ["a", "b", "c"];
@@ -153,14 +154,10 @@ fn the_outage_of_a_group_leaves_the_others_as_they_are() {
 }
 
 /// Returns the clients with these lists that the masters of a group show.
-fn clients(programs: &[MasterPrograms], group: &str, lists: ListsId) -> BTreeSet<String> {
+fn clients_in(group: &str, programs: &[MasterPrograms], lists: ListsId) -> BTreeSet<String> {
     let masters = programs.iter();
     let masters = masters.filter(|master| master.group.as_deref() == Some(group));
-    let programs = masters.flat_map(|master| master.programs.as_ref().unwrap());
-    let programs = programs.filter(|program| program.lists == Some(lists));
-    programs
-        .filter_map(|program| program.client.clone())
-        .collect()
+    masters.flat_map(|master| clients(master, lists)).collect()
 }
 
 #[test]
@@ -186,7 +183,7 @@ fn masters_show_which_groups_programs_use() {
         );
         let programs = both.programs().await;
         let seen = |programs: &[MasterPrograms], group: &str| {
-            let seen = ids.iter().flat_map(|id| clients(programs, group, *id));
+            let seen = ids.iter().flat_map(|id| clients_in(group, programs, *id));
             seen.collect::<Vec<_>>()
         };
         for group in ["a", "b", "a->c", "b->c"] {
@@ -203,7 +200,7 @@ fn masters_show_which_groups_programs_use() {
             let programs = both.programs().await;
             let mut groups = ["a", "b", "a->c", "b->c"].into_iter();
             groups
-                .all(|group| clients(&programs, group, ids[0]).is_empty())
+                .all(|group| clients_in(group, &programs, ids[0]).is_empty())
                 .then_some(())
         })
         .await;

@@ -31,7 +31,7 @@ async fn program(name: &str, masters: &[String], leaving: &[String]) -> Coordina
 }
 
 /// Returns the clients that a master shows with these lists.
-fn clients(master: &MasterPrograms, lists: ListsId) -> BTreeSet<String> {
+pub(crate) fn clients(master: &MasterPrograms, lists: ListsId) -> BTreeSet<String> {
     let programs = master.programs.as_ref().unwrap().iter();
     let programs = programs.filter(|program| program.lists == Some(lists));
     programs

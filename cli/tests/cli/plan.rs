@@ -15,10 +15,11 @@ use tokio::sync::oneshot;
 
 use crate::support::{Running, ended, until, urls, with};
 
-/// Returns `quorlock plan` for a change from the first three of four masters to the last three.
-fn plan(masters: &[Server]) -> Command {
-    let words = format!("plan --to {}", urls(&masters[1..]));
-    with(&masters[..3], &words)
+/// Returns `quorlock plan` for a change from the `old` masters or groups to the `new` ones.
+fn plan(old: &str, new: &str) -> Command {
+    let mut command = with(&[], "plan --to");
+    command.arg(new).env("QUORLOCK_MASTERS", old);
+    command
 }
 
 /// Returns the number and the text of the marked step, or `None`.
@@ -34,12 +35,17 @@ fn who<'a>(shown: &'a str, masters: &str) -> Option<&'a str> {
     who.map(str::trim)
 }
 
+/// Runs the plan from the first three of four masters to the last three.
+fn planned(masters: &[Server], is_it: impl Fn(&str) -> bool) -> (i32, String) {
+    planned_from([&urls(&masters[..3]), &urls(&masters[1..])], is_it)
+}
+
 /// Runs the plan until `is_it` accepts what is shown: a server notices the end of a connection a
 /// little later. Returns the exit status, and what is shown.
-fn planned(masters: &[Server], is_it: impl Fn(&str) -> bool) -> (i32, String) {
+fn planned_from([old, new]: [&str; 2], is_it: impl Fn(&str) -> bool) -> (i32, String) {
     let (mut status, mut shown) = (0, String::new());
     until("the plan shows it", || {
-        let (code, out, err) = ended(&mut plan(masters));
+        let (code, out, err) = ended(&mut plan(old, new));
         assert_eq!(err, "");
         (status, shown) = (code, out);
         is_it(&shown)
@@ -266,19 +272,6 @@ impl Groups {
     }
 }
 
-/// Runs the plan until `is_it` accepts what is shown.
-fn planned_from([old, new]: [&str; 2], is_it: impl Fn(&str) -> bool) -> (i32, String) {
-    let (mut status, mut shown) = (0, String::new());
-    until("the plan shows it", || {
-        let mut command = with(&[], "plan --to");
-        let (code, out, err) = ended(command.arg(new).env("QUORLOCK_MASTERS", old));
-        assert_eq!(err, "");
-        (status, shown) = (code, out);
-        is_it(&shown)
-    });
-    (status, shown)
-}
-
 #[test]
 fn the_plan_shows_each_step_to_other_groups() {
     let groups = Groups::start();
@@ -411,8 +404,8 @@ fn the_plan_does_not_begin_while_programs_use_other_lists() {
 #[test]
 fn the_plan_does_not_begin_while_new_masters_have_no_vote() {
     let masters = masters(4);
-    let ended = ended(plan(&masters).arg("--strict"));
-    let (status, shown, _) = ended;
+    let [old, new] = [0..3, 1..4].map(|some| urls(&masters[some]));
+    let (status, shown, _) = ended(plan(&old, &new).arg("--strict"));
     assert_eq!(status, 1, "{shown}");
     let words = shown.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
