@@ -23,7 +23,7 @@ impl Coordinator {
     ///
     /// A name that cannot be used is reported when the lock is acquired.
     pub fn mutex(&self, name: impl AsRef<str>) -> Lock {
-        Lock::new(self.engine_of(&name), Kind::Mutex, name.as_ref(), None)
+        self.lock(Kind::Mutex, name.as_ref(), None)
     }
 
     /// Returns a new owner for [`reentrant`](Self::reentrant), [`fair`](Self::fair) and
@@ -75,12 +75,7 @@ impl Coordinator {
     /// # Ok(()) }
     /// ```
     pub fn reentrant(&self, name: impl AsRef<str>, owner: &Owner) -> Lock {
-        Lock::new(
-            self.engine_of(&name),
-            Kind::Reentrant,
-            name.as_ref(),
-            Some(owner),
-        )
+        self.lock(Kind::Reentrant, name.as_ref(), Some(owner))
     }
 
     /// Returns the fair lock called `name` for `owner`. Sends nothing.
@@ -136,12 +131,7 @@ impl Coordinator {
     /// # Ok(()) }
     /// ```
     pub fn fair(&self, name: impl AsRef<str>, owner: &Owner) -> Lock {
-        Lock::new(
-            self.engine_of(&name),
-            Kind::Fair,
-            name.as_ref(),
-            Some(owner),
-        )
+        self.lock(Kind::Fair, name.as_ref(), Some(owner))
     }
 
     /// Returns the read-write lock called `name` for `owner`. Its readers share it, and its writer
@@ -262,8 +252,11 @@ impl Coordinator {
     #[cfg(any(test, feature = "__internals"))]
     #[doc(hidden)]
     pub fn of_kind(&self, kind: Kind, name: impl AsRef<str>, owner: &Owner) -> Lock {
-        let owner = kind.has_owner().then_some(owner);
-        Lock::new(self.engine_of(&name), kind, name.as_ref(), owner)
+        self.lock(kind, name.as_ref(), kind.has_owner().then_some(owner))
+    }
+
+    fn lock(&self, kind: Kind, name: &str, owner: Option<&Owner>) -> Lock {
+        Lock::new(self.engine_of(&name), kind, name, owner)
     }
 
     fn engine_of(&self, name: &impl AsRef<str>) -> Arc<Engine> {
