@@ -6,7 +6,7 @@ use super::ask::Checker;
 use crate::{
     core::{
         protocol::connection_name::ConnectionName,
-        vote::{Failure, lists::Membership, lists_id::ListsId, quorum::Quorum},
+        vote::{Failure, lists::Membership, lists_id::ListsId, roster::Roster},
     },
     master::{probe::ProbeError, server_error::without_user},
 };
@@ -43,19 +43,18 @@ pub struct Program {
 }
 
 impl Checker {
-    /// Asks all masters of this `group` which programs are connected. `ours` is the name of the own
+    /// Asks the masters of the `roster` which programs are connected. `ours` is the name of the own
     /// connections.
     pub(crate) async fn programs(
         &self,
-        group: Option<&Arc<str>>,
-        quorum: &Quorum,
+        roster: &Roster,
         ours: &ConnectionName,
     ) -> Vec<MasterPrograms> {
         let answers = self.connections().await.into_iter().enumerate();
         let programs = answers.map(|(number, (master, answer))| MasterPrograms {
-            group: group.cloned(),
+            group: roster.group.clone(),
             master,
-            membership: quorum.membership(number),
+            membership: roster.quorum.membership(number),
             programs: answer.map_err(why).and_then(|text| programs(&text, ours)),
         });
         programs.collect()

@@ -36,7 +36,7 @@ use crate::{
         config::Config,
         protocol::{client_name::ClientName, name::LockId},
         view::inspection::Inspection,
-        vote::{quorum::Quorum, votes::Votes},
+        vote::{roster::Roster, votes::Votes},
     },
     master::{HealthBoard, Mailbox, Supervisor},
 };
@@ -84,7 +84,7 @@ impl Engine {
     pub(crate) fn start(
         config: Config,
         owners: Arc<Owners>,
-        quorum: Quorum,
+        roster: Arc<Roster>,
         masters: Vec<(Arc<Mailbox>, Supervisor)>,
         health: HealthBoard,
         runtime: &tokio::runtime::Handle,
@@ -97,7 +97,7 @@ impl Engine {
         let task = runtime.spawn(supervisors).abort_handle();
         runtime.spawn(renewing);
         let timers = Timers::new(runtime, task);
-        let masters = Masters::new(quorum, mailboxes, health);
+        let masters = Masters::new(roster, mailboxes, health);
         Self {
             context: Arc::new(Context::new(config, masters, timers, renewer)),
             owners,

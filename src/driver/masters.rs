@@ -23,25 +23,26 @@ use crate::{
 /// was posted, and end.
 #[derive(Debug)]
 pub(crate) struct Masters {
-    quorum: Quorum,
     roster: Arc<Roster>,
     mailboxes: Box<[Arc<Mailbox>]>,
     pub(crate) health: HealthBoard,
 }
 
 impl Masters {
-    pub(crate) fn new(quorum: Quorum, mailboxes: Box<[Arc<Mailbox>]>, health: HealthBoard) -> Self {
-        let addresses = mailboxes.iter().map(|mailbox| mailbox.address().clone());
+    pub(crate) fn new(
+        roster: Arc<Roster>,
+        mailboxes: Box<[Arc<Mailbox>]>,
+        health: HealthBoard,
+    ) -> Self {
         Self {
-            quorum,
-            roster: Roster::new(health.group().cloned(), addresses),
+            roster,
             mailboxes,
             health,
         }
     }
 
     pub(crate) fn quorum(&self) -> &Quorum {
-        &self.quorum
+        &self.roster.quorum
     }
 
     /// Returns the number of masters.
@@ -69,7 +70,7 @@ impl Masters {
 
     pub(crate) fn votes(&self, round: &LiveRound) -> Votes {
         let verb = round.read(Round::verb);
-        Votes::new(self.roster.clone(), &self.quorum, round.votes(), verb)
+        Votes::new(self.roster.clone(), round.votes(), verb)
     }
 
     /// Posts `command` to every master.
@@ -114,7 +115,7 @@ impl Masters {
     pub(crate) fn has_quorum(&self) -> bool {
         let masters = 0..self.count();
         let connected = masters.filter(|master| self.mailboxes[*master].is_serving());
-        self.quorum.is_every_majority_in(connected.collect())
+        self.quorum().is_every_majority_in(connected.collect())
     }
 
     /// Returns whether no master is served any more, because the runtime has shut down.
@@ -124,7 +125,7 @@ impl Masters {
 
     /// Returns whether a majority of every set is connected and reports changes of keys.
     pub(crate) fn can_watch(&self) -> bool {
-        self.quorum.is_every_majority_in(self.reporting())
+        self.quorum().is_every_majority_in(self.reporting())
     }
 
     /// Returns the masters that are connected and report changes of keys.

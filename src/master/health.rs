@@ -19,7 +19,7 @@ use crate::{
     core::{
         time::episode::Episode,
         view::health::{DialRefusal, MasterHealth, MasterState},
-        vote::lists::Membership,
+        vote::{lists::Membership, roster::Roster},
     },
     user_code::shielded,
 };
@@ -27,8 +27,6 @@ use crate::{
 /// The states of the masters of a group. Each supervisor writes the entry of its master.
 #[derive(Clone, Debug)]
 pub(crate) struct HealthBoard {
-    /// The ID of the group of the masters.
-    group: Option<Arc<str>>,
     now: fn() -> Instant,
     entries: Arc<watch::Sender<Box<[Entry]>>>,
     observers: Arc<[MasterObserver]>,
@@ -98,18 +96,13 @@ impl Entry {
 }
 
 impl HealthBoard {
-    /// Returns a board for the masters of a `group`. `state` is their state at first.
-    pub(crate) fn new(
-        group: Option<Arc<str>>,
-        masters: &[(Arc<str>, Membership)],
-        state: &MasterState,
-        now: fn() -> Instant,
-    ) -> Self {
+    /// Returns a board for the masters of a group. `state` is their state at first.
+    pub(crate) fn new(roster: &Roster, state: &MasterState, now: fn() -> Instant) -> Self {
         let since = now();
-        let entry = |(master, membership): &(Arc<str>, Membership)| Entry {
-            group: group.clone(),
+        let entry = |(master, membership): (&Arc<str>, Membership)| Entry {
+            group: roster.group.clone(),
             master: master.clone(),
-            membership: *membership,
+            membership,
             connection: ConnectionHealth {
                 state: state.clone(),
                 since,
@@ -123,25 +116,20 @@ impl HealthBoard {
             errors: Episode::default(),
             last_heard: LastHeard::never(since),
         };
-        let entries = masters.iter().map(entry).collect();
-        let observer = |(master, membership): &(Arc<str>, Membership)| {
-            let observer = MasterObserver::new(group.clone(), master.clone(), *membership);
+        let entries = roster.members().map(entry).collect();
+        let observer = |(master, membership): (&Arc<str>, Membership)| {
+            let observer = MasterObserver::new(roster.group.clone(), master.clone(), membership);
             if *state == MasterState::Unused {
                 observer.set_can_vote(true); // an alert would otherwise say that it is down
             }
             observer
         };
-        let observers = masters.iter().map(observer);
+        let observers = roster.members().map(observer);
         Self {
             observers: observers.collect(),
-            group,
             now,
             entries: Arc::new(watch::Sender::new(entries)),
         }
-    }
-
-    pub(crate) fn group(&self) -> Option<&Arc<str>> {
-        self.group.as_ref()
     }
 
     /// Returns the states of all masters, in the order in which the masters were configured.

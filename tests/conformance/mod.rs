@@ -47,7 +47,7 @@ use crate::{
             lease::{Drift, Ttl},
             timeout::NodeTimeout,
         },
-        vote::{Failure, Refusal, SlotVote, Vote, lists::Membership},
+        vote::{Failure, Refusal, SlotVote, Vote, quorum::Quorum, roster::Roster},
         wait::retry::Backoff,
     },
     driver::time::clock,
@@ -467,8 +467,7 @@ impl Subject {
             ),
             quarantine: Duration::ZERO,
             health: HealthBoard::new(
-                None,
-                &[(spec.address().unwrap(), Membership::Stays)],
+                &Roster::new(None, [spec.address().unwrap()], Quorum::of(1)),
                 &crate::MasterState::Connecting,
                 clock::monotonic,
             ),

@@ -48,7 +48,7 @@ impl Inspection {
     /// Returns whether the lock is held, but by no one on a majority of masters. This happens for a
     /// moment while several clients contend for the lock.
     pub fn is_contested(&self) -> bool {
-        self.is_held() && by_each(&self.seen, &self.votes.quorum).is_empty()
+        self.is_held() && by_each(&self.seen, &self.votes.roster.quorum).is_empty()
     }
 
     /// Returns what each master reported, in the order in which the masters were configured.
@@ -368,8 +368,7 @@ mod tests {
             holders: holders(&seen, &Quorum::of(seen.len())),
             queue: Vec::new(),
             votes: Votes::new(
-                Roster::new(None, []),
-                &Quorum::of(seen.len()),
+                Roster::new(None, [], Quorum::of(seen.len())),
                 Box::new([]),
                 Verb::Inspect,
             ),

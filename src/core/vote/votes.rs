@@ -9,8 +9,7 @@ use std::{
 };
 
 use super::{
-    Failure, Slot, SlotVote, Vote, lists::Tally, master_set::MasterSet, quorum::Quorum,
-    roster::Roster, shown_slot,
+    Failure, Slot, SlotVote, Vote, lists::Tally, master_set::MasterSet, roster::Roster, shown_slot,
 };
 use crate::core::protocol::command::Verb;
 
@@ -43,8 +42,7 @@ use crate::core::protocol::command::Verb;
 /// ```
 #[derive(Clone)]
 pub struct Votes {
-    roster: Arc<Roster>,
-    pub(in crate::core) quorum: Quorum,
+    pub(in crate::core) roster: Arc<Roster>,
     cast: Box<[Option<CastVote>]>,
     verb: Verb,
     /// `true` if the caller did not wait for the votes that are missing.
@@ -131,16 +129,10 @@ impl DerefMut for CastVotes {
 }
 
 impl Votes {
-    pub(crate) fn new(
-        roster: Arc<Roster>,
-        quorum: &Quorum,
-        cast: Box<[Option<CastVote>]>,
-        verb: Verb,
-    ) -> Self {
+    pub(crate) fn new(roster: Arc<Roster>, cast: Box<[Option<CastVote>]>, verb: Verb) -> Self {
         debug_assert_eq!(roster.masters.len(), cast.len());
         Self {
             roster,
-            quorum: quorum.clone(),
             cast,
             verb,
             is_sufficient: false,
@@ -179,7 +171,7 @@ impl Votes {
     /// [are changed](crate::Builder::leaving), this is the larger number of both lists, and
     /// [`tally`](Self::tally) says what each of them has.
     pub fn quorum(&self) -> usize {
-        self.quorum.size()
+        self.roster.quorum.size()
     }
 
     /// Returns how many masters of each list `count`. There are two lists only while the masters
@@ -200,7 +192,7 @@ impl Votes {
     /// # Ok(()) }
     /// ```
     pub fn tally(&self, count: impl Fn(&VoteRow<'_>) -> bool) -> Vec<Tally> {
-        self.roster.tallies(&self.quorum, self.masters(count))
+        self.roster.tallies(self.masters(count))
     }
 
     /// Returns how many masters of each list gave such a vote, in words: for example
@@ -208,7 +200,7 @@ impl Votes {
     /// follow, name the group.
     pub(crate) fn tally_text(&self, did: &str, of: fn(&Vote) -> bool) -> String {
         let voted = self.masters(|row| row.vote().is_some_and(of));
-        let tallies = self.quorum.tallies(voted);
+        let tallies = self.roster.quorum.tallies(voted);
         let texts: Vec<_> = tallies.map(|tally| tally.text(did)).collect();
         texts.join(", ")
     }
@@ -216,7 +208,7 @@ impl Votes {
     /// Returns whether a majority of every list has granted so far.
     pub(crate) fn has_quorum(&self) -> bool {
         let granted = self.masters(|row| row.vote().is_some_and(Vote::is_grant));
-        self.quorum.is_every_majority_in(granted)
+        self.roster.quorum.is_every_majority_in(granted)
     }
 
     fn masters(&self, count: impl Fn(&VoteRow<'_>) -> bool) -> MasterSet {
@@ -325,7 +317,7 @@ impl<'a> VoteRow<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::vote::Refusal;
+    use crate::core::vote::{Refusal, quorum::Quorum};
 
     /// Returns the votes of masters named `m0`, `m1` and so on. Master n votes after n seconds.
     fn votes(cast: &[Option<Vote>]) -> Votes {
@@ -336,8 +328,7 @@ mod tests {
             table[master] = vote.clone().map(|vote| CastVote::new(vote, latency));
         }
         Votes::new(
-            Roster::new(None, masters),
-            &Quorum::of(cast.len()),
+            Roster::new(None, masters, Quorum::of(cast.len())),
             table.to_vec().into_boxed_slice(),
             Verb::Acquire,
         )

@@ -85,10 +85,5 @@ fn judged(masters: &Masters, round: &LiveRound) -> Votes {
             *cast = Some(CastVote::new(Vote::Grant, answer.latency()));
         }
     }
-    Votes::new(
-        masters.roster().clone(),
-        masters.quorum(),
-        cast,
-        Verb::Probe,
-    )
+    Votes::new(masters.roster().clone(), cast, Verb::Probe)
 }

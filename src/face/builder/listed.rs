@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use crate::{
-    core::vote::{lists::Membership, lists_id::ListsId, master_set::MasterSet, quorum::Quorum},
+    core::vote::{
+        lists::Membership, lists_id::ListsId, master_set::MasterSet, quorum::Quorum, roster::Roster,
+    },
     face::error::ConfigError,
     master::MasterSpec,
 };
@@ -11,16 +13,13 @@ use crate::{
 /// The masters of both lists. Each master is there once, also if it is in both.
 pub(super) struct Listed {
     pub(super) masters: Vec<MasterSpec>,
-    /// The address of each master, and its part in the change.
-    pub(super) members: Vec<(Arc<str>, Membership)>,
-    pub(super) quorum: Quorum,
-    /// The ID of their group, if there are groups.
-    pub(super) group: Option<Arc<str>>,
+    pub(super) roster: Arc<Roster>,
 }
 
 impl Listed {
-    /// Checks the number and the addresses of the masters.
+    /// Checks the number and the addresses of the masters of a group, if there are groups.
     pub(super) fn parse(
+        group: Option<&Arc<str>>,
         mut masters: Vec<MasterSpec>,
         leaving: Vec<MasterSpec>,
     ) -> Result<Self, ConfigError> {
@@ -30,7 +29,7 @@ impl Listed {
         let count = masters.len();
         let mut addresses = check_list(&masters, 0)?;
         let old = check_list(&leaving, count)?;
-        let mut left = MasterSet::NONE;
+        let mut left = Vec::new();
         for (index, (master, address)) in leaving.into_iter().zip(old).enumerate() {
             let known = addresses.iter().position(|known| *known == address);
             if let Some(first) = known.filter(|known| has_other_keys(&masters[*known], &master)) {
@@ -40,13 +39,10 @@ impl Listed {
                     address: address.to_string(),
                 });
             }
+            left.push(known.unwrap_or(masters.len()));
             if known.is_none() {
                 masters.push(master);
                 addresses.push(address);
-            }
-            let number = known.unwrap_or(masters.len() - 1);
-            if number < MasterSet::MOST {
-                left.insert(number);
             }
         }
         if masters.len() > MasterSet::MOST {
@@ -55,20 +51,14 @@ impl Listed {
                 most: MasterSet::MOST,
             });
         }
-        let quorum = Quorum::of_lists(count, left);
-        let members = addresses.into_iter().enumerate();
-        let members = members.map(|(number, address)| (address, quorum.membership(number)));
-        Ok(Self {
-            masters,
-            members: members.collect(),
-            quorum,
-            group: None,
-        })
+        let quorum = Quorum::of_lists(count, left.into_iter().collect());
+        let roster = Roster::new(group.cloned(), addresses, quorum);
+        Ok(Self { masters, roster })
     }
 
     pub(super) fn lists_id(&self) -> ListsId {
         let all_but = |other: Membership| {
-            let members = self.members.iter();
+            let members = self.roster.members();
             let listed = members.filter(move |(_, part)| *part != other);
             listed.map(|(address, _)| &**address)
         };

@@ -55,15 +55,11 @@ impl ListedGroups {
             });
         }
         let lists = table.pairs.iter().map(|pair| {
-            let old = old_masters(pair, leaving);
-            let listed = Listed::parse(groups[pair.group].masters.clone(), old);
-            let listed = listed.map_err(|error| in_group(&pair.id, error))?;
-            Ok(Listed {
-                group: Some(pair.id.clone()),
-                ..listed
-            })
+            let (new, old) = (&groups[pair.group].masters, old_masters(pair, leaving));
+            let listed = Listed::parse(Some(&pair.id), new.clone(), old);
+            listed.map_err(|error| in_group(&pair.id, error))
         });
-        let lists = lists.collect::<Result<Vec<_>, ConfigError>>()?;
+        let lists = lists.collect::<Result<Vec<_>, _>>()?;
         let lists_id = match &lists[..] {
             [only] => only.lists_id(), // as without groups
             _ => {
@@ -105,9 +101,9 @@ fn check(groups: &[Group]) -> Result<(Vec<GroupId>, Vec<ListsId>), ConfigError> 
                 group: group.id.clone(),
             });
         }
-        let listed = Listed::parse(group.masters.clone(), Vec::new());
+        let listed = Listed::parse(None, group.masters.clone(), Vec::new());
         let listed = listed.map_err(|error| in_group(&group.id, error))?;
-        for (address, _) in &listed.members {
+        for address in &listed.roster.masters {
             if let Some(first) = owners.insert(address.clone(), &group.id) {
                 return Err(ConfigError::GroupsShareMaster {
                     first: first.clone(),

@@ -368,7 +368,7 @@ impl Builder {
         let listed = match has_groups {
             true if has_masters => return Err(ConfigError::MastersWithoutGroup),
             true => ListedGroups::parse(&self.groups, &self.leaving_groups)?,
-            false => ListedGroups::only(Listed::parse(self.masters, self.leaving)?),
+            false => ListedGroups::only(Listed::parse(None, self.masters, self.leaving)?),
         };
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| ConfigError::NoRuntime)?;
         if !Timers::are_enabled() {

@@ -43,7 +43,7 @@ impl Shared {
         let engine = Engine::start(
             self.config.clone(),
             self.owners.clone(),
-            listed.quorum,
+            listed.roster,
             masters.collect(),
             master_config.health,
             &self.runtime,
@@ -56,7 +56,6 @@ impl Shared {
 
     fn master_config(&self, listed: &Listed) -> MasterConfig {
         let (config, now) = (&self.config, clock::monotonic);
-        let (group, first_state) = (listed.group.clone(), &self.first_state);
         MasterConfig {
             connection_name: ConnectionName {
                 lists: self.lists_id,
@@ -69,7 +68,7 @@ impl Shared {
             random: clock::random_u64,
             restart_tracker: RestartTracker::new(config.quarantine, config.durable_masters, now),
             quarantine: quarantine_length(config.max_ttl, config.drift),
-            health: HealthBoard::new(group, &listed.members, first_state, now),
+            health: HealthBoard::new(&listed.roster, &self.first_state, now),
             #[cfg(feature = "tls")]
             tls: self.tls.clone(),
         }

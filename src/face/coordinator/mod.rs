@@ -215,9 +215,7 @@ impl Coordinator {
         let tallies = self.groups.masters().flat_map(|masters| {
             let health = masters.health.read();
             let counted = (0..health.len()).filter(|master| count(&health[*master]));
-            masters
-                .roster()
-                .tallies(masters.quorum(), counted.collect())
+            masters.roster().tallies(counted.collect())
         });
         tallies.collect()
     }
@@ -266,7 +264,7 @@ impl Coordinator {
         };
         let answers = self.groups.all.iter().map(|group| {
             let (masters, checker) = (group.engine.masters(), &group.checker);
-            checker.programs(masters.roster().group.as_ref(), masters.quorum(), &ours)
+            checker.programs(masters.roster(), &ours)
         });
         let answers = all_of(answers).await;
         answers.into_iter().flatten().collect()

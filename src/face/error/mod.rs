@@ -413,11 +413,11 @@ mod tests {
     };
 
     fn votes(votes: &[Vote]) -> Votes {
-        let roster = Roster::new(None, ["a", "b", "c"].map(Arc::from));
+        let roster = Roster::new(None, ["a", "b", "c"].map(Arc::from), Quorum::of(3));
         let cast = votes
             .iter()
             .map(|vote| Some(CastVote::new(vote.clone(), Duration::ZERO)));
-        Votes::new(roster, &Quorum::of(3), cast.collect(), Verb::Acquire)
+        Votes::new(roster, cast.collect(), Verb::Acquire)
     }
 
     #[test]

@@ -24,7 +24,7 @@ use crate::{
         restart::{Loss, Quarantine, Sign},
         time::timeout::NodeTimeout,
         view::health::MasterState,
-        vote::{SlotVote, Vote, lists::Membership},
+        vote::{SlotVote, Vote, lists::Membership, quorum::Quorum, roster::Roster},
         wait::retry::Backoff,
     },
     master::{
@@ -611,8 +611,7 @@ fn config() -> MasterConfig {
         restart_tracker: RestartTracker::new(Quarantine::Off, false, clock),
         quarantine: Duration::ZERO,
         health: HealthBoard::new(
-            None,
-            &[("m".into(), Membership::Stays)],
+            &Roster::new(None, ["m".into()], Quorum::of(1)),
             &MasterState::Connecting,
             clock,
         ),
