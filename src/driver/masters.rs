@@ -63,9 +63,13 @@ impl Masters {
     /// Returns the masters whose first dials are not over. Each of them votes as late as the
     /// connect timeout, and each other master within its node timeout.
     pub(crate) fn undialled(&self) -> MasterSet {
+        self.those(|mailbox| mailbox.node_timeout().is_none())
+    }
+
+    fn those(&self, are_so: impl Fn(&Mailbox) -> bool) -> MasterSet {
         let mailboxes = self.mailboxes.iter();
-        let undialled = mailboxes.filter(|mailbox| mailbox.node_timeout().is_none());
-        undialled.map(|mailbox| mailbox.master()).collect()
+        let those = mailboxes.filter(|mailbox| are_so(mailbox));
+        those.map(|mailbox| mailbox.master()).collect()
     }
 
     pub(crate) fn votes(&self, round: &LiveRound) -> Votes {
@@ -113,9 +117,8 @@ impl Masters {
 
     /// Returns whether a majority of every set is connected.
     pub(crate) fn has_quorum(&self) -> bool {
-        let masters = 0..self.count();
-        let connected = masters.filter(|master| self.mailboxes[*master].is_serving());
-        self.quorum().is_every_majority_in(connected.collect())
+        let connected = self.those(Mailbox::is_serving);
+        self.quorum().is_every_majority_in(connected)
     }
 
     /// Returns whether no master is served any more, because the runtime has shut down.
@@ -130,21 +133,14 @@ impl Masters {
 
     /// Returns the masters that are connected and report changes of keys.
     pub(crate) fn reporting(&self) -> MasterSet {
-        let mailboxes = self.mailboxes.iter();
-        let reporting = mailboxes.filter(|mailbox| mailbox.reports_changes());
-        reporting.map(|mailbox| mailbox.master()).collect()
+        self.those(Mailbox::reports_changes)
     }
 
     /// Returns the master to ask first for the lock `key`, one of those in `among` that report
     /// changes. All clients choose the same one if they see the same masters.
     pub(crate) fn agreed(&self, key: &str, among: MasterSet) -> Option<usize> {
-        let reporting = self.reporting();
-        let candidates = self.mailboxes.iter().filter(|mailbox| {
-            let master = mailbox.master();
-            among.contains(master) && reporting.contains(master)
-        });
-        let agreed = candidates.min_by_key(|mailbox| rank(key, mailbox.address()));
-        agreed.map(|mailbox| mailbox.master())
+        let candidates = self.reporting().and(among).iter();
+        candidates.min_by_key(|master| rank(key, self.mailboxes[*master].address()))
     }
 
     /// Tells `listener` of news about `topic` from any master.
