@@ -1,7 +1,7 @@
 //! A change of the masters, while a process with the old masters is stopped. It was believed gone,
 //! and wakes up at the end.
 
-use std::{env, io, time::Duration};
+use std::{env, io, mem, time::Duration};
 
 use quorlock::{AcquireError, Builder, Group, Lock};
 use tokio::{task::block_in_place, time::sleep};
@@ -129,6 +129,7 @@ pub(crate) fn change(test: &str, shape: Shape, barred: usize) {
             ],
         );
         until_held(&name, old).await;
+        until_renewed(&name, &old[0]).await;
         late.pause();
 
         let joint = shape.during(&urls[1]).build().unwrap();
@@ -163,6 +164,17 @@ async fn until_held(name: &str, masters: &[Server]) {
     until("a held lock", async || {
         let held = masters.iter().filter(|master| pttl(master, name) > 0);
         (held.count() >= 2).then_some(())
+    })
+    .await;
+}
+
+/// Waits until a master extends the lock. By then, the holder has its guard: one that is stopped
+/// before it knows that it has won acquires the lock again.
+async fn until_renewed(name: &str, master: &Server) {
+    let mut last = i64::MAX;
+    until("a renewal", async || {
+        let before = mem::replace(&mut last, pttl(master, name));
+        (before > 0 && last > before).then_some(())
     })
     .await;
 }
