@@ -88,7 +88,7 @@ impl Coordinator {
         limit: Duration,
     ) -> Result<Votes, ReadyError> {
         let start = clock::now();
-        let groups = self.groups().engines();
+        let groups = self.groups.engines();
         let votes = all_of(groups.map(|engine| engine.ready(is_enough, limit))).await;
         let votes = votes.into_iter().collect::<Option<Vec<_>>>();
         let mut votes = votes.ok_or(ReadyError::Closed)?;

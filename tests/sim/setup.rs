@@ -42,10 +42,8 @@ impl Setup {
     /// Returns the number of the group that has the name. Outside of all processes, so no mutant
     /// changes the choice.
     pub(super) fn group_of(&self, name: &str) -> usize {
-        let ids = self.groups.iter().map(|group| GroupId {
-            id: group.id.into(),
-            weight: group.weight,
-        });
+        let groups = self.groups.iter();
+        let ids = groups.map(|group| GroupId::new(group.id, group.weight));
         Choice::new(&ids.collect::<Vec<_>>()).of(name)
     }
 

@@ -12,12 +12,14 @@ pub(crate) struct GroupId {
 }
 
 impl GroupId {
+    pub(crate) fn new(id: &str, weight: u8) -> Self {
+        let id = id.into();
+        Self { id, weight }
+    }
+
     /// Returns the ID of a group that has all names.
     pub(crate) fn only() -> Self {
-        Self {
-            id: "".into(),
-            weight: 1,
-        }
+        Self::new("", 1)
     }
 }
 
@@ -90,10 +92,8 @@ mod tests {
     use super::*;
 
     fn choice(groups: &[(&str, u8)]) -> Choice {
-        let groups = groups.iter().map(|(id, weight)| GroupId {
-            id: (*id).into(),
-            weight: *weight,
-        });
+        let groups = groups.iter();
+        let groups = groups.map(|(id, weight)| GroupId::new(id, *weight));
         Choice::new(&groups.collect::<Vec<_>>())
     }
 

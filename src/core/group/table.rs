@@ -85,10 +85,7 @@ mod tests {
     fn groups(groups: &[(&str, u8)]) -> Vec<GroupId> {
         let groups = groups.iter();
         groups
-            .map(|(id, weight)| GroupId {
-                id: (*id).into(),
-                weight: *weight,
-            })
+            .map(|(id, weight)| GroupId::new(id, *weight))
             .collect()
     }
 

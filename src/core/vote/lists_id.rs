@@ -97,8 +97,6 @@ impl fmt::Display for ListsId {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
 
     const A: &str = "10.0.0.1:6379";
@@ -151,13 +149,7 @@ mod tests {
     fn ids_of_groups_never_change() {
         let group = |(id, weight, master)| {
             let list = ListsId::of([master], []);
-            (
-                GroupId {
-                    id: Arc::from(id),
-                    weight,
-                },
-                list,
-            )
+            (GroupId::new(id, weight), list)
         };
         let id = |groups: &[(&'static str, u8, &'static str)], leaving: &[_]| {
             let lists = [groups, leaving].map(|groups| groups.iter().copied().map(group).collect());

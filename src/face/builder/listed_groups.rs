@@ -135,10 +135,7 @@ fn check_id(group: &Group) -> Result<GroupId, ConfigError> {
         let (given, most) = (*weight, most.into());
         in_group(id, ConfigError::GroupWeight { given, most })
     })?;
-    Ok(GroupId {
-        id: id.as_str().into(),
-        weight,
-    })
+    Ok(GroupId::new(id, weight))
 }
 
 fn in_group(id: &str, error: ConfigError) -> ConfigError {

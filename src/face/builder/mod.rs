@@ -387,10 +387,11 @@ impl Builder {
             tls: self.tls,
         };
         let groups = listed.lists.into_iter();
-        Ok(Coordinator::of(Groups {
+        let groups = Arc::new(Groups {
             all: groups.map(|group| shared.open(group)).collect(),
             table: listed.table,
             lists_id: listed.lists_id,
-        }))
+        });
+        Ok(Coordinator { groups })
     }
 }

@@ -59,16 +59,10 @@ mod locks;
 /// ```
 #[derive(Clone)]
 pub struct Coordinator {
-    groups: Arc<Groups>,
+    pub(in crate::face) groups: Arc<Groups>,
 }
 
 impl Coordinator {
-    pub(crate) fn of(groups: Groups) -> Self {
-        Self {
-            groups: Arc::new(groups),
-        }
-    }
-
     /// Checks all masters. Reports each danger, the reason for it, and how to fix it.
     ///
     /// The check covers the servers, their settings and the rights of their user. It finds, for
@@ -268,10 +262,6 @@ impl Coordinator {
         });
         let answers = all_of(answers).await;
         answers.into_iter().flatten().collect()
-    }
-
-    pub(crate) fn groups(&self) -> &Groups {
-        &self.groups
     }
 
     /// Returns the addresses of the masters of each group.
