@@ -73,7 +73,7 @@ impl Checker {
 
     /// Asks all masters at once. Returns the address of each master with its answer, which is
     /// `Closed` if the runtime shuts down.
-    async fn each<T, F>(
+    pub(super) async fn each<T, F>(
         &self,
         ask: impl Fn(Arc<Probe>) -> F,
     ) -> Vec<(Arc<str>, Result<T, ProbeError>)>
@@ -97,16 +97,6 @@ impl Checker {
             }
         }
         answers
-    }
-
-    /// Asks all masters for their connections.
-    pub(super) async fn connections(&self) -> Vec<(Arc<str>, Result<String, ProbeError>)> {
-        self.each(|probe| async move {
-            let mut interview = probe.dial().await?;
-            let answer = interview.ask(&[Question::Connections]).await.remove(0)?;
-            Ok(answer.unwrap_or_default())
-        })
-        .await
     }
 }
 

@@ -8,7 +8,7 @@ use crate::{
         protocol::connection_name::ConnectionName,
         vote::{Failure, lists::Membership, lists_id::ListsId, roster::Roster},
     },
-    master::{probe::ProbeError, server_error::without_user},
+    master::{probe::ProbeError, question::Question, server_error::without_user},
 };
 
 /// The programs that are connected with one master, as the master shows them.
@@ -50,7 +50,12 @@ impl Checker {
         roster: &Roster,
         ours: &ConnectionName,
     ) -> Vec<MasterPrograms> {
-        let answers = self.connections().await.into_iter().enumerate();
+        let answers = self.each(|probe| async move {
+            let mut interview = probe.dial().await?;
+            let answer = interview.ask(&[Question::Connections]).await.remove(0)?;
+            Ok(answer.unwrap_or_default())
+        });
+        let answers = answers.await.into_iter().enumerate();
         let programs = answers.map(|(number, (master, answer))| MasterPrograms {
             group: roster.group.clone(),
             master,
