@@ -208,16 +208,8 @@ fn summary(groups: &[Vec<&Finding>], worst: Option<Severity>, own: usize) -> Str
 /// Puts findings together that differ only in their masters.
 fn groups(findings: &[Finding]) -> Vec<Vec<&Finding>> {
     let mut groups: Vec<Vec<&Finding>> = Vec::new();
+    let key = |one: &Finding| (one.severity, one.what(), one.why, one.fix);
     for finding in findings {
-        let key = |one: &Finding| {
-            (
-                one.severity,
-                one.setting,
-                one.value.clone(),
-                one.why,
-                one.fix,
-            )
-        };
         match groups
             .iter_mut()
             .find(|group| key(group[0]) == key(finding))

@@ -321,19 +321,15 @@ fn read_password(file: &Path) -> Result<(String, bool), Failure> {
         Failure::new(Exit::Configuration, sentence)
     })?;
     let password = text.trim_end_matches(['\r', '\n']);
+    let wrong = |what| {
+        let sentence = format!("the password file {} {what}", file.display());
+        Err(Failure::new(Exit::Configuration, sentence))
+    };
     if password.is_empty() {
-        let sentence = format!(
-            "the password file {} is empty; put the password in it",
-            file.display()
-        );
-        return Err(Failure::new(Exit::Configuration, sentence));
+        return wrong("is empty; put the password in it");
     }
     if password.contains(['\r', '\n']) {
-        let sentence = format!(
-            "the password file {} has several lines; put only the password in it",
-            file.display()
-        );
-        return Err(Failure::new(Exit::Configuration, sentence));
+        return wrong("has several lines; put only the password in it");
     }
     Ok((password.to_owned(), mode & 0o004 != 0))
 }
