@@ -139,6 +139,8 @@ fn a_lock_that_ends_without_time_for_term_is_76() {
         let says = [
             "cannot be renewed, and is about to end; ending the command\n",
             "was not renewed in time; its keeper has killed the command\n",
+            // On a busy machine, the wrapper hears of the kill after the end of the validity.
+            "its validity ended without an extension; its keeper has killed the command\n",
         ];
         assert!(says.iter().any(|says| err.ends_with(says)), "{err}");
         assert_eq!(err.lines().count(), 1, "{err}");
