@@ -39,12 +39,12 @@ local mine, is_lock, earliest = own_permit(ARGV[1])
 if not is_lock then
   return 'kind'
 end
--- The number of entries that were removed.
-local removed = 0
+-- The number of entries that were removed, and of those that are left.
+local removed, used = 0, 0
 
 local function remove(permit)
   remove_permit(KEYS[1], permit)
-  removed = removed + 1
+  removed, used = removed + 1, used - 1
 end
 
 if earliest and earliest < now then
@@ -60,7 +60,7 @@ if was_granted then
   remove(mine)
   mine = nil
 end
-local used = math.max(redis.call('HLEN', KEYS[1]) - 2, 0) / 2
+used = math.max(redis.call('HLEN', KEYS[1]) - 2, 0) / 2
 
 -- Returns whether the caller was in the queue.
 local function leave_queue()
@@ -92,11 +92,12 @@ local function grant(slot)
   if refused and not is_older then
     return refused
   end
-  local ends = now + tonumber(ARGV[4])
+  local ends, is_new = now + tonumber(ARGV[4]), not mine
   if mine then
     ends = math.max(ends, mine.ends)
     if mine.slot ~= slot then
       remove(mine)
+      is_new = true
     end
   end
   local permit = { owner = ARGV[1], attempt = ARGV[2], depth = ARGV[3], slot = slot }
@@ -104,10 +105,11 @@ local function grant(slot)
   if reply ~= 1 then
     return reply
   end
+  used = used + (is_new and 1 or 0)
   local denied = best_effort(function()
     local is_served = leave_queue()
     -- A release calls one waiter. If more permits are free than that one takes, it calls the next.
-    call_waiters(now, (is_served or removed > 0) and used + 1 < most and 1 or 0)
+    call_waiters(now, (is_served or removed > 0) and used < most and 1 or 0)
   end)
   return denied or tonumber(slot)
 end
