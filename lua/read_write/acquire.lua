@@ -32,6 +32,8 @@ local queue, ticket, waiter_timeout = KEYS[is_writer and 2 or 4], ARGV[6], tonum
 local now, micros = clock()
 -- Whether entries were removed, and whether one of them was that of a writer.
 local is_removed, is_writer_removed = false, false
+-- The first waiters, and whether dead ones were removed before them.
+local first, is_swept, reader, is_reader_swept
 -- The end of a lease that the caller has here already.
 local own_end = 0
 
@@ -59,7 +61,7 @@ local function grant(mine)
     return reply
   end
   local denied = waiter_timeout ~= 0 and best_effort(leave_queues)
-  if is_writer_removed and not is_writer then
+  if not is_writer and (is_writer_removed or is_swept) then
     denied = denied or best_effort(function()
       call_next(now, ticket)
     end)
@@ -118,8 +120,7 @@ if is_free and (mine or waiter_timeout < 0) then
   return grant(mine)
 end
 
-local first, is_swept = next_waiter(KEYS[2], now)
-local reader, is_reader_swept
+first, is_swept = next_waiter(KEYS[2], now)
 if is_writer then
   reader, is_reader_swept = next_waiter(KEYS[4], now)
 end

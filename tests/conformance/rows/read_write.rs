@@ -97,6 +97,7 @@ async fn dead_waiters_for_a_read_write_lock_are_passed_over() {
         "enqueue-writers b@2 -, read_write acquire c1: granted, left writer=1x1:40s:c 40s",
         "enqueue-readers b@2 -5s, read_write acquire c1: granted, left writer=1x1:40s:c 40s",
         // Those that come next are called.
+        "enqueue-writers a@1 -5s, enqueue-readers b@2 20s, enqueue-readers c@3 20s, read_write acquire c1 read ~20s: granted +turn-b:b@2, left reader:c=1x1:40s 40s | readers b@2 20s | - -",
         "enqueue-writers a@1 -5s, enqueue-writers b@2 20s, read_write acquire c1 read @9: queued +turn-b:b@2, left nothing | writers b@2 20s | - -",
         "enqueue-writers a@1 -5s, enqueue-readers b@2 20s, enqueue-writers c@3 20s, read_write acquire c1 @9: queued +turn-b:b@2, left nothing | writers c@3 20s | readers b@2 20s | - - -",
         "enqueue-readers a@1 -5s, enqueue-writers b@2 20s, read_write acquire c1 @9: queued +turn-b:b@2, left nothing | writers b@2 20s | - -",
