@@ -143,12 +143,17 @@ impl Command {
         matches!(self.verb(), Verb::Acquire | Verb::Heal)
     }
 
-    /// Returns whether this command releases what `other` takes, or one level of it.
+    /// Returns whether this command releases what `other` takes, or one level of it. It releases
+    /// its own attempt, and earlier ones of the same owner.
     #[cfg(feature = "redis")]
     pub(crate) fn undoes(&self, other: &Self) -> bool {
+        let covers = |by: &Identity, taken: &Identity| match (by.owner(), taken.owner()) {
+            (Some(by), Some(taken)) => by.owner == taken.owner && by.attempt >= taken.attempt,
+            _ => by == taken,
+        };
         matches!(self.verb(), Verb::Release | Verb::Yield)
             && self.lock_id == other.lock_id
-            && self.by() == other.by()
+            && (self.by().zip(other.by())).is_some_and(|(by, taken)| covers(by, taken))
     }
 
     pub(in crate::core) fn holding(&self) -> Option<&Holding> {
@@ -346,5 +351,41 @@ mod tests {
         other.by = Identity::Token(Token::new([1; 20], None));
         let other = of(&lock_id(Kind::Mutex, "r"), Verb::Release, other);
         assert!(!other.undoes(&command(Kind::Mutex, Verb::Acquire, 1)));
+    }
+
+    #[cfg(feature = "redis")]
+    #[test]
+    fn a_release_undoes_earlier_acquisitions_of_the_same_owner() {
+        use super::fixture::{command, holding, lock_id, of};
+        use crate::core::protocol::{
+            identity::{FairAttempt, OwnerAttempt, Ticket},
+            kind::Kind,
+        };
+
+        for kind in Kind::ALL.into_iter().filter(|kind| kind.has_owner()) {
+            let acquisition = command(kind, Verb::Acquire, 1); // the attempt 7 of `u:1`
+            for (owner, attempt, expected) in [
+                ("u:1", 7, true),
+                ("u:1", 8, true),
+                ("u:1", 6, false),
+                ("u:2", 8, false),
+            ] {
+                let owner = OwnerAttempt {
+                    owner: owner.into(),
+                    attempt,
+                };
+                let ticket = kind.has_queue().then(|| Ticket::new(9, &owner.owner));
+                let mut release = holding(kind, 0, None);
+                release.by = match ticket {
+                    None => Identity::Owner(owner.clone()),
+                    Some(ticket) => Identity::Ticket(FairAttempt {
+                        owner: owner.clone(),
+                        ticket,
+                    }),
+                };
+                let release = of(&lock_id(kind, "r"), Verb::Release, release);
+                assert_eq!(release.undoes(&acquisition), expected, "{kind} {owner:?}");
+            }
+        }
     }
 }
