@@ -167,18 +167,18 @@ fn any_step() -> impl Strategy<Value = (usize, Step)> {
 }
 
 fn any_command() -> impl Strategy<Value = RowCommand> {
-    use Verb::{Acquire, Extend, Heal, Inspect, Release, Yield};
+    use Verb::{Acquire, Break, Extend, Heal, Inspect, Release, Yield};
     let verbs = |verbs: &[Verb]| prop::sample::select(verbs.to_vec());
     let of_kind = |kind: Kind| {
         let (weight, verbs) = if kind.has_queue() {
             (
                 8,
                 verbs(&[
-                    Acquire, Acquire, Acquire, Extend, Heal, Inspect, Release, Yield,
+                    Acquire, Acquire, Acquire, Break, Extend, Heal, Inspect, Release, Yield,
                 ]),
             )
         } else {
-            (3, verbs(&[Acquire, Acquire, Extend, Heal, Release]))
+            (3, verbs(&[Acquire, Acquire, Break, Extend, Heal, Release]))
         };
         (weight, (Just(kind), verbs))
     };

@@ -3,14 +3,17 @@
 use super::*;
 use crate::{core::kind::table::fixture::scripts, master::memory::keys::Keys};
 
+/// The key of the counter of a fenced lock.
+pub(super) const COUNTER: &str = "counter";
+
 /// The time of both clocks, in milliseconds.
 const NOW: u64 = 1_700_000_000_000;
 
 /// The fields of hashes, one choice of each list. `_` is a space. A later field replaces an earlier
 /// one of the same name.
-type Fields = &'static [&'static [&'static str]];
+pub(super) type Fields = &'static [&'static [&'static str]];
 
-const READ_WRITE: Fields = &[
+pub(super) const READ_WRITE: Fields = &[
     &[
         "",
         "writer=1_1_alive_a",
@@ -33,7 +36,7 @@ const READ_WRITE: Fields = &[
     &["", "c=1"],
 ];
 
-const SEMAPHORE: Fields = &[
+pub(super) const SEMAPHORE: Fields = &[
     &[
         "",
         "permit:a=1_1_alive_1 slot:1=a",
@@ -107,19 +110,12 @@ fn a_common_case_does_what_the_script_does() {
         let (_, rest) = script.text().split_once("-- shared/queue").unwrap();
         let rest = patches::patched(&format!("--{rest}"));
         let rest = interpreter.lua.load(rest).into_function().unwrap();
-        let run = |script, call: &str, database| {
-            interpreter.database.replace(database);
-            let call = call.replace("TICKET", "1700000000000000:a");
-            let words = keys.iter().copied().chain(["a"]).chain(call.split(' '));
-            let words: Variadic<_> = words.collect();
-            let reply = replied(interpreter.run.call((script, keys.len(), words)));
-            (reply, left(interpreter.database.take()))
-        };
         for hash in hashes(fields) {
             for queue in ["none", "waiters", "readers"] {
                 for call in calls {
-                    let [one, other] =
-                        [&whole, &rest].map(|script| run(script, call, database(&hash, queue)));
+                    let [one, other] = [&whole, &rest].map(|script| {
+                        outcome(&interpreter, script, (keys, call), database(&hash, queue))
+                    });
                     assert_eq!(one, other, "{name} {call}, {hash:?}, queue: {queue}");
                 }
             }
@@ -127,7 +123,25 @@ fn a_common_case_does_what_the_script_does() {
     }
 }
 
-fn hashes(fields: Fields) -> impl Iterator<Item = BTreeMap<&'static str, &'static str>> {
+/// Runs a script with these keys, and these arguments after the owner `a`. Returns the reply, and
+/// what is left apart from a counter for fencing tokens.
+pub(super) fn outcome(
+    interpreter: &Interpreter,
+    script: &Function,
+    (keys, call): (&[&str], &str),
+    database: Database,
+) -> (Replied, String) {
+    interpreter.database.replace(database);
+    let call = call.replace("TICKET", "1700000000000000:a");
+    let words = keys.iter().copied().chain(["a"]).chain(call.split(' '));
+    let words: Variadic<_> = words.collect();
+    let reply = replied(interpreter.run.call((script, keys.len(), words)));
+    let mut database = interpreter.database.take();
+    database.keys.del(COUNTER);
+    (reply, left(database))
+}
+
+pub(super) fn hashes(fields: Fields) -> impl Iterator<Item = BTreeMap<&'static str, &'static str>> {
     let count = fields.iter().map(|list| list.len()).product();
     (0..count).map(move |mut number: usize| {
         let choices = fields.iter().map(|list| {
@@ -141,12 +155,12 @@ fn hashes(fields: Fields) -> impl Iterator<Item = BTreeMap<&'static str, &'stati
 }
 
 /// Returns a database with this hash and a waiter in this queue.
-fn database(hash: &BTreeMap<&str, &str>, queue: &str) -> Database {
+pub(super) fn database(hash: &BTreeMap<&str, &str>, queue: &str) -> Database {
     let mut keys = Keys::default();
     keys.at(NOW);
     let fields = hash.iter().map(|(field, value)| {
         let field = match *field {
-            "mode" | "c" => (*field).to_owned(),
+            "a" | "b" | "c" | "mode" => (*field).to_owned(),
             _ => format!("quorlock:{field}"),
         };
         let value = value.replace('_', " ");

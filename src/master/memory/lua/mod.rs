@@ -20,6 +20,8 @@ use crate::core::{
 mod commands;
 #[cfg(test)]
 mod common_cases;
+#[cfg(test)]
+mod fenced;
 mod patches;
 
 impl ServerState {
