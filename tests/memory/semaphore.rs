@@ -15,7 +15,7 @@ use quorlock::{
 };
 use tokio::time::{Instant, sleep, timeout};
 
-use super::world::{millis, seconds};
+use super::world::{KINDS, millis, seconds};
 
 fn masters(count: usize) -> Vec<MemoryMaster> {
     (0..count).map(|_| MemoryMaster::new()).collect()
@@ -240,6 +240,28 @@ async fn a_break_can_remove_one_of_the_holders() {
     assert_eq!(votes.granted_count(), 3);
     assert!(second.extend(seconds(10)).await.is_ok());
     assert!(first.extend(seconds(10)).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_permit_is_free_while_another_kind_of_lock_has_the_name() {
+    let masters = masters(3);
+    let locks = Coordinator::new(&masters).unwrap();
+    let lock = locks.semaphore("a", 3);
+    let owner = locks.owner();
+    for kind in KINDS {
+        assert_eq!(lock.available().await.unwrap(), 3);
+        let guard = locks.of_kind(kind, "a", &owner).acquire().await.unwrap();
+        guard.settled().await;
+        let free = if kind == Kind::Semaphore { 2 } else { 0 };
+        assert_eq!(lock.available().await.unwrap(), free, "{kind}");
+        assert_eq!(lock.try_acquire().await.is_ok(), free > 0, "{kind}");
+        guard.release().await.unwrap();
+    }
+    // A foreign key is no lock at all.
+    for master in &masters {
+        master.set_hash("a", [("field", "some")], None);
+    }
+    assert_eq!(lock.available().await.unwrap(), 0);
 }
 
 #[tokio::test(start_paused = true)]

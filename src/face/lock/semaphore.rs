@@ -27,11 +27,13 @@ impl Lock {
         }
     }
 
-    /// Returns how many permits of a [semaphore](crate::Coordinator::semaphore) are free. For any
-    /// other lock, returns 1 if it is free, and otherwise 0.
+    /// Returns how many permits of a [semaphore](crate::Coordinator::semaphore) are free: none if
+    /// the name is held as another kind of lock. For any other lock, returns 1 if it is free, and
+    /// otherwise 0.
     ///
-    /// This number is a hint, for a person or a graph: it may be wrong when it arrives. Holders
-    /// that only a minority of masters know count, too.
+    /// This number is a hint, for a person or a graph: it may be wrong when it arrives. It counts
+    /// the [holders](crate::Inspection::holders) of an inspection, which a majority of masters
+    /// know.
     ///
     /// # Errors
     ///
@@ -42,8 +44,12 @@ impl Lock {
     /// Dropping the future has no effect on the masters.
     pub async fn available(&self) -> Result<usize, InspectError> {
         let permits = self.lock_id.as_ref().map_or(1, |lock_id| lock_id.permits());
-        let held = self.inspect().await?.holders.len();
-        Ok(usize::from(permits).saturating_sub(held))
+        let holders = self.inspect().await?.holders;
+        let is_semaphore = holders
+            .iter()
+            .all(|holder| holder.kind == Some(Kind::Semaphore));
+        let free = usize::from(permits).saturating_sub(holders.len());
+        Ok(if is_semaphore { free } else { 0 })
     }
 
     /// Returns the owner of an attempt. Each attempt at a semaphore has an owner of its own, unless
