@@ -30,7 +30,7 @@
 local is_writer, attempt = ARGV[5] == 'write', tonumber(ARGV[2])
 local queue, ticket, waiter_timeout = KEYS[is_writer and 2 or 4], ARGV[6], tonumber(ARGV[7] or 0)
 local now, micros = clock()
--- Whether entries were removed, and whether one of them was that of a writer.
+-- Whether entries were removed, and whether one of them was that of a writer, or the ticket of one.
 local is_removed, is_writer_removed = false, false
 -- The first waiters, and whether dead ones were removed before them.
 local first, is_swept, reader, is_reader_swept
@@ -45,7 +45,7 @@ end
 -- Removes the ticket from both queues, because a writer that became a reader has queued as a
 -- writer.
 local function leave_queues()
-  redis.call('ZREM', KEYS[2], ticket)
+  is_writer_removed = redis.call('ZREM', KEYS[2], ticket) == 1 or is_writer_removed
   redis.call('ZREM', KEYS[4], ticket)
   redis.call('ZREM', KEYS[3], ticket)
 end

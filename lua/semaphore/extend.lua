@@ -1,7 +1,7 @@
 -- semaphore/extend: makes the caller's entry on this master live for at least ttl from now, and
 -- sets its depth.
 --
--- KEYS[1]  see shared/permits
+-- KEYS[1]..KEYS[3]  see shared/permits
 -- ARGV[1]  owner
 -- ARGV[2]  attempt
 -- ARGV[3]  depth, absolute
@@ -13,9 +13,10 @@
 --                another kind: see shared/permits
 --          error WRONGTYPE: a lock of another kind is held under this name
 --
--- Removes an entry of the caller with another slot. Never creates one, or shortens a TTL. Safe to
--- run twice or late: it acts only for the attempt that has the entry. Never prolongs an entry whose
--- lease has ended, because another may have been granted the slot since.
+-- Removes an entry of the caller with another slot, and calls the next waiter. Never creates one,
+-- or shortens a TTL. Safe to run twice or late: it acts only for the attempt that has the entry.
+-- Never prolongs an entry whose lease has ended, because another may have been granted the slot
+-- since.
 local now = clock()
 local mine, is_lock, earliest = own_permit(ARGV[1])
 if not is_lock then
@@ -33,6 +34,9 @@ end
 if mine and mine.attempt == tonumber(ARGV[2]) and mine.slot ~= ARGV[5] then
   -- Another slot is of no use: the caller has its own on a majority of masters.
   remove_permit(KEYS[1], mine)
+  best_effort(function()
+    call_waiters(now, 1)
+  end)
 end
 local holder = redis.call('HMGET', KEYS[1], SLOT .. ARGV[5])[1]
 local is_other = holder and holder ~= ARGV[1]

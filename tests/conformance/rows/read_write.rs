@@ -159,6 +159,7 @@ async fn a_read_write_lock_is_put_back() {
         "enqueue-readers a@1 20s, read_write heal a1 read: granted, left reader:a=1x1:40s 40s",
         // A writer that became a reader has queued as a writer.
         "enqueue-writers a@1 20s, read_write heal a1 read: granted, left reader:a=1x1:40s 40s",
+        "enqueue-writers a@1 20s, enqueue-readers b@2 20s, enqueue-writers c@3 20s, read_write heal a1 read: granted +turn-b:b@2, left reader:a=1x1:40s 40s | writers c@3 20s | readers b@2 20s | - - -",
         "read_write acquire a1 80s: granted, enqueue-readers b@2 20s, read_write heal a1 read: granted +turn-b:b@2, left reader:a=1x1:80s 80s | readers b@2 20s | - -",
         "acquire A 40s: granted, read_write heal a1: kind, left A 40s",
         "fair acquire a1: granted, read_write heal a1 read: kind, left a=1 fair=1 40s",

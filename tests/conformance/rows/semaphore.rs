@@ -160,6 +160,7 @@ async fn a_permit_is_extended() {
         // Only the slot that was won counts.
         "semaphore acquire b1 of3: granted, semaphore extend b1 slot1 80s: gone, left nothing",
         "semaphore acquire b1 of3: granted, semaphore acquire a1 of3: granted, semaphore extend b1 slot1 80s: held a x1 40s, left permit:a=1x1:40s:1 40s",
+        "semaphore acquire b1 of2: granted, semaphore acquire a1 of2: granted, enqueue-waiters c@3 20s, semaphore extend b1 slot2: held a x1 40s +turn-c:c@3, left permit:a=1x1:40s:2 40s | waiters c@3 20s | - -",
         "semaphore acquire a1: granted, semaphore extend b1: held a x1 40s, left permit:a=1x1:40s:1 40s",
         "semaphore acquire a2: granted, semaphore extend a1 80s: held a x1 40s, left permit:a=2x1:40s:1 40s",
         "semaphore acquire a1: granted, semaphore extend a2 80s: gone, left permit:a=1x1:40s:1 40s",
