@@ -194,7 +194,7 @@ pub(super) fn whole(word: &str) -> KeyResult<u64> {
 
 /// Returns a digest of a token or an owner. Servers show its SHA-1. A memory master only needs a
 /// text that is the same for the same holder and does not reveal it.
-fn digest(holder: &str) -> String {
+pub(super) fn digest(holder: &str) -> String {
     let mut hasher = DefaultHasher::new();
     holder.hash(&mut hasher);
     format!("{:016x}", hasher.finish())

@@ -23,6 +23,8 @@ mod common_cases;
 #[cfg(test)]
 mod fenced;
 mod patches;
+#[cfg(test)]
+mod walks;
 
 impl ServerState {
     pub(crate) fn execute(&mut self, command: &Command) -> Replied {
