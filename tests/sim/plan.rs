@@ -312,6 +312,11 @@ impl LockPlan {
         }
     }
 
+    /// Returns whether the lock is a semaphore with a single permit, which excludes like a mutex.
+    pub(super) fn has_one_holder(&self) -> bool {
+        self.kind == Kind::Semaphore && self.most_holders == 1
+    }
+
     /// Returns whether a program chooses the owner. Each permit of a semaphore has its own.
     pub(super) fn has_owner(&self) -> bool {
         self.kind.has_owner() && self.kind != Kind::Semaphore
