@@ -148,6 +148,8 @@ async fn a_fenced_lock_is_put_back() {
         "acquire A ^500: granted, heal A ^500 80s: granted, left A 80s ^500 2592000s",
         "acquire B ^500: granted, heal A ^600: held 40s, left B 40s ^500 2592000s",
         "acquire A ^500: granted, release A ^500: granted, acquire B ^600: granted, delete, heal A ^500: stale ^600, left nothing ^600 2592000s",
+        // A release keeps out a late acquisition, but not a late heal.
+        "acquire A ^500: granted, release A ^500: granted, acquire A ^500: stale ^500, heal A ^500: granted, left A 40s ^500 2592000s",
         "reentrant heal a1 x2 ^-9000: granted, left a=2 reentrant=1 40s ^-9000 2592000s",
         "count ^500, reentrant heal a1 x2 ^500: granted, left a=2 reentrant=1 40s ^500 -",
         "count ^600, reentrant heal a1 x2 ^500: stale ^600, left nothing ^600 -",
