@@ -50,7 +50,8 @@ pub struct MasterHealth {
 }
 
 impl MasterHealth {
-    /// Returns whether the master is connected, has a vote, and takes locks.
+    /// Returns whether the master is connected, has a vote, and takes locks. Of one that was
+    /// [not used yet](MasterState::Unused), nothing is known, so this is false.
     pub fn can_vote(&self) -> bool {
         let is_fit = self.quarantine.is_none() && self.error.is_none();
         self.state == MasterState::Connected && is_fit
