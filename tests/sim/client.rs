@@ -205,7 +205,7 @@ impl Task {
         };
         if guard.depth() == 1 {
             for number in wanted {
-                self.check_certificate(*number, since);
+                self.check_certificate(*number, &guard, since);
             }
         }
         let guard = Arc::new(guard);
@@ -406,7 +406,7 @@ impl Task {
             );
         }
         if extended.is_ok() {
-            self.check_certificate(lock, since);
+            self.check_certificate(lock, guard, since);
         }
         self.check_overlaps();
     }
@@ -452,18 +452,19 @@ impl Task {
         self.shared.report();
     }
 
-    /// Checks that a majority of each list of masters granted the lock to this process, or
-    /// confirmed it, since the call began.
-    fn check_certificate(&self, lock: usize, since: u64) {
+    /// Checks that a majority of each list of masters granted the lock, or the slot of the guard,
+    /// to this process, or confirmed it, since the call began.
+    fn check_certificate(&self, lock: usize, guard: &Guard, since: u64) {
         let plan = &self.shared.plan;
         if plan.model != Model::Within {
             return;
         }
         let world = self.shared.world.lock();
         let lock = &plan.locks[lock];
-        let name = lock.name;
-        let has_granted =
-            |master: &usize| world.servers[*master].has_granted(self.process.number, name, since);
+        let (name, slot) = (lock.name, guard.slot());
+        let has_granted = |master: &usize| {
+            world.servers[*master].has_granted(self.process.number, name, slot, since)
+        };
         let lists = plan.lists_of(self.lists, lock).into_iter();
         let counts = lists.map(|list| {
             (

@@ -17,12 +17,12 @@ use super::{
 use crate::{
     core::{
         protocol::{
-            command::{Command, Reply, Verb},
+            command::{Action, Command, Reply, Verb},
             identity::Identity,
             kind::Kind,
         },
         restart::{Quarantine, origin_arguments},
-        vote::Vote,
+        vote::{Vote, shown_slot},
     },
     master::memory::{
         connections::Push,
@@ -55,8 +55,8 @@ pub(super) struct Server {
     pub(super) dribbles: bool,
     pub(super) floods: bool,
     pub(super) reports_changes: bool,
-    /// The last grant of each key to each process, in true time.
-    grants: Vec<(usize, String, u64)>,
+    /// When each key, or slot of it, was last granted to each process, in true time.
+    grants: BTreeMap<(usize, String, Option<usize>), u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +84,7 @@ impl Server {
             dribbles: false,
             floods: false,
             reports_changes: plan.reports_changes[master],
-            grants: Vec::new(),
+            grants: BTreeMap::new(),
         };
         // Somebody used the master an hour ago, so it is not new.
         let hour_ago = server.micros(0) - 3_600_000_000;
@@ -124,19 +124,16 @@ impl Server {
         self.snapshot = Some(self.state.keys.clone());
     }
 
-    /// Returns whether the process was granted the key at `since` or later.
-    pub(super) fn has_granted(&self, process: usize, key: &str, since: u64) -> bool {
-        self.grants
-            .iter()
-            .any(|(to, of, at)| (*to, &**of) == (process, key) && *at >= since)
-    }
-
-    fn granted(&mut self, process: usize, key: &str, now: u64) {
-        let mut grants = self.grants.iter_mut();
-        match grants.find(|(to, of, _)| (*to, &**of) == (process, key)) {
-            Some(grant) => grant.2 = now,
-            None => self.grants.push((process, key.to_owned(), now)),
-        }
+    /// Returns whether the process was granted the key, or this slot of it, at `since` or later.
+    pub(super) fn has_granted(
+        &self,
+        process: usize,
+        key: &str,
+        slot: Option<usize>,
+        since: u64,
+    ) -> bool {
+        let at = self.grants.get(&(process, key.to_owned(), slot));
+        at.is_some_and(|at| *at >= since)
     }
 
     fn greet(&mut self, hello: Option<&[String]>) -> Greeting {
@@ -281,13 +278,18 @@ impl World {
         let is_changed = before.is_some_and(|before| server.has_changed(key, &before));
         let may_create = matches!(command.verb(), Verb::Acquire | Verb::Heal);
         let is_created = was_free && !may_create && server.state.keys.exists(key);
-        let vote = replied.as_ref().ok().map(|reply| command.vote(reply).vote);
-        if vote == Some(Vote::Grant)
+        let cast = replied.as_ref().ok().map(|reply| command.vote(reply));
+        if let Some(cast) = cast.filter(|cast| cast.vote == Vote::Grant)
             && matches!(command.verb(), Verb::Acquire | Verb::Heal | Verb::Extend)
             && !server.stale.contains(&number)
             && let Some(process) = process
         {
-            server.granted(process, key, now);
+            let slot = match &command.action {
+                Action::Extend(holding, _) => holding.slot,
+                _ => cast.slot,
+            };
+            let granted = (process, key.to_string(), shown_slot(slot));
+            server.grants.insert(granted, now);
         }
         let in_quarantine = server
             .lost_at
