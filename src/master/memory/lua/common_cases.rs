@@ -107,9 +107,7 @@ fn a_common_case_does_what_the_script_does() {
     for (name, keys, fields, calls) in SCRIPTS {
         let script = scripts().find(|script| script.name == name).unwrap();
         let whole = interpreter.compiled(script).unwrap();
-        let (_, rest) = script.text().split_once("-- shared/queue").unwrap();
-        let rest = patches::patched(&format!("--{rest}"));
-        let rest = interpreter.lua.load(rest).into_function().unwrap();
+        let rest = rest_of(&interpreter, script).unwrap();
         for hash in hashes(fields) {
             for queue in ["none", "waiters", "readers"] {
                 for call in calls {
@@ -121,6 +119,14 @@ fn a_common_case_does_what_the_script_does() {
             }
         }
     }
+}
+
+/// Returns a script without the common case with which it begins. `None` if there is none.
+pub(super) fn rest_of(interpreter: &Interpreter, script: &Script) -> Option<Function> {
+    let (first, rest) = script.text().split_once("-- shared/queue")?;
+    let rest = patches::patched(&format!("--{rest}"));
+    let compiled = || interpreter.lua.load(rest).into_function().unwrap();
+    first.contains("/uncontended_").then(compiled)
 }
 
 /// Runs a script with these keys, and these arguments after the owner `a`. Returns the reply, and
@@ -138,7 +144,7 @@ pub(super) fn outcome(
     let reply = replied(interpreter.run.call((script, keys.len(), words)));
     let mut database = interpreter.database.take();
     database.keys.del(COUNTER);
-    (reply, left(database))
+    (reply, left(&database))
 }
 
 pub(super) fn hashes(fields: Fields) -> impl Iterator<Item = BTreeMap<&'static str, &'static str>> {
@@ -184,8 +190,8 @@ pub(super) fn database(hash: &BTreeMap<&str, &str>, queue: &str) -> Database {
 }
 
 /// Returns the messages that were published, and the keys with their TTLs.
-fn left(mut database: Database) -> String {
-    let keys = &mut database.keys;
+pub(super) fn left(database: &Database) -> String {
+    let mut keys = database.keys.clone();
     let names = keys.names().into_iter();
     let keys: Vec<_> = names
         .map(|name| format!("{name} {:?} {}", keys.value(&name), keys.pttl(&name)))

@@ -3,7 +3,11 @@
 
 use testkit::random::Random;
 
-use super::{commands::digest, *};
+use super::{
+    commands::digest,
+    common_cases::{left, rest_of},
+    *,
+};
 use crate::core::kind::table::fixture::scripts;
 
 const WALKS: u64 = 4_000;
@@ -129,12 +133,8 @@ impl Scripts {
         for script in scripts() {
             let whole = interpreter.compiled(script).unwrap();
             compiled.insert(script.name.to_owned(), whole);
-            if script.text().starts_with("-- ") && script.text().contains("/uncontended_") {
-                let (_, rest) = script.text().split_once("-- shared/queue").unwrap();
-                let rest = patches::patched(&format!("--{rest}"));
-                let rest = interpreter.lua.load(rest).into_function().unwrap();
-                compiled.insert(format!("{} rest", script.name), rest);
-            }
+            let rest = rest_of(&interpreter, script);
+            compiled.extend(rest.map(|rest| (format!("{} rest", script.name), rest)));
         }
         Self {
             interpreter,
@@ -189,15 +189,6 @@ fn copy(database: &Database) -> Database {
     }
 }
 
-fn seen(reply: &Replied, database: &Database) -> String {
-    let mut keys = database.keys.clone();
-    let names = keys.names().into_iter();
-    let keys: Vec<_> = names
-        .map(|name| format!("{name} {:?} {}", keys.value(&name), keys.pttl(&name)))
-        .collect();
-    format!("{reply:?} {:?} {keys:?}", database.published)
-}
-
 /// Checks a command that has led from one state to the other.
 fn check(
     scripts: &Scripts,
@@ -212,11 +203,8 @@ fn check(
     let rest = format!("{script} rest");
     if scripts.compiled.contains_key(&rest) {
         let (other, theirs) = scripts.run(&rest, kind, words, before);
-        assert_eq!(
-            seen(&reply, &after),
-            seen(&other, &theirs),
-            "{call:?} {log:#?}"
-        );
+        let (ours, theirs) = ((&reply, left(&after)), (&other, left(&theirs)));
+        assert_eq!(ours, theirs, "{call:?} {log:#?}");
     }
     let earlier = scripts.served(kind, before);
     let now = scripts.served(kind, &after);
