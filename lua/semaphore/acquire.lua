@@ -92,12 +92,11 @@ local function grant(slot)
   if refused and not is_older then
     return refused
   end
-  local ends, is_new = now + tonumber(ARGV[4]), not mine
+  local ends = now + tonumber(ARGV[4])
   if mine then
     ends = math.max(ends, mine.ends)
     if mine.slot ~= slot then
-      remove(mine)
-      is_new = true
+      remove_permit(KEYS[1], mine)
     end
   end
   local permit = { owner = ARGV[1], attempt = ARGV[2], depth = ARGV[3], slot = slot }
@@ -105,7 +104,7 @@ local function grant(slot)
   if reply ~= 1 then
     return reply
   end
-  used = used + (is_new and 1 or 0)
+  used = used + (mine and 0 or 1)
   local denied = best_effort(function()
     local is_served = leave_queue()
     -- A release calls one waiter. If more permits are free than that one takes, it calls the next.
