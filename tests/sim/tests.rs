@@ -284,7 +284,7 @@ fn commands_of_a_broken_connection_are_no_votes() {
 fn seeds_that_found_a_defect_break_no_rule() {
     for seed in [
         1_458, 1_670, 1_803, 2_025, 3_639, 4_792, 9_936, 18_214, 75_155, 1_189_781, 3_386_336,
-        5_031_296, 7_003_922, 10_433_216,
+        5_031_296, 7_003_922, 10_433_216, 10_563_435,
     ] {
         // Most of them are older than changes of the masters, and than groups.
         for plan in [Plan::draw, Plan::draw_lists_only, Plan::draw_unchanged] {
