@@ -39,12 +39,12 @@ local mine, is_lock, earliest = own_permit(ARGV[1])
 if not is_lock then
   return 'kind'
 end
--- The number of entries that were removed, and of those that are left.
-local removed, used = 0, 0
+-- The number of entries that were removed.
+local removed = 0
 
 local function remove(permit)
   remove_permit(KEYS[1], permit)
-  removed, used = removed + 1, used - 1
+  removed = removed + 1
 end
 
 if earliest and earliest < now then
@@ -60,7 +60,7 @@ if was_granted then
   remove(mine)
   mine = nil
 end
-used = math.max(redis.call('HLEN', KEYS[1]) - 2, 0) / 2
+local used = math.max(redis.call('HLEN', KEYS[1]) - 2, 0) / 2
 
 -- Returns whether the caller was in the queue.
 local function leave_queue()
@@ -129,6 +129,7 @@ elseif wanted > 0 then
   if mine then
     -- Another slot is of no use: the caller has the wanted one on a majority of masters.
     remove(mine)
+    used = used - 1
   end
   local denied = best_effort(function()
     -- A holder waits no more. Its ticket would be in the way of others.

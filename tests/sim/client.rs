@@ -225,11 +225,12 @@ impl Task {
         });
         self.shared.report();
         let is_writer = guard.access() == Access::Exclusive;
-        let is_alone = is_writer || self.shared.plan.locks[number].has_one_holder();
+        let is_exclusive = is_writer || self.shared.plan.locks[number].has_one_holder();
         let held = wanted.iter().copied().zip(tenures.iter().copied());
         let reads = held.clone().filter_map(|(number, tenure)| {
             let token = self.token(&guard, number);
-            let read = is_alone.then(|| self.shared.checker.lock().read(number, tenure, token))?;
+            let read =
+                is_exclusive.then(|| self.shared.checker.lock().read(number, tenure, token))?;
             Some((number, tenure, token, read?))
         });
         let reads: Vec<_> = reads.collect();
