@@ -87,9 +87,7 @@ end
 local function grant(slot)
   -- A candidate that equals the counter may be another caller's, even if the caller has an entry.
   local refused = KEYS[4] and ballot(KEYS[4], ARGV[10], ARGV[11], false)
-  -- A holder keeps its token while others get larger ones.
-  local is_older = waiter_timeout == -1 and type(refused) == 'string'
-  if refused and not is_older then
+  if refused then
     return refused
   end
   local ends = now + tonumber(ARGV[4])

@@ -7,14 +7,15 @@
 --
 -- The window is the largest distance of a candidate from this master's time, in microseconds. So
 -- every new candidate is above the counters of long ago. It does no harm if a counter is lost, or
--- expires because the lock was idle for long. A window of '0' accepts any distance. A heal sends
--- '0', because it offers no new candidate.
+-- expires because the lock was idle for long. A window of '0' accepts any distance, and also a
+-- candidate that is not above the counter. A heal sends '0': its candidate is the token of a lock
+-- that is held, and a rival whose attempt failed may have raised the counter since.
 --
 -- A counter is a string of digits. Any other value under its key belongs to another program, and is
 -- left alone.
 --
--- returns  nil             accepted; the counter is raised to the candidate
---          'stale COUNTER' refused: not above the counter
+-- returns  nil             accepted; the counter is at least the candidate
+--          'stale COUNTER' refused: not above the counter, and no heal
 --          'skew MICROS'   refused: outside the window; MICROS is this master's clock
 --          error           the key does not hold a counter, or the counter cannot be raised
 local function ballot(fence, candidate, window, is_mine)
@@ -40,7 +41,7 @@ local function ballot(fence, candidate, window, is_mine)
   if not counter then
     return redis.error_reply('ERR the key ' .. fence .. ' is not a counter: delete it')
   end
-  if offered == counter and (is_mine or width == 0) then
+  if offered <= counter and width == 0 or offered == counter and is_mine then
     return nil
   end
   if offered <= counter then

@@ -185,9 +185,9 @@ impl LiveRound {
         }
     }
 
-    /// Notes that the key was put back on `master`.
-    pub(crate) fn healed(&self, master: usize) {
-        self.state.lock().round.note_healed(master);
+    /// Notes the answer of `master` when it was asked to put the key back.
+    pub(crate) fn note_heal(&self, master: usize, vote: Vote) {
+        self.state.lock().round.note_heal(master, vote);
     }
 
     /// Wakes the tasks that no longer have to wait.

@@ -46,6 +46,57 @@ async fn tokens_grow_while_any_one_master_fails_in_any_way() {
     }
 }
 
+/// While a holder lacks one master, a waiter that asks there gets the lock for a moment, which raises
+/// the counter. The holder still gets its key back, so it survives the loss of another master.
+#[tokio::test(start_paused = true)]
+async fn a_lock_is_put_back_where_a_waiter_has_raised_the_counter() {
+    for kind in KINDS {
+        let world = World::new(3).await;
+        let others = Coordinator::new(&world.masters).unwrap();
+        world.masters[2].inject(Fault::Down);
+        sleep(seconds(1)).await;
+        let guard = fenced(kind, &world.locks).acquire().await.unwrap();
+        let waiter = fenced(kind, &others);
+        let waiter = tokio::spawn(async move { waiter.acquire().await });
+        sleep(seconds(1)).await;
+        world.clear_faults();
+        sleep(seconds(60)).await;
+        let votes = guard.settled().await;
+        assert_eq!(votes.granted_count(), 3, "{kind}: {votes}");
+        world.masters[0].inject(Fault::Down);
+        sleep(seconds(60)).await;
+        assert!(guard.is_valid(), "{kind}");
+        waiter.abort();
+    }
+}
+
+/// Without any fault, a rival with a larger candidate comes first on one master.
+#[tokio::test(start_paused = true)]
+async fn clients_that_come_together_leave_the_winner_on_all_masters() {
+    for kind in KINDS {
+        for slow in 0..3 {
+            let world = World::new(3).await;
+            let clients = [(); 3].map(|()| Coordinator::new(&world.masters).unwrap());
+            sleep(millis(1)).await;
+            for (master, at) in world.masters.iter().zip(0..) {
+                master.inject(delay(if at == slow { 4 } else { 1 + at }));
+            }
+            let locks = clients.each_ref().map(|locks| fenced(kind, locks));
+            let waiting = locks.map(|lock| {
+                tokio::spawn(async move {
+                    let guard = lock.acquire().await.unwrap();
+                    sleep(seconds(25)).await;
+                    guard.settled().await
+                })
+            });
+            for waiter in waiting {
+                let votes = waiter.await.unwrap();
+                assert_eq!(votes.granted_count(), 3, "{kind} {slow}: {votes}");
+            }
+        }
+    }
+}
+
 /// Each acquisition is made without one or two of the five masters. Any two majorities have at
 /// least one master in common.
 #[tokio::test(start_paused = true)]

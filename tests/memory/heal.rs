@@ -177,7 +177,7 @@ async fn a_key_that_may_have_been_put_back_is_owed_its_release() {
     world.masters[0].inject(Fault::Mute);
     sleep(seconds(1)).await; // until its connection is given up
     assert_eq!(world.holders(), ["mine"; 3]);
-    assert_eq!(said(&guard.votes())[0], "holds nothing");
+    assert_eq!(said(&guard.votes())[0], "no answer in 50ms");
     guard.release().await.unwrap();
     world.clear_faults();
     sleep(seconds(2)).await;
@@ -233,7 +233,7 @@ async fn a_key_that_another_client_took_meanwhile_is_left_alone() {
     world.occupy([0], seconds(60));
     sleep(seconds(1)).await;
     assert_eq!(world.holders(), ["another", "mine", "mine"]);
-    assert_eq!(said(&guard.votes())[0], "holds nothing");
+    assert_eq!(said(&guard.votes())[0], "held by another holder");
 }
 
 /// Healing is not a separate round, so no call waits for it.

@@ -73,6 +73,32 @@ async fn the_life_of_a_lock_is_logged() {
     );
 }
 
+/// Another client takes a master that lost the key before the key is put back there.
+#[tokio::test(start_paused = true)]
+async fn a_key_that_is_not_put_back_is_logged() {
+    let (said, _listening) = CapturedLog::listen();
+    for is_released in [false, true] {
+        let world = World::new(3).await;
+        let guard = world.guard().await;
+        world.masters[0].forget();
+        world.masters[0].inject(Fault::Delay(millis(40)));
+        guard.extend(seconds(20)).await.unwrap();
+        sleep(millis(60)).await;
+        world.occupy([0], seconds(60));
+        if is_released {
+            drop(guard);
+        }
+        said.take();
+        sleep(millis(100)).await;
+        let lines = said.take();
+        let is_it = |line: &&(Level, String)| {
+            line.0 == Level::INFO && line.1.contains("lock not put back on a master")
+        };
+        let shown = lines.iter().filter(is_it).count();
+        assert_eq!(shown, usize::from(!is_released), "{lines:?}");
+    }
+}
+
 /// An extension is confirmed while the guard waits for its release.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_said_of_a_lock_after_its_release() {

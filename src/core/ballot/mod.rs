@@ -25,7 +25,7 @@ pub(crate) struct Ballot {
 #[cfg(test)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BallotReply {
-    /// The master accepts the candidate, and raises its counter to the candidate.
+    /// The master accepts the candidate. Its counter is then at least the candidate.
     Accepted,
     /// The candidate is too far from the master's clock.
     Skewed,
@@ -35,7 +35,8 @@ pub(crate) enum BallotReply {
 
 /// Returns a master's answer to a candidate. This is the rule of `lua/shared/ballot.lua` for the
 /// search in [`explore`]. The lock is free, or the same attempt holds it (`is_mine`). `window` is 0
-/// when a key is put back. Then the distance to the clock does not matter.
+/// when a key is put back. Then neither the counter nor the distance to the clock matters, and the
+/// counter keeps its value if it is higher.
 #[cfg(test)]
 pub(crate) fn ballot_reply(
     candidate: u64,
@@ -44,12 +45,10 @@ pub(crate) fn ballot_reply(
     clock: u64,
     window: u64,
 ) -> BallotReply {
-    if candidate == counter && (is_mine || window == 0) {
+    if window == 0 || candidate == counter && is_mine {
         BallotReply::Accepted
     } else if candidate <= counter {
         BallotReply::Stale
-    } else if window == 0 {
-        BallotReply::Accepted
     } else if candidate < clock.saturating_sub(window)
         || candidate > clock.saturating_add(window).max(counter.saturating_add(1))
     {
@@ -79,7 +78,7 @@ mod tests {
             (122, 120, false, 100, 10, Skewed),
             (50, 0, false, 100, 0, Accepted), // the key is put back
             (50, 50, false, 100, 0, Accepted),
-            (50, 51, false, 100, 0, Stale), // another attempt may have won since
+            (50, 51, false, 100, 0, Accepted), // a rival has raised the counter
         ] {
             assert_eq!(
                 ballot_reply(candidate, counter, is_mine, clock, window),

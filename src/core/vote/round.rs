@@ -100,9 +100,10 @@ impl Round {
         self.outcome = Outcome::Lost;
     }
 
-    /// Notes that the key was put back on `master`.
-    pub(crate) fn note_healed(&mut self, master: usize) {
-        let (vote, slot) = (Vote::Grant, self.slot());
+    /// Notes the answer of `master` when it was asked to put the key back. The table of votes then
+    /// shows that answer, and the outcome stays the same.
+    pub(crate) fn note_heal(&mut self, master: usize, vote: Vote) {
+        let slot = if vote.is_grant() { self.slot() } else { None };
         if let Some(Some(cast)) = self.cast.get(master) {
             let latency = cast.latency();
             self.set(master, CastVote::new(SlotVote { vote, slot }, latency));
@@ -410,7 +411,7 @@ mod tests {
     fn a_master_that_was_healed_has_the_slot_that_was_won() {
         let mut round = granted(&Quorum::of(3), &[7, 7]);
         round.on_vote(2, vote('0'), round.start());
-        round.note_healed(2);
+        round.note_heal(2, Vote::Grant);
         let slot = round.votes()[2].as_ref().and_then(CastVote::slot);
         assert_eq!(slot, NonZeroU16::new(7));
     }
@@ -476,9 +477,9 @@ mod tests {
         for (master, letter) in "g0g".chars().enumerate() {
             round.on_vote(master, vote(letter), start + millis(7));
         }
-        round.note_healed(1);
-        round.note_healed(3); // has not voted
-        round.note_healed(4); // no such master
+        round.note_heal(1, Vote::Grant);
+        round.note_heal(3, Vote::Grant); // has not voted
+        round.note_heal(4, Vote::Grant); // no such master
         assert_eq!(round.granted(), [0, 1, 2].into_iter().collect());
         let latencies: Vec<_> = round
             .votes()

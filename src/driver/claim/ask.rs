@@ -287,7 +287,7 @@ struct AlignVotes {
 impl CountVotes for AlignVotes {
     fn count(&self, master: usize, vote: SlotVote, _now: Instant) {
         match vote.vote {
-            Vote::Grant => self.votes.round.healed(master),
+            Vote::Grant => self.votes.round.note_heal(master, Vote::Grant),
             _ if vote.vote.may_have_slot() => {
                 self.votes.align(MasterSet::only(master), self.tries - 1);
             }

@@ -108,14 +108,24 @@ impl Extension {
     }
 }
 
-/// A counter of the votes on a heal. It notes the masters on which the key was put back.
+/// A counter of the votes on a heal. The votes of the extension then show which masters have put
+/// the key back.
 #[derive(Debug)]
-struct HealVotes(Arc<LiveRound>);
+struct HealVotes {
+    round: Arc<LiveRound>,
+    claim: Weak<Claim>,
+}
 
 impl CountVotes for HealVotes {
     fn count(&self, master: usize, vote: SlotVote, _now: Instant) {
-        if vote.vote.is_grant() {
-            self.0.healed(master);
+        let is_done = vote.vote.is_grant();
+        self.round.note_heal(master, vote.vote);
+        if let Some(claim) = self.claim.upgrade().filter(|_| !is_done)
+            && claim.lock().state().is_held()
+        {
+            let votes = claim.context.masters.votes(&self.round);
+            let observer = self.round.observer();
+            observer.not_put_back(claim.name(), &claim.hold_span(), &votes);
         }
     }
 }
@@ -222,12 +232,13 @@ impl Claim {
     }
 
     /// Carries out the consequences of a vote on an extension.
-    fn apply(&self, effect: Effect, extension: &Extension) {
+    fn apply(self: &Arc<Self>, effect: Effect, extension: &Extension) {
         let (round, ttl) = (&extension.round, extension.ttl);
         let mut locked = self.lock();
         let heal = locked.step(|claim, step| claim.apply(step, effect, round, ttl));
         if let Some((to, command)) = heal {
-            locked.post(to, command, HealVotes(round.clone()));
+            let (round, claim) = (round.clone(), Arc::downgrade(self));
+            locked.post(to, command, HealVotes { round, claim });
         }
     }
 

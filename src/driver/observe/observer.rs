@@ -146,6 +146,11 @@ impl LockObserver {
         });
     }
 
+    /// Logs that a master that lost the key did not put it back. The next renewal tries again.
+    pub(in crate::driver) fn not_put_back(&self, name: &str, hold: &LockSpan, votes: &Votes) {
+        hold.inside(|| info!(target: LOCK, %name, %votes, "lock not put back on a master"));
+    }
+
     /// Logs and counts the loss of `lock`, after this process had not run for the time `stalled`.
     pub(in crate::driver) fn lost(
         &self,

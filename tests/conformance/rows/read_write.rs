@@ -408,7 +408,7 @@ async fn a_writer_has_a_fencing_token() {
         "enqueue-writers b@2 20s, count ^600, read_write acquire b1 ^500 ~20s: stale ^600, left nothing | writers b@2 20s | 40s 40s ^600 -",
         "read_write heal a1 ^-9000: granted, left writer=1x1:40s:a 40s ^-9000 2592000s",
         "count ^500, read_write heal a1 x2 ^500: granted, left writer=1x2:40s:a 40s ^500 -",
-        "count ^600, read_write heal a1 ^500: stale ^600, left nothing ^600 -",
+        "count ^600, read_write heal a1 ^500: granted, left writer=1x1:40s:a 40s ^600 -",
         "read_write acquire a1 ^500: granted, read_write extend a1 x2 80s ^500: granted, left writer=1x2:80s:a 80s ^500 2592000s",
         "read_write acquire a1 ^500: granted, read_write extend a1 read ^500: granted, read_write release a1 read ^500: granted, left nothing ^500 2592000s",
         "read_write acquire a1 ^500: granted, read_write yield a1 ^500 ~20s: granted, left nothing | writers a@1 20s | 40s 40s ^500 2592000s",

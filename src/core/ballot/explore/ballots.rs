@@ -713,7 +713,7 @@ mod tests {
 
     #[test]
     fn two_attempts_have_different_tokens() {
-        assert_eq!(count(&Ballots::<2>::new(&STARTS, None)), 109_138);
+        assert_eq!(count(&Ballots::<2>::new(&STARTS, None)), 128_888);
     }
 
     #[test]
@@ -722,7 +722,7 @@ mod tests {
             is_one_owner: true,
             ..Ballots::new(&STARTS, None)
         };
-        assert_eq!(count(&attempts), 156_350);
+        assert_eq!(count(&attempts), 178_139);
     }
 
     /// Takes 12 seconds with `--release`, and some minutes without.

@@ -398,7 +398,7 @@ mod tests {
                     BallotReply::Stale => Reply::Text(format!("stale {counter}").into()),
                 };
                 let left = if rule == BallotReply::Accepted {
-                    candidate
+                    candidate.max(counter)
                 } else {
                     counter
                 };

@@ -76,8 +76,8 @@ const PATCHES: [Patch; 17] = [
     },
     Patch {
         is_on: || mutant!(SameCandidate),
-        replaced: "if offered == counter and (is_mine or width == 0) then",
-        by: "if offered == counter then",
+        replaced: "if offered <= counter and width == 0 or offered == counter and is_mine then",
+        by: "if offered <= counter and width == 0 or offered == counter then",
     },
     Patch {
         is_on: || mutant!(StrictTrusts),
