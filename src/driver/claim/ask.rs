@@ -133,8 +133,12 @@ impl Claim {
     pub(crate) fn ask_again(self: &Arc<Self>, mut next: NextRound) {
         let (timestamps, asked) = (&self.context.timestamps, next.asked);
         let mut locked = self.lock();
-        if locked.state().fencing_token().is_some() && next.candidate.is_none() {
-            next.candidate = Some(timestamps.next());
+        if let Some(last) = locked.state().fencing_token()
+            && next.candidate.is_none()
+        {
+            // The release raises the counters to the last candidate only. So no earlier one may be
+            // larger: its command may arrive after the release.
+            next.candidate = Some(timestamps.next().max(last.saturating_add(1)));
         }
         if let Some(command) = locked.step(|claim, step| claim.ask_again(step, next)) {
             let round = locked.state().newest.clone();
@@ -158,20 +162,22 @@ impl Claim {
         }
         let context = &self.context;
         let round = self.newest_round();
-        let candidate = round.read(Round::next_candidate);
-        if let Some(candidate) = candidate {
-            // Later timestamps of this coordinator are above `candidate`.
-            context.timestamps.note(candidate);
+        let timestamps = &context.timestamps;
+        let candidate = if let Some(least) = round.read(Round::next_candidate) {
+            // Other losers of the round offer the time, too. If all offered the least candidate
+            // that can win, each master would accept it from one of them only.
+            timestamps.next().max(least)
         } else if let Some(clock) = round.read(Round::skewed_to) {
-            context.timestamps.correct(clock, &context.observer);
+            timestamps.correct(clock, &context.observer);
+            timestamps.next()
         } else {
             return false;
-        }
+        };
         self.ask_again(NextRound {
             asked: MasterSet::ALL,
             identity: None, // the masters keep the grants of this attempt
             queue,
-            candidate,
+            candidate: Some(candidate),
             watch: false,
         });
         true

@@ -9,10 +9,10 @@ use super::clock;
 use crate::driver::observe::observer::LockObserver;
 
 /// A source of timestamps in microseconds since 1970. Each timestamp is larger than all timestamps
-/// that were handed out or noted since the last correction.
+/// that were handed out since the last correction.
 #[derive(Debug, Default)]
 pub(crate) struct Timestamps {
-    /// The largest timestamp that was handed out or noted since the last correction.
+    /// The largest timestamp that was handed out since the last correction.
     last: AtomicU64,
     /// The microseconds by which the clocks of the masters are ahead of the local clock.
     pub(in crate::driver) offset: AtomicI64,
@@ -32,11 +32,6 @@ impl Timestamps {
         let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
         let last = self.last.fetch_update(set, fetch, |last| Some(after(last)));
         last.map_or(now, after)
-    }
-
-    /// Notes a timestamp that the masters have seen. Later timestamps are larger.
-    pub(crate) fn note(&self, timestamp: u64) {
-        self.last.fetch_max(timestamp, Ordering::Relaxed);
     }
 
     /// Follows the clocks of the masters from now on. At this moment, these clocks show `theirs`.
@@ -132,6 +127,25 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// A rival's fast clock has raised the counter of one lock. A client with a right clock takes
+    /// that lock, and does not come later for others.
+    #[tokio::test(start_paused = true)]
+    async fn a_counter_that_is_ahead_of_time_moves_no_ticket() {
+        let masters = masters(3);
+        let (fast, right) = (
+            Coordinator::new(&masters).unwrap(),
+            Coordinator::new(&masters).unwrap(),
+        );
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        set_clock(&fast, 900_000);
+        for locks in [&fast, &right] {
+            let guard = lock(Kind::Mutex, locks).acquire().await.unwrap();
+            guard.release().await.unwrap();
+        }
+        let ticket = right.engine().context().timestamps.next();
+        assert!(ticket < clock::wall_micros() + 100_000);
     }
 
     /// The candidate of a dropped attempt with a wrong clock does not raise the counters.
