@@ -30,6 +30,8 @@
 -- on its ticket and its attempt, as a caller does that finds no waiters: masters may lack holders,
 -- so the next attempt must get another slot.
 --
+-- A waiter whose candidate is refused stays in the queue, so that later clients do not pass it.
+--
 -- Safe to run twice: the second run finds the caller's entry, or refuses its candidate. Safe to run
 -- late: a later attempt of the same owner is in the way of an earlier one.
 local attempt, most, wanted = tonumber(ARGV[2]), tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -84,10 +86,25 @@ local function free_slot(from, skip)
   end
 end
 
+-- Queues the caller. Returns false if the time in a ticket that is new here is outside the window.
+local function join()
+  local window = tonumber(ARGV[9])
+  -- ZSCORE also throws on a wrong type before anything is written.
+  if not redis.call('ZSCORE', KEYS[2], ticket) and window > 0
+      and math.abs(tonumber(string.sub(ticket, 1, 16)) - micros) > window then
+    return false
+  end
+  enqueue(KEYS[2], ticket, now, waiter_timeout)
+  return true
+end
+
 local function grant(slot)
   -- A candidate that equals the counter may be another caller's, even if the caller has an entry.
   local refused = KEYS[4] and ballot(KEYS[4], ARGV[10], ARGV[11], false)
   if refused then
+    if not mine and waiter_timeout > 0 and type(refused) == 'string' then
+      join()
+    end
     return refused
   end
   local ends = now + tonumber(ARGV[4])
@@ -137,19 +154,15 @@ elseif wanted > 0 then
 end
 
 local head, is_swept = next_waiter(KEYS[2], now)
-local from = waiter_timeout > 0 and 0 or (tonumber(string.sub(ticket, 1, 16)) + 7919 * (attempt - 1)) % most
+local from = (tonumber(string.sub(ticket, 1, 16)) + 7919 * (attempt - 1)) % most
 local place, slot = 0, nil
 if not head and used < most then
-  slot = free_slot(from, 0)
+  slot = free_slot(waiter_timeout > 0 and 0 or from, 0)
 elseif waiter_timeout > 0 then
-  local window = tonumber(ARGV[9])
-  -- ZSCORE also throws on a wrong type before anything is written.
-  if not redis.call('ZSCORE', KEYS[2], ticket) and window > 0
-      and math.abs(tonumber(string.sub(ticket, 1, 16)) - micros) > window then
+  if not join() then
     call_others(is_swept)
     return string.format('skew %.0f', micros)
   end
-  enqueue(KEYS[2], ticket, now, waiter_timeout)
   place = redis.call('ZLEXCOUNT', KEYS[2], '-', '(' .. ticket)
   slot = place < most - used and free_slot(0, place)
 elseif head and (was_granted or redis.call('ZSCORE', KEYS[2], ticket)) then

@@ -85,6 +85,8 @@ impl Obstacle {
             Self::Quarantined(left)
         } else if round.lacks_masters() {
             Self::NoQuorum
+        } else if round.next_candidate().is_some() {
+            Self::Split // a majority is free, and others were faster
         } else if !round.is_next() {
             Self::HeldFor(None)
         } else if round.is_held_for_sure() {
@@ -113,8 +115,8 @@ mod tests {
     }
 
     /// Returns a round with the vote of each letter. `g` is granted, `h` is held by another, `q` is
-    /// free but others come first, `k` is held as another kind, `f` is failed, and `r` is in
-    /// quarantine.
+    /// free but others come first, `k` is held as another kind, `s` is free but has seen a later
+    /// candidate, `f` is failed, and `r` is in quarantine.
     fn round(letters: &str) -> Round {
         #[expect(clippy::disallowed_methods, reason = "an origin for the table")]
         let start = std::time::Instant::now();
@@ -128,6 +130,7 @@ mod tests {
                 }
                 'q' => Vote::Refuse(Refusal::Queued { position: Some(2) }),
                 'k' => Vote::Refuse(Refusal::OtherKind),
+                's' => Vote::Refuse(Refusal::Stale { counter: 9 }),
                 'r' => Vote::Fail(Failure::Quarantined {
                     remaining: seconds(9),
                 }),
@@ -174,6 +177,8 @@ mod tests {
             ("qqq", HeldFor(None)), // not the next one
             ("hhh", HeldFor(Some(seconds(5)))),
             ("ghf", Split), // granted by a minority
+            ("ssq", Split), // free, but others have offered later candidates
+            ("sqq", HeldFor(None)),
             ("ffg", NoQuorum),
             ("rrg", Quarantined(seconds(9))),
         ] {

@@ -204,6 +204,10 @@ async fn a_fenced_permit() {
         // slot must offer a larger one.
         "semaphore acquire a1 of2 ^500: granted, semaphore acquire a1 of2 ^500: stale ^500, left permit:a=1x1:40s:1 40s ^500 2592000s",
         "semaphore acquire a1 of2 ^500: granted, semaphore acquire a1 of2 ^501: granted, left permit:a=1x1:40s:1 40s ^501 2592000s",
+        // A waiter whose candidate is refused stays in the queue. A fresh ticket must be close to
+        // the master's time.
+        "semaphore acquire a1 of2 ^500: granted, semaphore acquire b1 of2 ^400 ~20s: stale ^500, semaphore acquire c1 of2 ^600: queued, left permit:a=1x1:40s:1 40s | waiters b@2 20s | 40s 40s ^500 2592000s",
+        "semaphore acquire a1 of2 ^500: granted, semaphore acquire b1 of2 ^400 ~20s fresh: stale ^500, left permit:a=1x1:40s:1 40s ^500 2592000s",
         // A holder is put back with its token, although others have larger ones.
         "semaphore acquire a1 of2 ^600: granted, semaphore heal b1 of2 slot2 ^500: granted, left permit:a=1x1:40s:1 permit:b=1x1:40s:2 40s ^600 2592000s",
         "semaphore heal b1 of2 slot2 ^500: granted, left permit:b=1x1:40s:2 40s ^500 2592000s",
