@@ -27,8 +27,9 @@
 -- The waiter at place p of the queue, from 0, gets the slot that is free after p others. So masters
 -- that know the same holders and waiters grant it the same slot. A waiter that asks without a
 -- waiter timeout wants this master to choose for the others. It searches from a slot that depends
--- on its ticket and its attempt, as a caller does that finds no waiters: masters may lack holders,
--- so the next attempt must get another slot.
+-- on its ticket and its attempt, as a caller does that finds no waiters. Masters may lack holders,
+-- so every second attempt searches from another slot: a waiter lets one master choose in every
+-- second attempt.
 --
 -- A waiter whose candidate is refused stays in the queue, so that later clients do not pass it.
 --
@@ -154,7 +155,7 @@ elseif wanted > 0 then
 end
 
 local head, is_swept = next_waiter(KEYS[2], now)
-local from = (tonumber(string.sub(ticket, 1, 16)) + 7919 * (attempt - 1)) % most
+local from = (tonumber(string.sub(ticket, 1, 16)) + 7919 * math.floor(attempt / 2)) % most
 local place, slot = 0, nil
 if not head and used < most then
   slot = free_slot(waiter_timeout > 0 and 0 or from, 0)

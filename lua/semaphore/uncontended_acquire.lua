@@ -5,7 +5,7 @@
 if not ARGV[8] and ARGV[6] == '0' then
   local call, key, ttl, most = redis.call, KEYS[1], tonumber(ARGV[4]), tonumber(ARGV[5])
   local is_new, earliest = call('EXISTS', key, KEYS[2]) == 0, nil
-  local slot = 1 + (string.sub(ARGV[7], 1, 16) + 7919 * (ARGV[2] - 1)) % most
+  local slot = 1 + (string.sub(ARGV[7], 1, 16) + 7919 * math.floor(ARGV[2] / 2)) % most
   local permit, place = 'quorlock:permit:' .. ARGV[1], 'quorlock:slot:' .. slot
   if not is_new and call('EXISTS', KEYS[2]) == 0 then
     local stored = call('HMGET', key, 'mode', 'quorlock:semaphore', permit, place)

@@ -10,6 +10,7 @@ use super::{live_round::LiveRound, time::clock};
 use crate::{
     core::{
         protocol::command::Command,
+        view::health::MasterHealth,
         vote::{
             Failure, master_set::MasterSet, quorum::Quorum, roster::Roster, round::Round,
             votes::Votes,
@@ -140,7 +141,21 @@ impl Masters {
     /// changes. All clients choose the same one if they see the same masters.
     pub(crate) fn agreed(&self, key: &str, among: MasterSet) -> Option<usize> {
         let candidates = self.reporting().and(among).iter();
-        candidates.min_by_key(|master| rank(key, self.mailboxes[*master].address()))
+        candidates.min_by_key(|master| self.rank(key, *master))
+    }
+
+    fn rank(&self, key: &str, master: usize) -> u64 {
+        rank(key, self.mailboxes[master].address())
+    }
+
+    /// Returns the master that chooses a slot of the lock `key`, one of those in `among` that can
+    /// vote. All clients choose the same one if they see the same masters.
+    pub(crate) fn chooser(&self, key: &str, among: MasterSet) -> Option<usize> {
+        let health = self.health.read();
+        let able = health.iter().map(MasterHealth::can_vote).enumerate();
+        let able = able.filter(|(master, can_vote)| *can_vote && among.contains(*master));
+        able.map(|(master, _)| master)
+            .min_by_key(|master| self.rank(key, *master))
     }
 
     /// Tells `listener` of news about `topic` from any master.

@@ -19,6 +19,7 @@ mod close;
 mod config;
 mod connection;
 mod contention;
+mod crowd;
 mod errors;
 mod executors;
 mod extend;

@@ -11,6 +11,11 @@ impl Round {
         self.masters(Vote::is_grant)
     }
 
+    /// Returns the masters that have not failed.
+    pub(crate) fn not_failed(&self) -> MasterSet {
+        MasterSet::ALL - self.masters(Vote::is_failure)
+    }
+
     /// Returns the masters that say that another holds the lock.
     pub(crate) fn held_by_others(&self) -> MasterSet {
         self.masters(|vote| vote.report().is_some())
@@ -53,8 +58,7 @@ impl Round {
     /// Returns whether so many masters failed that the others are no majority of every set. In this
     /// case, no one can get the lock.
     pub(crate) fn lacks_masters(&self) -> bool {
-        let others = MasterSet::ALL - self.masters(Vote::is_failure);
-        !self.quorum.is_every_majority_in(others)
+        !self.quorum.is_every_majority_in(self.not_failed())
     }
 
     /// Returns whether a majority of every set has answered without an error, and some refused.

@@ -253,7 +253,10 @@ impl Contender {
 
     /// Returns the wait of a waiter in the queues of a fair lock. It hears from the masters, and
     /// polls to keep its position.
-    pub(super) fn wait_in_queue(&mut self, obstacle: &Obstacle, random: u64) -> Duration {
+    ///
+    /// Waiters that split the votes give back their grants, and so call each other. Without a
+    /// pause, they would do that at the speed of the network.
+    pub(super) fn wait_in_queue(&mut self, obstacle: &Obstacle, random: u64) -> Wait {
         let failed = FailedAttempt {
             obstacle,
             took_some: false,
@@ -262,7 +265,12 @@ impl Contender {
             took: Duration::ZERO,
         };
         let poll = self.poll.spread(random);
-        self.wait_after(failed, random).end.min(poll)
+        let end = self.wait_after(failed, random).end.min(poll);
+        let pause = match obstacle {
+            Obstacle::Split => end / 2,
+            _ => Duration::ZERO,
+        };
+        Wait { pause, end }
     }
 
     /// Counts the attempts in a row that met the same obstacle.

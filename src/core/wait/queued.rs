@@ -5,7 +5,7 @@ use std::{mem, time::Duration};
 
 use super::{
     chances::{Chances, Position},
-    contender::Contender,
+    contender::{Contender, Wait},
     retry::Backoff,
 };
 use crate::core::{
@@ -84,7 +84,7 @@ impl QueuedWaiter {
         position
     }
 
-    /// Returns how long the waiter waits for a call after `round`. Returns `None` if it has become
+    /// Returns the wait for a call after `round`. Returns `None` if it has become
     /// the next waiter: it asks at once, in a round that watches the key. No one calls a waiter
     /// when another program deletes the key.
     ///
@@ -95,7 +95,7 @@ impl QueuedWaiter {
         round: &Round,
         chooser: Option<usize>,
         random: u64,
-    ) -> Option<Duration> {
+    ) -> Option<Wait> {
         let granting = round.masters(Vote::is_grant);
         let obstacle = match chooser {
             Some(chooser) if granting.contains(chooser) => Obstacle::Split,
@@ -221,7 +221,11 @@ mod tests {
             let mut waiter = waiter();
             for (letters, expected) in rounds {
                 let wait = waiter.wait_after(&round(letters), None, RANDOM);
-                assert_eq!(wait, expected.map(millis), "{name}: {letters}");
+                assert_eq!(
+                    wait.map(|wait| wait.end),
+                    expected.map(millis),
+                    "{name}: {letters}"
+                );
                 let is_next = letters.contains(['n', 'g']);
                 assert_eq!(waiter.is_head, is_next, "{name}: {letters}");
             }
@@ -238,7 +242,14 @@ mod tests {
             ("ghh", None, 52),
         ] {
             let wait = waiter.wait_after(&round(letters), chooser, RANDOM);
-            assert_eq!(wait, Some(millis(expected)), "{letters} {chooser:?}");
+            let wait = wait.unwrap();
+            let pause = if expected == 52 { 0 } else { expected * 500 };
+            let times = (wait.pause, wait.end);
+            assert_eq!(
+                times,
+                (Duration::from_micros(pause), millis(expected)),
+                "{letters} {chooser:?}"
+            );
         }
     }
 
@@ -254,7 +265,8 @@ mod tests {
             let mut waiter = waiter();
             assert_eq!(waiter.wait_after(&round("nnn"), None, RANDOM), None);
             assert_eq!(waiter.note_round(&round("nnn"), chances), position);
-            assert_eq!(waiter.wait_after(&round("nnn"), None, RANDOM), wait);
+            let after = waiter.wait_after(&round("nnn"), None, RANDOM);
+            assert_eq!(after.map(|after| after.end), wait);
         }
         let mut waiter = waiter();
         waiter.wait_after(&round("nnn"), None, RANDOM);

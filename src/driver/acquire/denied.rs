@@ -40,12 +40,6 @@ impl Denied {
         }
     }
 
-    /// Returns whether a majority of masters granted slots, but not the same one.
-    pub(crate) fn is_split_over_slots(&self) -> bool {
-        let round = self.round.as_ref();
-        round.is_some_and(|round| round.read(Round::is_split_over_slots))
-    }
-
     /// Returns the chance to win that this attempt shows.
     pub(crate) fn chance(&self) -> Chance {
         match (&self.obstacle, &self.round) {

@@ -133,7 +133,9 @@ impl<'a> FairWait<'a> {
                 if self.raise_ballot(claim, queue, &mut ballots) {
                     continue;
                 }
-                chooser = self.next_chooser(&round).filter(|_| first.is_none());
+                // The master that chose may be wrong, so all choose in the round after its own.
+                let next = slots::note_lost(self.context, &self.request.lock_id, &round);
+                chooser = next.filter(|_| first.is_none());
                 split = chooser.map(|_| round.clone());
                 if chooser.is_none() {
                     self.yield_grants(claim, &round, &waiter).await;
@@ -146,8 +148,9 @@ impl<'a> FairWait<'a> {
                 }
                 if let (None, Some(waiter)) = (chooser, &waiter) {
                     self.wait(waiter, &round, first).await;
-                    let likely = slots::likely_chooser(self.context, &self.request.lock_id);
-                    chooser = likely.filter(|_| first.is_none());
+                    chooser = self
+                        .likely_chooser(Some(&round))
+                        .filter(|_| first.is_none());
                 }
             }
             if chooser.is_none() {
@@ -159,18 +162,15 @@ impl<'a> FairWait<'a> {
         }
     }
 
-    /// Returns the master that chooses the slot in the next round. It may be wrong, so all choose
-    /// again after it.
-    fn next_chooser(&self, round: &LiveRound) -> Option<usize> {
-        let is_split = round.read(Round::is_split_over_slots);
-        slots::note(self.context, &self.request.lock_id, is_split)
+    fn likely_chooser(&self, last: Option<&LiveRound>) -> Option<usize> {
+        slots::likely_chooser(self.context, &self.request.lock_id, last)
     }
 
     fn note_win(&self, claim: &Arc<Claim>) {
         if claim.rounds() == 1 {
             self.rivals(|rivals| rivals.note_queued(false));
         }
-        slots::note(self.context, &self.request.lock_id, false);
+        slots::note_won(self.context, &self.request.lock_id);
         self.owned.won(claim);
         self.context.note_chance(Chance::Had, clock::now());
         self.context.observer.found_quorum();
@@ -206,8 +206,7 @@ impl<'a> FairWait<'a> {
         let joins = !is_last && self.rivals(|rivals| rivals.is_queue_likely());
         let waiter = joins.then(|| self.join());
         let queue = joins.then_some(self.queued.options);
-        let chooser = slots::likely_chooser(self.context, &self.request.lock_id);
-        let chooser = chooser.filter(|_| !joins);
+        let chooser = self.likely_chooser(None).filter(|_| !joins);
         let claim = Claim::begin(self.context, self.request, self.identity(), chooser, queue);
         let level = Level::new(claim, self.request.access, Some(self.owned.clone()));
         (level, waiter, chooser)
@@ -376,7 +375,8 @@ impl<'a> FairWait<'a> {
         let (now, random) = (clock::now(), clock::random_u64());
         match round.read(|round| self.queued.wait_after(round, chooser, random)) {
             Some(wait) => {
-                let end = self.deadline.cap(now + wait);
+                let [pause, end] = [wait.pause, wait.end].map(|time| self.deadline.cap(now + time));
+                self.context.timers.sleep_until(pause).await;
                 waiter.called(round.read(Round::held_by_others), end).await;
             }
             None => waiter.watch(self.request.lock_id.key()), // in the next round

@@ -19,7 +19,7 @@ use super::{
 use attempt::{attempt, attempt_timeout, reenter};
 use contend::contend;
 use deadline::Deadline;
-use denied::NotAcquired;
+use denied::{Denied, NotAcquired};
 use fair::acquire_fair;
 
 /// Makes one attempt. If masters grant different slots, makes a second one, in which one master
@@ -29,13 +29,18 @@ pub(super) async fn try_acquire(
     request: &LockRequest,
 ) -> Result<Level, NotAcquired> {
     let permit_by = || clock::now() + attempt_timeout(context, request);
-    let chooser = slots::likely_chooser(context, &request.lock_id);
+    let chooser = slots::likely_chooser(context, &request.lock_id, None);
     let result = attempt(context, request, permit_by, chooser, None).await;
-    let is_split = match &result {
-        Err(NotAcquired::Denied(denied)) => denied.is_split_over_slots(),
-        Ok(_) | Err(_) => false,
+    if result.is_ok() {
+        slots::note_won(context, &request.lock_id);
+    }
+    let Err(NotAcquired::Denied(Denied {
+        round: Some(round), ..
+    })) = &result
+    else {
+        return result;
     };
-    match slots::note(context, &request.lock_id, is_split) {
+    match slots::note_lost(context, &request.lock_id, round) {
         Some(next) if chooser.is_none() => {
             attempt(context, request, permit_by, Some(next), None).await
         }

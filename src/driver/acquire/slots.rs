@@ -5,42 +5,61 @@
 //! on which all clients agree, chooses first, and the others are asked for its slot.
 
 use crate::{
-    core::{protocol::name::LockId, vote::master_set::MasterSet},
-    driver::{context::Context, time::clock},
+    core::{
+        protocol::name::LockId,
+        vote::{master_set::MasterSet, round::Round},
+    },
+    driver::{context::Context, live_round::LiveRound, time::clock},
 };
 
-/// Returns the master that chooses the slot, if masters have lately chosen different ones. While
-/// the masters are changed, all choose first, because no single master may know all holders.
-pub(super) fn likely_chooser(context: &Context, lock_id: &LockId) -> Option<usize> {
+/// Returns the master that chooses the slot, if masters have lately chosen different ones. It is
+/// none of those that failed in the `last` round. While the masters are changed, all choose first,
+/// because no single master may know all holders.
+pub(super) fn likely_chooser(
+    context: &Context,
+    lock_id: &LockId,
+    last: Option<&LiveRound>,
+) -> Option<usize> {
+    let waiters = &context.local_waiters;
     let may_choose = lock_id.kind().spec().has_slots && !context.masters.quorum().is_of_lists();
-    let is_likely = may_choose
-        && context
-            .local_waiters
-            .rivals(lock_id, |rivals| rivals.are_likely());
-    is_likely.then(|| chooser(context, lock_id)).flatten()
+    if may_choose && waiters.rivals(lock_id, |rivals| rivals.are_likely()) {
+        chooser(context, lock_id, last)
+    } else {
+        None
+    }
 }
 
-/// Notes whether masters have chosen different slots in an attempt. If so, returns the master that
+/// Notes that all masters chose the same slot.
+pub(super) fn note_won(context: &Context, lock_id: &LockId) {
+    note(context, lock_id, false);
+}
+
+/// Notes a `round` that was lost. If masters chose different slots in it, returns the master that
 /// chooses in the next one.
-pub(super) fn note(context: &Context, lock_id: &LockId, is_split: bool) -> Option<usize> {
+pub(super) fn note_lost(context: &Context, lock_id: &LockId, round: &LiveRound) -> Option<usize> {
+    let is_split = round.read(Round::is_split_over_slots);
+    note(context, lock_id, is_split);
+    is_split
+        .then(|| chooser(context, lock_id, Some(round)))
+        .flatten()
+}
+
+fn note(context: &Context, lock_id: &LockId, is_split: bool) {
     if lock_id.kind().spec().has_slots {
         let waiters = &context.local_waiters;
         waiters.rivals(lock_id, |rivals| rivals.note_met(is_split));
     }
-    is_split.then(|| chooser(context, lock_id)).flatten()
 }
 
 /// Returns the master on which all clients agree. While the masters are changed, it is that of
 /// either list, by chance: other programs may hold permits only on the masters of one.
-fn chooser(context: &Context, lock_id: &LockId) -> Option<usize> {
+fn chooser(context: &Context, lock_id: &LockId, last: Option<&LiveRound>) -> Option<usize> {
     let quorum = context.masters.quorum();
-    let mut among = MasterSet::ALL;
+    let mut among = last.map_or(MasterSet::ALL, |round| round.read(Round::not_failed));
     if quorum.is_of_lists() {
         let which = (clock::random_u64() & 1) as usize;
-        among = quorum
-            .lists()
-            .nth(which)
-            .map_or(among, |(_, masters)| masters);
+        let list = quorum.lists().nth(which);
+        among = list.map_or(among, |(_, masters)| among.and(masters));
     }
-    context.masters.agreed(lock_id.key(), among)
+    context.masters.chooser(lock_id.key(), among)
 }
