@@ -8,10 +8,10 @@ use quorlock::{
 };
 use tokio::{
     task::JoinSet,
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 
-use super::world::{World, millis, timed};
+use super::world::{World, millis, seconds, timed};
 
 fn masters(count: usize) -> Vec<MemoryMaster> {
     (0..count).map(|_| MemoryMaster::new()).collect()
@@ -109,7 +109,7 @@ async fn a_writer_that_leaves_calls_the_readers_behind_it() {
         async move { lock.acquire().await.unwrap() }
     });
     until_queued(&locks, 2).await;
-    let start = tokio::time::Instant::now();
+    let start = Instant::now();
     drop(writing);
     drop(reading.await.unwrap());
     assert!(
@@ -192,7 +192,7 @@ async fn a_dead_reader_costs_the_rest_of_its_own_lease() {
         .acquire()
         .await
         .unwrap();
-    let start = tokio::time::Instant::now();
+    let start = Instant::now();
     let lock = write(&locks, &writer);
     let (writing, ()) = tokio::join!(lock.acquire(), async {
         sleep(Duration::from_millis(100)).await;
@@ -256,6 +256,87 @@ async fn readers_that_a_minority_grants_do_not_call_each_other() {
     for reader in waiting {
         reader.await.unwrap().unwrap();
     }
+}
+
+/// The number of readers that wait in a test of their load.
+const READERS: u64 = 30;
+
+/// Lets a dead writer hold the lock on `master` for `time`.
+fn occupy(master: &MemoryMaster, writer: char, time: Duration) {
+    let value = format!("1 1 {} u:{writer}", time.as_millis());
+    let fields = [
+        ("mode", "quorlock"),
+        ("quorlock:read_write", "3"),
+        ("quorlock:writer", &value),
+    ];
+    master.set_hash("a", fields, Some(time));
+}
+
+/// Spawns readers of other processes, which wait for the lock.
+fn spawn_readers(masters: &[MemoryMaster]) -> JoinSet<()> {
+    let mut readers = JoinSet::new();
+    for _ in 0..READERS {
+        let locks = Coordinator::new(masters).unwrap();
+        readers.spawn(async move { drop(read(&locks, &locks.owner()).acquire().await.unwrap()) });
+    }
+    readers
+}
+
+/// A digit is a dead writer that has this master, `-` is a master that is down, and `.` is a free
+/// one. No reader can win before the lease of a writer ends, and the masters say when that is.
+/// Readers do not compete, so nothing is gained if they ask more often than they must to keep their
+/// positions.
+#[tokio::test(start_paused = true)]
+async fn readers_that_cannot_win_only_poll() {
+    for (sites, most) in [
+        ("111", 5), // a majority names the writer
+        ("1-.", 5),
+        ("12.", 5),
+        ("1--..", 8),
+        ("12-..", 8),
+        ("112..", 9), // they ask five masters, and give two grants back
+    ] {
+        let masters = masters(sites.len());
+        let end = seconds(20);
+        for (master, site) in masters.iter().zip(sites.chars()) {
+            match site {
+                '.' => {}
+                '-' => master.inject(Fault::Down),
+                writer => occupy(master, writer, end),
+            }
+        }
+        let start = Instant::now();
+        let mut readers = spawn_readers(&masters);
+        let sent = || masters.iter().map(MemoryMaster::commands).sum::<u64>();
+        sleep(seconds(5)).await;
+        let before = sent();
+        sleep(seconds(10)).await;
+        let each = (sent() - before) as f64 / 10.0 / READERS as f64;
+        println!("{sites}: {each:.1} commands a second for each reader");
+        assert!(each <= f64::from(most), "{sites}: {each}");
+        while let Some(reader) = readers.join_next().await {
+            reader.unwrap();
+        }
+        let late = start.elapsed() - end;
+        assert!(late < millis(50), "{sites}: served after {late:?}");
+    }
+}
+
+/// One master names the writer, one is down, and one has lost the lock. So no majority names the
+/// writer, but its release calls the readers.
+#[tokio::test(start_paused = true)]
+async fn readers_that_only_poll_are_called() {
+    let masters = masters(3);
+    let locks = Coordinator::new(&masters).unwrap();
+    let writing = write(&locks, &locks.owner()).acquire().await.unwrap();
+    masters[1].inject(Fault::Down);
+    masters[2].delete("a");
+    let mut readers = spawn_readers(&masters);
+    sleep(millis(500)).await;
+    assert!(readers.try_join_next().is_none());
+    drop(writing);
+    let (took, ()) = timed(async { while readers.join_next().await.is_some() {} }).await;
+    assert!(took < millis(50), "{took:?}");
 }
 
 /// Holds `lock` for `time`, again and again.

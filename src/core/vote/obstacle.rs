@@ -96,6 +96,16 @@ impl Obstacle {
         }
     }
 
+    /// Returns why `round` did not give a read-write lock to a reader in the queues. Readers do not
+    /// compete, so a reader gains nothing if it soon asks again after a split vote.
+    pub(crate) fn of_reader(round: &Round) -> Self {
+        let free_in = round.free_in().filter(|_| !round.lets_others_pass());
+        match Self::in_queue(round) {
+            Self::Split if free_in != Some(Duration::ZERO) => Self::HeldFor(free_in),
+            obstacle => obstacle,
+        }
+    }
+
     /// Returns whether another attempt would be useless.
     pub(crate) fn is_final(&self) -> bool {
         matches!(self, Self::OtherKind)
@@ -183,6 +193,25 @@ mod tests {
             ("rrg", Quarantined(seconds(9))),
         ] {
             assert_eq!(Obstacle::in_queue(&round(letters)), expected, "{letters}");
+        }
+    }
+
+    #[test]
+    fn of_reader_table() {
+        use Obstacle::{HeldFor, NoQuorum, Split};
+        let left = HeldFor(Some(seconds(5)));
+        for (letters, expected) in [
+            ("hhh", left.clone()),
+            ("ghf", left.clone()), // nothing is gained by another attempt
+            ("gghhk", left),
+            ("gkf", HeldFor(None)), // no one says when a majority will be free
+            ("gqf", HeldFor(None)), // a writer comes first, and calls the reader when it is done
+            ("gghqf", Split),       // a majority may be free
+            ("ggg", Split),         // too late
+            ("ffg", NoQuorum),
+        ] {
+            let obstacle = Obstacle::of_reader(&round(letters));
+            assert_eq!(obstacle, expected, "{letters}");
         }
     }
 }

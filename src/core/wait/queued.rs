@@ -32,6 +32,7 @@ pub(crate) struct QueuedWaiter {
     pub(crate) is_head: bool,
     /// `false` if no round watches the key.
     watches: bool,
+    is_reader: bool,
 }
 
 impl QueuedWaiter {
@@ -41,7 +42,12 @@ impl QueuedWaiter {
     /// waiter correct its ticket forever.
     const CORRECTIONS: u32 = 2;
 
-    pub(crate) fn new(retry: Backoff, waiter_timeout: Duration, watches: bool) -> Self {
+    pub(crate) fn new(
+        retry: Backoff,
+        waiter_timeout: Duration,
+        watches: bool,
+        is_reader: bool,
+    ) -> Self {
         // A waiter polls well before masters count it as dead. The delay is random, so waiters do
         // not all poll at the same time.
         let poll = Backoff::between(waiter_timeout / 4, waiter_timeout / 3);
@@ -57,6 +63,7 @@ impl QueuedWaiter {
             refusals: 0,
             is_head: false,
             watches,
+            is_reader,
         }
     }
 
@@ -99,6 +106,7 @@ impl QueuedWaiter {
         let granting = round.masters(Vote::is_grant);
         let obstacle = match chooser {
             Some(chooser) if granting.contains(chooser) => Obstacle::Split,
+            _ if self.is_reader => Obstacle::of_reader(round),
             _ => Obstacle::in_queue(round),
         };
         let was_head = mem::replace(&mut self.is_head, round.is_next() && self.watches);
@@ -156,7 +164,12 @@ mod tests {
     }
 
     fn waiter() -> QueuedWaiter {
-        QueuedWaiter::new(Backoff::between(millis(10), millis(200)), TIMEOUT, true)
+        QueuedWaiter::new(
+            Backoff::between(millis(10), millis(200)),
+            TIMEOUT,
+            true,
+            false,
+        )
     }
 
     /// Returns a round in the queues with the vote of each letter. Another holds the lock for 50 ms

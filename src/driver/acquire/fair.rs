@@ -14,7 +14,10 @@ use crate::{
     core::{
         ballot::MORE_BALLOTS,
         claim::ask::NextRound,
-        protocol::identity::{Identity, QueueOptions, Ticket},
+        protocol::{
+            access::Access,
+            identity::{Identity, QueueOptions, Ticket},
+        },
         vote::{master_set::MasterSet, quorum::Outcome, round::Round},
         wait::{
             chances::{Chance, Chances, Position},
@@ -61,6 +64,7 @@ pub(in crate::driver) async fn acquire_fair(
     owned: &Arc<OwnedLock>,
     deadline: Deadline,
 ) -> Result<Level, NotAcquired> {
+    let spec = request.lock_id.kind().spec();
     let mut wait = FairWait {
         context,
         request,
@@ -71,7 +75,8 @@ pub(in crate::driver) async fn acquire_fair(
         queued: QueuedWaiter::new(
             context.config.retry,
             context.waiter_timeout(),
-            request.lock_id.kind().spec().is_watched,
+            spec.is_watched,
+            spec.has_readers && request.access == Access::Shared,
         ),
         chances: context.chances(),
     };
