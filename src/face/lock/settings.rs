@@ -48,6 +48,10 @@ impl Lock {
     /// the rest of the minimum time is over, even if the attempt fails. So use a mutex, or a new
     /// owner for each job.
     ///
+    /// If a writer becomes a reader, by [`downgrade`](crate::Guard::downgrade) or because its last
+    /// guard that writes is dropped before one that reads, others may read, too. The rest of the
+    /// minimum time keeps out writers only.
+    ///
     /// Masters that restart may forget a lock that was left in place. The
     /// [quarantine](crate::Quarantine) protects holders only: these masters vote again after
     /// [`max_ttl`](crate::Builder::max_ttl), even if the minimum time is longer. The lock is free
