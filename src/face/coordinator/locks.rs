@@ -191,7 +191,8 @@ impl Coordinator {
     ///
     /// Programs may use different numbers of permits. There are never more holders than the largest
     /// of these numbers. So the number can grow or shrink while programs run: no holder loses its
-    /// permit, and a program with a smaller number waits until enough others are gone.
+    /// permit, and a program with a smaller number waits until enough others are gone. Those that
+    /// come after one of its waiters wait for that one, even if there is a permit for them.
     ///
     /// With [`fenced`](Lock::fenced), a token is larger than those of all earlier holders of all
     /// slots. A resource of its own for each slot can check it.
