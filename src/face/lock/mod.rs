@@ -128,7 +128,8 @@ impl Lock {
     ///   because they may have forgotten locks.
     /// - [`TooSlow`](AcquireError::TooSlow): a majority granted, but no validity was left.
     /// - [`OtherKind`](AcquireError::OtherKind): the name is held as another kind of lock. This is
-    ///   detected only while the name is held.
+    ///   detected only while the name is held. After a holder that shared the lock has died, it may
+    ///   be reported for [longer](crate::docs::guarantees#one-name-one-kind).
     /// - [`OwnerBusy`](AcquireError::OwnerBusy): another task of the same owner has been in the
     ///   middle of an attempt for longer than the wait above.
     /// - [`Config`](AcquireError::Config) and [`Closed`](AcquireError::Closed): nothing was sent.
