@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use quorlock::{Coordinator, Guard, MemoryMaster};
+use quorlock::{AcquireError, Coordinator, Fault, Guard, MemoryMaster};
 use tokio::time::Instant;
 
-use super::world::seconds;
+use super::world::{World, millis, seconds, timed};
 
 const NAME: &str = "a";
 const PERMITS: usize = 20;
@@ -73,4 +73,26 @@ async fn the_last_permit_is_found_although_masters_lack_holders() {
         let longest = waits.iter().max().unwrap();
         assert!(*longest < seconds(5), "{lacking:?}: {waits:?}");
     }
+}
+
+/// Each master has another free slot. So the first attempt is split, and in the second one, the
+/// others refuse the slot of the master that is asked first.
+#[tokio::test(start_paused = true)]
+async fn an_attempt_at_a_permit_takes_five_node_timeouts_at_most() {
+    let node_timeout = millis(50);
+    let world = World::with(3, |builder| builder.node_timeout(node_timeout)).await;
+    let lock = world.locks.semaphore(NAME, 3);
+    let mut guards = Vec::new();
+    for _ in 0..3 {
+        guards.push(lock.try_acquire().await.unwrap());
+    }
+    for (slot, master) in world.masters.iter().enumerate() {
+        remove(master, &[slot], &guards);
+    }
+    world.inject_all(&Fault::Delay(node_timeout - millis(5)));
+    let (took, refused) = timed(lock.try_acquire()).await;
+    let is_refused = matches!(refused, Err(AcquireError::Contended { .. }));
+    assert!(is_refused, "{refused:?}");
+    assert!(took > 4 * node_timeout, "no second attempt: {took:?}");
+    assert!(took <= 5 * node_timeout, "{took:?}");
 }

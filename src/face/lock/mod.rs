@@ -112,12 +112,15 @@ impl Lock {
     ///
     /// An attempt takes one round trip to the slowest master of the fastest majority, and at most
     /// one node timeout. After a failure it takes at most one more node timeout to find out the
-    /// reason. A fenced lock may take two more round trips, of at most one node timeout each. All
-    /// these times may double while a master does not keep up with the commands of this
-    /// coordinator. If another task of the same owner is making an attempt, this call first waits
-    /// until that attempt ends, for at most three node timeouts, or five if the lock is fenced.
-    /// Until every master was dialled once, each of these waits may take longer, by at most the
-    /// connect timeout.
+    /// reason. A fenced lock may take two more round trips, of at most one node timeout each. If
+    /// masters grant different slots of a semaphore, a second attempt follows, in which one master
+    /// is asked first: in all, at most five node timeouts, or nine if it is fenced. All these times
+    /// may double while a master does not keep up with the commands of this coordinator.
+    ///
+    /// If another task of the same owner is making an attempt, this call first waits until that
+    /// attempt ends, for at most three node timeouts, or five if the lock is fenced. Until every
+    /// master was dialled once, each of these waits may take longer, by at most the connect
+    /// timeout.
     ///
     /// # Errors
     ///
@@ -172,10 +175,11 @@ impl Lock {
     ///
     /// This method returns about four node timeouts after `limit` at the latest. An attempt may be
     /// under way when `limit` has passed. That attempt and the last attempt may take two node
-    /// timeouts each, or four each if the lock is fenced. The first connections may take the
-    /// connect timeout. All these times may double while a master does not keep up with the
-    /// commands of this coordinator. [Several names](crate::Coordinator::mutex_all) may take one
-    /// attempt more: when the last attempt at one of them wins, the rest follow.
+    /// timeouts each, or four each if the lock is fenced, and for a semaphore one more each. The
+    /// first connections may take the connect timeout. All these times may double while a master
+    /// does not keep up with the commands of this coordinator. [Several
+    /// names](crate::Coordinator::mutex_all) may take one attempt more: when the last attempt at
+    /// one of them wins, the rest follow.
     ///
     /// Tasks of one owner make their attempts one after the other. If the turn of a task has not
     /// come three node timeouts after `limit`, the task makes no last attempt. For a fenced lock
