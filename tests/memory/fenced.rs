@@ -174,13 +174,6 @@ async fn counters_ahead_of_the_clock_cost_exactly_one_more_round() {
             assert_eq!(guard.rounds(), rounds, "{kind} {ahead}: {}", guard.votes());
             let token = u64::from(guard.fencing_token().unwrap());
             assert_eq!(token == counter + 1, rounds == 2, "{token}, {counter}");
-            guard.release().await.unwrap();
-            if by > 1_000_000 {
-                continue;
-            }
-            // This process knows the counter now.
-            let guard = fenced(kind, &world.locks).acquire().await.unwrap();
-            assert_eq!(guard.rounds(), 1, "{kind} {ahead}: {}", guard.votes());
         }
     }
 }
