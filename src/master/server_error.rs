@@ -97,8 +97,8 @@ impl ServerError {
     /// Returns whether the answer to `verb` shows that the server takes no locks at present.
     pub(crate) fn is_about_server(self, verb: Verb) -> bool {
         match self {
-            // The user may have the rights to other keys.
-            Self::ChannelDenied | Self::KeyDenied => false,
+            // The user may have the rights to other keys, and the next command brings its script.
+            Self::ChannelDenied | Self::KeyDenied | Self::NoScript => false,
             // The program may not need the rights to look at locks, or to probe.
             Self::CommandDenied | Self::UnknownCommand => {
                 matches!(verb, Verb::Acquire | Verb::Heal)
@@ -108,7 +108,6 @@ impl ServerError {
             Self::Loading
             | Self::MaxClients
             | Self::NoProtocol
-            | Self::NoScript
             | Self::State
             | Self::WritesRefused(_) => true,
         }

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 
-use quorlock::Coordinator;
+use quorlock::{AcquireError, Coordinator, MasterHealth};
 use tokio::task::yield_now;
 
 use crate::common::*;
@@ -27,6 +27,31 @@ fn no_vote_is_lost_to_a_script_flush() {
         guard.release().await.unwrap();
         locks.close().await;
         assert_no_keys(&masters);
+    });
+}
+
+/// The others refuse, so the slow master gets the acquisition and its release together. It lacks
+/// the script of the acquisition, which is not sent again after its release.
+#[test]
+fn a_slow_master_that_lost_the_scripts_still_takes_locks() {
+    with_masters(3, async |masters| {
+        let locks = coordinator(patient(), &masters);
+        let (mine, yours) = (locks.owner(), locks.owner());
+        let held = acquire_on_all(&locks.reentrant("r", &mine)).await;
+        let lock = locks.reentrant("r", &yours);
+        lock.try_acquire().await.unwrap_err();
+
+        assert_eq!(masters[2].command(&["SCRIPT", "FLUSH"]), "OK");
+        masters[2].pause();
+        let error = lock.try_acquire().await.unwrap_err();
+        assert!(matches!(error, AcquireError::Contended { .. }), "{error}");
+        masters[2].resume();
+        // The slow master answers in order.
+        held.extend(LONG).await.unwrap();
+        assert_eq!(held.settled().await.granted_count(), 3);
+        let health = locks.health();
+        assert!(health.iter().all(MasterHealth::can_vote), "{health:?}");
+        locks.close().await;
     });
 }
 
