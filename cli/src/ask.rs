@@ -216,7 +216,7 @@ async fn acquire_in(wanted: &Wanted<'_>, limit: Option<Duration>) -> Result<Guar
     wanted.outage.take();
     match (&acquired, limit) {
         (Ok(_), _) => acquired,
-        (Err(error), _) if matches!(outage_in(error), Some(Outage::Refused(_))) => acquired,
+        (Err(error), _) if is_refused(error) => acquired,
         (Err(_), Some(limit)) => {
             let left = limit.saturating_sub(start.elapsed());
             lock.acquire_within(left).await
@@ -235,6 +235,11 @@ fn outage_in(error: &AcquireError) -> Option<Outage> {
     last.votes().filter(|_| is_outage).map(Outage::in_votes)
 }
 
+/// Returns whether so many masters deny the lock to the user that the others are no majority.
+fn is_refused(error: &AcquireError) -> bool {
+    matches!(outage_in(error), Some(Outage::Refused(_)))
+}
+
 /// Waits for no holder, but for connections, and for others that ask at the same moment: if the
 /// vote is split, nobody has the lock.
 async fn acquire_once(wanted: &Wanted<'_>) -> Result<Guard, AcquireError> {
@@ -248,6 +253,7 @@ async fn acquire_once(wanted: &Wanted<'_>) -> Result<Guard, AcquireError> {
         let goes_on = !left.is_zero()
             && match &error {
                 AcquireError::Contended { reason, .. } => *reason == Contention::Split,
+                AcquireError::NoQuorum { .. } if is_refused(&error) => false,
                 AcquireError::NoQuorum { .. } => ready(wanted, left, "").await.is_ok(),
                 _ => false,
             };

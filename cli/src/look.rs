@@ -4,8 +4,8 @@ use std::{collections::BTreeSet, time::Duration};
 
 use futures_util::future::{join, try_join_all};
 use quorlock::{
-    Coordinator, InspectError, Inspection, Kind, Lock, MasterHealth, MasterView, Owner, ReadyError,
-    Vote, VoteRow, Votes,
+    Coordinator, Failure as VoteFailure, InspectError, Inspection, Kind, Lock, MasterHealth,
+    MasterView, Owner, ReadyError, Vote, VoteRow, Votes,
 };
 use serde::Serialize;
 
@@ -14,7 +14,7 @@ use crate::{
     failure::Failure,
     holders::{HolderLook, HoldersLook},
     lists::{Place, Scope, Tallies},
-    outage::{Outage, is_denial, obstacle},
+    outage::{Outage, obstacle},
     style::{Cell, heading},
     times::{micros, millis, rounded},
     words::in_words_of_the_file,
@@ -163,7 +163,7 @@ fn with_queues_of_its_own(
 /// Returns whether a user that only uses mutexes was denied the queue.
 fn may_not_see_the_queue(votes: &Votes) -> bool {
     let mut failures = votes.iter().filter_map(|row| row.failure());
-    failures.any(is_denial)
+    failures.any(VoteFailure::is_denial)
 }
 
 impl Look {

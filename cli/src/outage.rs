@@ -102,12 +102,14 @@ impl Outage {
         let why = |(master, failure): &(&str, &VoteFailure)| {
             format!("{master}: {}", in_words_of_the_file(&failure.to_string()))
         };
-        let mut denials = failures.iter().filter(|(_, failure)| is_denial(failure));
-        let others = Tallies::of_votes(votes, |row| !row.failure().is_some_and(is_denial));
+        let mut denials = failures.iter().filter(|(_, failure)| failure.is_denial());
+        let others = Tallies::of_votes(votes, |row| {
+            !row.failure().is_some_and(VoteFailure::is_denial)
+        });
         if let (Some(denial), false) = (denials.next(), others.has_quorum()) {
             let why = why(denial);
             return Self::Refused(format!(
-                "the user lacks a right on {why}; run `quorlock doctor` with the same masters"
+                "a right or a command is missing on {why}; run `quorlock doctor` with the same masters"
             ));
         }
         Self::TooFew {
@@ -134,16 +136,6 @@ pub(crate) fn refused(scope: &Scope<'_>, action: &str) -> Option<Failure> {
     let outage = Outage::of(scope);
     let refused = outage.filter(|outage| matches!(outage, Outage::Refused(_)));
     refused.map(|outage| outage.failure(action))
-}
-
-/// Returns whether the master denied a right, such as the right to a command or a key. Redis 6 and
-/// scripts have other words before it.
-pub(crate) fn is_denial(failure: &VoteFailure) -> bool {
-    let VoteFailure::Rejected(error) = failure else {
-        return false;
-    };
-    let mut signs = ["-NOPERM ", "ACL failure in script"].into_iter();
-    error.starts_with("NOPERM ") || signs.any(|sign| error.contains(sign))
 }
 
 /// Returns the time until the master can vote. `None` if it is not connected, or takes no locks.

@@ -1,6 +1,6 @@
 //! The meanings of the error replies of servers. The words differ between versions.
 
-use crate::core::protocol::command::Verb;
+use crate::core::{protocol::command::Verb, vote::Failure};
 
 /// The meaning of an error reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +114,16 @@ impl ServerError {
     }
 }
 
+impl Failure {
+    /// Returns whether the user lacks a right to a command, a key or a channel, or the server does
+    /// not have such a command, or not in scripts. Trying again is useless until the right is
+    /// given, or the server is set up in another way. The words for this differ between servers,
+    /// versions, and commands and scripts.
+    pub fn is_denial(&self) -> bool {
+        matches!(self, Self::Rejected(error) if ServerError::of(error).is_denial())
+    }
+}
+
 /// Returns the error of the command that failed in a script. Redis 6 wraps it, as in `ERR Error
 /// running script (call to f_..): @user_script:13: @user_script: 13: -OOM ..`.
 fn unwrapped(error: &str) -> &str {
@@ -218,6 +228,45 @@ mod tests {
         ] {
             assert_eq!(ServerError::of(error), expected, "{error}");
         }
+    }
+
+    #[test]
+    fn only_what_trying_again_cannot_change_is_a_denial() {
+        for (error, is_denial) in [
+            (
+                "NOPERM this user has no permissions to run the 'eval' command",
+                true,
+            ),
+            (
+                "ERR ACL failure in script: No permissions to access a key",
+                true,
+            ),
+            (
+                "ERR Error running script (call to f_0a): @user_script:13: @user_script: 13: The user executing the script can't run this command or subcommand",
+                true,
+            ),
+            (
+                "ERR The user executing the script can't publish to the channel mentioned",
+                true,
+            ),
+            (
+                "ERR This Redis command is not allowed from script script: 9f, on @user_script:1.",
+                true,
+            ),
+            ("NOSCRIPT No matching script. Please use EVAL.", false),
+            (
+                "OOM command not allowed when used memory > 'maxmemory'.",
+                false,
+            ),
+            (
+                "ERR the key quorlock:fence:{no permissions} is not a counter",
+                false,
+            ),
+        ] {
+            let failure = Failure::Rejected(error.into());
+            assert_eq!(failure.is_denial(), is_denial, "{error}");
+        }
+        assert!(!Failure::Unreachable("NOPERM".into()).is_denial());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use testkit::server::{Server, masters};
+use testkit::server::{self, Server, masters};
 
 use crate::support::{Running, ended, urls, with};
 
@@ -24,6 +24,7 @@ fn as_bob(masters: &[Server], words: &str) -> Command {
     command
 }
 
+const LACKS: &str = ": a right or a command is missing on 127.0.0.1:";
 const ALL: &str = "+@all ~*";
 const NO_SCRIPTS: &str = "+@all -eval -evalsha ~*";
 const OTHER_KEYS: &str = "+@all ~locks:* ~quorlock:*";
@@ -49,13 +50,45 @@ fn masters_that_deny_the_lock_are_78_at_once() {
         assert!(since.elapsed() < Duration::from_secs(20), "{words}");
         for part in [
             "cannot lock ",
-            ": the user lacks a right on 127.0.0.1:",
+            LACKS,
             "NOPERM",
             "; run `quorlock doctor` with the same masters\n",
         ] {
             assert!(err.contains(part), "{words}: {part}: {err}");
         }
         assert_eq!(err.lines().count(), 1, "{words}: {err}");
+    }
+}
+
+/// Old servers say inside a script in other words that a right is missing.
+#[test]
+fn a_right_that_is_missing_in_a_script_is_78_at_once_on_each_version() {
+    let own = server::find_binary().into_iter();
+    let versions = ["redis-6.2", "redis-7.0", "redis-8.6", "valkey-9.1"];
+    let versions = versions.into_iter().filter_map(server::version);
+    for program in own.chain(versions) {
+        let masters: Vec<_> = (0..3).map(|_| Server::start_version(&program)).collect();
+        for rules in [
+            "+@all -time ~*",
+            "+@all -pexpire ~*",
+            "+@all -hset ~*",
+            "+@all ~a",
+        ] {
+            masters.iter().for_each(|master| allow(master, rules));
+            for words in ["", "-n ", "--wait 1m "] {
+                let since = Instant::now();
+                let words = format!("run --permits 2 {words}a -- echo ran");
+                let (status, out, err) = ended(&mut as_bob(&masters, &words));
+                let case = format!("{}: {rules}: {words}: {err}", program.display());
+                assert_eq!((status, &*out), (78, ""), "{case}");
+                assert!(err.contains(LACKS), "{case}");
+                assert!(since.elapsed() < Duration::from_secs(5), "{case}");
+            }
+        }
+        // Such a user sees mutexes, and no queue.
+        masters.iter().for_each(|master| allow(master, "+@all ~a"));
+        let (status, out, err) = ended(&mut as_bob(&masters, "status a"));
+        assert_eq!(status, 0, "{}: {out}{err}", program.display());
     }
 }
 
