@@ -32,7 +32,11 @@ impl Listed {
     /// begins a group. Or says what is wrong, without a secret.
     pub(crate) fn read<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
         let (mut masters, mut groups) = (Vec::new(), Vec::<Part>::new());
-        for (name, urls) in texts.into_iter().flat_map(parts) {
+        for url in texts.into_iter().flat_map(MasterSpec::split) {
+            let name = url.split_once("://").and_then(|(start, _)| {
+                let (name, _) = start.split_once('=')?;
+                Some(name)
+            });
             if let Some(name) = name {
                 let group = Part::group(name, Vec::new());
                 let number = groups.len() + 1;
@@ -41,8 +45,9 @@ impl Listed {
                     format!("group {number}: its name is not {FORM}")
                 })?);
             }
+            let url = name.map_or(url, |name| &url[name.len() + 1..]);
             let list = groups.last_mut().map(|group| &mut group.masters);
-            list.unwrap_or(&mut masters).extend(MasterSpec::list(&urls));
+            list.unwrap_or(&mut masters).push(MasterSpec::from(url));
         }
         match (masters.is_empty(), groups.is_empty()) {
             (_, true) => Ok(Self::from(masters)),
@@ -153,27 +158,6 @@ pub(crate) fn is_name(text: &str) -> bool {
     !text.is_empty() && text.len() <= 64 && text.chars().all(is_part)
 }
 
-/// Returns the URLs of each group in a list, and the name of the group. Those before the first
-/// group have none.
-fn parts(text: &str) -> Vec<(Option<&str>, String)> {
-    let mut parts = vec![(None, String::new())];
-    for word in text.split(|c: char| c == ',' || c.is_whitespace()) {
-        let name = word.split_once("://").and_then(|(start, _)| {
-            let (name, _) = start.split_once('=')?;
-            Some(name)
-        });
-        let url = name.map_or(word, |name| &word[name.len() + 1..]);
-        if name.is_some() {
-            parts.push((name, String::new()));
-        }
-        if let Some((_, urls)) = parts.last_mut() {
-            urls.push_str(url);
-            urls.push(',');
-        }
-    }
-    parts
-}
-
 /// Returns the builder with both lists. If one of them has groups, the masters of the other are a
 /// group, too.
 pub(crate) fn with_lists(builder: Builder, masters: Listed, leaving: Listed) -> Builder {
@@ -218,6 +202,23 @@ mod tests {
         ] {
             assert_eq!(shown(texts).as_deref(), Ok(expected), "{texts:?}");
         }
+    }
+
+    /// Another password or another path would be used, without a word.
+    #[test]
+    fn a_url_is_never_changed() {
+        let unusable = |text: &str| {
+            let listed = Listed::read([text]).unwrap();
+            let mut faults = listed.masters().map(|master| master.address().unwrap_err());
+            (faults.next().unwrap(), faults.count())
+        };
+        for text in ["redis://v:a b@x", "unix:///a b/r.sock", "a=redis://v:a b@x"] {
+            let (fault, others) = unusable(text);
+            assert!(fault.contains("a blank"), "{text}: {fault}");
+            assert_eq!(others, 0, "{text}");
+        }
+        let commas = shown(&["unix:///a,,b/r.sock, redis://x"]);
+        assert_eq!(commas.as_deref(), Ok("unix:/a,,b/r.sock, x:6379"));
     }
 
     #[test]

@@ -161,10 +161,7 @@ pub(crate) type Supervisor = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl MasterSpec {
     /// Returns the masters in a list of URLs, such as the value of an environment variable. Commas
-    /// and white space separate the URLs.
-    ///
-    /// A part of the list without `://` belongs to the URL before it, because the URL of a master
-    /// behind Sentinels and a password may contain commas.
+    /// and white space separate the URLs: see [`split`](Self::split).
     /// [`Builder::build`](crate::Builder::build) reports a URL that cannot be used, and an empty
     /// list.
     ///
@@ -175,18 +172,24 @@ impl MasterSpec {
     /// assert_eq!(masters.len(), 3);
     /// ```
     pub fn list(urls: &str) -> Vec<Self> {
+        Self::split(urls).into_iter().map(Self::from).collect()
+    }
+
+    /// Returns the URLs in a list, as they are written there. Commas and white space separate them.
+    ///
+    /// A part of the list without `://` belongs to the URL before it, because the URL of a master
+    /// behind Sentinels and a password may contain commas. A blank in a URL must be written as
+    /// `%20`.
+    pub fn split(urls: &str) -> Vec<&str> {
         let is_separator = |c: char| c == ',' || c.is_whitespace();
-        let mut split = Vec::<String>::new();
-        for part in urls.split(is_separator).filter(|part| !part.is_empty()) {
-            match split.last_mut() {
-                Some(url) if !part.contains("://") => {
-                    url.push(',');
-                    url.push_str(part);
-                }
-                _ => split.push(part.to_owned()),
-            }
-        }
-        split.into_iter().map(Self::from).collect()
+        let starts = urls.match_indices("://").map(|(at, _)| {
+            let before = urls[..at].trim_end_matches(|c| !is_separator(c));
+            before.len()
+        });
+        let bounds: Vec<_> = [0].into_iter().chain(starts).chain([urls.len()]).collect();
+        let parts = bounds.windows(2).map(|ends| &urls[ends[0]..ends[1]]);
+        let parts = parts.map(|part| part.trim_matches(is_separator));
+        parts.filter(|part| !part.is_empty()).collect()
     }
 
     /// Returns whether the connections to this master are encrypted.
@@ -293,5 +296,41 @@ impl MasterSpec {
             Spec::Bad(_) => Box::pin(async {}),
         };
         (mailbox, supervisor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_split_and_no_url_is_changed() {
+        for (list, urls) in [
+            ("", &[][..]),
+            (" , ", &[]),
+            ("redis://a", &["redis://a"]),
+            (
+                "redis://a,redis://b\u{a0}redis://c,\n",
+                &["redis://a", "redis://b", "redis://c"],
+            ),
+            (
+                "redis://u:a,,b@c, redis://d",
+                &["redis://u:a,,b@c", "redis://d"],
+            ),
+            ("redis://u:a b@c", &["redis://u:a b@c"]),
+            (
+                "redis+sentinel://a,b/s,unix:///a  b/s",
+                &["redis+sentinel://a,b/s", "unix:///a  b/s"],
+            ),
+            (
+                "g=redis://a h:2=redis://b",
+                &["g=redis://a", "h:2=redis://b"],
+            ),
+            ("a b redis://c", &["a b", "redis://c"]),
+            ("redis://u:x://y@a", &["redis://u:x://y@a"]),
+        ] {
+            assert_eq!(MasterSpec::split(list), urls, "{list}");
+            assert_eq!(MasterSpec::list(list).len(), urls.len(), "{list}");
+        }
     }
 }

@@ -36,6 +36,11 @@ impl Endpoint {
             return parsed
                 .map(|(sentinels, settings)| Self::new(Address::Sentinels(sentinels), settings));
         }
+        if url.contains("://") && url.trim().contains(char::is_whitespace) {
+            return Err(format!(
+                "its URL contains a blank, which must be written as %20: {SHAPES}"
+            ));
+        }
         if has_late_login(url) {
             return Err(format!(
                 "the login in its URL must be percent-encoded: {SHAPES}"
@@ -311,6 +316,14 @@ mod tests {
                 "its URL begins with redis+cluster://: ",
             ),
             ("hunter2@b://a", "its URL cannot be used: "),
+            (
+                "redis://v:hunter2 b@a",
+                "its URL contains a blank, which must be written as %20: ",
+            ),
+            (
+                "unix:///hunter2\tb/r.sock",
+                "its URL contains a blank, which must be written as %20: ",
+            ),
             (
                 "redis://:hunter2@a:99999",
                 "the port in its URL is not a number up to 65535: ",
