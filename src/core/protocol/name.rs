@@ -117,6 +117,7 @@ pub(crate) struct KeyTemplate {
 }
 
 impl KeyTemplate {
+    const EXAMPLE: &str = "quorlock:check";
     const VARIABLE: &str = "{name}";
     /// The length of the longest name in bytes. Masters repeat the name to subscribers in every
     /// message. A longer name is a mistake.
@@ -150,17 +151,17 @@ impl KeyTemplate {
             });
         }
         let key = self.key(&name);
-        if key.starts_with(RESERVED) {
+        if key.starts_with(RESERVED) || *name == *Self::EXAMPLE {
             return Err(reserved(&key));
         }
         Ok(LockId::new(kind, name, key))
     }
 
-    /// Returns the fair lock `quorlock:check`. A check uses the keys of this lock to try commands.
-    /// With a key template of only `{name}`, this name is reserved, so no user can acquire the
-    /// lock.
+    /// Returns the fair lock `quorlock:check`. Checks and probes use its keys to try commands, and
+    /// may write them. The name is reserved, so no user can acquire the lock. The key follows from
+    /// the template, so a user that may only use such keys needs no further right.
     pub(crate) fn example(&self) -> LockId {
-        let name: Arc<str> = "quorlock:check".into();
+        let name: Arc<str> = Self::EXAMPLE.into();
         let key = self.key(&name);
         LockId::new(Kind::Fair, name, key)
     }
@@ -323,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_with_the_prefix_of_the_crate_are_refused() {
+    fn keys_of_the_crate_are_refused() {
         let refused = |template: &str, name: &str| {
             let template = KeyTemplate::parse(template)?;
             template.lock_id(Kind::Mutex, name.into()).map(|_| ())
@@ -333,6 +334,8 @@ mod tests {
             ("{name}", "quorlock:", "quorlock:"),
             ("quorl{name}", "ock:guard", "quorlock:guard"),
             ("quorlock:{name}", "a", "quorlock:{name}"),
+            ("app:{name}", "quorlock:check", "app:quorlock:check"),
+            ("{name}:lock", "quorlock:check", "quorlock:check:lock"),
         ] {
             let key = key.to_owned();
             let error = Err(ConfigError::ReservedKey { key });

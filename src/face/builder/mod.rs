@@ -267,8 +267,8 @@ impl Builder {
     /// of `{name}`. Defaults to `{name}`. The libraries RedLock.net and pottery use
     /// `redlock:{name}`.
     ///
-    /// Keys that begin with `quorlock:` are reserved for this crate. A lock with such a key is
-    /// refused.
+    /// Keys that begin with `quorlock:` are reserved for this crate, and so is the name
+    /// `quorlock:check`. Such a lock is refused.
     pub fn key_template(mut self, template: impl Into<String>) -> Self {
         self.settings.key_template = template.into();
         self
