@@ -1,17 +1,24 @@
 //! The time to wait for a lock.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::{Duration, Instant},
+};
 
 use super::denied::{Denied, NotAcquired};
 use crate::driver::time::clock;
 
-/// The start and the end of a wait, and the attempts that failed meanwhile.
+/// The start and the end of a wait, and the attempts that failed meanwhile. Its clones count
+/// together: parts of a wait have a clone each, and its error tells of all attempts.
 #[derive(Clone, Debug)]
 pub(in crate::driver) struct Deadline {
     start: Instant,
     pub(in crate::driver) end: Option<Instant>,
     /// The number of attempts that failed.
-    pub(super) failures: u32,
+    failures: Arc<AtomicU32>,
 }
 
 impl Deadline {
@@ -21,13 +28,13 @@ impl Deadline {
             start,
             // A limit that is too long for the clock counts as no limit.
             end: within.and_then(|within| start.checked_add(within)),
-            failures: 0,
+            failures: Arc::default(),
         }
     }
 
     /// Counts the attempt `denied`, which failed. Returns an error if the wait ends with it.
     pub(in crate::driver) fn note_failure(
-        &mut self,
+        &self,
         denied: &Denied,
         is_last: bool,
     ) -> Result<(), NotAcquired> {
@@ -37,7 +44,7 @@ impl Deadline {
         if is_last {
             return Err(self.expired(denied.clone()));
         }
-        self.failures = self.failures.saturating_add(1);
+        self.failures.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
@@ -74,8 +81,28 @@ impl Deadline {
     pub(in crate::driver) fn expired(&self, last: Denied) -> NotAcquired {
         NotAcquired::Deadline {
             waited: clock::now().saturating_duration_since(self.start),
-            attempts: self.failures.saturating_add(1),
+            attempts: self.failures.load(Ordering::Relaxed).saturating_add(1),
             last,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_attempts_of_all_parts_of_a_wait_are_counted() {
+        let wait = Deadline::new(Some(Duration::ZERO));
+        let part = wait.clone();
+        let denied = Denied::owner_busy();
+        for deadline in [&part, &wait, &part] {
+            deadline.note_failure(&denied, false).unwrap();
+        }
+        let error = wait.note_failure(&denied, true).unwrap_err();
+        assert!(
+            matches!(error, NotAcquired::Deadline { attempts: 4, .. }),
+            "{error:?}"
+        );
     }
 }

@@ -55,7 +55,7 @@ pub(super) async fn acquire(
     request: &LockRequest,
     limit: Option<Duration>,
 ) -> Result<Level, NotAcquired> {
-    let mut deadline = Deadline::new(limit);
+    let deadline = Deadline::new(limit);
     let Some(owner) = &request.owner else {
         return contend(context, request, deadline).await;
     };
@@ -68,6 +68,7 @@ pub(super) async fn acquire(
             contend(context, request, contest).await
         }
     });
+    let mut refusals = 0_u32;
     loop {
         // When one task of the owner wins the lock, the owner's other tasks reenter the lock. They
         // do not wait until the winner drops its guard.
@@ -81,7 +82,8 @@ pub(super) async fn acquire(
         // keeps its position in the queues until this task has reentered.
         match reenter(request, &owned).await {
             Some(Err(NotAcquired::Denied(denied))) => {
-                let end = deadline.cap(context.retry_at(deadline.failures));
+                let end = deadline.cap(context.retry_at(refusals));
+                refusals = refusals.saturating_add(1);
                 deadline.note_failure(&denied, is_last)?;
                 context.timers.sleep_until(end).await;
             }

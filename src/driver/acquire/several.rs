@@ -91,7 +91,7 @@ impl<'a> Prefix<'a> {
     }
 
     /// Acquires the missing locks.
-    async fn fill(&mut self, mut deadline: Deadline) -> Result<(), NotAcquired> {
+    async fn fill(&mut self, deadline: Deadline) -> Result<(), NotAcquired> {
         // After a wait, the next locks may be contended, too. Taking and returning them would
         // disturb others, so their number begins with one.
         let mut most = self.parts.len();
