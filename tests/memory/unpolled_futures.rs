@@ -9,7 +9,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use crate::world::{NAME, World, delay, millis, seconds, start, timed};
+use crate::world::{NAME, World, delay, error, millis, seconds, start, timed};
 
 /// The default node timeout.
 const NODE_TIMEOUT: Duration = millis(50);
@@ -236,5 +236,37 @@ async fn a_waiter_that_is_polled_long_after_its_limit_makes_its_last_attempt() {
         sleep(seconds(2)).await;
         let guard = timeout(seconds(1), waiting).await.unwrap();
         drop(guard.expect("the lock is free, and no other task of the owner wants it"));
+    }
+}
+
+/// A task that cannot reenter waits before it tries again. Meanwhile, the lock becomes free. The
+/// task must not keep its place before others, or the permit of its owner, without using them.
+#[tokio::test(start_paused = true)]
+async fn a_task_that_could_not_reenter_holds_up_no_one() {
+    for kind in &kinds()[1..] {
+        let hour = seconds(3_600);
+        let world = World::with(3, |builder| builder.retry_delay(hour, hour)).await;
+        let others = Coordinator::new(&world.masters).unwrap();
+        let held = kind(&others, &others.owner()).acquire().await.unwrap();
+        let owner = world.locks.owner();
+        let lock = kind(&world.locks, &owner);
+        let [first, second] = [(); 2].map(|()| lock.clone());
+        let first = tokio::spawn(async move { first.acquire().await });
+        sleep(millis(20)).await;
+        let mut second = Box::pin(async move { second.acquire().await });
+        assert!(timeout(millis(20), second.as_mut()).await.is_err());
+        held.release().await.unwrap();
+        let first = first.await.unwrap().unwrap();
+        world.inject_all(&error());
+        assert!(timeout(millis(200), second.as_mut()).await.is_err());
+        let second = tokio::spawn(async move { second.await.map(drop) });
+        sleep(millis(20)).await;
+        world.clear_faults();
+        first.release().await.unwrap();
+        let third = kind(&world.locks, &world.locks.owner());
+        let (took, third) = timeout(hour * 2, timed(third.acquire())).await.unwrap();
+        drop(third.unwrap());
+        assert!(took <= millis(100), "{took:?}");
+        second.await.unwrap().unwrap();
     }
 }

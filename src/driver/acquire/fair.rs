@@ -269,6 +269,8 @@ impl<'a> FairWait<'a> {
     /// Waits for the permit to make a round. Without the permit, two attempts of one owner could
     /// run at the same time and take over each other's grants.
     async fn permit(&self) -> Result<SemaphorePermit<'a>, NotAcquired> {
+        /// The time between two looks whether the owner still has the lock.
+        const LOOK: Duration = Duration::from_millis(10);
         let timeout = attempt_timeout(self.context, self.request);
         let end = self.deadline.queued_permit_by(timeout);
         loop {
@@ -282,8 +284,13 @@ impl<'a> FairWait<'a> {
             }
             drop(permit);
             // Another task of the owner has won the lock. The caller stops polling this future and
-            // reenters. If the lock was released meanwhile, the caller polls this future again.
+            // reenters. If that failed, or if the lock was released meanwhile, the caller polls
+            // this future again.
             yield_now().await;
+            if self.owned.claim().is_some() {
+                let look_at = clock::now() + LOOK;
+                self.context.timers.sleep_until(look_at).await;
+            }
         }
     }
 

@@ -79,13 +79,19 @@ pub(super) async fn acquire(
         context.check_open()?;
         let is_last = deadline.is_over();
         // The future `acquired` may have the permit, but reentering needs no permit. That future
-        // keeps its position in the queues until this task has reentered.
+        // keeps its position in the queues until this task has reentered. Nobody waits for it
+        // meanwhile, because the owner holds the lock.
         match reenter(request, &owned).await {
             Some(Err(NotAcquired::Denied(denied))) => {
                 let end = deadline.cap(context.retry_at(refusals));
                 refusals = refusals.saturating_add(1);
                 deadline.note_failure(&denied, is_last)?;
-                context.timers.sleep_until(end).await;
+                // The lock may become free before the next try. That future must not keep its
+                // permit, its turn or its position from others then.
+                let pause = context.timers.sleep_until(end);
+                if let Some(acquired) = within(pause, acquired.as_mut()).await {
+                    return acquired;
+                }
             }
             Some(reentered) => return reentered,
             None => {} // the lock was released or lost meanwhile
