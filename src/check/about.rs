@@ -111,9 +111,9 @@ table! {
 // The findings about all masters together, and about this program.
 table! {
     CLOCK_OFF = Warn Time;
-        "it counts as down for fencing tokens, and for positions in fair locks"; SYNC;
+        "it counts as down for fencing tokens, and for positions in queues"; SYNC;
     CLOCKS_APART = Refuse Time;
-        "no majority agrees on the time: no fencing tokens, and no order in fair locks"; SYNC;
+        "no majority agrees on the time: no fencing tokens, and no order in queues"; SYNC;
     COUNTERS_AHEAD = Refuse FenceCounters;
         "programs of both lists may get no fencing token, and those of the new list smaller ones";
         "begin the change when that time has come";
@@ -126,7 +126,7 @@ table! {
     HOST = Warn Hosts; "its loss is the loss of all locks"; "give each master a machine of its own";
     NO_MAJORITY = Refuse Votes; "no lock can be acquired"; "see the other findings";
     OUR_CLOCK = Warn Time;
-        "positions in fair locks and fencing tokens cost this process one more round"; SYNC;
+        "positions in queues and fencing tokens cost this process one more round"; SYNC;
     QUARANTINES = Warn Votes;
         "a program that starts now can acquire no lock until the quarantines are over"; "wait";
     SHARED_DATA = Refuse MasterReplid; "masters that share their data lose it together";

@@ -158,8 +158,8 @@ const RULES: &[(About, Rule)] = rules! {
         let is_denied = look.facts.error("PUBLISH").is_some_and(ServerError::is_denial);
         when(is_denied || look.facts.is("may_listen", "no"), "denied")
     };
-        "its user cannot publish for waiters or listen: waiters for fair locks, and those of Redisson, \
-         poll or wait too long";
+        "its user cannot publish for waiters or listen: waiters of locks with queues, and those of \
+         Redisson, poll or wait too long";
         "ACL SETUSER <user> +publish +subscribe +unsubscribe &quorlock:* &redisson_lock__channel:*";
     Warn ClientTracking if |look| look.tracking_refused().filter(|_| look.ours.has_quarantine());
         "programs that run do not notice if it loses its keys, by FLUSHALL or as a replica for a \

@@ -110,7 +110,7 @@ impl Context {
         longest.unwrap_or_else(|| self.config.node_timeout.least())
     }
 
-    /// Returns how long a waiter of a fair lock may be silent. The result is at least four node
+    /// Returns how long a waiter in the queues may be silent. The result is at least four node
     /// timeouts of the slowest master, so a waiter does not count as dead after one lost poll.
     pub(crate) fn waiter_timeout(&self) -> Duration {
         self.config.waiter_timeout.max(self.node_timeout() * 4)

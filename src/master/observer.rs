@@ -105,7 +105,7 @@ fn log(group: Option<&str>, master: &str, event: MasterEvent<'_>) {
     match event {
         MasterEvent::AnswersAgain => info!(target: MASTER, group, %master, "master answers again"),
         MasterEvent::CallsNobody { error } => {
-            warn!(target: MASTER, group, %master, %error, "the master calls no waiter of a fair lock: waiters poll");
+            warn!(target: MASTER, group, %master, %error, "the master calls no waiter of a lock with queues: waiters poll");
         }
         MasterEvent::Connected { is_news: true } => {
             info!(target: MASTER, group, %master, "connected");

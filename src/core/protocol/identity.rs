@@ -10,7 +10,7 @@ use crate::core::time::lease::CLOCK_WINDOW;
 pub(crate) enum Identity {
     /// An attempt at a reentrant lock.
     Owner(OwnerAttempt),
-    /// An attempt at a fair lock.
+    /// An attempt at a lock with queues.
     Ticket(FairAttempt),
     /// The token of an attempt at a mutex.
     Token(Token),
@@ -51,7 +51,7 @@ pub(crate) struct OwnerAttempt {
     pub(crate) attempt: u64,
 }
 
-/// An attempt of an owner at a fair lock, with the ticket for its position in the queue.
+/// An attempt of an owner at a lock with queues, with the ticket for its position in the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FairAttempt {
     pub(crate) owner: OwnerAttempt,

@@ -17,8 +17,8 @@ use crate::core::{
 pub struct Inspection {
     /// The lock's name.
     pub name: Arc<str>,
-    /// The holders: each that holds a majority of masters. Only a lock that
-    /// readers share has more than one.
+    /// The holders: each that holds a majority of masters. A lock that readers share may have more
+    /// than one, and so may a semaphore.
     ///
     /// If there is no such holder, one entry stands for all that the masters know. The list is
     /// empty if the lock can be acquired. This is the case if the masters where the lock is free,

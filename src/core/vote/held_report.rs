@@ -49,8 +49,8 @@ impl HeldReport {
         self.remaining
     }
 
-    /// Returns the [IDs](crate::Owner::id) of the owners that hold the lock. A reentrant or fair
-    /// lock has one. A mutex has none.
+    /// Returns the [IDs](crate::Owner::id) of the owners that hold the lock. A mutex has none. A
+    /// master names up to five readers of a read-write lock, or holders of a semaphore.
     pub fn owners(&self) -> impl Iterator<Item = &str> {
         let owned = self.owned.iter();
         owned.flat_map(|owned| owned.owners.split('\n'))

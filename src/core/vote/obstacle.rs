@@ -18,7 +18,7 @@ pub(crate) enum Obstacle {
     OwnerBusy,
     /// Too many masters are in quarantine, so no majority can vote for this time.
     Quarantined(Duration),
-    /// The fair lock is free, but other waiters come first.
+    /// The lock is free, but other waiters come first.
     Queued,
     /// Several attempts split the votes, so none of them has a majority.
     Split,
@@ -78,7 +78,7 @@ impl Obstacle {
         }
     }
 
-    /// Returns why `round` did not give a fair lock to a waiter in the queues. A waiter that is not
+    /// Returns why `round` did not give the lock to a waiter in the queues. A waiter that is not
     /// the next one waits until it is called, regardless of the remaining TTL.
     pub(crate) fn in_queue(round: &Round) -> Self {
         if let Some(left) = round.quarantined() {

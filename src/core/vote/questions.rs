@@ -110,7 +110,7 @@ impl Round {
         })
     }
 
-    /// Returns whether any master refused, and all refusals say that the fair lock is free but
+    /// Returns whether any master refused, and all refusals say that the lock is free but
     /// other waiters come first.
     pub(crate) fn lets_others_pass(&self) -> bool {
         let queued = self.masters(|vote| matches!(vote, Vote::Refuse(Refusal::Queued { .. })));

@@ -70,7 +70,7 @@ impl Deadline {
         }
     }
 
-    /// Returns until when a waiter in the queues of a fair lock waits for the permit to make a
+    /// Returns until when a waiter in the queues waits for the permit to make a
     /// round. Returns `None` if the wait has no limit.
     pub(in crate::driver) fn queued_permit_by(&self, attempt: Duration) -> Option<Instant> {
         let end = self.end?;

@@ -28,7 +28,7 @@ use crate::{
     driver::{select::first_of, signal::Signal, time::timers::Timers},
 };
 
-/// An owner of reentrant and fair locks.
+/// An owner of locks that are not held by a token.
 pub(crate) struct LockOwner {
     id: Arc<str>,
     /// The number of attempts that this owner has made so far, at all locks together.
@@ -59,7 +59,7 @@ impl LockOwner {
     }
 
     /// Returns the identity of a new attempt. The number of the attempt is larger than the numbers
-    /// of all earlier attempts. Only an attempt at a fair lock has a ticket.
+    /// of all earlier attempts. Only an attempt at a lock with queues has a ticket.
     pub(crate) fn identity(&self, ticket: Option<Ticket>) -> Identity {
         let owner = OwnerAttempt {
             owner: self.id.clone(),
