@@ -81,7 +81,8 @@ table! {
     SENTINELS = Warn Connection; "its Sentinels do not say where it is, so it has no vote";
         "look at the Sentinels, and at the URL";
     STRICT = Refuse Origin; NO_VOTE;
-        concat!("ACL SETUSER <user> ", origin_rights!(), ", or a quarantine that is not strict");
+        concat!("ACL SETUSER <user> ", origin_rights!(), "; or a server that allows these in scripts, \
+            or a quarantine that is not strict");
     #[cfg(feature = "tls")]
     TLS = Warn Connection; "no TLS connection to it can be made, so it has no vote";
         "look at the certificates, at Builder::tls, and at the URL";

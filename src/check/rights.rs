@@ -20,6 +20,10 @@ const FENCING: Rights = Rights {
     fix: "ACL SETUSER <user> +get +set +time ~quorlock:fence:*",
 };
 
+/// The fix if the server itself does not run a command in scripts.
+const NOT_IN_SCRIPTS: &str = "no right helps, because the server itself forbids that in scripts: allow it there if you can, \
+     or list another server; without TIME, use mutexes and reentrant locks without fencing tokens";
+
 /// Returns the rights that each kind of lock needs, with the setting that their findings are about.
 fn rights() -> impl Iterator<Item = (Setting, Rights)> {
     let kinds = Kind::ALL.into_iter();
@@ -79,11 +83,16 @@ pub(super) fn find(facts: &Facts) -> impl Iterator<Item = Finding> {
         } else {
             (Severity::Refuse, "its user cannot have any lock there")
         };
+        let is_forbidden = |right: &&str| facts.error(right) == Some(ServerError::UnknownCommand);
         let about = About {
             severity,
             setting,
             why,
-            fix,
+            fix: if missing.iter().any(is_forbidden) {
+                NOT_IN_SCRIPTS
+            } else {
+                fix
+            },
         };
         let value = format!("without {}", missing.join(", "));
         (!missing.is_empty()).then(|| about.with(value))

@@ -129,7 +129,7 @@ const RULES: &[(About, Rule)] = rules! {
          programs away for a quarantine";
     Refuse Origin if |look| when(look.origin_is(None), "not readable");
         "if it restarts without its locks, nobody notices";
-        concat!("ACL SETUSER <user> ", origin_rights!());
+        concat!("ACL SETUSER <user> ", origin_rights!(), "; or a server that allows these in scripts");
     Warn Origin if |look| {
         let left = look.facts.quarantine_left(look.ours);
         (!left.is_zero()).then(|| format!("in quarantine for {left:.1?}"))

@@ -716,6 +716,30 @@ fn each_missing_right_has_its_finding() {
     }
 }
 
+/// Hosted servers may forbid a command in scripts, whatever the rights of the user are.
+#[test]
+fn a_fix_helps_where_the_server_itself_forbids_a_command() {
+    let forbidden =
+        "ERR This Redis command is not allowed from script script: 9f, on @user_script:1.";
+    let denied =
+        "ERR ACL failure in script: User lock has no permissions to run the 'time' command";
+    for (error, fix) in [
+        (forbidden, "without TIME, use mutexes and reentrant locks"),
+        (denied, "ACL SETUSER <user> "),
+    ] {
+        let lines = format!("may_eval:yes\ntry.TIME:{error}");
+        let masters = ["a", "b", "c"].map(|name| master(name, &[("may_eval:yes", &lines)]));
+        let report = check(&masters, &own());
+        let rights = report
+            .findings
+            .iter()
+            .filter(|one| one.setting.name().starts_with("rights"));
+        let fixes: Vec<_> = rights.map(|one| one.fix).collect();
+        assert_eq!(fixes.len(), 4, "{report}"); // all but mutexes and reentrant locks
+        assert!(fixes.iter().all(|one| one.contains(fix)), "{report}");
+    }
+}
+
 #[test]
 fn clocks_that_are_apart_are_found() {
     let at = |name, time: &str| master(name, &[("time:5000000", time)]);
