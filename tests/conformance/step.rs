@@ -147,7 +147,7 @@ impl RowCommand {
     pub(super) fn may_be_copied(&self) -> bool {
         self.ballot.is_some()
             || self.watch
-            || !self.kind.spec().is_token
+            || self.kind.has_owner()
             || !matches!(self.verb, Verb::Acquire | Verb::Heal)
     }
 

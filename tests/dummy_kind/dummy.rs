@@ -26,7 +26,6 @@ pub(super) static SPEC: Spec = Spec {
     companions: COMPANIONS,
     words,
     vote,
-    is_token: false,
     is_watched: true,
     has_readers: false,
     has_slots: true,

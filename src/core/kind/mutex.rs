@@ -18,7 +18,6 @@ pub(super) static SPEC: Spec = Spec {
     companions: &[],
     words,
     vote,
-    is_token: true,
     is_watched: true,
     has_readers: false,
     has_slots: false,

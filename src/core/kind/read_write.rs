@@ -25,7 +25,6 @@ pub(super) static SPEC: Spec = Spec {
     companions: COMPANIONS,
     words,
     vote,
-    is_token: false,
     is_watched: false,
     has_readers: true,
     has_slots: false,

@@ -19,7 +19,6 @@ pub(super) static SPEC: Spec = Spec {
     companions: &[],
     words,
     vote,
-    is_token: false,
     is_watched: true,
     has_readers: false,
     has_slots: false,

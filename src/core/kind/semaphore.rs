@@ -27,7 +27,6 @@ pub(super) static SPEC: Spec = Spec {
     companions: COMPANIONS,
     words,
     vote,
-    is_token: false,
     is_watched: false,
     has_readers: false,
     has_slots: true,

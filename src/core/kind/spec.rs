@@ -10,10 +10,6 @@ use crate::core::{
 };
 
 /// The particulars of a kind of lock. The module of the kind has them as `SPEC`.
-#[cfg_attr(
-    not(feature = "redis"),
-    expect(dead_code, reason = "some of them are only for servers")
-)]
 pub(crate) struct Spec {
     /// The word in metrics and on the wire: see `lua/README.md`.
     pub(crate) word: &'static str,
@@ -26,9 +22,6 @@ pub(crate) struct Spec {
     /// Returns the vote that a reply means. The reply is not an error, and the verb is not one that
     /// all kinds share.
     pub(in crate::core) vote: fn(&Command, &Reply<'_>) -> SlotVote,
-    /// `true` if the lock is a string that holds a token, which some servers can compare and delete
-    /// without a script.
-    pub(crate) is_token: bool,
     /// `true` if waiters ask masters to report changes of the key. The key of a lock with several
     /// holders changes too often for that, because each renewal changes it.
     pub(crate) is_watched: bool,

@@ -77,8 +77,7 @@ impl Command {
     pub(crate) fn comparison(&self) -> Option<(&[u8], &Token)> {
         let was_won = matches!(self.action, Action::Release { was_won: true, .. });
         let is_plain = was_won && !self.is_fenced() && !self.watch;
-        let is_token = self.lock_id.kind().spec().is_token;
-        let token = self.by()?.token().filter(|_| is_plain && is_token)?;
+        let token = self.by()?.token().filter(|_| is_plain)?;
         Some((self.lock_id.key().as_bytes(), token))
     }
 }
