@@ -5,7 +5,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use quorlock::{Coordinator, Fault, Lock, MemoryMaster};
@@ -40,11 +40,36 @@ struct Seen {
     failures: usize,
 }
 
-/// Lets each of 24 clients take and release a permit of 48 for 5 s.
-async fn crowd(count: usize, waits: bool) -> Seen {
+impl Seen {
+    /// Returns the share of the calls that failed.
+    fn failed(&self) -> f64 {
+        self.failures as f64 / (self.failures + self.waits.len()) as f64
+    }
+}
+
+/// Raises the counters as a client does whose clock is 0.9 s fast.
+async fn raise_counters(masters: Vec<MemoryMaster>, is_over: Arc<AtomicBool>) {
+    const COUNTER: &str = "quorlock:fence:{r}";
+    while !is_over.load(Ordering::Relaxed) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let fast = (now + millis(900)).as_micros() as u64;
+        for master in &masters {
+            let counter = master.get(COUNTER).and_then(|text| text.parse().ok());
+            master.set(COUNTER, fast.max(counter.unwrap_or(0)).to_string(), None);
+        }
+        sleep(millis(15)).await;
+    }
+}
+
+/// Lets each of 24 clients take and release a permit of 48 for 5 s. If there is a rival, its clock
+/// is fast.
+async fn crowd(count: usize, waits: bool, has_rival: bool) -> Seen {
     let masters: Vec<_> = (0..count).map(|_| MemoryMaster::new()).collect();
     let is_over = Arc::new(AtomicBool::new(false));
     jitter(&masters, &is_over);
+    if has_rival {
+        tokio::spawn(raise_counters(masters.clone(), is_over.clone()));
+    }
     let end = Instant::now() + seconds(5);
     let client = async |lock: Lock, mut random: Random| {
         let mut seen = Seen {
@@ -88,17 +113,23 @@ async fn crowd(count: usize, waits: bool) -> Seen {
 #[tokio::test(start_paused = true)]
 async fn fenced_permits_are_taken_at_once() {
     for count in [3, 5] {
-        let seen = crowd(count, false).await;
-        let share = seen.failures as f64 / (seen.failures + seen.waits.len()) as f64;
+        let failed = crowd(count, false, false).await.failed();
         assert!(
-            share <= 0.01,
-            "{count} masters: {share} of the calls failed"
+            failed <= 0.01,
+            "{count} masters: {failed} of the calls failed"
         );
-        let seen = crowd(count, true).await;
+        let seen = crowd(count, true, false).await;
         let longest = seen.waits.iter().max().unwrap();
         assert!(*longest <= millis(50), "{count} masters: {longest:?}");
         assert_eq!(seen.failures, 0);
     }
+}
+
+/// A rival with a fast clock has raised the counters above the candidates of all others.
+#[tokio::test(start_paused = true)]
+async fn fenced_permits_are_taken_beside_a_fast_clock() {
+    let failed = crowd(3, false, true).await.failed();
+    assert!(failed <= 0.4, "{failed} of the calls failed");
 }
 
 /// Lets `waiters` wait for permits of a semaphore while the masters know different holders: a dead

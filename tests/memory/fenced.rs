@@ -173,7 +173,14 @@ async fn counters_ahead_of_the_clock_cost_exactly_one_more_round() {
             let guard = fenced(kind, &world.locks).acquire().await.unwrap();
             assert_eq!(guard.rounds(), rounds, "{kind} {ahead}: {}", guard.votes());
             let token = u64::from(guard.fencing_token().unwrap());
-            assert_eq!(token == counter + 1, rounds == 2, "{token}, {counter}");
+            // Several may win a semaphore, so each offers a bit more than the least candidate.
+            let most = if kind == Kind::Semaphore && by < 1_000_000 {
+                4_096
+            } else {
+                1
+            };
+            let is_just_above = (1..=most).contains(&token.saturating_sub(counter));
+            assert_eq!(is_just_above, rounds == 2, "{token}, {counter}");
         }
     }
 }

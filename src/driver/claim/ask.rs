@@ -14,6 +14,7 @@ use crate::{
         ballot::Ballot,
         claim::{ClaimState, Terms, ask::NextRound},
         protocol::identity::{Identity, QueueOptions},
+        time::lease::CLOCK_WINDOW,
         vote::{Refusal, SlotVote, Vote, master_set::MasterSet, quorum::Outcome, round::Round},
     },
     driver::{
@@ -164,9 +165,7 @@ impl Claim {
         let round = self.newest_round();
         let timestamps = &context.timestamps;
         let candidate = if let Some(least) = round.read(Round::next_candidate) {
-            // Other losers of the round offer the time, too. If all offered the least candidate
-            // that can win, each master would accept it from one of them only.
-            timestamps.next().max(least)
+            self.candidate_from(least)
         } else if let Some(clock) = round.read(Round::skewed_to) {
             timestamps.correct(clock, &context.observer);
             timestamps.next()
@@ -181,6 +180,22 @@ impl Claim {
             watch: false,
         });
         true
+    }
+
+    /// Returns a candidate for the losers of a round, which must all offer `least` or more. If all
+    /// offered the same, each master would accept it from one of them only. So each offers the
+    /// time. If a rival's fast clock has raised the counters above it, and several can win, each
+    /// offers a part of the time more than the least: who comes later still offers more.
+    fn candidate_from(&self, least: u64) -> u64 {
+        const APART: u64 = 4_096; // more, and the counters outrun the clocks
+        let now = self.context.timestamps.next();
+        let latest = now.saturating_add(CLOCK_WINDOW.as_micros() as u64);
+        let is_ahead = least > now && least.saturating_add(APART) < latest;
+        if is_ahead && self.kind().spec().has_slots {
+            least + now % APART
+        } else {
+            now.max(least)
+        }
     }
 
     /// Gives back the grants of some masters after a round that was not won. Keeps the position in
