@@ -28,7 +28,7 @@
 //!
 //! [`Builder::build_blocking`](crate::Builder::build_blocking) starts one thread, with a runtime of
 //! its own. This thread serves the connections and renews the locks, also while the threads of the
-//! program work or sleep. Its runtime resolves host names on further threads.
+//! program work or sleep. Host names are looked up by further threads.
 //!
 //! The thread ends after the last coordinator, lock and guard are dropped, and everything that was
 //! posted is delivered or has expired. Dropping them never blocks and never panics, also in async

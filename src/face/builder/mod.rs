@@ -141,6 +141,8 @@ impl Builder {
     /// The first commands of a coordinator wait for its first connections. They wait for at most
     /// this time, and stop earlier if their outcome is certain. After that, a command to a master
     /// without a connection fails at once.
+    ///
+    /// A lookup of a host that takes longer goes on, and serves a later dial.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.settings.connect_timeout = timeout;
         self

@@ -1,9 +1,10 @@
 //! Opens streams to servers.
 
+#[cfg(feature = "tls")]
+use std::sync::Arc;
 #[cfg(any(feature = "sentinel", feature = "tls"))]
 use std::time::Duration;
-#[cfg(feature = "tls")]
-use std::{sync::Arc, time::Instant};
+use std::time::Instant;
 
 use super::{
     address::Address,
@@ -14,7 +15,6 @@ use crate::master::{config::MasterConfig, dial_error::DialError};
 /// The settings with which streams are opened.
 #[derive(Clone)]
 pub(super) struct Connector {
-    #[cfg(feature = "tls")]
     now: fn() -> Instant,
     /// The time for a step of the dial, such as a handshake. It is over just before the connect
     /// timeout, so that the error names the step.
@@ -25,13 +25,8 @@ pub(super) struct Connector {
 }
 
 impl Connector {
-    #[cfg_attr(
-        not(any(feature = "sentinel", feature = "tls")),
-        expect(unused_variables, reason = "plain streams have no settings")
-    )]
     pub(super) fn new(config: &MasterConfig) -> Self {
         Self {
-            #[cfg(feature = "tls")]
             now: config.now,
             #[cfg(any(feature = "sentinel", feature = "tls"))]
             step_limit: config.connect_timeout * 15 / 16,
@@ -47,11 +42,11 @@ impl Connector {
             // The dialer asks the Sentinels for an address, and connects to that.
             #[cfg(feature = "sentinel")]
             Address::Sentinels(_) => Err(DialError::Sentinel("they were not asked".to_owned())),
-            Address::Tcp(host, port) => connect_tcp(host, *port).await.map(Wire::new),
+            Address::Tcp(host, port) => connect_tcp(host, *port, self.now).await.map(Wire::new),
             #[cfg(feature = "tls")]
             Address::Tls(host, port) => {
                 let started = (self.now)();
-                let stream = connect_tcp(host, *port).await?;
+                let stream = connect_tcp(host, *port, self.now).await?;
                 let took = (self.now)().saturating_duration_since(started);
                 let left = self.step_limit.saturating_sub(took);
                 super::tls::connect(self.tls.clone(), host, stream, left).await

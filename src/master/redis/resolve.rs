@@ -1,48 +1,279 @@
 //! The addresses of a host.
+//!
+//! The system's lookup blocks its thread, for more than a minute if the name servers are silent. A
+//! dial does not wait that long. So a lookup goes on without the dial, and the next dial of that
+//! host waits for the same lookup.
 
 use std::{
+    collections::{BTreeMap, VecDeque},
     io,
     net::{IpAddr, SocketAddr, ToSocketAddrs},
+    sync::Arc,
     thread,
+    time::{Duration, Instant},
 };
 
-use tokio::sync::oneshot;
+use parking_lot::Mutex;
+use tokio::sync::watch;
 
-/// Returns the addresses of a host.
-///
-/// Resolves the name in a thread of its own. A thread of the runtime would do, but tokio panics if
-/// the system refuses to start one.
-pub(super) async fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-    if let Ok(ip) = host.parse::<IpAddr>() {
-        return Ok(vec![SocketAddr::new(ip, port)]);
+/// The lookups of this process.
+pub(super) static LOOKUPS: Lookups =
+    Lookups::new(|host| (host, 0).to_socket_addrs().map(Iterator::collect));
+
+/// Looks up hosts: each by one thread at a time, and all by a few threads. Further hosts wait in
+/// line.
+pub(super) struct Lookups {
+    look_up: fn(&str) -> io::Result<Vec<SocketAddr>>,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// The hosts whose lookups are not over, and those whose late answers are kept.
+    hosts: BTreeMap<String, watch::Sender<Option<Answer>>>,
+    /// The hosts that no thread looks up yet, and when they were asked for.
+    line: VecDeque<(String, Instant)>,
+    threads: usize,
+}
+
+#[derive(Clone)]
+struct Answer {
+    found: Result<Vec<SocketAddr>, Arc<str>>,
+    at: Instant,
+}
+
+impl Lookups {
+    /// The most threads. An idle thread ends.
+    const MOST_THREADS: usize = 16;
+    /// An answer that took longer is kept for one more dial. Those that waited may have given up,
+    /// or have too little time left.
+    const LATE: Duration = Duration::from_millis(100);
+    /// The time for which a late answer is kept. A host may get another address.
+    const KEPT: Duration = Duration::from_secs(30);
+
+    const fn new(look_up: fn(&str) -> io::Result<Vec<SocketAddr>>) -> Self {
+        Self {
+            look_up,
+            state: Mutex::new(State {
+                hosts: BTreeMap::new(),
+                line: VecDeque::new(),
+                threads: 0,
+            }),
+        }
     }
-    let (sender, found) = oneshot::channel();
-    let name = (host.to_owned(), port);
-    let thread = thread::Builder::new().name("quorlock-resolve".to_owned());
-    thread.spawn(move || {
-        let found = name.to_socket_addrs().map(Iterator::collect);
-        let _ = sender.send(found); // fails if the dial has been given up
-    })?;
-    found
-        .await
-        .unwrap_or_else(|_| Err(io::Error::other("the name could not be resolved")))
+
+    /// Returns the addresses of a host. If this future is dropped, the lookup goes on.
+    pub(super) async fn resolve(
+        &'static self,
+        host: &str,
+        port: u16,
+        now: fn() -> Instant,
+    ) -> io::Result<Vec<SocketAddr>> {
+        if let Ok(ip) = host.parse::<IpAddr>() {
+            return Ok(vec![SocketAddr::new(ip, port)]);
+        }
+        let mut answer = self.ask(host, now)?;
+        let answer = answer.wait_for(Option::is_some).await;
+        let answer = answer.ok().and_then(|answer| answer.clone());
+        let answer = answer.ok_or_else(|| io::Error::other("the lookup ended"))?;
+        let mut found = answer.found.map_err(|why| io::Error::other(&*why))?;
+        for address in &mut found {
+            address.set_port(port);
+        }
+        Ok(found)
+    }
+
+    /// Returns where the answer will be, or is. A kept answer is handed out once.
+    fn ask(
+        &'static self,
+        host: &str,
+        now: fn() -> Instant,
+    ) -> io::Result<watch::Receiver<Option<Answer>>> {
+        let asked = now();
+        let state = &mut *self.state.lock();
+        let is_fresh = |answer: &Answer| asked.saturating_duration_since(answer.at) < Self::KEPT;
+        let hosts = &mut state.hosts;
+        hosts.retain(|_, answer| answer.borrow().as_ref().is_none_or(is_fresh));
+        if let Some(answer) = hosts.get(host).map(watch::Sender::subscribe) {
+            if answer.borrow().is_some() {
+                hosts.remove(host);
+            }
+            return Ok(answer);
+        }
+        if state.threads < Self::MOST_THREADS {
+            let thread = thread::Builder::new().name("quorlock-resolve".to_owned());
+            match thread.spawn(move || self.serve(now)) {
+                Err(error) if state.threads == 0 => return Err(error),
+                spawned => state.threads += usize::from(spawned.is_ok()),
+            }
+        }
+        let (sender, answer) = watch::channel(None);
+        hosts.insert(host.to_owned(), sender);
+        state.line.push_back((host.to_owned(), asked));
+        Ok(answer)
+    }
+
+    /// Looks up hosts until none is in line.
+    fn serve(&self, now: fn() -> Instant) {
+        while let Some((host, asked)) = self.next() {
+            let found = (self.look_up)(&host).map_err(|error| error.to_string().into());
+            let at = now();
+            let is_late = at.saturating_duration_since(asked) > Self::LATE;
+            let is_kept = is_late && found.is_ok();
+            let hosts = &mut self.state.lock().hosts;
+            if let Some(answer) = hosts.get(&host) {
+                answer.send_replace(Some(Answer { found, at }));
+            }
+            if !is_kept {
+                hosts.remove(&host);
+            }
+        }
+    }
+
+    /// Returns the host that is first in line. If there is none, the thread must end.
+    fn next(&self) -> Option<(String, Instant)> {
+        let mut state = self.state.lock();
+        let next = state.line.pop_front();
+        state.threads -= usize::from(next.is_none());
+        next
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        collections::BTreeSet,
+        sync::{
+            LazyLock,
+            atomic::{AtomicU64, Ordering::Relaxed},
+        },
+    };
+
+    use parking_lot::Condvar;
+    use tokio::{task::yield_now, time::timeout};
+
     use super::*;
+    use crate::driver::time::clock;
+
+    /// The lookups of hosts, in their order. Each ends when its host is in `ANSWERED`.
+    static BEGUN: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    static ANSWERED: (Mutex<BTreeSet<String>>, Condvar) =
+        (Mutex::new(BTreeSet::new()), Condvar::new());
+
+    fn look_up(host: &str) -> io::Result<Vec<SocketAddr>> {
+        BEGUN.lock().push(host.to_owned());
+        let (answered, changes) = &ANSWERED;
+        changes.wait_while(&mut answered.lock(), |answered| !answered.contains(host));
+        match host.starts_with("unknown") {
+            true => Err(io::Error::other("no such host")),
+            false => Ok(vec![([10, 0, 0, 1], 0).into()]),
+        }
+    }
+
+    fn answer(host: &str) {
+        ANSWERED.0.lock().insert(host.to_owned());
+        ANSWERED.1.notify_all();
+    }
+
+    /// Returns the number of lookups of hosts whose names begin so.
+    fn begun(name: &str) -> usize {
+        let begun = BEGUN.lock();
+        begun.iter().filter(|host| host.starts_with(name)).count()
+    }
+
+    async fn until(is_so: impl Fn() -> bool) {
+        while !is_so() {
+            yield_now().await;
+        }
+    }
+
+    impl Lookups {
+        fn leaked() -> &'static Self {
+            Box::leak(Box::new(Self::new(look_up)))
+        }
+
+        /// Asks for a host, as a dial that is given up at once.
+        async fn give_up(&'static self, host: &str, now: fn() -> Instant) {
+            let answer = timeout(Duration::ZERO, self.resolve(host, 7, now)).await;
+            answer.unwrap_err();
+        }
+
+        fn threads(&self) -> usize {
+            self.state.lock().threads
+        }
+    }
 
     #[tokio::test]
     async fn addresses_and_names_are_resolved() {
+        let resolve = |host| LOOKUPS.resolve(host, 7, clock::monotonic);
         for host in ["127.0.0.1", "::1"] {
             let ip = host.parse().unwrap();
-            assert_eq!(resolve(host, 7).await.unwrap(), [SocketAddr::new(ip, 7)]);
+            assert_eq!(resolve(host).await.unwrap(), [SocketAddr::new(ip, 7)]);
         }
-        let found = resolve("localhost", 7).await.unwrap();
-        assert!(
-            found.iter().all(|address| address.ip().is_loopback()),
-            "{found:?}"
-        );
+        let found = resolve("localhost").await.unwrap();
+        let is_ours = |address: &SocketAddr| address.ip().is_loopback() && address.port() == 7;
+        assert!(found.iter().all(is_ours), "{found:?}");
         assert!(!found.is_empty());
+    }
+
+    #[tokio::test]
+    async fn dials_of_one_host_wait_for_one_lookup() {
+        let lookups = Lookups::leaked();
+        lookups.give_up("shared", clock::monotonic).await;
+        let dial = |port| lookups.resolve("shared", port, clock::monotonic);
+        let end = async {
+            until(|| begun("shared") == 1).await;
+            answer("shared");
+        };
+        let (one, other, ()) = tokio::join!(dial(1), dial(2), end);
+        assert_eq!(one.unwrap(), [([10, 0, 0, 1], 1).into()]);
+        assert_eq!(other.unwrap(), [([10, 0, 0, 1], 2).into()]);
+        assert_eq!(begun("shared"), 1);
+    }
+
+    #[tokio::test]
+    async fn a_late_answer_serves_one_dial_within_half_a_minute() {
+        static START: LazyLock<Instant> = LazyLock::new(clock::monotonic);
+        static PASSED: AtomicU64 = AtomicU64::new(0);
+        let now = || *START + Duration::from_millis(PASSED.load(Relaxed));
+        for (host, took, age, lookups_after) in [
+            ("late", 101, 29_999, [1, 2, 3]),
+            ("stale", 101, 30_000, [2, 3, 4]),
+            // The dials that waited had time for the rest.
+            ("prompt", 100, 0, [2, 3, 4]),
+            ("unknown", 101, 0, [2, 3, 4]),
+        ] {
+            let lookups = Lookups::leaked();
+            lookups.give_up(host, now).await;
+            PASSED.fetch_add(took, Relaxed);
+            answer(host);
+            until(|| lookups.threads() == 0).await;
+            PASSED.fetch_add(age, Relaxed);
+            for expected in lookups_after {
+                let found = lookups.resolve(host, 7, now).await;
+                assert_eq!(found.is_ok(), host != "unknown");
+                assert_eq!(begun(host), expected, "{host}");
+            }
+            until(|| lookups.threads() == 0).await;
+            assert!(lookups.state.lock().hosts.is_empty());
+        }
+    }
+
+    #[tokio::test]
+    async fn silent_hosts_cost_a_few_threads_and_keep_their_places() {
+        let lookups = Lookups::leaked();
+        let hosts: Vec<_> = (10..50).map(|n| format!("silent-{n}")).collect();
+        for _ in 0..3 {
+            for host in &hosts {
+                lookups.give_up(host, clock::monotonic).await;
+            }
+            until(|| begun("silent") >= Lookups::MOST_THREADS).await;
+            assert_eq!(lookups.threads(), Lookups::MOST_THREADS);
+        }
+        // The first one stays silent, and must not hold up the end of this runtime.
+        for host in &hosts[1..] {
+            answer(host);
+        }
+        until(|| lookups.threads() == 1).await;
+        assert_eq!(begun("silent"), hosts.len());
     }
 }

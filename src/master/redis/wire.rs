@@ -9,6 +9,7 @@ use std::{
     ops::ControlFlow,
     pin::Pin,
     task::{Context, Poll, ready},
+    time::Instant,
 };
 
 use tokio::{
@@ -16,7 +17,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::{resolve::resolve, resp::FrameScan, wire_error::WireError};
+use super::{resolve::LOOKUPS, resp::FrameScan, wire_error::WireError};
 use crate::master::{dial_error::DialError, session::task::poll_yield};
 
 /// The transport of a connection: TCP, TLS or a unix socket.
@@ -40,8 +41,13 @@ impl Stream for tokio::net::UnixStream {}
 #[cfg(feature = "__internals")]
 impl Stream for tokio::io::DuplexStream {}
 
-pub(in crate::master) async fn connect_tcp(host: &str, port: u16) -> Result<TcpStream, DialError> {
-    let addresses = resolve(host, port).await.map_err(DialError::Lookup)?;
+pub(super) async fn connect_tcp(
+    host: &str,
+    port: u16,
+    now: fn() -> Instant,
+) -> Result<TcpStream, DialError> {
+    let addresses = LOOKUPS.resolve(host, port, now).await;
+    let addresses = addresses.map_err(DialError::Lookup)?;
     let stream = TcpStream::connect(&*addresses).await;
     let stream = stream.map_err(DialError::Connect)?;
     // A lock command is one small packet. The packet must not wait until there are more bytes to
