@@ -142,7 +142,8 @@ impl Builder {
     /// this time, and stop earlier if their outcome is certain. After that, a command to a master
     /// without a connection fails at once.
     ///
-    /// A lookup of a host that takes longer goes on, and serves a later dial.
+    /// A lookup of a host that takes longer goes on, and serves a later dial. If a host has several
+    /// addresses, each that does not answer delays the next one by 250 ms.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.settings.connect_timeout = timeout;
         self

@@ -12,6 +12,7 @@ mod endpoint;
 mod greeting;
 mod native_release;
 mod probe;
+mod race;
 pub(super) mod resolve;
 mod resp;
 mod restart_query;

@@ -17,7 +17,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::{resolve::LOOKUPS, resp::FrameScan, wire_error::WireError};
+use super::{race::race, resolve::LOOKUPS, resp::FrameScan, wire_error::WireError};
 use crate::master::{dial_error::DialError, session::task::poll_yield};
 
 /// The transport of a connection: TCP, TLS or a unix socket.
@@ -48,7 +48,7 @@ pub(super) async fn connect_tcp(
 ) -> Result<TcpStream, DialError> {
     let addresses = LOOKUPS.resolve(host, port, now).await;
     let addresses = addresses.map_err(DialError::Lookup)?;
-    let stream = TcpStream::connect(&*addresses).await;
+    let stream = race(&addresses, TcpStream::connect).await;
     let stream = stream.map_err(DialError::Connect)?;
     // A lock command is one small packet. The packet must not wait until there are more bytes to
     // send.
