@@ -69,6 +69,8 @@ table! {
     LOGIN = Refuse Login; NO_VOTE;
         "give the password with MasterSpec::login or in the URL; look at its users, at protected \
          mode, and at the number of the database";
+    MUTE = Unknown Connection; "it takes connections, but does not answer";
+        "look at its log and its load; if the port expects TLS, use rediss://";
     NO_HELLO = Refuse RedisVersion; "it does not know HELLO 3, which Redis has since version 6";
         "use Redis 7 or later, or Valkey; and do not rename HELLO";
     NO_REDIS = Warn Connection; "it is not a Redis server, or it expects TLS"; URL;
@@ -80,6 +82,8 @@ table! {
     #[cfg(feature = "sentinel")]
     SENTINELS = Warn Connection; "its Sentinels do not say where it is, so it has no vote";
         "look at the Sentinels, and at the URL";
+    SLOW_LOOKUP = Warn Connection; "the name of its host is not found in time";
+        "look at the name servers; a longer Builder::connect_timeout waits for them";
     STRICT = Refuse Origin; NO_VOTE;
         concat!("ACL SETUSER <user> ", origin_rights!(), "; or a server that allows these in scripts, \
             or a quarantine that is not strict");
@@ -88,6 +92,8 @@ table! {
         "look at the certificates, at Builder::tls, and at the URL";
     TWIN = Refuse RunId; "a server that is listed twice would vote twice"; "list every server once";
     UNKNOWN_HOST = Warn Connection; "the name of its host cannot be resolved"; URL;
+    UNREACHED = Unknown Connection; "nothing answers at its address";
+        "make sure that its host is up, and that no firewall drops the packets to it";
 }
 
 // The findings about settings with which a restart may lose locks. `rules.rs` replaces `AofEnabled`

@@ -16,7 +16,10 @@ use crate::{
         time::lease::Drift,
         vote::{Failure, quorum::Quorum},
     },
-    master::{dial_error::DialError, probe::ProbeError},
+    master::{
+        dial_error::{DialError, Stage},
+        probe::ProbeError,
+    },
 };
 
 /// The answer of a fit master: Redis 7, and a user with all rights.
@@ -468,7 +471,22 @@ fn each_reason_for_no_answer_has_its_finding() {
             "refused",
         ),
         (
-            DialError::Timeout(Duration::from_secs(1)).into(),
+            DialError::Timeout(Duration::from_secs(1), None).into(),
+            (Unknown, "connection"),
+            "no connection in 1s",
+        ),
+        (
+            DialError::Timeout(Duration::from_secs(1), Some(Stage::Lookup(text("redis-1")))).into(),
+            (Warn, "connection"),
+            "no connection in 1s",
+        ),
+        (
+            DialError::Timeout(Duration::from_secs(1), Some(Stage::Connect(text("a:1")))).into(),
+            (Unknown, "connection"),
+            "no connection in 1s",
+        ),
+        (
+            DialError::Timeout(Duration::from_secs(1), Some(Stage::Login(text("a:1")))).into(),
             (Unknown, "connection"),
             "no connection in 1s",
         ),
@@ -507,9 +525,9 @@ fn each_reason_for_no_answer_has_its_finding() {
             "the answer is not RESP: is this a Redis server?",
         ),
         (
-            DialError::Lookup(Error::other("failed to lookup address information: no")).into(),
+            DialError::Failed(Stage::Lookup(text("a")), Error::other("no such name")).into(),
             (Warn, "connection"),
-            "failed to lookup address information: no",
+            "no such name",
         ),
         (
             DialError::NotAMaster {

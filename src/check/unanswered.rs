@@ -4,7 +4,7 @@ use super::{about, report::Finding};
 use crate::{
     core::vote::Failure,
     master::{
-        dial_error::DialError,
+        dial_error::{DialError, Stage},
         probe::ProbeError,
         server_error::{ServerError, without_user},
     },
@@ -49,7 +49,22 @@ fn dial(error: &DialError) -> Finding {
         DialError::NotRedis6(text) => (about::NO_HELLO, text),
         DialError::RestartUnknown { why } => return restart_unknown(why),
         DialError::RightsMissing { why } => (about::STRICT, why),
-        DialError::Lookup(_) => return about::UNKNOWN_HOST.with(error.to_string()),
+        // The finding names the master, and says which stage it is. The same text for all masters
+        // makes one finding.
+        DialError::Failed(Stage::Lookup(_), why) => {
+            return about::UNKNOWN_HOST.with(why.to_string());
+        }
+        DialError::Failed(_, why) => return about::DOWN.with(why.to_string()),
+        DialError::Timeout(limit, Some(stage)) => {
+            let about = match stage {
+                Stage::Connect(_) => about::UNREACHED,
+                Stage::Login(_) => about::MUTE,
+                Stage::Lookup(_) => about::SLOW_LOOKUP,
+                #[cfg(feature = "tls")]
+                Stage::Tls(_) => return about::TLS.with(error.to_string()), // with advice
+            };
+            return about.with(DialError::Timeout(*limit, None).to_string());
+        }
         #[cfg(feature = "sentinel")]
         DialError::At { address, error } => {
             let finding = dial(error);

@@ -2,8 +2,9 @@
 
 #[cfg(feature = "sentinel")]
 use std::fmt::Display;
-use std::{future::Future, io, time::Duration};
+use std::{future::Future, io, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::time::timeout;
 
 #[cfg(feature = "redis")]
@@ -37,10 +38,13 @@ pub(crate) enum DialError {
     /// dial did not name that origin, so the dial must be repeated.
     #[error("another server answered at this address during the dial")]
     Changed,
+    #[cfg(any(feature = "test-util", test))]
     #[error("{0}")]
     Connect(io::Error),
     #[error("refused the database: {0}")]
     Database(String),
+    #[error("{0}: {1}")]
+    Failed(Stage, io::Error),
     #[cfg(feature = "redis")]
     #[error("it is a Sentinel, not a master: use redis+sentinel://host:port/service")]
     IsSentinel,
@@ -48,8 +52,6 @@ pub(crate) enum DialError {
     Loading(String),
     #[error("refused the login: {0}")]
     Login(String),
-    #[error("{0}")]
-    Lookup(io::Error),
     #[error("{0}")]
     MaxClients(String),
     /// The stream broke before the first reply. Only on a connection without TLS.
@@ -85,8 +87,8 @@ pub(crate) enum DialError {
     #[cfg(feature = "redis")]
     #[error("{}", why_no_socket(.0))]
     Socket(io::Error),
-    #[error("no connection in {0:?}")]
-    Timeout(Duration),
+    #[error("no connection in {0:?}{during}", during = during(.1))]
+    Timeout(Duration, Option<Stage>),
     #[cfg(feature = "tls")]
     #[error("{0}")]
     Tls(String),
@@ -144,11 +146,52 @@ fn why_no_socket(error: &io::Error) -> String {
     }
 }
 
-/// Runs `dial`. Gives up the dial if it is not over after `limit`.
+/// A part of a dial that takes time, with the host or the address.
+#[derive(Clone, Debug, thiserror::Error)]
+#[cfg_attr(
+    not(feature = "redis"),
+    expect(dead_code, reason = "a dial of a memory master has no parts")
+)]
+pub(crate) enum Stage {
+    #[error("connecting to {0}")]
+    Connect(String),
+    #[error("waiting for {0} to answer the login")]
+    Login(String),
+    #[error("looking up {0:?}")]
+    Lookup(String),
+    #[cfg(feature = "tls")]
+    #[error(
+        "waiting for {0} to answer the TLS handshake; if this port expects no TLS, use redis://"
+    )]
+    Tls(String),
+}
+
+fn during(stage: &Option<Stage>) -> String {
+    stage
+        .as_ref()
+        .map_or_else(String::new, |stage| format!(": {stage}"))
+}
+
+/// The stage that a dial has reached. Clones share it.
+#[derive(Clone, Default)]
+pub(crate) struct Progress(Arc<Mutex<Option<Stage>>>);
+
+impl Progress {
+    #[cfg(feature = "redis")]
+    pub(super) fn reach(&self, stage: impl Into<Option<Stage>>) {
+        *self.0.lock() = stage.into();
+    }
+}
+
+/// Runs `dial`. Gives up the dial if it is not over after `limit`. The error then has the stage
+/// that `progress` shows.
 pub(super) async fn in_time<T>(
     limit: Duration,
+    progress: &Progress,
     dial: impl Future<Output = Result<T, DialError>>,
 ) -> Result<T, DialError> {
-    let dialled = timeout(limit, dial).await;
-    dialled.unwrap_or(Err(DialError::Timeout(limit)))
+    match timeout(limit, dial).await {
+        Ok(dialled) => dialled,
+        Err(_) => Err(DialError::Timeout(limit, progress.0.lock().clone())),
+    }
 }

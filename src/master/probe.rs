@@ -72,7 +72,13 @@ impl Probe {
                 }
             })
         };
-        let (line, round_trip) = in_time(self.connect_timeout, dial).await?;
+        let progress = match &self.dialer {
+            #[cfg(feature = "redis")]
+            Dialer::Redis(dialer) => dialer.progress.clone(),
+            #[cfg(any(feature = "test-util", not(feature = "redis")))]
+            _ => Default::default(),
+        };
+        let (line, round_trip) = in_time(self.connect_timeout, &progress, dial).await?;
         let timeout = self.node_timeout.limits(round_trip).timeout;
         Ok(Interview { line, timeout })
     }

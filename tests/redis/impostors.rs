@@ -132,7 +132,9 @@ fn an_attempt_waits_for_a_majority_of_impostors_no_longer_than_the_connect_timeo
             "{refused}"
         );
         assert!(
-            refused.to_string().contains("no connection in 500ms"),
+            refused
+                .to_string()
+                .contains("no connection in 500ms: waiting for 127.0.0.1:"),
             "{refused}"
         );
         assert!(start.elapsed() < Duration::from_secs(5));

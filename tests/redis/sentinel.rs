@@ -288,7 +288,8 @@ fn each_fault_of_sentinels_is_explained() {
                 hosts(&[down.port()]),
                 format!(
                     "sentinel:svc@127.0.0.1:{0} unreachable: 1 of 1 Sentinels must name the \
-                     address of the master \"svc\": 127.0.0.1:{0}: Connection refused",
+                     address of the master \"svc\": 127.0.0.1:{0}: connecting to 127.0.0.1:{0}: \
+                     Connection refused",
                     down.port()
                 ),
             ),
@@ -314,7 +315,10 @@ fn each_fault_of_sentinels_is_explained() {
                 hosts(&[closed.port()]) + "?sentinel_password=hunter2",
                 format!("127.0.0.1:{}: refused the login: WRONGPASS", closed.port()),
             ),
-            (hosts(&[port(&silent)]), "no answer in 469ms".to_owned()),
+            (
+                hosts(&[port(&silent)]),
+                "no connection in 468.75ms: waiting for 127.0.0.1:".to_owned(),
+            ),
             (
                 hosts(&[answers(b"+OK\r\n")]),
                 "its answer makes no sense".to_owned(),

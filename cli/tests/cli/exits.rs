@@ -215,8 +215,8 @@ fn a_program_without_a_terminal_says_that_it_waits_for_masters() {
     let mut running = Running::start(&mut script(&masters, "a", "echo ran"));
     let news = running.error_line();
     let expected = format!(
-        "waiting for \"a\": only 1 of 3 masters can vote, and 2 are needed; 127.0.0.1:{}: \
-         Connection refused",
+        "waiting for \"a\": only 1 of 3 masters can vote, and 2 are needed; 127.0.0.1:{0}: \
+         connecting to 127.0.0.1:{0}: Connection refused",
         masters[0].port()
     );
     assert!(news.contains(&expected), "{news}");

@@ -23,7 +23,7 @@ use crate::{
     core::restart::{Incarnation, Quarantine},
     master::{
         config::MasterConfig,
-        dial_error::DialError,
+        dial_error::{DialError, Progress},
         observer::MasterObserver,
         restart::RestartTracker,
         session::connection::{Dial, Dialled},
@@ -38,6 +38,7 @@ pub(in crate::master) struct Dialer {
     observer: MasterObserver,
     pub(super) now: fn() -> Instant,
     connector: Connector,
+    pub(in crate::master) progress: Progress,
 }
 
 /// A connection whose greeting was answered.
@@ -77,6 +78,10 @@ impl Dial for Dialer {
             loss: found.and_then(|found| found.loss),
         })
     }
+
+    fn progress(&self) -> Progress {
+        self.progress.clone()
+    }
 }
 
 impl Dialer {
@@ -94,6 +99,7 @@ impl Dialer {
             observer: config.health.observer(master).clone(),
             now: config.now,
             connector: Connector::new(config),
+            progress: Progress::default(),
             endpoint,
         }
     }
@@ -101,6 +107,7 @@ impl Dialer {
     /// Connects to the server and sends the greeting. If the master has Sentinels, asks them for
     /// its address first.
     pub(super) async fn log_in(&self) -> Result<LoggedIn, DialError> {
+        self.progress.reach(None);
         #[cfg(feature = "sentinel")]
         if let Address::Sentinels(sentinels) = &self.endpoint.address {
             let mut inquiry = Inquiry::new(sentinels, &self.connector);
@@ -115,7 +122,7 @@ impl Dialer {
     }
 
     async fn log_in_at(&self, address: &Address) -> Result<LoggedIn, DialError> {
-        let mut wire = self.connector.connect(address).await?;
+        let mut wire = self.connector.connect(address, &self.progress).await?;
         let Greeting { bytes, steps } = &self.endpoint.greeting;
         wire.out().extend_from_slice(bytes);
         let mut steps = steps.iter();

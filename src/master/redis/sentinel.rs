@@ -16,7 +16,7 @@ use std::{
 };
 
 use ::redis::{FromRedisValue, Value};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::{
     address::{Address, Sentinel, Sentinels, tcp_address},
@@ -28,7 +28,7 @@ use super::{
 use crate::{
     core::{protocol::command::Reply, vote::quorum::majority},
     master::{
-        dial_error::DialError,
+        dial_error::{DialError, Progress, in_time},
         server_error::{ServerError, without_user},
     },
 };
@@ -169,23 +169,23 @@ impl Sentinels {
         kept: &mut Option<Wire>,
         connector: &Connector,
     ) -> Answer {
-        let limit = connector.step_limit;
-        let asked = timeout(limit, self.ask(sentinel, kept, connector)).await;
-        asked.unwrap_or_else(|_| Err(DialError::Sentinel(format!("no answer in {limit:.0?}"))))
+        let (limit, progress) = (connector.sentinel_limit, Progress::default());
+        let ask = self.ask(sentinel, kept, (connector, &progress));
+        in_time(limit, &progress, ask).await
     }
 
     async fn ask(
         &self,
         sentinel: &Sentinel,
         kept: &mut Option<Wire>,
-        connector: &Connector,
+        (connector, progress): (&Connector, &Progress),
     ) -> Answer {
         let is_new = kept.is_none();
         let mut wire = match kept.take() {
             Some(wire) => wire,
             None => {
                 let address = self.address_of(sentinel.host.clone(), sentinel.port);
-                connector.connect(&address).await?
+                connector.connect(&address, progress).await?
             }
         };
         let mut expects_login = is_new && !sentinel.auth.is_empty();

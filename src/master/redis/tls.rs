@@ -5,13 +5,11 @@ use std::{
     pin::Pin,
     sync::{Arc, LazyLock},
     task::{Context, Poll, ready},
-    time::Duration,
 };
 
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
-    time::timeout,
 };
 use tokio_rustls::{
     TlsConnector,
@@ -49,26 +47,19 @@ static SYSTEM: LazyLock<Result<Arc<ClientConfig>, String>> = LazyLock::new(|| {
     Ok(Arc::new(config))
 });
 
-/// Makes the handshake with `config`, or with the system's trusted roots if `config` is `None`. The
-/// server may take up to `limit` for it.
+/// Makes the handshake with `config`, or with the system's trusted roots if `config` is `None`.
 pub(in crate::master) async fn connect(
     config: Option<Arc<ClientConfig>>,
     host: &str,
     stream: TcpStream,
-    limit: Duration,
 ) -> Result<Wire, DialError> {
     let config = config.map_or_else(|| SYSTEM.clone(), Ok);
     let config = config.map_err(DialError::Tls)?;
     let name = ServerName::try_from(host.to_owned())
         .map_err(|_| DialError::Tls("its host is not a name that a certificate can have".into()))?;
-    let handshake = TlsConnector::from(config).connect(name, stream);
-    match timeout(limit, handshake).await {
-        Ok(Ok(stream)) => Ok(Wire::new(TlsWire::new(stream))),
-        Ok(Err(error)) => Err(no_handshake(&error)),
-        Err(_) => Err(DialError::Tls(format!(
-            "no answer to the TLS handshake in {limit:.0?}: {NO_TLS}"
-        ))),
-    }
+    let stream = TlsConnector::from(config).connect(name, stream).await;
+    let stream = stream.map_err(|error| no_handshake(&error))?;
+    Ok(Wire::new(TlsWire::new(stream)))
 }
 
 const NO_TLS: &str = "if this port expects no TLS, use redis://";

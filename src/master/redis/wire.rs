@@ -6,10 +6,11 @@
 
 use std::{
     future::poll_fn,
+    io,
+    net::SocketAddr,
     ops::ControlFlow,
     pin::Pin,
     task::{Context, Poll, ready},
-    time::Instant,
 };
 
 use tokio::{
@@ -17,8 +18,8 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::{race::race, resolve::LOOKUPS, resp::FrameScan, wire_error::WireError};
-use crate::master::{dial_error::DialError, session::task::poll_yield};
+use super::{resp::FrameScan, wire_error::WireError};
+use crate::master::session::task::poll_yield;
 
 /// The transport of a connection: TCP, TLS or a unix socket.
 pub(in crate::master) trait Stream: AsyncRead + AsyncWrite + Send {
@@ -41,19 +42,13 @@ impl Stream for tokio::net::UnixStream {}
 #[cfg(feature = "__internals")]
 impl Stream for tokio::io::DuplexStream {}
 
-pub(super) async fn connect_tcp(
-    host: &str,
-    port: u16,
-    now: fn() -> Instant,
-) -> Result<TcpStream, DialError> {
-    let addresses = LOOKUPS.resolve(host, port, now).await;
-    let addresses = addresses.map_err(DialError::Lookup)?;
-    let stream = race(&addresses, TcpStream::connect).await;
-    let stream = stream.map_err(DialError::Connect)?;
+/// Connects to one address.
+pub(super) async fn connect_tcp(address: SocketAddr) -> io::Result<(TcpStream, SocketAddr)> {
+    let stream = TcpStream::connect(address).await?;
     // A lock command is one small packet. The packet must not wait until there are more bytes to
     // send.
-    stream.set_nodelay(true).map_err(DialError::Connect)?;
-    Ok(stream)
+    stream.set_nodelay(true)?;
+    Ok((stream, address))
 }
 
 /// A stream, with the bytes to write, and with the bytes that were read and not yet used.
@@ -243,7 +238,6 @@ impl Wire {
 #[cfg(test)]
 mod tests {
     use std::{
-        io,
         sync::Arc,
         sync::atomic::{AtomicUsize, Ordering},
     };

@@ -8,7 +8,10 @@ use std::{
 };
 
 use super::{Session, Transmit};
-use crate::{core::restart::Loss, master::dial_error::DialError};
+use crate::{
+    core::restart::Loss,
+    master::dial_error::{DialError, Progress},
+};
 
 /// Opens connections to one master.
 pub(crate) trait Dial: Send + 'static {
@@ -17,6 +20,11 @@ pub(crate) trait Dial: Send + 'static {
     /// Opens a connection. The caller limits the time for it.
     fn dial(&mut self)
     -> impl Future<Output = Result<Dialled<Self::Connection>, DialError>> + Send;
+
+    /// Returns where a dial shows the stage that it has reached.
+    fn progress(&self) -> Progress {
+        Progress::default()
+    }
 }
 
 /// A connection that was just opened.

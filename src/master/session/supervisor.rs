@@ -43,7 +43,8 @@ async fn run<D: Dial>(mut dialer: D, session: &mut Session) {
     }
     let mut outage = Outage::default();
     loop {
-        let dial = in_time(session.config.connect_timeout, dialer.dial());
+        let (limit, progress) = (session.config.connect_timeout, dialer.progress());
+        let dial = in_time(limit, &progress, dialer.dial());
         let Some(dialled) = unless_done(session, dial).await else {
             return;
         };
