@@ -71,7 +71,8 @@ pub(crate) struct Common {
     /// Configuration file [~/.config/quorlock.toml].
     ///
     /// A set has masters or groups, and may have leaving or leaving_groups, user, password_file,
-    /// ttl, max_ttl, key_template, strict, and for TLS ca_file, cert_file and key_file.
+    /// ttl, max_ttl, key_template, strict, connect_timeout, node_timeout, and for TLS ca_file,
+    /// cert_file and key_file.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Password of masters whose URLs have none.
@@ -79,6 +80,12 @@ pub(crate) struct Common {
     pub(crate) password_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) meaning: Meaning,
+    /// Time to connect to a master: name resolution, TLS and login [1s, or that of the set].
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) connect_timeout: Option<Duration>,
+    /// Time for a master's answer [4 times its fastest, 50ms to 1s, or that of the set].
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) node_timeout: Option<Duration>,
     /// Say more on stderr, such as all votes.
     #[arg(short, long, action = ArgAction::Count)]
     pub(crate) verbose: u8,
@@ -134,6 +141,8 @@ impl Common {
             config,
             password_file,
             meaning,
+            connect_timeout,
+            node_timeout,
             verbose,
         } = self;
         masters.extend(after.masters);
@@ -143,6 +152,8 @@ impl Common {
             return Err("--set and --master exclude each other");
         }
         let file = one(password_file, after.password_file);
+        let connect_timeout = one(connect_timeout, after.connect_timeout);
+        let node_timeout = one(node_timeout, after.node_timeout);
         Ok(Self {
             masters,
             leaving,
@@ -150,6 +161,8 @@ impl Common {
             config: one(config, after.config).ok_or("--config is given twice")?,
             password_file: file.ok_or("--password-file is given twice")?,
             meaning: meaning.join(after.meaning)?,
+            connect_timeout: connect_timeout.ok_or("--connect-timeout is given twice")?,
+            node_timeout: node_timeout.ok_or("--node-timeout is given twice")?,
             verbose: verbose.saturating_add(after.verbose),
         })
     }

@@ -47,6 +47,10 @@ pub(crate) struct Settings {
     pub(crate) ttl: Option<Duration>,
     #[serde(default, deserialize_with = "duration")]
     pub(crate) max_ttl: Option<Duration>,
+    #[serde(default, deserialize_with = "duration")]
+    pub(crate) connect_timeout: Option<Duration>,
+    #[serde(default, deserialize_with = "duration")]
+    pub(crate) node_timeout: Option<Duration>,
     pub(crate) key_template: Option<String>,
     /// Gives no vote to a master that no program has used before.
     pub(crate) strict: Option<bool>,

@@ -204,6 +204,8 @@ fn find_settings(common: &Common) -> Result<(Source, Settings), Failure> {
         leaving: listed(leaving.as_slice(), "leaving ")?,
         key_template: variable("QUORLOCK_KEY_TEMPLATE")?,
         max_ttl: parsed("QUORLOCK_MAX_TTL", time)?,
+        connect_timeout: parsed("QUORLOCK_CONNECT_TIMEOUT", time)?,
+        node_timeout: parsed("QUORLOCK_NODE_TIMEOUT", time)?,
         strict: parsed("QUORLOCK_STRICT", |text| {
             text.parse()
                 .map_err(|_| "it is neither true nor false".to_owned())
@@ -225,6 +227,8 @@ fn with_options(settings: Settings, common: &Common) -> Result<Settings, Failure
         },
         key_template: options.key_template.clone().or(settings.key_template),
         max_ttl: options.max_ttl.or(settings.max_ttl),
+        connect_timeout: common.connect_timeout.or(settings.connect_timeout),
+        node_timeout: common.node_timeout.or(settings.node_timeout),
         strict: options.strict.or(settings.strict),
         ..settings
     })
@@ -296,6 +300,12 @@ fn builder(settings: Settings, common: &Common) -> Result<(Builder, Option<PathB
     builder = with_lists(builder, masters, leaving);
     if let Some(ttl) = settings.ttl {
         builder = builder.ttl(ttl);
+    }
+    if let Some(timeout) = settings.connect_timeout {
+        builder = builder.connect_timeout(timeout);
+    }
+    if let Some(timeout) = settings.node_timeout {
+        builder = builder.node_timeout(timeout);
     }
     if let Some(template) = settings.key_template {
         builder = builder.key_template(template);

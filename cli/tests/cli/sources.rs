@@ -233,3 +233,34 @@ fn the_status_and_the_doctor_say_where_the_masters_come_from() {
         }
     }
 }
+
+/// The library refuses these times, and its error shows the one that counts.
+#[test]
+fn timeouts_come_from_the_option_then_the_variable_or_the_file() {
+    let masters = masters(1);
+    let folder = masters[0].directory();
+    let list = urls(&masters);
+    for name in ["connect", "node"] {
+        write(folder, &masters, &format!("{name}_timeout = \"61s\""));
+        let variable = format!("QUORLOCK_{}_TIMEOUT", name.to_uppercase());
+        let option = format!("--{name}-timeout 63s");
+        for (options, list, seconds, status) in [
+            ("", "", 61, 78),
+            ("", &*list, 62, 64),
+            (&*option, "", 63, 78),
+            (&option, &list, 63, 64),
+        ] {
+            let mut command = at(folder, &format!("{options} status job"));
+            command.env(&variable, "62s").env("QUORLOCK_MASTERS", list);
+            let (found, _, err) = ended(&mut command);
+            let expected = format!("a {name} timeout of {seconds}s is out of range");
+            assert!(err.contains(&expected) && found == status, "{found}: {err}");
+        }
+        let (status, _, err) = ended(&mut at(folder, &format!("{option} status job {option}")));
+        assert_eq!(status, 64, "{err}");
+        assert!(
+            err.contains(&format!("--{name}-timeout is given twice")),
+            "{err}"
+        );
+    }
+}

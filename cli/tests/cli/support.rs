@@ -32,6 +32,8 @@ pub fn quorlock(masters: &[Server]) -> Command {
         .env_remove("QUORLOCK_KEY_TEMPLATE")
         .env_remove("QUORLOCK_MAX_TTL")
         .env_remove("QUORLOCK_STRICT")
+        .env_remove("QUORLOCK_CONNECT_TIMEOUT")
+        .env_remove("QUORLOCK_NODE_TIMEOUT")
         .env_remove("NO_COLOR")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
