@@ -10,6 +10,7 @@ mod dialer;
 pub(super) mod encode;
 mod endpoint;
 mod greeting;
+mod keepalive;
 mod native_release;
 mod probe;
 mod race;

@@ -18,7 +18,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::{resp::FrameScan, wire_error::WireError};
+use super::{keepalive::keep_alive, resp::FrameScan, wire_error::WireError};
 use crate::master::session::task::poll_yield;
 
 /// The transport of a connection: TCP, TLS or a unix socket.
@@ -48,6 +48,7 @@ pub(super) async fn connect_tcp(address: SocketAddr) -> io::Result<(TcpStream, S
     // A lock command is one small packet. The packet must not wait until there are more bytes to
     // send.
     stream.set_nodelay(true)?;
+    keep_alive(&stream);
     Ok((stream, address))
 }
 
