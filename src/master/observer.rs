@@ -34,7 +34,8 @@ pub(crate) enum MasterEvent<'a> {
     CallsNobody { error: &'a str },
     /// A dial succeeded. It is no news if the outage goes on.
     Connected { is_news: bool },
-    /// The master lost its keys. A new connection finds out which locks are lost.
+    /// A connection that has worked ended while nobody needed it, or because the master lost its
+    /// keys. The master is dialled at once.
     ConnectsAgain { why: &'a str },
     /// A dial failed, or a connection broke. It is news if an outage begins.
     Down { is_news: bool, why: &'a str },

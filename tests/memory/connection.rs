@@ -1,7 +1,10 @@
 //! The end of connections that do not answer, and new dials.
 
 use quorlock::{AcquireError, Coordinator, Fault};
-use tokio::time::{Instant, sleep};
+use tokio::{
+    task::yield_now,
+    time::{Instant, sleep},
+};
 
 use crate::world::*;
 
@@ -98,6 +101,55 @@ async fn a_master_that_breaks_after_one_answer_is_dialled_less_and_less_often() 
         sleep(millis(1)).await;
     }
     assert!((60..200).contains(&connections), "{connections}");
+}
+
+/// The connections break while nobody uses them, and the masters answer the next dials at once,
+/// late, or not at all.
+#[tokio::test(start_paused = true)]
+async fn a_call_waits_for_the_first_dial_after_a_connection_that_worked() {
+    for (fault, took, text) in [
+        (Fault::None, 0, "granted"),
+        (delay(20), 40, "granted"),
+        (delay(60), 50, "unreachable: no new connection in 50ms"),
+        (Fault::Hang, 50, "unreachable: no new connection in 50ms"),
+        (Fault::Down, 0, "unreachable: connection refused"),
+    ] {
+        let world = World::new(1).await;
+        sleep(seconds(2)).await;
+        world.inject([fault.clone()]);
+        world.masters[0].restart();
+        yield_now().await;
+        let attempt = world.locks.mutex(NAME);
+        let (spent, attempt) = timed(attempt.try_acquire()).await;
+        let votes = match attempt {
+            Ok(guard) => guard.votes(),
+            Err(AcquireError::NoQuorum { votes, .. }) => votes,
+            Err(error) => panic!("{error}"),
+        };
+        // An attempt that fails waits for the answers to its release, too.
+        let releases = if text == "granted" { 1 } else { 2 };
+        assert_eq!(
+            (spent, &*said(&votes)[0]),
+            (millis(took) * releases, text),
+            "{fault:?}"
+        );
+    }
+}
+
+/// The first dial comes at once. After it has failed, calls fail at once, and the pauses between
+/// dials grow.
+#[tokio::test(start_paused = true)]
+async fn no_call_waits_for_the_second_dial() {
+    let world = World::new(1).await;
+    sleep(seconds(2)).await;
+    world.inject([Fault::Down]);
+    sleep(millis(1)).await;
+    world.inject([Fault::Hang]);
+    sleep(millis(500)).await; // the second dial is under way
+    let (took, error) = timed(world.lock().try_acquire()).await;
+    assert_eq!(took, millis(0));
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("unreachable: connection refused"), "{error}");
 }
 
 /// Breaks all connections. The next dials succeed.

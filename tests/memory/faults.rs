@@ -11,7 +11,7 @@ use crate::world::{
 /// Each fault, the milliseconds until the faulty master's vote is cast, and the text of that vote.
 fn faults() -> [(Fault, u64, &'static str); 5] {
     [
-        (Fault::Down, 0, "unreachable: connection reset"),
+        (Fault::Down, 0, "unreachable: connection refused"),
         (Fault::Hang, 50, "no answer in 50ms"),
         (Fault::Mute, 50, "no answer in 50ms"),
         (delay(80), 50, "no answer in 50ms"),
@@ -151,8 +151,13 @@ async fn masters_work_after_a_fault_has_gone() {
     }
 }
 
-/// Injects `fault` into the first `masters`, and lets other tasks notice it.
+/// Injects `fault` into the first `masters`, and lets other tasks notice it. Their connections have
+/// worked for a while, and were not silent.
 async fn with_fault(world: World, masters: usize, fault: &Fault) -> World {
+    sleep(seconds(1)).await;
+    let guard = world.locks.mutex("another").try_acquire().await.unwrap();
+    guard.release().await.unwrap();
+    sleep(millis(1)).await;
     world.inject((0..masters).map(|_| fault.clone()));
     yield_now().await;
     world

@@ -27,6 +27,7 @@ mod foreign_keys;
 mod groups;
 mod hang;
 mod hopeless_waiters;
+mod idle;
 mod impostors;
 mod lock_names;
 mod login;

@@ -4,6 +4,7 @@ use std::{
     env,
     io::Read,
     sync::Arc,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -16,7 +17,12 @@ use quorlock::{
 };
 use testkit::certificates::{Authority, Signed, is_without_tls, tls_url};
 
-use crate::{common::*, impostors::impostor, process::Process};
+use crate::{
+    common::*,
+    idle::{SILENCE, assert_kept_alive, close_connections, local_runtime},
+    impostors::impostor,
+    process::Process,
+};
 
 const HOST: &str = "127.0.0.1";
 
@@ -130,6 +136,29 @@ fn every_kind_of_lock_works_with_an_authority_of_our_own() {
         locks.close().await;
         assert_no_keys(&masters);
     });
+}
+
+/// The runtime does not run while the servers close its connections. A message of TLS comes before
+/// the end of the stream.
+#[test]
+fn the_first_call_after_closed_connections_succeeds() {
+    if server::only_urls() || is_without_tls() {
+        return;
+    }
+    let authority = Authority::new();
+    let masters = three(&authority, &authority.sign(HOST), "no");
+    let runtime = local_runtime();
+    let locks = runtime.block_on(async {
+        let locks = locks(renewing().tls(trusting(&authority)), &masters);
+        let guard = acquire_on_all(&locks.mutex("r")).await;
+        guard.release().await.unwrap();
+        locks
+    });
+    masters.iter().for_each(assert_kept_alive);
+    thread::sleep(SILENCE);
+    close_connections(&masters);
+    let acquired = runtime.block_on(locks.mutex("r").try_acquire());
+    runtime.block_on(async { drop(acquired.unwrap()) });
 }
 
 /// Some servers have a certificate of a new authority, and some still have one of the old.

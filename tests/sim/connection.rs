@@ -129,6 +129,10 @@ impl Transmit for SimConnection {
     fn send_caching(&mut self) {
         self.send_packet(Packet::Caching);
     }
+
+    fn has_input(&self) -> bool {
+        self.world.lock().has_input(self.number)
+    }
 }
 
 impl Connection for SimConnection {

@@ -244,6 +244,11 @@ impl World {
         delivery
     }
 
+    pub(super) fn has_input(&self, number: u64) -> bool {
+        let link = self.links.get(&number);
+        link.is_some_and(|link| !link.inbox.is_empty())
+    }
+
     pub(super) fn send_up(&mut self, number: u64, packet: Packet) {
         let now = self.now();
         let Some(link) = self.links.get_mut(&number) else {

@@ -139,8 +139,9 @@ impl Builder {
     /// from 1 ms to 60 s. Defaults to 1 s.
     ///
     /// The first commands of a coordinator wait for its first connections. They wait for at most
-    /// this time, and stop earlier if their outcome is certain. After that, a command to a master
-    /// without a connection fails at once.
+    /// this time, and stop earlier if their outcome is certain. If a connection breaks that has
+    /// worked for a second, the commands that were not sent wait for the next one, for at most a
+    /// node timeout. After a dial that failed, a command fails at once.
     ///
     /// A lookup of a host that takes longer goes on, and serves a later dial. If a host has several
     /// addresses, each that does not answer delays the next one by 250 ms.

@@ -109,13 +109,18 @@ impl Transmit for MemoryConnection {
     fn send_caching(&mut self) {
         self.in_transit.push_back((Sent::Caching, now()));
     }
+
+    fn has_input(&self) -> bool {
+        let state = self.state.lock();
+        self.number <= state.connections.broken || state.fault == Fault::Down
+    }
 }
 
 impl Connection for MemoryConnection {
     fn poll(&mut self, cx: &mut Context<'_>, session: &mut Session) -> Poll<Arc<str>> {
         loop {
             let fault = self.fault(cx);
-            if fault == Fault::Down || self.number <= self.state.lock().connections.broken {
+            if self.has_input() {
                 return Poll::Ready("connection reset".into());
             }
             if self.has_lost_replies && fault != Fault::Mute {

@@ -98,6 +98,10 @@ impl Transmit for RedisConnection {
     fn send_caching(&mut self) {
         self.wire.out().extend_from_slice(CACHING);
     }
+
+    fn has_input(&self) -> bool {
+        self.wire.has_input()
+    }
 }
 
 /// The command that makes the server report the next change of each key that the next command

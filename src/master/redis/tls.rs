@@ -184,6 +184,10 @@ impl Stream for TlsWire {
     fn forget_unsent(&self) {
         self.stream.get_ref().0.forget_unsent();
     }
+
+    fn has_input(&self) -> bool {
+        self.stream.get_ref().0.has_input()
+    }
 }
 
 impl AsyncRead for TlsWire {

@@ -6,13 +6,15 @@
 
 use std::{
     future::poll_fn,
-    io,
+    io::{self, ErrorKind},
+    mem::MaybeUninit,
     net::SocketAddr,
     ops::ControlFlow,
     pin::Pin,
     task::{Context, Poll, ready},
 };
 
+use socket2::{SockRef, Socket};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
@@ -27,6 +29,10 @@ pub(in crate::master) trait Stream: AsyncRead + AsyncWrite + Send {
     /// to the stream and have not left this machine. Does nothing for a stream that cannot drop
     /// them.
     fn forget_unsent(&self) {}
+
+    /// Returns whether something has arrived that was not read, such as the end of the stream. Asks
+    /// the system: what the runtime knows is old if it did not run for a while.
+    fn has_input(&self) -> bool;
 }
 
 impl Stream for TcpStream {
@@ -34,13 +40,30 @@ impl Stream for TcpStream {
         // A failure is ignored, because the connection is given up in any case.
         let _ = self.set_zero_linger();
     }
+
+    fn has_input(&self) -> bool {
+        has_input(&SockRef::from(self))
+    }
 }
 
 #[cfg(unix)]
-impl Stream for tokio::net::UnixStream {}
+impl Stream for tokio::net::UnixStream {
+    fn has_input(&self) -> bool {
+        has_input(&SockRef::from(self))
+    }
+}
 
 #[cfg(feature = "__internals")]
-impl Stream for tokio::io::DuplexStream {}
+impl Stream for tokio::io::DuplexStream {
+    fn has_input(&self) -> bool {
+        false
+    }
+}
+
+fn has_input(socket: &Socket) -> bool {
+    let peeked = socket.peek(&mut [MaybeUninit::uninit()]);
+    !peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+}
 
 /// Connects to one address.
 pub(super) async fn connect_tcp(address: SocketAddr) -> io::Result<(TcpStream, SocketAddr)> {
@@ -95,6 +118,11 @@ impl Wire {
     /// the next connection.
     pub(in crate::master) fn forget_unsent(&self) {
         self.stream.forget_unsent();
+    }
+
+    /// Returns whether the stream has something to read.
+    pub(in crate::master) fn has_input(&self) -> bool {
+        self.stream.has_input()
     }
 
     /// Returns the buffer whose bytes the next poll writes to the stream.
@@ -295,7 +323,11 @@ mod tests {
         }
     }
 
-    impl Stream for Flood {}
+    impl Stream for Flood {
+        fn has_input(&self) -> bool {
+            false
+        }
+    }
 
     /// Timers and other tasks would otherwise wait for as long as the server sends.
     #[test]

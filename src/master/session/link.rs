@@ -85,6 +85,11 @@ impl Link {
         Ok(sent)
     }
 
+    /// Returns whether nothing is unanswered, and the connection has been silent for a while.
+    pub(in crate::master) fn is_idle(&self, now: Instant) -> bool {
+        self.sent.is_empty() && self.liveness.is_idle(now)
+    }
+
     pub(in crate::master) fn has_room(&self) -> bool {
         self.sent.len() < self.window
     }

@@ -36,6 +36,10 @@ struct Judgement {
 }
 
 impl Liveness {
+    /// The time without a byte after which a connection counts as idle. The end of its stream may
+    /// have come while this process was frozen.
+    const IDLE: Duration = Duration::from_secs(1);
+
     pub(in crate::master) fn new(
         node_timeout: NodeTimeout,
         round_trip: Duration,
@@ -69,6 +73,11 @@ impl Liveness {
     #[cfg(feature = "redis")]
     pub(in crate::master) fn on_bytes(&mut self, now: Instant) {
         self.last_byte = now;
+    }
+
+    /// Returns whether no byte has come for so long that the connection counts as idle.
+    pub(in crate::master) fn is_idle(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.last_byte) >= Self::IDLE
     }
 
     /// Measures a reply that came at `now`, to a command that was sent at `sent`. Lowers the limits

@@ -206,13 +206,18 @@ impl Mailbox {
         queue.listeners.connect();
     }
 
+    /// Notes that there is no connection. Requests wait for the dial that follows.
+    pub(in crate::master) fn interrupt(&self) {
+        self.is_serving.store(false, Ordering::Relaxed);
+        self.set_reports_changes(false);
+    }
+
     /// Notes that there is no connection. From now on, every request fails at once with `failure`.
     /// Adds what was posted before to `posts`.
     pub(in crate::master) fn down(&self, failure: Failure, posts: &mut Posts) {
         let mut queue = self.queue.lock();
         queue.down = Some(failure);
-        self.is_serving.store(false, Ordering::Relaxed);
-        self.set_reports_changes(false);
+        self.interrupt();
         queue.move_to(posts);
     }
 
@@ -238,8 +243,8 @@ impl Mailbox {
 /// The contents of a mailbox, which a mutex protects.
 #[derive(Debug, Default)]
 struct Queue {
-    /// The failure of every request, or `None` while there is a connection or the first dial is
-    /// under way.
+    /// The failure of every request. `None` while there is a connection, and during the first dial
+    /// and each first dial after a connection that worked.
     down: Option<Failure>,
     posts: Posts,
     listeners: Listeners,

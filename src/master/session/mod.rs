@@ -52,13 +52,18 @@ pub(crate) trait Transmit {
     /// Asks the master to report the next change of each key that the next command reads. The
     /// master answers this with a reply of its own.
     fn send_caching(&mut self);
+
+    /// Returns whether something has arrived that was not read, such as the end of the stream. If
+    /// so, the task that polls the connection is woken.
+    fn has_input(&self) -> bool;
 }
 
 /// The commands for one master, from the post to the vote. A session lasts as long as its
 /// supervisor, and has one connection after the other.
 ///
 /// Every command gets a vote by its deadline, whatever the master answers. Commands for which the
-/// window of the connection has no room wait here, in order, for at most one node timeout. Releases
+/// window of the connection has no room wait here, in order, for at most one node timeout. So do
+/// commands during the first dial after a connection that worked. Releases
 /// that the master is owed wait until they are sent, because the master answers. Their votes wait
 /// for up to the connect timeout more. If the master stops answering, the connection is given up.
 /// Releases that the master is owed then wait for the next connection.
@@ -114,6 +119,20 @@ impl Session {
         self.set_reports_changes(reports_changes);
     }
 
+    /// Notes that the connection is gone, and that a dial follows at once. Casts the open votes on
+    /// what was sent. Requests that were not sent wait for the dial.
+    pub(in crate::master) fn interrupt(&mut self, why: &Arc<str>) {
+        self.track_reply();
+        self.owed.disconnect();
+        self.mailbox.interrupt();
+        self.posts.change = None; // the next connection subscribes anew
+        let unknown = Failure::Disconnected(why.clone());
+        for request in self.give_up_old(&unknown, &Failure::Unreachable(why.clone())) {
+            self.owe(request);
+        }
+        self.mailbox.may_have_changed();
+    }
+
     /// Notes that there is no connection. Casts all open votes, and keeps the releases that the
     /// master is owed.
     pub(in crate::master) fn disconnect(&mut self, why: &Arc<str>) {
@@ -151,12 +170,24 @@ impl Session {
         is_abandoned
     }
 
-    /// Drops the releases that the master is no longer owed. Returns when to call this method
-    /// again. Used while there is no connection.
-    pub(in crate::master) fn forget_owed(&mut self) -> Option<Instant> {
+    /// Drops the releases that the master is no longer owed, and gives up the requests that have
+    /// waited for a node timeout. The very first dial is waited for until it is over. Returns when
+    /// to call this method again. Used while there is no connection.
+    pub(in crate::master) fn expire_unconnected(&mut self) -> Option<Instant> {
         let (master, now) = (self.master(), self.config.now);
+        let mut next = None;
+        if self.mailbox.node_timeout().is_some() {
+            while let Some(request) = self.next_overdue(now()) {
+                let why = format!("no new connection in {:?}", self.link.liveness.timeout());
+                self.fail(&request, Failure::Unreachable(why.into()), now());
+                self.owe(request);
+            }
+            let oldest = self.posts.requests.front();
+            next = oldest.map(|request| self.send_by(request));
+        }
         self.owed.expire(master, now());
-        self.owed.next_expiry(master, now)
+        let owed = self.owed.next_expiry(master, now);
+        next.into_iter().chain(owed).min()
     }
 
     /// Sends as much as the window allows: the change of the subscription, owed releases, late
@@ -166,6 +197,9 @@ impl Session {
             return false; // most polls only read replies
         }
         let (now, before) = ((self.config.now)(), self.link.sent.len());
+        if self.link.is_idle(now) && connection.has_input() {
+            return false; // the connection may have ended, so it is read first
+        }
         if self.link.has_room()
             && let Some(change) = self.posts.change.take()
         {
@@ -232,10 +266,7 @@ impl Session {
             self.fail_unsent(&release, now);
             self.owe(release);
         }
-        while let Some(request) = self.posts.requests.front()
-            && self.send_by(request) <= now
-            && let Some(request) = self.posts.requests.pop_front()
-        {
+        while let Some(request) = self.next_overdue(now) {
             if is_owed(&request, self.master(), now) {
                 self.late.push_back(request);
             } else {
@@ -271,6 +302,13 @@ impl Session {
     fn next_request(&mut self) -> Option<Arc<Request>> {
         let late = self.late.pop_front();
         late.or_else(|| self.posts.requests.pop_front())
+    }
+
+    /// Takes out the oldest request, if it has waited for too long at `now`.
+    fn next_overdue(&mut self, now: Instant) -> Option<Arc<Request>> {
+        let oldest = self.posts.requests.front()?;
+        let is_overdue = self.send_by(oldest) <= now;
+        is_overdue.then(|| self.posts.requests.pop_front())?
     }
 
     fn send_request(
@@ -321,6 +359,20 @@ impl Session {
     /// were sent fail with `unknown`. Returns all requests, because the master may be owed them.
     fn give_up(&mut self, unknown: &Failure, unsent: &Failure) -> Vec<Arc<Request>> {
         self.mailbox.down(unsent.clone(), &mut self.posts);
+        let mut given_up = self.give_up_old(unknown, unsent);
+        let (now, posts) = ((self.config.now)(), mem::take(&mut self.posts));
+        for request in posts.requests {
+            self.fail(&request, unsent.clone(), now);
+            given_up.push(request);
+        }
+        given_up.extend(posts.failed);
+        self.mailbox.may_have_changed();
+        given_up
+    }
+
+    /// Casts the open votes on the requests that were sent, with `unknown`, and on the late
+    /// releases, with `unsent`. Returns these requests.
+    fn give_up_old(&mut self, unknown: &Failure, unsent: &Failure) -> Vec<Arc<Request>> {
         let now = (self.config.now)();
         let mut given_up = Vec::new();
         for (request, is_open) in self.link.sent.drain() {
@@ -329,13 +381,10 @@ impl Session {
             }
             given_up.push(request);
         }
-        let (late, posts) = (mem::take(&mut self.late), mem::take(&mut self.posts));
-        for request in late.into_iter().chain(posts.requests) {
-            self.fail(&request, unsent.clone(), now);
-            given_up.push(request);
+        for release in mem::take(&mut self.late) {
+            self.fail(&release, unsent.clone(), now);
+            given_up.push(release);
         }
-        given_up.extend(posts.failed);
-        self.mailbox.may_have_changed();
         given_up
     }
 

@@ -28,8 +28,9 @@ pub(in crate::master) struct Outage {
     is_silent: bool,
     /// Set if the last connection broke before it had worked for a second.
     was_useless: bool,
-    /// Set if the last connection worked until the master lost all of its keys.
-    was_flushed: bool,
+    /// Set if the last connection has worked, and its end is no failure of the master: the
+    /// connection was idle, or the next dial must find out which locks are lost.
+    has_ended_well: bool,
     /// Set once the log has said that the outage seems to be over.
     is_end_logged: bool,
 }
@@ -61,13 +62,13 @@ impl Outage {
     }
 
     /// Notes that a connection ended at `now`. `was_given_up` is set if the master was silent for
-    /// too long.
+    /// too long. Returns whether the connection has worked.
     pub(in crate::master) fn disconnected(
         &mut self,
         link: &Link,
         was_given_up: bool,
         now: Instant,
-    ) {
+    ) -> bool {
         const LEAST: Duration = Duration::from_secs(1);
         /// A master whose connections break sooner gets fewer and fewer dials, even if it answers.
         const BRIEF: Duration = Duration::from_millis(50);
@@ -81,21 +82,17 @@ impl Outage {
         } else if has_answered && !was_given_up && age >= BRIEF {
             self.in_vain = 0;
         }
-        self.was_flushed = link.is_flushed && !self.was_useless;
+        self.has_ended_well = !self.was_useless && (link.is_flushed || link.sent.is_empty());
+        !self.was_useless
     }
 
-    /// Returns whether the master is dialled at once, and its last connection is no failure. That
-    /// connection ended only because the next dial must find out which locks are lost.
-    pub(in crate::master) fn take_flush(&mut self, observer: &MasterObserver, why: &str) -> bool {
-        let is_none = mem::take(&mut self.was_flushed);
-        if is_none {
-            observer.on(MasterEvent::ConnectsAgain { why });
-        }
-        is_none
-    }
-
-    /// Notes a failure. Returns the number of failures in this outage.
+    /// Notes that a dial failed or that a connection broke. It is no failure if the connection has
+    /// ended well. Returns the number of failures in this outage.
     pub(in crate::master) fn failed(&mut self, observer: &MasterObserver, why: &str) -> u32 {
+        if mem::take(&mut self.has_ended_well) {
+            observer.on(MasterEvent::ConnectsAgain { why });
+            return self.failures;
+        }
         let is_news = self.failures == 0;
         self.failures = self.failures.saturating_add(1);
         self.in_vain = self.in_vain.saturating_add(1);

@@ -13,10 +13,10 @@ use crate::master::redis::encode::Encoded;
 /// Every master to which the request was posted casts at least one vote. The first vote comes at
 /// the latest when the node timeout of the master is over. If a reply comes later, another vote
 /// follows. The node timeout begins when the command is sent. Before that, the command may have to
-/// wait for the first dial. If the master does not keep up, the command may also wait for up to one
-/// node timeout. A release that the master is owed may wait for longer, until it is sent, until the
-/// connection ends, or until it is no longer owed. If this process notices a deadline late, the
-/// master gets that time again, for at most one more node timeout.
+/// wait for the first dial. If the master does not keep up, or is dialled again, the command may
+/// also wait for up to one node timeout. A release that the master is owed may wait for longer,
+/// until it is sent, until the connection ends, or until it is no longer owed. If this process
+/// notices a deadline late, the master gets that time again, for at most one more node timeout.
 pub(crate) trait CountVotes: Send + Sync {
     /// Counts a vote of `master`. `now` is the time, read after the vote was known.
     fn count(&self, master: usize, vote: SlotVote, now: Instant);

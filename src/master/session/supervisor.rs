@@ -22,7 +22,10 @@ use crate::master::{config::MasterConfig, dial_error::in_time};
 
 /// Serves `mailbox` until nothing is left to deliver and nothing more will be posted.
 ///
-/// Requests fail at once while the master is down, so callers do not wait.
+/// Requests fail at once while the master is down, so callers do not wait. It is down after a dial
+/// that failed, and after a connection that broke soon. But a connection that has worked may break
+/// while nobody needs it. Then the next dial comes at once, and requests wait for it, each for at
+/// most a node timeout.
 pub(in crate::master) fn supervise<D: Dial>(
     dialer: D,
     mailbox: Arc<Mailbox>,
@@ -48,24 +51,29 @@ async fn run<D: Dial>(mut dialer: D, session: &mut Session) {
         let Some(dialled) = unless_done(session, dial).await else {
             return;
         };
-        let (why, refusal) = match dialled {
+        let (why, refusal, has_worked) = match dialled {
             Ok(dialled) => {
                 let Some((why, was_given_up)) = serve(dialled, &mut outage, session).await else {
                     return;
                 };
-                outage.disconnected(&session.link, was_given_up, (session.clock())());
-                (why, None)
+                let now = (session.clock())();
+                let has_worked = outage.disconnected(&session.link, was_given_up, now);
+                (why, None, has_worked)
             }
-            Err(error) => (error.to_string().into(), error.refusal()),
+            Err(error) => (error.to_string().into(), error.refusal(), false),
         };
-        session.disconnect(&why);
-        let (mailbox, config) = (&session.mailbox, &session.config);
-        if outage.take_flush(mailbox.observer(), &why) {
-            continue;
+        if has_worked {
+            session.interrupt(&why);
+        } else {
+            session.disconnect(&why);
         }
+        let (mailbox, config) = (&session.mailbox, &session.config);
         let failures = outage.failed(mailbox.observer(), &why);
         let why = (&why, refusal);
         config.health.down(mailbox.master(), why, failures);
+        if has_worked {
+            continue;
+        }
         let mut pause = outage.pause(config.redial, (config.random)());
         if mutant!(RedialsAtOnce) {
             pause = Duration::from_millis(1);
@@ -92,8 +100,8 @@ async fn is_used(session: &mut Session) -> bool {
     is_used
 }
 
-/// Runs `step` and returns its output. Meanwhile, keeps the releases that are posted, and drops
-/// those that are no longer owed. Returns `None` if nothing is left to deliver before `step` ends.
+/// Runs `step` and returns its output. Meanwhile, keeps what is posted, as long as it may wait for
+/// a connection. Returns `None` if nothing is left to deliver before `step` ends.
 async fn unless_done<T>(session: &mut Session, step: impl Future<Output = T>) -> Option<T> {
     let mut step = pin!(step);
     let mut timer = LazyTimer::new(session.clock());
@@ -103,7 +111,7 @@ async fn unless_done<T>(session: &mut Session, step: impl Future<Output = T>) ->
                 return Poll::Ready(Some(output));
             }
             let is_last = session.take(cx);
-            let next = session.forget_owed();
+            let next = session.expire_unconnected();
             if is_last && session.is_empty() {
                 return Poll::Ready(None);
             }

@@ -221,6 +221,10 @@ impl Transmit for LateSocket {
 
     fn send_caching(&mut self) {}
 
+    fn has_input(&self) -> bool {
+        false
+    }
+
     fn send_change(&mut self, _: &Change) {}
 }
 
@@ -392,6 +396,115 @@ fn a_release_outlives_connections() {
     }
 }
 
+/// Something has arrived, perhaps the end of the stream. After a silence, it is read first: the
+/// runtime may not have run for a while.
+#[test]
+fn after_a_silence_nothing_is_sent_before_what_has_arrived_is_read() {
+    for (silence, sent) in [(CONNECT - TIMEOUT, 1), (CONNECT, 0)] {
+        set_clock(Duration::ZERO);
+        let mut wire = Wire::default();
+        let mut session = connected(Link::WINDOW);
+        set_clock(silence);
+        wire.has_input = true;
+        let request = request(Verb::Acquire, false);
+        assert!(session.mailbox.post(request.clone()).is_none());
+        session.take(&Context::from_waker(Waker::noop()));
+        session.send(&mut wire);
+        assert_eq!(wire.sent, sent, "{silence:?}");
+        assert_eq!(session.next_expiry(), Some(clock() + TIMEOUT));
+        wire.has_input = false;
+        session.send(&mut wire);
+        assert_eq!((wire.sent, *request.votes_to.0.votes.lock()), (1, 0));
+    }
+}
+
+/// What was sent fails, and is not sent again. What was not sent waits for one dial.
+#[test]
+fn a_request_that_was_not_sent_waits_for_the_first_dial() {
+    for is_dialled in [true, false] {
+        set_clock(Duration::ZERO);
+        let mut wire = Wire::default();
+        let mut session = connected(1);
+        let requests = [(); 3].map(|()| request(Verb::Acquire, false));
+        let post = |number: usize, session: &mut Session| {
+            assert!(session.mailbox.post(requests[number].clone()).is_none());
+            session.take(&Context::from_waker(Waker::noop()));
+        };
+        let votes = || {
+            let requests = requests.each_ref();
+            requests.map(|request| *request.votes_to.0.votes.lock())
+        };
+        post(0, &mut session); // the only one for which the window has room
+        post(1, &mut session);
+        session.send(&mut wire);
+        session.interrupt(&"broken".into());
+        assert!(!session.mailbox.is_serving());
+        post(2, &mut session);
+        assert_eq!((wire.sent, votes()), (1, [1, 0, 0]));
+        if is_dialled {
+            session.connect(Duration::ZERO, None, true, Link::WINDOW);
+            session.send(&mut wire);
+            assert_eq!((wire.sent, votes()), (3, [1, 0, 0]));
+        } else {
+            session.disconnect(&"refused".into());
+            assert_eq!((wire.sent, votes()), (1, [1, 1, 1]));
+            let late = request(Verb::Acquire, false);
+            assert!(session.mailbox.post(late).is_some());
+        }
+    }
+}
+
+/// A request waits for a node timeout. Then a release is owed.
+#[test]
+fn the_wait_for_a_dial_ends_in_time() {
+    set_clock(Duration::ZERO);
+    let mut session = connected(Link::WINDOW);
+    set_clock(CONNECT);
+    session.interrupt(&"broken".into());
+    let requests = [Verb::Acquire, Verb::Release].map(|verb| request(verb, true));
+    for request in &requests {
+        assert!(session.mailbox.post(request.clone()).is_none());
+    }
+    session.take(&Context::from_waker(Waker::noop()));
+    assert_eq!(session.expire_unconnected(), Some(clock() + TIMEOUT));
+    for (elapsed, count) in [(TIMEOUT / 2, 0), (TIMEOUT, 1)] {
+        set_clock(CONNECT + elapsed);
+        assert!(session.expire_unconnected().is_some());
+        assert_eq!(
+            requests
+                .each_ref()
+                .map(|request| *request.votes_to.0.votes.lock()),
+            [count; 2]
+        );
+    }
+    assert!(session.posts.requests.is_empty() && session.late.is_empty());
+    let mut wire = Wire::default();
+    session.connect(Duration::ZERO, None, true, Link::WINDOW);
+    session.send(&mut wire);
+    assert_eq!(wire.sent, 1);
+    assert_eq!(
+        requests.map(|request| *request.votes_to.0.votes.lock()),
+        [1; 2]
+    );
+}
+
+/// The next dial has found that the master may have forgotten locks.
+#[test]
+fn a_request_that_waited_for_a_dial_obeys_the_quarantine() {
+    set_clock(Duration::ZERO);
+    let mut session = connected(Link::WINDOW);
+    session.config.quarantine = CONNECT;
+    session.interrupt(&"broken".into());
+    let request = request(Verb::Acquire, false);
+    assert!(session.mailbox.post(request.clone()).is_none());
+    session.take(&Context::from_waker(Waker::noop()));
+    let (age, sign) = (Duration::ZERO, Sign::Restarted);
+    session.connect(Duration::ZERO, Some(Loss { age, sign }), true, Link::WINDOW);
+    let mut wire = Wire::default();
+    session.send(&mut wire);
+    assert_eq!((wire.sent, *request.votes_to.0.votes.lock()), (0, 1));
+}
+
 /// Only so many requests wait for the first dial.
 #[test]
 fn the_number_of_requests_that_wait_is_bounded() {
@@ -532,6 +645,7 @@ fn apply(
 /// Counts what is sent.
 #[derive(Default)]
 struct Wire {
+    has_input: bool,
     sent: usize,
     in_flight: usize,
     resent: usize,
@@ -544,6 +658,10 @@ impl Transmit for Wire {
     }
 
     fn send_caching(&mut self) {}
+
+    fn has_input(&self) -> bool {
+        self.has_input
+    }
 
     fn send_change(&mut self, _: &Change) {}
 }
