@@ -455,7 +455,7 @@ fn each_reason_for_no_answer_has_its_finding() {
     let failed = |failure| ProbeError::Failed(failure);
     for (error, expected, value) in [
         (
-            failed(Failure::TimedOut(Duration::from_millis(50))),
+            failed(Failure::timed_out(Duration::from_millis(50))),
             (Unknown, "connection"),
             "no answer in 50ms",
         ),

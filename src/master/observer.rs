@@ -193,7 +193,7 @@ fn outcome(vote: &Vote) -> &'static str {
         Vote::Fail(Failure::Disconnected(_)) => "disconnected",
         Vote::Fail(Failure::Quarantined { .. }) => "quarantined",
         Vote::Fail(Failure::Rejected(_)) => "rejected",
-        Vote::Fail(Failure::TimedOut(_)) => "timed_out",
+        Vote::Fail(Failure::TimedOut { .. }) => "timed_out",
         Vote::Fail(Failure::Unreachable(_)) => "unreachable",
     }
 }

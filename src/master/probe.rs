@@ -117,7 +117,7 @@ impl Interview<'_> {
         let failure = match timeout(self.timeout, asking).await {
             Ok(Ok(())) => return answers,
             Ok(Err(failure)) => failure,
-            Err(_) => Failure::TimedOut(self.timeout),
+            Err(_) => Failure::timed_out(self.timeout),
         };
         for answer in &mut answers {
             if is_unknown_script(answer) {
@@ -143,6 +143,6 @@ impl Interview<'_> {
             }
         };
         let asked: Result<Result<(), DialError>, _> = timeout(self.timeout, asking).await;
-        Ok(asked.map_err(|_| Failure::TimedOut(self.timeout))??)
+        Ok(asked.map_err(|_| Failure::timed_out(self.timeout))??)
     }
 }

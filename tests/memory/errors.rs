@@ -36,7 +36,7 @@ async fn a_missing_quorum_is_explained() {
     assert_text(
         &world,
         world.lock().try_acquire().await.unwrap_err(),
-        r#"could not lock "orders/42": only 2 of 5 masters voted (need 3): a granted, b held by another holder, c unreachable: connection refused, d no answer in 50ms, e answered OOM no room"#,
+        r#"could not lock "orders/42": only 2 of 5 masters voted (need 3): a granted, b held by another holder, c unreachable: connection refused, d no answer in 50ms on a connection that was silent for 1.0s, e answered OOM no room"#,
     );
 }
 

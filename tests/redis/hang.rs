@@ -17,7 +17,7 @@ fn a_master_that_stands_still_is_given_up_and_taken_back() {
         masters[0].pause();
         let guard = lock.acquire_within(TEST_TIMEOUT).await.unwrap();
         let votes = guard.settled().await;
-        let is_late = matches!(row(&votes, 0).failure(), Some(Failure::TimedOut(_)));
+        let is_late = matches!(row(&votes, 0).failure(), Some(Failure::TimedOut { .. }));
         assert!(is_late, "{votes}");
         guard.release().await.unwrap();
         until_votes(&lock, "the connection given up", |votes| {

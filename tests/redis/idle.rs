@@ -1,9 +1,10 @@
-//! Connections that break while nobody uses them, or while the process is frozen.
+//! Connections that break while nobody uses them: because a server closes them, because something
+//! on the way forgets them, or while the process is frozen.
 
 use std::{env, error::Error, io, mem, process::Command, sync::Barrier, thread, time::Duration};
 
 use quorlock::{Builder, Coordinator, Guard, Renewal};
-use testkit::captured_log::CapturedLog;
+use testkit::{captured_log::CapturedLog, proxy::Proxy};
 use tokio::{runtime::Runtime, task::block_in_place, time::sleep};
 use tracing::Level;
 
@@ -218,5 +219,27 @@ fn a_connection_that_closes_while_idle_is_no_warning() {
             "{lines:#?}"
         );
         drop(locks.mutex("r").try_acquire().await.unwrap());
+    });
+}
+
+/// A call that is sent into a forgotten connection fails, and says for how long the connection was
+/// silent. The next one has a new connection.
+#[test]
+fn a_forgotten_connection_costs_one_call() {
+    with_masters(3, async |masters| {
+        let limit = Duration::from_secs(1);
+        let proxies: Vec<_> = masters
+            .iter()
+            .map(|master| Proxy::forgetful(master.port(), limit))
+            .collect();
+        let locks = builder().masters(proxies.iter().map(Proxy::url));
+        let locks = locks.build().unwrap();
+        let lock = locks.mutex("r");
+        acquire_on_all(&lock).await.release().await.unwrap();
+        sleep(limit * 3 / 2).await;
+        let error = lock.try_acquire().await.unwrap_err().to_string();
+        let silent = "no answer in 500ms on a connection that was silent for 1.5s";
+        assert!(error.contains(silent), "{error}");
+        lock.try_acquire().await.unwrap().release().await.unwrap();
     });
 }

@@ -667,7 +667,7 @@ impl Case {
             "n" => Vote::Refuse(Refusal::Gone),
             "h" => Vote::Refuse(Refusal::held(None)),
             "s" => Vote::Refuse(Refusal::Stale { counter: 8 }),
-            _ => Vote::Fail(Failure::TimedOut(millis(50))),
+            _ => Vote::Fail(Failure::timed_out(millis(50))),
         };
         let slot = letter.parse().ok().and_then(NonZeroU16::new);
         let (round, ttl) = self.rounds[round].clone();

@@ -42,9 +42,11 @@ impl NodeTimeout {
         };
         // A master whose round trip is longer than a fixed timeout cannot vote. It is alive, so its
         // connection is not given up.
-        let silence = timeout.max(round_trip.saturating_mul(2)) * Self::SILENT_TIMEOUTS;
+        let answer = timeout.max(round_trip.saturating_mul(2));
+        let silence = answer * Self::SILENT_TIMEOUTS;
         Limits {
             timeout,
+            answer,
             silence,
             progress: silence * Self::PROGRESS_FACTOR,
         }
@@ -56,6 +58,8 @@ impl NodeTimeout {
 pub(crate) struct Limits {
     /// The time for the answer to a command. After this time, the vote is a failure.
     pub(crate) timeout: Duration,
+    /// The time after which a connection that was idle before is given up if no byte comes in.
+    pub(crate) answer: Duration,
     /// The time after which the connection is given up if no byte comes in.
     pub(crate) silence: Duration,
     /// The time after which the connection is given up if bytes come in, but no whole reply.
@@ -84,6 +88,7 @@ mod tests {
             let limits = node_timeout.limits(millis(round_trip));
             let expected = Limits {
                 timeout: millis(timeout),
+                answer: millis(silence / 3),
                 silence: millis(silence),
                 progress: millis(silence * 10),
             };

@@ -56,7 +56,7 @@ mod tests {
                 'g' => Vote::Grant,
                 'n' => Vote::Refuse(Refusal::Gone),
                 'h' => Vote::Refuse(Refusal::held(None)),
-                _ => Vote::Fail(Failure::TimedOut(Duration::ZERO)),
+                _ => Vote::Fail(Failure::timed_out(Duration::ZERO)),
             };
             round.on_vote(master, vote, start);
             Effect::of_vote(&round, before, master)

@@ -146,19 +146,33 @@ pub enum Failure {
     },
     /// The master answered with an error, such as `OOM`, `LOADING`, `READONLY` or `NOPERM`.
     Rejected(Arc<str>),
-    /// The master did not answer within the node timeout, which is given here. The master may have
-    /// executed the command, or may execute it later.
-    TimedOut(Duration),
+    /// The master did not answer within the node timeout. The master may have executed the command,
+    /// or may execute it later.
+    TimedOut {
+        /// The node timeout.
+        after: Duration,
+        /// How long the connection was silent before the command, if that was at least a second.
+        /// Something between the program and the master may have forgotten the connection.
+        silence: Option<Duration>,
+    },
     /// The command was never sent. There is no connection, or the master has not kept up with the
     /// commands before.
     Unreachable(Arc<str>),
 }
 
 impl Failure {
+    /// Returns the failure of a command without an answer, on a connection that was in use.
+    pub(crate) fn timed_out(after: Duration) -> Self {
+        Self::TimedOut {
+            after,
+            silence: None,
+        }
+    }
+
     /// Returns whether the master may have executed the command.
     pub(crate) fn may_have_executed(&self) -> bool {
         match self {
-            Self::Closed | Self::Disconnected(_) | Self::TimedOut(_) => true,
+            Self::Closed | Self::Disconnected(_) | Self::TimedOut { .. } => true,
             // A server that answers with an error has not executed the command. Before the error, a
             // script may have removed dead waiters from a queue. The script has changed nothing of
             // this client.
@@ -202,7 +216,12 @@ impl fmt::Display for Failure {
                 write!(f, "may have forgotten locks, no vote for {remaining:.1?}")
             }
             Self::Rejected(reply) => write!(f, "answered {reply}"),
-            Self::TimedOut(after) => write!(f, "no answer in {after:?}"),
+            Self::TimedOut { after, silence } => {
+                write!(f, "no answer in {after:?}")?;
+                silence.map_or(Ok(()), |silence| {
+                    write!(f, " on a connection that was silent for {silence:.1?}")
+                })
+            }
             Self::Unreachable(why) => write!(f, "unreachable: {why}"),
         }
     }
@@ -253,8 +272,15 @@ mod tests {
             ),
             (Vote::Fail(Failure::Rejected(text("OOM"))), "answered OOM"),
             (
-                Vote::Fail(Failure::TimedOut(millis(50))),
+                Vote::Fail(Failure::timed_out(millis(50))),
                 "no answer in 50ms",
+            ),
+            (
+                Vote::Fail(Failure::TimedOut {
+                    after: millis(50),
+                    silence: Some(millis(600_000)),
+                }),
+                "no answer in 50ms on a connection that was silent for 600.0s",
             ),
             (
                 Vote::Fail(Failure::Unreachable(text("refused"))),
@@ -272,7 +298,7 @@ mod tests {
         for (failure, may_have) in [
             (Failure::Closed, true),
             (Failure::Disconnected(why()), true),
-            (Failure::TimedOut(time), true),
+            (Failure::timed_out(time), true),
             (Failure::Quarantined { remaining: time }, false),
             (Failure::Rejected(why()), false),
             (Failure::Unreachable(why()), false),

@@ -144,7 +144,7 @@ mod tests {
                 'r' => Vote::Fail(Failure::Quarantined {
                     remaining: seconds(9),
                 }),
-                _ => Vote::Fail(Failure::TimedOut(seconds(1))),
+                _ => Vote::Fail(Failure::timed_out(seconds(1))),
             };
             round.on_vote(master, vote, start);
         }

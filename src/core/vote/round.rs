@@ -289,7 +289,7 @@ pub(crate) mod fixture {
                 remaining: millis(9),
             }),
             'o' => Vote::Refuse(Refusal::OtherKind),
-            'f' => Vote::Fail(Failure::TimedOut(millis(50))),
+            'f' => Vote::Fail(Failure::timed_out(millis(50))),
             'u' => Vote::Fail(Failure::Unreachable("refused".into())),
             other => panic!("no vote is written {other:?}"),
         }

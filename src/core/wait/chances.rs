@@ -136,7 +136,7 @@ mod tests {
             let vote = match letter {
                 'g' => Vote::Grant,
                 'h' => Vote::Refuse(Refusal::held(None)),
-                'f' => Vote::Fail(Failure::TimedOut(millis(50))),
+                'f' => Vote::Fail(Failure::timed_out(millis(50))),
                 'q' => Vote::Fail(Failure::Quarantined {
                     remaining: millis(9),
                 }),

@@ -192,7 +192,7 @@ mod tests {
                 })
             };
             let vote = match letter {
-                'f' => Vote::Fail(Failure::TimedOut(millis(9))),
+                'f' => Vote::Fail(Failure::timed_out(millis(9))),
                 'g' => Vote::Grant,
                 'h' => held(Some(2)),
                 'n' => held(Some(1)),

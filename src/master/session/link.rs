@@ -70,7 +70,7 @@ impl Link {
     /// because the master is owed it.
     pub(in crate::master) fn push(&mut self, item: Item, is_owed: bool, now: Instant) {
         if self.sent.is_empty() {
-            self.liveness.restart(now);
+            self.liveness.begin(now);
         }
         let deadline = now + self.liveness.timeout();
         self.sent.push(item, is_owed, now, deadline);
@@ -81,7 +81,7 @@ impl Link {
         let sent = self.sent.pop().ok_or("a reply came without a command")?;
         self.window = (self.window + 1).min(Self::MOST_IN_WINDOW);
         self.last_reply = Some(now);
-        self.liveness.restart(now);
+        self.liveness.on_reply(now);
         Ok(sent)
     }
 

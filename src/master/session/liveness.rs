@@ -20,6 +20,9 @@ pub(in crate::master) struct Liveness {
     last_byte: Instant,
     /// The time when the last whole reply came. A later send replaces this time in the same case.
     last_reply: Instant,
+    /// The time without a byte before the oldest unanswered command was sent. Cleared by the next
+    /// byte.
+    silence: Duration,
     /// Set when a stall of this process is forgiven. Cleared by the next
     /// [`restart`](Self::restart).
     is_forgiven: bool,
@@ -36,7 +39,8 @@ struct Judgement {
 }
 
 impl Liveness {
-    /// The time without a byte after which a connection counts as idle. The end of its stream may
+    /// The time without a byte after which a connection counts as idle. Something between this
+    /// program and the master may have forgotten such a connection, or the end of the stream may
     /// have come while this process was frozen.
     const IDLE: Duration = Duration::from_secs(1);
 
@@ -53,6 +57,7 @@ impl Liveness {
             can_improve: limits != node_timeout.limits(Duration::ZERO),
             last_byte: now,
             last_reply: now,
+            silence: Duration::ZERO,
             is_forgiven: false,
             judgement: None,
         }
@@ -63,21 +68,34 @@ impl Liveness {
         self.limits.timeout
     }
 
-    /// Notes that a whole reply came, or that a command was sent while no other was unanswered.
-    pub(in crate::master) fn restart(&mut self, now: Instant) {
-        (self.last_byte, self.last_reply) = (now, now);
-        self.is_forgiven = false;
+    /// Notes that a command is sent while no other is unanswered.
+    pub(in crate::master) fn begin(&mut self, now: Instant) {
+        self.silence = now.saturating_duration_since(self.last_byte);
+        self.restart(now);
+    }
+
+    /// Notes that a whole reply came.
+    pub(in crate::master) fn on_reply(&mut self, now: Instant) {
+        self.silence = Duration::ZERO;
+        self.restart(now);
     }
 
     /// Notes that bytes came, even if they do not complete a reply.
     #[cfg(feature = "redis")]
     pub(in crate::master) fn on_bytes(&mut self, now: Instant) {
         self.last_byte = now;
+        self.silence = Duration::ZERO;
     }
 
     /// Returns whether no byte has come for so long that the connection counts as idle.
     pub(in crate::master) fn is_idle(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.last_byte) >= Self::IDLE
+    }
+
+    /// Returns how long the connection was silent before the oldest unanswered command, if it
+    /// counted as idle and is still silent.
+    pub(in crate::master) fn silence(&self) -> Option<Duration> {
+        (self.silence >= Self::IDLE).then_some(self.silence)
     }
 
     /// Measures a reply that came at `now`, to a command that was sent at `sent`. Lowers the limits
@@ -138,7 +156,11 @@ impl Liveness {
 
     /// Returns when to give the connection up if nothing more comes.
     pub(in crate::master) fn deadline(&self) -> Option<Instant> {
-        let silence = self.last_byte.checked_add(self.limits.silence)?;
+        let limit = match self.silence() {
+            Some(_) => self.limits.answer,
+            None => self.limits.silence,
+        };
+        let silence = self.last_byte.checked_add(limit)?;
         let progress = self.last_reply.checked_add(self.limits.progress)?;
         Some(silence.min(progress))
     }
@@ -154,5 +176,10 @@ impl Liveness {
             self.restart(now);
             self.is_forgiven = true;
         }
+    }
+
+    fn restart(&mut self, now: Instant) {
+        (self.last_byte, self.last_reply) = (now, now);
+        self.is_forgiven = false;
     }
 }

@@ -255,9 +255,13 @@ impl Session {
     /// master has been silent for too long.
     pub(in crate::master) fn expire(&mut self, now: Instant) -> bool {
         self.track_reply();
-        let (mailbox, timeout) = (&self.mailbox, self.link.liveness.timeout());
+        let (mailbox, liveness) = (&self.mailbox, &self.link.liveness);
+        let late = Failure::TimedOut {
+            after: liveness.timeout(),
+            silence: liveness.silence(),
+        };
         self.link.sent.expire(now, |request| {
-            mailbox.cast(request, Vote::Fail(Failure::TimedOut(timeout)), now);
+            mailbox.cast(request, Vote::Fail(late.clone()), now);
         });
         while let Some(release) = self.late.front()
             && self.confirmed_by(release) <= now

@@ -82,7 +82,8 @@ impl Outage {
         } else if has_answered && !was_given_up && age >= BRIEF {
             self.in_vain = 0;
         }
-        self.has_ended_well = !self.was_useless && (link.is_flushed || link.sent.is_empty());
+        let was_idle = link.sent.is_empty() || link.liveness.silence().is_some();
+        self.has_ended_well = !self.was_useless && (link.is_flushed || was_idle);
         !self.was_useless
     }
 

@@ -418,6 +418,34 @@ fn after_a_silence_nothing_is_sent_before_what_has_arrived_is_read() {
     }
 }
 
+/// A connection that was silent before the command may have been forgotten on the way. The error
+/// says so, and the next command gets another connection.
+#[test]
+fn a_connection_that_was_silent_is_given_up_sooner() {
+    for (silence, shown, timeouts) in [(CONNECT * 600, Some(CONNECT * 600), 1), (TIMEOUT, None, 3)]
+    {
+        set_clock(Duration::ZERO);
+        let mut wire = Wire::default();
+        let mut session = connected(Link::WINDOW);
+        set_clock(silence);
+        let votes = Votes::default();
+        let command = command(Kind::Mutex, Verb::Acquire, 1);
+        let request = Arc::new(Request::new(command, clock(), votes.clone()));
+        assert!(session.mailbox.post(request).is_none());
+        session.take(&Context::from_waker(Waker::noop()));
+        let start = clock();
+        while !poll(&mut session, &mut wire) {
+            set_clock(ELAPSED.get() + Duration::from_millis(1));
+        }
+        assert_eq!(clock() - start, TIMEOUT * timeouts);
+        let late = Failure::TimedOut {
+            after: TIMEOUT,
+            silence: shown,
+        };
+        assert_eq!(*votes.0.lock(), [Vote::Fail(late)]);
+    }
+}
+
 /// What was sent fails, and is not sent again. What was not sent waits for one dial.
 #[test]
 fn a_request_that_was_not_sent_waits_for_the_first_dial() {

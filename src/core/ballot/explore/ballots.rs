@@ -569,7 +569,7 @@ fn vote(number: u8) -> Option<Vote> {
         SKEWED => Vote::Refuse(Refusal::Skewed {
             clock: Duration::ZERO,
         }),
-        FAILED => Vote::Fail(Failure::TimedOut(Duration::ZERO)),
+        FAILED => Vote::Fail(Failure::timed_out(Duration::ZERO)),
         stale => Vote::Refuse(Refusal::Stale {
             counter: (stale - STALE).into(),
         }),
