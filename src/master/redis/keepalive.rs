@@ -13,8 +13,8 @@ const INTERVAL: Duration = Duration::from_secs(10);
 /// The number of questions without an answer after which the connection is broken.
 const PROBES: u32 = 3;
 
-/// Makes the system keep `stream` alive, and break it if the other end is gone. A system that cannot
-/// do all of this does what it can, because the stream works without it, too.
+/// Makes the system keep `stream` alive, and break it if the other end is gone. Failures are
+/// ignored, because the stream works without this, too.
 pub(super) fn keep_alive(stream: &TcpStream) {
     let socket = SockRef::from(stream);
     let keepalive = TcpKeepalive::new().with_time(IDLE);
