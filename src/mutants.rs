@@ -58,6 +58,8 @@ pub(crate) enum Mutant {
     ForgivesNoStall,
     /// One program chooses the groups of names by another hash.
     HashesOtherwise,
+    /// A key is not put back where a rival has raised the counter.
+    HealIsStale,
     /// A key is put back after the lease has ended.
     HealsLate,
     /// While the groups are changed, a name needs only the masters of its new group.
@@ -145,7 +147,7 @@ impl Mutant {
     /// The switches that the simulator must notice. Each of the others has a test next to its rule,
     /// because the simulator has no sockets, no second thread and no masters that lie, and because
     /// some moments are rare.
-    pub(crate) const SIMULATED: [Self; 47] = [
+    pub(crate) const SIMULATED: [Self; 48] = [
         Self::AlwaysQueued,
         Self::AnyList,
         Self::AnySlot,
@@ -161,6 +163,7 @@ impl Mutant {
         Self::ForgetsOrigins,
         Self::ForgivesNoStall,
         Self::HashesOtherwise,
+        Self::HealIsStale,
         Self::IgnoresOldGroup,
         Self::IgnoresQuarantine,
         Self::IgnoresQueue,

@@ -307,6 +307,10 @@ impl Plan {
 }
 
 impl Fault {
+    pub(super) fn master(mut self) -> Option<usize> {
+        self.master_mut().copied()
+    }
+
     fn master_mut(&mut self) -> Option<&mut usize> {
         match self {
             Self::Cut { master, .. }

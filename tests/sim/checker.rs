@@ -36,6 +36,8 @@ pub(super) enum Rule {
     GivenUp,
     /// A waiter got a lock long after its release, although nothing failed.
     HandOver,
+    /// A held lock was not put back on a master that lacked it.
+    Healed,
     /// Something is left after all locks have ended.
     Left,
     /// A resource lost an update, although its writers checked their validity.
@@ -158,7 +160,16 @@ pub(super) struct Checker {
     pub(super) sets: u64,
     /// Those of locks in several groups.
     pub(super) spread: u64,
+    pub(super) kept: Kept,
     found: Vec<(Rule, String)>,
+}
+
+/// The looks at locks that were kept after the faults.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Kept {
+    pub(super) looks: u64,
+    /// Those at fenced locks that another process wanted.
+    pub(super) at_wanted: u64,
 }
 
 struct Watched {
@@ -217,6 +228,7 @@ impl Checker {
             joint: 0,
             sets: 0,
             spread: 0,
+            kept: Kept::default(),
             found: Vec::new(),
         }
     }
@@ -270,6 +282,14 @@ impl Checker {
     pub(super) fn leave(&mut self, attempt: Attempt) {
         self.locks[attempt.lock].busy_at = Instant::now();
         self.contenders.remove(&attempt.number);
+    }
+
+    /// Notes a look at a lock that a process keeps.
+    pub(super) fn note_kept(&mut self, lock: usize, process: usize) {
+        let wants = |other: &Contender| other.lock == lock && other.process.number != process;
+        let is_wanted = self.contenders.values().any(wants);
+        self.kept.looks += 1;
+        self.kept.at_wanted += u64::from(is_wanted && self.locks[lock].plan.is_fenced);
     }
 
     /// Returns the rules that were broken since the last call.

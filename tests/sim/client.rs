@@ -153,14 +153,14 @@ fn coordinator(shared: &Shared, place: usize, quarantine: Quarantine, lists: Lis
 const UNPOLLED: u64 = 4;
 
 /// A task of a program.
-struct Task {
-    shared: Shared,
-    process: Arc<Process>,
+pub(super) struct Task {
+    pub(super) shared: Shared,
+    pub(super) process: Arc<Process>,
     locks: Coordinator,
-    lists: Lists,
+    pub(super) lists: Lists,
     owners: Vec<Owner>,
     first_owner: u64,
-    random: Random,
+    pub(super) random: Random,
     number: usize,
 }
 
@@ -169,7 +169,10 @@ impl Task {
         while Instant::now() < self.shared.end {
             let wanted = self.shared.plan.draw_wanted(&mut self.random);
             self.use_locks(&wanted).await;
-            let pause = self.random.pick(&[0, 1, 20, 200]);
+            let mut pause = self.random.pick(&[0, 1, 20, 200]);
+            if self.keeps() {
+                pause = 400; // others keep the locks
+            }
             sleep(Duration::from_millis(self.random.below(pause + 1))).await;
         }
     }
@@ -235,6 +238,7 @@ impl Task {
         });
         let reads: Vec<_> = reads.collect();
         self.hold(attempts[0], &guard, &lock).await;
+        self.keep(wanted, &guard).await;
         for (number, tenure, token, read) in reads {
             // Nothing comes between the check and the write.
             let is_held = guard.is_valid() && self.process.knows_the_time();

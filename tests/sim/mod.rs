@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 
 use self::{
-    checker::{Attempt, Checker, Manner, Rule, Violations},
+    checker::{Attempt, Checker, Kept, Manner, Rule, Violations},
     client::Shared,
     nemesis::Clients,
     plan::{Data, Fault, Model, Plan},
@@ -37,6 +37,7 @@ mod checker;
 mod client;
 mod connection;
 mod groups;
+mod healed;
 mod nemesis;
 mod network;
 mod plan;
@@ -59,6 +60,7 @@ struct Outcome {
     sets: u64,
     /// The acquisitions of several locks of several groups.
     spread: u64,
+    kept: Kept,
     busiest_second: u32,
     log: Vec<String>,
 }
@@ -104,7 +106,7 @@ async fn simulate(plan: Plan, is_recorded: bool) -> Outcome {
     let world = Arc::new(Mutex::new(World::new(&plan, is_recorded)));
     let shared = Shared {
         checker: Arc::new(Mutex::new(Checker::new(&plan))),
-        end: Instant::now() + plan.faults_end,
+        end: Instant::now() + plan.tasks_end(),
         world: world.clone(),
         plan: plan.clone(),
     };
@@ -144,6 +146,7 @@ async fn simulate(plan: Plan, is_recorded: bool) -> Outcome {
         joint: checker.joint,
         sets: checker.sets,
         spread: checker.spread,
+        kept: checker.kept,
         busiest_second: sent,
         log: world.take_log(),
     }
@@ -278,8 +281,6 @@ impl Ending {
 
 /// Checks that a master gets a release that it missed as soon as it is back.
 async fn check_owed_releases(clients: &Clients) {
-    /// The longest pause before a dial, and the time of a few packets.
-    const BACK: Duration = Duration::from_millis(1_300);
     let (shared, client) = (&clients.shared, &clients.running[0]);
     let plan = &shared.plan.locks[0];
     let lists = shared.plan.lists_of(clients.lists[0], plan);
@@ -301,7 +302,7 @@ async fn check_owed_releases(clients: &Clients) {
         drop(guard);
         sleep(Duration::from_millis(20)).await;
         world.lock().start_server(master, Data::Kept);
-        sleep(BACK).await;
+        sleep(Plan::LONGEST_PAUSE).await;
     });
     tokio::spawn(released).await.unwrap();
     check_keys(shared);

@@ -66,7 +66,7 @@ impl Clients {
                 Step::End(fault) => self.end(fault),
             }
         }
-        sleep_until(self.shared.end).await;
+        sleep_until(start + self.shared.plan.faults_end).await;
     }
 
     pub(super) fn begin(&mut self, fault: Fault) {

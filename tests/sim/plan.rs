@@ -108,7 +108,7 @@ impl Latency {
     }
 
     /// Returns the time after which the last packet has arrived.
-    fn longest(self) -> Duration {
+    pub(super) fn longest(self) -> Duration {
         let late = if self.late_one_in == u64::MAX {
             self.most
         } else {
@@ -267,6 +267,8 @@ pub(super) struct Plan {
     pub(super) latency: Latency,
     pub(super) faults: Vec<Planned>,
     pub(super) faults_end: Duration,
+    /// Whether tasks go on after the faults, and keep locks.
+    pub(super) has_keepers: bool,
     /// Faults that do not end. A majority of masters stays healthy for all processes but one.
     pub(super) lasting: Vec<Fault>,
 }
@@ -325,6 +327,8 @@ impl LockPlan {
 
 impl Plan {
     pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_millis(200);
+    /// The longest pause before a dial, and the time of a few packets.
+    pub(super) const LONGEST_PAUSE: Duration = Duration::from_millis(1_300);
     const CALM_ONE_IN: u64 = 16;
     const NAMES: [&'static str; 4] = ["a", "b", "c", "d"];
 
@@ -359,6 +363,13 @@ impl Plan {
     }
 
     pub(super) fn draw(seed: u64, model: Model) -> Self {
+        let mut plan = Self::draw_without_keepers(seed, model);
+        plan.draw_keepers();
+        plan
+    }
+
+    /// Draws a plan that ends soon after its faults.
+    pub(super) fn draw_without_keepers(seed: u64, model: Model) -> Self {
         let mut plan = Self::draw_unchanged(seed, model);
         if !plan.draw_groups() {
             plan.draw_change();
@@ -414,6 +425,7 @@ impl Plan {
             latency: Latency::draw_from(random),
             faults: Vec::new(),
             faults_end: Duration::from_millis(2_000 + random.below(4_000)),
+            has_keepers: false,
             lasting: Vec::new(),
         };
         match model {

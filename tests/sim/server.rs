@@ -22,7 +22,7 @@ use crate::{
             kind::Kind,
         },
         restart::{Quarantine, origin_arguments},
-        vote::{Vote, shown_slot},
+        vote::{Refusal, Vote, shown_slot},
     },
     master::memory::{
         connections::Push,
@@ -57,6 +57,9 @@ pub(super) struct Server {
     pub(super) reports_changes: bool,
     /// When each key, or slot of it, was last granted to each process, in true time.
     grants: BTreeMap<(usize, String, Option<usize>), u64>,
+    /// When each process last found that another client had the key, or this slot of it, as it
+    /// extended its lock or put the key back.
+    rivals: BTreeMap<(usize, String, Option<usize>), u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +88,7 @@ impl Server {
             floods: false,
             reports_changes: plan.reports_changes[master],
             grants: BTreeMap::new(),
+            rivals: BTreeMap::new(),
         };
         // Somebody used the master an hour ago, so it is not new.
         let hour_ago = server.micros(0) - 3_600_000_000;
@@ -133,6 +137,19 @@ impl Server {
         since: u64,
     ) -> bool {
         let at = self.grants.get(&(process, key.to_owned(), slot));
+        at.is_some_and(|at| *at >= since)
+    }
+
+    /// Returns whether another client had the key, or this slot of it, when the process extended
+    /// the lock or put the key back, at `since` or later.
+    pub(super) fn had_rival(
+        &self,
+        process: usize,
+        key: &str,
+        slot: Option<usize>,
+        since: u64,
+    ) -> bool {
+        let at = self.rivals.get(&(process, key.to_owned(), slot));
         at.is_some_and(|at| *at >= since)
     }
 
@@ -279,6 +296,9 @@ impl World {
         let may_create = matches!(command.verb(), Verb::Acquire | Verb::Heal);
         let is_created = was_free && !may_create && server.state.keys.exists(key);
         let cast = replied.as_ref().ok().map(|reply| command.vote(reply));
+        let has_rival = cast
+            .as_ref()
+            .is_some_and(|cast| matches!(cast.vote, Vote::Refuse(Refusal::Held(_))));
         if let Some(cast) = cast.filter(|cast| cast.vote == Vote::Grant)
             && matches!(command.verb(), Verb::Acquire | Verb::Heal | Verb::Extend)
             && !server.stale.contains(&number)
@@ -290,6 +310,13 @@ impl World {
             };
             let granted = (process, key.to_string(), shown_slot(slot));
             server.grants.insert(granted, now);
+        }
+        if has_rival
+            && let Action::Extend(holding, _) | Action::Heal(holding, _) = &command.action
+            && let Some(process) = process
+        {
+            let found = (process, key.to_string(), shown_slot(holding.slot));
+            server.rivals.insert(found, now);
         }
         let in_quarantine = server
             .lost_at

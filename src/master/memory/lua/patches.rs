@@ -7,7 +7,7 @@ struct Patch {
     by: &'static str,
 }
 
-const PATCHES: [Patch; 17] = [
+const PATCHES: [Patch; 18] = [
     // Keys and waiters expire by a clock that a test can pause. Tickets have the time of day.
     Patch {
         is_on: || true,
@@ -35,6 +35,11 @@ const PATCHES: [Patch; 17] = [
         is_on: || mutant!(FirstHeard),
         replaced: "redis.call('ZADD', queue, 0, ticket)",
         by: "redis.call('ZADD', queue, string.format('%.0f', now), ticket)",
+    },
+    Patch {
+        is_on: || mutant!(HealIsStale),
+        replaced: "if offered <= counter and width == 0 or",
+        by: "if offered == counter and width == 0 or",
     },
     Patch {
         is_on: || mutant!(IgnoresQueue),
@@ -126,7 +131,7 @@ mod tests {
         let scripts: Vec<_> = scripts.map(|script| script.text()).collect();
         for (patch, expected) in PATCHES
             .iter()
-            .zip([16, 4, 5, 1, 16, 1, 1, 5, 1, 2, 1, 1, 5, 1, 1, 1, 1])
+            .zip([16, 4, 5, 1, 16, 5, 1, 1, 5, 1, 2, 1, 1, 5, 1, 1, 1, 1])
         {
             let found = scripts
                 .iter()
