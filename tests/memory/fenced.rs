@@ -46,8 +46,8 @@ async fn tokens_grow_while_any_one_master_fails_in_any_way() {
     }
 }
 
-/// While a holder lacks one master, a waiter that asks there gets the lock for a moment, which raises
-/// the counter. The holder still gets its key back, so it survives the loss of another master.
+/// While a holder lacks one master, a waiter gets the lock there for a moment, which raises the
+/// counter. The holder still gets its key back, so it survives the loss of another master.
 #[tokio::test(start_paused = true)]
 async fn a_lock_is_put_back_where_a_waiter_has_raised_the_counter() {
     for kind in KINDS {

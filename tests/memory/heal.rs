@@ -236,6 +236,21 @@ async fn a_key_that_another_client_took_meanwhile_is_left_alone() {
     assert_eq!(said(&guard.votes())[0], "held by another holder");
 }
 
+/// A waiter takes the master that lost the key for a moment, because the extension woke it.
+#[tokio::test(start_paused = true)]
+async fn a_key_is_put_back_after_a_rival_has_left() {
+    let world = World::new(3).await;
+    let guard = world.guard().await;
+    world.masters[0].forget();
+    world.masters[0].inject(delay(40));
+    guard.extend(seconds(20)).await.unwrap();
+    sleep(millis(60)).await;
+    world.occupy([0], millis(60));
+    sleep(seconds(1)).await;
+    assert_eq!(world.holders(), ["mine"; 3]);
+    assert_eq!(said(&guard.votes()), ["granted"; 3]);
+}
+
 /// Healing is not a separate round, so no call waits for it.
 #[tokio::test(start_paused = true)]
 async fn an_extension_does_not_wait_for_healing() {

@@ -89,7 +89,7 @@ async fn a_key_that_is_not_put_back_is_logged() {
             drop(guard);
         }
         said.take();
-        sleep(millis(100)).await;
+        sleep(seconds(1)).await;
         let lines = said.take();
         let is_it = |line: &&(Level, String)| {
             line.0 == Level::INFO && line.1.contains("lock not put back on a master")

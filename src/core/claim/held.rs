@@ -200,19 +200,9 @@ impl<R: ReadRound> ClaimState<R> {
         }
     }
 
-    /// Asks the masters in `lack` for the slot that was won on the others. Masters that know the
-    /// same holders choose the same slot for the next one.
-    pub(crate) fn align_slots(
-        &mut self,
-        step: &mut ClaimStep<'_, R>,
-        lack: MasterSet,
-    ) -> Option<(MasterSet, Command)> {
-        self.heal(step, lack, step.terms.ttl)
-    }
-
-    /// Puts the key back on the masters in `gone`, which lost it. `None` if there is no such
-    /// master, or if the lock is not held.
-    fn heal(
+    /// Puts the key back on the masters in `gone`, which lost it, or lack the slot that was won on
+    /// the others. `None` if there is no such master, or if the lock is not held.
+    pub(crate) fn heal(
         &mut self,
         step: &mut ClaimStep<'_, R>,
         gone: MasterSet,

@@ -138,9 +138,7 @@ impl<'a> FairWait<'a> {
                 if self.raise_ballot(claim, queue, &mut ballots) {
                     continue;
                 }
-                // The master that chose may be wrong, so all choose in the round after its own.
-                let next = slots::note_lost(self.context, &self.request.lock_id, &round);
-                chooser = next.filter(|_| first.is_none());
+                chooser = self.next_chooser(&round, first);
                 split = chooser.map(|_| round.clone());
                 if chooser.is_none() {
                     self.yield_grants(claim, &round, &waiter).await;
@@ -165,6 +163,13 @@ impl<'a> FairWait<'a> {
             is_last = self.deadline.is_over();
             self.ask_again(claim, chooser, &waiter);
         }
+    }
+
+    /// Returns the master that chooses the slot in the next round. It may be wrong, so all choose
+    /// in the round after its own.
+    fn next_chooser(&self, round: &LiveRound, first: Option<usize>) -> Option<usize> {
+        let next = slots::note_lost(self.context, &self.request.lock_id, round);
+        next.filter(|_| first.is_none())
     }
 
     fn likely_chooser(&self, last: Option<&LiveRound>) -> Option<usize> {

@@ -278,8 +278,8 @@ impl SlotVotes {
         let Some(claim) = self.claim.upgrade().filter(|_| tries > 0) else {
             return;
         };
-        let mut locked = claim.lock();
-        if let Some((to, command)) = locked.step(|claim, step| claim.align_slots(step, lack)) {
+        let (mut locked, ttl) = (claim.lock(), claim.terms.ttl);
+        if let Some((to, command)) = locked.step(|claim, step| claim.heal(step, lack, ttl)) {
             let votes = self.clone();
             locked.post(to, command, AlignVotes { votes, tries });
         }
