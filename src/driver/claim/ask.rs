@@ -8,7 +8,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::{Claim, Protected, request::LockRequest, step_now};
+use super::{Claim, Protected, heal::HealVotes, request::LockRequest, step_now};
 use crate::{
     core::{
         ballot::Ballot,
@@ -224,7 +224,7 @@ impl Claim {
         let outcome = self.lock().step(ClaimState::take_outcome);
         if outcome == Outcome::Won && self.kind().spec().has_slots {
             let lack = round.read(Round::lack_slot);
-            self.slot_votes(round).align(lack, SlotVotes::TRIES);
+            self.align(lack, &round);
         }
         outcome
     }
@@ -232,6 +232,12 @@ impl Claim {
     fn slot_votes(self: &Arc<Self>, round: Arc<LiveRound>) -> SlotVotes {
         let claim = Arc::downgrade(self);
         SlotVotes { round, claim }
+    }
+
+    /// Asks the masters in `lack` for the slot that `round` has won on the others. Masters that
+    /// know the same holders choose the same slot for the next one.
+    fn align(self: &Arc<Self>, lack: MasterSet, round: &Arc<LiveRound>) {
+        self.heal(lack, HealVotes::new(round.clone(), self, self.terms.ttl));
     }
 
     /// Waits until `round` is decided. Gives the round up if it is contested, and only masters that
@@ -269,50 +275,14 @@ struct SlotVotes {
     claim: Weak<Claim>,
 }
 
-impl SlotVotes {
-    /// How often a master is asked. While it refuses, another has the slot there that has won a
-    /// different one, and gives it up as soon as it knows.
-    const TRIES: u32 = 6;
-
-    fn align(&self, lack: MasterSet, tries: u32) {
-        let Some(claim) = self.claim.upgrade().filter(|_| tries > 0) else {
-            return;
-        };
-        let (mut locked, ttl) = (claim.lock(), claim.terms.ttl);
-        if let Some((to, command)) = locked.step(|claim, step| claim.heal(step, lack, ttl)) {
-            let votes = self.clone();
-            locked.post(to, command, AlignVotes { votes, tries });
-        }
-    }
-}
-
 impl CountVotes for SlotVotes {
     fn count(&self, master: usize, vote: SlotVote, now: Instant) {
         let lacks_slot = self.round.cast(master, vote, now, |round, before| {
             before == Outcome::Won && round.lack_slot().contains(master)
         });
-        if lacks_slot {
-            self.align(MasterSet::only(master), Self::TRIES);
+        if let Some(claim) = self.claim.upgrade().filter(|_| lacks_slot) {
+            claim.align(MasterSet::only(master), &self.round);
         }
         self.round.wake();
-    }
-}
-
-/// A counter of the answers of masters that were asked for the slot.
-#[derive(Debug)]
-struct AlignVotes {
-    votes: SlotVotes,
-    tries: u32,
-}
-
-impl CountVotes for AlignVotes {
-    fn count(&self, master: usize, vote: SlotVote, _now: Instant) {
-        match vote.vote {
-            Vote::Grant => self.votes.round.note_heal(master, Vote::Grant),
-            _ if vote.vote.may_have_slot() => {
-                self.votes.align(MasterSet::only(master), self.tries - 1);
-            }
-            Vote::Refuse(_) | Vote::Fail(_) => {}
-        }
     }
 }

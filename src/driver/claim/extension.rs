@@ -8,7 +8,9 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::{Claim, Locked, level::Level, owned_lock::OwnedLock, request::LockRequest};
+use super::{
+    Claim, Locked, heal::HealVotes, level::Level, owned_lock::OwnedLock, request::LockRequest,
+};
 use crate::{
     core::{
         claim::ClaimState,
@@ -105,47 +107,6 @@ impl Extension {
     fn end_span(&self) {
         let span = mem::take(&mut *self.span.lock());
         span.end("outcome", self.outcome());
-    }
-}
-
-/// A counter of the votes on a heal. The votes of the extension then show which masters have put
-/// the key back.
-#[derive(Clone, Debug)]
-struct HealVotes {
-    round: Arc<LiveRound>,
-    claim: Weak<Claim>,
-    ttl: Ttl,
-    /// How often a master that refuses is asked again.
-    tries: u32,
-}
-
-impl HealVotes {
-    /// The extension itself wakes waiters, because it changes the key on the other masters. Their
-    /// attempts may take a master that has no key, and give it back a round trip later.
-    const TRIES: u32 = 6;
-}
-
-impl CountVotes for HealVotes {
-    fn count(&self, master: usize, vote: SlotVote, _now: Instant) {
-        let (is_done, is_refused) = (vote.vote.is_grant(), vote.vote.is_refusal());
-        self.round.note_heal(master, vote.vote);
-        let Some(claim) = self.claim.upgrade().filter(|_| !is_done) else {
-            return;
-        };
-        if is_refused && self.tries > 0 {
-            let tries = self.tries - 1;
-            claim.heal(
-                MasterSet::only(master),
-                Self {
-                    tries,
-                    ..self.clone()
-                },
-            );
-        } else if claim.lock().state().is_held() {
-            let votes = claim.context.masters.votes(&self.round);
-            let observer = self.round.observer();
-            observer.not_put_back(claim.name(), &claim.hold_span(), &votes);
-        }
     }
 }
 
@@ -256,20 +217,7 @@ impl Claim {
         let mut locked = self.lock();
         let heal = locked.step(|claim, step| claim.apply(step, effect, round, ttl));
         if let Some((to, command)) = heal {
-            let votes = HealVotes {
-                round: round.clone(),
-                claim: Arc::downgrade(self),
-                ttl,
-                tries: HealVotes::TRIES,
-            };
-            locked.post(to, command, votes);
-        }
-    }
-
-    fn heal(&self, gone: MasterSet, votes: HealVotes) {
-        let mut locked = self.lock();
-        if let Some((to, command)) = locked.step(|claim, step| claim.heal(step, gone, votes.ttl)) {
-            locked.post(to, command, votes);
+            locked.post(to, command, HealVotes::new(round.clone(), self, ttl));
         }
     }
 

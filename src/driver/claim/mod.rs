@@ -34,6 +34,7 @@ use crate::{
 
 pub(crate) mod ask;
 pub(crate) mod extension;
+mod heal;
 pub(crate) mod level;
 pub(crate) mod owned_lock;
 pub(crate) mod request;

@@ -102,7 +102,7 @@ impl Lock {
         }
     }
 
-    /// Makes one attempt to acquire the lock, without waiting for other holders.
+    /// Tries to acquire the lock now, without waiting for other holders.
     ///
     /// If you call this method in a loop, pause for 10 to 200 ms between attempts, because masters
     /// that are known to be down fail in microseconds. [`acquire`](Self::acquire) and
