@@ -51,6 +51,7 @@ fn assert_same_as_a_client(url: &str) {
         "a parameter that is not known",
         "a part after #",
         "must be percent-encoded",
+        "must be written as %20",
         "verifies nothing",
     ]
     .iter()

@@ -110,8 +110,16 @@ async fn a_call_waits_for_the_first_dial_after_a_connection_that_worked() {
     for (fault, took, text) in [
         (Fault::None, 0, "granted"),
         (delay(20), 40, "granted"),
-        (delay(60), 50, "unreachable: no new connection in 50ms"),
-        (Fault::Hang, 50, "unreachable: no new connection in 50ms"),
+        (
+            delay(60),
+            50,
+            "unreachable: its connection ended, and no new one was there in 50ms",
+        ),
+        (
+            Fault::Hang,
+            50,
+            "unreachable: its connection ended, and no new one was there in 50ms",
+        ),
         (Fault::Down, 0, "unreachable: connection refused"),
     ] {
         let world = World::new(1).await;

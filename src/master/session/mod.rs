@@ -178,7 +178,10 @@ impl Session {
         let mut next = None;
         if self.mailbox.node_timeout().is_some() {
             while let Some(request) = self.next_overdue(now()) {
-                let why = format!("no new connection in {:?}", self.link.liveness.timeout());
+                let why = format!(
+                    "its connection ended, and no new one was there in {:?}",
+                    self.link.liveness.timeout()
+                );
                 self.fail(&request, Failure::Unreachable(why.into()), now());
                 self.owe(request);
             }
