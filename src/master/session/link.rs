@@ -9,7 +9,7 @@ use super::{
     liveness::Liveness,
     unanswered::{Item, Sent, Unanswered},
 };
-use crate::master::config::MasterConfig;
+use crate::{core::protocol::command::Verb, master::config::MasterConfig};
 
 /// The commands that were sent over one connection, and what the connection has shown of the
 /// master.
@@ -70,7 +70,14 @@ impl Link {
     /// because the master is owed it.
     pub(in crate::master) fn push(&mut self, item: Item, is_owed: bool, now: Instant) {
         if self.sent.is_empty() {
-            self.liveness.begin(now);
+            // Renewals come seconds apart, and the connection of a holder is worth more than a
+            // quick end: the master may only stand still for a moment.
+            match &item {
+                Item::Request(request) if request.command.verb() == Verb::Extend => {
+                    self.liveness.restart(now);
+                }
+                _ => self.liveness.begin(now),
+            }
         }
         let deadline = now + self.liveness.timeout();
         self.sent.push(item, is_owed, now, deadline);
@@ -81,7 +88,7 @@ impl Link {
         let sent = self.sent.pop().ok_or("a reply came without a command")?;
         self.window = (self.window + 1).min(Self::MOST_IN_WINDOW);
         self.last_reply = Some(now);
-        self.liveness.on_reply(now);
+        self.liveness.restart(now);
         Ok(sent)
     }
 

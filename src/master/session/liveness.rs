@@ -70,14 +70,17 @@ impl Liveness {
 
     /// Notes that a command is sent while no other is unanswered.
     pub(in crate::master) fn begin(&mut self, now: Instant) {
-        self.silence = now.saturating_duration_since(self.last_byte);
+        let silence = now.saturating_duration_since(self.last_byte);
         self.restart(now);
+        self.silence = silence;
     }
 
-    /// Notes that a whole reply came.
-    pub(in crate::master) fn on_reply(&mut self, now: Instant) {
+    /// Notes that a whole reply came, or that a command is sent as if the connection had been in
+    /// use.
+    pub(in crate::master) fn restart(&mut self, now: Instant) {
+        (self.last_byte, self.last_reply) = (now, now);
         self.silence = Duration::ZERO;
-        self.restart(now);
+        self.is_forgiven = false;
     }
 
     /// Notes that bytes came, even if they do not complete a reply.
@@ -176,10 +179,5 @@ impl Liveness {
             self.restart(now);
             self.is_forgiven = true;
         }
-    }
-
-    fn restart(&mut self, now: Instant) {
-        (self.last_byte, self.last_reply) = (now, now);
-        self.is_forgiven = false;
     }
 }

@@ -184,7 +184,7 @@ impl Session {
     /// server knows neither the command nor its script, and so has not executed the command.
     #[cfg(feature = "redis")]
     pub(crate) fn resend(&mut self, now: Instant) -> Option<Arc<Request>> {
-        self.link.liveness.on_reply(now);
+        self.link.liveness.restart(now);
         self.link.sent.resend(self.mailbox.reports_changes())
     }
 

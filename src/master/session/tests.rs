@@ -422,14 +422,18 @@ fn after_a_silence_nothing_is_sent_before_what_has_arrived_is_read() {
 /// says so, and the next command gets another connection.
 #[test]
 fn a_connection_that_was_silent_is_given_up_sooner() {
-    for (silence, shown, timeouts) in [(CONNECT * 600, Some(CONNECT * 600), 1), (TIMEOUT, None, 3)]
-    {
+    let long = CONNECT * 600;
+    for (silence, verb, shown, timeouts) in [
+        (long, Verb::Acquire, Some(long), 1),
+        (TIMEOUT, Verb::Acquire, None, 3),
+        (long, Verb::Extend, None, 3),
+    ] {
         set_clock(Duration::ZERO);
         let mut wire = Wire::default();
         let mut session = connected(Link::WINDOW);
         set_clock(silence);
         let votes = Votes::default();
-        let command = command(Kind::Mutex, Verb::Acquire, 1);
+        let command = command(Kind::Mutex, verb, 1);
         let request = Arc::new(Request::new(command, clock(), votes.clone()));
         assert!(session.mailbox.post(request).is_none());
         session.take(&Context::from_waker(Waker::noop()));
