@@ -1,5 +1,8 @@
 //! The end of connections that do not answer, and new dials.
 
+use std::collections::BTreeSet;
+
+use futures::future::join;
 use quorlock::{AcquireError, Coordinator, Fault};
 use tokio::{
     task::yield_now,
@@ -142,6 +145,33 @@ async fn a_call_waits_for_the_first_dial_after_a_connection_that_worked() {
             "{fault:?}"
         );
     }
+}
+
+/// A master that stood still must not get the dials of all its clients at the same moment. The next
+/// call waits for the dial.
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_was_given_up_is_dialled_again_after_a_random_pause() {
+    let mut ends = BTreeSet::new();
+    for _ in 0..10 {
+        let world = World::new(1).await;
+        world.guard().await.release().await.unwrap();
+        sleep(seconds(2)).await;
+        world.inject([Fault::Mute]);
+        let (lock, start) = (world.lock(), Instant::now());
+        let calls = async {
+            lock.try_acquire().await.unwrap_err();
+            let _guard = lock.try_acquire().await.unwrap();
+            start.elapsed()
+        };
+        let answers_again = async {
+            sleep(millis(51)).await;
+            world.clear_faults();
+        };
+        let (end, ()) = join(calls, answers_again).await;
+        assert!((millis(70)..=millis(92)).contains(&end), "{end:?}");
+        ends.insert(end);
+    }
+    assert!(ends.len() > 1, "{ends:?}");
 }
 
 /// The first dial comes at once. After it has failed, calls fail at once, and the pauses between

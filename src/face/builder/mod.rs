@@ -129,8 +129,8 @@ impl Builder {
     /// longer round trip never votes in time.
     ///
     /// A connection that waits for a reply is closed after three node timeouts without a byte from
-    /// the master, or after one if the connection was silent for a second before, and the command is
-    /// no extension. It is also closed after thirty node timeouts without a complete reply.
+    /// the master, or after one if the connection was silent for a second before the command, and
+    /// that is no extension. It is also closed after thirty node timeouts without a complete reply.
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
         self.settings.node_timeout = Some(timeout);
         self

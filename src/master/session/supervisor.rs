@@ -24,8 +24,8 @@ use crate::master::{config::MasterConfig, dial_error::in_time};
 ///
 /// Requests fail at once while the master is down, so callers do not wait. It is down after a dial
 /// that failed, and after a connection that broke soon. But a connection that has worked may break
-/// while nobody needs it. Then the next dial comes at once, and requests wait for it, each for at
-/// most a node timeout.
+/// while nobody needs it. Then the next dial comes at once, or soon if the connection was given up,
+/// and requests wait for it, each for at most a node timeout.
 pub(in crate::master) fn supervise<D: Dial>(
     dialer: D,
     mailbox: Arc<Mailbox>,
@@ -51,16 +51,16 @@ async fn run<D: Dial>(mut dialer: D, session: &mut Session) {
         let Some(dialled) = unless_done(session, dial).await else {
             return;
         };
-        let (why, refusal, has_worked) = match dialled {
+        let (why, refusal, has_worked, was_given_up) = match dialled {
             Ok(dialled) => {
                 let Some((why, was_given_up)) = serve(dialled, &mut outage, session).await else {
                     return;
                 };
                 let now = (session.clock())();
                 let has_worked = outage.disconnected(&session.link, was_given_up, now);
-                (why, None, has_worked)
+                (why, None, has_worked, was_given_up)
             }
-            Err(error) => (error.to_string().into(), error.refusal(), false),
+            Err(error) => (error.to_string().into(), error.refusal(), false, false),
         };
         if has_worked {
             session.interrupt(&why);
@@ -71,7 +71,8 @@ async fn run<D: Dial>(mut dialer: D, session: &mut Session) {
         let failures = outage.failed(mailbox.observer(), &why);
         let why = (&why, refusal);
         config.health.down(mailbox.master(), why, failures);
-        if has_worked {
+        // A master that stood still must not get the dials of all its clients at the same moment.
+        if has_worked && !was_given_up {
             continue;
         }
         let mut pause = outage.pause(config.redial, (config.random)());
