@@ -36,9 +36,10 @@ impl Endpoint {
             return parsed
                 .map(|(sentinels, settings)| Self::new(Address::Sentinels(sentinels), settings));
         }
-        if url.contains("://") && url.trim().contains(char::is_whitespace) {
+        // URLs are read without these, so another password or another path would be used.
+        if url.trim().contains(['\t', '\n', '\r']) {
             return Err(format!(
-                "its URL contains a blank, which must be written as %20: {SHAPES}"
+                "a tab or a line break in its URL must be percent-encoded: {SHAPES}"
             ));
         }
         if has_late_login(url) {
@@ -258,6 +259,14 @@ mod tests {
     }
 
     #[test]
+    fn a_blank_is_part_of_a_password_or_a_path() {
+        let endpoint = Endpoint::from_url("redis://v:a b@x").unwrap();
+        assert_eq!(endpoint.settings.password(), Some("a b"));
+        let endpoint = Endpoint::from_url("unix:///a  b/r.sock").unwrap();
+        assert_eq!(&*endpoint.address(), "unix:/a  b/r.sock");
+    }
+
+    #[test]
     #[cfg(feature = "tls")]
     fn tls_is_read_without_the_redis_crate() {
         for (url, address, uses_tls) in [
@@ -317,12 +326,12 @@ mod tests {
             ),
             ("hunter2@b://a", "its URL cannot be used: "),
             (
-                "redis://v:hunter2 b@a",
-                "its URL contains a blank, which must be written as %20: ",
+                "redis://v:hunter2\tb@a",
+                "a tab or a line break in its URL must be percent-encoded: ",
             ),
             (
-                "unix:///hunter2\tb/r.sock",
-                "its URL contains a blank, which must be written as %20: ",
+                "unix:///hunter2\nb/r.sock",
+                "a tab or a line break in its URL must be percent-encoded: ",
             ),
             (
                 "redis://:hunter2@a:99999",
