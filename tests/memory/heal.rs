@@ -1,9 +1,9 @@
 //! An extension that a majority confirmed puts the key back on masters that lost it. Nothing else
 //! does.
 
-use std::pin::pin;
+use std::{pin::pin, time::Duration};
 
-use quorlock::{ExtendError, Fault};
+use quorlock::{ExtendError, Fault, Guard};
 use tokio::time::{Instant, sleep};
 
 use crate::world::{NAME, World, delay, error, millis, said, seconds, start, timed};
@@ -224,14 +224,7 @@ async fn another_clients_key_is_left_alone() {
 /// lock on that master.
 #[tokio::test(start_paused = true)]
 async fn a_key_that_another_client_took_meanwhile_is_left_alone() {
-    let world = World::new(3).await;
-    let guard = world.guard().await;
-    world.masters[0].forget();
-    world.masters[0].inject(delay(40));
-    guard.extend(seconds(20)).await.unwrap();
-    sleep(millis(60)).await;
-    world.occupy([0], seconds(60));
-    sleep(seconds(1)).await;
+    let (world, guard) = healed_beside_a_rival(seconds(60)).await;
     assert_eq!(world.holders(), ["another", "mine", "mine"]);
     assert_eq!(said(&guard.votes())[0], "held by another holder");
 }
@@ -239,16 +232,23 @@ async fn a_key_that_another_client_took_meanwhile_is_left_alone() {
 /// A waiter takes the master that lost the key for a moment, because the extension woke it.
 #[tokio::test(start_paused = true)]
 async fn a_key_is_put_back_after_a_rival_has_left() {
+    let (world, guard) = healed_beside_a_rival(millis(60)).await;
+    assert_eq!(world.holders(), ["mine"; 3]);
+    assert_eq!(said(&guard.votes()), ["granted"; 3]);
+}
+
+/// Extends a lock that one master has lost. A rival takes that master before the key is put back,
+/// and stays for `time`.
+async fn healed_beside_a_rival(time: Duration) -> (World, Guard) {
     let world = World::new(3).await;
     let guard = world.guard().await;
     world.masters[0].forget();
     world.masters[0].inject(delay(40));
     guard.extend(seconds(20)).await.unwrap();
     sleep(millis(60)).await;
-    world.occupy([0], millis(60));
+    world.occupy([0], time);
     sleep(seconds(1)).await;
-    assert_eq!(world.holders(), ["mine"; 3]);
-    assert_eq!(said(&guard.votes()), ["granted"; 3]);
+    (world, guard)
 }
 
 /// Healing is not a separate round, so no call waits for it.

@@ -21,7 +21,7 @@ impl NodeTimeout {
     /// The number of node timeouts after which a connection is given up, if no byte has come from
     /// the master. Otherwise, commands would pile up in the connection. The master would execute
     /// all of them when the master recovers.
-    const SILENT_TIMEOUTS: u32 = 3;
+    pub(crate) const SILENT_TIMEOUTS: u32 = 3;
     /// The factor by which a connection may take longer if bytes come in, but no whole reply.
     const PROGRESS_FACTOR: u32 = 10;
 
@@ -42,11 +42,9 @@ impl NodeTimeout {
         };
         // A master whose round trip is longer than a fixed timeout cannot vote. It is alive, so its
         // connection is not given up.
-        let answer = timeout.max(round_trip.saturating_mul(2));
-        let silence = answer * Self::SILENT_TIMEOUTS;
+        let silence = timeout.max(round_trip.saturating_mul(2)) * Self::SILENT_TIMEOUTS;
         Limits {
             timeout,
-            answer,
             silence,
             progress: silence * Self::PROGRESS_FACTOR,
         }
@@ -58,8 +56,6 @@ impl NodeTimeout {
 pub(crate) struct Limits {
     /// The time for the answer to a command. After this time, the vote is a failure.
     pub(crate) timeout: Duration,
-    /// The time after which a connection that was idle before is given up if no byte comes in.
-    pub(crate) answer: Duration,
     /// The time after which the connection is given up if no byte comes in.
     pub(crate) silence: Duration,
     /// The time after which the connection is given up if bytes come in, but no whole reply.
@@ -88,7 +84,6 @@ mod tests {
             let limits = node_timeout.limits(millis(round_trip));
             let expected = Limits {
                 timeout: millis(timeout),
-                answer: millis(silence / 3),
                 silence: millis(silence),
                 progress: millis(silence * 10),
             };

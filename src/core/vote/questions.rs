@@ -110,8 +110,8 @@ impl Round {
         })
     }
 
-    /// Returns whether any master refused, and all refusals say that the lock is free but
-    /// other waiters come first.
+    /// Returns whether any master refused, and all refusals say that the lock is free but other
+    /// waiters come first.
     pub(crate) fn lets_others_pass(&self) -> bool {
         let queued = self.masters(|vote| matches!(vote, Vote::Refuse(Refusal::Queued { .. })));
         !queued.is_empty() && queued == self.masters(Vote::is_refusal)

@@ -91,9 +91,9 @@ impl QueuedWaiter {
         position
     }
 
-    /// Returns the wait for a call after `round`. Returns `None` if it has become
-    /// the next waiter: it asks at once, in a round that watches the key. No one calls a waiter
-    /// when another program deletes the key.
+    /// Returns the wait for a call after `round`. Returns `None` if the waiter has become the next
+    /// one: it asks at once, in a round that watches the key. No one calls a waiter when another
+    /// program deletes the key.
     ///
     /// If the other masters refuse the slot of the `chooser`, it may lack the holder of that slot.
     /// Another slot may be free, and no one calls the waiter for it. So it tries again soon.

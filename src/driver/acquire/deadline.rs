@@ -70,8 +70,8 @@ impl Deadline {
         }
     }
 
-    /// Returns until when a waiter in the queues waits for the permit to make a
-    /// round. Returns `None` if the wait has no limit.
+    /// Returns until when a waiter in the queues waits for the permit to make a round. Returns
+    /// `None` if the wait has no limit.
     pub(in crate::driver) fn queued_permit_by(&self, attempt: Duration) -> Option<Instant> {
         let end = self.end?;
         Some(end.checked_add(attempt).unwrap_or(end))

@@ -160,7 +160,7 @@ impl Liveness {
     /// Returns when to give the connection up if nothing more comes.
     pub(in crate::master) fn deadline(&self) -> Option<Instant> {
         let limit = match self.silence() {
-            Some(_) => self.limits.answer,
+            Some(_) => self.limits.silence / NodeTimeout::SILENT_TIMEOUTS,
             None => self.limits.silence,
         };
         let silence = self.last_byte.checked_add(limit)?;
