@@ -294,7 +294,7 @@ async fn readers_that_cannot_win_only_poll() {
         ("12.", 5),
         ("1--..", 8),
         ("12-..", 8),
-        ("112..", 9), // they ask five masters, and give two grants back
+        ("112..", 8), // they ask five masters, and give two grants back
     ] {
         let masters = masters(sites.len());
         let end = seconds(20);

@@ -50,7 +50,7 @@ impl QueuedWaiter {
     ) -> Self {
         // A waiter polls well before masters count it as dead. The delay is random, so waiters do
         // not all poll at the same time.
-        let poll = Backoff::between(waiter_timeout / 4, waiter_timeout / 3);
+        let poll = Backoff::between(waiter_timeout * 3 / 10, waiter_timeout / 3);
         Self {
             contender: Contender::new(retry, poll),
             retry,
@@ -156,7 +156,7 @@ mod tests {
     };
 
     const TIMEOUT: Duration = Duration::from_millis(1_200);
-    /// In the middle of the ranges: retries come after 15 ms, 25 ms and 45 ms, polls after 350 ms.
+    /// In the middle of the ranges: retries come after 15 ms, 25 ms and 45 ms, polls after 380 ms.
     const RANDOM: u64 = u64::MAX / 2 + 1;
 
     fn millis(count: u64) -> Duration {
@@ -213,22 +213,22 @@ mod tests {
         for (name, rounds) in [
             (
                 "not the next one",
-                &[("hhh", Some(350)), ("hhh", Some(350))][..],
+                &[("hhh", Some(380)), ("hhh", Some(380))][..],
             ),
             (
                 "no majority",
-                &[("ffh", Some(15)), ("ffh", Some(25)), ("fhh", Some(350))],
+                &[("ffh", Some(15)), ("ffh", Some(25)), ("fhh", Some(380))],
             ),
-            ("a long quarantine", &[("qqh", Some(350))]),
+            ("a long quarantine", &[("qqh", Some(380))]),
             ("split", &[("gfh", Some(15))]),
             // It asks at once for reports of changes, and then waits for the end of the TTL.
             (
                 "the next one",
-                &[("hhh", Some(350)), ("nnh", None), ("nnn", Some(52))],
+                &[("hhh", Some(380)), ("nnh", None), ("nnn", Some(52))],
             ),
             (
                 "one after the other",
-                &[("nnn", None), ("hhh", Some(350)), ("nnn", None)],
+                &[("nnn", None), ("hhh", Some(380)), ("nnn", None)],
             ),
         ] {
             let mut waiter = waiter();
