@@ -16,36 +16,42 @@ use super::{
     select::within,
     time::clock,
 };
+use crate::core::vote::obstacle::Obstacle;
 use attempt::{attempt, attempt_timeout, reenter};
 use contend::contend;
 use deadline::Deadline;
 use denied::{Denied, NotAcquired};
 use fair::acquire_fair;
 
-/// Makes one attempt. If masters grant different slots, makes a second one, in which one master
-/// chooses the slot.
+/// Makes one attempt. If it splits the votes on a semaphore, makes a second one, in which one
+/// master chooses the slot.
 pub(super) async fn try_acquire(
     context: &Arc<Context>,
     request: &LockRequest,
 ) -> Result<Level, NotAcquired> {
+    let lock_id = &request.lock_id;
     let permit_by = || clock::now() + attempt_timeout(context, request);
-    let chooser = slots::likely_chooser(context, &request.lock_id, None);
+    let chooser = slots::likely_chooser(context, lock_id, None);
     let result = attempt(context, request, permit_by, chooser, None).await;
     if result.is_ok() {
-        slots::note_won(context, &request.lock_id);
+        slots::note_won(context, lock_id);
     }
     let Err(NotAcquired::Denied(Denied {
-        round: Some(round), ..
+        obstacle,
+        round: Some(round),
+        ..
     })) = &result
     else {
         return result;
     };
-    match slots::note_lost(context, &request.lock_id, round) {
-        Some(next) if chooser.is_none() => {
-            attempt(context, request, permit_by, Some(next), None).await
-        }
-        _ => result,
+    slots::note_lost(context, lock_id, round);
+    if *obstacle != Obstacle::Split || !lock_id.kind().spec().has_slots {
+        return result;
     }
+    // Also if one master chose in the first attempt: the slot may have become free there sooner
+    // than on the others.
+    let chooser = slots::chooser(context, lock_id, Some(round));
+    attempt(context, request, permit_by, chooser, None).await
 }
 
 /// Waits until the lock is acquired. If there is a `limit`, the last attempt begins when that time

@@ -53,7 +53,11 @@ fn note(context: &Context, lock_id: &LockId, is_split: bool) {
 
 /// Returns the master on which all clients agree. While the masters are changed, it is that of
 /// either list, by chance: other programs may hold permits only on the masters of one.
-fn chooser(context: &Context, lock_id: &LockId, last: Option<&LiveRound>) -> Option<usize> {
+pub(super) fn chooser(
+    context: &Context,
+    lock_id: &LockId,
+    last: Option<&LiveRound>,
+) -> Option<usize> {
     let quorum = context.masters.quorum();
     let mut among = last.map_or(MasterSet::ALL, |round| round.read(Round::not_failed));
     if quorum.is_of_lists() {

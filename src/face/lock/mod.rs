@@ -113,9 +113,9 @@ impl Lock {
     /// An attempt takes one round trip to the slowest master of the fastest majority, and at most
     /// one node timeout. After a failure it takes at most one more node timeout to find out the
     /// reason. A fenced lock may take two more round trips, of at most one node timeout each. If
-    /// masters grant different slots of a semaphore, a second attempt follows, in which one master
-    /// is asked first: in all, at most five node timeouts, or nine if it is fenced. All these times
-    /// may double while a master does not keep up with the commands of this coordinator.
+    /// the votes on a semaphore are split, a second attempt follows. Each of the two may ask one
+    /// master first: in all, at most six node timeouts, or ten if it is fenced. All these times may
+    /// double while a master does not keep up with the commands of this coordinator.
     ///
     /// If another task of the same owner is making an attempt, this call first waits until that
     /// attempt ends, for at most three node timeouts, or five if the lock is fenced. Until every
