@@ -27,8 +27,7 @@ edition = "2024"
 [workspace]
 
 [features]
-default = ["redis", "test-util"]
-redis = []
+default = ["test-util"]
 test-util = []
 
 [dependencies]

@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-#[cfg(feature = "redis")]
 use crate::core::protocol::{
     access::Access,
     command::{Action, Command, Holding},
@@ -21,7 +20,6 @@ use crate::core::{
         round::Round,
     },
 };
-#[cfg(feature = "redis")]
 pub use crate::master::{in_process, read_reply, reply_lengths};
 
 /// Five masters.
@@ -109,11 +107,9 @@ pub fn keys(template: &str, kind: Kind, name: &str) -> Result<Vec<String>, Confi
 }
 
 /// An acquisition, to be encoded for a server.
-#[cfg(feature = "redis")]
 #[derive(Debug)]
 pub struct Acquisition(Command);
 
-#[cfg(feature = "redis")]
 impl Acquisition {
     /// Creates an acquisition of a mutex. Never returns `None`.
     pub fn new() -> Option<Self> {

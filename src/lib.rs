@@ -69,9 +69,6 @@
 //!
 //! # Features
 //!
-//! - `redis` (default) adds masters over TCP and unix sockets. It re-exports the `redis` crate as
-//!   [`quorlock::redis`](crate::redis), because [`Builder::master`] accepts a `Client` of that
-//!   crate.
 //! - `sentinel` adds `redis+sentinel://` URLs: see [`MasterSpec`]. **A failover forgets locks.** The
 //!   quarantine therefore takes the new master's vote away for a while: see
 //!   [`docs::operations`](crate::docs::operations#masters-behind-sentinel).
@@ -91,22 +88,8 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // The pages link to items of all features. Without one of the features, some links are broken.
 #![cfg_attr(
-    not(all(
-        feature = "blocking",
-        feature = "redis",
-        feature = "test-util",
-        feature = "tls"
-    )),
+    not(all(feature = "blocking", feature = "test-util", feature = "tls")),
     allow(rustdoc::broken_intra_doc_links)
-)]
-#![cfg_attr(
-    not(any(feature = "redis", feature = "test-util")),
-    allow(
-        dead_code,
-        unused_imports,
-        unused_variables,
-        reason = "without either feature there is no kind of master"
-    )
 )]
 
 #[macro_use]
@@ -121,7 +104,7 @@ mod master;
 mod meter;
 mod user_code;
 
-#[cfg(all(test, feature = "redis"))]
+#[cfg(test)]
 #[path = "../tests/conformance/mod.rs"]
 mod conformance;
 
@@ -170,7 +153,6 @@ pub use crate::{
 #[cfg(feature = "test-util")]
 pub use crate::master::{Fault, MemoryMaster};
 
-#[cfg(feature = "redis")]
 pub use redis;
 #[cfg(feature = "tls")]
 pub use tokio_rustls::rustls;

@@ -103,7 +103,6 @@ pub(crate) enum Mutant {
     /// A reader does not wait for the tickets of earlier writers.
     ReadersPassWriters,
     /// A connection is read for as long as the server sends.
-    #[cfg(feature = "redis")]
     ReadsWithoutPause,
     /// A master that is down is dialled again at once.
     RedialsAtOnce,

@@ -1,6 +1,5 @@
 //! Runs the fuzz targets on the inputs in `fuzz/corpus`. `./dev fuzz` looks for new inputs.
 
-#![cfg(feature = "redis")]
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,

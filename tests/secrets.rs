@@ -1,6 +1,5 @@
 //! Checks that no text of the crate shows passwords or tokens, in `Debug`, `Display` or events.
 
-#![cfg(feature = "redis")]
 #![allow(
     clippy::disallowed_methods,
     reason = "tests with real servers run in real time, and stall threads on purpose"

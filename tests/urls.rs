@@ -1,6 +1,5 @@
 //! Tests on masters that already run, from `QUORLOCK_TEST_URLS`, or on servers of our own.
 
-#![cfg(feature = "redis")]
 #![allow(
     clippy::disallowed_methods,
     reason = "tests with real servers run in real time and spawn tasks"

@@ -518,7 +518,6 @@ fn each_reason_for_no_answer_has_its_finding() {
             (Refuse, "login"),
             "ERR DB index is out of range",
         ),
-        #[cfg(feature = "redis")]
         (
             DialError::from(crate::master::WireError::NotResp).into(),
             (Warn, "connection"),

@@ -44,13 +44,11 @@ pub(crate) fn quarantine_length(max_ttl: Ttl, drift: Drift) -> Duration {
 }
 
 /// The key of the origin record.
-#[cfg(any(test, feature = "redis", feature = "test-util"))]
 pub(crate) const ORIGIN_KEY: &str = "quorlock:guard";
 
 /// Returns the arguments of `lua/shared/origin.lua`. Each known origin comes with the number of
 /// milliseconds since the caller last heard from it. `is_durable` is what the master has told about
 /// its settings, and `None` if it has not told.
-#[cfg(any(test, feature = "redis", feature = "test-util"))]
 pub(crate) fn origin_arguments(
     known: &[(String, u64)],
     quarantine: Quarantine,
@@ -86,10 +84,6 @@ pub(crate) struct Loss {
 
 /// The sign that a master may have lost locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(
-    not(any(feature = "redis", feature = "test-util")),
-    expect(dead_code, reason = "there are no masters")
-)]
 pub(crate) enum Sign {
     /// The record is that of an earlier dial, which does not tell.
     Earlier,
@@ -116,7 +110,6 @@ impl Sign {
 }
 
 /// The state in which a dial found a master.
-#[cfg(any(test, feature = "redis", feature = "test-util"))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Incarnation {
     pub(crate) run_id: String,
@@ -126,7 +119,6 @@ pub(crate) struct Incarnation {
     pub(crate) is_durable: bool,
 }
 
-#[cfg(any(test, feature = "redis", feature = "test-util"))]
 impl Incarnation {
     /// Reads the reply of `lua/shared/origin.lua`. Returns `None` if the reply makes no sense.
     pub(crate) fn parse(text: &str) -> Option<Self> {

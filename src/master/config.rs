@@ -13,10 +13,6 @@ use crate::core::{
 #[derive(Clone, Debug)]
 pub(crate) struct MasterConfig {
     /// The name of each connection.
-    #[cfg_attr(
-        not(feature = "redis"),
-        expect(dead_code, reason = "only connections to Redis masters have names")
-    )]
     pub(crate) connection_name: ConnectionName,
     pub(crate) node_timeout: NodeTimeout,
     pub(crate) connect_timeout: Duration,

@@ -7,7 +7,6 @@ use std::{future::Future, io, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use tokio::time::timeout;
 
-#[cfg(feature = "redis")]
 use super::redis::wire_error::WireError;
 use crate::core::view::health::DialRefusal;
 
@@ -21,10 +20,6 @@ pub(crate) use origin_rights;
 
 /// The reason why a dial failed.
 #[derive(Debug, thiserror::Error)]
-#[cfg_attr(
-    not(any(feature = "redis", test)),
-    expect(dead_code, reason = "a memory master fails in few of these ways")
-)]
 pub(crate) enum DialError {
     /// The dial of a server failed whose address the Sentinels named.
     #[cfg(feature = "sentinel")]
@@ -45,7 +40,6 @@ pub(crate) enum DialError {
     Database(String),
     #[error("{0}: {1}")]
     Failed(Stage, io::Error),
-    #[cfg(feature = "redis")]
     #[error("it is a Sentinel, not a master: use redis+sentinel://host:port/service")]
     IsSentinel,
     #[error("{0}")]
@@ -55,7 +49,6 @@ pub(crate) enum DialError {
     #[error("{0}")]
     MaxClients(String),
     /// The stream broke before the first reply. Only on a connection without TLS.
-    #[cfg(feature = "redis")]
     #[error("{0}; if this port expects TLS, use rediss://")]
     NoGreeting(WireError),
     /// The stream broke after the handshake and before the first reply.
@@ -84,7 +77,6 @@ pub(crate) enum DialError {
     #[cfg(feature = "sentinel")]
     #[error("{0}")]
     Sentinel(String),
-    #[cfg(feature = "redis")]
     #[error("{}", why_no_socket(.0))]
     Socket(io::Error),
     #[error("no connection in {0:?}{during}", during = during(.1))]
@@ -92,7 +84,6 @@ pub(crate) enum DialError {
     #[cfg(feature = "tls")]
     #[error("{0}")]
     Tls(String),
-    #[cfg(feature = "redis")]
     #[error(transparent)]
     Wire(#[cfg_attr(not(feature = "tls"), from)] WireError),
 }
@@ -120,21 +111,17 @@ impl DialError {
 
     /// Returns whether the server speaks a protocol other than RESP.
     pub(crate) fn is_no_redis(&self) -> bool {
-        #[cfg(feature = "redis")]
-        return matches!(
+        matches!(
             self,
             Self::IsSentinel
                 | Self::NoGreeting(WireError::NotResp)
                 | Self::Wire(WireError::NotResp)
-        );
-        #[cfg(not(feature = "redis"))]
-        false
+        )
     }
 }
 
 /// Returns why a unix socket cannot be used. The path is the address of the master, so it stands
 /// before this text.
-#[cfg(feature = "redis")]
 fn why_no_socket(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => format!("there is no such socket file ({error})"),
@@ -148,10 +135,6 @@ fn why_no_socket(error: &io::Error) -> String {
 
 /// A part of a dial that takes time, with the host or the address.
 #[derive(Clone, Debug, thiserror::Error)]
-#[cfg_attr(
-    not(feature = "redis"),
-    expect(dead_code, reason = "a dial of a memory master has no parts")
-)]
 pub(crate) enum Stage {
     #[error("connecting to {0}")]
     Connect(String),
@@ -177,7 +160,6 @@ fn during(stage: &Option<Stage>) -> String {
 pub(crate) struct Progress(Arc<Mutex<Option<Stage>>>);
 
 impl Progress {
-    #[cfg(feature = "redis")]
     pub(super) fn reach(&self, stage: impl Into<Option<Stage>>) {
         *self.0.lock() = stage.into();
     }

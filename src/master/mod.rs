@@ -10,7 +10,6 @@ pub(crate) mod memory;
 mod observer;
 pub(crate) mod probe;
 pub(crate) mod question;
-#[cfg(feature = "redis")]
 mod redis;
 pub(crate) mod restart;
 pub(crate) mod server_error;
@@ -23,11 +22,11 @@ pub(crate) use health::{Entry, HealthBoard};
 pub use memory::{Fault, MemoryMaster};
 #[cfg(test)]
 pub(crate) use observer::MasterObserver;
-#[cfg(all(feature = "__internals", feature = "redis"))]
+#[cfg(feature = "__internals")]
 pub(crate) use redis::encode_command;
-#[cfg(all(test, feature = "redis"))]
+#[cfg(test)]
 pub(crate) use redis::wire_error::WireError;
-#[cfg(all(feature = "__internals", feature = "redis"))]
+#[cfg(feature = "__internals")]
 pub use redis::{read_reply, reply_lengths};
 pub(crate) use restart::RestartTracker;
 pub(crate) use session::{
@@ -37,5 +36,5 @@ pub(crate) use session::{
 };
 pub use spec::MasterSpec;
 pub(crate) use spec::Supervisor;
-#[cfg(all(feature = "__internals", feature = "redis"))]
+#[cfg(feature = "__internals")]
 pub use spec::in_process;

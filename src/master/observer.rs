@@ -23,10 +23,6 @@ pub(crate) struct MasterObserver {
 
 /// Something that happened to a master.
 #[derive(Clone, Copy, Debug)]
-#[cfg_attr(
-    not(feature = "redis"),
-    expect(dead_code, reason = "few of these can happen to a memory master")
-)]
 pub(crate) enum MasterEvent<'a> {
     /// The first answer after an outage in which connections were of no use.
     AnswersAgain,

@@ -1,14 +1,11 @@
 //! A separate connection to one master, opened for a check.
 
-#[cfg(not(any(feature = "redis", feature = "test-util")))]
-use std::{convert::Infallible, marker::PhantomData};
 use std::{sync::Arc, time::Duration};
 
 use tokio::time::timeout;
 
 #[cfg(feature = "test-util")]
 use super::memory::{connection::Dialer as MemoryDialer, probe::MemoryProbe};
-#[cfg(feature = "redis")]
 use super::redis::{Dialer as RedisDialer, RedisProbe};
 use super::{
     dial_error::{DialError, in_time},
@@ -27,10 +24,6 @@ pub(crate) struct Probe {
 pub(super) enum Dialer {
     #[cfg(feature = "test-util")]
     Memory(MemoryDialer),
-    /// Without both features there are no masters to dial.
-    #[cfg(not(any(feature = "redis", feature = "test-util")))]
-    None(Infallible),
-    #[cfg(feature = "redis")]
     Redis(Box<RedisDialer>),
 }
 
@@ -51,21 +44,14 @@ impl From<Failure> for ProbeError {
 
 impl Probe {
     /// Connects and logs in, as every connection to the master does.
-    #[cfg_attr(
-        not(any(feature = "redis", feature = "test-util")),
-        expect(unreachable_code, reason = "there are no masters to dial")
-    )]
     pub(crate) async fn dial(&self) -> Result<Interview<'_>, DialError> {
         let dial = async {
             Ok(match &self.dialer {
-                #[cfg(not(any(feature = "redis", feature = "test-util")))]
-                Dialer::None(never) => match *never {},
                 #[cfg(feature = "test-util")]
                 Dialer::Memory(dialer) => {
                     let (probe, round_trip) = MemoryProbe::dial(dialer).await?;
                     (Line::Memory(probe), round_trip)
                 }
-                #[cfg(feature = "redis")]
                 Dialer::Redis(dialer) => {
                     let (probe, round_trip) = RedisProbe::dial(dialer).await?;
                     (Line::Redis(probe), round_trip)
@@ -73,9 +59,8 @@ impl Probe {
             })
         };
         let progress = match &self.dialer {
-            #[cfg(feature = "redis")]
             Dialer::Redis(dialer) => dialer.progress.clone(),
-            #[cfg(any(feature = "test-util", not(feature = "redis")))]
+            #[cfg(feature = "test-util")]
             _ => Default::default(),
         };
         let (line, round_trip) = in_time(self.connect_timeout, &progress, dial).await?;
@@ -94,9 +79,6 @@ pub(crate) struct Interview<'a> {
 enum Line<'a> {
     #[cfg(feature = "test-util")]
     Memory(MemoryProbe<'a>),
-    #[cfg(not(any(feature = "redis", feature = "test-util")))]
-    None(Infallible, PhantomData<&'a ()>),
-    #[cfg(feature = "redis")]
     Redis(RedisProbe<'a>),
 }
 
@@ -106,11 +88,8 @@ impl Interview<'_> {
         let mut answers = Vec::new();
         let asking = async {
             match &mut self.line {
-                #[cfg(not(any(feature = "redis", feature = "test-util")))]
-                Line::None(never, _) => match *never {},
                 #[cfg(feature = "test-util")]
                 Line::Memory(probe) => probe.ask(questions, &mut answers).await,
-                #[cfg(feature = "redis")]
                 Line::Redis(probe) => probe.ask(questions, &mut answers).await,
             }
         };
@@ -134,11 +113,8 @@ impl Interview<'_> {
     pub(crate) async fn observe(&mut self, run_id: Option<&str>) -> Result<(), ProbeError> {
         let asking = async {
             match &mut self.line {
-                #[cfg(not(any(feature = "redis", feature = "test-util")))]
-                Line::None(never, _) => match *never {},
                 #[cfg(feature = "test-util")]
                 Line::Memory(probe) => probe.observe(run_id),
-                #[cfg(feature = "redis")]
                 Line::Redis(probe) => probe.observe(run_id).await,
             }
         };

@@ -5,13 +5,6 @@ use crate::core::vote::Failure;
 
 /// A question to one master.
 #[derive(Clone, Copy, Debug)]
-#[cfg_attr(
-    not(feature = "redis"),
-    expect(
-        dead_code,
-        reason = "a memory master has the same answer to every question of a kind"
-    )
-)]
 pub(crate) enum Question<'a> {
     /// Asks for all connections. The answer is the text of `CLIENT LIST`.
     Connections,

@@ -4,7 +4,6 @@ use std::{fmt, future::Future, pin::Pin, sync::Arc};
 
 #[cfg(feature = "test-util")]
 use super::memory::MemoryMaster;
-#[cfg(feature = "redis")]
 use super::redis;
 use super::{
     config::MasterConfig,
@@ -49,7 +48,6 @@ enum Spec {
     Bad(String),
     #[cfg(feature = "test-util")]
     Memory(MemoryMaster),
-    #[cfg(feature = "redis")]
     Redis(Box<redis::Endpoint>),
     #[cfg(test)]
     Simulated(crate::sim::Endpoint),
@@ -60,7 +58,6 @@ impl fmt::Debug for Spec {
         match self {
             #[cfg(feature = "test-util")]
             Self::Memory(memory) => memory.fmt(f),
-            #[cfg(feature = "redis")]
             Self::Redis(endpoint) => f.write_str(&endpoint.address()),
             #[cfg(test)]
             Self::Simulated(endpoint) => endpoint.fmt(f),
@@ -69,7 +66,6 @@ impl fmt::Debug for Spec {
     }
 }
 
-#[cfg(feature = "redis")]
 impl From<Result<redis::Endpoint, String>> for Spec {
     fn from(endpoint: Result<redis::Endpoint, String>) -> Self {
         endpoint.map_or_else(Self::Bad, |endpoint| Self::Redis(Box::new(endpoint)))
@@ -77,7 +73,7 @@ impl From<Result<redis::Endpoint, String>> for Spec {
 }
 
 /// Returns a master that is a server in this process. `connect` opens a stream to it.
-#[cfg(all(feature = "__internals", feature = "redis"))]
+#[cfg(feature = "__internals")]
 pub fn in_process(
     address: &str,
     connect: impl Fn() -> tokio::io::DuplexStream + Send + Sync + 'static,
@@ -87,16 +83,8 @@ pub fn in_process(
 }
 
 impl From<&str> for MasterSpec {
-    #[cfg(feature = "redis")]
     fn from(url: &str) -> Self {
         Self(redis::Endpoint::from_url(url).into())
-    }
-
-    #[cfg(not(feature = "redis"))]
-    fn from(_url: &str) -> Self {
-        Self(Spec::Bad(
-            "a URL needs the feature `redis` of quorlock".to_owned(),
-        ))
     }
 }
 
@@ -128,7 +116,6 @@ impl<'de> serde::Deserialize<'de> for MasterSpec {
     }
 }
 
-#[cfg(feature = "redis")]
 impl From<redis::Client> for MasterSpec {
     fn from(client: redis::Client) -> Self {
         Self(redis::Endpoint::from_info(client.get_connection_info()).into())
@@ -209,7 +196,6 @@ impl MasterSpec {
     /// let masters = MasterSpec::list("redis://10.0.0.1, redis://10.0.0.2");
     /// let masters = masters.into_iter().map(|master| master.login("locks", password));
     /// ```
-    #[cfg(feature = "redis")]
     #[must_use]
     pub fn login(self, user: &str, password: &str) -> Self {
         match self.0 {
@@ -224,7 +210,6 @@ impl MasterSpec {
         match &self.0 {
             #[cfg(feature = "test-util")]
             Spec::Memory(memory) => Ok(memory.address()),
-            #[cfg(feature = "redis")]
             Spec::Redis(endpoint) => Ok(endpoint.address()),
             #[cfg(test)]
             Spec::Simulated(endpoint) => Ok(endpoint.address()),
@@ -234,7 +219,6 @@ impl MasterSpec {
 
     /// Returns the number of the database on the server. A master that is no Redis server has only
     /// database 0.
-    #[cfg(feature = "redis")]
     pub fn database(&self) -> i64 {
         match &self.0 {
             Spec::Redis(endpoint) => endpoint.database(),
@@ -244,15 +228,10 @@ impl MasterSpec {
 
     /// Returns the probe with which a check dials this master. `master` is the number of the
     /// master.
-    #[cfg_attr(
-        not(any(feature = "redis", feature = "test-util")),
-        expect(unreachable_code, reason = "there are no masters to dial")
-    )]
     pub(crate) fn probe(&self, master: usize, config: &MasterConfig) -> Option<Probe> {
         let dialer = match &self.0 {
             #[cfg(feature = "test-util")]
             Spec::Memory(memory) => Dialer::Memory(memory.clone().dialer(master, config)),
-            #[cfg(feature = "redis")]
             Spec::Redis(endpoint) => {
                 let dialer = redis::Dialer::new(*endpoint.clone(), master, config);
                 Dialer::Redis(Box::new(dialer))
@@ -283,7 +262,6 @@ impl MasterSpec {
             Spec::Memory(memory) => {
                 Box::pin(supervise(memory.dialer(master, config), served, shared))
             }
-            #[cfg(feature = "redis")]
             Spec::Redis(endpoint) => {
                 let dialer = redis::Dialer::new(*endpoint, master, config);
                 Box::pin(supervise(dialer, served, shared))

@@ -9,7 +9,6 @@
 mod common;
 mod contexts;
 mod ending;
-#[cfg(feature = "redis")]
 mod servers;
 mod threads;
 mod views;

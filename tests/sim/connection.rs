@@ -154,7 +154,6 @@ impl Connection for SimConnection {
             let handled = match delivery {
                 Delivery::Broken(why) => Err(why.into()),
                 Delivery::Bytes => {
-                    #[cfg(feature = "redis")]
                     session.on_bytes(now);
                     Ok(())
                 }

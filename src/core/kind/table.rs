@@ -3,7 +3,6 @@
 use std::{collections::BTreeSet, fmt};
 
 use super::spec::{HolderForm, Spec};
-#[cfg(feature = "redis")]
 use crate::core::protocol::{command::Action, name::Token};
 use crate::core::{
     protocol::{
@@ -73,7 +72,6 @@ impl Command {
 
     /// Returns the key and the token, if this command only has to delete the key if it holds the
     /// token. This is so for the release of a mutex that was won and is not fenced.
-    #[cfg(feature = "redis")]
     pub(crate) fn comparison(&self) -> Option<(&[u8], &Token)> {
         let was_won = matches!(self.action, Action::Release { was_won: true, .. });
         let is_plain = was_won && !self.is_fenced() && !self.watch;
@@ -292,7 +290,6 @@ mod tests {
         assert_eq!(words(&attempt), expected);
     }
 
-    #[cfg(feature = "redis")]
     #[test]
     fn only_a_mutex_that_was_won_is_released_by_a_comparison() {
         let release = command(Kind::Mutex, Verb::Release, 0);

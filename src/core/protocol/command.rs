@@ -46,10 +46,6 @@ macro_rules! actions {
     )+) => {
         /// The action of a [`Command`] on its lock, with what it needs.
         #[derive(Clone, Debug)]
-        #[cfg_attr(
-            not(any(test, feature = "redis")),
-            expect(dead_code, reason = "`was_won` is only for servers")
-        )]
         pub(crate) enum Action {
             $($(#[doc = $doc])+ $verb $(($($data),+))? $({ $($field: $of),+ })?,)+
         }
@@ -107,7 +103,6 @@ pub(crate) enum Reply<'a> {
     Nil,
     Ok,
     /// A reply that no command of this crate expects.
-    #[cfg(any(test, feature = "redis"))]
     Other,
     Text(Cow<'a, str>),
 }
@@ -145,7 +140,6 @@ impl Command {
 
     /// Returns whether this command releases what `other` takes, or one level of it. It releases
     /// its own attempt, and earlier ones of the same owner.
-    #[cfg(feature = "redis")]
     pub(crate) fn undoes(&self, other: &Self) -> bool {
         let covers = |by: &Identity, taken: &Identity| match (by.owner(), taken.owner()) {
             (Some(by), Some(taken)) => by.owner == taken.owner && by.attempt >= taken.attempt,
@@ -330,7 +324,6 @@ mod tests {
         assert_eq!(takes, [true, false, false, true, false, true, false, false]);
     }
 
-    #[cfg(feature = "redis")]
     #[test]
     fn a_release_undoes_the_acquisition_of_the_same_attempt() {
         use super::fixture::{command, holding, lock_id, of};
@@ -353,7 +346,6 @@ mod tests {
         assert!(!other.undoes(&command(Kind::Mutex, Verb::Acquire, 1)));
     }
 
-    #[cfg(feature = "redis")]
     #[test]
     fn a_release_undoes_earlier_acquisitions_of_the_same_owner() {
         use super::fixture::{command, holding, lock_id, of};

@@ -1,7 +1,6 @@
 //! The scripts of `lua/`, put together from their files.
 
 use std::fmt;
-#[cfg(feature = "redis")]
 use std::sync::OnceLock;
 
 use super::kind::kinds;
@@ -11,7 +10,6 @@ pub(crate) struct Script {
     /// The file in `lua/`. For a fenced lock, the name may have `_fenced` at the end.
     pub(crate) name: &'static str,
     text: &'static str,
-    #[cfg(feature = "redis")]
     hash: OnceLock<String>,
 }
 
@@ -62,7 +60,6 @@ macro_rules! described {
 }
 
 /// Finds out whether a master may have forgotten locks. No lock command runs it.
-#[cfg(any(test, feature = "redis", feature = "test-util"))]
 pub(crate) static ORIGIN: Script = Script::new("shared/origin", lua!("shared/origin"));
 
 macro_rules! for_any_kind {
@@ -94,7 +91,6 @@ impl Script {
         Self {
             name,
             text,
-            #[cfg(feature = "redis")]
             hash: OnceLock::new(),
         }
     }
@@ -105,7 +101,6 @@ impl Script {
 
     /// Returns the hash by which a server knows the script. `hash` computes it from the text. It is
     /// called only once.
-    #[cfg(feature = "redis")]
     pub(crate) fn hash(&self, hash: impl FnOnce(&str) -> String) -> &str {
         self.hash.get_or_init(|| hash(self.text))
     }

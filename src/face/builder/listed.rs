@@ -67,15 +67,8 @@ impl Listed {
 }
 
 /// Returns whether the same server is given with different databases, which have different keys.
-#[cfg_attr(
-    not(feature = "redis"),
-    expect(unused_variables, reason = "only servers have databases")
-)]
 fn has_other_keys(master: &MasterSpec, leaving: &MasterSpec) -> bool {
-    #[cfg(feature = "redis")]
-    return master.database() != leaving.database();
-    #[cfg(not(feature = "redis"))]
-    false
+    master.database() != leaving.database()
 }
 
 /// Checks the addresses of a list. Its first master has the number `before` + 1. Returns the

@@ -14,7 +14,7 @@ use std::{
 use parking_lot::Mutex;
 
 use super::{clock::millis, connection::Dialer, fault::Fault, keys::Value, server::ServerState};
-#[cfg(all(test, feature = "redis"))]
+#[cfg(test)]
 use crate::core::restart::Incarnation;
 use crate::master::{config::MasterConfig, restart::known_origins::KnownOrigins};
 
@@ -253,7 +253,7 @@ impl MemoryMaster {
 }
 
 /// For the conformance suite, which runs on both kinds of master.
-#[cfg(all(test, feature = "redis"))]
+#[cfg(test)]
 impl MemoryMaster {
     /// The number of the suite's connection.
     const CONNECTION: u64 = u64::MAX;

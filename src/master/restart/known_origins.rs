@@ -16,13 +16,11 @@ use crate::master::dial_error::DialError;
 pub(crate) struct KnownOrigins(Arc<Mutex<Vec<(String, Instant)>>>);
 
 /// The known origins of each real master, by address and database.
-#[cfg(feature = "redis")]
 type Masters = std::collections::BTreeMap<String, KnownOrigins>;
 
 impl KnownOrigins {
     /// Returns the known origins of the master with this address and database. They are kept after
     /// the last coordinator that uses the master is gone.
-    #[cfg(feature = "redis")]
     pub(in crate::master) fn of(address: &str) -> Self {
         static MASTERS: Mutex<Masters> = Mutex::new(Masters::new());
         find(&mut MASTERS.lock(), address)
@@ -75,7 +73,6 @@ impl KnownOrigins {
         }
     }
 
-    #[cfg(feature = "redis")]
     fn last_heard(&self) -> Option<Instant> {
         self.0.lock().iter().map(|(_, heard)| *heard).max()
     }
@@ -83,7 +80,6 @@ impl KnownOrigins {
 
 /// Returns the known origins of the master at `address`. If the master is new and too many are
 /// remembered, forgets the unused master that answered longest ago.
-#[cfg(feature = "redis")]
 fn find(masters: &mut Masters, address: &str) -> KnownOrigins {
     /// The most masters that are remembered. Masters in use are never forgotten, even if there are
     /// more of them.
@@ -153,7 +149,6 @@ mod tests {
         assert_eq!(known_origins.known(asked), [("b".to_owned(), 1)]);
     }
 
-    #[cfg(feature = "redis")]
     #[test]
     fn the_number_of_unused_masters_is_bounded() {
         let start = clock::monotonic();

@@ -18,10 +18,6 @@ pub(crate) struct RestartTracker {
     pub(crate) quarantine: Quarantine,
     /// Set if the user has declared that masters keep all data over restarts. Each dial then asks
     /// whether its master does.
-    #[cfg_attr(
-        not(feature = "redis"),
-        expect(dead_code, reason = "only servers are asked")
-    )]
     pub(super) expects_durable: bool,
     now: fn() -> Instant,
     masters: Arc<Mutex<BTreeMap<usize, Met>>>,
@@ -76,7 +72,6 @@ impl RestartTracker {
 
     /// Returns a clone of this tracker for the dialer of the master at `address`. The address
     /// includes the database, because each database has its own origin key.
-    #[cfg(feature = "redis")]
     pub(super) fn at(&self, address: &str) -> Self {
         match self.quarantine {
             Quarantine::Off => self.clone(),

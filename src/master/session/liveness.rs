@@ -84,7 +84,6 @@ impl Liveness {
     }
 
     /// Notes that bytes came, even if they do not complete a reply.
-    #[cfg(feature = "redis")]
     pub(in crate::master) fn on_bytes(&mut self, now: Instant) {
         self.last_byte = now;
         self.silence = Duration::ZERO;

@@ -25,7 +25,6 @@ use crate::{
 
 impl Session {
     /// Notes that bytes came, even if they do not complete a reply.
-    #[cfg(feature = "redis")]
     pub(crate) fn on_bytes(&mut self, now: Instant) {
         self.link.liveness.on_bytes(now);
     }
@@ -172,7 +171,6 @@ impl Session {
     }
 
     /// Returns the oldest command, if it is a lock command.
-    #[cfg(feature = "redis")]
     pub(crate) fn oldest(&self) -> Option<&Request> {
         match self.link.sent.oldest()? {
             Item::Request(request) => Some(request),
@@ -182,7 +180,6 @@ impl Session {
 
     /// Moves the oldest command to the end and returns it, if it may be sent again. Called when the
     /// server knows neither the command nor its script, and so has not executed the command.
-    #[cfg(feature = "redis")]
     pub(crate) fn resend(&mut self, now: Instant) -> Option<Arc<Request>> {
         self.link.liveness.restart(now);
         self.link.sent.resend(self.mailbox.reports_changes())

@@ -1,11 +1,9 @@
 //! A command on its way to the masters, and the receiver of their votes.
 
-#[cfg(feature = "redis")]
 use std::sync::OnceLock;
 use std::{fmt, time::Instant};
 
 use crate::core::{protocol::command::Command, vote::SlotVote};
-#[cfg(feature = "redis")]
 use crate::master::redis::encode::Encoded;
 
 /// The receiver of the votes on one [`Request`].
@@ -40,7 +38,6 @@ pub(crate) struct Request<C: ?Sized = dyn CountVotes> {
     /// sent.
     pub(crate) posted: Instant,
     /// The encoded command, which is the same for all masters. The first send creates it.
-    #[cfg(feature = "redis")]
     pub(in crate::master) encoded: OnceLock<Encoded>,
     pub(crate) votes_to: C,
 }
@@ -50,7 +47,6 @@ impl<C> Request<C> {
         Self {
             command,
             posted,
-            #[cfg(feature = "redis")]
             encoded: OnceLock::new(),
             votes_to,
         }

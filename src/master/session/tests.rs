@@ -653,7 +653,6 @@ fn apply(
             return session.on_reply(&reply, now);
         }
         Event::NoScript => {
-            #[cfg(feature = "redis")]
             if session.resend(now).is_some() {
                 wire.resent += 1;
                 return Ok(());
@@ -667,7 +666,6 @@ fn apply(
         }
         Event::Message => session.on_message("0"),
         Event::Bytes => {
-            #[cfg(feature = "redis")]
             session.on_bytes(now);
         }
     }

@@ -87,7 +87,6 @@ impl Unanswered {
     /// Moves the oldest command to the end and returns it, if it may be sent again. Each command
     /// may be sent at most twice. A command that takes a lock must not be sent again after the
     /// command that gives the lock back. The lock would otherwise stay taken.
-    #[cfg(feature = "redis")]
     pub(in crate::master) fn resend(&mut self, reports_changes: bool) -> Option<Arc<Request>> {
         /// The most commands that are searched for the one that gives the lock back.
         const MOST: usize = 1_024;
