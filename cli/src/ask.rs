@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use futures_util::future::join_all;
+use futures::future::join_all;
 use quorlock::{AcquireError, Contention, Coordinator, Guard, ReleaseError};
 use tokio::time::{sleep, timeout};
 

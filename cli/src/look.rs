@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use futures_util::future::{join, try_join_all};
+use futures::future::{join, try_join_all};
 use quorlock::{
     Coordinator, Failure as VoteFailure, InspectError, Inspection, Kind, Lock, MasterHealth,
     MasterView, Owner, ReadyError, Vote, VoteRow, Votes,

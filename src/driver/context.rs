@@ -1,6 +1,7 @@
 //! The parts of a coordinator that its acquisitions and claims share.
 
 use std::{
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -8,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures::future::select;
 use parking_lot::Mutex;
 
 use super::{
@@ -17,7 +19,6 @@ use super::{
     observe::observer::LockObserver,
     pending_releases::PendingReleases,
     renew::renewer::Renewer,
-    select::{first_of, within},
     time::{clock, timers::Timers, timestamps::Timestamps},
     waiting::local_waiters::LocalWaiters,
 };
@@ -94,13 +95,13 @@ impl Context {
     /// down have voted already, and a first connection may take longer.
     pub(crate) async fn settled_in_time(&self, round: &LiveRound) {
         let end = clock::now() + self.node_timeout();
-        first_of(round.settled(), self.timers.sleep_until(end)).await;
+        select(pin!(round.settled()), pin!(self.timers.sleep_until(end))).await;
     }
 
     /// Waits for the outcome of a release, at most for a node timeout.
     pub(crate) async fn release_decided(&self, release: &LiveRound) {
         let end = clock::now() + self.node_timeout();
-        within(self.timers.sleep_until(end), release.decided()).await;
+        select(pin!(self.timers.sleep_until(end)), pin!(release.decided())).await;
     }
 
     /// Returns the longest node timeout of the masters that were dialled. Before the first dial,

@@ -11,7 +11,6 @@ pub(crate) mod observe;
 mod pending_releases;
 pub(crate) mod query;
 pub(crate) mod renew;
-pub(crate) mod select;
 mod signal;
 mod supervisors;
 pub(crate) mod time;

@@ -2,13 +2,11 @@
 
 use std::{ops::ControlFlow, pin::pin, time::Instant};
 
+use futures::future::select;
 use tokio::sync::Notify;
 
 use crate::{
-    driver::{
-        select::first_of,
-        time::{clock, timers::Timers},
-    },
+    driver::time::{clock, timers::Timers},
     user_code::shielded,
 };
 
@@ -37,7 +35,7 @@ impl Signal {
                 ControlFlow::Break(done) => return done,
                 ControlFlow::Continue(None) => signal.await,
                 ControlFlow::Continue(Some(at)) => {
-                    first_of(signal, timers.sleep_until(at)).await;
+                    select(signal, pin!(timers.sleep_until(at))).await;
                 }
             }
         }

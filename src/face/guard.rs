@@ -1,13 +1,12 @@
 //! A lock that is held.
 
 use std::{
-    fmt,
-    future::poll_fn,
-    iter,
+    fmt, iter,
     sync::Arc,
-    task::Poll,
     time::{Duration, Instant},
 };
+
+use futures::future::select_all;
 
 use super::{
     error::{ConfigError, ExtendError, LostError, ReleaseError},
@@ -235,12 +234,7 @@ impl Guard {
             let claim = &level.claim;
             Box::pin(async move { lost_error(claim, claim.lost().await) })
         });
-        let mut waits: Vec<_> = waits.collect();
-        poll_fn(|cx| {
-            let mut polled = waits.iter_mut().map(|wait| wait.as_mut().poll(cx));
-            polled.find(Poll::is_ready).unwrap_or(Poll::Pending)
-        })
-        .await
+        select_all(waits).await.0
     }
 
     /// Stops the renewal. The lock then ends with its present validity unless it is

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
+use futures::future::join_all;
+
 use super::{coordinator::Coordinator, error::ReadyError};
-use crate::{
-    core::vote::votes::Votes,
-    driver::{select::all_of, time::clock},
-};
+use crate::{core::vote::votes::Votes, driver::time::clock};
 
 impl Coordinator {
     /// Waits until a majority of masters can vote, at most for `limit`. Returns the answer of each
@@ -89,7 +88,7 @@ impl Coordinator {
     ) -> Result<Votes, ReadyError> {
         let start = clock::now();
         let groups = self.groups.engines();
-        let votes = all_of(groups.map(|engine| engine.ready(is_enough, limit))).await;
+        let votes = join_all(groups.map(|engine| engine.ready(is_enough, limit))).await;
         let votes = votes.into_iter().collect::<Option<Vec<_>>>();
         let mut votes = votes.ok_or(ReadyError::Closed)?;
         votes.sort_by_key(is_enough);

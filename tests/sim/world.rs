@@ -5,11 +5,13 @@ use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet, BinaryHeap},
     fmt, mem,
+    pin::pin,
     sync::Arc,
     task::{Context, Waker},
     time::Duration,
 };
 
+use futures::future::select;
 use parking_lot::Mutex;
 use testkit::random::Random;
 use tokio::{sync::Notify, time::Instant};
@@ -21,7 +23,6 @@ use super::{
     process::Process,
     server::{Run, Server},
 };
-use crate::driver::select::first_of;
 
 pub(crate) struct World {
     start: Instant,
@@ -483,7 +484,7 @@ pub(super) async fn run(world: Arc<Mutex<World>>) {
             // Tokio's timers fire at whole milliseconds.
             Some(at) => {
                 let sleep = tokio::time::sleep_until(start + Duration::from_micros(at));
-                first_of(sleep, std::pin::pin!(earlier.notified())).await;
+                select(pin!(sleep), pin!(earlier.notified())).await;
             }
             None => earlier.notified().await,
         }

@@ -1,7 +1,8 @@
 //! Waits for a fair lock in the queues of all masters, with the same ticket on all masters.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
+use futures::future::select;
 use tokio::{sync::SemaphorePermit, task::yield_now};
 
 use super::{
@@ -35,7 +36,6 @@ use crate::{
         context::Context,
         live_round::LiveRound,
         query::reachability::majority_answers,
-        select::first_of,
         time::clock,
         waiting::fair_waiter::FairWaiter,
     },
@@ -360,7 +360,8 @@ impl<'a> FairWait<'a> {
         claim.yield_grants(known, timeout);
         if let Some(waiter) = waiter {
             let end = clock::now() + self.context.node_timeout();
-            first_of(round.settled(), waiter.called(MasterSet::NONE, end)).await;
+            let called = pin!(waiter.called(MasterSet::NONE, end));
+            select(pin!(round.settled()), called).await;
         }
         claim.yield_grants(round.read(Round::may_have_key) - known, timeout);
     }

@@ -10,10 +10,11 @@ mod slots;
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
+use futures::future::{Either, select};
+
 use super::{
     claim::{level::Level, request::LockRequest},
     context::Context,
-    select::within,
     time::clock,
 };
 use crate::core::vote::obstacle::Obstacle;
@@ -78,8 +79,8 @@ pub(super) async fn acquire(
     loop {
         // When one task of the owner wins the lock, the owner's other tasks reenter the lock. They
         // do not wait until the winner drops its guard.
-        let is_held = owned.until_held(&context.timers);
-        if let Some(acquired) = within(is_held, acquired.as_mut()).await {
+        let is_held = pin!(owned.until_held(&context.timers));
+        if let Either::Right((acquired, _)) = select(is_held, acquired.as_mut()).await {
             return acquired;
         }
         context.check_open()?;
@@ -94,8 +95,8 @@ pub(super) async fn acquire(
                 deadline.note_failure(&denied, is_last)?;
                 // The lock may become free before the next try. That future must not keep its
                 // permit, its turn or its position from others then.
-                let pause = context.timers.sleep_until(end);
-                if let Some(acquired) = within(pause, acquired.as_mut()).await {
+                let pause = pin!(context.timers.sleep_until(end));
+                if let Either::Right((acquired, _)) = select(pause, acquired.as_mut()).await {
                     return acquired;
                 }
             }

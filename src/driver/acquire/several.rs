@@ -7,6 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures::future::{Either, select};
+
 use super::{
     attempt::{begin_by_token, conclude, outcome},
     contend::contend,
@@ -22,7 +24,6 @@ use crate::{
     driver::{
         claim::{level::Level, request::LockRequest},
         context::Context,
-        select::within,
         time::clock,
     },
 };
@@ -163,8 +164,8 @@ impl<'a> Prefix<'a> {
         let mut waiting = pin!(contend(context, request, deadline.clone()));
         loop {
             let look_at = clock::now() + context.waiter_timeout();
-            let due = context.timers.sleep_until(look_at.min(self.extend_at));
-            if let Some(level) = within(due, waiting.as_mut()).await {
+            let due = pin!(context.timers.sleep_until(look_at.min(self.extend_at)));
+            if let Either::Right((level, _)) = select(due, waiting.as_mut()).await {
                 let level = level?;
                 if self.aside.take().is_none() {
                     self.levels.push(level);

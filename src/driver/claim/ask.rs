@@ -2,10 +2,12 @@
 
 use std::{
     collections::VecDeque,
+    pin::pin,
     sync::{Arc, Weak, atomic::AtomicBool},
     time::{Duration, Instant},
 };
 
+use futures::future::select;
 use parking_lot::Mutex;
 
 use super::{Claim, Protected, heal::HealVotes, request::LockRequest, step_now};
@@ -20,7 +22,6 @@ use crate::{
     driver::{
         context::Context,
         live_round::{IgnoreVotes, LiveRound},
-        select::within,
         signal::Signal,
         time::clock,
     },
@@ -260,8 +261,8 @@ impl Claim {
             if will_retry {
                 patience = patience.min(LEAST.max(round.elapsed(now) * 2));
             }
-            let end = self.context.timers.sleep_until(now + patience);
-            within(end, round.decided()).await;
+            let end = pin!(self.context.timers.sleep_until(now + patience));
+            select(end, pin!(round.decided())).await;
             round.give_up();
         }
     }

@@ -5,6 +5,7 @@ use std::{
     collections::HashMap,
     fmt,
     ops::ControlFlow,
+    pin::pin,
     sync::{
         Arc, Weak,
         atomic::{AtomicU64, Ordering},
@@ -12,6 +13,7 @@ use std::{
     time::Instant,
 };
 
+use futures::future::{Either, select};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -25,7 +27,7 @@ use crate::{
         },
         view::lock_state::LockState,
     },
-    driver::{select::first_of, signal::Signal, time::timers::Timers},
+    driver::{signal::Signal, time::timers::Timers},
 };
 
 /// An owner of locks that are not held by a token.
@@ -120,15 +122,16 @@ impl OwnedLock {
         end: Option<Instant>,
         timers: &Timers,
     ) -> Option<SemaphorePermit<'_>> {
-        let permit = async { self.permit.acquire().await.ok() };
+        let permit = self.permit.acquire();
         let Some(end) = end.filter(|_| !mutant!(OwnerWaitsForever)) else {
-            return permit.await;
+            return permit.await.ok();
         };
-        let mut permitted = None;
         // The permit is polled first. A task that runs again long after `end` gets the permit if it
         // is free.
-        first_of(async { permitted = permit.await }, timers.sleep_until(end)).await;
-        permitted
+        match select(pin!(permit), pin!(timers.sleep_until(end))).await {
+            Either::Left((permit, _)) => permit.ok(),
+            Either::Right(_) => None,
+        }
     }
 
     /// Returns the claim that the owner can reenter: the one that was won last, if a guard keeps it

@@ -3,12 +3,12 @@
 use std::{
     collections::VecDeque,
     fmt,
-    future::{poll_fn, ready},
+    future::ready,
     pin::Pin,
     task::{Context, Poll},
 };
 
-use futures_core::{FusedStream, Stream};
+use futures::stream::{FusedStream, Stream, StreamExt};
 use tokio::sync::watch;
 
 use crate::{core::view::health::MasterHealth, driver::time::clock, master::Entry};
@@ -59,7 +59,7 @@ impl HealthEvents {
     ///
     /// Dropping the future loses no change.
     pub async fn next(&mut self) -> Option<MasterHealth> {
-        poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
+        StreamExt::next(self).await
     }
 }
 

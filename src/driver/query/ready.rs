@@ -1,5 +1,9 @@
 //! Waits until enough masters can vote.
 
+use std::pin::pin;
+
+use futures::future::select;
+
 use crate::{
     core::{
         protocol::command::{Action, Command, Verb},
@@ -11,7 +15,7 @@ use crate::{
     },
     driver::{
         acquire::deadline::Deadline, context::Context, live_round::LiveRound, masters::Masters,
-        select::first_of, time::clock,
+        time::clock,
     },
     master::{Entry, server_error::ServerError},
 };
@@ -43,14 +47,14 @@ pub(in crate::driver) async fn ready(
             return Some(votes);
         }
         let pause = clock::now() + retry.delay(failures, clock::random_u64());
-        let changed = async {
+        let changed = pin!(async {
             let is_other = |(entry, known): (&Entry, &Entry)| entry.has_other_connection(known);
             let _ = changes
                 .wait_for(|entries| entries.iter().zip(&known).any(is_other))
                 .await;
-        };
+        });
         let pause = context.timers.sleep_until(deadline.cap(pause));
-        first_of(changed, pause).await;
+        select(changed, pin!(pause)).await;
         failures = failures.saturating_add(1);
     }
 }

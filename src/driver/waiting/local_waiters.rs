@@ -12,6 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures::future::select;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -30,7 +31,6 @@ use crate::{
     },
     driver::{
         masters::Masters,
-        select::first_of,
         time::{clock, timers::Timers},
     },
     master::{Listener, Topic},
@@ -200,7 +200,7 @@ impl LocalWaiter<'_> {
             }
             let end = deadline.map_or(look_again, |deadline| deadline.min(look_again));
             let end = self.timers.sleep_until(end);
-            first_of(wakeup.notified(), pin!(end)).await;
+            select(pin!(wakeup.notified()), pin!(end)).await;
             has_waited = true;
         }
     }
@@ -265,11 +265,10 @@ impl LocalWaiter<'_> {
         self.expect(end);
         let events = &self.queue.events;
         let event = || watched.event(events.heard(), self.masters.quorum());
-        let changed = events
-            .signal
-            .wait_until(end, self.timers, || event().is_some());
+        let (signal, timers) = (&events.signal, self.timers);
+        let changed = pin!(signal.wait_until(end, timers, || event().is_some()));
         // A release that was decided may still get answers that the lock is free.
-        first_of(changed, watched.until(|| event().is_some())).await;
+        select(changed, pin!(watched.until(|| event().is_some()))).await;
         event()
     }
 

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
+use futures::future::join_all;
+
 use self::groups::Groups;
 use crate::{
     check::{CheckReport, MasterPrograms},
@@ -11,7 +13,7 @@ use crate::{
         view::health::MasterHealth,
         vote::{lists::Tally, lists_id::ListsId},
     },
-    driver::{query::health_events::HealthEvents, select::all_of},
+    driver::query::health_events::HealthEvents,
 };
 
 pub(crate) mod groups;
@@ -107,7 +109,7 @@ impl Coordinator {
             let report = group.checker.run(config, masters.quorum(), node_timeout);
             (masters.roster().group.clone(), report.await)
         });
-        CheckReport::of_groups(all_of(checks).await)
+        CheckReport::of_groups(join_all(checks).await)
     }
 
     /// Returns the state of each master, in the order in which the masters were configured, group
@@ -260,7 +262,7 @@ impl Coordinator {
             let (masters, checker) = (group.engine.masters(), &group.checker);
             checker.programs(masters.roster(), &ours)
         });
-        let answers = all_of(answers).await;
+        let answers = join_all(answers).await;
         answers.into_iter().flatten().collect()
     }
 
@@ -296,7 +298,7 @@ impl Coordinator {
     /// delivered, as long as the runtime lives.
     pub async fn close(&self) {
         self.groups.engines().for_each(|engine| engine.close());
-        all_of(self.groups.engines().map(|engine| engine.delivered())).await;
+        join_all(self.groups.engines().map(|engine| engine.delivered())).await;
     }
 }
 

@@ -1,6 +1,8 @@
 //! A named lock that can be acquired.
 
-use std::{fmt, future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration};
+use std::{fmt, pin::pin, sync::Arc, time::Duration};
+
+use futures::future::{Either, select};
 
 use super::{
     error::{AcquireError, ConfigError, RunError},
@@ -285,16 +287,12 @@ impl Lock {
     ) -> Result<T, RunError<E>> {
         let guard = self.acquire().await?;
         let outcome = {
-            let mut body = pin!(body(&guard));
-            let mut lost = pin!(guard.lost());
-            poll_fn(|cx| {
-                // The loss comes first: after a stall, the body may be ready for its next step.
-                if let Poll::Ready(lost) = lost.as_mut().poll(cx) {
-                    return Poll::Ready(Err(RunError::Lost(lost)));
-                }
-                body.as_mut().poll(cx).map_err(RunError::Body)
-            })
-            .await
+            let (lost, body) = (pin!(guard.lost()), pin!(body(&guard)));
+            // The loss comes first: after a stall, the body may be ready for its next step.
+            match select(lost, body).await {
+                Either::Left((lost, _)) => Err(RunError::Lost(lost)),
+                Either::Right((done, _)) => done.map_err(RunError::Body),
+            }
         };
         if outcome.is_ok() {
             guard.ensure_held()?;
