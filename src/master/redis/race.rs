@@ -1,14 +1,8 @@
 //! Tries the addresses of one host.
 
-use std::{
-    future::{Future, poll_fn},
-    io,
-    net::SocketAddr,
-    pin::Pin,
-    task::Poll,
-    time::Duration,
-};
+use std::{future::Future, io, net::SocketAddr, time::Duration};
 
+use futures::stream::{FuturesUnordered, StreamExt as _};
 use tokio::time::timeout;
 
 /// Connects to the address that answers first.
@@ -23,17 +17,15 @@ pub(super) async fn race<T, F: Future<Output = io::Result<T>>>(
     const PAUSE: Duration = Duration::from_millis(250);
     let mut failure = io::Error::other("the host has no address");
     let mut rest = alternating(addresses).into_iter();
-    let mut attempts = Vec::new();
+    let mut attempts = FuturesUnordered::new();
     loop {
-        attempts.extend(rest.next().map(|address| Box::pin(connect(address))));
-        if attempts.is_empty() {
-            return Err(failure);
-        }
+        attempts.extend(rest.next().map(&connect));
         let is_last = rest.len() == 0;
         let limit = if is_last { Duration::MAX } else { PAUSE };
-        match timeout(limit, first_over(&mut attempts)).await {
-            Ok(Ok(stream)) => return Ok(stream),
-            Ok(Err(error)) => failure = error,
+        match timeout(limit, attempts.next()).await {
+            Ok(None) => return Err(failure),
+            Ok(Some(Ok(stream))) => return Ok(stream),
+            Ok(Some(Err(error))) => failure = error,
             Err(_) => {}
         }
     }
@@ -49,20 +41,6 @@ fn alternating(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
         first.insert(first.len().min(2 * n + 1), address);
     }
     first
-}
-
-/// Waits until one of the attempts is over, and removes it.
-async fn first_over<F: Future>(attempts: &mut Vec<Pin<Box<F>>>) -> F::Output {
-    poll_fn(|cx| {
-        let polled = attempts.iter_mut().map(|attempt| attempt.as_mut().poll(cx));
-        let over = polled.enumerate().find(|(_, polled)| polled.is_ready());
-        let Some((number, output)) = over else {
-            return Poll::Pending;
-        };
-        drop(attempts.swap_remove(number));
-        output
-    })
-    .await
 }
 
 #[cfg(test)]

@@ -4,19 +4,14 @@
 //! of the Sentinels. So a Sentinel that the others have left behind cannot lead a client back to
 //! the master before the failover.
 
-use std::{
-    fmt,
-    future::{Future, poll_fn},
-    mem::take,
-    ops::ControlFlow,
-    pin::{Pin, pin},
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{fmt, future::Future, mem::take, ops::ControlFlow, sync::Arc, time::Duration};
 
 use ::redis::{FromRedisValue, Value};
-use tokio::time::sleep;
+use futures::{
+    future::join,
+    stream::{FuturesUnordered, StreamExt as _},
+};
+use tokio::time::{sleep, timeout};
 
 use super::{
     address::{Address, Sentinel, Sentinels, tcp_address},
@@ -65,7 +60,7 @@ impl Inquiry {
 
     /// Returns the place that a majority of the Sentinels name. All Sentinels are asked at once, so
     /// none delays the answers of the others.
-    pub(super) async fn locate(&mut self) -> Result<Place, DialError> {
+    pub(super) async fn locate(&mut self) -> Answer {
         let (of, mut asked) = self.ask();
         of.located(&mut asked).await
     }
@@ -88,21 +83,22 @@ impl Inquiry {
             }
             // The others may answer during the pause. They would otherwise lose their connections
             // each time, because a question without an answer ends its connection.
-            let mut pause = pin!(sleep(PAUSE));
-            poll_fn(|cx| {
-                asked.iter_mut().for_each(|one| one.poll(cx));
-                pause.as_mut().poll(cx)
-            })
-            .await;
+            let others = timeout(PAUSE, asked.collect::<Vec<_>>());
+            let _ = join(sleep(PAUSE), others).await;
         }
     }
 
-    /// Prepares a question to each Sentinel.
-    fn ask(&mut self) -> (&Sentinels, Vec<Asked<'_>>) {
+    /// Prepares a question to each Sentinel. An answer comes with the index of its Sentinel.
+    fn ask(
+        &mut self,
+    ) -> (
+        &Sentinels,
+        FuturesUnordered<impl Future<Output = (usize, Answer)>>,
+    ) {
         let (of, connector) = (&self.of, &self.connector);
-        let asked = of.sentinels.iter().zip(&mut self.wires);
-        let asked = asked.map(|(sentinel, wire)| {
-            Asked::Open(Box::pin(of.ask_in_time(sentinel, wire, connector)))
+        let asked = of.sentinels.iter().zip(&mut self.wires).enumerate();
+        let asked = asked.map(|(index, (sentinel, wire))| async move {
+            (index, of.ask_in_time(sentinel, wire, connector).await)
         });
         (of, asked.collect())
     }
@@ -114,53 +110,30 @@ impl Inquiry {
 
 type Answer = Result<Place, DialError>;
 
-/// One Sentinel that is asked.
-enum Asked<'a> {
-    Open(Pin<Box<dyn Future<Output = Answer> + Send + 'a>>),
-    Over(Answer),
-}
-
-impl Asked<'_> {
-    fn poll(&mut self, cx: &mut Context<'_>) {
-        if let Self::Open(ask) = self
-            && let Poll::Ready(answer) = ask.as_mut().poll(cx)
-        {
-            *self = Self::Over(answer);
-        }
-    }
-
-    fn place(&self) -> Option<&Place> {
-        match self {
-            Self::Over(Ok(place)) => Some(place),
-            Self::Open(_) | Self::Over(Err(_)) => None,
-        }
-    }
-}
-
-/// Returns the place that a majority names.
-fn agreed<'a>(asked: &'a [Asked<'_>]) -> Option<&'a Place> {
-    let places = || asked.iter().filter_map(Asked::place);
+/// Returns the place that a majority names. An answer is `None` if it has not come.
+fn agreed(answers: &[Option<Answer>]) -> Option<&Place> {
+    let places = || answers.iter().flatten().flatten();
     let is_agreed = |place: &&Place| {
         let same = places().filter(|other| other == place);
-        same.count() >= majority(asked.len())
+        same.count() >= majority(answers.len())
     };
     places().find(is_agreed)
 }
 
 impl Sentinels {
     /// Returns the place that a majority names, as soon as there is one.
-    async fn located(&self, asked: &mut [Asked<'_>]) -> Result<Place, DialError> {
-        poll_fn(|cx| {
-            asked.iter_mut().for_each(|one| one.poll(cx));
-            if let Some(place) = agreed(asked) {
-                return Poll::Ready(Ok(place.clone()));
+    async fn located(
+        &self,
+        asked: &mut FuturesUnordered<impl Future<Output = (usize, Answer)>>,
+    ) -> Answer {
+        let mut answers: Vec<_> = self.sentinels.iter().map(|_| None).collect();
+        while let Some((index, answer)) = asked.next().await {
+            answers[index] = Some(answer);
+            if let Some(place) = agreed(&answers) {
+                return Ok(place.clone());
             }
-            if asked.iter().any(|one| matches!(one, Asked::Open(_))) {
-                return Poll::Pending;
-            }
-            Poll::Ready(Err(self.disagree(asked)))
-        })
-        .await
+        }
+        Err(self.disagree(&answers))
     }
 
     async fn ask_in_time(
@@ -222,15 +195,14 @@ impl Sentinels {
         Err(DialError::Sentinel(text))
     }
 
-    fn disagree(&self, asked: &[Asked<'_>]) -> DialError {
-        let said = asked.iter().zip(&self.sentinels);
-        let said = said.filter_map(|(asked, Sentinel { name, .. })| match asked {
-            Asked::Open(_) => None,
-            Asked::Over(Ok(place)) => Some(format!("{name} names {place}")),
-            Asked::Over(Err(error)) => Some(format!("{name}: {error}")),
+    fn disagree(&self, answers: &[Option<Answer>]) -> DialError {
+        let said = answers.iter().flatten().zip(&self.sentinels);
+        let said = said.map(|(answer, Sentinel { name, .. })| match answer {
+            Ok(place) => format!("{name} names {place}"),
+            Err(error) => format!("{name}: {error}"),
         });
         let said: Vec<_> = said.collect();
-        let (need, count) = (majority(asked.len()), asked.len());
+        let (need, count) = (majority(answers.len()), answers.len());
         DialError::Sentinel(format!(
             "{need} of {count} Sentinels must name the address of the master \"{}\": {}",
             self.service,
@@ -320,10 +292,10 @@ mod tests {
     fn a_majority_of_all_sentinels_must_name_the_same_place() {
         let named = |host: &str| {
             let host = host.to_owned();
-            Asked::Over(Ok(Place { host, port: 1 }))
+            Some(Ok(Place { host, port: 1 }))
         };
-        let silent = || Asked::Over(Err(DialError::Sentinel("down".to_owned())));
-        for (asked, expected) in [
+        let silent = || Some(Err(DialError::Sentinel("down".to_owned())));
+        for (answers, expected) in [
             (vec![named("a")], Some("a:1")),
             (vec![named("a"), named("b"), named("a")], Some("a:1")),
             (vec![silent(), named("b"), named("b")], Some("b:1")),
@@ -331,7 +303,7 @@ mod tests {
             (vec![named("a"), named("b"), silent()], None),
             (vec![named("a"), silent()], None),
         ] {
-            let place = agreed(&asked).map(Place::to_string);
+            let place = agreed(&answers).map(Place::to_string);
             assert_eq!(place.as_deref(), expected);
         }
     }
