@@ -178,7 +178,6 @@ macro_rules! page {
             "[command line]: crate::docs::recipes#the-command-line\n",
             "[comparison]: crate::docs::comparison\n",
             "[compatibility]: crate::docs::compatibility\n",
-            "[durable masters]: crate::docs::settings#durable-masters\n",
             "[fencing]: crate::docs::fencing\n",
             "[guarantees]: crate::docs::guarantees\n",
             "[interop]: crate::docs::interop\n",

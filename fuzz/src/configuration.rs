@@ -32,7 +32,6 @@ struct Input {
     renewal: Option<Renewing>,
     waiter_timeout: Option<Time>,
     quarantine: Option<QuarantineMode>,
-    durable_masters: Option<bool>,
     max_ttl: Option<Time>,
     key_template: Option<String>,
     lock: Settings,
@@ -181,7 +180,6 @@ impl Input {
             renewal: renewal.renewal();
             waiter_timeout: waiter_timeout.duration();
             quarantine: quarantine.quarantine();
-            durable_masters: *durable_masters;
             max_ttl: max_ttl.duration();
             key_template: key_template;
         }

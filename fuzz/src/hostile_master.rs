@@ -58,13 +58,7 @@ enum Bytes {
     Changed(u8),
     Confirmation(bool, u8),
     Error(u8),
-    Guard {
-        since: u64,
-        now: u64,
-        run_id: u8,
-        origin: u8,
-        is_durable: bool,
-    },
+    Guard { since: u64, now: u64, run_id: u8 },
     Huge(u8),
     Message(u8, String),
     Nested(u8, u16),
@@ -182,16 +176,11 @@ impl HostileMaster {
     }
 
     fn honest(&self, words: &[Vec<u8>]) -> Vec<u8> {
-        if words[0] == b"CONFIG" {
-            return b"%3\r\n+appendonly\r\n+yes\r\n+appendfsync\r\n+always\r\n\
-                     +no-appendfsync-on-rewrite\r\n+no\r\n"
-                .to_vec();
-        }
         if !is_origin_query(words) {
             return honest(words);
         }
         let run_id = self.with(|state| format!("a{}", state.number));
-        text(&format!("0 5 {run_id} {run_id} durable"))
+        text(&format!("0 5 {run_id} earlier"))
     }
 
     fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
@@ -205,8 +194,7 @@ fn is_origin_query(words: &[Vec<u8>]) -> bool {
 
 /// Returns whether a command prepares a connection.
 fn is_greeting(words: &[Vec<u8>]) -> bool {
-    let prepares = |word: &[u8]| word == b"CONFIG" || word == b"CLIENT";
-    greeting(words).is_some() || prepares(&words[0]) || is_origin_query(words)
+    greeting(words).is_some() || words[0] == b"CLIENT" || is_origin_query(words)
 }
 
 /// The bytes that an answer sends, and the way in which it sends them.
@@ -299,16 +287,8 @@ impl Bytes {
                 subscription(what, pick(CHANNELS, *channel))
             }
             Self::Error(number) => pick(ERRORS, *number).to_vec(),
-            Self::Guard {
-                since,
-                now,
-                run_id,
-                origin,
-                is_durable,
-            } => {
-                let durability = if *is_durable { "durable" } else { "volatile" };
-                let (run_id, origin) = (run_id % 4, origin % 4);
-                text(&format!("{since} {now} a{run_id} a{origin} {durability}"))
+            Self::Guard { since, now, run_id } => {
+                text(&format!("{since} {now} a{} earlier", run_id % 4))
             }
             Self::Huge(number) => pick(HUGE, *number).to_vec(),
             Self::Message(channel, text) => {

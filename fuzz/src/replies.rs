@@ -39,7 +39,6 @@ struct Input {
 
 #[derive(Arbitrary, Clone, Copy, Debug)]
 enum QuarantineMode {
-    Durable,
     Observed,
     Off,
     Strict,
@@ -106,9 +105,8 @@ fn coordinator(quarantine: QuarantineMode, masters: [MasterSpec; 3]) -> Coordina
         .ttl(TTL)
         .max_ttl(TTL)
         .waiter_timeout(TTL)
-        .durable_masters(matches!(quarantine, QuarantineMode::Durable))
         .quarantine(match quarantine {
-            QuarantineMode::Durable | QuarantineMode::Observed => Quarantine::Observed,
+            QuarantineMode::Observed => Quarantine::Observed,
             QuarantineMode::Off => Quarantine::Off,
             QuarantineMode::Strict => Quarantine::Strict,
         });

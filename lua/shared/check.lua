@@ -5,13 +5,12 @@
 -- ARGV     then, for each of its companion keys: purpose, type ('string' or 'zset'), key
 -- returns  text, lines 'FIELD:VALUE':
 --          the fields of INFO
---          'time'           this server's clock in microseconds
---          'origin_age'     how many ms ago the server may have forgotten locks; 'never';
---                           'none' if the origin key is gone; 'another' if the key belongs to
---                           another process
---          'origin_seen'    how many ms ago the origin key was first written
---          'origin_durable' '1' if a restart is trusted (see shared/origin), otherwise '0'
---          'try.NAME'       the error of trying a command or a key
+--          'time'         this server's clock in microseconds
+--          'origin_age'   how many ms ago the server may have forgotten locks; 'never';
+--                         'none' if the origin key is gone; 'another' if the key belongs to
+--                         another process
+--          'origin_seen'  how many ms ago the origin key was first written
+--          'try.NAME'     the error of trying a command or a key
 --          'may_eval' and 'may_listen'  'yes' or 'no'; missing if the server cannot tell
 --
 -- The keys are arguments, because they may be on different servers of a cluster.
@@ -43,17 +42,16 @@ local function ago(millis)
   return string.format('%.0f', math.max(math.floor(now / 1000) - millis, 0))
 end
 
-local origin = try('origin', 'HMGET', 'quorlock:guard', 'run_id', 'since', 'durable', 'seen')
+local origin = try('origin', 'HMGET', 'quorlock:guard', 'run_id', 'since', 'seen')
 local run_id = string.match(info, 'run_id:(%x+)')
 if origin and run_id and now then
-  local since, seen = tonumber(origin[2] or ''), tonumber(origin[4] or '')
+  local since, seen = tonumber(origin[2] or ''), tonumber(origin[3] or '')
   if origin[1] and origin[1] ~= run_id then
     say('origin_age', 'another')
   elseif not origin[1] or not since then
     say('origin_age', 'none')
   else
     say('origin_age', since == 0 and 'never' or ago(since))
-    say('origin_durable', origin[3] == '1' and '1' or '0')
     if seen then
       say('origin_seen', ago(seen))
     end

@@ -99,13 +99,6 @@ table! {
 // The findings about settings with which a restart may lose locks. `rules.rs` replaces `AofEnabled`
 // by the first setting of the master that may lose locks.
 table! {
-    DECLARED_DURABLE = Warn AofEnabled;
-        "it is declared to keep everything and does not: a restart costs a quarantine";
-        "in its configuration file: appendonly yes, appendfsync always, \
-         no-appendfsync-on-rewrite no";
-    FOUND_DURABLE = Refuse AofEnabled;
-        "it was durable when it was dialled and is not now: a restart is trusted and loses locks";
-        "set it back, in the configuration file too";
     NOTICED = Info AofEnabled;
         "after a restart, that master has no vote until its lost locks have expired, for programs \
          that knew it or are Strict";

@@ -135,13 +135,6 @@ const RULES: &[(About, Rule)] = rules! {
         (!left.is_zero()).then(|| format!("in quarantine for {left:.1?}"))
     };
         "it may have forgotten locks, and has no vote until those have expired"; "wait";
-    Warn Origin if |look| {
-        let is_found = look.facts.is("origin_durable", "0") && first_gap(look.facts).is_none();
-        when(look.ours.has_quarantine() && look.ours.config.durable_masters && is_found, "not durable")
-    };
-        "it is declared to keep everything and was found not to: a restart costs a quarantine";
-        "the log says why at the dial: replicas now or before, a log that is being rewritten, a \
-         version before 7, no right to CONFIG GET; dial again when that is fixed";
     Refuse Eval if |look| when(look.facts.is("may_eval", "no"), "denied");
         "all locks need it to send the texts of scripts";
         "ACL SETUSER <user> +eval";
@@ -314,21 +307,18 @@ fn first_gap(facts: &Facts) -> Option<Setting> {
 }
 
 /// Returns the finding that a restart may lose locks. The settings of the master decide whether a
-/// restart may lose locks. The quarantine and `durable_masters` decide how severe that is.
+/// restart may lose locks. The quarantine decides how severe that is.
 fn restart_loses_locks(facts: &Facts, ours: &Ours<'_>) -> Option<Finding> {
     let setting = first_gap(facts)?;
     let value = facts.get(setting.name());
-    let about = match (ours.config.quarantine, facts.get("origin_durable")) {
-        (Quarantine::Off, _) if setting == Setting::AofEnabled => About {
+    let about = match ours.config.quarantine {
+        Quarantine::Off if setting == Setting::AofEnabled => About {
             severity: Severity::Refuse,
             ..about::UNNOTICED
         },
-        (Quarantine::Off, _) => about::UNNOTICED,
-        _ if value.is_none() => return None,
-        _ if !ours.config.durable_masters => about::NOTICED,
-        (_, None) => return None,
-        (_, Some("1")) => about::FOUND_DURABLE,
-        (_, Some(_)) => about::DECLARED_DURABLE,
+        Quarantine::Off => about::UNNOTICED,
+        Quarantine::Observed | Quarantine::Strict if value.is_none() => return None,
+        Quarantine::Observed | Quarantine::Strict => about::NOTICED,
     };
     let about = About { setting, ..about };
     Some(about.with(value.unwrap_or("unknown")))

@@ -28,7 +28,7 @@ const FIT: &str = "run_id:RUN\nredis_version:7.0.15\nredis_mode:standalone\nrole
                    connected_slaves:0\nmaxmemory:0\nmaxmemory_policy:noeviction\nevicted_keys:0\nloading:0\n\
                    tracking_total_keys:9\n\
                    aof_enabled:1\naof_last_write_status:ok\nrdb_last_bgsave_status:ok\nconnected_clients:1\n\
-                   monotonic_clock:POSIX clock_gettime\ntime:5000000\norigin_age:never\norigin_durable:1\n\
+                   monotonic_clock:POSIX clock_gettime\ntime:5000000\norigin_age:never\n\
                    try.SET:ERR syntax error\ntry.HSET:ERR wrong number of arguments for 'hset' command\nmay_eval:yes";
 
 const MESSAGES: &str = "PUBLISH, SUBSCRIBE";
@@ -231,11 +231,7 @@ fn each_setting_has_its_finding() {
         ("never", "none", (Refuse, "quorlock:guard")),
         ("never", "another", (Refuse, "quorlock:guard")),
         ("never", "60000", (Warn, "quorlock:guard")),
-        (
-            "origin_age:never\norigin_durable:1\n",
-            "",
-            (Refuse, "quorlock:guard"),
-        ),
+        ("origin_age:never\n", "", (Refuse, "quorlock:guard")),
     ] {
         assert_eq!(with_one(&[(from, to)], &own()), [expected], "{from} {to}");
     }
@@ -278,33 +274,6 @@ fn settings_with_which_a_restart_loses_locks_are_found() {
     }
     let lost = with_one(&[("never", "none")], &trusting);
     assert_eq!(lost, []);
-}
-
-/// A coordinator trusts a restart of a master that it found durable, so a change after that is
-/// severe.
-#[test]
-fn a_master_that_is_declared_durable_and_is_not_is_found() {
-    let mut durable = own();
-    durable.config.durable_masters = true;
-    assert_eq!(with_one(&[], &durable), []);
-    let (was, was_not) = ("origin_durable:1", "origin_durable:0");
-    for (setting, from, to) in [
-        ("aof_enabled", "aof_enabled:1", "aof_enabled:0"),
-        ("appendfsync", "appendfsync", "everysec"),
-        (
-            "no-appendfsync-on-rewrite",
-            "no-appendfsync-on-rewrite",
-            "yes",
-        ),
-    ] {
-        let found = with_one(&[(from, to)], &durable);
-        assert_eq!(found, [(Refuse, setting)]);
-        let found = with_one(&[(from, to), (was, was_not)], &durable);
-        assert_eq!(found, [(Warn, setting)]);
-    }
-    let found = with_one(&[(was, was_not)], &durable);
-    assert_eq!(found, [(Warn, "quorlock:guard")]);
-    assert_eq!(with_one(&[(was, was_not)], &own()), []);
 }
 
 #[test]

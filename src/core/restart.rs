@@ -47,31 +47,16 @@ pub(crate) fn quarantine_length(max_ttl: Ttl, drift: Drift) -> Duration {
 pub(crate) const ORIGIN_KEY: &str = "quorlock:guard";
 
 /// Returns the arguments of `lua/shared/origin.lua`. Each known origin comes with the number of
-/// milliseconds since the caller last heard from it. `is_durable` is what the master has told about
-/// its settings, and `None` if it has not told.
-pub(crate) fn origin_arguments(
-    known: &[(String, u64)],
-    quarantine: Quarantine,
-    is_durable: Option<bool>,
-) -> Vec<String> {
+/// milliseconds since the caller last heard from it.
+pub(crate) fn origin_arguments(known: &[(String, u64)], quarantine: Quarantine) -> Vec<String> {
     let mode = match quarantine {
         Quarantine::Strict => "strict",
         Quarantine::Off | Quarantine::Observed => "observed",
     };
-    let durability = match is_durable {
-        Some(true) => "durable",
-        Some(false) => "volatile",
-        None => "",
-    };
-    let mut known = known
+    let known = known
         .iter()
-        .map(|(origin, away)| [origin.clone(), away.to_string()]);
-    let [first, away] = known
-        .next()
-        .unwrap_or_else(|| [String::new(), "0".to_owned()]);
-    let mut arguments = vec![first, mode.to_owned(), durability.to_owned(), away];
-    arguments.extend(known.flatten());
-    arguments
+        .flat_map(|(origin, away)| [origin.clone(), away.to_string()]);
+    [mode.to_owned()].into_iter().chain(known).collect()
 }
 
 /// A loss of locks, as a dial found it.
@@ -113,21 +98,19 @@ impl Sign {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Incarnation {
     pub(crate) run_id: String,
-    pub(crate) origin: String,
     /// `None` if the master is not known to have lost any locks.
     pub(crate) loss: Option<Loss>,
-    pub(crate) is_durable: bool,
 }
 
 impl Incarnation {
     /// Reads the reply of `lua/shared/origin.lua`. Returns `None` if the reply makes no sense.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let words: Vec<_> = text.split(' ').collect();
-        let [since, now, run_id, origin, durability, sign] = words[..] else {
+        let [since, now, run_id, sign] = words[..] else {
             return None;
         };
         let (since, now): (u64, u64) = (since.parse().ok()?, now.parse().ok()?);
-        if run_id.is_empty() || origin.is_empty() {
+        if run_id.is_empty() {
             return None;
         }
         let sign = match sign {
@@ -141,13 +124,7 @@ impl Incarnation {
         let age = Duration::from_millis(now.saturating_sub(since));
         Some(Self {
             run_id: run_id.to_owned(),
-            origin: origin.to_owned(),
             loss: (since > 0).then_some(Loss { age, sign }),
-            is_durable: match durability {
-                "durable" => true,
-                "volatile" => false,
-                _ => return None,
-            },
         })
     }
 }
@@ -175,28 +152,23 @@ mod tests {
             Some(Loss { age, sign })
         };
         let (old, gone) = (loss(1_000, Sign::Earlier), loss(0, Sign::Missing));
-        for (text, run_id, origin, loss, is_durable) in [
-            ("0 5 abc abc volatile earlier", "abc", "abc", None, false),
-            ("5 1005 abc def durable earlier", "abc", "def", old, true),
-            ("9 5 abc abc volatile missing", "abc", "abc", gone, false),
+        for (text, loss) in [
+            ("0 5 abc earlier", None),
+            ("5 1005 abc earlier", old),
+            ("9 5 abc missing", gone),
         ] {
             let found = Incarnation::parse(text).unwrap();
-            assert_eq!((&*found.run_id, &*found.origin), (run_id, origin));
-            assert_eq!(found.loss, loss, "{text}");
-            assert_eq!(found.is_durable, is_durable);
+            assert_eq!((&*found.run_id, found.loss), ("abc", loss), "{text}");
         }
         for text in [
             "",
             "0 5",
             "0 5 ",
             "0 5 abc",
-            "0 5 abc abc durable",
-            "0 5  abc durable earlier",
-            "0 5 abc  durable earlier",
-            "x 5 abc abc durable earlier",
-            "0 5 abc abc lasting earlier",
-            "0 5 abc abc durable later",
-            "0 5 abc abc durable earlier ",
+            "0 5  earlier",
+            "x 5 abc earlier",
+            "0 5 abc later",
+            "0 5 abc earlier ",
         ] {
             assert_eq!(Incarnation::parse(text), None, "{text}");
         }

@@ -29,8 +29,8 @@ pub(crate) enum DialError {
     #[cfg(feature = "tls")]
     #[error("{0}")]
     Certificate(String),
-    /// A server with another origin answered at the address during the dial. The question of this
-    /// dial did not name that origin, so the dial must be repeated.
+    /// Another server answered at the address during the dial. The question of this dial did not
+    /// name it, so the dial must be repeated.
     #[error("another server answered at this address during the dial")]
     Changed,
     #[cfg(any(feature = "test-util", test))]

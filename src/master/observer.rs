@@ -35,8 +35,6 @@ pub(crate) enum MasterEvent<'a> {
     ConnectsAgain { why: &'a str },
     /// A dial failed, or a connection broke. It is news if an outage begins.
     Down { is_news: bool, why: &'a str },
-    /// A restart will begin a quarantine.
-    NotDurable { why: &'a str },
     /// The user of this program may not read the key that shows restarts.
     OriginDenied { why: &'a str },
     /// The master may have forgotten locks.
@@ -120,9 +118,6 @@ fn log(group: Option<&str>, master: &str, event: MasterEvent<'_>) {
         MasterEvent::OriginDenied { why } => {
             let rights = origin_rights!();
             warn!(target: MASTER, group, %master, %why, "no client would notice if it restarted empty: its user needs the rights {rights}");
-        }
-        MasterEvent::NotDurable { why } => {
-            warn!(target: MASTER, group, %master, %why, "a restart will cost it its vote for a while: it is not durable");
         }
         MasterEvent::Quarantined { left, why } => {
             warn!(target: MASTER, group, %master, ?left, %why, "master may have forgotten locks: it has no vote until they have expired");

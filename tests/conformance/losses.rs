@@ -8,7 +8,7 @@ use crate::core::restart::{Incarnation, Loss, ORIGIN_KEY, Quarantine, origin_arg
 /// The run ids of processes.
 const IDS: [&str; 4] = ["a0", "a1", "a2", "a3"];
 
-/// An event on a master that is not durable.
+/// An event on a master.
 #[derive(Clone, Debug)]
 enum Event {
     Wait(u64),
@@ -22,7 +22,7 @@ enum Event {
     Resync {
         has_keys: bool,
     },
-    /// A client process dials the master. The process knows the origin that its last dial found.
+    /// A client process dials the master. It knows the run id that its last dial found.
     Dial {
         process: usize,
         quarantine: Quarantine,
@@ -52,8 +52,7 @@ struct DialledMaster {
     copied: Option<MemoryMaster>,
     /// The time when locks were last lost.
     lost: u64,
-    /// For each client process, the origin that it knows, and the time when it last heard from that
-    /// origin.
+    /// For each client process, the run id that it knows, and the time when it last heard from it.
     known: [Option<(String, u64)>; 4],
 }
 
@@ -102,10 +101,10 @@ impl DialledMaster {
     fn dial(&mut self, process: usize, quarantine: Quarantine) -> u64 {
         let known = self.known[process].iter();
         let known: Vec<_> = known
-            .map(|(origin, answered)| (origin.clone(), self.now - answered + 1))
+            .map(|(run_id, answered)| (run_id.clone(), self.now - answered + 1))
             .collect();
-        let found = ask(&self.master, &known, quarantine, None);
-        self.known[process] = Some((found.origin.clone(), self.now));
+        let found = ask(&self.master, &known, quarantine);
+        self.known[process] = Some((found.run_id.clone(), self.now));
         self.copied.get_or_insert_with(|| {
             let replica = MemoryMaster::new();
             replica.resync(&self.master);
@@ -115,14 +114,8 @@ impl DialledMaster {
     }
 }
 
-fn ask(
-    master: &MemoryMaster,
-    known: &[(String, u64)],
-    quarantine: Quarantine,
-    is_durable: Option<bool>,
-) -> Incarnation {
-    let arguments = origin_arguments(known, quarantine, is_durable);
-    master.ask_guard(&arguments)
+fn ask(master: &MemoryMaster, known: &[(String, u64)], quarantine: Quarantine) -> Incarnation {
+    master.ask_guard(&origin_arguments(known, quarantine))
 }
 
 /// Returns the time from which a client counts the quarantine, or 0.
@@ -135,11 +128,9 @@ fn record(master: &MemoryMaster) -> BTreeMap<String, String> {
     master.hash(ORIGIN_KEY).unwrap_or_default()
 }
 
-/// Returns a strategy for observations. Each has the number of the known origin, the quarantine,
-/// and the durability that the client found.
-fn any_observation() -> impl Strategy<Value = (Option<usize>, Quarantine, Option<bool>)> {
-    let known = prop::option::of(0..4usize);
-    (known, any_quarantine(), any::<Option<bool>>())
+/// Returns a strategy for observations. Each has the known run id and the quarantine.
+fn any_observation() -> impl Strategy<Value = (Option<usize>, Quarantine)> {
+    (prop::option::of(0..4usize), any_quarantine())
 }
 
 fn knows(known: Option<usize>, away: u64) -> Vec<(String, u64)> {
@@ -179,67 +170,56 @@ proptest! {
         }
     }
 
-    /// The first observation after a restart notices the restart, except if the process before was
-    /// recorded as durable.
+    /// The first observation after a restart notices the restart, except if there was none before.
     #[test]
-    fn a_restart_is_a_quarantine_unless_it_was_durable_before_and_is_now(
+    fn a_restart_is_a_quarantine(
         observations in prop::collection::vec(any_observation(), 0..6),
-        (known, quarantine, is_durable) in any_observation(),
+        (known, quarantine) in any_observation(),
     ) {
         let master = MemoryMaster::new();
         master.set_run_id(IDS[1]);
-        for (now, (known, quarantine, is_durable)) in (1..).zip(observations) {
+        for (now, (known, quarantine)) in (1..).zip(observations) {
             master.set_millis(now);
-            ask(&master, &knows(known, u64::MAX), quarantine, is_durable);
+            ask(&master, &knows(known, u64::MAX), quarantine);
         }
         let before = record(&master);
         master.set_run_id(IDS[2]);
         master.set_millis(100);
-        ask(&master, &knows(known, u64::MAX), quarantine, is_durable);
+        ask(&master, &knows(known, u64::MAX), quarantine);
         let after = record(&master);
         prop_assert_eq!(&after["run_id"], IDS[2]);
-        let is_kept = after["since"] != "100";
-        if before.is_empty() {
-            let is_new = known.is_none() && quarantine == Quarantine::Observed;
-            prop_assert_eq!(is_kept, is_new);
-        } else if is_kept {
-            prop_assert!(before["durable"] == "1" && is_durable == Some(true));
-            prop_assert!(known.is_none_or(|known| IDS[known] == before["origin"]));
-            for field in ["since", "seen", "origin"] {
-                prop_assert_eq!(&after[field], &before[field]);
-            }
-        } else {
-            prop_assert_eq!(&after["origin"], IDS[2]);
-        }
+        let is_new = before.is_empty() && known.is_none() && quarantine == Quarantine::Observed;
+        prop_assert_eq!(&after["since"], if is_new { "0" } else { "100" });
+        prop_assert_eq!(&after["seen"], "100");
     }
 
     /// If a second observation counted as another loss, every connection would start another
     /// quarantine.
     #[test]
     fn a_second_observation_changes_nothing(
-        found in prop::option::of(("a[0-2]", 0..200u64, "a[0-2]", "[01]", 1..200u64, any::<bool>())),
-        (known, quarantine, is_durable) in any_observation(),
+        found in prop::option::of(("a[0-2]", 0..200u64, 1..200u64, any::<bool>())),
+        (known, quarantine) in any_observation(),
     ) {
         let master = MemoryMaster::new();
         master.set_run_id(IDS[1]);
         master.set_millis(100);
-        ask(&master, &[], quarantine, None); // writes the replication id
+        ask(&master, &[], quarantine); // writes the replication id
         let replid = record(&master).remove("replid").unwrap();
         master.delete(ORIGIN_KEY);
-        if let Some((run_id, since, origin, durable, seen, is_promoted)) = found {
+        if let Some((run_id, since, seen, is_promoted)) = found {
             let replid = if is_promoted { "0".to_owned() } else { replid };
             let (since, seen) = (since.to_string(), seen.to_string());
-            let values = [run_id, since, origin, durable, seen, replid];
+            let values = [run_id, since, seen, replid];
             master.set_hash(ORIGIN_KEY, FIELDS.into_iter().zip(values), None);
         }
-        let origin = ask(&master, &knows(known, 50), quarantine, is_durable).origin;
+        let run_id = ask(&master, &knows(known, 50), quarantine).run_id;
         let expected = record(&master);
         let number = |field: &str| expected[field].parse::<u64>().unwrap();
         prop_assert!(number("since") <= 100 && (1..=100).contains(&number("seen")));
         master.set_millis(150);
-        ask(&master, &[(origin, 0)], quarantine, is_durable);
+        ask(&master, &[(run_id, 0)], quarantine);
         prop_assert_eq!(&record(&master), &expected);
-        ask(&master, &[], quarantine, None);
+        ask(&master, &[], quarantine);
         prop_assert_eq!(&record(&master), &expected);
     }
 }

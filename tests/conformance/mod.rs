@@ -462,7 +462,6 @@ impl Subject {
             random: || u64::MAX / 2,
             restart_tracker: RestartTracker::new(
                 crate::core::restart::Quarantine::Off,
-                false,
                 clock::monotonic,
             ),
             quarantine: Duration::ZERO,

@@ -31,279 +31,54 @@ enum At {
 }
 use At::{Later, Never, Now, Then};
 
-/// Five fields of an origin record in their order: `run_id`, `since`, `origin`, `durable` and
-/// `seen`. `lua/shared/origin.lua` explains them. The sixth, `replid`, is that of the process that
-/// is asked.
-type Row = (Id, At, Id, bool, At);
-/// The record before, the origin that the caller knows, the caller's quarantine, the
-/// durability that the caller found, and the record after.
-type Case = (Option<Row>, Id, Quarantine, Option<bool>, Row);
+/// Three fields of an origin record in their order: `run_id`, `since` and `seen`. The fourth,
+/// `replid`, is that of the process that is asked.
+type Row = (Id, At, At);
+/// The record before, the process that the caller knows, the caller's quarantine, and the record
+/// after.
+type Case = (Option<Row>, Id, Quarantine, Row);
 
-/// The milliseconds since the known origin last answered. This is longer than the time since
+/// The milliseconds since the known process last answered. This is longer than the time since
 /// [`Then`].
 const LONG_AGO: u64 = 1 << 50;
 
 const OBSERVED: Quarantine = Quarantine::Observed;
 const STRICT: Quarantine = Quarantine::Strict;
-const YES: Option<bool> = Some(true);
-const NO: Option<bool> = Some(false);
+const NEVER: Option<Row> = Some((Own, Never, Then));
+const THEN: Option<Row> = Some((Own, Then, Then));
 
 const CASES: &[Case] = &[
     // There is no key.
-    (None, Nobody, OBSERVED, None, (Own, Never, Own, false, Now)),
-    (None, Nobody, STRICT, None, (Own, Now, Own, false, Now)),
-    (None, Own, OBSERVED, None, (Own, Now, Own, false, Now)),
-    (None, Old, OBSERVED, None, (Own, Now, Own, false, Now)),
-    (None, Own, STRICT, None, (Own, Now, Own, false, Now)),
-    (None, Nobody, OBSERVED, YES, (Own, Never, Own, true, Now)),
-    (None, Old, OBSERVED, YES, (Own, Now, Own, true, Now)),
-    (None, Nobody, STRICT, NO, (Own, Now, Own, false, Now)),
+    (None, Nobody, OBSERVED, (Own, Never, Now)),
+    (None, Nobody, STRICT, (Own, Now, Now)),
+    (None, Own, OBSERVED, (Own, Now, Now)),
+    (None, Old, OBSERVED, (Own, Now, Now)),
+    (None, Own, STRICT, (Own, Now, Now)),
     // The process that is asked wrote the record.
-    (
-        Some((Own, Never, Own, false, Then)),
-        Nobody,
-        OBSERVED,
-        None,
-        (Own, Never, Own, false, Then),
-    ),
-    (
-        Some((Own, Never, Own, false, Then)),
-        Own,
-        OBSERVED,
-        None,
-        (Own, Never, Own, false, Then),
-    ),
-    (
-        Some((Own, Never, Own, false, Then)),
-        Nobody,
-        STRICT,
-        None,
-        (Own, Never, Own, false, Then),
-    ),
-    (
-        Some((Own, Then, Own, false, Then)),
-        Nobody,
-        OBSERVED,
-        None,
-        (Own, Then, Own, false, Then),
-    ),
-    (
-        Some((Own, Then, Own, false, Then)),
-        Own,
-        STRICT,
-        None,
-        (Own, Then, Own, false, Then),
-    ),
-    (
-        Some((Own, Then, Own, false, Then)),
-        Old,
-        OBSERVED,
-        None,
-        (Own, Then, Own, false, Then),
-    ),
-    (
-        Some((Own, Never, Own, false, Then)),
-        Own,
-        OBSERVED,
-        YES,
-        (Own, Never, Own, true, Then),
-    ),
-    (
-        Some((Own, Then, Own, true, Then)),
-        Own,
-        OBSERVED,
-        None,
-        (Own, Then, Own, true, Then),
-    ),
-    (
-        Some((Own, Then, Own, true, Then)),
-        Own,
-        OBSERVED,
-        NO,
-        (Own, Then, Own, false, Then),
-    ),
+    (NEVER, Nobody, OBSERVED, (Own, Never, Then)),
+    (NEVER, Own, OBSERVED, (Own, Never, Then)),
+    (NEVER, Nobody, STRICT, (Own, Never, Then)),
+    (NEVER, Own, STRICT, (Own, Never, Then)),
+    (THEN, Nobody, OBSERVED, (Own, Then, Then)),
+    (THEN, Own, STRICT, (Own, Then, Then)),
+    (THEN, Old, OBSERVED, (Own, Then, Then)),
     // The clock was set back.
-    (
-        Some((Own, Later, Own, false, Then)),
-        Own,
-        OBSERVED,
-        None,
-        (Own, Now, Own, false, Then),
-    ),
-    (
-        Some((Old, Later, Old, true, Then)),
-        Old,
-        OBSERVED,
-        YES,
-        (Own, Now, Old, true, Then),
-    ),
-    // The client that saw the process first knew no origin. The second client knows another one.
-    (
-        Some((Own, Never, Own, false, Then)),
-        Old,
-        OBSERVED,
-        None,
-        (Own, Now, Own, false, Now),
-    ),
-    (
-        Some((Own, Never, Own, true, Then)),
-        Old,
-        OBSERVED,
-        None,
-        (Own, Now, Own, true, Now),
-    ),
+    (Some((Own, Later, Then)), Own, OBSERVED, (Own, Now, Then)),
+    (Some((Own, Never, Later)), Nobody, STRICT, (Own, Never, Now)),
+    // The client that saw the process first had met no other. The second client has.
+    (NEVER, Old, OBSERVED, (Own, Now, Now)),
     // Another process wrote the record.
-    (
-        Some((Old, Never, Old, false, Then)),
-        Nobody,
-        OBSERVED,
-        None,
-        (Own, Now, Own, false, Now),
-    ),
-    (
-        Some((Old, Never, Old, false, Then)),
-        Old,
-        OBSERVED,
-        None,
-        (Own, Now, Own, false, Now),
-    ),
-    (
-        Some((Old, Then, Old, false, Then)),
-        Nobody,
-        STRICT,
-        None,
-        (Own, Now, Own, false, Now),
-    ),
-    (
-        Some((Old, Then, Old, false, Then)),
-        Own,
-        OBSERVED,
-        None,
-        (Own, Now, Own, false, Now),
-    ),
-    (
-        Some((Old, Never, Old, false, Then)),
-        Old,
-        OBSERVED,
-        YES,
-        (Own, Now, Own, true, Now),
-    ),
-    // The process before was durable. The new process is not durable, or its durability is unknown.
-    (
-        Some((Old, Never, Old, true, Then)),
-        Old,
-        OBSERVED,
-        NO,
-        (Own, Now, Own, false, Now),
-    ),
-    (
-        Some((Old, Never, Old, true, Then)),
-        Old,
-        OBSERVED,
-        None,
-        (Own, Now, Own, false, Now),
-    ),
-    // Both processes are durable. A running quarantine does not end sooner.
-    (
-        Some((Old, Never, Old, true, Then)),
-        Old,
-        OBSERVED,
-        YES,
-        (Own, Never, Old, true, Then),
-    ),
-    (
-        Some((Old, Never, Old, true, Then)),
-        Nobody,
-        OBSERVED,
-        YES,
-        (Own, Never, Old, true, Then),
-    ),
-    (
-        Some((Old, Never, Old, true, Then)),
-        Nobody,
-        STRICT,
-        YES,
-        (Own, Never, Old, true, Then),
-    ),
-    (
-        Some((Old, Then, Old, true, Then)),
-        Old,
-        OBSERVED,
-        YES,
-        (Own, Then, Old, true, Then),
-    ),
-    (
-        Some((Old, Then, Older, true, Then)),
-        Older,
-        OBSERVED,
-        YES,
-        (Own, Then, Older, true, Then),
-    ),
-    // The data of the process comes from a different origin than the one that the caller knows.
-    (
-        Some((Old, Never, Old, true, Then)),
-        Older,
-        OBSERVED,
-        YES,
-        (Own, Now, Own, true, Now),
-    ),
-    (
-        Some((Old, Then, Older, true, Then)),
-        Old,
-        OBSERVED,
-        YES,
-        (Own, Now, Own, true, Now),
-    ),
-    // The process took over data, and another client has already updated the record.
-    (
-        Some((Own, Then, Old, true, Then)),
-        Old,
-        OBSERVED,
-        None,
-        (Own, Then, Old, true, Then),
-    ),
-    (
-        Some((Own, Then, Old, true, Then)),
-        Nobody,
-        OBSERVED,
-        NO,
-        (Own, Then, Old, false, Then),
-    ),
-    (
-        Some((Own, Then, Old, true, Then)),
-        Older,
-        OBSERVED,
-        YES,
-        (Own, Now, Own, true, Now),
-    ),
-    (
-        Some((Own, Never, Old, true, Then)),
-        Older,
-        OBSERVED,
-        None,
-        (Own, Now, Own, true, Now),
-    ),
-    // The clock was set back.
-    (
-        Some((Own, Never, Own, false, Later)),
-        Nobody,
-        STRICT,
-        None,
-        (Own, Never, Own, false, Now),
-    ),
-    (
-        Some((Own, Never, Own, false, Then)),
-        Own,
-        STRICT,
-        None,
-        (Own, Never, Own, false, Then),
-    ),
+    (Some((Old, Never, Then)), Nobody, OBSERVED, (Own, Now, Now)),
+    (Some((Old, Never, Then)), Old, OBSERVED, (Own, Now, Now)),
+    (Some((Old, Then, Then)), Nobody, STRICT, (Own, Now, Now)),
+    (Some((Old, Then, Then)), Own, OBSERVED, (Own, Now, Now)),
+    (Some((Old, Later, Later)), Old, OBSERVED, (Own, Now, Now)),
 ];
 
 /// The fields of an origin record.
-pub(super) const FIELDS: [&str; 6] = ["run_id", "since", "origin", "durable", "seen", "replid"];
+pub(super) const FIELDS: [&str; 4] = ["run_id", "since", "seen", "replid"];
 
-type Record = [String; 6];
+type Record = [String; 4];
 
 /// The values of `Own` and `Now` in the table.
 struct World {
@@ -331,12 +106,10 @@ impl World {
         }
     }
 
-    fn record(&self, (run_id, since, origin, is_durable, seen): Row) -> Record {
+    fn record(&self, (run_id, since, seen): Row) -> Record {
         [
             self.id(run_id),
             self.at(since).to_string(),
-            self.id(origin),
-            u8::from(is_durable).to_string(),
             self.at(seen).to_string(),
             self.replid.clone(),
         ]
@@ -344,12 +117,12 @@ impl World {
 
     /// Returns the record of a process that lost its locks `age` milliseconds ago.
     fn lost(&self, age: u64) -> Record {
-        let mut record = self.record((Own, Now, Own, false, Then));
+        let mut record = self.record((Own, Now, Then));
         record[1] = (self.now - age).to_string();
         record
     }
 
-    /// Returns the origins that a caller knows.
+    /// Returns the processes that a caller knows.
     fn known(&self, ids: &[(Id, u64)]) -> Vec<(String, u64)> {
         let ids = ids.iter().filter(|(id, _)| *id != Nobody);
         ids.map(|(id, away)| (self.id(*id), *away)).collect()
@@ -372,8 +145,7 @@ impl Asked {
         memory.set_millis(Self::MILLIS);
         let mut all = vec![Self::Memory(memory)];
         if !server::only_urls() {
-            let durable = ["--appendonly", "yes", "--appendfsync", "always"];
-            all.push(Self::Server(Server::start_with(&durable)));
+            all.push(Self::Server(Server::start()));
         }
         all
     }
@@ -440,13 +212,8 @@ impl Asked {
     }
 
     /// Runs the script. Also returns the clock that the script saw.
-    fn ask(
-        &self,
-        known: &[(String, u64)],
-        quarantine: Quarantine,
-        is_durable: Option<bool>,
-    ) -> (Incarnation, u64) {
-        let arguments = origin_arguments(known, quarantine, is_durable);
+    fn ask(&self, known: &[(String, u64)], quarantine: Quarantine) -> (Incarnation, u64) {
+        let arguments = origin_arguments(known, quarantine);
         match self {
             Self::Memory(memory) => (memory.ask_guard(&arguments), Self::MILLIS),
             Self::Server(server) => {
@@ -460,16 +227,16 @@ impl Asked {
     }
 
     fn check(&self, case: &Case) {
-        let (found, known, quarantine, is_durable, expected) = *case;
+        let (found, known, quarantine, expected) = *case;
         let world = self.world();
         self.write(found.map(|found| world.record(found)).as_ref());
         let known = world.known(&[(known, LONG_AGO)]);
-        let (incarnation, now) = self.ask(&known, quarantine, is_durable);
+        let (incarnation, now) = self.ask(&known, quarantine);
         let world = World { now, ..world };
         let record = world.record(expected);
         assert_eq!(self.read(), record, "{case:?}");
         let from = match expected.1 {
-            Never if quarantine == STRICT => expected.4,
+            Never if quarantine == STRICT => expected.2,
             since => since,
         };
         let loss = (from != Never).then(|| Loss {
@@ -477,16 +244,14 @@ impl Asked {
             sign: sign(found, expected),
         });
         let expected = Incarnation {
-            run_id: world.own.clone(),
-            origin: world.id(expected.2),
+            run_id: world.own,
             loss,
-            is_durable: expected.3,
         };
         assert_eq!(incarnation, expected, "{case:?}");
         assert!(loss.is_some() || quarantine != STRICT, "{case:?}");
-        // A second observation changes nothing. The second client may know the origin or not.
-        for known in [vec![], vec![(expected.origin, LONG_AGO)]] {
-            self.ask(&known, quarantine, None);
+        // A second observation changes nothing. The second client may know the process or not.
+        for known in [vec![], vec![(expected.run_id, LONG_AGO)]] {
+            self.ask(&known, quarantine);
             assert_eq!(self.read(), record, "{case:?}");
         }
     }
@@ -494,7 +259,7 @@ impl Asked {
 
 /// Returns the sign that a master lost its locks, if its record was `found` and then is `expected`.
 fn sign(found: Option<Row>, expected: Row) -> Sign {
-    let is_reset = expected.2 == Own && expected.1 == Now;
+    let is_reset = expected.1 == Now;
     match found {
         None if expected.1 == Never => Sign::Earlier,
         None => Sign::Missing,
@@ -507,16 +272,13 @@ fn sign(found: Option<Row>, expected: Row) -> Sign {
 #[test]
 fn masters_follow_the_table() {
     for asked in Asked::all() {
-        if matches!(asked, Asked::Server(_)) && server::is_before_7() {
-            continue; // it is never durable
-        }
         CASES.iter().for_each(|case| asked.check(case));
     }
 }
 
-/// A master that lost its locks before a known origin last answered is another server. Each row has
-/// the milliseconds since the loss, two origins that the caller knows with the milliseconds since
-/// their last answers, and whether the master is another server.
+/// A master that lost its locks before a known process last answered is another server. Each row
+/// has the milliseconds since the loss, two processes that the caller knows with the milliseconds
+/// since their last answers, and whether the master is another server.
 type Other = (u64, [(Id, u64); 2], bool);
 
 const OTHERS: &[Other] = &[
@@ -547,10 +309,10 @@ fn a_master_that_is_another_one_starts_a_new_quarantine() {
                 let world = asked.world();
                 let found = world.lost(age);
                 asked.write(Some(&found));
-                let (_, now) = asked.ask(&world.known(&known), quarantine, None);
+                let (_, now) = asked.ask(&world.known(&known), quarantine);
                 let world = World { now, ..world };
                 let expected = match is_another {
-                    true => world.record((Own, Now, Own, false, Now)),
+                    true => world.record((Own, Now, Now)),
                     false => found,
                 };
                 assert_eq!(asked.read(), expected, "{age} {known:?}");
@@ -576,13 +338,13 @@ fn a_process_with_another_replication_id_lost_its_locks() {
             .flat_map(|replid| SINCE.map(|since| (replid, since)))
         {
             let world = asked.world();
-            let same = world.record((Own, since, Own, false, Then));
+            let same = world.record((Own, since, Then));
             let mut found = same.clone();
-            found[5] = replid.replace("own", &world.replid);
+            found[3] = replid.replace("own", &world.replid);
             asked.write(Some(&found));
-            let (found, now) = asked.ask(&world.known(&[(Own, 1)]), quarantine, None);
+            let (found, now) = asked.ask(&world.known(&[(Own, 1)]), quarantine);
             let world = World { now, ..world };
-            let lost = world.record((Own, Now, Own, false, Now));
+            let lost = world.record((Own, Now, Now));
             assert_eq!(asked.read(), if is_lost { lost } else { same }, "{replid}");
             let is_promoted = found.loss.is_some_and(|loss| loss.sign == Sign::Promoted);
             assert_eq!(is_promoted, is_lost, "{replid}");

@@ -179,57 +179,6 @@ fn each_setting_has_its_finding() {
 }
 
 #[test]
-fn masters_that_are_declared_durable_and_are_not_are_found() {
-    with_masters(0, async |_| {
-        let masters = durable();
-        let durable = || quarantining().durable_masters(true);
-        let connected = locks(durable(), &masters);
-        let report = connected.check().await;
-        if major(&masters[0]) < 7 {
-            assert_eq!(found(&report), [(Warn, "quorlock:guard")], "{report}");
-            return;
-        }
-        assert_eq!(found(&report), [], "{report}");
-        for (setting, bad, good, finding) in [
-            ("appendfsync", "everysec", "always", "appendfsync"),
-            (
-                "no-appendfsync-on-rewrite",
-                "yes",
-                "no",
-                "no-appendfsync-on-rewrite",
-            ),
-            ("appendonly", "no", "yes", "aof_enabled"),
-        ] {
-            set(&masters[1], setting, bad);
-            let report = connected.check().await;
-            assert_eq!(found(&report), [(Refuse, finding)], "{report}");
-            assert!(report.to_string().contains("set it back"), "{report}");
-            // A dial notes in the origin key that this master is not durable.
-            let late = locks(durable(), &masters);
-            // All dials of `late` are over before the setting changes again.
-            let guard = acquire_on_all(&late.mutex("late")).await;
-            guard.release().await.unwrap();
-            for locks in [&late, &connected] {
-                let report = locks.check().await;
-                assert_eq!(found(&report), [(Warn, finding)], "{report}");
-            }
-            set(&masters[1], setting, good);
-            let report = connected.check().await;
-            assert_eq!(found(&report), [(Warn, "quorlock:guard")], "{report}");
-            // A server rewrites its log after the log is switched on, so this takes some time.
-            until("a dial that notes it", async || {
-                let again = locks(durable(), &masters);
-                found(&again.check().await).is_empty().then_some(())
-            })
-            .await;
-            assert_eq!(found(&connected.check().await), []);
-            late.close().await;
-        }
-        connected.close().await;
-    });
-}
-
-#[test]
 fn a_master_that_takes_no_connection_is_found() {
     with_masters(0, async |_| {
         let masters = durable();

@@ -18,7 +18,6 @@ mod common;
 mod connection_name;
 mod contention;
 mod demotion;
-mod durable;
 mod endpoints;
 mod fair;
 mod fair_order;

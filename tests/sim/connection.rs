@@ -72,7 +72,7 @@ impl Dial for Dialer {
         let connection = SimConnection { world, number };
         let query = self.tracker.query(self.master);
         let guard = self.tracker.quarantine;
-        let hello = (guard != Quarantine::Off).then(|| origin_arguments(&query.known, guard, None));
+        let hello = (guard != Quarantine::Off).then(|| origin_arguments(&query.known, guard));
         let asked = tokio::time::Instant::now();
         connection.send_packet(Packet::Hello(hello));
         let Greeting {
@@ -80,7 +80,7 @@ impl Dial for Dialer {
             reports_changes,
         } = connection.greeting().await?;
         if let Some(found) = &met {
-            self.tracker.meet(&query, &found.run_id, &found.origin)?;
+            self.tracker.meet(&query, &found.run_id)?;
         }
         Ok(Dialled {
             connection,

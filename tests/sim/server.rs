@@ -93,7 +93,7 @@ impl Server {
         // Somebody used the master an hour ago, so it is not new.
         let hour_ago = server.micros(0) - 3_600_000_000;
         server.state.set_time(hour_ago);
-        let newcomer = origin_arguments(&[], Quarantine::Observed, None);
+        let newcomer = origin_arguments(&[], Quarantine::Observed);
         server.state.incarnation(&newcomer).unwrap();
         server
     }
@@ -238,7 +238,7 @@ impl World {
             // This is the gap in `Observed`: after a loss, a late greeting of a process that knew
             // no master would take this one for new.
             Packet::Hello(Some(hello))
-                if !is_open && server.lost_at.is_some() && hello[..2] == ["", "observed"] => {}
+                if !is_open && server.lost_at.is_some() && hello == ["observed"] => {}
             Packet::Fin => {
                 server.state.connections.close(number);
                 if let Some(link) = self.link(number) {

@@ -36,7 +36,6 @@ pub(crate) struct Settings {
     /// `None` means the default, which depends on the node timeout.
     pub(crate) waiter_timeout: Option<Duration>,
     pub(crate) quarantine: Quarantine,
-    pub(crate) durable_masters: bool,
     /// `None` means the default, which depends on the setting `quarantine`.
     pub(crate) max_ttl: Option<Duration>,
     pub(crate) lock_names_in_metrics: bool,
@@ -57,7 +56,6 @@ impl Default for Settings {
             renewal: Renewal::Unlimited,
             waiter_timeout: None,
             quarantine: Quarantine::default(),
-            durable_masters: false,
             max_ttl: None,
             lock_names_in_metrics: false,
         }
@@ -79,7 +77,6 @@ pub(crate) struct Config {
     pub(crate) renewal: Renewal,
     pub(crate) waiter_timeout: Duration,
     pub(crate) quarantine: Quarantine,
-    pub(crate) durable_masters: bool,
     pub(crate) max_ttl: Ttl,
     pub(crate) lock_names_in_metrics: bool,
 }
@@ -101,7 +98,6 @@ impl Config {
             renewal,
             waiter_timeout,
             quarantine,
-            durable_masters,
             max_ttl,
             lock_names_in_metrics,
         } = settings;
@@ -116,7 +112,6 @@ impl Config {
             ttl: Ttl::parse(ttl, least, drift)?.at_most(max_ttl)?,
             max_ttl,
             quarantine,
-            durable_masters,
             lock_names_in_metrics,
             polling_rivals,
             node_timeout,

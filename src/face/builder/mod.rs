@@ -74,7 +74,6 @@ impl Coordinator {
 /// | [`key_template`](Self::key_template) | `{name}` |
 /// | [`client_name`](Self::client_name) | none |
 /// | [`quarantine`](Self::quarantine) | [`Observed`](Quarantine::Observed) |
-/// | [`durable_masters`](Self::durable_masters) | `false` |
 #[derive(Debug)]
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct Builder {
@@ -241,19 +240,6 @@ impl Builder {
     /// [`Observed`](Quarantine::Observed).
     pub fn quarantine(mut self, quarantine: Quarantine) -> Self {
         self.settings.quarantine = quarantine;
-        self
-    }
-
-    /// Declares whether every master keeps everything that it has confirmed, over any restart. If
-    /// so, a master that restarts votes at once, because it still has its locks. Defaults to
-    /// `false`.
-    ///
-    /// The coordinator checks some of the conditions each time that it connects to a master. A
-    /// master that fails this check is quarantined as without this setting, and the log says why.
-    /// Set this to `true` only if the other conditions hold, too: see
-    /// [`docs::settings`](crate::docs::settings#durable-masters).
-    pub fn durable_masters(mut self, durable: bool) -> Self {
-        self.settings.durable_masters = durable;
         self
     }
 

@@ -66,7 +66,7 @@ impl Shared {
             redial: Backoff::between(Duration::from_millis(20), Duration::from_secs(1)),
             now,
             random: clock::random_u64,
-            restart_tracker: RestartTracker::new(config.quarantine, config.durable_masters, now),
+            restart_tracker: RestartTracker::new(config.quarantine, now),
             quarantine: quarantine_length(config.max_ttl, config.drift),
             health: HealthBoard::new(&listed.roster, &self.first_state, now),
             #[cfg(feature = "tls")]

@@ -72,10 +72,10 @@ impl Dialer {
             return Ok(None);
         }
         let query = tracker.query(self.master);
-        let arguments = origin_arguments(&query.known, tracker.quarantine, None);
+        let arguments = origin_arguments(&query.known, tracker.quarantine);
         let asked = self.state.lock().incarnation(&arguments);
         let found = asked.map_err(|why| DialError::RestartUnknown { why: why.into() })?;
-        tracker.meet(&query, &found.run_id, &found.origin)?;
+        tracker.meet(&query, &found.run_id)?;
         Ok(found.loss)
     }
 }

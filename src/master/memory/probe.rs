@@ -90,8 +90,6 @@ impl ServerState {
             Some(since) => ago(since),
         };
         let origin_seen = field("seen").map_or_else(|| "0".to_owned(), ago);
-        format!(
-            "{info}origin_age:{origin_age}\norigin_seen:{origin_seen}\norigin_durable:0\ntime:{time}"
-        )
+        format!("{info}origin_age:{origin_age}\norigin_seen:{origin_seen}\ntime:{time}")
     }
 }

@@ -6,15 +6,8 @@ use std::{
 };
 
 use super::{
-    address::Address,
-    connection::RedisConnection,
-    connector::Connector,
-    endpoint::Endpoint,
-    greeting::Greeting,
-    native_release::NativeRelease,
-    resp::reply,
-    restart_query::{self, Durability},
-    wire::Wire,
+    address::Address, connection::RedisConnection, connector::Connector, endpoint::Endpoint,
+    greeting::Greeting, native_release::NativeRelease, resp::reply, restart_query, wire::Wire,
     wire_error::WireError,
 };
 #[cfg(feature = "sentinel")]
@@ -165,18 +158,10 @@ impl Dialer {
         if tracker.quarantine == Quarantine::Off {
             return Ok(None);
         }
-        let mut durability = Durability::Unasked;
-        if tracker.expects_durable {
-            // A script may not call CONFIG, so the settings need a separate question.
-            Durability::ask(wire.out());
-            durability = wire.answer(Durability::read).await?;
-        }
         let query = tracker.query(self.master);
-        restart_query::ask(tracker, &query, &durability, wire.out());
-        let read = |frame: &[u8]| {
-            let from = (&query, &self.observer);
-            restart_query::read(tracker, from, &durability, &reply(frame))
-        };
+        restart_query::ask(tracker, &query, wire.out());
+        let read =
+            |frame: &[u8]| restart_query::read(tracker, &query, &self.observer, &reply(frame));
         wire.answer(read).await?
     }
 }

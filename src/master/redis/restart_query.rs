@@ -1,6 +1,6 @@
 //! Asks a server whether it restarted. The script `lua/shared/origin.lua` returns the answer.
 
-use super::{encode::encode, greeting::entry, resp::reply};
+use super::encode::encode;
 use crate::{
     core::{
         protocol::{command::Reply, script::ORIGIN},
@@ -14,19 +14,9 @@ use crate::{
     },
 };
 
-/// Appends the query to `out`. `durability` is the server's answer about its settings.
-pub(super) fn ask(
-    tracker: &RestartTracker,
-    query: &RestartQuery,
-    durability: &Durability,
-    out: &mut Vec<u8>,
-) {
-    let is_durable = match durability {
-        Durability::Durable => Some(true),
-        Durability::Volatile(_) => Some(false),
-        Durability::Unknown(_) | Durability::Unasked => None,
-    };
-    let arguments = origin_arguments(&query.known, tracker.quarantine, is_durable);
+/// Appends the query to `out`.
+pub(super) fn ask(tracker: &RestartTracker, query: &RestartQuery, out: &mut Vec<u8>) {
+    let arguments = origin_arguments(&query.known, tracker.quarantine);
     let mut words = vec!["EVAL", ORIGIN.text(), "1", ORIGIN_KEY];
     words.extend(arguments.iter().map(String::as_str));
     let words: Vec<_> = words.into_iter().map(str::as_bytes).collect();
@@ -36,16 +26,15 @@ pub(super) fn ask(
 /// Reads the answer. Returns `None` if the server denies the question and quarantine is not strict.
 pub(super) fn read(
     tracker: &RestartTracker,
-    (query, observer): (&RestartQuery, &MasterObserver),
-    durability: &Durability,
+    query: &RestartQuery,
+    observer: &MasterObserver,
     reply: &Reply<'_>,
 ) -> Result<Option<Incarnation>, DialError> {
     const NONSENSE: &str = "its answer makes no sense";
     let why = match reply {
         Reply::Text(text) => match Incarnation::parse(text) {
             Some(found) => {
-                tracker.meet(query, &found.run_id, &found.origin)?;
-                durability.warn_unless(found.is_durable, observer);
+                tracker.meet(query, &found.run_id)?;
                 return Ok(Some(found));
             }
             None => NONSENSE,
@@ -64,64 +53,6 @@ pub(super) fn read(
         kind if kind.is_denial() => DialError::RightsMissing { why },
         _ => DialError::RestartUnknown { why },
     })
-}
-
-/// The settings that decide whether a server keeps all data over a restart.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Durability {
-    /// The server fsyncs every write before it answers.
-    Durable,
-    Unasked,
-    /// The server does not say what its settings are, for this reason.
-    Unknown(String),
-    /// The server may answer before it has written to disk, for this reason.
-    Volatile(String),
-}
-
-impl Durability {
-    /// The settings, each with the value that a durable server has. The script also checks the
-    /// first setting.
-    const SETTINGS: [(&str, &str); 3] = [
-        ("appendonly", "yes"),
-        ("appendfsync", "always"),
-        ("no-appendfsync-on-rewrite", "no"),
-    ];
-
-    /// Appends the question about the settings.
-    pub(super) fn ask(out: &mut Vec<u8>) {
-        let [first, second, third] = Self::SETTINGS.map(|(setting, _)| setting.as_bytes());
-        encode(out, &[b"CONFIG", b"GET", first, second, third]);
-    }
-
-    /// Reads the answer.
-    pub(super) fn read(settings: &[u8]) -> Self {
-        if let Reply::Error(error) = reply(settings) {
-            return Self::Unknown(error.into_owned());
-        }
-        for (setting, wanted) in Self::SETTINGS {
-            match entry(settings, setting) {
-                Some(value) if value == wanted => {}
-                Some(value) => {
-                    return Self::Volatile(format!("{setting} is {value}, not {wanted}"));
-                }
-                None => return Self::Unknown(format!("it does not say what {setting} is")),
-            }
-        }
-        Self::Durable
-    }
-
-    fn warn_unless(&self, is_durable: bool, observer: &MasterObserver) {
-        let why = match self {
-            Self::Unasked => return,
-            Self::Durable if is_durable => return,
-            Self::Durable => {
-                "it has or had replicas, is a replica that was promoted, is rewriting its log, or \
-                 is older than version 7"
-            }
-            Self::Volatile(why) | Self::Unknown(why) => why,
-        };
-        observer.on(MasterEvent::NotDurable { why });
-    }
 }
 
 #[cfg(test)]
@@ -157,18 +88,11 @@ mod tests {
             .chain(passing.map(|error| (error, false)))
         {
             let answer = |quarantine| {
-                let tracker = RestartTracker::new(quarantine, false, clock::monotonic);
+                let tracker = RestartTracker::new(quarantine, clock::monotonic);
                 let query = tracker.query(0);
                 let reply = Reply::Error(error.into());
-                read(
-                    &tracker,
-                    (
-                        &query,
-                        &MasterObserver::new(None, "m".into(), Membership::Stays),
-                    ),
-                    &Durability::Unasked,
-                    &reply,
-                )
+                let observer = MasterObserver::new(None, "m".into(), Membership::Stays);
+                read(&tracker, &query, &observer, &reply)
             };
             assert_eq!(answer(Quarantine::Observed).is_ok(), is_denied, "{error}");
             let refused = answer(Quarantine::Strict).unwrap_err();
@@ -177,48 +101,6 @@ mod tests {
             let text = refused.to_string();
             assert!(text.contains(error), "{text}");
             assert_eq!(text.contains("+hset"), is_denied, "{text}");
-        }
-    }
-
-    #[test]
-    fn durability_follows_from_three_settings() {
-        let said = |values: [&str; 3]| {
-            let [log, fsync, pause] = values;
-            let map = format!(
-                "%3\r\n$10\r\nappendonly\r\n+{log}\r\n$11\r\nappendfsync\r\n+{fsync}\r\n\
-                 $25\r\nno-appendfsync-on-rewrite\r\n+{pause}\r\n"
-            );
-            Durability::read(map.as_bytes())
-        };
-        let volatile = |why: &str| Durability::Volatile(why.to_owned());
-        for (values, expected) in [
-            (["yes", "always", "no"], Durability::Durable),
-            (
-                ["no", "always", "no"],
-                volatile("appendonly is no, not yes"),
-            ),
-            (
-                ["yes", "everysec", "no"],
-                volatile("appendfsync is everysec, not always"),
-            ),
-            (
-                ["yes", "always", "yes"],
-                volatile("no-appendfsync-on-rewrite is yes, not no"),
-            ),
-        ] {
-            assert_eq!(said(values), expected);
-        }
-        for (answer, why) in [
-            ("-NOPERM no\r\n", "NOPERM no"),
-            ("%0\r\n", "it does not say what appendonly is"),
-            ("+OK\r\n", "it does not say what appendonly is"),
-            (
-                "%1\r\n+appendonly\r\n+yes\r\n",
-                "it does not say what appendfsync is",
-            ),
-        ] {
-            let expected = Durability::Unknown(why.to_owned());
-            assert_eq!(Durability::read(answer.as_bytes()), expected);
         }
     }
 }

@@ -10,8 +10,7 @@ use crate::master::dial_error::DialError;
 /// The origins of the servers that answered at the address of one master. Clones share the same
 /// list.
 ///
-/// An origin is the run id of the process that a server's data began with. The instant is the time
-/// when that process, or a process that inherited its data, last answered.
+/// An origin is the run id of a process. The instant is the time when it last answered.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KnownOrigins(Arc<Mutex<Vec<(String, Instant)>>>);
 
@@ -26,9 +25,9 @@ impl KnownOrigins {
         find(&mut MASTERS.lock(), address)
     }
 
-    /// Returns each known origin with the number of milliseconds since a server with that origin
-    /// last answered. The number is rounded up, because the master counts whole milliseconds. There
-    /// are several origins if several servers answer at one address.
+    /// Returns each known origin with the number of milliseconds since it last answered. The number
+    /// is rounded up, because the master counts whole milliseconds. There are several origins if
+    /// several servers answer at one address.
     pub(in crate::master) fn known(&self, now: Instant) -> Vec<(String, u64)> {
         let mut origins = self.0.lock();
         if mutant!(ForgetsOrigins) {
@@ -42,13 +41,13 @@ impl KnownOrigins {
         known.collect()
     }
 
-    /// Notes that a server with this origin answered at `now`. The question to the server named all
-    /// origins that were known at `asked`.
+    /// Notes that `origin` answered at `now`. The question to it named all origins that were known
+    /// at `asked`.
     ///
     /// Removes the other origins that last answered before `asked`, because the question named
-    /// them. A server that does not have a named origin counts its quarantine from a time after
-    /// that origin's last answer. Fails if another origin answered after `asked`, because the
-    /// question could not take that answer into account.
+    /// them. A server with another run id counts its quarantine from a time after their last
+    /// answers. Fails if another origin answered after `asked`, because the question could not take
+    /// that answer into account.
     pub(in crate::master) fn meet(
         &self,
         origin: &str,
@@ -64,7 +63,7 @@ impl KnownOrigins {
         Ok(())
     }
 
-    /// Notes that a server with this origin answered at `at`.
+    /// Notes that `origin` answered at `at`.
     pub(in crate::master) fn hear(&self, origin: &str, at: Instant) {
         let mut origins = self.0.lock();
         match origins.iter_mut().find(|(known, _)| known == origin) {

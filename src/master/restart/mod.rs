@@ -1,4 +1,4 @@
-//! Remembers which server each master of a coordinator is, and the origin of its data.
+//! Remembers which server each master of a coordinator is, and which it was.
 
 pub(crate) mod known_origins;
 pub(in crate::master) mod quarantine;
@@ -16,9 +16,6 @@ use known_origins::KnownOrigins;
 #[derive(Clone, Debug)]
 pub(crate) struct RestartTracker {
     pub(crate) quarantine: Quarantine,
-    /// Set if the user has declared that masters keep all data over restarts. Each dial then asks
-    /// whether its master does.
-    pub(super) expects_durable: bool,
     now: fn() -> Instant,
     masters: Arc<Mutex<BTreeMap<usize, Met>>>,
     /// The known origins of the master that is dialled.
@@ -34,8 +31,8 @@ struct Met {
     /// `None` after a dial reached the server of another master and was refused. Two servers may
     /// have swapped addresses. A dial of the other master may then find the run id that was here.
     server: Option<String>,
-    /// The run id of the process that the server's data began with.
-    origin: String,
+    /// The run id that the last dial found.
+    run_id: String,
     /// The known origins of the master.
     known_origins: KnownOrigins,
 }
@@ -45,17 +42,15 @@ struct Met {
 pub(crate) struct RestartQuery {
     master: usize,
     known_origins: KnownOrigins,
-    /// The known origins of the master, each with the number of milliseconds since a server with
-    /// that origin last answered.
+    /// The known origins of the master, each with the milliseconds since it last answered.
     pub(crate) known: Vec<(String, u64)>,
     asked: Instant,
 }
 
 impl RestartTracker {
-    pub(crate) fn new(quarantine: Quarantine, expects_durable: bool, now: fn() -> Instant) -> Self {
+    pub(crate) fn new(quarantine: Quarantine, now: fn() -> Instant) -> Self {
         Self {
             quarantine,
-            expects_durable,
             now,
             masters: Arc::default(),
             known_origins: KnownOrigins::default(),
@@ -90,32 +85,26 @@ impl RestartTracker {
         }
     }
 
-    /// Notes that the master of `query` is the server with `run_id`, and that its data has this
-    /// `origin`. Fails if another master is the same server, or if a server with another origin
-    /// answered after the query.
-    pub(crate) fn meet(
-        &self,
-        query: &RestartQuery,
-        run_id: &str,
-        origin: &str,
-    ) -> Result<(), DialError> {
+    /// Notes that the master of `query` is the server with `run_id`. Fails if another master is the
+    /// same server, or if another server answered at the address after the query.
+    pub(crate) fn meet(&self, query: &RestartQuery, run_id: &str) -> Result<(), DialError> {
         let (mut masters, master) = (self.masters.lock(), query.master);
         let is_same = |met: &Met| met.server.as_deref() == Some(run_id);
         let mut same = masters.iter().filter(|(_, met)| is_same(met));
         let other = same.find_map(|(other, _)| (*other != master).then_some(other + 1));
         if let Some(other) = other {
-            // Only the run id is removed. The origin is kept, because the master's own server may
-            // come back without its locks.
+            // The known origins are kept, because the master's own server may come back without its
+            // locks.
             if let Some(met) = masters.get_mut(&master) {
                 met.server = None;
             }
             return Err(DialError::SameServer { other });
         }
         let known_origins = query.known_origins.clone();
-        known_origins.meet(origin, query.asked, (self.now)())?;
+        known_origins.meet(run_id, query.asked, (self.now)())?;
         let met = Met {
             server: Some(run_id.to_owned()),
-            origin: origin.to_owned(),
+            run_id: run_id.to_owned(),
             known_origins,
         };
         masters.insert(master, met);
@@ -144,7 +133,7 @@ impl RestartTracker {
     /// Notes that `master` answered at `at`.
     pub(super) fn heard(&self, master: usize, at: Instant) {
         if let Some(met) = self.masters.lock().get(&master) {
-            met.known_origins.hear(&met.origin, at);
+            met.known_origins.hear(&met.run_id, at);
         }
     }
 }
@@ -156,30 +145,30 @@ mod tests {
 
     #[test]
     fn a_server_under_two_addresses_is_refused_and_the_origin_is_remembered() {
-        let tracker = RestartTracker::new(Quarantine::Observed, false, clock::monotonic);
+        let tracker = RestartTracker::new(Quarantine::Observed, clock::monotonic);
         let known = [KnownOrigins::default(), KnownOrigins::default()];
         let origin = |master: usize| {
             let mut origins = known[master].known(clock::monotonic()).into_iter();
             (origins.next().map(|(origin, _)| origin), origins.next())
         };
-        let meet = |master: usize, run_id, origin| {
+        let meet = |master: usize, run_id| {
             let query = tracker.with(&known[master]).query(master);
-            tracker.meet(&query, run_id, origin)
+            tracker.meet(&query, run_id)
         };
-        meet(0, "a", "a").unwrap();
-        meet(1, "b", "b").unwrap();
-        let refused = meet(1, "a", "a").unwrap_err();
+        meet(0, "a").unwrap();
+        meet(1, "b").unwrap();
+        let refused = meet(1, "a").unwrap_err();
         let text = refused.to_string();
         assert!(text.contains("the same server as master 1"), "{text}");
         assert_eq!(origin(1), (Some("b".to_owned()), None));
         // The servers have swapped addresses.
-        meet(0, "b", "b").unwrap();
-        meet(1, "a", "a").unwrap();
-        // A later process has the data of server b.
-        meet(0, "c", "b").unwrap();
-        assert_eq!(origin(0), (Some("b".to_owned()), None));
-        assert!(meet(1, "c", "b").is_err());
-        meet(0, "c", "b").unwrap();
+        meet(0, "b").unwrap();
+        meet(1, "a").unwrap();
+        // Server b has restarted.
+        meet(0, "c").unwrap();
+        assert_eq!(origin(0), (Some("c".to_owned()), None));
+        assert!(meet(1, "c").is_err());
+        meet(0, "c").unwrap();
     }
 
     /// Each coordinator counts its own votes, so both may use the server.
@@ -187,12 +176,12 @@ mod tests {
     fn two_coordinators_may_use_the_same_server_and_share_its_origins() {
         let known = KnownOrigins::default();
         let [one, other] =
-            [0, 1].map(|_| RestartTracker::new(Quarantine::Observed, false, clock::monotonic));
+            [0, 1].map(|_| RestartTracker::new(Quarantine::Observed, clock::monotonic));
         let query = one.with(&known).query(0);
         assert_eq!(query.known, []);
-        one.meet(&query, "a", "a").unwrap();
+        one.meet(&query, "a").unwrap();
         let query = other.with(&known).query(1);
         assert_eq!(query.known[0].0, "a");
-        other.meet(&query, "a", "a").unwrap();
+        other.meet(&query, "a").unwrap();
     }
 }

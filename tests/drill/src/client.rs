@@ -36,7 +36,6 @@ pub struct Orders {
     pub leaving: Members,
     pub store: PathBuf,
     pub quarantine: Quarantine,
-    pub is_durable: bool,
     /// Set if holders write without checking their guards again.
     pub is_careless: bool,
     /// Set if the client runs on several threads.
@@ -63,7 +62,6 @@ impl Orders {
             self.leaving.to_string(),
             self.store.display().to_string(),
             format!("{:?}", self.quarantine),
-            self.is_durable.to_string(),
             self.is_careless.to_string(),
             self.is_threaded.to_string(),
             self.least_ttl.as_millis().to_string(),
@@ -80,7 +78,6 @@ impl Orders {
             leaving,
             store,
             guard,
-            is_durable,
             is_careless,
             is_threaded,
             least_ttl,
@@ -99,7 +96,6 @@ impl Orders {
             leaving: Members::parse(leaving),
             store: store.into(),
             quarantine: named.ok_or("no such quarantine")?,
-            is_durable: is_durable.parse()?,
             is_careless: is_careless.parse()?,
             is_threaded: is_threaded.parse()?,
             least_ttl: Duration::from_millis(least_ttl.parse()?),
@@ -142,10 +138,7 @@ async fn work(orders: Orders) -> Result<()> {
         return command::run_all(&orders, configuration, over).await;
     }
     let builder = orders.masters.builder(&orders.leaving);
-    let locks = builder
-        .quarantine(orders.quarantine)
-        .durable_masters(orders.is_durable)
-        .build()?;
+    let locks = builder.quarantine(orders.quarantine).build()?;
     if orders.quarantine == Quarantine::Observed {
         // From then on, the client notices when a master has forgotten its locks.
         wait_for_all_masters(&locks, orders.seed, over.clone()).await?;

@@ -170,7 +170,6 @@ impl Setting {
             Ok(Orders {
                 store: store.to_owned(),
                 quarantine: episode.quarantine,
-                is_durable: episode.is_durable,
                 is_careless: episode.class == Class::LateWriters,
                 is_threaded: episode.is_threaded[place],
                 least_ttl: episode.least_ttl,

@@ -171,11 +171,10 @@ impl Options {
                 episode.runners = 0;
             }
             println!(
-                "episode {number}: {}, guard {:?}, durable {}, TTLs from {:?}, {} clients run commands, \
+                "episode {number}: {}, guard {:?}, TTLs from {:?}, {} clients run commands, \
                  {} faults",
                 episode.class,
                 episode.quarantine,
-                episode.is_durable,
                 episode.least_ttl,
                 episode.runners,
                 episode.events.len()

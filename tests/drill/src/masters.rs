@@ -71,7 +71,6 @@ impl Master {
         }
         let options: &[&str] = match episode.storage[index] {
             Storage::Log => &["--appendonly", "yes", "--appendfsync", "everysec"],
-            Storage::Durable => &["--appendonly", "yes", "--appendfsync", "always"],
             Storage::None | Storage::Snapshot => &[],
         };
         let sync_at_once = ["--repl-diskless-sync-delay", "0"];

@@ -31,8 +31,6 @@ pub enum Class {
 pub enum Storage {
     /// A log, synced once a second.
     Log,
-    /// A log, synced before each answer.
-    Durable,
     None,
     /// A snapshot, made by the fault [`Fault::OldSnapshot`].
     Snapshot,
@@ -94,7 +92,6 @@ pub struct Episode {
     pub seed: u64,
     pub class: Class,
     pub quarantine: Quarantine,
-    pub is_durable: bool,
     pub storage: [Storage; MASTERS],
     /// The constant offset of each master's clock in milliseconds, and its rate in parts per
     /// million.
@@ -173,8 +170,8 @@ impl Fault {
     }
 
     /// Returns whether the master forgets, and has no vote for a while.
-    fn is_forgetful(self, is_durable: bool) -> bool {
-        self == Self::Demote || self.is_restart() && !is_durable
+    fn is_forgetful(self) -> bool {
+        self == Self::Demote || self.is_restart()
     }
 
     /// Returns the faults that an episode draws from. A fault may be listed several times.
@@ -211,15 +208,14 @@ impl Fault {
         if episode.runners > 0 {
             faults.extend([KillRun, KillRun, StopRun, StopRun]);
         }
-        match (class, episode.is_durable) {
-            (Class::OutOfModel, _) => {
+        match class {
+            Class::OutOfModel => {
                 let more = [FlushAll, FlushAll, ClockForward, ClockForward];
                 faults.extend(more);
                 faults.extend([RestartEmpty, RestartEmpty, OldSnapshot, CutLog]);
                 faults.extend([Demote, Demote]);
             }
-            (_, true) => faults.extend([KillMaster, KillMaster, TornLog, TornLog]),
-            (_, false) => {
+            Class::InModel | Class::LateWriters => {
                 faults.extend([
                     KillMaster,
                     RestartEmpty,
@@ -241,7 +237,7 @@ impl Fault {
         match self {
             Self::CutLog => storage == Storage::Log,
             Self::OldSnapshot => storage == Storage::Snapshot,
-            Self::TornLog => matches!(storage, Storage::Log | Storage::Durable),
+            Self::TornLog => storage == Storage::Log,
             _ => true,
         }
     }
@@ -285,22 +281,18 @@ impl Episode {
     pub fn draw(seed: u64, number: usize, class: Class, length: Duration) -> Self {
         let mut random = Random::new(seed.wrapping_add(number as u64).wrapping_mul(0x9e37_79b9));
         let seed = random.number();
-        let is_durable = class != Class::OutOfModel && random.is_one_in(4);
         let quarantine = match class {
             Class::OutOfModel if random.is_one_in(2) => Quarantine::Off,
             _ if random.is_one_in(3) => Quarantine::Observed,
             _ => Quarantine::Strict,
         };
-        let mut storage = match is_durable {
-            true => [Storage::Durable; MASTERS],
-            false => [
-                Storage::Log,
-                Storage::Log,
-                Storage::Snapshot,
-                Storage::Snapshot,
-                Storage::None,
-            ],
-        };
+        let mut storage = [
+            Storage::Log,
+            Storage::Log,
+            Storage::Snapshot,
+            Storage::Snapshot,
+            Storage::None,
+        ];
         storage.rotate_left(random.index(MASTERS));
         let clocks = [(); MASTERS].map(|()| {
             let mut within = |most: u64| random.below(2 * most) as i64 - most as i64;
@@ -311,17 +303,15 @@ impl Episode {
             1 => random.below(400) as i64 - 200,
             _ => 0,
         });
-        // The command line cannot be told that masters are durable. It could take an empty master
-        // for new, unless quarantine is strict.
+        // The command line could take an empty master for new, unless quarantine is strict.
         let runners = match quarantine {
-            Quarantine::Strict if !is_durable => random.index(4),
+            Quarantine::Strict => random.index(4),
             _ => 0,
         };
         let mut episode = Self {
             seed,
             class,
             quarantine,
-            is_durable,
             storage,
             clocks,
             least_ttl: random.pick(&[LEAST_TTL, Duration::from_secs(1), MOST_TTL]),
@@ -384,11 +374,7 @@ impl Episode {
             }
             for &master in &event.masters {
                 // Reconnecting takes a while, and so does the quarantine.
-                let rest = if fault.is_forgetful(self.is_durable) {
-                    4_300
-                } else {
-                    300
-                };
+                let rest = if fault.is_forgetful() { 4_300 } else { 300 };
                 masters[master] = event.to + Duration::from_millis(rest);
             }
             if !event.masters.is_empty() {

@@ -86,7 +86,7 @@ const PATCHES: [Patch; 18] = [
     },
     Patch {
         is_on: || mutant!(StrictTrusts),
-        replaced: "if since == 0 and ARGV[2] == 'strict' then",
+        replaced: "if since == 0 and ARGV[1] == 'strict' then",
         by: "if false then",
     },
     Patch {

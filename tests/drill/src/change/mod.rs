@@ -171,7 +171,6 @@ impl Drill {
             leaving: Members::default(),
             store: store.to_owned(),
             quarantine,
-            is_durable: false,
             is_careless: false,
             is_threaded: random.is_one_in(3),
             least_ttl,
