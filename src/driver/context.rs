@@ -55,7 +55,7 @@ impl Context {
         renewer: Arc<Renewer>,
     ) -> Self {
         let group = masters.roster().group.clone();
-        let observer = LockObserver::new(group, config.lock_names_in_metrics);
+        let observer = LockObserver::new(group);
         Self {
             masters,
             timers,

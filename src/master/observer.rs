@@ -1,6 +1,6 @@
 //! Log messages and metrics about one master.
 
-use std::{slice::from_ref, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tracing::{debug, info, warn};
 
@@ -8,7 +8,7 @@ use super::dial_error::origin_rights;
 use crate::{
     core::vote::{Failure, Vote, lists::Membership},
     log::MASTER,
-    meter::{Counter, Family, Gauge, Meter, counter, gauge, names},
+    meter::{By, Counter, Gauge, Meter, counter, gauge, names},
     user_code::shielded,
 };
 
@@ -89,9 +89,8 @@ impl MasterObserver {
     /// Counts a vote.
     pub(super) fn voted(&self, vote: &Vote) {
         self.metrics.record(|metrics| {
-            let group = self.group.as_deref().unwrap_or_default();
-            let votes = metrics.votes.at(&[&self.address, outcome(vote), group]);
-            votes.increment(1);
+            let votes = metrics.votes.at(outcome(vote));
+            votes.map(|votes| votes.increment(1))
         });
     }
 }
@@ -139,7 +138,7 @@ fn log(group: Option<&str>, master: &str, event: MasterEvent<'_>) {
 }
 
 struct MasterMetrics {
-    votes: Family<Counter>,
+    votes: By<Counter>,
     reconnects: Counter,
     quarantines: Counter,
     can_vote: Gauge,
@@ -148,12 +147,12 @@ struct MasterMetrics {
 impl MasterMetrics {
     /// Without a `group`, there is no such label.
     fn register(group: Option<&str>, address: &str, membership: Membership) -> Self {
-        let (masters, of_group) = ([address], group.map(|group| ("group", group)));
+        let of_group = group.map(|group| ("group", group));
         let labels = |more: &[_]| [&[("master", address)], more, of_group.as_slice()].concat();
-        let mut votes = vec![("master", &masters[..]), ("outcome", &OUTCOMES)];
-        votes.extend(group.as_ref().map(|group| ("group", from_ref(group))));
         Self {
-            votes: Family::register(counter, names::VOTES, &votes),
+            votes: By::new(OUTCOMES, |outcome| {
+                counter(names::VOTES, &labels(&[("outcome", outcome)]))
+            }),
             reconnects: counter(names::RECONNECTS, &labels(&[])),
             quarantines: counter(names::QUARANTINES, &labels(&[])),
             can_vote: gauge(
@@ -165,7 +164,7 @@ impl MasterMetrics {
 }
 
 /// The values of the label `outcome` of votes.
-const OUTCOMES: [&str; 8] = [
+const OUTCOMES: &[&str] = &[
     "closed",
     "disconnected",
     "granted",

@@ -4,8 +4,6 @@
 use std::{fmt, sync::Arc};
 
 use crate::user_code::shielded;
-use names::Labels;
-
 pub(crate) mod names;
 #[cfg(not(feature = "metrics"))]
 mod off;
@@ -62,62 +60,21 @@ impl<T> fmt::Debug for Meter<T> {
     }
 }
 
-/// One metric, with a series for each combination of the values of its labels.
-pub(crate) struct Family<M> {
-    name: &'static str,
-    register: fn(&'static str, Labels<'_>) -> M,
-    labels: Vec<&'static str>,
-    /// The series whose values are known in advance. Every other series is looked up when it is
-    /// needed.
-    known: Vec<(Vec<String>, M)>,
-}
+/// The series of a metric, one for each value of a label.
+pub(crate) struct By<M>(Vec<(&'static str, M)>);
 
-impl<M: Clone> Family<M> {
-    /// Registers the series for all combinations of `labels`, each with its values. If the values
-    /// of a label are not known in advance, registers none.
-    pub(crate) fn register(
-        register: fn(&'static str, Labels<'_>) -> M,
-        name: &'static str,
-        labels: &[(&'static str, &[&str])],
-    ) -> Self {
-        let mut combinations = vec![Vec::new()];
-        for (_, values) in labels {
-            let longer = combinations.iter().flat_map(|one: &Vec<_>| {
-                let values = values.iter();
-                values.map(|value| [&one[..], &[*value]].concat())
-            });
-            combinations = longer.collect();
-        }
-        let mut family = Self {
-            name,
-            register,
-            labels: labels.iter().map(|(label, _)| *label).collect(),
-            known: Vec::new(),
-        };
-        let owned = |values: &Vec<&str>| values.iter().map(|value| (*value).to_owned()).collect();
-        let known = combinations.iter();
-        family.known = known
-            .map(|values| (owned(values), family.at(values)))
-            .collect();
-        family
+impl<M> By<M> {
+    /// Makes the series of each of these `values`, so that a new metric begins at 0.
+    pub(crate) fn new(values: &[&'static str], series: impl Fn(&'static str) -> M) -> Self {
+        let all = values.iter().map(|&value| (value, series(value)));
+        Self(all.collect())
     }
 
-    /// Returns whether all series are registered, because their values are known in advance.
-    pub(crate) fn is_registered(&self) -> bool {
-        !self.known.is_empty()
-    }
-
-    /// Returns the series with these `values` of the labels. Ignores values without a label.
-    pub(crate) fn at(&self, values: &[&str]) -> M {
-        let mut known = self.known.iter();
-        let series =
-            known.find(|(known, _)| known.iter().zip(values).all(|(one, other)| one == other));
-        series.map_or_else(|| self.look_up(values), |(_, metric)| metric.clone())
-    }
-
-    fn look_up(&self, values: &[&str]) -> M {
-        let labels = self.labels.iter().copied().zip(values.iter().copied());
-        (self.register)(self.name, &labels.collect::<Vec<_>>())
+    /// Returns the series of `value`, if that is one of the values.
+    pub(crate) fn at(&self, value: &str) -> Option<&M> {
+        let mut all = self.0.iter();
+        all.find(|(known, _)| *known == value)
+            .map(|(_, series)| series)
     }
 }
 
@@ -126,9 +83,9 @@ impl<M: Clone> Family<M> {
 pub(crate) struct Counted(Gauge);
 
 impl Counted {
-    pub(crate) fn new(gauge: Gauge) -> Self {
+    pub(crate) fn new(gauge: &Gauge) -> Self {
         gauge.increment(1.0);
-        Self(gauge)
+        Self(gauge.clone())
     }
 }
 

@@ -3,14 +3,14 @@
 use super::names::Labels;
 
 /// A counter, a gauge or a histogram.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Off;
 
 impl Off {
-    pub(crate) fn increment<T>(self, _by: T) {}
-    pub(crate) fn decrement(self, _by: f64) {}
-    pub(crate) fn set(self, _to: f64) {}
-    pub(crate) fn record(self, _value: f64) {}
+    pub(crate) fn increment<T>(&self, _by: T) {}
+    pub(crate) fn decrement(&self, _by: f64) {}
+    pub(crate) fn set(&self, _to: f64) {}
+    pub(crate) fn record(&self, _value: f64) {}
 }
 
 pub(crate) fn describe() {}

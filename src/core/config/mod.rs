@@ -38,7 +38,6 @@ pub(crate) struct Settings {
     pub(crate) quarantine: Quarantine,
     /// `None` means the default, which depends on the setting `quarantine`.
     pub(crate) max_ttl: Option<Duration>,
-    pub(crate) lock_names_in_metrics: bool,
 }
 
 impl Default for Settings {
@@ -57,7 +56,6 @@ impl Default for Settings {
             waiter_timeout: None,
             quarantine: Quarantine::default(),
             max_ttl: None,
-            lock_names_in_metrics: false,
         }
     }
 }
@@ -78,7 +76,6 @@ pub(crate) struct Config {
     pub(crate) waiter_timeout: Duration,
     pub(crate) quarantine: Quarantine,
     pub(crate) max_ttl: Ttl,
-    pub(crate) lock_names_in_metrics: bool,
 }
 
 impl Config {
@@ -99,7 +96,6 @@ impl Config {
             waiter_timeout,
             quarantine,
             max_ttl,
-            lock_names_in_metrics,
         } = settings;
         let node_timeout = node_timeout.map_or(NodeTimeout::Measured, NodeTimeout::Fixed);
         let least = node_timeout.least();
@@ -112,7 +108,6 @@ impl Config {
             ttl: Ttl::parse(ttl, least, drift)?.at_most(max_ttl)?,
             max_ttl,
             quarantine,
-            lock_names_in_metrics,
             polling_rivals,
             node_timeout,
             connect_timeout,

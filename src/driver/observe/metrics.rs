@@ -2,51 +2,61 @@
 
 use crate::{
     core::protocol::kind::Kind,
-    meter::{Counter, Family, Gauge, Histogram, Meter, counter, describe, gauge, histogram, names},
+    meter::{By, Counter, Gauge, Histogram, Meter, counter, describe, gauge, histogram, names},
 };
 
 /// The metrics of a coordinator about its locks and rounds. The first label of a metric of locks is
-/// the kind, and the last one may be the name.
+/// the kind.
 pub(super) struct LockMetrics {
-    pub(super) waits: Family<Histogram>,
-    pub(super) holds: Family<Histogram>,
-    pub(super) losses: Family<Counter>,
-    pub(super) waiters: Family<Gauge>,
-    pub(super) guards: Family<Gauge>,
-    pub(super) round_times: Family<Histogram>,
-    pub(super) rounds: Family<Counter>,
-    pub(super) renewals: Family<Counter>,
+    pub(super) waits: By<By<Histogram>>,
+    pub(super) holds: By<By<Histogram>>,
+    pub(super) losses: By<By<Counter>>,
+    pub(super) waiters: By<Gauge>,
+    pub(super) guards: By<Gauge>,
+    pub(super) round_times: By<Histogram>,
+    pub(super) rounds: By<By<Counter>>,
+    pub(super) renewals: By<Counter>,
 }
 
 impl LockMetrics {
-    /// Registers the metrics. `shows_names` says whether the names of locks are a label. There may
-    /// be very many names, so then the series of locks are registered when they are needed.
-    pub(super) fn register(shows_names: bool) -> Meter<Self> {
+    pub(super) fn register() -> Meter<Self> {
         Meter::new(|| {
             describe();
-            let kinds = Kind::ALL.map(Kind::word);
-            let name: &[(_, &[_])] = if shows_names { &[("lock", &[])] } else { &[] };
-            let of_locks = |more: &[_]| [&[("kind", &kinds[..])], more, name].concat();
-            let (waits, holds) = ([("outcome", WAITS)], [("end", ENDS)]);
-            let (waits, holds) = (of_locks(&waits), of_locks(&holds));
-            let losses = of_locks(&[("reason", REASONS)]);
-            let rounds = [("round", VERBS), ("outcome", ROUNDS)];
+            let kinds = &Kind::ALL.map(Kind::word);
             Self {
-                waits: Family::register(histogram, names::WAIT, &waits),
-                holds: Family::register(histogram, names::HOLD, &holds),
-                losses: Family::register(counter, names::LOSSES, &losses),
-                waiters: Family::register(gauge, names::WAITERS, &of_locks(&[])),
-                guards: Family::register(gauge, names::GUARDS, &of_locks(&[])),
-                round_times: Family::register(histogram, names::ROUND, &rounds[..1]),
-                rounds: Family::register(counter, names::ROUNDS, &rounds),
-                renewals: Family::register(counter, names::RENEWALS, &[("outcome", RENEWALS)]),
+                waits: By::new(kinds, |kind| {
+                    By::new(WAITS, |outcome| {
+                        histogram(names::WAIT, &[("kind", kind), ("outcome", outcome)])
+                    })
+                }),
+                holds: By::new(kinds, |kind| {
+                    By::new(ENDS, |end| {
+                        histogram(names::HOLD, &[("kind", kind), ("end", end)])
+                    })
+                }),
+                losses: By::new(kinds, |kind| {
+                    By::new(REASONS, |reason| {
+                        counter(names::LOSSES, &[("kind", kind), ("reason", reason)])
+                    })
+                }),
+                waiters: By::new(kinds, |kind| gauge(names::WAITERS, &[("kind", kind)])),
+                guards: By::new(kinds, |kind| gauge(names::GUARDS, &[("kind", kind)])),
+                round_times: By::new(VERBS, |verb| histogram(names::ROUND, &[("round", verb)])),
+                rounds: By::new(VERBS, |verb| {
+                    By::new(ROUNDS, |outcome| {
+                        counter(names::ROUNDS, &[("round", verb), ("outcome", outcome)])
+                    })
+                }),
+                renewals: By::new(RENEWALS, |outcome| {
+                    counter(names::RENEWALS, &[("outcome", outcome)])
+                }),
             }
         })
     }
 }
 
 const ENDS: &[&str] = &["left", "lost", "released"];
-pub(super) const REASONS: &[&str] = &["disowned", "expired", "renewal_limit"];
+const REASONS: &[&str] = &["disowned", "expired", "renewal_limit"];
 const RENEWALS: &[&str] = &["confirmed", "failed"];
 const ROUNDS: &[&str] = &["cut_short", "lost", "too_late", "won"];
 const VERBS: &[&str] = &["acquire", "extend", "release"];

@@ -11,10 +11,7 @@ use std::{
 use parking_lot::Mutex;
 use tracing::{debug, debug_span, field, info, warn};
 
-use super::{
-    metrics::{LockMetrics, REASONS},
-    span::LockSpan,
-};
+use super::{metrics::LockMetrics, span::LockSpan};
 use crate::{
     core::{
         protocol::{command::Verb, name::LockId},
@@ -54,11 +51,11 @@ pub(in crate::driver) enum HoldEnd {
 }
 
 impl LockObserver {
-    /// Registers the metrics. `shows_names` says whether the names of locks are a label.
-    pub(in crate::driver) fn new(group: Option<Arc<str>>, shows_names: bool) -> Self {
+    /// Registers the metrics.
+    pub(in crate::driver) fn new(group: Option<Arc<str>>) -> Self {
         Self {
             group,
-            metrics: LockMetrics::register(shows_names),
+            metrics: LockMetrics::register(),
             no_quorum: Mutex::default(),
             lacks_quorum: AtomicBool::new(false),
         }
@@ -98,10 +95,8 @@ impl LockObserver {
     /// Records that the `call` for `lock` is over.
     pub(in crate::driver) fn record_call(&self, lock: &LockId, call: &LockSpan, outcome: &str) {
         self.record(call, |metrics, seconds| {
-            let waits = metrics
-                .waits
-                .at(&[lock.kind().word(), outcome, lock.name()]);
-            waits.record(seconds);
+            let waits = metrics.waits.at(lock.kind().word())?.at(outcome);
+            waits.map(|waits| waits.record(seconds))
         });
     }
 
@@ -167,8 +162,8 @@ impl LockObserver {
             LostReason::RenewalLimit => "renewal_limit",
         };
         self.metrics.record(|metrics| {
-            let losses = metrics.losses.at(&[lock.kind().word(), reason, name]);
-            losses.increment(1);
+            let losses = metrics.losses.at(lock.kind().word())?.at(reason);
+            losses.map(|losses| losses.increment(1))
         });
     }
 
@@ -181,8 +176,8 @@ impl LockObserver {
         };
         let name = lock.name();
         self.record(hold, |metrics, seconds| {
-            let holds = metrics.holds.at(&[lock.kind().word(), word, name]);
-            holds.record(seconds);
+            let holds = metrics.holds.at(lock.kind().word())?.at(word);
+            holds.map(|holds| holds.record(seconds))
         });
         hold.end("end", word);
         if matches!(end, HoldEnd::Released) {
@@ -205,8 +200,12 @@ impl LockObserver {
 
     /// Counts a renewal that was decided.
     pub(in crate::driver) fn renewal_decided(&self, outcome: &str) {
-        self.metrics
-            .record(|metrics| metrics.renewals.at(&[outcome]).increment(1));
+        self.metrics.record(|metrics| {
+            metrics
+                .renewals
+                .at(outcome)
+                .map(|renewals| renewals.increment(1))
+        });
     }
 
     /// Records that a round is over. `look` returns its verb, its outcome and how long it took. A
@@ -219,7 +218,9 @@ impl LockObserver {
                 Verb::Acquire => "acquire",
                 Verb::Extend => "extend",
                 Verb::Release => "release",
-                Verb::Break | Verb::Heal | Verb::Inspect | Verb::Probe | Verb::Yield => return,
+                Verb::Break | Verb::Heal | Verb::Inspect | Verb::Probe | Verb::Yield => {
+                    return None;
+                }
             };
             let outcome = match outcome {
                 Outcome::Lost => "lost",
@@ -227,31 +228,25 @@ impl LockObserver {
                 Outcome::TooLate => "too_late",
                 Outcome::Won => "won",
             };
-            metrics.round_times.at(&[verb]).record(time.as_secs_f64());
-            metrics.rounds.at(&[verb, outcome]).increment(1);
+            let times = metrics.round_times.at(verb)?;
+            times.record(time.as_secs_f64());
+            let rounds = metrics.rounds.at(verb)?.at(outcome);
+            rounds.map(|rounds| rounds.increment(1))
         });
     }
 
     /// Counts a waiter for `lock`, as long as the returned value exists.
     pub(in crate::driver) fn count_waiter(&self, lock: &LockId) -> Option<Counted> {
-        let values = [lock.kind().word(), lock.name()];
-        self.metrics
-            .record(|metrics| Counted::new(metrics.waiters.at(&values)))
+        let kind = lock.kind().word();
+        let counted = |metrics: &LockMetrics| metrics.waiters.at(kind).map(Counted::new);
+        self.metrics.record(counted)?
     }
 
     /// Counts a guard of `lock`, as long as the returned value exists.
     pub(in crate::driver) fn count_guard(&self, lock: &LockId) -> Option<Counted> {
-        let (kind, name) = (lock.kind().word(), lock.name());
-        self.metrics.record(|metrics| {
-            // Registers the losses, so that those of a new name begin at zero. An alert on an
-            // increase would otherwise miss the first one.
-            if !metrics.losses.is_registered() {
-                for reason in REASONS {
-                    let _ = metrics.losses.at(&[kind, reason, name]);
-                }
-            }
-            Counted::new(metrics.guards.at(&[kind, name]))
-        })
+        let kind = lock.kind().word();
+        let counted = |metrics: &LockMetrics| metrics.guards.at(kind).map(Counted::new);
+        self.metrics.record(counted)?
     }
 
     /// Logs that the local clock is behind the clocks of the masters by `offset_us` microseconds.
@@ -297,7 +292,7 @@ impl LockObserver {
     }
 
     /// Passes the metrics and the age of `span` to `record`, if there are metrics.
-    fn record(&self, span: &LockSpan, record: impl FnOnce(&LockMetrics, f64)) {
+    fn record(&self, span: &LockSpan, record: impl FnOnce(&LockMetrics, f64) -> Option<()>) {
         if let Some(seconds) = span.seconds() {
             self.metrics.record(|metrics| record(metrics, seconds));
         }

@@ -301,20 +301,6 @@ impl Builder {
         self
     }
 
-    /// Sets whether the names of locks are labels of metrics. Defaults to `false`.
-    ///
-    /// With `true`, the metrics of locks have the label `lock`. Most recorders keep the series of
-    /// each name until the program ends. So set this only if the program uses few names.
-    /// [`docs::operations`](crate::docs::operations#metrics) lists the metrics.
-    ///
-    /// The other metrics belong to the recorder that is installed when the coordinator is built.
-    /// Those with this label belong to the recorder that is installed when they are recorded.
-    #[cfg(feature = "metrics")]
-    pub fn lock_names_in_metrics(mut self, are_labels: bool) -> Self {
-        self.settings.lock_names_in_metrics = are_labels;
-        self
-    }
-
     /// Sets the TLS configuration for `rediss://` masters: the root certificates to trust, and the
     /// client certificate to present. Defaults to the system's trusted roots, or those in the file
     /// that the environment variable `SSL_CERT_FILE` names, and no client certificate.
