@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed test ends")]
 
+mod blocking;
 mod comments;
 mod cycles;
 mod defined;

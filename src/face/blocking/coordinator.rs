@@ -1,17 +1,15 @@
 //! A set of masters that hold locks together, for code without async.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use super::{
-    background::BackgroundThread, health_events::HealthEvents, lock::Lock,
-    read_write::ReadWriteLock,
+    background::BackgroundThread,
+    health_events::HealthEvents,
+    lock::{Lock, ReadWriteLock},
 };
 use crate::{
     check::{CheckReport, MasterPrograms},
-    core::{
-        view::{health::MasterHealth, inspection::Inspection},
-        vote::{lists::Tally, lists_id::ListsId, votes::Votes},
-    },
+    core::{view::inspection::Inspection, vote::votes::Votes},
     face::{
         builder::Builder,
         coordinator,
@@ -32,7 +30,7 @@ use crate::{
 /// [`blocking`](crate::Coordinator::blocking) makes a view of an async coordinator.
 #[derive(Clone)]
 pub struct Coordinator {
-    coordinator: coordinator::Coordinator,
+    inner: coordinator::Coordinator,
     thread: BackgroundThread,
 }
 
@@ -57,40 +55,35 @@ impl Coordinator {
 
     /// Returns the mutex called `name`: see [`mutex`](crate::Coordinator::mutex).
     pub fn mutex(&self, name: impl AsRef<str>) -> Lock {
-        Lock::new(self.coordinator.mutex(name), &self.thread)
-    }
-
-    /// Returns a new owner: see [`owner`](crate::Coordinator::owner).
-    pub fn owner(&self) -> Owner {
-        self.coordinator.owner()
+        Lock::new(self.inner.mutex(name), &self.thread)
     }
 
     /// Returns the reentrant lock called `name` for `owner`: see
     /// [`reentrant`](crate::Coordinator::reentrant).
     pub fn reentrant(&self, name: impl AsRef<str>, owner: &Owner) -> Lock {
-        Lock::new(self.coordinator.reentrant(name, owner), &self.thread)
+        Lock::new(self.inner.reentrant(name, owner), &self.thread)
     }
 
     /// Returns the fair lock called `name` for `owner`: see [`fair`](crate::Coordinator::fair).
     pub fn fair(&self, name: impl AsRef<str>, owner: &Owner) -> Lock {
-        Lock::new(self.coordinator.fair(name, owner), &self.thread)
+        Lock::new(self.inner.fair(name, owner), &self.thread)
     }
 
     /// Returns the read-write lock called `name` for `owner`: see
     /// [`read_write`](crate::Coordinator::read_write).
     pub fn read_write(&self, name: impl AsRef<str>, owner: &Owner) -> ReadWriteLock {
-        ReadWriteLock::new(self.coordinator.read_write(name, owner), &self.thread)
+        ReadWriteLock::new(self.inner.read_write(name, owner), &self.thread)
     }
 
     /// Returns the semaphore called `name`: see [`semaphore`](crate::Coordinator::semaphore).
     pub fn semaphore(&self, name: impl AsRef<str>, permits: usize) -> Lock {
-        Lock::new(self.coordinator.semaphore(name, permits), &self.thread)
+        Lock::new(self.inner.semaphore(name, permits), &self.thread)
     }
 
     /// Returns the mutexes called `names` as one lock: see
     /// [`mutex_all`](crate::Coordinator::mutex_all).
     pub fn mutex_all(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Lock {
-        Lock::new(self.coordinator.mutex_all(names), &self.thread)
+        Lock::new(self.inner.mutex_all(names), &self.thread)
     }
 
     /// Checks all masters, and reports each danger: see [`check`](crate::Coordinator::check).
@@ -99,17 +92,7 @@ impl Coordinator {
     ///
     /// [`CannotBlock`](ConfigError::CannotBlock). Nothing was sent.
     pub fn check(&self) -> Result<CheckReport, ConfigError> {
-        self.thread.wait(self.coordinator.check())
-    }
-
-    /// Returns the group of a name: see [`group_of`](crate::Coordinator::group_of).
-    pub fn group_of(&self, name: impl AsRef<str>) -> Option<&str> {
-        self.coordinator.group_of(name)
-    }
-
-    /// Returns the ID of the lists of masters that this coordinator uses.
-    pub fn lists_id(&self) -> ListsId {
-        self.coordinator.lists_id()
+        self.thread.wait(self.inner.check())
     }
 
     /// Asks each master which programs are connected: see
@@ -119,7 +102,7 @@ impl Coordinator {
     ///
     /// [`CannotBlock`](ConfigError::CannotBlock). Nothing was sent.
     pub fn programs(&self) -> Result<Vec<MasterPrograms>, ConfigError> {
-        self.thread.wait(self.coordinator.programs())
+        self.thread.wait(self.inner.programs())
     }
 
     /// Deletes a lock that its holder does not release: see
@@ -129,7 +112,7 @@ impl Coordinator {
     ///
     /// [`CannotBlock`](ConfigError::CannotBlock). Nothing was sent.
     pub fn break_held(&self, inspection: &Inspection) -> Result<Votes, ConfigError> {
-        self.thread.wait(self.coordinator.break_held(inspection))
+        self.thread.wait(self.inner.break_held(inspection))
     }
 
     /// Waits until a majority of masters can vote, at most for `limit`: see
@@ -139,7 +122,7 @@ impl Coordinator {
     ///
     /// The same, and [`CannotBlock`](ConfigError::CannotBlock).
     pub fn ready(&self, limit: Duration) -> Result<Votes, ReadyError> {
-        self.thread.wait(self.coordinator.ready(limit))?
+        self.thread.wait(self.inner.ready(limit))?
     }
 
     /// Waits until all masters can vote, at most for `limit`: see
@@ -149,12 +132,7 @@ impl Coordinator {
     ///
     /// The same, and [`CannotBlock`](ConfigError::CannotBlock).
     pub fn all_ready(&self, limit: Duration) -> Result<Votes, ReadyError> {
-        self.thread.wait(self.coordinator.all_ready(limit))?
-    }
-
-    /// Returns the present state of each master: see [`health`](crate::Coordinator::health).
-    pub fn health(&self) -> Vec<MasterHealth> {
-        self.coordinator.health()
+        self.thread.wait(self.inner.all_ready(limit))?
     }
 
     /// Returns the changes of the masters' states, starting with the present state of each master.
@@ -172,35 +150,7 @@ impl Coordinator {
     /// # Ok(()) }
     /// ```
     pub fn health_events(&self) -> HealthEvents {
-        HealthEvents::new(self.coordinator.health_events())
-    }
-
-    /// Returns the TTL of locks that do not [set their own](super::Lock::ttl).
-    pub fn ttl(&self) -> Duration {
-        self.coordinator.ttl()
-    }
-
-    /// Returns the length of a quarantine: see
-    /// [`Coordinator::quarantine_length`](crate::Coordinator::quarantine_length).
-    pub fn quarantine_length(&self) -> Duration {
-        self.coordinator.quarantine_length()
-    }
-
-    /// Returns the number of masters.
-    pub fn master_count(&self) -> usize {
-        self.coordinator.master_count()
-    }
-
-    /// Returns the number of masters that make a majority: see
-    /// [`Coordinator::quorum`](crate::Coordinator::quorum).
-    pub fn quorum(&self) -> usize {
-        self.coordinator.quorum()
-    }
-
-    /// Returns how many masters of each list `count`: see
-    /// [`Coordinator::tally`](crate::Coordinator::tally).
-    pub fn tally(&self, count: impl Fn(&MasterHealth) -> bool) -> Vec<Tally> {
-        self.coordinator.tally(count)
+        HealthEvents::new(self.inner.health_events())
     }
 
     /// Refuses new acquisitions, and blocks until all posted releases are delivered: see
@@ -211,7 +161,7 @@ impl Coordinator {
     ///
     /// [`CannotBlock`](ConfigError::CannotBlock). The coordinator is not closed.
     pub fn close(&self) -> Result<(), ConfigError> {
-        self.thread.wait(self.coordinator.close())
+        self.thread.wait(self.inner.close())
     }
 
     /// Closes the coordinator as [`close`](Self::close) does, but waits at most for `limit`.
@@ -237,16 +187,12 @@ impl Coordinator {
     /// # Ok(()) }
     /// ```
     pub fn close_within(&self, limit: Duration) -> Result<bool, ConfigError> {
-        let closed = self.thread.wait_within(limit, self.coordinator.close())?;
+        let closed = self.thread.wait_within(limit, self.inner.close())?;
         Ok(closed.is_some())
     }
 }
 
-impl fmt::Debug for Coordinator {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.coordinator.fmt(f)
-    }
-}
+wraps!(Coordinator, coordinator::Coordinator);
 
 impl Builder {
     /// Checks all settings, creates a [blocking coordinator](crate::blocking) and starts to
@@ -261,15 +207,12 @@ impl Builder {
     /// [`NoThread`](ConfigError::NoThread). Nothing was sent.
     pub fn build_blocking(self) -> Result<Coordinator, ConfigError> {
         let thread = BackgroundThread::start()?;
-        let coordinator = {
+        let inner = {
             let _entered = thread.enter()?;
             self.build()?
         };
-        thread.outlive(coordinator.health_events());
-        Ok(Coordinator {
-            coordinator,
-            thread,
-        })
+        thread.outlive(inner.health_events());
+        Ok(Coordinator { inner, thread })
     }
 }
 
@@ -287,7 +230,7 @@ impl coordinator::Coordinator {
     /// [`NoThread`](ConfigError::NoThread): the thread could not be started.
     pub fn blocking(&self) -> Result<Coordinator, ConfigError> {
         Ok(Coordinator {
-            coordinator: self.clone(),
+            inner: self.clone(),
             thread: BackgroundThread::start()?,
         })
     }

@@ -1,7 +1,5 @@
 //! The changes of the masters' states, for code without async.
 
-use std::fmt;
-
 use super::park::block_on;
 use crate::{
     core::view::health::MasterHealth, driver::query::health_events, face::error::ConfigError,
@@ -12,6 +10,7 @@ use crate::{
 ///
 /// It yields and leaves out what the async [stream](crate::HealthEvents) does, and ends when that
 /// stream ends.
+#[derive(Debug)]
 #[must_use = "nothing is yielded until `next` is called"]
 pub struct HealthEvents(health_events::HealthEvents);
 
@@ -31,11 +30,5 @@ impl HealthEvents {
     )]
     pub fn next(&mut self) -> Result<Option<MasterHealth>, ConfigError> {
         block_on(self.0.next())
-    }
-}
-
-impl fmt::Debug for HealthEvents {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
     }
 }

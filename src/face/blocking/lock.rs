@@ -1,6 +1,6 @@
 //! A named lock, for code without async.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use super::{background::BackgroundThread, guard::Guard};
 use crate::{
@@ -23,14 +23,14 @@ use crate::{
 #[derive(Clone)]
 #[must_use = "a lock is not held until it is acquired"]
 pub struct Lock {
-    lock: lock::Lock,
+    inner: lock::Lock,
     thread: BackgroundThread,
 }
 
 impl Lock {
-    pub(super) fn new(lock: lock::Lock, thread: &BackgroundThread) -> Self {
+    pub(super) fn new(inner: lock::Lock, thread: &BackgroundThread) -> Self {
         Self {
-            lock,
+            inner,
             thread: thread.clone(),
         }
     }
@@ -41,7 +41,7 @@ impl Lock {
     ///
     /// The same, and [`CannotBlock`](crate::ConfigError::CannotBlock).
     pub fn try_acquire(&self) -> Result<Guard, AcquireError> {
-        self.guard(self.thread.wait(self.lock.try_acquire())?)
+        self.guard(self.thread.wait(self.inner.try_acquire())?)
     }
 
     /// Waits for the lock, for about `limit`: see [`acquire_within`](crate::Lock::acquire_within).
@@ -50,7 +50,7 @@ impl Lock {
     ///
     /// The same, and [`CannotBlock`](crate::ConfigError::CannotBlock).
     pub fn acquire_within(&self, limit: Duration) -> Result<Guard, AcquireError> {
-        self.guard(self.thread.wait(self.lock.acquire_within(limit))?)
+        self.guard(self.thread.wait(self.inner.acquire_within(limit))?)
     }
 
     /// Waits until the lock is acquired: see [`acquire`](crate::Lock::acquire).
@@ -59,7 +59,7 @@ impl Lock {
     ///
     /// The same, and [`CannotBlock`](crate::ConfigError::CannotBlock).
     pub fn acquire(&self) -> Result<Guard, AcquireError> {
-        self.guard(self.thread.wait(self.lock.acquire())?)
+        self.guard(self.thread.wait(self.inner.acquire())?)
     }
 
     fn guard(&self, acquired: Result<guard::Guard, AcquireError>) -> Result<Guard, AcquireError> {
@@ -70,7 +70,7 @@ impl Lock {
     /// `body` panics, the lock is released, too.
     ///
     /// A loss of the lock does not stop `body`, because nothing can interrupt a thread. Between its
-    /// steps, `body` should call [`ensure_held`](Guard::ensure_held). The async
+    /// steps, `body` should call [`ensure_held`](crate::Guard::ensure_held). The async
     /// [`run`](crate::Lock::run) drops its body instead.
     ///
     /// # Errors
@@ -110,7 +110,7 @@ impl Lock {
     ///
     /// The same, and [`CannotBlock`](crate::ConfigError::CannotBlock).
     pub fn inspect(&self) -> Result<Inspection, InspectError> {
-        self.thread.wait(self.lock.inspect())?
+        self.thread.wait(self.inner.inspect())?
     }
 
     /// Returns whether the lock is held: see [`is_held`](crate::Lock::is_held).
@@ -119,7 +119,7 @@ impl Lock {
     ///
     /// The same, and [`CannotBlock`](crate::ConfigError::CannotBlock).
     pub fn is_held(&self) -> Result<bool, InspectError> {
-        self.thread.wait(self.lock.is_held())?
+        self.thread.wait(self.inner.is_held())?
     }
 
     /// Returns how many permits of a semaphore are free: see
@@ -129,7 +129,7 @@ impl Lock {
     ///
     /// The same, and [`CannotBlock`](crate::ConfigError::CannotBlock).
     pub fn available(&self) -> Result<usize, InspectError> {
-        self.thread.wait(self.lock.available())?
+        self.thread.wait(self.inner.available())?
     }
 }
 
@@ -138,42 +138,61 @@ impl Lock {
     /// Sets how long the lock lives on the masters unless it is extended or released: see
     /// [`ttl`](crate::Lock::ttl).
     pub fn ttl(self, ttl: Duration) -> Self {
-        Self {
-            lock: self.lock.ttl(ttl),
-            ..self
-        }
+        self.with(|lock| lock.ttl(ttl))
     }
 
     /// Sets how long the lock is renewed while its guard lives: see
     /// [`renewal`](crate::Lock::renewal).
     pub fn renewal(self, renewal: Renewal) -> Self {
-        Self {
-            lock: self.lock.renewal(renewal),
-            ..self
-        }
+        self.with(|lock| lock.renewal(renewal))
     }
 
     /// Keeps others from the lock until `time` after its acquisition: see
     /// [`min_hold`](crate::Lock::min_hold).
     pub fn min_hold(self, time: Duration) -> Self {
-        Self {
-            lock: self.lock.min_hold(time),
-            ..self
-        }
+        self.with(|lock| lock.min_hold(time))
     }
 
-    /// Makes every guard carry a [fencing token](Guard::fencing_token): see
+    /// Makes every guard carry a [fencing token](crate::Guard::fencing_token): see
     /// [`fenced`](crate::Lock::fenced).
     pub fn fenced(self) -> Self {
-        Self {
-            lock: self.lock.fenced(),
-            ..self
-        }
+        self.with(lock::Lock::fenced)
+    }
+
+    fn with(self, set: impl FnOnce(lock::Lock) -> lock::Lock) -> Self {
+        let inner = set(self.inner);
+        Self { inner, ..self }
     }
 }
 
-impl fmt::Debug for Lock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.lock.fmt(f)
+wraps!(Lock, lock::Lock);
+
+/// A named lock that readers share, and that a writer holds alone, as an async
+/// [`ReadWriteLock`](crate::ReadWriteLock).
+#[derive(Clone)]
+#[must_use = "a lock is not held until it is acquired"]
+pub struct ReadWriteLock {
+    inner: lock::read_write::ReadWriteLock,
+    thread: BackgroundThread,
+}
+
+impl ReadWriteLock {
+    pub(super) fn new(inner: lock::read_write::ReadWriteLock, thread: &BackgroundThread) -> Self {
+        Self {
+            inner,
+            thread: thread.clone(),
+        }
+    }
+
+    /// Returns the lock of a reader: see [`read`](crate::ReadWriteLock::read).
+    pub fn read(&self) -> Lock {
+        Lock::new(self.inner.read(), &self.thread)
+    }
+
+    /// Returns the lock of the writer: see [`write`](crate::ReadWriteLock::write).
+    pub fn write(&self) -> Lock {
+        Lock::new(self.inner.write(), &self.thread)
     }
 }
+
+wraps!(ReadWriteLock, lock::read_write::ReadWriteLock);

@@ -1,7 +1,9 @@
 //! The same coordinator, lock and guard for code without async.
 //!
-//! The methods of this module block the calling thread until they are done. Apart from that, they
-//! do what the async methods of the same name do, with the same errors and the same guarantees.
+//! Each type here derefs to the async type of the same name, and so has its methods that do not
+//! wait. A method of this module hides the async method of the same name, and blocks the calling
+//! thread until it is done. Apart from that, it does the same, with the same errors and the same
+//! guarantees.
 //!
 //! ```
 //! use std::{io, time::Duration};
@@ -71,9 +73,30 @@
 //! executor also runs the async coordinator of a view, the method may wait forever.
 
 pub use self::{
-    coordinator::Coordinator, guard::Guard, health_events::HealthEvents, lock::Lock,
-    read_write::ReadWriteLock,
+    coordinator::Coordinator,
+    guard::Guard,
+    health_events::HealthEvents,
+    lock::{Lock, ReadWriteLock},
 };
+
+/// Makes a type deref to the async type that it wraps, for the methods that do not wait.
+macro_rules! wraps {
+    ($name:ident, $inner:ty) => {
+        impl std::ops::Deref for $name {
+            type Target = $inner;
+
+            fn deref(&self) -> &Self::Target {
+                &self.inner
+            }
+        }
+
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                self.inner.fmt(f)
+            }
+        }
+    };
+}
 
 mod background;
 mod coordinator;
@@ -81,4 +104,3 @@ mod guard;
 mod health_events;
 mod lock;
 mod park;
-mod read_write;
