@@ -3,7 +3,13 @@
 use std::{
     mem,
     panic::{AssertUnwindSafe, catch_unwind},
+    thread,
 };
+
+/// Runs `step`, which may call code of the program. Returns the panic, if it panics.
+pub(crate) fn caught<T>(step: impl FnOnce() -> T) -> thread::Result<T> {
+    catch_unwind(AssertUnwindSafe(step))
+}
 
 /// Runs `user_code`. This code may call this crate, and it may panic.
 ///

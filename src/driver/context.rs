@@ -70,9 +70,9 @@ impl Context {
         }
     }
 
-    /// Returns an error if the coordinator is closed, or if its runtime has shut down.
+    /// Returns an error if the coordinator is closed, or if its tasks have ended.
     pub(crate) fn check_open(&self) -> Result<(), NotAcquired> {
-        if self.is_closed.load(Ordering::Acquire) || self.masters.are_gone() {
+        if self.is_closed.load(Ordering::Acquire) || self.timers.have_ended() {
             return Err(NotAcquired::Closed);
         }
         Ok(())

@@ -122,11 +122,6 @@ impl Masters {
         self.quorum().is_every_majority_in(connected)
     }
 
-    /// Returns whether no master is served any more, because the runtime has shut down.
-    pub(crate) fn are_gone(&self) -> bool {
-        self.mailboxes.iter().all(|mailbox| mailbox.is_closed())
-    }
-
     /// Returns whether a majority of every set is connected and reports changes of keys.
     pub(crate) fn can_watch(&self) -> bool {
         self.quorum().is_every_majority_in(self.reporting())

@@ -23,17 +23,19 @@ impl Signal {
 
     /// Waits until `check` returns `Break`. Calls `check` at once, and then again after every
     /// signal. If `check` returns `Continue` with an instant, also calls `check` at that instant.
+    /// Returns `None` if it cannot wait for that instant, because the timers have ended.
     pub(crate) async fn wait<T>(
         &self,
         timers: &Timers,
         mut check: impl FnMut() -> ControlFlow<T, Option<Instant>>,
-    ) -> T {
+    ) -> Option<T> {
         loop {
             let mut signal = pin!(self.0.notified());
             signal.as_mut().enable(); // registers before the check, to miss no signal
             match check() {
-                ControlFlow::Break(done) => return done,
+                ControlFlow::Break(done) => return Some(done),
                 ControlFlow::Continue(None) => signal.await,
+                ControlFlow::Continue(Some(_)) if timers.have_ended() => return None,
                 ControlFlow::Continue(Some(at)) => {
                     select(signal, pin!(timers.sleep_until(at))).await;
                 }
@@ -41,7 +43,7 @@ impl Signal {
         }
     }
 
-    /// Waits until `is_done` returns `true`, or until `end`.
+    /// Waits until `is_done` returns `true`, until `end`, or until the timers have ended.
     pub(crate) async fn wait_until(
         &self,
         end: Instant,

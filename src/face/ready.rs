@@ -32,7 +32,7 @@ impl Coordinator {
     ///
     /// - [`NoQuorum`](ReadyError::NoQuorum): too few masters could vote before the limit. The error
     ///   says which, and why.
-    /// - [`Closed`](ReadyError::Closed): the coordinator is closed, or its runtime has shut down.
+    /// - [`Closed`](ReadyError::Closed): the coordinator is closed, or its tasks have ended.
     ///
     /// # Cancel safety
     ///

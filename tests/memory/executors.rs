@@ -2,7 +2,7 @@
 //! shut down. They run in real time.
 
 use std::{
-    future::{Future, poll_fn},
+    future::Future,
     pin::pin,
     sync::Arc,
     task::{Context, Poll, Wake},
@@ -11,8 +11,8 @@ use std::{
 };
 
 use quorlock::{
-    AcquireError, ConfigError, Coordinator, Fault, Guard, Lock, LostReason, MemoryMaster,
-    ReadyError, Renewal,
+    AcquireError, ConfigError, Coordinator, Fault, Guard, Lock, LockState, LostReason,
+    MemoryMaster, ReadyError, Renewal,
 };
 use tokio::runtime::{Builder, Runtime};
 
@@ -137,7 +137,7 @@ fn calls_after_the_end_of_the_runtime_find_the_coordinator_closed() {
             let error = wait.join().unwrap().unwrap_err();
             assert!(matches!(error, AcquireError::Closed), "{error}");
         }
-        assert_eq!(lost.join().unwrap().reason, LostReason::Expired);
+        assert_eq!(lost.join().unwrap().reason, LostReason::Ended);
     });
     assert!(!short.is_valid());
     for lock in wanted(&locks) {
@@ -153,52 +153,24 @@ fn calls_after_the_end_of_the_runtime_find_the_coordinator_closed() {
     }
     let ready = outside(locks.ready(seconds(20)));
     assert!(matches!(ready, Err(ReadyError::Closed)), "{ready:?}");
-    assert_eq!(outside(short.lost()).reason, LostReason::Expired);
+    assert_eq!(outside(guard.lost()).reason, LostReason::Ended);
     outside(guard.extend(seconds(30))).unwrap_err();
     outside(guard.release()).unwrap_err();
     outside(locks.close());
 }
 
+/// No thread is there that could notice the end of the validity.
 #[test]
-fn a_lock_is_lost_in_time_although_the_runtime_has_shut_down() {
+fn a_lock_is_lost_as_soon_as_the_runtime_has_shut_down() {
     let runtime = runtime();
-    let (_masters, locks, _guard) = world(&runtime);
-    let lock = locks.mutex("short").ttl(millis(500));
-    let short = outside(lock.acquire()).unwrap();
-    drop(runtime);
-    assert!(short.is_valid());
-    let end = short.valid_until();
-    assert_eq!(outside(short.lost()).reason, LostReason::Expired);
-    assert!(Instant::now() >= end);
-}
-
-/// The waits for the loss of many locks share one thread.
-#[cfg(target_os = "linux")]
-#[test]
-fn few_threads_wait_for_losses_after_the_runtime_has_shut_down() {
-    let runtime = runtime();
-    let (_masters, locks, _guard) = world(&runtime);
-    let guards: Vec<_> = (0..3_000)
-        .map(|n| outside(locks.mutex(format!("{n}")).ttl(seconds(3)).acquire()).unwrap())
-        .collect();
-    drop(runtime);
-    let threads = || {
-        let threads = std::fs::read_dir("/proc/self/task").unwrap();
-        let names = threads.map(|it| std::fs::read_to_string(it.unwrap().path().join("comm")));
-        let is_timer = |name: &String| name.starts_with("quorlock-timer");
-        names.flatten().filter(is_timer).count()
-    };
-    let mut losses: Vec<_> = guards.iter().map(|guard| Box::pin(guard.lost())).collect();
-    let most = outside(poll_fn(|cx| {
-        losses.retain_mut(|lost| lost.as_mut().poll(cx).is_pending());
-        let most = threads();
-        if losses.is_empty() || most > 10 {
-            return Poll::Ready(most);
-        }
-        Poll::Pending
-    }));
-    assert!(most <= 10, "{most}");
-    assert!(losses.is_empty());
+    let (_masters, _locks, guard) = world(&runtime);
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| outside(guard.lost()));
+        thread::sleep(millis(100));
+        drop(runtime);
+        assert_eq!(waits.join().unwrap().reason, LostReason::Ended);
+    });
+    assert_eq!(guard.state(), LockState::Lost(LostReason::Ended));
 }
 
 #[test]

@@ -81,9 +81,8 @@ const WORDS: &[(&str, &str, &str)] = &[
     (
         "spawn spawn_blocking spawn_local JoinSet",
         // The tasks of a check end when the check ends. A blocking coordinator starts one thread.
-        // The system resolves a name only in a thread that it may block. Outside of the
-        // coordinator's runtime, a timer is a task or a thread.
-        "src/driver/engine.rs src/driver/time/timers.rs src/check/ask.rs src/face/blocking/background.rs \
+        // The system resolves a name only in a thread that it may block.
+        "src/driver/engine.rs src/check/ask.rs src/face/blocking/background.rs \
          src/master/redis/resolve.rs",
         "few files spawn, so that every task has one owner",
     ),

@@ -185,6 +185,13 @@ impl<R: ReadRound> ClaimState<R> {
         }
     }
 
+    /// Notes that nothing renews the lock any more, and nothing notices the end of its lease.
+    pub(crate) fn ended(&mut self, step: &mut ClaimStep<'_, R>) {
+        if self.held_at(step).is_some() {
+            self.lose(LostReason::Ended, None, step);
+        }
+    }
+
     /// Takes back that this process did not run for a while before the loss.
     pub(crate) fn was_not_stalled(&mut self) {
         if let Phase::Lost { stalled, .. } = &mut self.phase {

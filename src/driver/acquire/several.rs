@@ -163,6 +163,7 @@ impl<'a> Prefix<'a> {
         let Part { context, request } = self.parts[held];
         let mut waiting = pin!(contend(context, request, deadline.clone()));
         loop {
+            context.check_open()?;
             let look_at = clock::now() + context.waiter_timeout();
             let due = pin!(context.timers.sleep_until(look_at.min(self.extend_at)));
             if let Either::Right((level, _)) = select(due, waiting.as_mut()).await {

@@ -270,7 +270,7 @@ fn ensure_held(mut locked: Locked<'_>) -> Result<(), NotExtended> {
     locked.step(|claim, step| match claim.look(step) {
         LockState::Held | LockState::InDoubt => Ok(()),
         LockState::Lost(LostReason::Disowned) => Err(NotExtended::Lost(claim.newest.clone())),
-        LockState::Lost(LostReason::Expired | LostReason::RenewalLimit) => {
+        LockState::Lost(LostReason::Expired | LostReason::RenewalLimit | LostReason::Ended) => {
             let since = step.now.saturating_duration_since(claim.lease.until());
             Err(NotExtended::Expired { since })
         }

@@ -116,7 +116,7 @@ impl Claim {
         })
     }
 
-    /// Waits until the lock is lost.
+    /// Waits until the lock is lost. It is, too, once nothing can notice the end of its lease.
     pub(crate) async fn lost(&self) -> LostReason {
         let check = || match self.state() {
             LockState::Lost(reason) => ControlFlow::Break(reason),
@@ -126,7 +126,12 @@ impl Claim {
                 ControlFlow::Continue(Some(self.read(|claim| claim.lease).until()))
             }
         };
-        self.changed.wait(&self.context.timers, check).await
+        loop {
+            if let Some(reason) = self.changed.wait(&self.context.timers, check).await {
+                return reason;
+            }
+            self.lock().step(ClaimState::ended);
+        }
     }
 
     /// Waits until every master has voted in `round`, at most for a node timeout.

@@ -158,7 +158,8 @@ impl LockObserver {
         hold.inside(|| warn!(target: LOCK, %name, reason = %why, %votes, "lock lost"));
         let reason = match reason {
             LostReason::Disowned => "disowned",
-            LostReason::Expired => "expired",
+            // An alert on one of them is about the same: nothing extended the lock.
+            LostReason::Expired | LostReason::Ended => "expired",
             LostReason::RenewalLimit => "renewal_limit",
         };
         self.metrics.record(|metrics| {

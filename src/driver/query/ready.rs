@@ -22,7 +22,7 @@ use crate::{
 
 /// Waits until the masters that can vote are enough. Asks for the last time at the deadline.
 /// Returns the votes of the last round. A vote is a grant if its master can vote. Returns `None` if
-/// the coordinator is closed, or if its runtime has shut down.
+/// the coordinator is closed, or if its tasks have ended.
 pub(in crate::driver) async fn ready(
     context: &Context,
     is_enough: fn(&Votes) -> bool,

@@ -53,23 +53,17 @@ pub(crate) fn to_monotonic(at: Instant, least: Instant) -> Instant {
 
 /// Sleeps until `at` on the clock of [`now`]. Only for tasks on the coordinator's runtime.
 pub(crate) async fn sleep_until(at: Instant) {
-    sleep_until_by(at, tokio::time::sleep).await;
+    while let Some(time) = next_sleep(at) {
+        tokio::time::sleep(time).await;
+    }
 }
 
-/// Sleeps until `at` on the clock of [`now`], by the timer `sleep`. Reads that clock at least once
-/// a second, because the machine may have been suspended.
-pub(crate) async fn sleep_until_by<S: Future<Output = ()>>(
-    at: Instant,
-    sleep: impl Fn(Duration) -> S,
-) {
+/// Returns how long to sleep before the next call, or `None` from `at` on the clock of [`now`] on.
+/// That clock is read at least once a second, because the machine may have been suspended.
+pub(crate) fn next_sleep(at: Instant) -> Option<Duration> {
     const LONGEST: Duration = Duration::from_secs(1);
-    loop {
-        let left = at.saturating_duration_since(now());
-        if left.is_zero() {
-            return;
-        }
-        sleep(left.min(LONGEST)).await;
-    }
+    let left = at.saturating_duration_since(now());
+    (!left.is_zero()).then(|| left.min(LONGEST))
 }
 
 #[expect(

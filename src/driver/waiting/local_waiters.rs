@@ -178,9 +178,9 @@ pub(crate) struct LocalWaiter<'a> {
 }
 
 impl LocalWaiter<'_> {
-    /// Waits until this waiter has its turn to contend, or until `deadline`. If the waiter is not
-    /// polled for too long, it loses its turn and must wait again. Returns an event if there was a
-    /// wait.
+    /// Waits until this waiter has its turn to contend, until `deadline`, or until the timers have
+    /// ended. If the waiter is not polled for too long, it loses its turn and must wait again.
+    /// Returns an event if there was a wait.
     pub(crate) async fn turn(&self, deadline: Option<Instant>) -> Option<Event> {
         let mut has_waited = false;
         loop {
@@ -195,7 +195,7 @@ impl LocalWaiter<'_> {
             let Turn::Wait { wakeup, look_again } = turn else {
                 return event;
             };
-            if deadline.is_some_and(|deadline| deadline <= now) {
+            if deadline.is_some_and(|deadline| deadline <= now) || self.timers.have_ended() {
                 return event;
             }
             let end = deadline.map_or(look_again, |deadline| deadline.min(look_again));

@@ -29,10 +29,14 @@ mod locks;
 ///
 /// # Runtimes
 ///
-/// The tasks and timers live on the tokio runtime in which the coordinator was built. Any executor
-/// may poll the futures of locks and guards while that runtime runs. A current-thread runtime runs
-/// only during a `block_on`: between two of them no lock is renewed, and futures wait without
-/// limit. After a shutdown, acquisitions fail with [`Closed`](crate::AcquireError::Closed).
+/// The tasks and timers live on the tokio runtime in which the coordinator was built. Await the
+/// futures of locks and guards there or on another tokio runtime: other executors are not
+/// supported. A current-thread runtime runs only during a `block_on`: between two of them no lock
+/// is renewed, and futures wait without limit.
+///
+/// When the runtime of the tasks shuts down, locks that are held are [lost](crate::Guard::lost),
+/// and acquisitions fail with [`Closed`](crate::AcquireError::Closed). The same happens if a
+/// `tracing` subscriber, a metrics recorder or a waker of the program panics in one of the tasks.
 ///
 /// # Guarantees
 ///

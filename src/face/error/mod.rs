@@ -53,8 +53,9 @@ mod ready;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// The coordinator is closed, or its runtime has shut down. This attempt sent nothing.
-    #[error("could not lock: the coordinator is closed")]
+    /// The coordinator is closed, its runtime has shut down, or code of the program panicked in one
+    /// of its tasks. This attempt sent nothing.
+    #[error("could not lock: the coordinator is closed, its runtime ended, or a task panicked")]
     Closed,
 
     /// A setting, the name or the owner cannot be used. This attempt sent nothing.

@@ -12,8 +12,9 @@ use crate::core::{
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadyError {
-    /// The coordinator is closed, or its runtime has shut down.
-    #[error("the coordinator is closed")]
+    /// The coordinator is closed, its runtime has shut down, or code of the program panicked in one
+    /// of its tasks.
+    #[error("the coordinator is closed, its runtime ended, or a task panicked")]
     Closed,
 
     /// A [blocking](crate::blocking) call cannot wait here. Nothing was sent.

@@ -103,11 +103,6 @@ impl Mailbox {
         self.is_serving.load(Ordering::Relaxed)
     }
 
-    /// Returns whether the supervisor has ended.
-    pub(crate) fn is_closed(&self) -> bool {
-        !self.is_serving() && matches!(self.queue.lock().down, Some(Failure::Closed))
-    }
-
     /// Returns whether many commands had no reply when the last command was sent.
     pub(crate) fn is_busy(&self) -> bool {
         self.is_busy.load(Ordering::Relaxed)
