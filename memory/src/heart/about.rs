@@ -1,0 +1,137 @@
+//! What a server tells about itself, and what it allows.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+};
+
+use super::script::sha1;
+
+/// The version that a server shows, and with it the commands that it knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Version {
+    /// Redis 7.2.
+    #[default]
+    Redis7,
+    /// Redis 8.4, which has `DELEX`.
+    Redis8,
+    /// Valkey 9.0, which has `DELIFEQ`.
+    Valkey9,
+}
+
+/// What a server tells about itself.
+#[derive(Clone, Debug)]
+pub(super) struct About {
+    name: String,
+    pub(super) version: Version,
+    restarts: u32,
+    promotions: u32,
+    pub(super) settings: BTreeMap<String, String>,
+    /// The commands that no user may call, in lower case, such as `client|tracking`.
+    pub(super) denied: BTreeSet<String>,
+}
+
+/// The settings with which a server begins: it has a complete log, and evicts nothing.
+const SETTINGS: [(&str, &str); 14] = [
+    ("appendfsync", "always"),
+    ("appendonly", "yes"),
+    ("lua-time-limit", "5000"),
+    ("maxclients", "10000"),
+    ("maxmemory", "0"),
+    ("maxmemory-policy", "noeviction"),
+    ("min-replicas-to-write", "0"),
+    ("no-appendfsync-on-rewrite", "no"),
+    ("notify-keyspace-events", ""),
+    ("save", ""),
+    ("stop-writes-on-bgsave-error", "yes"),
+    ("tcp-keepalive", "300"),
+    ("timeout", "0"),
+    ("tracking-table-max-keys", "1000000"),
+];
+
+impl About {
+    pub(super) fn new(name: &str, version: Version) -> Self {
+        let settings = SETTINGS.into_iter();
+        let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        Self {
+            name: name.to_owned(),
+            version,
+            restarts: 0,
+            promotions: 0,
+            settings: settings.collect(),
+            denied: BTreeSet::new(),
+        }
+    }
+
+    /// Begins another process, which has another run id.
+    pub(super) fn restart(&mut self) {
+        self.restarts += 1;
+    }
+
+    /// Becomes a master that was a replica. It has another replication id.
+    pub(super) fn promote(&mut self) {
+        self.promotions += 1;
+    }
+
+    /// Returns the number of the version, as Redis compatible clients read it.
+    pub(super) fn number(&self) -> &'static str {
+        match self.version {
+            Version::Redis7 | Version::Valkey9 => "7.2.4",
+            Version::Redis8 => "8.4.0",
+        }
+    }
+
+    /// Returns whether users may call a command, given its name in lower case. That of a command
+    /// with a subcommand is `client|list`.
+    pub(super) fn allows(&self, name: &str) -> bool {
+        let container = name.split('|').next().unwrap_or(name);
+        !self.denied.contains(name) && !self.denied.contains(container)
+    }
+
+    fn id(&self, of: &str, number: u32) -> String {
+        sha1(format!("{} {of} {number}", self.name).as_bytes())
+    }
+
+    /// Returns the reply to `INFO`.
+    pub(super) fn info(&self, clients: usize) -> String {
+        let setting = |name: &str| self.settings.get(name).map_or("", String::as_str);
+        let mut info = format!("# Server\r\nredis_version:{}\r\n", self.number());
+        let mut line = |name: &str, value: &str| {
+            let _ = write!(info, "{name}:{value}\r\n"); // a string takes all
+        };
+        if self.version == Version::Valkey9 {
+            line("server_name", "valkey");
+            line("valkey_version", "9.0.0");
+        }
+        line("redis_mode", "standalone");
+        line("run_id", &self.id("run", self.restarts));
+        line("connected_clients", &clients.to_string());
+        line("maxclients", setting("maxclients"));
+        line("maxmemory", setting("maxmemory"));
+        line("maxmemory_policy", setting("maxmemory-policy"));
+        line("loading", "0");
+        let is_logged = setting("appendonly") == "yes";
+        line("aof_enabled", if is_logged { "1" } else { "0" });
+        line("aof_rewrite_in_progress", "0");
+        line("aof_rewrite_scheduled", "0");
+        line("aof_last_rewrite_time_sec", "-1");
+        line("aof_last_bgrewrite_status", "ok");
+        line("rdb_last_bgsave_status", "ok");
+        line("role", "master");
+        line("connected_slaves", "0");
+        line("repl_backlog_active", "0");
+        line("master_replid", &self.id("replication", self.promotions));
+        let second = self.promotions.checked_sub(1);
+        let second = second.map_or_else(|| "0".repeat(40), |number| self.id("replication", number));
+        line("master_replid2", &second);
+        line("cluster_enabled", "0");
+        info
+    }
+}
+
+impl Default for About {
+    fn default() -> Self {
+        Self::new("", Version::default())
+    }
+}

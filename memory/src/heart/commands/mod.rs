@@ -1,0 +1,347 @@
+//! The commands, one function each. Such a function does what the command of its name does.
+
+mod connection;
+mod hashes;
+mod keys;
+mod scripts;
+mod server;
+mod sorted_sets;
+mod strings;
+
+use super::{
+    about::{About, Version},
+    database::{Answer, Database, Error, NOT_INTEGER, Words},
+    server::Server,
+};
+
+/// A command.
+#[derive(Clone, Copy)]
+pub(super) struct Command {
+    name: &'static str,
+    /// The number of its words, or the least number if this is negative.
+    arity: i32,
+    /// The words that are keys which it reads and does not write.
+    reads: Reads,
+    is_for_scripts: bool,
+    /// The only version that has the command.
+    version: Option<Version>,
+    pub(super) run: Run,
+}
+
+#[derive(Clone, Copy)]
+enum Reads {
+    All,
+    First,
+    No,
+}
+
+/// The function of a command.
+#[derive(Clone, Copy)]
+pub(super) enum Run {
+    /// It concerns the connection with this number.
+    Connection(fn(&mut Server, u64, Words<'_>) -> Answer),
+    Data(fn(&mut Database, Words<'_>) -> Answer),
+}
+
+/// The reason why a command is not executed.
+pub(super) enum Missing {
+    Arity(&'static str),
+    /// The user has no right to a command with this name.
+    Denied(String),
+    Unknown,
+}
+
+impl Command {
+    /// Finds the command with this name that may have these words.
+    pub(super) fn find(words: Words<'_>, about: &About) -> Result<&'static Self, Missing> {
+        let name = words.first().copied().unwrap_or_default();
+        let by_name = |command: &Self| {
+            let theirs = name.iter().map(u8::to_ascii_uppercase);
+            command.name.bytes().cmp(theirs)
+        };
+        let found = COMMANDS.binary_search_by(by_name);
+        let command = &COMMANDS[found.map_err(|_| Missing::Unknown)?];
+        if command.version.is_some_and(|only| only != about.version) {
+            return Err(Missing::Unknown);
+        }
+        let (count, least) = (words.len(), command.arity.unsigned_abs() as usize);
+        if count < least || command.arity > 0 && count > least {
+            return Err(Missing::Arity(command.name));
+        }
+        if !about.denied.is_empty() {
+            let mut name = command.name.to_lowercase();
+            if let (true, Some(sub)) = (HAVE_SUBCOMMANDS.contains(&command.name), words.get(1)) {
+                name = format!("{name}|{}", String::from_utf8_lossy(sub).to_lowercase());
+            }
+            if !about.allows(&name) {
+                return Err(Missing::Denied(name));
+            }
+        }
+        Ok(command)
+    }
+
+    pub(super) fn is_for_scripts(&self) -> bool {
+        self.is_for_scripts
+    }
+
+    /// Returns whether a connection that is not logged in may send the command.
+    pub(super) fn is_for_strangers(&self) -> bool {
+        matches!(self.name, "AUTH" | "HELLO" | "QUIT")
+    }
+
+    /// Returns the keys that the command reads and does not write.
+    pub(super) fn read_keys<'a>(&self, words: Words<'a>) -> Words<'a> {
+        match self.reads {
+            Reads::All => &words[1..],
+            Reads::First => &words[1..2],
+            Reads::No => &[],
+        }
+    }
+
+    /// A command that writes, or has no keys.
+    const fn data(name: &'static str, arity: i32, run: DataFn) -> Self {
+        Self {
+            name,
+            arity,
+            reads: Reads::No,
+            is_for_scripts: true,
+            version: None,
+            run: Run::Data(run),
+        }
+    }
+
+    /// A command that reads its first key.
+    const fn read(name: &'static str, arity: i32, run: DataFn) -> Self {
+        let mut command = Self::data(name, arity, run);
+        command.reads = Reads::First;
+        command
+    }
+
+    /// A command that reads all its words.
+    const fn read_all(name: &'static str, run: DataFn) -> Self {
+        let mut command = Self::data(name, -2, run);
+        command.reads = Reads::All;
+        command
+    }
+
+    /// A command that scripts may not call.
+    const fn outside(name: &'static str, arity: i32, run: DataFn) -> Self {
+        let mut command = Self::data(name, arity, run);
+        command.is_for_scripts = false;
+        command
+    }
+
+    const fn connection(
+        name: &'static str,
+        arity: i32,
+        run: fn(&mut Server, u64, Words<'_>) -> Answer,
+    ) -> Self {
+        let mut command = Self::outside(name, arity, |_, _| Err(Error::Borrowed("")));
+        command.run = Run::Connection(run);
+        command
+    }
+
+    const fn only(mut self, version: Version) -> Self {
+        self.version = Some(version);
+        self
+    }
+}
+
+type DataFn = fn(&mut Database, Words<'_>) -> Answer;
+
+/// The commands whose rights are those of their subcommands.
+const HAVE_SUBCOMMANDS: [&str; 3] = ["CLIENT", "CONFIG", "SCRIPT"];
+
+/// All commands, in the order of their names.
+const COMMANDS: &[Command] = &[
+    Command::data("APPEND", 3, strings::append),
+    Command::connection("AUTH", -2, connection::auth),
+    Command::connection("CLIENT", -2, connection::client),
+    Command::outside("CONFIG", -2, server::config),
+    Command::data("DBSIZE", 1, keys::dbsize),
+    Command::data("DECR", 2, strings::decr),
+    Command::data("DECRBY", 3, strings::decrby),
+    Command::data("DEL", -2, keys::del),
+    Command::data("DELEX", -2, strings::delex).only(Version::Redis8),
+    Command::data("DELIFEQ", 3, strings::delifeq).only(Version::Valkey9),
+    Command::data("ECHO", 2, server::echo),
+    Command::outside("EVAL", -3, scripts::eval),
+    Command::outside("EVALSHA", -3, scripts::evalsha),
+    Command::read_all("EXISTS", keys::exists),
+    Command::data("EXPIRE", -3, keys::expire),
+    Command::data("EXPIREAT", -3, keys::expireat),
+    Command::data("FLUSHALL", -1, keys::flushall),
+    Command::data("FLUSHDB", -1, keys::flushdb),
+    Command::read("GET", 2, strings::get),
+    Command::data("GETDEL", 2, strings::getdel),
+    Command::data("HDEL", -3, hashes::hdel),
+    Command::connection("HELLO", -1, connection::hello),
+    Command::read("HEXISTS", 3, hashes::hexists),
+    Command::read("HGET", 3, hashes::hget),
+    Command::read("HGETALL", 2, hashes::hgetall),
+    Command::data("HINCRBY", 4, hashes::hincrby),
+    Command::read("HKEYS", 2, hashes::hkeys),
+    Command::read("HLEN", 2, hashes::hlen),
+    Command::read("HMGET", -3, hashes::hmget),
+    Command::data("HSET", -4, hashes::hset),
+    Command::data("HSETNX", 4, hashes::hsetnx),
+    Command::read("HVALS", 2, hashes::hvals),
+    Command::data("INCR", 2, strings::incr),
+    Command::data("INCRBY", 3, strings::incrby),
+    Command::data("INFO", -1, server::info),
+    Command::data("KEYS", 2, keys::keys),
+    Command::read_all("MGET", strings::mget),
+    Command::data("MSET", -3, strings::mset),
+    Command::data("PERSIST", 2, keys::persist),
+    Command::data("PEXPIRE", -3, keys::pexpire),
+    Command::data("PEXPIREAT", -3, keys::pexpireat),
+    Command::data("PING", -1, server::ping),
+    Command::data("PSETEX", 4, strings::psetex),
+    Command::read("PTTL", 2, keys::pttl),
+    Command::data("PUBLISH", 3, server::publish),
+    Command::connection("QUIT", -1, connection::quit),
+    Command::data("SCAN", -2, keys::scan),
+    Command::outside("SCRIPT", -2, scripts::script),
+    Command::connection("SELECT", 2, connection::select),
+    Command::data("SET", -3, strings::set),
+    Command::data("SETEX", 4, strings::setex),
+    Command::data("SETNX", 3, strings::setnx),
+    Command::read("STRLEN", 2, strings::strlen),
+    Command::connection("SUBSCRIBE", -2, connection::subscribe),
+    Command::data("TIME", 1, server::time),
+    Command::read("TTL", 2, keys::ttl),
+    Command::read("TYPE", 2, keys::type_),
+    Command::data("UNLINK", -2, keys::del),
+    Command::connection("UNSUBSCRIBE", -1, connection::unsubscribe),
+    Command::data("ZADD", -4, sorted_sets::zadd),
+    Command::read("ZCARD", 2, sorted_sets::zcard),
+    Command::read("ZCOUNT", 4, sorted_sets::zcount),
+    Command::data("ZINCRBY", 4, sorted_sets::zincrby),
+    Command::read("ZLEXCOUNT", 4, sorted_sets::zlexcount),
+    Command::read("ZRANGE", -4, sorted_sets::zrange),
+    Command::read("ZRANGEBYSCORE", -4, sorted_sets::zrangebyscore),
+    Command::read("ZRANK", 3, sorted_sets::zrank),
+    Command::data("ZREM", -3, sorted_sets::zrem),
+    Command::data("ZREMRANGEBYSCORE", 4, sorted_sets::zremrangebyscore),
+    Command::read("ZSCORE", 3, sorted_sets::zscore),
+];
+
+impl Missing {
+    /// Returns the error for a client.
+    pub(super) fn for_clients(self, words: Words<'_>) -> Error {
+        /// The most bytes of arguments in an error.
+        const MOST: usize = 128;
+        match self {
+            Self::Arity(name) => arity(name),
+            Self::Denied(name) => denied(&name),
+            Self::Unknown => {
+                let text = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
+                let name = words.first().map(|name| text(name)).unwrap_or_default();
+                let mut arguments = String::new();
+                for word in words.iter().skip(1) {
+                    if arguments.len() < MOST {
+                        arguments += &format!("'{}' ", text(&word[..word.len().min(MOST)]));
+                    }
+                }
+                format!("ERR unknown command '{name}', with args beginning with: {arguments}")
+                    .into()
+            }
+        }
+    }
+
+    /// Returns the error for a script.
+    pub(super) fn for_scripts(self, words: Words<'_>) -> Error {
+        match self {
+            _ if words.is_empty() => {
+                "ERR Please specify at least one argument for this redis.call() call".into()
+            }
+            Self::Arity(_) => "ERR Wrong number of args calling Redis command from script".into(),
+            Self::Denied(name) => {
+                let who = "ERR ACL failure in script: User default";
+                format!("{who} has no permissions to run the '{name}' command").into()
+            }
+            Self::Unknown => "ERR Unknown Redis command called from script".into(),
+        }
+    }
+}
+
+fn arity(name: &str) -> Error {
+    let name = name.to_lowercase();
+    format!("ERR wrong number of arguments for '{name}' command").into()
+}
+
+fn denied(name: &str) -> Error {
+    format!("NOPERM User default has no permissions to run the '{name}' command").into()
+}
+
+fn unknown_subcommand(name: &str, sub: &[u8]) -> Error {
+    let sub = String::from_utf8_lossy(sub);
+    format!("ERR unknown subcommand '{sub}'. Try {name} HELP.").into()
+}
+
+/// Returns a whole number.
+fn whole(word: &[u8]) -> Answer<i64> {
+    let text = str::from_utf8(word)
+        .ok()
+        .filter(|text| !text.starts_with('+'));
+    text.and_then(|text| text.parse().ok()).ok_or(NOT_INTEGER)
+}
+
+fn is(word: &[u8], name: &str) -> bool {
+    word.eq_ignore_ascii_case(name.as_bytes())
+}
+
+/// Returns whether `text` matches a pattern with `*`, `?`, `[..]` and `\`.
+fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    match (pattern, text) {
+        ([], _) => text.is_empty(),
+        ([b'*', rest @ ..], _) => (0..=text.len()).any(|at| matches(rest, &text[at..])),
+        (_, []) => false,
+        ([b'?', rest @ ..], [_, text @ ..]) => matches(rest, text),
+        ([b'[', rest @ ..], [byte, text @ ..]) => {
+            let end = rest
+                .iter()
+                .position(|byte| *byte == b']')
+                .unwrap_or(rest.len());
+            let (set, is_not) = match &rest[..end] {
+                [b'^', set @ ..] => (set, true),
+                set => (set, false),
+            };
+            let in_range = |range: &[u8]| range[1] == b'-' && (range[0]..=range[2]).contains(byte);
+            let is_in = set.contains(byte) || set.windows(3).any(in_range);
+            is_in != is_not && matches(rest.get(end + 1..).unwrap_or_default(), text)
+        }
+        ([b'\\', literal, rest @ ..], [byte, text @ ..])
+        | ([literal, rest @ ..], [byte, text @ ..]) => literal == byte && matches(rest, text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_in_order() {
+        assert!(COMMANDS.is_sorted_by(|one, other| one.name < other.name));
+    }
+
+    #[test]
+    fn patterns_match_as_on_a_server() {
+        for (pattern, text, expected) in [
+            ("*", "", true),
+            ("a*c", "abbc", true),
+            ("a*c", "abbd", false),
+            ("a?c", "abc", true),
+            ("a?c", "ac", false),
+            ("[a-c]x", "bx", true),
+            ("[^a-c]x", "bx", false),
+            ("[ab]x", "bx", true),
+            (r"\*", "*", true),
+            (r"\*", "a", false),
+            ("quorlock:fence:*", "quorlock:fence:{a}", true),
+        ] {
+            let found = matches(pattern.as_bytes(), text.as_bytes());
+            assert_eq!(found, expected, "{pattern} {text}");
+        }
+    }
+}

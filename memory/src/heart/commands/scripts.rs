@@ -1,0 +1,57 @@
+//! Commands on scripts.
+
+use super::{arity, is, unknown_subcommand, whole};
+use crate::heart::{
+    database::{Answer, Database, Words},
+    lua,
+    reply::Reply,
+    script::Script,
+};
+
+pub(super) fn eval(db: &mut Database, words: Words<'_>) -> Answer {
+    let script = Script::new(words[1]);
+    let reply = run(db, &script, words)?;
+    db.scripts.insert(script.hash().to_owned(), script);
+    Ok(reply)
+}
+
+pub(super) fn evalsha(db: &mut Database, words: Words<'_>) -> Answer {
+    let hash = String::from_utf8_lossy(words[1]).to_lowercase();
+    let script = db.scripts.get(&hash).cloned();
+    let script = script.ok_or("NOSCRIPT No matching script. Please use EVAL.")?;
+    run(db, &script, words)
+}
+
+fn run(db: &mut Database, script: &Script, words: Words<'_>) -> Answer {
+    let count = whole(words[2])?;
+    let keys = usize::try_from(count).map_err(|_| "ERR Number of keys can't be negative")?;
+    if keys > words.len() - 3 {
+        return Err("ERR Number of keys can't be greater than number of args".into());
+    }
+    Ok(db.eval(script, &words[3..], keys))
+}
+
+pub(super) fn script(db: &mut Database, words: Words<'_>) -> Answer {
+    match words {
+        [_, load, text] if is(load, "LOAD") => {
+            let script = Script::new(text);
+            lua::check(&script)?;
+            let hash = script.hash().to_owned();
+            db.scripts.insert(hash.clone(), script);
+            Ok(Reply::bulk(hash))
+        }
+        [_, exists, hashes @ ..] if is(exists, "EXISTS") && !hashes.is_empty() => {
+            let known = hashes.iter().map(|hash| {
+                let hash = String::from_utf8_lossy(hash).to_lowercase();
+                Reply::Int(db.scripts.contains_key(&hash).into())
+            });
+            Ok(Reply::Array(known.collect()))
+        }
+        [_, flush, ..] if is(flush, "FLUSH") => {
+            db.scripts.clear();
+            Ok(Reply::ok())
+        }
+        [_, load, ..] if is(load, "LOAD") => Err(arity("script|load")),
+        _ => Err(unknown_subcommand("SCRIPT", words[1])),
+    }
+}

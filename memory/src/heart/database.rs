@@ -1,0 +1,222 @@
+//! What commands and scripts work on: the keys of one database at one time, and what a server knows
+//! beside them.
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use super::{
+    about::About,
+    commands::{Command, Run},
+    keyspace::{Entry, Keyspace, Score, Value},
+    lua,
+    reply::Reply,
+    script::Script,
+};
+
+/// The error of a server if a key has another type than the command needs.
+pub(super) const WRONGTYPE: Error =
+    Cow::Borrowed("WRONGTYPE Operation against a key holding the wrong kind of value");
+
+/// The error of a server if a word is no number.
+pub(super) const NOT_INTEGER: Error = Cow::Borrowed("ERR value is not an integer or out of range");
+
+/// The error of a server if it does not understand a word.
+pub(super) const SYNTAX: Error = Cow::Borrowed("ERR syntax error");
+
+/// An error reply to a command. The error ends a script.
+pub(super) type Error = Cow<'static, str>;
+
+pub(super) type Answer<T = Reply> = Result<T, Error>;
+
+/// The words of a command, with its name.
+pub(super) type Words<'a> = &'a [&'a [u8]];
+
+/// The data that commands work on.
+#[derive(Debug, Default)]
+pub(super) struct Database {
+    pub(super) keys: Keyspace,
+    /// The time of the server. It stays the same during a script.
+    pub(super) micros: u64,
+    pub(super) about: Arc<About>,
+    /// The scripts that were loaded, by their hashes.
+    pub(super) scripts: BTreeMap<String, Script>,
+    /// The channels, with the connections that listen.
+    pub(super) channels: BTreeMap<Vec<u8>, BTreeSet<u64>>,
+    /// Whether the caller tracks the keys that it reads.
+    pub(super) tracks: bool,
+    pub(super) effects: Vec<Effect>,
+    /// The number of open connections.
+    pub(super) clients: usize,
+}
+
+/// What a command has done beside its reply, in order.
+#[derive(Debug)]
+pub(super) enum Effect {
+    /// This key was written or deleted.
+    Changed(Vec<u8>),
+    /// All keys of this database were deleted.
+    Flushed,
+    /// All keys of all databases were deleted.
+    FlushedAll,
+    /// This text was published on this channel.
+    Published(Vec<u8>, Vec<u8>),
+    /// The caller has read this key, and tracks it.
+    Read(Vec<u8>),
+}
+
+impl Database {
+    /// Executes a command of a client.
+    pub(super) fn execute(&mut self, words: Words<'_>) -> Reply {
+        let found = Command::find(words, &self.about);
+        let answer = found.map_err(|missing| missing.for_clients(words));
+        let answer = answer.and_then(|command| self.run(command, words));
+        answer.unwrap_or_else(|error| Reply::Error(error.into_owned()))
+    }
+
+    /// Executes a command of a script.
+    pub(super) fn call(&mut self, words: Words<'_>) -> Answer {
+        let found = Command::find(words, &self.about);
+        let command = found.map_err(|missing| missing.for_scripts(words))?;
+        if !command.is_for_scripts() {
+            return Err("ERR This Redis command is not allowed from script".into());
+        }
+        self.run(command, words)
+    }
+
+    pub(super) fn run(&mut self, command: &Command, words: Words<'_>) -> Answer {
+        let Run::Data(run) = command.run else {
+            return Err("ERR keys have no connections".into());
+        };
+        let answer = run(self, words);
+        if self.tracks {
+            let read = command.read_keys(words).iter();
+            self.effects
+                .extend(read.map(|key| Effect::Read(key.to_vec())));
+        }
+        answer
+    }
+
+    /// Runs a script. The first `keys` of `words` are its `KEYS`, and the others its `ARGV`.
+    pub(super) fn eval(&mut self, script: &Script, words: Words<'_>, keys: usize) -> Reply {
+        lua::run(self, script, words, keys)
+    }
+
+    /// Returns the time in milliseconds, by which keys expire.
+    pub(super) fn now(&self) -> u64 {
+        self.micros / 1_000
+    }
+
+    pub(super) fn value(&self, key: &[u8]) -> Option<&Value> {
+        self.keys.value(key, self.micros)
+    }
+
+    /// Returns when a key expires: `None` if it does not exist, `Some(None)` if never.
+    pub(super) fn expires(&self, key: &[u8]) -> Option<Option<u64>> {
+        self.value(key)?;
+        self.keys.entries.get(key).map(|entry| entry.expires)
+    }
+
+    pub(super) fn text(&self, key: &[u8]) -> Answer<Option<&[u8]>> {
+        match self.value(key) {
+            None => Ok(None),
+            Some(Value::Text(text)) => Ok(Some(text)),
+            Some(_) => Err(WRONGTYPE),
+        }
+    }
+
+    /// Returns the fields of a hash. A key that does not exist has none.
+    pub(super) fn hash(&self, key: &[u8]) -> Answer<&BTreeMap<Vec<u8>, Vec<u8>>> {
+        match self.value(key) {
+            None => Ok(const { &BTreeMap::new() }),
+            Some(Value::Hash(fields)) => Ok(fields),
+            Some(_) => Err(WRONGTYPE),
+        }
+    }
+
+    /// Returns the members of a sorted set. A key that does not exist has none.
+    pub(super) fn sorted(&self, key: &[u8]) -> Answer<&BTreeMap<Vec<u8>, Score>> {
+        match self.value(key) {
+            None => Ok(const { &BTreeMap::new() }),
+            Some(Value::Sorted(members)) => Ok(members),
+            Some(_) => Err(WRONGTYPE),
+        }
+    }
+
+    /// Returns the fields of a hash that is about to change. [`changed`](Self::changed) follows.
+    pub(super) fn hash_mut(&mut self, key: &[u8]) -> Answer<&mut BTreeMap<Vec<u8>, Vec<u8>>> {
+        match self.value_mut(key, || Value::Hash(BTreeMap::new())) {
+            Value::Hash(fields) => Ok(fields),
+            _ => Err(WRONGTYPE),
+        }
+    }
+
+    /// Returns the members of a sorted set that is about to change. [`changed`](Self::changed)
+    /// follows.
+    pub(super) fn sorted_mut(&mut self, key: &[u8]) -> Answer<&mut BTreeMap<Vec<u8>, Score>> {
+        match self.value_mut(key, || Value::Sorted(BTreeMap::new())) {
+            Value::Sorted(members) => Ok(members),
+            _ => Err(WRONGTYPE),
+        }
+    }
+
+    fn value_mut(&mut self, key: &[u8], empty: fn() -> Value) -> &mut Value {
+        if self.value(key).is_none() {
+            self.remove(key); // it may have expired
+        }
+        let entry = self.keys.entries.entry(key.to_vec());
+        let anew = || Entry {
+            value: empty(),
+            expires: None,
+        };
+        &mut entry.or_insert_with(anew).value
+    }
+
+    /// Notes that a hash or a sorted set has changed, or that it has not. One without members is
+    /// gone.
+    pub(super) fn changed(&mut self, key: &[u8], has_changed: bool) {
+        let is_empty = match self.keys.entries.get(key).map(|entry| &entry.value) {
+            Some(Value::Hash(fields)) => fields.is_empty(),
+            Some(Value::Sorted(members)) => members.is_empty(),
+            Some(Value::Text(_)) | None => false,
+        };
+        if is_empty {
+            self.keys.entries.remove(key);
+        }
+        if has_changed {
+            self.effects.push(Effect::Changed(key.to_vec()));
+        }
+    }
+
+    pub(super) fn put(&mut self, key: &[u8], value: Value, expires: Option<u64>) {
+        let entry = Entry { value, expires };
+        self.keys.entries.insert(key.to_vec(), entry);
+        self.changed(key, true);
+    }
+
+    /// Sets when a key expires. Returns whether the key is there.
+    pub(super) fn set_expiry(&mut self, key: &[u8], expires: Option<u64>) -> bool {
+        if self.value(key).is_none() {
+            return false;
+        }
+        if expires.is_some_and(|expires| expires <= self.now()) {
+            return self.remove(key);
+        }
+        if let Some(entry) = self.keys.entries.get_mut(key) {
+            entry.expires = expires;
+        }
+        self.changed(key, true);
+        true
+    }
+
+    /// Deletes a key. Returns whether it was there.
+    pub(super) fn remove(&mut self, key: &[u8]) -> bool {
+        let Some(entry) = self.keys.entries.remove(key) else {
+            return false;
+        };
+        self.changed(key, true);
+        !entry.is_expired(self.now())
+    }
+}

@@ -1,0 +1,246 @@
+//! Runs Lua scripts on a database.
+
+use std::{cell::RefCell, collections::HashMap, mem, rc::Rc};
+
+use mlua::{Function, Lua, LuaOptions, MultiValue, StdLib, Table, Value};
+
+use super::{
+    database::{Answer, Database, Error, Words},
+    reply::{Reply, written},
+    script::{Script, sha1},
+};
+
+/// Runs a script. The first `keys` of `words` are its `KEYS`, and the others its `ARGV`.
+pub(super) fn run(
+    database: &mut Database,
+    script: &Script,
+    words: Words<'_>,
+    keys: usize,
+) -> Reply {
+    INTERPRETER.with(|interpreter| {
+        let script = match interpreter.compiled(script) {
+            Ok(script) => script,
+            Err(error) => return Reply::Error(error.into_owned()),
+        };
+        interpreter.database.replace(mem::take(database));
+        let ran = interpreter.call(&script, words, keys);
+        *database = interpreter.database.take();
+        ran.unwrap_or_else(|error| Reply::Error(format!("ERR {error}")))
+    })
+}
+
+/// Fails if a script is no Lua.
+pub(super) fn check(script: &Script) -> Answer<()> {
+    INTERPRETER.with(|interpreter| interpreter.compiled(script).map(drop))
+}
+
+thread_local! {
+    static INTERPRETER: Interpreter =
+        Interpreter::new().expect("the prelude is a constant that loads");
+}
+
+/// A Lua interpreter, which all servers of a thread share. No script leaves anything in it for the
+/// next one.
+struct Interpreter {
+    lua: Lua,
+    /// The data of the server whose script runs.
+    database: Rc<RefCell<Database>>,
+    run: Function,
+    /// The scripts by their hashes.
+    scripts: RefCell<HashMap<String, Function>>,
+}
+
+impl Interpreter {
+    fn new() -> mlua::Result<Self> {
+        let libraries = StdLib::MATH | StdLib::STRING | StdLib::TABLE;
+        let lua = Lua::new_with(libraries, LuaOptions::new())?;
+        let database = Rc::<RefCell<Database>>::default();
+        let shared = database.clone();
+        let call = lua.create_function(move |lua, words: MultiValue| {
+            call(lua, &mut shared.borrow_mut(), &words)
+        })?;
+        let shared = database.clone();
+        let allows = lua.create_function(move |_, name: String| {
+            Ok(shared.borrow().about.allows(&name.to_lowercase()))
+        })?;
+        let hash = lua.create_function(|_, text: mlua::LuaString| Ok(sha1(&text.as_bytes())))?;
+        let run = lua.load(PRELUDE).call((call, allows, hash))?;
+        Ok(Self {
+            lua,
+            database,
+            run,
+            scripts: RefCell::default(),
+        })
+    }
+
+    fn compiled(&self, script: &Script) -> Answer<Function> {
+        /// The most scripts that are kept.
+        const MOST: usize = 1_000;
+        let known = self.scripts.borrow().get(script.hash()).cloned();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let chunk = self.lua.load(script.text()).set_name("=user_script");
+        let compiled = chunk.into_function().map_err(|error| {
+            let text = match &error {
+                mlua::Error::SyntaxError { message, .. } => message.clone(),
+                other => other.to_string(),
+            };
+            Error::from(format!("ERR Error compiling script (new function): {text}"))
+        })?;
+        let mut scripts = self.scripts.borrow_mut();
+        if scripts.len() >= MOST {
+            scripts.clear();
+        }
+        scripts.insert(script.hash().to_owned(), compiled.clone());
+        Ok(compiled)
+    }
+
+    fn call(&self, script: &Function, words: Words<'_>, keys: usize) -> mlua::Result<Reply> {
+        let list = |words: &[&[u8]]| {
+            let list = self.lua.create_table_with_capacity(words.len(), 0)?;
+            for word in words {
+                list.raw_push(self.lua.create_string(word)?)?;
+            }
+            Ok::<_, mlua::Error>(list)
+        };
+        let (keys, arguments) = words.split_at(keys);
+        let (is_done, returned): (bool, Value) =
+            self.run.call((script, list(keys)?, list(arguments)?))?;
+        match is_done {
+            true => to_reply(&returned),
+            false => Ok(Reply::Error(error_of(&returned))),
+        }
+    }
+}
+
+/// Executes `redis.call`. Returns the reply, or nil and the error.
+fn call(lua: &Lua, database: &mut Database, words: &MultiValue) -> mlua::Result<(Value, Value)> {
+    let mut texts = Vec::with_capacity(words.len());
+    for word in words {
+        texts.push(match word {
+            Value::String(text) => text.as_bytes().to_vec(),
+            Value::Integer(number) => number.to_string().into_bytes(),
+            Value::Number(number) => written(*number).into_bytes(),
+            _ => {
+                let error = "ERR Lua redis lib command arguments must be strings or integers";
+                return Ok((Value::Nil, Value::String(lua.create_string(error)?)));
+            }
+        });
+    }
+    let words: Vec<_> = texts.iter().map(Vec::as_slice).collect();
+    match database.call(&words) {
+        Ok(reply) => Ok((to_lua(lua, reply)?, Value::Nil)),
+        Err(error) => Ok((Value::Nil, Value::String(lua.create_string(&*error)?))),
+    }
+}
+
+/// Converts a reply to what a script sees.
+fn to_lua(lua: &Lua, reply: Reply) -> mlua::Result<Value> {
+    let text = |text: &[u8]| Ok(Value::String(lua.create_string(text)?));
+    let list = |items: &mut dyn Iterator<Item = Reply>| {
+        let table = lua.create_table()?;
+        for item in items {
+            table.raw_push(to_lua(lua, item)?)?;
+        }
+        Ok(Value::Table(table))
+    };
+    let field = |name: &str, text: String| Ok(Value::Table(lua.create_table_from([(name, text)])?));
+    match reply {
+        Reply::Array(items) | Reply::Push(items) => list(&mut items.into_iter()),
+        Reply::Bulk(bytes) => text(&bytes),
+        Reply::Double(number) => text(written(number).as_bytes()),
+        Reply::Error(error) => field("err", error),
+        Reply::Int(number) => Ok(Value::Integer(number)),
+        Reply::Map(pairs) | Reply::Pairs(pairs) => {
+            list(&mut pairs.into_iter().flat_map(|(name, value)| [name, value]))
+        }
+        Reply::Nil => Ok(Value::Boolean(false)),
+        Reply::Status(status) => field("ok", status),
+        Reply::Verbatim(words) => text(words.as_bytes()),
+    }
+}
+
+/// Converts what a script has returned to a reply, as a server does.
+fn to_reply(returned: &Value) -> mlua::Result<Reply> {
+    Ok(match returned {
+        Value::Boolean(true) => Reply::Int(1),
+        Value::Integer(number) => Reply::Int(*number),
+        Value::Number(number) => Reply::Int(*number as i64),
+        Value::String(text) => Reply::Bulk(text.as_bytes().to_vec()),
+        Value::Table(table) => {
+            if let Some(error) = field(table, "err") {
+                return Ok(Reply::Error(error));
+            }
+            if let Some(status) = field(table, "ok") {
+                return Ok(Reply::Status(status));
+            }
+            let mut items = Vec::new();
+            for item in table.sequence_values::<Value>() {
+                items.push(to_reply(&item?)?);
+            }
+            Reply::Array(items)
+        }
+        _ => Reply::Nil,
+    })
+}
+
+/// Returns the text of the error that a script has thrown.
+fn error_of(thrown: &Value) -> String {
+    let of_command = thrown.as_table().and_then(|table| field(table, "err"));
+    of_command.unwrap_or_else(|| {
+        let thrown = thrown.to_string().unwrap_or_default();
+        format!("ERR {thrown}")
+    })
+}
+
+fn field(table: &Table, name: &str) -> Option<String> {
+    let text = table.raw_get::<mlua::LuaString>(name).ok()?;
+    Some(text.to_string_lossy())
+}
+
+/// The part of a server's environment that is in Lua. It returns the function that runs a script.
+/// `redis.call` throws the errors that `redis.pcall` returns. As on a server, a script that uses a
+/// global variable of its own fails.
+const PRELUDE: &str = "
+local call, allows, sha1hex = ...
+KEYS, ARGV, redis = {}, {}, {
+  sha1hex = sha1hex, acl_check_cmd = allows,
+  LOG_DEBUG = 0, LOG_VERBOSE = 1, LOG_NOTICE = 2, LOG_WARNING = 3,
+}
+function redis.log() end
+function redis.replicate_commands()
+  return true
+end
+function redis.error_reply(text)
+  return { err = string.gsub(text, '^%-', '', 1) }
+end
+function redis.status_reply(text)
+  return { ok = text }
+end
+function redis.pcall(...)
+  local reply, failure = call(...)
+  return failure and { err = failure } or reply
+end
+function redis.call(...)
+  local reply, failure = call(...)
+  if failure then
+    error({ err = failure }, 0)
+  end
+  return reply
+end
+
+print, dofile, loadfile = nil, nil, nil
+setmetatable(_G, {
+  __index = function(_, name)
+    error(\"Script attempted to access nonexistent global variable '\" .. name .. \"'\", 2)
+  end,
+  __newindex = function()
+    error('Attempt to modify a readonly table', 2)
+  end,
+})
+
+return function(script, keys, arguments)
+  KEYS, ARGV = keys, arguments
+  return pcall(script)
+end";

@@ -1,0 +1,26 @@
+//! The server as a state machine: bytes go in, and replies and pushes come out.
+//!
+//! Nothing here does IO, spawns tasks, or reads a clock. Each call takes the time: `now` is the
+//! time in microseconds since 1970. [`Server`] adds its own error to it (see
+//! [`Server::set_clock`]); [`Keyspace`] takes the time that a server would show.
+//!
+//! [`Keyspace`] is the data alone. It can be cloned, compared and hashed, so a search can walk
+//! through the states that commands and scripts lead to.
+
+mod about;
+mod clock;
+mod commands;
+mod database;
+mod keyspace;
+mod lua;
+mod reply;
+mod script;
+mod server;
+
+pub use self::{
+    about::Version,
+    keyspace::{Keyspace, Ran, Score, Value},
+    reply::Reply,
+    script::Script,
+    server::{Data, Server},
+};

@@ -1,0 +1,249 @@
+//! What a server answers, and the commands that it reads, as RESP.
+
+/// What a server answers.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Reply {
+    /// A list.
+    Array(Vec<Self>),
+    /// A text, which may be binary.
+    Bulk(Vec<u8>),
+    /// A number that need not be whole, such as a score.
+    Double(f64),
+    /// An error, such as `WRONGTYPE Operation against ..`.
+    Error(String),
+    /// A whole number.
+    Int(i64),
+    /// Names and values.
+    Map(Vec<(Self, Self)>),
+    /// Nothing.
+    Nil,
+    /// Two values for each item. RESP3 has a list of two for each, and RESP2 one list.
+    Pairs(Vec<(Self, Self)>),
+    /// A message that answers no command, or that confirms a subscription.
+    Push(Vec<Self>),
+    /// A short text, such as `OK`.
+    Status(String),
+    /// A text for people.
+    Verbatim(String),
+}
+
+impl Reply {
+    pub(super) fn ok() -> Self {
+        Self::Status("OK".to_owned())
+    }
+
+    pub(super) fn bulk(text: impl AsRef<[u8]>) -> Self {
+        Self::Bulk(text.as_ref().to_vec())
+    }
+
+    pub(super) fn bulks<T: AsRef<[u8]>>(texts: impl IntoIterator<Item = T>) -> Self {
+        Self::Array(texts.into_iter().map(Self::bulk).collect())
+    }
+
+    pub(super) fn count(count: usize) -> Self {
+        Self::Int(i64::try_from(count).unwrap_or(i64::MAX))
+    }
+
+    pub(super) fn map<V: AsRef<[u8]>>(pairs: impl IntoIterator<Item = (V, V)>) -> Self {
+        let pairs = pairs.into_iter();
+        let pairs = pairs.map(|(name, value)| (Self::bulk(name), Self::bulk(value)));
+        Self::Map(pairs.collect())
+    }
+
+    /// Appends the bytes of the reply. RESP2 has fewer types than RESP3.
+    pub fn write(&self, is_resp3: bool, out: &mut Vec<u8>) {
+        let list = |kind: u8, count: usize, items: &mut dyn Iterator<Item = &Self>, out: &mut _| {
+            head(kind, count, out);
+            items.for_each(|item| item.write(is_resp3, out));
+        };
+        match self {
+            Self::Array(items) => list(b'*', items.len(), &mut items.iter(), out),
+            Self::Bulk(text) => blob(b'$', text, out),
+            Self::Double(number) if is_resp3 => line(b',', &written(*number), out),
+            Self::Double(number) => blob(b'$', written(*number).as_bytes(), out),
+            Self::Error(text) => line(b'-', &text.replace(['\r', '\n'], " "), out),
+            Self::Int(number) => line(b':', &number.to_string(), out),
+            Self::Map(pairs) => {
+                let (kind, count) = if is_resp3 { (b'%', 1) } else { (b'*', 2) };
+                let mut items = pairs.iter().flat_map(|(name, value)| [name, value]);
+                list(kind, count * pairs.len(), &mut items, out);
+            }
+            Self::Nil => out.extend_from_slice(if is_resp3 { b"_\r\n" } else { b"$-1\r\n" }),
+            Self::Pairs(pairs) if is_resp3 => {
+                head(b'*', pairs.len(), out);
+                for (one, other) in pairs {
+                    list(b'*', 2, &mut [one, other].into_iter(), out);
+                }
+            }
+            Self::Pairs(pairs) => {
+                let mut items = pairs.iter().flat_map(|(one, other)| [one, other]);
+                list(b'*', 2 * pairs.len(), &mut items, out);
+            }
+            Self::Push(items) => {
+                let kind = if is_resp3 { b'>' } else { b'*' };
+                list(kind, items.len(), &mut items.iter(), out);
+            }
+            Self::Status(text) => line(b'+', text, out),
+            Self::Verbatim(text) if is_resp3 => blob(b'=', format!("txt:{text}").as_bytes(), out),
+            Self::Verbatim(text) => blob(b'$', text.as_bytes(), out),
+        }
+    }
+}
+
+fn head(kind: u8, number: usize, out: &mut Vec<u8>) {
+    line(kind, &number.to_string(), out);
+}
+
+fn line(kind: u8, text: &str, out: &mut Vec<u8>) {
+    out.push(kind);
+    out.extend_from_slice(text.as_bytes());
+    out.extend_from_slice(b"\r\n");
+}
+
+fn blob(kind: u8, text: &[u8], out: &mut Vec<u8>) {
+    head(kind, text.len(), out);
+    out.extend_from_slice(text);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Returns a number as a server writes it.
+pub(super) fn written(number: f64) -> String {
+    let is_plain = number == 0.0 || (1e-5..1e17).contains(&number.abs()) || number.is_infinite();
+    if is_plain {
+        return number.to_string();
+    }
+    let text = format!("{number:e}");
+    match text.split_once('e') {
+        Some((digits, exponent)) if !exponent.starts_with('-') => format!("{digits}e+{exponent}"),
+        _ => text,
+    }
+}
+
+/// Takes the first command from `input`, which may also be a line of words. Returns `None` if the
+/// command is incomplete, and an error if the bytes are no command.
+pub(super) fn take_command(input: &mut Vec<u8>) -> Result<Option<Vec<Vec<u8>>>, String> {
+    loop {
+        let Some((first, mut at)) = take_line(input, 0) else {
+            return Ok(None);
+        };
+        let mut words = Vec::new();
+        if let Some(count) = first.strip_prefix(b"*") {
+            let count = number(count, 1_048_576).ok_or("invalid multibulk length")?;
+            for _ in 0..count {
+                let Some((head, from)) = take_line(input, at) else {
+                    return Ok(None);
+                };
+                let length = head.strip_prefix(b"$").ok_or_else(|| {
+                    let found = head.first().map_or('\n', |byte| char::from(*byte));
+                    format!("expected '$', got '{found}'")
+                })?;
+                let length = number(length, 512 << 20).ok_or("invalid bulk length")?;
+                let Some(word) = input.get(from..from + length + 2) else {
+                    return Ok(None);
+                };
+                words.push(word[..length].to_vec());
+                at = from + length + 2;
+            }
+        } else {
+            let line = first.split(u8::is_ascii_whitespace);
+            words.extend(line.filter(|word| !word.is_empty()).map(<[u8]>::to_vec));
+        }
+        input.drain(..at);
+        if !words.is_empty() {
+            return Ok(Some(words));
+        }
+    }
+}
+
+/// Returns the line that begins at `from`, and where the next one begins.
+fn take_line(input: &[u8], from: usize) -> Option<(&[u8], usize)> {
+    let rest = input.get(from..)?;
+    let end = rest.iter().position(|byte| *byte == b'\n')?;
+    let line = &rest[..end];
+    Some((line.strip_suffix(b"\r").unwrap_or(line), from + end + 1))
+}
+
+/// Returns a length of at most `most`. A negative length is that of nothing.
+fn number(digits: &[u8], most: i64) -> Option<usize> {
+    let number: i64 = str::from_utf8(digits).ok()?.parse().ok()?;
+    usize::try_from(number.max(0))
+        .ok()
+        .filter(|_| number <= most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reply_has_the_bytes_of_its_protocol() {
+        let one = || Box::new(Reply::Int(1));
+        for (reply, resp3, resp2) in [
+            (Reply::ok(), "+OK\r\n", "+OK\r\n"),
+            (Reply::Nil, "_\r\n", "$-1\r\n"),
+            (Reply::bulk("a\r\n"), "$3\r\na\r\n\r\n", "$3\r\na\r\n\r\n"),
+            (Reply::Double(1.5), ",1.5\r\n", "$3\r\n1.5\r\n"),
+            (Reply::Double(3.0), ",3\r\n", "$1\r\n3\r\n"),
+            (Reply::Double(1e20), ",1e+20\r\n", "$5\r\n1e+20\r\n"),
+            (Reply::Double(f64::INFINITY), ",inf\r\n", "$3\r\ninf\r\n"),
+            (
+                Reply::Error("ERR a\nb".into()),
+                "-ERR a b\r\n",
+                "-ERR a b\r\n",
+            ),
+            (
+                Reply::Verbatim("a".into()),
+                "=5\r\ntxt:a\r\n",
+                "$1\r\na\r\n",
+            ),
+            (
+                Reply::map([("a", "b")]),
+                "%1\r\n$1\r\na\r\n$1\r\nb\r\n",
+                "*2\r\n$1\r\na\r\n$1\r\nb\r\n",
+            ),
+            (
+                Reply::Array(vec![*one(), Reply::Nil]),
+                "*2\r\n:1\r\n_\r\n",
+                "*2\r\n:1\r\n$-1\r\n",
+            ),
+            (Reply::Push(vec![*one()]), ">1\r\n:1\r\n", "*1\r\n:1\r\n"),
+        ] {
+            for (is_resp3, expected) in [(true, resp3), (false, resp2)] {
+                let mut out = Vec::new();
+                reply.write(is_resp3, &mut out);
+                assert_eq!(String::from_utf8(out).unwrap(), expected, "{reply:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn commands_are_taken_from_any_pieces() {
+        let stream = b"*2\r\n$3\r\nGET\r\n$2\r\n\r\n\r\n*0\r\n\r\nPING a\r\n*1\r\n$0\r\n\r\n";
+        let expected: [&[&[u8]]; 3] = [&[b"GET", b"\r\n"], &[b"PING", b"a"], &[b""]];
+        for size in 1..=stream.len() {
+            let (mut input, mut found) = (Vec::new(), Vec::new());
+            for piece in stream.chunks(size) {
+                input.extend_from_slice(piece);
+                while let Some(words) = take_command(&mut input).unwrap() {
+                    found.push(words);
+                }
+            }
+            assert_eq!(found, expected, "pieces of {size}");
+            assert_eq!(input, b"");
+        }
+    }
+
+    #[test]
+    fn nonsense_is_no_command() {
+        for (nonsense, expected) in [
+            ("*x\r\n", "invalid multibulk length"),
+            ("*1048577\r\n", "invalid multibulk length"),
+            ("*1\r\n:1\r\n", "expected '$', got ':'"),
+            ("*1\r\n$x\r\n", "invalid bulk length"),
+        ] {
+            let error = take_command(&mut nonsense.as_bytes().to_vec()).unwrap_err();
+            assert_eq!(error, expected);
+        }
+    }
+}
