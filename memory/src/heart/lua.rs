@@ -201,7 +201,7 @@ fn field(table: &Table, name: &str) -> Option<String> {
 
 /// The part of a server's environment that is in Lua. It returns the function that runs a script.
 /// `redis.call` throws the errors that `redis.pcall` returns. As on a server, a script that uses a
-/// global variable of its own fails.
+/// global variable of its own fails, and `pcall` returns the text of an error of a command.
 const PRELUDE: &str = "
 local call, allows, sha1hex = ...
 KEYS, ARGV, redis = {}, {}, {
@@ -230,6 +230,17 @@ function redis.call(...)
   return reply
 end
 
+local protected = pcall
+local function caught(is_done, thrown, ...)
+  if not is_done and type(thrown) == 'table' and type(thrown.err) == 'string' then
+    thrown = thrown.err
+  end
+  return is_done, thrown, ...
+end
+function pcall(...)
+  return caught(protected(...))
+end
+
 print, dofile, loadfile = nil, nil, nil
 setmetatable(_G, {
   __index = function(_, name)
@@ -242,5 +253,5 @@ setmetatable(_G, {
 
 return function(script, keys, arguments)
   KEYS, ARGV = keys, arguments
-  return pcall(script)
+  return protected(script)
 end";

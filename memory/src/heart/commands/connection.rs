@@ -76,7 +76,7 @@ pub(super) fn auth(server: &mut Server, number: u64, words: Words<'_>) -> Answer
 }
 
 pub(super) fn select(server: &mut Server, number: u64, words: Words<'_>) -> Answer {
-    let index = whole(words[1]).map_err(|_| "ERR invalid DB index")?;
+    let index = whole(words[1])?;
     let index = u32::try_from(index).ok().filter(|index| *index < 16);
     server.connection(number).database = index.ok_or("ERR DB index is out of range")?;
     Ok(Reply::ok())

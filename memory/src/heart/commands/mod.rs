@@ -253,7 +253,7 @@ impl Missing {
     pub(super) fn for_scripts(self, words: Words<'_>) -> Error {
         match self {
             _ if words.is_empty() => {
-                "ERR Please specify at least one argument for this redis.call() call".into()
+                "ERR Please specify at least one argument for this redis lib call".into()
             }
             Self::Arity(_) => "ERR Wrong number of args calling Redis command from script".into(),
             Self::Denied(name) => {
