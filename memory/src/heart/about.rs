@@ -21,7 +21,7 @@ pub enum Version {
 }
 
 /// What a server tells about itself.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct About {
     name: String,
     pub(super) version: Version,
@@ -57,10 +57,8 @@ impl About {
         Self {
             name: name.to_owned(),
             version,
-            restarts: 0,
-            promotions: 0,
             settings: settings.collect(),
-            denied: BTreeSet::new(),
+            ..Self::default()
         }
     }
 
@@ -127,11 +125,5 @@ impl About {
         line("master_replid2", &second);
         line("cluster_enabled", "0");
         info
-    }
-}
-
-impl Default for About {
-    fn default() -> Self {
-        Self::new("", Version::default())
     }
 }

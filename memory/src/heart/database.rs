@@ -1,17 +1,12 @@
 //! What commands and scripts work on: the keys of one database at one time, and what a server knows
 //! beside them.
 
-use std::{
-    borrow::Cow,
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use super::{
     about::About,
-    commands::{Command, Run},
+    connections::{Connection, Connections},
     keyspace::{Entry, Keyspace, Score, Value},
-    lua,
     reply::Reply,
     script::Script,
 };
@@ -43,13 +38,10 @@ pub(super) struct Database {
     pub(super) about: Arc<About>,
     /// The scripts that were loaded, by their hashes.
     pub(super) scripts: BTreeMap<String, Script>,
-    /// The channels, with the connections that listen.
-    pub(super) channels: BTreeMap<Vec<u8>, BTreeSet<u64>>,
-    /// Whether the caller tracks the keys that it reads.
-    pub(super) tracks: bool,
+    pub(super) connections: Connections,
+    /// The number of the connection whose command is executed. 0 is that of nobody.
+    pub(super) caller: u64,
     pub(super) effects: Vec<Effect>,
-    /// The number of open connections.
-    pub(super) clients: usize,
 }
 
 /// What a command has done beside its reply, in order.
@@ -68,40 +60,9 @@ pub(super) enum Effect {
 }
 
 impl Database {
-    /// Executes a command of a client.
-    pub(super) fn execute(&mut self, words: Words<'_>) -> Reply {
-        let found = Command::find(words, &self.about);
-        let answer = found.map_err(|missing| missing.for_clients(words));
-        let answer = answer.and_then(|command| self.run(command, words));
-        answer.unwrap_or_else(|error| Reply::Error(error.into_owned()))
-    }
-
-    /// Executes a command of a script.
-    pub(super) fn call(&mut self, words: Words<'_>) -> Answer {
-        let found = Command::find(words, &self.about);
-        let command = found.map_err(|missing| missing.for_scripts(words))?;
-        if !command.is_for_scripts() {
-            return Err("ERR This Redis command is not allowed from script".into());
-        }
-        self.run(command, words)
-    }
-
-    pub(super) fn run(&mut self, command: &Command, words: Words<'_>) -> Answer {
-        let Run::Data(run) = command.run else {
-            return Err("ERR keys have no connections".into());
-        };
-        let answer = run(self, words);
-        if self.tracks {
-            let read = command.read_keys(words).iter();
-            self.effects
-                .extend(read.map(|key| Effect::Read(key.to_vec())));
-        }
-        answer
-    }
-
-    /// Runs a script. The first `keys` of `words` are its `KEYS`, and the others its `ARGV`.
-    pub(super) fn eval(&mut self, script: &Script, words: Words<'_>, keys: usize) -> Reply {
-        lua::run(self, script, words, keys)
+    /// Returns the connection of the caller.
+    pub(super) fn client(&mut self) -> Option<&mut Connection> {
+        self.connections.get(self.caller)
     }
 
     /// Returns the time in milliseconds, by which keys expire.

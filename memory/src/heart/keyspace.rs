@@ -6,12 +6,6 @@ use std::{
     hash::{Hash, Hasher},
 };
 
-use super::{
-    database::{Database, Effect},
-    reply::Reply,
-    script::Script,
-};
-
 /// The keys of one database, with their values and the times when they expire.
 ///
 /// ```
@@ -57,61 +51,7 @@ pub enum Value {
 #[derive(Clone, Copy, Debug)]
 pub struct Score(f64);
 
-/// What a command or a script has done to a keyspace.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct Ran {
-    /// The reply.
-    pub reply: Reply,
-    /// The keys that were written or deleted, in the order of the changes.
-    pub changed: Vec<Vec<u8>>,
-    /// The channels and texts of the messages that were published.
-    pub published: Vec<(Vec<u8>, Vec<u8>)>,
-}
-
 impl Keyspace {
-    /// Executes a command, such as `["GET", "key"]`. `micros` is the time of the server. Commands
-    /// about connections are errors, and so is `EVALSHA`: nobody has loaded a script.
-    pub fn run<W: AsRef<[u8]>>(&mut self, words: &[W], micros: u64) -> Ran {
-        let words: Vec<_> = words.iter().map(AsRef::as_ref).collect();
-        self.with(micros, |database| database.execute(&words))
-    }
-
-    /// Runs a script. `micros` is the time of the server.
-    pub fn eval<W: AsRef<[u8]>>(
-        &mut self,
-        script: &Script,
-        keys: &[W],
-        arguments: &[W],
-        micros: u64,
-    ) -> Ran {
-        let words: Vec<_> = keys.iter().chain(arguments).map(AsRef::as_ref).collect();
-        self.with(micros, |database| database.eval(script, &words, keys.len()))
-    }
-
-    fn with(&mut self, micros: u64, run: impl FnOnce(&mut Database) -> Reply) -> Ran {
-        let mut database = Database {
-            keys: std::mem::take(self),
-            micros,
-            ..Database::default()
-        };
-        let reply = run(&mut database);
-        *self = database.keys;
-        let (mut changed, mut published) = (Vec::new(), Vec::new());
-        for effect in database.effects {
-            match effect {
-                Effect::Changed(key) => changed.push(key),
-                Effect::Published(channel, text) => published.push((channel, text)),
-                Effect::Flushed | Effect::FlushedAll | Effect::Read(_) => {}
-            }
-        }
-        Ran {
-            reply,
-            changed,
-            published,
-        }
-    }
-
     /// Returns the names of all keys that have not expired, in order.
     pub fn names(&self, micros: u64) -> impl Iterator<Item = &[u8]> {
         let live = self.entries.iter();

@@ -1,6 +1,11 @@
 //! Runs Lua scripts on a database.
 
-use std::{cell::RefCell, collections::HashMap, mem, rc::Rc};
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+    mem,
+    rc::Rc,
+};
 
 use mlua::{Function, Lua, LuaOptions, MultiValue, StdLib, Table, Value};
 
@@ -10,21 +15,26 @@ use super::{
     script::{Script, sha1},
 };
 
-/// Runs a script. The first `keys` of `words` are its `KEYS`, and the others its `ARGV`.
+/// Executes a command of a script.
+type Call = fn(&mut Database, Words<'_>) -> Answer;
+
+/// Runs a script with these words, of which the first ones, as many as the number says, are its
+/// `KEYS`, and the others its `ARGV`. `call` executes its commands.
 pub(super) fn run(
     database: &mut Database,
     script: &Script,
-    words: Words<'_>,
-    keys: usize,
+    (words, keys): (Words<'_>, usize),
+    call: Call,
 ) -> Reply {
     INTERPRETER.with(|interpreter| {
         let script = match interpreter.compiled(script) {
             Ok(script) => script,
             Err(error) => return Reply::Error(error.into_owned()),
         };
-        interpreter.database.replace(mem::take(database));
-        let ran = interpreter.call(&script, words, keys);
-        *database = interpreter.database.take();
+        interpreter.call.set(call);
+        mem::swap(&mut *interpreter.database.borrow_mut(), database);
+        let ran = interpreter.run(&script, words, keys);
+        mem::swap(&mut *interpreter.database.borrow_mut(), database);
         ran.unwrap_or_else(|error| Reply::Error(format!("ERR {error}")))
     })
 }
@@ -45,6 +55,9 @@ struct Interpreter {
     lua: Lua,
     /// The data of the server whose script runs.
     database: Rc<RefCell<Database>>,
+    /// Executes the commands of that script.
+    call: Rc<Cell<Call>>,
+    /// The function of the prelude that runs scripts.
     run: Function,
     /// The scripts by their hashes.
     scripts: RefCell<HashMap<String, Function>>,
@@ -55,9 +68,12 @@ impl Interpreter {
         let libraries = StdLib::MATH | StdLib::STRING | StdLib::TABLE;
         let lua = Lua::new_with(libraries, LuaOptions::new())?;
         let database = Rc::<RefCell<Database>>::default();
-        let shared = database.clone();
+        let calls: Rc<Cell<Call>> = Rc::new(Cell::new(|_, _| Ok(Reply::Nil)));
+        let (shared, execute) = (database.clone(), calls.clone());
         let call = lua.create_function(move |lua, words: MultiValue| {
-            call(lua, &mut shared.borrow_mut(), &words)
+            call(lua, &words, |words| {
+                execute.get()(&mut shared.borrow_mut(), words)
+            })
         })?;
         let shared = database.clone();
         let allows = lua.create_function(move |_, name: String| {
@@ -68,6 +84,7 @@ impl Interpreter {
         Ok(Self {
             lua,
             database,
+            call: calls,
             run,
             scripts: RefCell::default(),
         })
@@ -96,7 +113,7 @@ impl Interpreter {
         Ok(compiled)
     }
 
-    fn call(&self, script: &Function, words: Words<'_>, keys: usize) -> mlua::Result<Reply> {
+    fn run(&self, script: &Function, words: Words<'_>, keys: usize) -> mlua::Result<Reply> {
         let list = |words: &[&[u8]]| {
             let list = self.lua.create_table_with_capacity(words.len(), 0)?;
             for word in words {
@@ -115,7 +132,11 @@ impl Interpreter {
 }
 
 /// Executes `redis.call`. Returns the reply, or nil and the error.
-fn call(lua: &Lua, database: &mut Database, words: &MultiValue) -> mlua::Result<(Value, Value)> {
+fn call(
+    lua: &Lua,
+    words: &MultiValue,
+    execute: impl FnOnce(Words<'_>) -> Answer,
+) -> mlua::Result<(Value, Value)> {
     let mut texts = Vec::with_capacity(words.len());
     for word in words {
         texts.push(match word {
@@ -129,7 +150,7 @@ fn call(lua: &Lua, database: &mut Database, words: &MultiValue) -> mlua::Result<
         });
     }
     let words: Vec<_> = texts.iter().map(Vec::as_slice).collect();
-    match database.call(&words) {
+    match execute(&words) {
         Ok(reply) => Ok((to_lua(lua, reply)?, Value::Nil)),
         Err(error) => Ok((Value::Nil, Value::String(lua.create_string(&*error)?))),
     }

@@ -10,17 +10,20 @@
 mod about;
 mod clock;
 mod commands;
+mod connections;
 mod database;
 mod keyspace;
 mod lua;
 mod reply;
+mod run;
 mod script;
 mod server;
 
 pub use self::{
     about::Version,
-    keyspace::{Keyspace, Ran, Score, Value},
+    keyspace::{Keyspace, Score, Value},
     reply::Reply,
+    run::Ran,
     script::Script,
     server::{Data, Server},
 };

@@ -1,5 +1,6 @@
 //! The commands, one function each. Such a function does what the command of its name does.
 
+mod client;
 mod connection;
 mod hashes;
 mod keys;
@@ -10,9 +11,13 @@ mod strings;
 
 use super::{
     about::{About, Version},
-    database::{Answer, Database, Error, NOT_INTEGER, Words},
-    server::Server,
+    connections::Tracking,
+    database::{Answer, Database, Effect, Error, NOT_INTEGER, Words},
+    reply::Reply,
 };
+
+/// Executes a command.
+type Run = fn(&mut Database, Words<'_>) -> Answer;
 
 /// A command.
 #[derive(Clone, Copy)]
@@ -25,7 +30,9 @@ pub(super) struct Command {
     is_for_scripts: bool,
     /// The only version that has the command.
     version: Option<Version>,
-    pub(super) run: Run,
+    /// Whether it is about the connection that sends it.
+    pub(super) is_about_connection: bool,
+    run: Run,
 }
 
 #[derive(Clone, Copy)]
@@ -33,14 +40,6 @@ enum Reads {
     All,
     First,
     No,
-}
-
-/// The function of a command.
-#[derive(Clone, Copy)]
-pub(super) enum Run {
-    /// It concerns the connection with this number.
-    Connection(fn(&mut Server, u64, Words<'_>) -> Answer),
-    Data(fn(&mut Database, Words<'_>) -> Answer),
 }
 
 /// The reason why a command is not executed.
@@ -80,17 +79,25 @@ impl Command {
         Ok(command)
     }
 
-    pub(super) fn is_for_scripts(&self) -> bool {
-        self.is_for_scripts
-    }
-
     /// Returns whether a connection that is not logged in may send the command.
     pub(super) fn is_for_strangers(&self) -> bool {
         matches!(self.name, "AUTH" | "HELLO" | "QUIT")
     }
 
+    /// Executes the command. Notes the keys that it has read, if the caller tracks them.
+    pub(super) fn run(&self, database: &mut Database, words: Words<'_>) -> Answer {
+        let answer = (self.run)(database, words);
+        let tracking = database.client().map(|client| client.tracking);
+        if let Some(Tracking::All | Tracking::Next) = tracking {
+            let read = self.read_keys(words).iter();
+            let read = read.map(|key| Effect::Read(key.to_vec()));
+            database.effects.extend(read);
+        }
+        answer
+    }
+
     /// Returns the keys that the command reads and does not write.
-    pub(super) fn read_keys<'a>(&self, words: Words<'a>) -> Words<'a> {
+    fn read_keys<'a>(&self, words: Words<'a>) -> Words<'a> {
         match self.reads {
             Reads::All => &words[1..],
             Reads::First => &words[1..2],
@@ -99,45 +106,43 @@ impl Command {
     }
 
     /// A command that writes, or has no keys.
-    const fn data(name: &'static str, arity: i32, run: DataFn) -> Self {
+    const fn data(name: &'static str, arity: i32, run: Run) -> Self {
         Self {
             name,
             arity,
             reads: Reads::No,
             is_for_scripts: true,
             version: None,
-            run: Run::Data(run),
+            is_about_connection: false,
+            run,
         }
     }
 
     /// A command that reads its first key.
-    const fn read(name: &'static str, arity: i32, run: DataFn) -> Self {
+    const fn read(name: &'static str, arity: i32, run: Run) -> Self {
         let mut command = Self::data(name, arity, run);
         command.reads = Reads::First;
         command
     }
 
     /// A command that reads all its words.
-    const fn read_all(name: &'static str, run: DataFn) -> Self {
+    const fn read_all(name: &'static str, run: Run) -> Self {
         let mut command = Self::data(name, -2, run);
         command.reads = Reads::All;
         command
     }
 
     /// A command that scripts may not call.
-    const fn outside(name: &'static str, arity: i32, run: DataFn) -> Self {
+    const fn outside(name: &'static str, arity: i32, run: Run) -> Self {
         let mut command = Self::data(name, arity, run);
         command.is_for_scripts = false;
         command
     }
 
-    const fn connection(
-        name: &'static str,
-        arity: i32,
-        run: fn(&mut Server, u64, Words<'_>) -> Answer,
-    ) -> Self {
-        let mut command = Self::outside(name, arity, |_, _| Err(Error::Borrowed("")));
-        command.run = Run::Connection(run);
+    /// A command about the connection that sends it.
+    const fn connection(name: &'static str, arity: i32, run: Run) -> Self {
+        let mut command = Self::outside(name, arity, run);
+        command.is_about_connection = true;
         command
     }
 
@@ -147,8 +152,6 @@ impl Command {
     }
 }
 
-type DataFn = fn(&mut Database, Words<'_>) -> Answer;
-
 /// The commands whose rights are those of their subcommands.
 const HAVE_SUBCOMMANDS: [&str; 3] = ["CLIENT", "CONFIG", "SCRIPT"];
 
@@ -156,7 +159,7 @@ const HAVE_SUBCOMMANDS: [&str; 3] = ["CLIENT", "CONFIG", "SCRIPT"];
 const COMMANDS: &[Command] = &[
     Command::data("APPEND", 3, strings::append),
     Command::connection("AUTH", -2, connection::auth),
-    Command::connection("CLIENT", -2, connection::client),
+    Command::connection("CLIENT", -2, client::run),
     Command::outside("CONFIG", -2, server::config),
     Command::data("DBSIZE", 1, keys::dbsize),
     Command::data("DECR", 2, strings::decr),
@@ -225,6 +228,24 @@ const COMMANDS: &[Command] = &[
     Command::data("ZREMRANGEBYSCORE", 4, sorted_sets::zremrangebyscore),
     Command::read("ZSCORE", 3, sorted_sets::zscore),
 ];
+
+/// Executes a command of a client.
+pub(super) fn execute(database: &mut Database, words: Words<'_>) -> Reply {
+    let found = Command::find(words, &database.about);
+    let answer = found.map_err(|missing| missing.for_clients(words));
+    let answer = answer.and_then(|command| command.run(database, words));
+    answer.unwrap_or_else(|error| Reply::Error(error.into_owned()))
+}
+
+/// Executes a command of a script.
+pub(super) fn call(database: &mut Database, words: Words<'_>) -> Answer {
+    let found = Command::find(words, &database.about);
+    let command = found.map_err(|missing| missing.for_scripts(words))?;
+    if !command.is_for_scripts {
+        return Err("ERR This Redis command is not allowed from script".into());
+    }
+    command.run(database, words)
+}
 
 impl Missing {
     /// Returns the error for a client.

@@ -1,6 +1,6 @@
 //! Commands on scripts.
 
-use super::{arity, is, unknown_subcommand, whole};
+use super::{arity, call, is, unknown_subcommand, whole};
 use crate::heart::{
     database::{Answer, Database, Words},
     lua,
@@ -28,7 +28,7 @@ fn run(db: &mut Database, script: &Script, words: Words<'_>) -> Answer {
     if keys > words.len() - 3 {
         return Err("ERR Number of keys can't be greater than number of args".into());
     }
-    Ok(db.eval(script, &words[3..], keys))
+    Ok(lua::run(db, script, (&words[3..], keys), call))
 }
 
 pub(super) fn script(db: &mut Database, words: Words<'_>) -> Answer {

@@ -44,7 +44,9 @@ pub(super) fn ping(_db: &mut Database, words: Words<'_>) -> Answer {
 }
 
 pub(super) fn info(db: &mut Database, _words: Words<'_>) -> Answer {
-    Ok(Reply::Verbatim(db.about.info(db.clients)))
+    Ok(Reply::Verbatim(
+        db.about.info(db.connections.numbers().count()),
+    ))
 }
 
 pub(super) fn time(db: &mut Database, _words: Words<'_>) -> Answer {
@@ -55,8 +57,5 @@ pub(super) fn time(db: &mut Database, _words: Words<'_>) -> Answer {
 pub(super) fn publish(db: &mut Database, words: Words<'_>) -> Answer {
     let message = Effect::Published(words[1].to_vec(), words[2].to_vec());
     db.effects.push(message);
-    let listeners = db.channels.get(words[1]);
-    Ok(Reply::count(
-        listeners.map_or(0, |listeners| listeners.len()),
-    ))
+    Ok(Reply::count(db.connections.listeners(words[1])))
 }

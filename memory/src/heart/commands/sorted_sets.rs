@@ -39,8 +39,8 @@ pub(super) fn zadd(db: &mut Database, words: Words<'_>) -> Answer {
                 added += 1;
             }
             Some(old) => {
-                let is_set = !has("NX") && !(has("GT") && score <= *old);
-                if is_set && !(has("LT") && score >= *old) && score != *old {
+                let is_kept = has("NX") || has("GT") && score <= *old;
+                if !(is_kept || has("LT") && score >= *old || score == *old) {
                     *old = score;
                     updated += 1;
                 }
@@ -144,7 +144,7 @@ pub(super) fn zremrangebyscore(db: &mut Database, words: Words<'_>) -> Answer {
 /// Counts the members in a range of strings. All members should have the same score.
 pub(super) fn zlexcount(db: &mut Database, words: Words<'_>) -> Answer {
     /// Returns the limit, and whether it belongs to the range.
-    fn limit<'a>(word: &'a [u8]) -> Answer<(&'a [u8], bool)> {
+    fn limit(word: &[u8]) -> Answer<(&[u8], bool)> {
         match word {
             b"-" | b"+" => Ok((word, false)),
             [b'(', limit @ ..] => Ok((limit, false)),

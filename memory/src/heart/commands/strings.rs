@@ -92,7 +92,7 @@ pub(super) fn setnx(db: &mut Database, words: Words<'_>) -> Answer {
 }
 
 pub(super) fn mset(db: &mut Database, words: Words<'_>) -> Answer {
-    if words.len() % 2 == 0 {
+    if words.len().is_multiple_of(2) {
         return Err(arity("mset"));
     }
     for pair in words[1..].chunks_exact(2) {
