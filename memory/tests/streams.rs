@@ -328,7 +328,7 @@ async fn a_server_closes_connections() {
     assert_eq!(client.next().await, "");
     let (mut killer, mut victim) = (Client::new(&master), Client::new(&master));
     victim.ask("PING").await;
-    assert_eq!(killer.ask("CLIENT KILL TYPE normal").await, ":1\r\n");
+    assert_eq!(killer.ask("CLIENT KILL ID 4").await, ":1\r\n");
     assert_eq!(victim.next().await, "");
 }
 

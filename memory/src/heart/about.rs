@@ -1,9 +1,6 @@
 //! What a server tells about itself, and what it allows.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt::Write as _,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::script::sha1;
 
@@ -33,7 +30,7 @@ pub(super) struct About {
 }
 
 /// The settings with which a server begins: it has a complete log, and evicts nothing.
-const SETTINGS: [(&str, &str); 14] = [
+const SETTINGS: [(&str, &str); 12] = [
     ("appendfsync", "always"),
     ("appendonly", "yes"),
     ("lua-time-limit", "5000"),
@@ -42,8 +39,6 @@ const SETTINGS: [(&str, &str); 14] = [
     ("maxmemory-policy", "noeviction"),
     ("min-replicas-to-write", "0"),
     ("no-appendfsync-on-rewrite", "no"),
-    ("notify-keyspace-events", ""),
-    ("save", ""),
     ("stop-writes-on-bgsave-error", "yes"),
     ("tcp-keepalive", "300"),
     ("timeout", "0"),
@@ -94,36 +89,29 @@ impl About {
     /// Returns the reply to `INFO`.
     pub(super) fn info(&self, clients: usize) -> String {
         let setting = |name: &str| self.settings.get(name).map_or("", String::as_str);
-        let mut info = format!("# Server\r\nredis_version:{}\r\n", self.number());
-        let mut line = |name: &str, value: &str| {
-            let _ = write!(info, "{name}:{value}\r\n"); // a string takes all
-        };
-        if self.version == Version::Valkey9 {
-            line("server_name", "valkey");
-            line("valkey_version", "9.0.0");
-        }
-        line("redis_mode", "standalone");
-        line("run_id", &self.id("run", self.restarts));
-        line("connected_clients", &clients.to_string());
-        line("maxclients", setting("maxclients"));
-        line("maxmemory", setting("maxmemory"));
-        line("maxmemory_policy", setting("maxmemory-policy"));
-        line("loading", "0");
-        let is_logged = setting("appendonly") == "yes";
-        line("aof_enabled", if is_logged { "1" } else { "0" });
-        line("aof_rewrite_in_progress", "0");
-        line("aof_rewrite_scheduled", "0");
-        line("aof_last_rewrite_time_sec", "-1");
-        line("aof_last_bgrewrite_status", "ok");
-        line("rdb_last_bgsave_status", "ok");
-        line("role", "master");
-        line("connected_slaves", "0");
-        line("repl_backlog_active", "0");
-        line("master_replid", &self.id("replication", self.promotions));
+        let valkey = "server_name:valkey\r\nvalkey_version:9.0.0\r\n";
         let second = self.promotions.checked_sub(1);
         let second = second.map_or_else(|| "0".repeat(40), |number| self.id("replication", number));
-        line("master_replid2", &second);
-        line("cluster_enabled", "0");
-        info
+        format!(
+            "# Server\r\nredis_version:{}\r\n{}redis_mode:standalone\r\nrun_id:{}\r\n\
+             connected_clients:{clients}\r\nmaxclients:{}\r\n\
+             maxmemory:{}\r\nmaxmemory_policy:{}\r\nloading:0\r\n\
+             aof_enabled:{}\r\naof_rewrite_in_progress:0\r\naof_rewrite_scheduled:0\r\n\
+             aof_last_rewrite_time_sec:-1\r\naof_last_bgrewrite_status:ok\r\n\
+             role:master\r\nconnected_slaves:0\r\nrepl_backlog_active:0\r\n\
+             master_replid:{}\r\nmaster_replid2:{second}\r\ncluster_enabled:0\r\n",
+            self.number(),
+            if self.version == Version::Valkey9 {
+                valkey
+            } else {
+                ""
+            },
+            self.id("run", self.restarts),
+            setting("maxclients"),
+            setting("maxmemory"),
+            setting("maxmemory-policy"),
+            u8::from(setting("appendonly") == "yes"),
+            self.id("replication", self.promotions),
+        )
     }
 }

@@ -49,10 +49,8 @@ pub(super) struct Database {
 pub(super) enum Effect {
     /// This key was written or deleted.
     Changed(Vec<u8>),
-    /// All keys of this database were deleted.
-    Flushed,
     /// All keys of all databases were deleted.
-    FlushedAll,
+    Flushed,
     /// This text was published on this channel.
     Published(Vec<u8>, Vec<u8>),
     /// The caller has read this key, and tracks it.
@@ -158,16 +156,17 @@ impl Database {
     }
 
     /// Sets when a key expires. Returns whether the key is there.
-    pub(super) fn set_expiry(&mut self, key: &[u8], expires: Option<u64>) -> bool {
+    pub(super) fn set_expiry(&mut self, key: &[u8], expires: u64) -> bool {
         if self.value(key).is_none() {
             return false;
         }
-        if expires.is_some_and(|expires| expires <= self.now()) {
+        if expires <= self.now() {
             return self.remove(key);
         }
-        if let Some(entry) = self.keys.entries.get_mut(key) {
-            entry.expires = expires;
-        }
+        let entry = self.keys.entries.get_mut(key);
+        entry
+            .into_iter()
+            .for_each(|entry| entry.expires = Some(expires));
         self.changed(key, true);
         true
     }

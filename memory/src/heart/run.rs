@@ -58,7 +58,7 @@ impl Keyspace {
             match effect {
                 Effect::Changed(key) => changed.push(key),
                 Effect::Published(channel, text) => published.push((channel, text)),
-                Effect::Flushed | Effect::FlushedAll | Effect::Read(_) => {}
+                Effect::Flushed | Effect::Read(_) => {}
             }
         }
         Ran {

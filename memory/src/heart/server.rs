@@ -162,7 +162,7 @@ impl Server {
         let effects = mem::take(&mut self.database.effects);
         if effects
             .iter()
-            .any(|effect| matches!(effect, Effect::FlushedAll))
+            .any(|effect| matches!(effect, Effect::Flushed))
         {
             self.data.clear();
         }

@@ -91,37 +91,24 @@ fn tracking(db: &mut Database, words: Words<'_>) -> Answer {
     Ok(Reply::ok())
 }
 
-/// Closes the connection with an `ID`, or all others of a `TYPE`.
+/// Closes the connection with an `ID`.
 fn kill(db: &mut Database, words: Words<'_>) -> Answer {
-    let numbers = db.connections.numbers();
-    let victims: Vec<u64> = match words {
-        [id, victim] if is(id, "ID") => {
-            let victim = whole(victim)
-                .ok()
-                .and_then(|victim| u64::try_from(victim).ok());
-            let victim = victim.ok_or("ERR client-id should be greater than 0")?;
-            numbers.filter(|one| *one == victim).collect()
-        }
-        [of_type, wanted] if is(of_type, "TYPE") => {
-            let wants_listeners = is(wanted, "PUBSUB");
-            if !wants_listeners && !is(wanted, "NORMAL") {
-                let wanted = String::from_utf8_lossy(wanted);
-                return Err(format!("ERR Unknown client type '{wanted}'").into());
-            }
-            let listens = |one: &u64| !db.connections.channels_of(*one).is_empty();
-            let others = numbers.filter(|one| *one != db.caller);
-            others
-                .filter(|one| listens(one) == wants_listeners)
-                .collect()
-        }
-        _ => return Err(SYNTAX),
+    let [id, victim] = words else {
+        return Err(SYNTAX);
     };
-    for victim in &victims {
-        if *victim == db.caller {
-            client(db)?.is_ending = true;
-        } else {
-            db.connections.cut(*victim);
-        }
+    if !is(id, "ID") {
+        return Err(SYNTAX);
     }
-    Ok(Reply::count(victims.len()))
+    let victim = whole(victim)
+        .ok()
+        .and_then(|victim| u64::try_from(victim).ok());
+    let victim = victim.ok_or("ERR client-id should be greater than 0")?;
+    if !db.connections.is_open(victim) {
+        return Ok(Reply::Int(0));
+    }
+    match victim == db.caller {
+        true => client(db)?.is_ending = true,
+        false => db.connections.cut(victim),
+    }
+    Ok(Reply::Int(1))
 }

@@ -1,6 +1,6 @@
 //! Commands on hashes.
 
-use super::{arity, whole};
+use super::arity;
 use crate::heart::{
     database::{Answer, Database, Words},
     reply::Reply,
@@ -22,14 +22,6 @@ pub(super) fn hgetall(db: &mut Database, words: Words<'_>) -> Answer {
     Ok(Reply::map(db.hash(words[1])?))
 }
 
-pub(super) fn hkeys(db: &mut Database, words: Words<'_>) -> Answer {
-    Ok(Reply::bulks(db.hash(words[1])?.keys()))
-}
-
-pub(super) fn hvals(db: &mut Database, words: Words<'_>) -> Answer {
-    Ok(Reply::bulks(db.hash(words[1])?.values()))
-}
-
 pub(super) fn hlen(db: &mut Database, words: Words<'_>) -> Answer {
     Ok(Reply::count(db.hash(words[1])?.len()))
 }
@@ -49,27 +41,6 @@ pub(super) fn hset(db: &mut Database, words: Words<'_>) -> Answer {
     let added = hash.len() - before;
     db.changed(words[1], true);
     Ok(Reply::count(added))
-}
-
-pub(super) fn hsetnx(db: &mut Database, words: Words<'_>) -> Answer {
-    let is_new = !db.hash(words[1])?.contains_key(words[2]);
-    if is_new {
-        hset(db, words)?;
-    }
-    Ok(Reply::Int(is_new.into()))
-}
-
-pub(super) fn hincrby(db: &mut Database, words: Words<'_>) -> Answer {
-    let by = whole(words[3])?;
-    let value = db.hash(words[1])?.get(words[2]);
-    let number = value.map_or(Ok(0), |value| whole(value));
-    let number = number.map_err(|_| "ERR hash value is not an integer")?;
-    let overflow = "ERR increment or decrement would overflow";
-    let sum = number.checked_add(by).ok_or(overflow)?;
-    let fields = db.hash_mut(words[1])?;
-    fields.insert(words[2].to_vec(), sum.to_string().into_bytes());
-    db.changed(words[1], true);
-    Ok(Reply::Int(sum))
 }
 
 pub(super) fn hdel(db: &mut Database, words: Words<'_>) -> Answer {

@@ -18,16 +18,13 @@ pub(super) fn exists(db: &mut Database, words: Words<'_>) -> Answer {
 }
 
 pub(super) fn type_(db: &mut Database, words: Words<'_>) -> Answer {
-    Ok(Reply::Status(type_of(db.value(words[1])).to_owned()))
-}
-
-fn type_of(value: Option<&Value>) -> &'static str {
-    match value {
+    let of_type = match db.value(words[1]) {
         None => "none",
         Some(Value::Text(_)) => "string",
         Some(Value::Hash(_)) => "hash",
         Some(Value::Sorted(_)) => "zset",
-    }
+    };
+    Ok(Reply::Status(of_type.to_owned()))
 }
 
 pub(super) fn pttl(db: &mut Database, words: Words<'_>) -> Answer {
@@ -43,64 +40,24 @@ pub(super) fn ttl(db: &mut Database, words: Words<'_>) -> Answer {
     }))
 }
 
-pub(super) fn persist(db: &mut Database, words: Words<'_>) -> Answer {
-    let has_ttl = db.expires(words[1]).flatten().is_some();
-    Ok(Reply::Int(
-        (has_ttl && db.set_expiry(words[1], None)).into(),
-    ))
-}
-
 pub(super) fn expire(db: &mut Database, words: Words<'_>) -> Answer {
-    expire_at(db, words, 1_000, true)
-}
-
-pub(super) fn expireat(db: &mut Database, words: Words<'_>) -> Answer {
-    expire_at(db, words, 1_000, false)
+    expire_in(db, words, 1_000)
 }
 
 pub(super) fn pexpire(db: &mut Database, words: Words<'_>) -> Answer {
-    expire_at(db, words, 1, true)
+    expire_in(db, words, 1)
 }
 
-pub(super) fn pexpireat(db: &mut Database, words: Words<'_>) -> Answer {
-    expire_at(db, words, 1, false)
-}
-
-/// Sets when a key expires, given in a unit of this many milliseconds.
-fn expire_at(db: &mut Database, words: Words<'_>, unit: i64, is_ttl: bool) -> Answer {
-    let start = if is_ttl {
-        i64::try_from(db.now()).unwrap_or(i64::MAX)
-    } else {
-        0
-    };
-    let millis = whole(words[2])?.checked_mul(unit);
-    let by = || String::from_utf8_lossy(words[0]).to_lowercase();
-    let expires = millis
-        .and_then(|millis| millis.checked_add(start))
-        .ok_or_else(|| Error::from(format!("ERR invalid expire time in '{}' command", by())))?;
+/// Sets the TTL of a key, given in a unit of this many milliseconds.
+fn expire_in(db: &mut Database, words: Words<'_>, unit: i64) -> Answer {
+    let now = i64::try_from(db.now()).unwrap_or(i64::MAX);
+    let ttl = whole(words[2])?.checked_mul(unit);
+    let expires = ttl.and_then(|ttl| now.checked_add(ttl)).ok_or_else(|| {
+        let name = String::from_utf8_lossy(words[0]).to_lowercase();
+        Error::from(format!("ERR invalid expire time in '{name}' command"))
+    })?;
     let expires = u64::try_from(expires).unwrap_or(0);
-    let Some(old) = db.expires(words[1]) else {
-        return Ok(Reply::Int(0));
-    };
-    let is_set = match words[3..] {
-        [] => true,
-        [option] if is(option, "NX") => old.is_none(),
-        [option] if is(option, "XX") => old.is_some(),
-        [option] if is(option, "GT") => old.is_some_and(|old| expires > old),
-        [option] if is(option, "LT") => old.is_none_or(|old| expires < old),
-        [option, ..] => {
-            let option = String::from_utf8_lossy(option);
-            return Err(format!("ERR Unsupported option {option}").into());
-        }
-    };
-    Ok(Reply::Int(
-        (is_set && db.set_expiry(words[1], Some(expires))).into(),
-    ))
-}
-
-pub(super) fn keys(db: &mut Database, words: Words<'_>) -> Answer {
-    let names = db.keys.names(db.micros);
-    Ok(Reply::bulks(names.filter(|name| matches(words[1], name))))
+    Ok(Reply::Int(db.set_expiry(words[1], expires).into()))
 }
 
 pub(super) fn dbsize(db: &mut Database, _words: Words<'_>) -> Answer {
@@ -113,11 +70,10 @@ pub(super) fn scan(db: &mut Database, words: Words<'_>) -> Answer {
         .ok()
         .and_then(|text| text.parse().ok());
     let cursor: usize = cursor.ok_or("ERR invalid cursor")?;
-    let (mut pattern, mut of_type, mut count) = (None, None, 10);
+    let (mut pattern, mut count) = (None, 10);
     for option in words[2..].chunks(2) {
         match option {
             [name, value] if is(name, "MATCH") => pattern = Some(*value),
-            [name, value] if is(name, "TYPE") => of_type = Some(*value),
             [name, value] if is(name, "COUNT") => {
                 let number = usize::try_from(whole(value)?).ok();
                 count = number.filter(|number| *number > 0).ok_or(SYNTAX)?;
@@ -125,36 +81,20 @@ pub(super) fn scan(db: &mut Database, words: Words<'_>) -> Answer {
             _ => return Err(SYNTAX),
         }
     }
-    let names: Vec<_> = db
-        .keys
-        .names(db.micros)
-        .skip(cursor)
-        .take(count + 1)
-        .collect();
-    let next = if names.len() > count {
-        cursor + count
-    } else {
-        0
-    };
-    let page = names.into_iter().take(count);
-    let page = page.filter(|name| pattern.is_none_or(|pattern| matches(pattern, name)));
-    let page = page.filter(|name| of_type.is_none_or(|it| is(it, type_of(db.value(name)))));
+    let mut names = db.keys.names(db.micros).skip(cursor);
+    let page: Vec<_> = names.by_ref().take(count).collect();
+    let next = names.next().map_or(0, |_| cursor + count);
+    let matching = page
+        .iter()
+        .filter(|name| pattern.is_none_or(|pattern| matches(pattern, name)));
     Ok(Reply::Array(vec![
         Reply::bulk(next.to_string()),
-        Reply::bulks(page),
+        Reply::bulks(matching),
     ]))
 }
 
 pub(super) fn flushall(db: &mut Database, _words: Words<'_>) -> Answer {
-    flush(db, Effect::FlushedAll)
-}
-
-pub(super) fn flushdb(db: &mut Database, _words: Words<'_>) -> Answer {
-    flush(db, Effect::Flushed)
-}
-
-fn flush(db: &mut Database, effect: Effect) -> Answer {
     db.keys.entries.clear();
-    db.effects.push(effect);
+    db.effects.push(Effect::Flushed);
     Ok(Reply::ok())
 }
