@@ -27,3 +27,6 @@ pub use self::{
     script::Script,
     server::{Data, Server},
 };
+
+#[cfg(test)]
+mod tests;
