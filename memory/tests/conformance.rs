@@ -450,7 +450,8 @@ fn words(command: &str) -> Vec<String> {
 }
 
 /// Returns the answer without what may differ: where an error is in a script, that an unknown
-/// command has no arguments, and for rows with `~`, up to five seconds. Some servers have other errors, of which only the first word counts.
+/// command has no arguments, and for rows with `~`, up to five seconds. Some
+/// servers have other errors, of which only the first word counts.
 fn alike(row: &str, answer: &str, has_other_errors: bool) -> String {
     let lines = answer.split_inclusive("\r\n").map(|line| {
         let cut = match line.strip_prefix('-') {

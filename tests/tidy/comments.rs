@@ -16,6 +16,7 @@ fn comments_fit_on_a_screen() {
         "benches/src",
         "cli",
         "examples",
+        "memory",
         "pictures/src",
         "tests",
     ];

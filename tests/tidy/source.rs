@@ -26,9 +26,9 @@ pub(crate) fn sources() -> Vec<Source> {
     sources_of("src")
 }
 
-/// The sources of the command line.
-pub(crate) fn sources_of_cli() -> Vec<Source> {
-    sources_of("cli/src")
+/// The sources of the other crates: the command line, and the server in memory.
+pub(crate) fn sources_of_others() -> [Vec<Source>; 2] {
+    ["cli/src", "memory/src"].map(sources_of)
 }
 
 fn sources_of(folder: &str) -> Vec<Source> {

@@ -5,7 +5,7 @@ use std::{
     mem,
 };
 
-use super::{database::Effect, reply::Reply};
+use super::{effect::Effect, reply::Reply};
 
 /// All connections. Each has a number.
 #[derive(Debug, Default)]

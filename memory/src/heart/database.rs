@@ -6,6 +6,7 @@ use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 use super::{
     about::About,
     connections::{Connection, Connections},
+    effect::Effect,
     keyspace::{Entry, Keyspace, Score, Value},
     reply::Reply,
     script::Script,
@@ -29,6 +30,9 @@ pub(super) type Answer<T = Reply> = Result<T, Error>;
 /// The words of a command, with its name.
 pub(super) type Words<'a> = &'a [&'a [u8]];
 
+/// Executes a command.
+pub(super) type Run = fn(&mut Database, Words<'_>) -> Answer;
+
 /// The data that commands work on.
 #[derive(Debug, Default)]
 pub(super) struct Database {
@@ -42,19 +46,6 @@ pub(super) struct Database {
     /// The number of the connection whose command is executed. 0 is that of nobody.
     pub(super) caller: u64,
     pub(super) effects: Vec<Effect>,
-}
-
-/// What a command has done beside its reply, in order.
-#[derive(Debug)]
-pub(super) enum Effect {
-    /// This key was written or deleted.
-    Changed(Vec<u8>),
-    /// All keys of all databases were deleted.
-    Flushed,
-    /// This text was published on this channel.
-    Published(Vec<u8>, Vec<u8>),
-    /// The caller has read this key, and tracks it.
-    Read(Vec<u8>),
 }
 
 impl Database {

@@ -10,13 +10,10 @@ use std::{
 use mlua::{Function, Lua, LuaOptions, MultiValue, StdLib, Table, Value};
 
 use super::{
-    database::{Answer, Database, Error, Words},
+    database::{Answer, Database, Error, Run, Words},
     reply::{Reply, written},
     script::{Script, sha1},
 };
-
-/// Executes a command of a script.
-type Call = fn(&mut Database, Words<'_>) -> Answer;
 
 /// Runs a script with these words, of which the first ones, as many as the number says, are its
 /// `KEYS`, and the others its `ARGV`. `call` executes its commands.
@@ -24,7 +21,7 @@ pub(super) fn run(
     database: &mut Database,
     script: &Script,
     (words, keys): (Words<'_>, usize),
-    call: Call,
+    call: Run,
 ) -> Reply {
     INTERPRETER.with(|interpreter| {
         let script = match interpreter.compiled(script) {
@@ -56,7 +53,7 @@ struct Interpreter {
     /// The data of the server whose script runs.
     database: Rc<RefCell<Database>>,
     /// Executes the commands of that script.
-    call: Rc<Cell<Call>>,
+    call: Rc<Cell<Run>>,
     /// The function of the prelude that runs scripts.
     run: Function,
     /// The scripts by their hashes.
@@ -68,7 +65,7 @@ impl Interpreter {
         let libraries = StdLib::MATH | StdLib::STRING | StdLib::TABLE;
         let lua = Lua::new_with(libraries, LuaOptions::new())?;
         let database = Rc::<RefCell<Database>>::default();
-        let calls: Rc<Cell<Call>> = Rc::new(Cell::new(|_, _| Ok(Reply::Nil)));
+        let calls: Rc<Cell<Run>> = Rc::new(Cell::new(|_, _| Ok(Reply::Nil)));
         let (shared, execute) = (database.clone(), calls.clone());
         let call = lua.create_function(move |lua, words: MultiValue| {
             call(lua, &words, |words| {

@@ -12,6 +12,7 @@ mod clock;
 mod commands;
 mod connections;
 mod database;
+mod effect;
 mod keyspace;
 mod lua;
 mod reply;

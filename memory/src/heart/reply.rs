@@ -123,37 +123,53 @@ pub(super) fn written(number: f64) -> String {
 /// Takes the first command from `input`, which may also be a line of words. Returns `None` if the
 /// command is incomplete, and an error if the bytes are no command.
 pub(super) fn take_command(input: &mut Vec<u8>) -> Result<Option<Vec<Vec<u8>>>, String> {
-    loop {
-        let Some((first, mut at)) = take_line(input, 0) else {
-            return Ok(None);
-        };
-        let mut words = Vec::new();
-        if let Some(count) = first.strip_prefix(b"*") {
+    while let Some((line, start)) = take_line(input, 0) {
+        let (words, end) = if let Some(count) = line.strip_prefix(b"*") {
             let count = number(count, 1_048_576).ok_or("invalid multibulk length")?;
-            for _ in 0..count {
-                let Some((head, from)) = take_line(input, at) else {
-                    return Ok(None);
-                };
-                let length = head.strip_prefix(b"$").ok_or_else(|| {
-                    let found = head.first().map_or('\n', |byte| char::from(*byte));
-                    format!("expected '$', got '{found}'")
-                })?;
-                let length = number(length, 512 << 20).ok_or("invalid bulk length")?;
-                let Some(word) = input.get(from..from + length + 2) else {
-                    return Ok(None);
-                };
-                words.push(word[..length].to_vec());
-                at = from + length + 2;
-            }
+            let Some(found) = take_words(input, start, count)? else {
+                return Ok(None);
+            };
+            found
         } else {
-            let line = first.split(u8::is_ascii_whitespace);
-            words.extend(line.filter(|word| !word.is_empty()).map(<[u8]>::to_vec));
-        }
-        input.drain(..at);
+            let words = line.split(u8::is_ascii_whitespace);
+            let words = words.filter(|word| !word.is_empty());
+            (words.map(<[u8]>::to_vec).collect(), start)
+        };
+        input.drain(..end);
         if !words.is_empty() {
             return Ok(Some(words));
         }
     }
+    Ok(None)
+}
+
+/// Returns the words that begin at `at`, and where they end. `None` if they are incomplete.
+#[expect(
+    clippy::type_complexity,
+    reason = "words, if they have come, and their end"
+)]
+fn take_words(
+    input: &[u8],
+    mut at: usize,
+    count: usize,
+) -> Result<Option<(Vec<Vec<u8>>, usize)>, String> {
+    let mut words = Vec::new();
+    for _ in 0..count {
+        let Some((head, start)) = take_line(input, at) else {
+            return Ok(None);
+        };
+        let length = head.strip_prefix(b"$").ok_or_else(|| {
+            let found = head.first().map_or('\n', |byte| char::from(*byte));
+            format!("expected '$', got '{found}'")
+        })?;
+        let length = number(length, 512 << 20).ok_or("invalid bulk length")?;
+        at = start + length + 2;
+        let Some(word) = input.get(start..at) else {
+            return Ok(None);
+        };
+        words.push(word[..length].to_vec());
+    }
+    Ok(Some((words, at)))
 }
 
 /// Returns the line that begins at `from`, and where the next one begins.

@@ -4,7 +4,8 @@ use std::mem;
 
 use super::{
     commands::{call, execute},
-    database::{Database, Effect},
+    database::Database,
+    effect::Effect,
     keyspace::Keyspace,
     lua,
     reply::Reply,

@@ -7,7 +7,8 @@ use super::{
     clock::Clock,
     commands::{Command, execute},
     connections::Tracking,
-    database::{Answer, Database, Effect, Error, Words},
+    database::{Answer, Database, Error, Words},
+    effect::Effect,
     keyspace::{Entry, Keyspace, Value},
     reply::{Reply, take_command},
 };

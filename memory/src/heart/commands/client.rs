@@ -1,13 +1,12 @@
 //! The subcommands of `CLIENT`.
 
 use super::{
-    Run, arity,
     connection::{client, name_of},
-    is, unknown_subcommand, whole,
+    words::{arity, is, unknown_subcommand, whole},
 };
 use crate::heart::{
     connections::Tracking,
-    database::{Answer, Database, SYNTAX, Words},
+    database::{Answer, Database, Run, SYNTAX, Words},
     reply::Reply,
 };
 

@@ -1,6 +1,6 @@
 //! Commands about the connection that sends them.
 
-use super::{is, whole};
+use super::words::{is, whole};
 use crate::heart::{
     connections::Connection,
     database::{Answer, Database, Error, SYNTAX, Words},

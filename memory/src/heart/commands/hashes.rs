@@ -1,6 +1,6 @@
 //! Commands on hashes.
 
-use super::arity;
+use super::words::arity;
 use crate::heart::{
     database::{Answer, Database, Words},
     reply::Reply,

@@ -1,8 +1,9 @@
 //! Commands on keys of any type.
 
-use super::{is, matches, whole};
+use super::words::{is, matches, whole};
 use crate::heart::{
-    database::{Answer, Database, Effect, Error, SYNTAX, Words},
+    database::{Answer, Database, Error, SYNTAX, Words},
+    effect::Effect,
     keyspace::Value,
     reply::Reply,
 };

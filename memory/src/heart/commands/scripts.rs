@@ -1,28 +1,28 @@
 //! Commands on scripts.
 
-use super::{arity, call, is, unknown_subcommand, whole};
+use super::words::{arity, is, unknown_subcommand, whole};
 use crate::heart::{
-    database::{Answer, Database, Words},
+    database::{Answer, Database, Run, Words},
     lua,
     reply::Reply,
     script::Script,
 };
 
-pub(super) fn eval(db: &mut Database, words: Words<'_>) -> Answer {
+pub(super) fn eval(db: &mut Database, words: Words<'_>, call: Run) -> Answer {
     let script = Script::new(words[1]);
-    let reply = run(db, &script, words)?;
+    let reply = run(db, &script, words, call)?;
     db.scripts.insert(script.hash().to_owned(), script);
     Ok(reply)
 }
 
-pub(super) fn evalsha(db: &mut Database, words: Words<'_>) -> Answer {
+pub(super) fn evalsha(db: &mut Database, words: Words<'_>, call: Run) -> Answer {
     let hash = String::from_utf8_lossy(words[1]).to_lowercase();
     let script = db.scripts.get(&hash).cloned();
     let script = script.ok_or("NOSCRIPT No matching script. Please use EVAL.")?;
-    run(db, &script, words)
+    run(db, &script, words, call)
 }
 
-fn run(db: &mut Database, script: &Script, words: Words<'_>) -> Answer {
+fn run(db: &mut Database, script: &Script, words: Words<'_>, call: Run) -> Answer {
     let count = whole(words[2])?;
     let keys = usize::try_from(count).map_err(|_| "ERR Number of keys can't be negative")?;
     if keys > words.len() - 3 {

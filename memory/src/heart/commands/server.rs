@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{arity, is, matches, unknown_subcommand};
+use super::words::{arity, is, matches, unknown_subcommand};
 use crate::heart::{
-    database::{Answer, Database, Effect, Words},
+    database::{Answer, Database, Words},
+    effect::Effect,
     reply::Reply,
 };
 

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::{is, whole};
+use super::words::{is, whole};
 use crate::heart::{
     database::{Answer, Database, SYNTAX, Words},
     keyspace::Score,

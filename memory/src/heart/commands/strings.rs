@@ -1,6 +1,6 @@
 //! Commands on strings.
 
-use super::{arity, is, whole};
+use super::words::{arity, is, whole};
 use crate::heart::{
     database::{Answer, Database, SYNTAX, Words},
     keyspace::Value,

@@ -1,0 +1,14 @@
+//! What commands do beside their replies.
+
+/// What a command has done beside its reply, in order.
+#[derive(Debug)]
+pub(super) enum Effect {
+    /// This key was written or deleted.
+    Changed(Vec<u8>),
+    /// All keys of all databases were deleted.
+    Flushed,
+    /// This text was published on this channel.
+    Published(Vec<u8>, Vec<u8>),
+    /// The caller has read this key, and tracks it.
+    Read(Vec<u8>),
+}
