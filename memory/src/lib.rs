@@ -15,3 +15,7 @@ mod master;
 mod state;
 
 pub use self::{fault::Fault, heart::Version, master::MemoryMaster};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
