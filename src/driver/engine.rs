@@ -7,8 +7,11 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    thread,
     time::Duration,
 };
+
+use tokio::task::AbortHandle;
 
 use super::{
     acquire::{
@@ -95,7 +98,11 @@ impl Engine {
         #[cfg(test)]
         let (supervisors, renewing) = (Process::adopt(supervisors), Process::adopt(renewing));
         let task = runtime.spawn(supervisors).abort_handle();
-        runtime.spawn(renewing);
+        let end = EndOnPanic(task.clone());
+        runtime.spawn(async move {
+            let _end = end;
+            renewing.await;
+        });
         let timers = Timers::new(runtime, task);
         let masters = Masters::new(roster, mailboxes, health);
         Self {
@@ -182,6 +189,18 @@ impl Engine {
     pub(crate) async fn delivered(&self) {
         let timers = &self.context.timers;
         self.context.pending_releases.delivered(timers).await;
+    }
+}
+
+/// Ends the supervisors if the renewer panics, because code of the program does that it calls.
+/// Without supervisors, the coordinator is closed.
+struct EndOnPanic(AbortHandle);
+
+impl Drop for EndOnPanic {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.abort();
+        }
     }
 }
 

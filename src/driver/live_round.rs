@@ -3,6 +3,7 @@
 use std::{
     future::poll_fn,
     mem,
+    panic::resume_unwind,
     sync::Arc,
     task::{Poll, Waker},
     time::{Duration, Instant},
@@ -17,7 +18,7 @@ use crate::{
     },
     driver::{observe::observer::LockObserver, time::clock},
     master::CountVotes,
-    user_code::shielded,
+    user_code::caught,
 };
 
 /// A round that masters vote in. The task that serves a master casts the vote of that master.
@@ -141,7 +142,7 @@ impl LiveRound {
 
     /// Counts a vote that was read at `now` on the monotonic clock. Then calls `look` with the
     /// round and with the outcome before the vote, and returns the result of `look`. Wakes no task:
-    /// the caller must call [`wake`](Self::wake) next.
+    /// [`wake`](Self::wake) does.
     pub(crate) fn cast<T>(
         &self,
         master: usize,
@@ -202,19 +203,13 @@ impl LiveRound {
             Vec::new()
         };
         drop(state); // a task that is woken may lock the state at once
-        for waker in voted.into_iter().chain(decided).chain(settled) {
-            shielded(|| waker.wake());
+        let wakers = voted.into_iter().chain(decided).chain(settled);
+        let mut panicked = None;
+        for waker in wakers {
+            panicked = caught(|| waker.wake()).err().or(panicked);
         }
-    }
-}
-
-impl Drop for LiveRound {
-    /// Drops the wakers of tasks that have stopped waiting.
-    fn drop(&mut self) {
-        let state = self.state.get_mut();
-        let wakers = state.decided.take().into_iter().chain(state.voted.take());
-        for waker in wakers.chain(mem::take(&mut state.settled)) {
-            shielded(|| drop(waker));
+        if let Some(panic) = panicked {
+            resume_unwind(panic); // after all tasks were woken
         }
     }
 }
@@ -232,7 +227,10 @@ impl ReadRound for Arc<LiveRound> {
 impl CountVotes for Arc<LiveRound> {
     fn count(&self, master: usize, vote: SlotVote, now: Instant) {
         self.cast(master, vote, now, |_, _| {});
-        self.wake();
+    }
+
+    fn wake(&self) {
+        (**self).wake();
     }
 }
 

@@ -5,10 +5,7 @@ use std::{ops::ControlFlow, pin::pin, time::Instant};
 use futures::future::select;
 use tokio::sync::Notify;
 
-use crate::{
-    driver::time::{clock, timers::Timers},
-    user_code::shielded,
-};
+use crate::driver::time::{clock, timers::Timers};
 
 /// A signal for tasks that wait for a condition. Each task checks its condition itself.
 #[derive(Debug, Default)]
@@ -18,7 +15,7 @@ impl Signal {
     /// Makes every task that waits check its condition again. The caller must hold no mutex,
     /// because a waker runs code of the program.
     pub(crate) fn notify(&self) {
-        shielded(|| self.0.notify_waiters());
+        self.0.notify_waiters();
     }
 
     /// Waits until `check` returns `Break`. Calls `check` at once, and then again after every

@@ -9,12 +9,9 @@ use std::{
     task::{Context, Poll, Wake, Waker},
 };
 
-use crate::{
-    master::{Mailbox, Supervisor},
-    user_code::shielded,
-};
+use crate::master::{Mailbox, Supervisor};
 
-/// Runs the supervisors of all masters until they end. A supervisor that panics ends alone.
+/// Runs the supervisors of all masters until they end. If one panics, all of them end.
 ///
 /// A request wakes all supervisors, so one task for all of them costs less than a task for each.
 ///
@@ -61,13 +58,12 @@ pub(crate) async fn run(masters: Vec<(Arc<Mailbox>, Supervisor)>) {
     .await;
 }
 
-/// Polls a supervisor, and drops it once it has ended or panicked.
+/// Polls a supervisor, and drops it once it has ended.
 fn poll(supervisor: &mut Option<Supervisor>, waker: &Waker) {
     let Some(running) = supervisor else {
         return;
     };
-    let mut polled = Poll::Ready(());
-    shielded(|| polled = running.as_mut().poll(&mut Context::from_waker(waker)));
+    let polled = running.as_mut().poll(&mut Context::from_waker(waker));
     if polled.is_ready() {
         *supervisor = None;
     }
@@ -216,21 +212,6 @@ mod tests {
         wake(&polls[1]);
         assert_eq!(task.poll(), Poll::Ready(()));
         assert_eq!((count(), task.wakes()), ([3, 3, 3], 5));
-    }
-
-    #[test]
-    fn a_supervisor_that_panics_ends_alone() {
-        let polls = Polls::default();
-        let bomb: Supervisor = Box::pin(async { panic!("a supervisor") });
-        let future = pin!(run(with_mailboxes([bomb, supervisor(&polls, 2)])));
-        let mut task = Task {
-            future,
-            wakes: Arc::default(),
-        };
-        assert_eq!(task.poll(), Poll::Pending);
-        wake(&polls);
-        assert_eq!(task.poll(), Poll::Ready(()));
-        assert_eq!(polls.lock().0, 2);
     }
 
     #[test]

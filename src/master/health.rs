@@ -15,13 +15,10 @@ use super::{
     observer::{MasterEvent, MasterObserver},
     server_error::ServerError,
 };
-use crate::{
-    core::{
-        time::episode::Episode,
-        view::health::{DialRefusal, MasterHealth, MasterState},
-        vote::{lists::Membership, roster::Roster},
-    },
-    user_code::shielded,
+use crate::core::{
+    time::episode::Episode,
+    view::health::{DialRefusal, MasterHealth, MasterState},
+    vote::{lists::Membership, roster::Roster},
 };
 
 /// The states of the masters of a group. Each supervisor writes the entry of its master.
@@ -276,13 +273,11 @@ impl HealthBoard {
 
     fn update(&self, master: usize, change: impl FnOnce(&mut Entry)) {
         let mut can_vote = false;
-        shielded(|| {
-            self.entries.send_modify(|entries| {
-                if let Some(entry) = entries.get_mut(master) {
-                    change(entry);
-                    can_vote = entry.at((self.now)()).can_vote();
-                }
-            });
+        self.entries.send_modify(|entries| {
+            if let Some(entry) = entries.get_mut(master) {
+                change(entry);
+                can_vote = entry.at((self.now)()).can_vote();
+            }
         });
         self.observers[master].set_can_vote(can_vote);
     }

@@ -9,7 +9,6 @@ use crate::{
     core::vote::{Failure, Vote, lists::Membership},
     log::MASTER,
     meter::{By, Counter, Gauge, Meter, counter, gauge, names},
-    user_code::shielded,
 };
 
 /// Tells the program of the events of one master. Log subscribers and recorders are code of the
@@ -68,7 +67,7 @@ impl MasterObserver {
 
     /// Logs `event`. Counts it, if it is a quarantine.
     pub(crate) fn on(&self, event: MasterEvent<'_>) {
-        shielded(|| log(self.group.as_deref(), &self.address, event));
+        log(self.group.as_deref(), &self.address, event);
         if let MasterEvent::Quarantined { .. } = event {
             self.metrics
                 .record(|metrics| metrics.quarantines.increment(1));
@@ -86,10 +85,10 @@ impl MasterObserver {
         self.metrics.record(|metrics| metrics.can_vote.set(value));
     }
 
-    /// Counts a vote.
-    pub(super) fn voted(&self, vote: &Vote) {
+    /// Counts a vote with this [`outcome`].
+    pub(super) fn voted(&self, outcome: &str) {
         self.metrics.record(|metrics| {
-            let votes = metrics.votes.at(outcome(vote));
+            let votes = metrics.votes.at(outcome);
             votes.map(|votes| votes.increment(1))
         });
     }
@@ -175,7 +174,8 @@ const OUTCOMES: &[&str] = &[
     "unreachable",
 ];
 
-fn outcome(vote: &Vote) -> &'static str {
+/// Returns the word for a vote in metrics.
+pub(super) fn outcome(vote: &Vote) -> &'static str {
     match vote {
         Vote::Grant => "granted",
         Vote::Refuse(_) => "refused",

@@ -3,7 +3,6 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::user_code::shielded;
 pub(crate) mod names;
 #[cfg(not(feature = "metrics"))]
 mod off;
@@ -21,8 +20,7 @@ pub(crate) use on::{Counter, Gauge, Histogram, counter, describe, gauge, histogr
 /// A flag that is `true` if metrics are recorded.
 pub(crate) const IS_ON: bool = cfg!(feature = "metrics");
 
-/// A set of metrics, which its clones share. `None` if metrics are not recorded, or if the recorder
-/// panicked when it was asked for them.
+/// A set of metrics, which its clones share. `None` if metrics are not recorded.
 ///
 /// The metrics belong to the recorder that is installed when the set is made. A recorder is code of
 /// the program: it may panic, and it may call this crate. So the caller of a method must hold no
@@ -31,20 +29,14 @@ pub(crate) struct Meter<T>(Option<Arc<T>>);
 
 impl<T> Meter<T> {
     pub(crate) fn new(make: impl FnOnce() -> T) -> Self {
-        let mut made = None;
-        if IS_ON {
-            shielded(|| made = Some(Arc::new(make())));
-        }
-        Self(made)
+        Self(IS_ON.then(|| Arc::new(make())))
     }
 
-    /// Records something in the metrics of the set. Returns the result of `record`, or `None` if it
-    /// panicked or if there are no metrics.
+    /// Records something in the metrics of the set. Returns the result of `record`, or `None` if
+    /// there are no metrics.
     pub(crate) fn record<R>(&self, record: impl FnOnce(&T) -> R) -> Option<R> {
         let metrics = self.0.as_ref().filter(|_| IS_ON)?;
-        let mut result = None;
-        shielded(|| result = Some(record(metrics)));
-        result
+        Some(record(metrics))
     }
 }
 
@@ -91,6 +83,6 @@ impl Counted {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        shielded(|| self.0.decrement(1.0));
+        self.0.decrement(1.0);
     }
 }

@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
         Arc,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
 };
 
@@ -13,7 +13,7 @@ use metrics::{
     SharedString, Unit,
 };
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
-use quorlock::{Coordinator, Fault, Group, Guard, LostReason, MemoryMaster};
+use quorlock::{AcquireError, Coordinator, Fault, Group, Guard, LostReason, MemoryMaster};
 use tokio::{
     runtime,
     time::{sleep, timeout},
@@ -388,24 +388,17 @@ fn no_metric_has_the_name_of_a_lock() {
     });
 }
 
-/// A recorder that panics when it is asked for a metric, or a metric that panics when it is used.
+/// A metric that panics when it is used the next time after it was armed.
 #[derive(Default)]
 struct Bomb {
-    panics_when_asked: bool,
-    panics: AtomicU32,
+    is_armed: AtomicBool,
 }
 
 impl Bomb {
     fn explode(&self) {
-        self.panics.fetch_add(1, Ordering::Relaxed);
-        panic!("a recorder");
-    }
-
-    fn metric(self: &Arc<Self>) -> Arc<Self> {
-        if self.panics_when_asked {
-            self.explode();
+        if self.is_armed.swap(false, Ordering::Relaxed) {
+            panic!("a recorder");
         }
-        self.clone()
     }
 }
 
@@ -417,15 +410,15 @@ impl Recorder for BombRecorder {
     fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
 
     fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
-        Counter::from_arc(self.0.metric())
+        Counter::from_arc(self.0.clone())
     }
 
     fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
-        Gauge::from_arc(self.0.metric())
+        Gauge::from_arc(self.0.clone())
     }
 
     fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
-        Histogram::from_arc(self.0.metric())
+        Histogram::from_arc(self.0.clone())
     }
 }
 
@@ -458,24 +451,19 @@ impl HistogramFn for Bomb {
 }
 
 #[test]
-fn a_recorder_that_panics_harms_no_lock() {
-    for panics_when_asked in [true, false] {
-        let bomb = Arc::new(Bomb {
-            panics_when_asked,
-            ..Bomb::default()
-        });
-        recorded_by(&BombRecorder(bomb.clone()), async || {
-            let world = World::new(3).await;
-            let guard: Guard = world.locks.mutex(NAME).try_acquire().await.unwrap();
-            sleep(seconds(30)).await; // renewals
-            assert!(guard.is_valid());
-            world.inject([Fault::Down]);
-            sleep(seconds(30)).await;
-            guard.release().await.unwrap();
-            world.close().await;
-        });
-        assert!(bomb.panics.load(Ordering::Relaxed) > 3);
-    }
+fn a_recorder_that_panics_in_a_task_closes_the_coordinator() {
+    let bomb = Arc::<Bomb>::default();
+    recorded_by(&BombRecorder(bomb.clone()), async || {
+        let world = World::new(3).await;
+        let guard: Guard = world.locks.mutex(NAME).try_acquire().await.unwrap();
+        bomb.is_armed.store(true, Ordering::Relaxed);
+        sleep(seconds(30)).await; // the votes on a renewal
+        assert!(!bomb.is_armed.load(Ordering::Relaxed));
+        let error = world.locks.mutex("other").acquire().await.unwrap_err();
+        assert!(matches!(error, AcquireError::Closed), "{error}");
+        let _lost = guard.lost().await;
+        world.close().await;
+    });
 }
 
 /// The metrics of masters name their group. A master that is not used yet raises no alarm.

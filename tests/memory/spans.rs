@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use quorlock::{Fault, LockState, LostReason};
+use quorlock::Fault;
 use tokio::time::sleep;
 use tracing::{
     Dispatch, Event, Metadata, Subscriber,
@@ -211,54 +211,4 @@ async fn spans_end_when_futures_and_guards_are_dropped() {
         assert_eq!(begun(&lines, "ends"), 3, "{lines:#?}");
     })
     .await;
-}
-
-/// A subscriber that panics in all methods that return nothing.
-struct Bomb;
-
-impl Subscriber for Bomb {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target() == "quorlock::lock"
-    }
-
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {
-        panic!("a subscriber");
-    }
-
-    fn event(&self, _: &Event<'_>) {
-        panic!("a subscriber");
-    }
-
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-
-    fn enter(&self, _: &span::Id) {}
-
-    fn exit(&self, _: &span::Id) {
-        panic!("a subscriber");
-    }
-
-    fn try_close(&self, _: span::Id) -> bool {
-        panic!("a subscriber");
-    }
-}
-
-/// Such a subscriber has a poisoned mutex, for example. If a panic in a span met another one at the
-/// exit of that span, the process would abort.
-#[tokio::test(start_paused = true)]
-async fn a_subscriber_that_panics_everywhere_harms_no_lock() {
-    let _listening = subscriber::set_default(Bomb);
-    let world = World::new(3).await;
-    let lock = world.locks.mutex(NAME);
-    let guard = lock.acquire().await.unwrap();
-    lock.try_acquire().await.unwrap_err();
-    sleep(seconds(30)).await; // renewals
-    assert_eq!(guard.state(), LockState::Held);
-    guard.release().await.unwrap();
-    let guard = lock.acquire().await.unwrap();
-    world.inject_all(&Fault::Down);
-    assert_eq!(guard.lost().await.reason, LostReason::Expired);
 }

@@ -3,7 +3,7 @@
 
 use std::{
     future::Future,
-    pin::pin,
+    pin::{Pin, pin},
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU32, Ordering},
@@ -14,12 +14,16 @@ use std::{
     time::Duration,
 };
 
-use quorlock::{Coordinator, Fault, Guard, Lock, LockState, LostReason};
+use futures::FutureExt as _;
+use quorlock::{AcquireError, Coordinator, Fault, Guard, Kind, Lock, LockState, LostReason};
 use testkit::on_event::OnEvent;
-use tokio::time::{advance, sleep, timeout};
-use tracing::subscriber::set_default;
+use tokio::{
+    spawn,
+    time::{advance, sleep, timeout},
+};
+use tracing::{Subscriber, subscriber::set_default};
 
-use crate::world::{World, millis, paused_runtime, seconds};
+use crate::world::{KINDS, World, error, millis, paused_runtime, seconds, start};
 
 /// A waker that calls a function whenever it is woken.
 struct OnWake<F>(F);
@@ -48,39 +52,129 @@ pub(crate) fn assert_ends(test: impl AsyncFnOnce() + Send + 'static) {
     }
 }
 
-/// A master's task or the renewer finds the loss.
-#[tokio::test(start_paused = true)]
-async fn a_subscriber_that_panics_at_a_loss_does_not_stop_renewals() {
-    for in_watchdog in [false, true] {
-        let is_armed = Arc::new(AtomicBool::new(true));
-        let armed = is_armed.clone();
-        let _listening = set_default(OnEvent(move |_, message: String| {
-            if message.contains("lock lost") && armed.swap(false, Ordering::SeqCst) {
-                panic!("a subscriber");
-            }
-        }));
-        let world = World::with(3, |builder| builder.ttl(millis(600))).await;
-        let victim = world.locks.mutex("victim").acquire().await.unwrap();
-        if in_watchdog {
-            advance(seconds(1)).await; // a stall that lasts longer than the validity
-        } else {
-            world
-                .masters
-                .iter()
-                .for_each(|master| master.delete("victim"));
+/// A subscriber that panics at the first message that contains `text`.
+fn panics_at(text: &'static str) -> impl Subscriber + Send + Sync {
+    let is_armed = AtomicBool::new(true);
+    OnEvent(move |_, message: String| {
+        if message.contains(text) && is_armed.swap(false, Ordering::SeqCst) {
+            panic!("a subscriber");
         }
-        sleep(millis(500)).await;
-        assert!(!is_armed.load(Ordering::SeqCst), "{in_watchdog}");
-        assert!(matches!(victim.state(), LockState::Lost(_)));
-        let other = world.locks.mutex("other").acquire().await.unwrap();
-        assert_eq!(other.settled().await.granted_count(), 3, "{in_watchdog}");
-        sleep(seconds(60)).await;
-        assert_eq!(other.state(), LockState::Held, "{in_watchdog}");
-        assert_eq!(other.settled().await.granted_count(), 3, "{in_watchdog}");
+    })
+}
+
+/// Polls `future` once. Its waker panics.
+fn poll_with_bomb<T>(future: Pin<&mut impl Future<Output = T>>) {
+    let bomb = waker(|| panic!("a waker"));
+    assert!(future.poll(&mut Context::from_waker(&bomb)).is_pending());
+}
+
+/// Makes code of the program panic in a task of the coordinator.
+async fn panic_in_task(world: &World, why: &str) {
+    let victim = world.locks.mutex("victim").ttl(millis(600));
+    let lose = |guard: &Guard| {
+        let masters = world.masters.iter();
+        masters.for_each(|master| master.delete("victim"));
+        guard.extend(seconds(20)).now_or_never();
+    };
+    match why {
+        "an event before a vote" => {
+            let _listening = set_default(panics_at("master takes no locks"));
+            world.inject_all(&error());
+            victim.acquire().await.unwrap_err();
+        }
+        "an event in a vote" => {
+            let _listening = set_default(panics_at("lock lost"));
+            let guard = victim.acquire().await.unwrap();
+            lose(&guard);
+            sleep(millis(10)).await;
+        }
+        "an event in the renewer" => {
+            let _listening = set_default(panics_at("lock lost"));
+            let _guard = victim.acquire().await.unwrap();
+            advance(seconds(1)).await; // a stall that lasts longer than the validity
+            sleep(millis(10)).await;
+        }
+        "the waker of a loss" => {
+            let guard = victim.acquire().await.unwrap();
+            let mut lost = pin!(guard.lost());
+            poll_with_bomb(lost.as_mut());
+            lose(&guard);
+            sleep(millis(10)).await;
+            assert_eq!(lost.await.reason, LostReason::Disowned);
+        }
+        "the waker of a round" => {
+            let mut attempt = pin!(victim.try_acquire());
+            poll_with_bomb(attempt.as_mut());
+            sleep(millis(10)).await;
+            let _ = attempt.await.unwrap();
+        }
+        "one waker of several" => {
+            world.inject([Fault::Delay(millis(10))]);
+            let guard = victim.acquire().await.unwrap();
+            let (mut first, second) = (pin!(guard.settled()), guard.settled());
+            poll_with_bomb(first.as_mut());
+            assert_eq!(second.await.granted_count(), 3);
+        }
+        "the waker of the first of several rounds" => {
+            world.inject_all(&Fault::Hang);
+            let other = world.locks.mutex("other");
+            let (mut first, mut second) = (pin!(victim.try_acquire()), pin!(other.try_acquire()));
+            poll_with_bomb(first.as_mut());
+            start(second.as_mut()).await;
+            sleep(millis(1)).await;
+            world.inject_all(&Fault::Down);
+            second.await.unwrap_err();
+        }
+        _ => unreachable!(),
     }
 }
 
-/// The waker of `Guard::lost` reads the guard's state, or panics.
+#[test]
+fn a_panic_in_a_task_closes_the_coordinator() {
+    let lock =
+        |locks: &Coordinator, kind: Kind| locks.of_kind(kind, format!("a {kind}"), &locks.owner());
+    // Without the vote of its only master, a round would never end.
+    for (why, masters) in [
+        ("an event before a vote", 1),
+        ("an event in a vote", 3),
+        ("an event in the renewer", 3),
+        ("the waker of a loss", 3),
+        ("the waker of a round", 3),
+        ("one waker of several", 3),
+        ("the waker of the first of several rounds", 1),
+    ] {
+        assert_ends(async move || {
+            let world = World::new(masters).await;
+            let holder = Coordinator::new(&world.masters).unwrap();
+            let (mut held, mut waiters) = (Vec::new(), Vec::new());
+            for kind in KINDS {
+                let taken = lock(&holder, kind);
+                held.push(taken.acquire().await.unwrap());
+                let waiter = lock(&world.locks, kind);
+                waiters.push(spawn(async move { waiter.acquire().await }));
+            }
+            let guard = world.locks.mutex("held").acquire().await.unwrap();
+            sleep(seconds(1)).await;
+            panic_in_task(&world, why).await;
+            let ends = async {
+                for waiter in waiters {
+                    let error = waiter.await.unwrap().unwrap_err();
+                    assert!(matches!(error, AcquireError::Closed), "{why}: {error}");
+                }
+                let error = world.locks.mutex("new").acquire().await.unwrap_err();
+                assert!(matches!(error, AcquireError::Closed), "{why}: {error}");
+                let _lost = guard.lost().await;
+                guard.extend(seconds(20)).await.unwrap_err();
+                drop(guard);
+                world.locks.close().await;
+            };
+            timeout(seconds(60), ends).await.expect(why);
+            assert!(held.iter().all(Guard::is_valid), "{why}: another's locks");
+        });
+    }
+}
+
+/// The waker of `Guard::lost` reads the guard's state.
 #[test]
 fn a_waker_may_read_the_guard_that_is_lost() {
     assert_ends(async || {
@@ -92,7 +186,6 @@ fn a_waker_may_read_the_guard_that_is_lost() {
             waker(move || {
                 assert!(!guard.is_valid());
                 woken.fetch_add(1, Ordering::SeqCst);
-                panic!("a waker");
             })
         };
         let mut lost = pin!(guard.lost());

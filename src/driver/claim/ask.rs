@@ -1,7 +1,6 @@
 //! The rounds that acquire a lock.
 
 use std::{
-    collections::VecDeque,
     pin::pin,
     sync::{Arc, Weak, atomic::AtomicBool},
     time::{Duration, Instant},
@@ -65,8 +64,6 @@ impl Claim {
                 state,
                 hold: None,
                 timer: None,
-                notices: VecDeque::new(),
-                is_announcing: false,
             }),
             has_hold_begun: AtomicBool::new(false),
             changed: Signal::default(),
@@ -284,6 +281,9 @@ impl CountVotes for SlotVotes {
         if let Some(claim) = self.claim.upgrade().filter(|_| lacks_slot) {
             claim.align(MasterSet::only(master), &self.round);
         }
+    }
+
+    fn wake(&self) {
         self.round.wake();
     }
 }

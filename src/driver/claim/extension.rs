@@ -59,8 +59,7 @@ pub(crate) struct Extension {
 }
 
 impl CountVotes for Arc<Extension> {
-    /// Counts the vote, and carries out its consequences after the round is unlocked. Tasks that
-    /// wait for the round are woken last, when the consequences are in effect.
+    /// Counts the vote, and carries out its consequences after the round is unlocked.
     fn count(&self, master: usize, vote: SlotVote, now: Instant) {
         // A failure has no consequences, so the claim need not be locked.
         let is_answer = vote.vote.is_answer();
@@ -76,11 +75,14 @@ impl CountVotes for Arc<Extension> {
         {
             claim.apply(effect, self);
         }
-        self.round.wake();
         if is_decided && self.is_renewal {
             self.round.observer().renewal_decided(self.outcome());
             self.end_span();
         }
+    }
+
+    fn wake(&self) {
+        self.round.wake();
     }
 }
 

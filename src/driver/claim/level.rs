@@ -156,6 +156,10 @@ impl CountVotes for PostedRelease {
         self.round.count(master, vote, now);
     }
 
+    fn wake(&self) {
+        self.round.wake();
+    }
+
     fn owed_until(&self, master: usize) -> Option<Instant> {
         self.owed.to().contains(master).then_some(self.owed.until)
     }
@@ -178,6 +182,9 @@ impl CountVotes for LastExtension {
         if has_failed {
             self.round.observer().not_kept(&self.name);
         }
+    }
+
+    fn wake(&self) {
         self.round.wake();
     }
 }

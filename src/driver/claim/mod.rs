@@ -1,8 +1,6 @@
 //! A claim on a lock: what it may have left on the masters, how it is kept, and how it is released.
 
 use std::{
-    collections::VecDeque,
-    mem,
     ops::ControlFlow,
     sync::{
         Arc,
@@ -204,11 +202,6 @@ struct Protected {
     /// Set from the win to the release or the loss.
     hold: Option<LockSpan>,
     timer: Option<TimerKey>,
-    /// The changes to announce, in the order in which they happened.
-    notices: VecDeque<Notice<Arc<LiveRound>>>,
-    /// `true` while a thread announces changes. It also announces those that other threads find
-    /// meanwhile, so that the log has all of them in their order.
-    is_announcing: bool,
 }
 
 /// The state of a claim while it is locked. The time is read after the lock is taken. Dropping this
@@ -260,18 +253,12 @@ impl Drop for Locked<'_> {
             *stalled = None;
             self.protected.state.was_not_stalled();
         }
-        let is_lost = matches!(notice, Notice::Lost { .. });
-        self.protected.notices.push_back(notice);
-        if !mem::replace(&mut self.protected.is_announcing, true) {
-            while let Some(notice) = self.protected.notices.pop_front() {
-                MutexGuard::unlocked(&mut self.protected, || claim.announce(notice));
+        MutexGuard::unlocked(&mut self.protected, || {
+            if let Notice::Lost { .. } = notice {
+                claim.changed.notify();
             }
-            self.protected.is_announcing = false;
-        }
-        if is_lost {
-            // A subscriber that is slow on another thread does not delay this.
-            MutexGuard::unlocked(&mut self.protected, || claim.changed.notify());
-        }
+            claim.announce(notice);
+        });
     }
 }
 

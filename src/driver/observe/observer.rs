@@ -22,7 +22,6 @@ use crate::{
     driver::time::clock,
     log::{LOCK, MASTER},
     meter::{Counted, Meter},
-    user_code::shielded,
 };
 
 /// Tells the program of the events of the locks and rounds of a group. Log subscribers and
@@ -187,9 +186,7 @@ impl LockObserver {
     }
 
     pub(in crate::driver) fn not_kept(&self, name: &str) {
-        shielded(
-            || warn!(target: LOCK, %name, "lock not kept for its minimum time: others may get it when its TTL has passed"),
-        );
+        warn!(target: LOCK, %name, "lock not kept for its minimum time: others may get it when its TTL has passed");
     }
 
     /// Returns a span for a renewal, inside the span of the `hold`.
@@ -252,9 +249,7 @@ impl LockObserver {
 
     /// Logs that the local clock is behind the clocks of the masters by `offset_us` microseconds.
     pub(in crate::driver) fn clock_differs(&self, offset_us: i64) {
-        shielded(
-            || warn!(target: MASTER, offset_us, "the local clock differs from the clocks of the masters: using theirs"),
-        );
+        warn!(target: MASTER, offset_us, "the local clock differs from the clocks of the masters: using theirs");
     }
 
     /// Notes that an attempt at the lock `name` found no quorum, for this `reason`.
@@ -271,9 +266,7 @@ impl LockObserver {
         if begins {
             let votes = votes();
             let group = self.group.as_deref();
-            shielded(
-                || warn!(target: LOCK, group, %name, %reason, %votes, "no quorum: no lock can be acquired"),
-            );
+            warn!(target: LOCK, group, %name, %reason, %votes, "no quorum: no lock can be acquired");
         }
     }
 
@@ -288,7 +281,7 @@ impl LockObserver {
         drop(no_quorum);
         if ends {
             let group = self.group.as_deref();
-            shielded(|| info!(target: LOCK, group, "quorum again: locks can be acquired"));
+            info!(target: LOCK, group, "quorum again: locks can be acquired");
         }
     }
 

@@ -2,9 +2,9 @@
 
 use std::{future::poll_fn, pin::Pin, sync::Arc, time::Instant};
 
-use tracing::{Span, span::Entered};
+use tracing::Span;
 
-use crate::{driver::time::clock, meter::IS_ON, user_code::shielded};
+use crate::{driver::time::clock, meter::IS_ON};
 
 /// A call for a lock, a hold or a renewal, while it lasts. Subscribers are code of the program. So
 /// the caller of a method, or of a drop, must hold no mutex that protects the state of this crate.
@@ -20,10 +20,9 @@ pub(in crate::driver) struct LockSpan {
 impl LockSpan {
     /// Begins with the span that `make` makes.
     pub(super) fn open(make: impl FnOnce() -> Span) -> Self {
-        let mut made = None;
-        shielded(|| made = Some(make()));
+        let span = make();
         Self {
-            span: made.filter(|span| !span.is_disabled()).map(Arc::new),
+            span: (!span.is_disabled()).then(|| Arc::new(span)),
             since: IS_ON.then(clock::monotonic),
         }
     }
@@ -38,9 +37,7 @@ impl LockSpan {
     /// Sets a field of the span, which says how it ends.
     pub(in crate::driver) fn end(&self, field: &'static str, value: &'static str) {
         if let Some(span) = &self.span {
-            shielded(|| {
-                span.record(field, value);
-            });
+            span.record(field, value);
         }
     }
 
@@ -53,7 +50,7 @@ impl LockSpan {
     /// Runs `future` inside the span.
     pub(super) async fn around<T>(&self, mut future: Pin<&mut impl Future<Output = T>>) -> T {
         poll_fn(|cx| {
-            let _inside = self.span.as_deref().map(Inside::of);
+            let _inside = self.span.as_deref().map(Span::enter);
             future.as_mut().poll(cx)
         })
         .await
@@ -61,33 +58,7 @@ impl LockSpan {
 
     /// Calls `log`, which writes log messages, inside the span.
     pub(super) fn inside(&self, log: impl FnOnce()) {
-        let _inside = self.span.as_deref().map(Inside::of);
-        shielded(log);
-    }
-}
-
-impl Drop for LockSpan {
-    fn drop(&mut self) {
-        if let Some(span) = self.span.take() {
-            shielded(|| drop(span));
-        }
-    }
-}
-
-/// A span that was entered. It is left when this value is dropped. A subscriber that panics then
-/// does no harm, even if the thread is already panicking.
-struct Inside<'a>(Option<Entered<'a>>);
-
-impl<'a> Inside<'a> {
-    fn of(span: &'a Span) -> Self {
-        let mut entered = None;
-        shielded(|| entered = Some(span.enter()));
-        Self(entered)
-    }
-}
-
-impl Drop for Inside<'_> {
-    fn drop(&mut self) {
-        shielded(|| drop(self.0.take()));
+        let _inside = self.span.as_deref().map(Span::enter);
+        log();
     }
 }

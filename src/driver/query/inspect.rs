@@ -47,6 +47,10 @@ impl CountVotes for Arc<PendingInspection> {
         };
         self.round.count(master, vote, now);
     }
+
+    fn wake(&self) {
+        self.round.wake();
+    }
 }
 
 /// Asks all masters who holds `lock_id` and who waits for it.

@@ -34,7 +34,6 @@ use crate::{
         time::{clock, timers::Timers},
     },
     master::{Listener, Topic},
-    user_code::shielded,
 };
 
 /// The wait queues of this coordinator, one for each lock that a task waits for.
@@ -324,7 +323,7 @@ impl Drop for LocalWaiter<'_> {
 /// of the program.
 fn wake(next: Option<Arc<Notify>>) {
     if let Some(next) = next {
-        shielded(|| next.notify_one());
+        next.notify_one();
     }
 }
 

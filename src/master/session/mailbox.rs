@@ -1,7 +1,9 @@
 //! The side of a session that callers see: they post requests to a master, and listen to its news.
 
 use std::{
+    any::Any,
     collections::VecDeque,
+    panic::resume_unwind,
     sync::{
         Arc, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -18,7 +20,8 @@ use super::{
 };
 use crate::{
     core::vote::{Failure, SlotVote, Vote},
-    master::observer::MasterObserver,
+    master::observer::{MasterObserver, outcome},
+    user_code::caught,
 };
 
 /// The queue of one master. Posting never blocks, never spawns a task and needs no runtime.
@@ -178,6 +181,10 @@ impl Mailbox {
     /// be posted.
     pub(in crate::master) fn take(&self, cx: &Context<'_>, posts: &mut Posts) -> bool {
         let mut queue = self.queue.lock();
+        if let Some(panic) = queue.panic.take() {
+            drop(queue);
+            resume_unwind(panic);
+        }
         queue.move_to(posts);
         if self.is_serving()
             && let Some(change) = queue.listeners.take_change()
@@ -217,7 +224,8 @@ impl Mailbox {
     }
 
     /// Casts the vote of the master on `request`. `now` was read after the vote was known. The
-    /// caller must hold no mutex, because the vote may wake a task.
+    /// caller must hold no mutex, because the vote may wake a task. If code of the program panics,
+    /// the supervisor goes on with this panic.
     pub(in crate::master) fn cast(
         &self,
         request: &Request,
@@ -225,8 +233,15 @@ impl Mailbox {
         now: Instant,
     ) {
         let vote = vote.into();
-        self.observer.voted(&vote.vote);
-        request.votes_to.count(self.master, vote, now);
+        let outcome = outcome(&vote.vote);
+        let counted = caught(|| request.votes_to.count(self.master, vote, now));
+        let woken = caught(|| request.votes_to.wake());
+        let recorded = caught(|| self.observer.voted(outcome));
+        if let Err(panic) = counted.and(woken).and(recorded) {
+            let mut queue = self.queue.lock();
+            queue.panic = Some(panic);
+            queue.wake();
+        }
     }
 
     /// Casts a failed vote. The caller must hold no mutex.
@@ -246,6 +261,8 @@ struct Queue {
     /// The waker of the supervisor.
     waker: Option<Waker>,
     is_abandoned: bool,
+    /// The panic of the program's code when a vote was cast.
+    panic: Option<Box<dyn Any + Send>>,
 }
 
 /// Requests for one master that were not sent, oldest first.

@@ -20,9 +20,12 @@ use super::{
     config::MasterConfig, health::LastHeard, observer::MasterEvent,
     restart::quarantine::QuarantineEnd,
 };
-use crate::core::{
-    restart::Loss,
-    vote::{Failure, Vote},
+use crate::{
+    core::{
+        restart::Loss,
+        vote::{Failure, Vote},
+    },
+    user_code::caught,
 };
 
 pub(crate) mod connection;
@@ -415,11 +418,11 @@ impl Session {
 }
 
 impl Drop for Session {
-    /// Casts the open votes. When a runtime drops its tasks, callers on another runtime may still
-    /// wait for votes.
+    /// Casts the open votes: a runtime may drop its tasks, or one may panic, while callers wait.
     fn drop(&mut self) {
         self.track_reply();
-        self.give_up(&Failure::Closed, &Failure::Closed);
-        self.config.health.closed(self.master());
+        // A panic may be unwinding this task already. Another one must not leave this method.
+        let _ = caught(|| self.give_up(&Failure::Closed, &Failure::Closed));
+        let _ = caught(|| self.config.health.closed(self.master()));
     }
 }

@@ -1,6 +1,6 @@
 //! Matches the replies of a master to the commands that were sent.
 
-use std::{mem, sync::Arc, time::Instant};
+use std::{mem, panic::resume_unwind, sync::Arc, time::Instant};
 
 use super::Session;
 use crate::{
@@ -21,6 +21,7 @@ use crate::{
             unanswered::{Item, Sent},
         },
     },
+    user_code::caught,
 };
 
 impl Session {
@@ -48,20 +49,23 @@ impl Session {
         }
         let vote = request.command.vote(reply);
         let is_owed = sent.is_owed || request.is_owed_to(master);
-        if is_owed && vote.vote.is_failure() {
-            let random = (self.config.random)();
-            self.owed.failed(sent.is_owed, now, random);
-            self.owe(request.clone());
-        } else if sent.is_owed {
-            self.owed.succeeded();
-        }
-        // The caller of a finished round sees the new health.
         let checked = check_role(reply);
-        match &checked {
-            Ok(()) => self.note_fitness(request.command.verb(), &vote.vote),
-            Err(why) => self.config.health.ends(master, why),
-        }
+        // The caller of a finished round sees the new health.
+        let noted = caught(|| {
+            if is_owed && vote.vote.is_failure() {
+                let random = (self.config.random)();
+                self.owed.failed(sent.is_owed, now, random);
+                self.owe(request.clone());
+            } else if sent.is_owed {
+                self.owed.succeeded();
+            }
+            match &checked {
+                Ok(()) => self.note_fitness(request.command.verb(), &vote.vote),
+                Err(why) => self.config.health.ends(master, why),
+            }
+        });
         self.mailbox.cast(request, vote, now);
+        noted.unwrap_or_else(|panic| resume_unwind(panic));
         checked
     }
 

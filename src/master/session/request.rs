@@ -19,6 +19,10 @@ pub(crate) trait CountVotes: Send + Sync {
     /// Counts a vote of `master`. `now` is the time, read after the vote was known.
     fn count(&self, master: usize, vote: SlotVote, now: Instant);
 
+    /// Wakes the tasks that wait for the votes. Called after each vote, when its consequences are
+    /// in effect.
+    fn wake(&self) {}
+
     /// Takes the text of a reply that says more than a vote can. The vote of that reply is counted
     /// next.
     fn note(&self, _master: usize, _text: &str) {}
