@@ -10,7 +10,7 @@ use std::{
 
 use quorlock_memory::{
     Fault, MemoryMaster,
-    heart::{Reply, Server},
+    heart::{Reply, Script, Server},
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, DuplexStream},
@@ -75,13 +75,14 @@ async fn a_tracked_key_is_pushed_when_it_expires() {
 
 #[tokio::test(start_paused = true)]
 async fn the_last_millisecond_of_a_key() {
+    // A paused clock is exact: this does not depend on the time of day.
     let master = MemoryMaster::new();
-    sleep(Duration::from_micros(1_700)).await;
+    advance(Duration::from_micros(1_700)).await;
     master.set("a", "1", Some(60 * MILLISECOND));
     assert_eq!(master.pttl("a"), Some(60 * MILLISECOND));
-    advance(60 * MILLISECOND).await;
+    advance(Duration::from_micros(60_200)).await;
     assert_eq!(master.get("a").as_deref(), Some("1"));
-    advance(MILLISECOND).await;
+    advance(Duration::from_micros(200)).await;
     assert_eq!(master.get("a"), None);
     assert_eq!(master.keys(), [""; 0]);
 }
@@ -116,7 +117,13 @@ async fn time_is_the_time_of_day_by_tokios_clock() {
     early.set_clock(0, -1_000_000);
     advance(2 * HOUR).await;
     assert_eq!(early.pttl("a"), Some(HOUR));
+    // Trackers hear at once of keys that end because the clock is set forward.
+    let mut client = Client::new(&early);
+    client.ask("HELLO 3").await;
+    client.ask("CLIENT TRACKING ON").await;
+    client.ask("GET a").await;
     early.set_clock(3 * 3_600_000_000, 0);
+    assert!(client.next().await.contains("invalidate"));
     assert_eq!(early.get("a"), None);
 }
 
@@ -227,9 +234,14 @@ async fn a_restart_loses_everything_but_the_fault() {
             .all(|id| *id != run && *id != replication)
     );
     let mut client = Client::new(&master);
-    client.ask("EVAL redis.call('SET','a',1) 0").await;
+    let evalsha = format!("EVALSHA {} 0", Script::new("return(1)").hash());
+    client.ask("EVAL return(1) 0").await;
+    assert_eq!(client.ask(&evalsha).await, ":1\r\n");
+    client.ask("SET a 1").await;
     master.restart();
     assert_eq!(client.next().await, "");
+    let unknown = Client::new(&master).ask(&evalsha).await;
+    assert!(unknown.starts_with("-NOSCRIPT"), "{unknown}");
     assert_eq!(master.keys(), [""; 0]);
     assert_ne!(ids(&master)[0], run);
     assert_eq!(ids(&master)[1], replication);

@@ -66,6 +66,10 @@ fn a_key_lives_until_the_end_of_its_last_millisecond() {
     assert!(keys.value("a", NOW + 60_999).is_some());
     assert_eq!(keys.pttl("a", NOW + 61_000), -2);
     assert_eq!(keys.names(NOW + 61_000).count(), 0);
+    let mut other = keys.clone();
+    let ran = other.run(&["HSET", "a", "f", "1"], NOW + 61_000);
+    assert_eq!(ran.reply, Reply::Int(1));
+    assert_eq!(other.pttl("a", NOW + 61_000), -1);
     let ran = keys.run(&["SET", "a", "2", "NX"], NOW + 61_000);
     assert_eq!(ran.reply, Reply::Status("OK".into()));
     let ran = keys.run(&["HSET", "a", "f", "1"], NOW + 61_000);

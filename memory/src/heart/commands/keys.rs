@@ -61,6 +61,11 @@ fn expire_in(db: &mut Database, words: Words<'_>, unit: i64) -> Answer {
     Ok(Reply::Int(db.set_expiry(words[1], expires).into()))
 }
 
+pub(super) fn keys(db: &mut Database, words: Words<'_>) -> Answer {
+    let names = db.keys.names(db.micros);
+    Ok(Reply::bulks(names.filter(|name| matches(words[1], name))))
+}
+
 pub(super) fn dbsize(db: &mut Database, _words: Words<'_>) -> Answer {
     Ok(Reply::count(db.keys.names(db.micros).count()))
 }

@@ -183,6 +183,7 @@ const COMMANDS: &[Command] = &[
     Command::data("INCR", 2, strings::incr),
     Command::data("INCRBY", 3, strings::incrby),
     Command::data("INFO", -1, server::info),
+    Command::data("KEYS", 2, keys::keys),
     Command::read_all("MGET", strings::mget),
     Command::data("PEXPIRE", 3, keys::pexpire),
     Command::data("PING", -1, server::ping),
