@@ -273,10 +273,72 @@ fn denied(name: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use testkit::random::Random;
+
     use super::*;
+    use crate::heart::{Reply, Server};
 
     #[test]
     fn commands_are_in_order() {
         assert!(COMMANDS.is_sorted_by(|one, other| one.name < other.name));
+    }
+
+    #[test]
+    fn no_words_make_a_server_panic() {
+        const NOW: u64 = 1_700_000_000_000_000;
+        const WORDS: &[&str] = &[
+            "",
+            "a",
+            "b",
+            "h",
+            "0",
+            "1",
+            "-1",
+            "9223372036854775807",
+            "1.5",
+            "inf",
+            "(a",
+            "-",
+            "*",
+            "[",
+            "PX",
+            "NX",
+            "GET",
+            "KEEPTTL",
+            "MATCH",
+            "COUNT",
+            "ON",
+            "OPTIN",
+            "YES",
+            "ID",
+            "LOAD",
+            "AUTH",
+            "IFEQ",
+            "TRACKING",
+            "KILL",
+            "return redis.call(KEYS[1], ARGV[1])",
+        ];
+        let mut answered = 0;
+        for seed in 0..300 {
+            let random = &mut Random::new(seed);
+            let version = random.pick(&[Version::Redis7, Version::Redis8, Version::Valkey9]);
+            let mut server = Server::new("random", version);
+            let mut connection = server.connect();
+            for step in 0..100 {
+                let command = COMMANDS[random.index(COMMANDS.len())].name;
+                let count = random.index(6);
+                let words = (0..count).map(|_| random.pick(WORDS));
+                let words: Vec<_> = [command].into_iter().chain(words).collect();
+                let reply = server.execute(connection, &words, NOW + step * 1_000);
+                answered += u64::from(!matches!(reply, Reply::Error(_)));
+                if !server.is_open(connection) {
+                    connection = server.connect();
+                }
+            }
+        }
+        assert!(
+            answered > 5_000,
+            "only {answered} of 30,000 commands made sense"
+        );
     }
 }
