@@ -22,8 +22,6 @@ pub(crate) use health::{Entry, HealthBoard};
 pub use memory::{Fault, MemoryMaster};
 #[cfg(test)]
 pub(crate) use observer::MasterObserver;
-#[cfg(feature = "__internals")]
-pub(crate) use redis::encode_command;
 #[cfg(test)]
 pub(crate) use redis::wire_error::WireError;
 #[cfg(feature = "__internals")]

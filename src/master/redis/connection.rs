@@ -17,8 +17,6 @@ use super::{
     resp::{is_push, reply},
     wire::Wire,
 };
-#[cfg(feature = "__internals")]
-use crate::core::protocol::command::Command;
 use crate::{
     core::protocol::{command::Reply, script::Script},
     master::{
@@ -220,10 +218,4 @@ fn on_push(frame: &[u8], session: &mut Session, now: Instant) -> Result<(), Arc<
         _ => {}
     }
     Ok(())
-}
-
-/// Encodes a command for a server that has the scripts.
-#[cfg(feature = "__internals")]
-pub(crate) fn encode_command(command: &Command, out: &mut Vec<u8>) {
-    encode::encode_command(command, ScriptAs::Hash, out);
 }

@@ -29,7 +29,5 @@ pub(super) mod wire_error;
 pub(super) use ::redis::Client;
 
 #[cfg(feature = "__internals")]
-pub(crate) use self::connection::encode_command;
-#[cfg(feature = "__internals")]
 pub use self::resp::{read_reply, reply_lengths};
 pub(super) use self::{dialer::Dialer, endpoint::Endpoint, probe::RedisProbe};
