@@ -32,7 +32,6 @@ mod health;
 mod hopeless_waiters;
 mod leaving;
 mod log;
-mod log_order;
 mod loss;
 #[cfg(feature = "metrics")]
 mod metrics;

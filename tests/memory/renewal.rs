@@ -341,9 +341,9 @@ fn renewed_guards_outlive_their_runtime_without_harm() {
     std::thread::spawn(move || drop(guard)).join().unwrap();
     let guard = guards.pop().unwrap();
     runtime().block_on(async {
-        // No task is left to renew the lock, but its loss is still reported.
+        // No task is left to renew the lock, so it is lost.
         let lost = tokio::time::timeout(seconds(5), guard.lost()).await;
-        assert_eq!(lost.unwrap().reason, LostReason::Expired);
+        assert_eq!(lost.unwrap().reason, LostReason::Ended);
     });
     drop(guard);
     drop(world);
