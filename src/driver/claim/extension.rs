@@ -1,12 +1,12 @@
 //! Extension and renewal of a lock that was won.
 
 use std::{
-    mem,
     sync::{Arc, Weak, atomic::Ordering},
     time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
+use tracing::Span;
 
 use super::{
     Claim, Locked, heal::HealVotes, level::Level, owned_lock::OwnedLock, request::LockRequest,
@@ -20,10 +20,7 @@ use crate::{
         view::lock_state::{LockState, LostReason},
         vote::{SlotVote, effect::Effect, master_set::MasterSet, quorum::Outcome, round::Round},
     },
-    driver::{
-        context::Context, live_round::LiveRound, observe::span::LockSpan, renew::renewer::Renew,
-        time::clock,
-    },
+    driver::{context::Context, live_round::LiveRound, renew::renewer::Renew, time::clock},
     master::CountVotes,
 };
 
@@ -54,8 +51,8 @@ pub(crate) struct Extension {
     ttl: Ttl,
     /// `true` if the renewer made it.
     is_renewal: bool,
-    /// The span of a renewal, until it is decided.
-    span: Mutex<LockSpan>,
+    /// The span of a renewal that a subscriber wants to see, until it is decided.
+    span: Mutex<Option<Span>>,
 }
 
 impl CountVotes for Arc<Extension> {
@@ -107,8 +104,10 @@ impl Extension {
 
     /// Ends the span of a renewal that was decided.
     fn end_span(&self) {
-        let span = mem::take(&mut *self.span.lock());
-        span.end("outcome", self.outcome());
+        let span = self.span.lock().take(); // a subscriber runs after the unlock
+        if let Some(span) = span {
+            span.record("outcome", self.outcome());
+        }
     }
 }
 

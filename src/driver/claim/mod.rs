@@ -14,7 +14,7 @@ use parking_lot::{Mutex, MutexGuard};
 use super::{
     context::Context,
     live_round::LiveRound,
-    observe::{observer::HoldEnd, span::LockSpan},
+    observe::{observer::HoldEnd, span::HoldSpan},
     renew::schedule::TimerKey,
     signal::Signal,
     time::clock,
@@ -156,7 +156,7 @@ impl Claim {
     }
 
     /// Returns the span of the hold. It is empty if there is no hold.
-    fn hold_span(&self) -> LockSpan {
+    fn hold_span(&self) -> HoldSpan {
         self.state.lock().hold.clone().unwrap_or_default()
     }
 
@@ -200,7 +200,7 @@ impl Claim {
 struct Protected {
     state: ClaimState<Arc<LiveRound>>,
     /// Set from the win to the release or the loss.
-    hold: Option<LockSpan>,
+    hold: Option<HoldSpan>,
     timer: Option<TimerKey>,
 }
 

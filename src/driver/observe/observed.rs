@@ -1,9 +1,11 @@
 //! The things that a program can observe of a call for a lock: its span, its metrics and its log
 //! message.
 
-use std::pin::Pin;
+use std::{pin::Pin, time::Instant};
 
-use super::span::LockSpan;
+use tracing::{Instrument, Span};
+
+use super::span::now_if_metered;
 use crate::{
     core::{protocol::name::LockId, vote::obstacle::Obstacle},
     driver::{
@@ -25,7 +27,7 @@ pub(in crate::driver) async fn observed(
     call: Pin<&mut impl Future<Output = Result<Level, NotAcquired>>>,
 ) -> Result<Level, NotAcquired> {
     let wait = Wait::begin(context, request);
-    let result = wait.span.around(call).await;
+    let result = call.instrument(wait.span.clone()).await;
     wait.end(result.as_ref());
     result
 }
@@ -41,7 +43,7 @@ pub(in crate::driver) async fn observed_all(
         .map(|part| Wait::begin(&part.context, &part.request));
     let waits: Vec<_> = waits.collect();
     let span = waits.first().map(|wait| wait.span.clone());
-    let result = span.unwrap_or_default().around(call).await;
+    let result = call.instrument(span.unwrap_or(Span::none())).await;
     for (at, mut wait) in waits.into_iter().enumerate() {
         match &result {
             Ok(levels) => wait.end(Ok(&levels[at])),
@@ -56,7 +58,9 @@ pub(in crate::driver) async fn observed_all(
 struct Wait<'a> {
     context: &'a Context,
     lock: &'a LockId,
-    span: LockSpan,
+    span: Span,
+    /// `None` if there are no metrics.
+    since: Option<Instant>,
     /// `None` if nothing is recorded.
     outcome: Option<&'static str>,
 }
@@ -67,7 +71,8 @@ impl<'a> Wait<'a> {
         Self {
             context,
             lock,
-            span: context.observer.open_call(lock),
+            span: context.observer.call(lock),
+            since: now_if_metered(),
             outcome: Some("dropped"),
         }
     }
@@ -89,7 +94,7 @@ impl<'a> Wait<'a> {
         }
         self.outcome = outcome(result);
         if let Some(outcome) = self.outcome {
-            self.span.end("outcome", outcome);
+            self.span.record("outcome", outcome);
         }
     }
 }
@@ -98,7 +103,7 @@ impl Drop for Wait<'_> {
     fn drop(&mut self) {
         if let Some(outcome) = self.outcome {
             let observer = &self.context.observer;
-            observer.record_call(self.lock, &self.span, outcome);
+            observer.record_call(self.lock, self.since, outcome);
         }
     }
 }

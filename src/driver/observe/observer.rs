@@ -5,13 +5,13 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
-use tracing::{debug, debug_span, field, info, warn};
+use tracing::{Span, debug, debug_span, field, info, warn};
 
-use super::{metrics::LockMetrics, span::LockSpan};
+use super::{metrics::LockMetrics, span::HoldSpan};
 use crate::{
     core::{
         protocol::{command::Verb, name::LockId},
@@ -61,21 +61,19 @@ impl LockObserver {
     }
 
     /// Returns a span for a call for `lock`.
-    pub(in crate::driver) fn open_call(&self, lock: &LockId) -> LockSpan {
+    pub(in crate::driver) fn call(&self, lock: &LockId) -> Span {
         let (name, kind) = (lock.name(), lock.kind());
-        LockSpan::open(
-            || debug_span!(target: LOCK, "acquire", %name, %kind, outcome = field::Empty),
-        )
+        debug_span!(target: LOCK, "acquire", %name, %kind, outcome = field::Empty)
     }
 
     pub(in crate::driver) fn acquired(
         &self,
         name: &str,
-        call: &LockSpan,
+        call: &Span,
         (validity, fencing_token, slot): (Duration, Option<u64>, Slot),
     ) {
         let slot = shown_slot(slot);
-        call.inside(
+        call.in_scope(
             || debug!(target: LOCK, %name, ?validity, fencing_token, slot, "lock acquired"),
         );
     }
@@ -83,17 +81,22 @@ impl LockObserver {
     pub(in crate::driver) fn not_acquired(
         &self,
         name: &str,
-        call: &LockSpan,
+        call: &Span,
         reason: &Obstacle,
         votes: Option<Votes>,
     ) {
         let votes = votes.as_ref().map(field::display);
-        call.inside(|| debug!(target: LOCK, %name, %reason, votes, "lock not acquired"));
+        call.in_scope(|| debug!(target: LOCK, %name, %reason, votes, "lock not acquired"));
     }
 
-    /// Records that the `call` for `lock` is over.
-    pub(in crate::driver) fn record_call(&self, lock: &LockId, call: &LockSpan, outcome: &str) {
-        self.record(call, |metrics, seconds| {
+    /// Records that a call for `lock`, which began at `since`, is over.
+    pub(in crate::driver) fn record_call(
+        &self,
+        lock: &LockId,
+        since: Option<Instant>,
+        outcome: &str,
+    ) {
+        self.record(since, |metrics, seconds| {
             let waits = metrics.waits.at(lock.kind().word())?.at(outcome);
             waits.map(|waits| waits.record(seconds))
         });
@@ -105,17 +108,17 @@ impl LockObserver {
         lock: &LockId,
         fencing_token: Option<u64>,
         slot: Slot,
-    ) -> LockSpan {
+    ) -> HoldSpan {
         let (name, kind, slot) = (lock.name(), lock.kind(), shown_slot(slot));
-        LockSpan::open(
-            || debug_span!(target: LOCK, "hold", %name, %kind, fencing_token, slot, end = field::Empty),
+        HoldSpan::begin(
+            debug_span!(target: LOCK, "hold", %name, %kind, fencing_token, slot, end = field::Empty),
         )
     }
 
     pub(in crate::driver) fn in_doubt(
         &self,
         name: &str,
-        hold: &LockSpan,
+        hold: &HoldSpan,
         remaining: Duration,
         votes: &Votes,
     ) {
@@ -127,7 +130,7 @@ impl LockObserver {
     pub(in crate::driver) fn renewed(
         &self,
         name: &str,
-        hold: &LockSpan,
+        hold: &HoldSpan,
         validity: Duration,
         was_in_doubt: bool,
     ) {
@@ -141,7 +144,7 @@ impl LockObserver {
     }
 
     /// Logs that a master that lost the key did not put it back. The next renewal tries again.
-    pub(in crate::driver) fn not_put_back(&self, name: &str, hold: &LockSpan, votes: &Votes) {
+    pub(in crate::driver) fn not_put_back(&self, name: &str, hold: &HoldSpan, votes: &Votes) {
         hold.inside(|| info!(target: LOCK, %name, %votes, "lock not put back on a master"));
     }
 
@@ -149,7 +152,7 @@ impl LockObserver {
     pub(in crate::driver) fn lost(
         &self,
         lock: &LockId,
-        hold: &LockSpan,
+        hold: &HoldSpan,
         (reason, stalled): (LostReason, Option<Duration>),
         votes: &Votes,
     ) {
@@ -168,18 +171,20 @@ impl LockObserver {
     }
 
     /// Records the end of a hold of `lock`, and logs a release.
-    pub(in crate::driver) fn end_hold(&self, lock: &LockId, hold: &LockSpan, end: HoldEnd) {
+    pub(in crate::driver) fn end_hold(&self, lock: &LockId, hold: &HoldSpan, end: HoldEnd) {
         let word = match end {
             HoldEnd::Left => "left",
             HoldEnd::Lost => "lost",
             HoldEnd::Released => "released",
         };
         let name = lock.name();
-        self.record(hold, |metrics, seconds| {
+        self.record(hold.since, |metrics, seconds| {
             let holds = metrics.holds.at(lock.kind().word())?.at(word);
             holds.map(|holds| holds.record(seconds))
         });
-        hold.end("end", word);
+        if let Some(span) = &hold.span {
+            span.record("end", word);
+        }
         if matches!(end, HoldEnd::Released) {
             hold.inside(|| debug!(target: LOCK, %name, "lock released"));
         }
@@ -189,11 +194,10 @@ impl LockObserver {
         warn!(target: LOCK, %name, "lock not kept for its minimum time: others may get it when its TTL has passed");
     }
 
-    /// Returns a span for a renewal, inside the span of the `hold`.
-    pub(in crate::driver) fn renewal(&self, name: &str, hold: &LockSpan) -> LockSpan {
-        hold.open_inside(
-            |hold| debug_span!(target: LOCK, parent: hold, "renew", %name, outcome = field::Empty),
-        )
+    /// Returns a span for a renewal, if a subscriber wants to see that of the `hold`.
+    pub(in crate::driver) fn renewal(&self, name: &str, hold: &HoldSpan) -> Option<Span> {
+        let hold = hold.span.as_deref()?;
+        Some(debug_span!(target: LOCK, parent: hold, "renew", %name, outcome = field::Empty))
     }
 
     /// Counts a renewal that was decided.
@@ -285,10 +289,12 @@ impl LockObserver {
         }
     }
 
-    /// Passes the metrics and the age of `span` to `record`, if there are metrics.
-    fn record(&self, span: &LockSpan, record: impl FnOnce(&LockMetrics, f64) -> Option<()>) {
-        if let Some(seconds) = span.seconds() {
-            self.metrics.record(|metrics| record(metrics, seconds));
+    /// Passes the metrics and the seconds since `since` to `record`, if there are metrics.
+    fn record(&self, since: Option<Instant>, record: impl FnOnce(&LockMetrics, f64) -> Option<()>) {
+        if let Some(since) = since {
+            let lasted = clock::monotonic().saturating_duration_since(since);
+            self.metrics
+                .record(|metrics| record(metrics, lasted.as_secs_f64()));
         }
     }
 }
