@@ -8,7 +8,7 @@ use super::dial_error::origin_rights;
 use crate::{
     core::vote::{Failure, Vote, lists::Membership},
     log::MASTER,
-    meter::{By, Counter, Gauge, Meter, counter, gauge, names},
+    meter::{By, Counter, Gauge, counter, gauge, names},
 };
 
 /// Tells the program of the events of one master. Log subscribers and recorders are code of the
@@ -17,7 +17,7 @@ use crate::{
 pub(crate) struct MasterObserver {
     group: Option<Arc<str>>,
     address: Arc<str>,
-    metrics: Meter<MasterMetrics>,
+    metrics: Arc<MasterMetrics>,
 }
 
 /// Something that happened to a master.
@@ -55,7 +55,7 @@ impl MasterObserver {
     pub(crate) fn new(group: Option<Arc<str>>, address: Arc<str>, membership: Membership) -> Self {
         let label = group.as_deref();
         Self {
-            metrics: Meter::new(|| MasterMetrics::register(label, &address, membership)),
+            metrics: Arc::new(MasterMetrics::register(label, &address, membership)),
             group,
             address,
         }
@@ -69,28 +69,25 @@ impl MasterObserver {
     pub(crate) fn on(&self, event: MasterEvent<'_>) {
         log(self.group.as_deref(), &self.address, event);
         if let MasterEvent::Quarantined { .. } = event {
-            self.metrics
-                .record(|metrics| metrics.quarantines.increment(1));
+            self.metrics.quarantines.increment(1);
         }
     }
 
     /// Counts a connection after the first one.
     pub(super) fn reconnected(&self) {
-        self.metrics
-            .record(|metrics| metrics.reconnects.increment(1));
+        self.metrics.reconnects.increment(1);
     }
 
     pub(super) fn set_can_vote(&self, can_vote: bool) {
         let value = f64::from(u8::from(can_vote));
-        self.metrics.record(|metrics| metrics.can_vote.set(value));
+        self.metrics.can_vote.set(value);
     }
 
     /// Counts a vote with this [`outcome`].
     pub(super) fn voted(&self, outcome: &str) {
-        self.metrics.record(|metrics| {
-            let votes = metrics.votes.at(outcome);
-            votes.map(|votes| votes.increment(1))
-        });
+        if let Some(votes) = self.metrics.votes.at(outcome) {
+            votes.increment(1);
+        }
     }
 }
 
@@ -136,6 +133,7 @@ fn log(group: Option<&str>, master: &str, event: MasterEvent<'_>) {
     }
 }
 
+#[derive(Debug)]
 struct MasterMetrics {
     votes: By<Counter>,
     reconnects: Counter,

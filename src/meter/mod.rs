@@ -1,7 +1,9 @@
 //! Metrics, recorded through the facade of the `metrics` crate. Without the feature `metrics`,
 //! nothing here does anything.
-
-use std::{fmt, sync::Arc};
+//!
+//! A metric belongs to the recorder that is installed when it is registered. A recorder is code of
+//! the program: it may panic, and it may call this crate. So whoever records something must hold no
+//! mutex that protects the state of this crate.
 
 pub(crate) mod names;
 #[cfg(not(feature = "metrics"))]
@@ -20,45 +22,15 @@ pub(crate) use on::{Counter, Gauge, Histogram, counter, describe, gauge, histogr
 /// A flag that is `true` if metrics are recorded.
 pub(crate) const IS_ON: bool = cfg!(feature = "metrics");
 
-/// A set of metrics, which its clones share. `None` if metrics are not recorded.
-///
-/// The metrics belong to the recorder that is installed when the set is made. A recorder is code of
-/// the program: it may panic, and it may call this crate. So the caller of a method must hold no
-/// mutex that protects the state of this crate.
-pub(crate) struct Meter<T>(Option<Arc<T>>);
-
-impl<T> Meter<T> {
-    pub(crate) fn new(make: impl FnOnce() -> T) -> Self {
-        Self(IS_ON.then(|| Arc::new(make())))
-    }
-
-    /// Records something in the metrics of the set. Returns the result of `record`, or `None` if
-    /// there are no metrics.
-    pub(crate) fn record<R>(&self, record: impl FnOnce(&T) -> R) -> Option<R> {
-        let metrics = self.0.as_ref().filter(|_| IS_ON)?;
-        Some(record(metrics))
-    }
-}
-
-impl<T> Clone for Meter<T> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
-    }
-}
-
-impl<T> fmt::Debug for Meter<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Meter").finish_non_exhaustive()
-    }
-}
-
-/// The series of a metric, one for each value of a label.
+/// The series of a metric, one for each value of a label. There are none without the feature.
+#[derive(Debug)]
 pub(crate) struct By<M>(Vec<(&'static str, M)>);
 
 impl<M> By<M> {
     /// Makes the series of each of these `values`, so that a new metric begins at 0.
     pub(crate) fn new(values: &[&'static str], series: impl Fn(&'static str) -> M) -> Self {
-        let all = values.iter().map(|&value| (value, series(value)));
+        let values = values.iter().filter(|_| IS_ON);
+        let all = values.map(|&value| (value, series(value)));
         Self(all.collect())
     }
 
@@ -67,6 +39,13 @@ impl<M> By<M> {
         let mut all = self.0.iter();
         all.find(|(known, _)| *known == value)
             .map(|(_, series)| series)
+    }
+}
+
+impl<M> By<By<M>> {
+    /// Returns the series of two values, if they are values of their labels.
+    pub(crate) fn at_both(&self, first: &str, second: &str) -> Option<&M> {
+        self.at(first)?.at(second)
     }
 }
 

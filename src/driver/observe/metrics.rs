@@ -2,11 +2,12 @@
 
 use crate::{
     core::protocol::kind::Kind,
-    meter::{By, Counter, Gauge, Histogram, Meter, counter, describe, gauge, histogram, names},
+    meter::{By, Counter, Gauge, Histogram, counter, describe, gauge, histogram, names},
 };
 
 /// The metrics of a coordinator about its locks and rounds. The first label of a metric of locks is
 /// the kind.
+#[derive(Debug)]
 pub(super) struct LockMetrics {
     pub(super) waits: By<By<Histogram>>,
     pub(super) holds: By<By<Histogram>>,
@@ -19,39 +20,37 @@ pub(super) struct LockMetrics {
 }
 
 impl LockMetrics {
-    pub(super) fn register() -> Meter<Self> {
-        Meter::new(|| {
-            describe();
-            let kinds = &Kind::ALL.map(Kind::word);
-            Self {
-                waits: By::new(kinds, |kind| {
-                    By::new(WAITS, |outcome| {
-                        histogram(names::WAIT, &[("kind", kind), ("outcome", outcome)])
-                    })
-                }),
-                holds: By::new(kinds, |kind| {
-                    By::new(ENDS, |end| {
-                        histogram(names::HOLD, &[("kind", kind), ("end", end)])
-                    })
-                }),
-                losses: By::new(kinds, |kind| {
-                    By::new(REASONS, |reason| {
-                        counter(names::LOSSES, &[("kind", kind), ("reason", reason)])
-                    })
-                }),
-                waiters: By::new(kinds, |kind| gauge(names::WAITERS, &[("kind", kind)])),
-                guards: By::new(kinds, |kind| gauge(names::GUARDS, &[("kind", kind)])),
-                round_times: By::new(VERBS, |verb| histogram(names::ROUND, &[("round", verb)])),
-                rounds: By::new(VERBS, |verb| {
-                    By::new(ROUNDS, |outcome| {
-                        counter(names::ROUNDS, &[("round", verb), ("outcome", outcome)])
-                    })
-                }),
-                renewals: By::new(RENEWALS, |outcome| {
-                    counter(names::RENEWALS, &[("outcome", outcome)])
-                }),
-            }
-        })
+    pub(super) fn register() -> Self {
+        describe();
+        let kinds = &Kind::ALL.map(Kind::word);
+        Self {
+            waits: By::new(kinds, |kind| {
+                By::new(WAITS, |outcome| {
+                    histogram(names::WAIT, &[("kind", kind), ("outcome", outcome)])
+                })
+            }),
+            holds: By::new(kinds, |kind| {
+                By::new(ENDS, |end| {
+                    histogram(names::HOLD, &[("kind", kind), ("end", end)])
+                })
+            }),
+            losses: By::new(kinds, |kind| {
+                By::new(REASONS, |reason| {
+                    counter(names::LOSSES, &[("kind", kind), ("reason", reason)])
+                })
+            }),
+            waiters: By::new(kinds, |kind| gauge(names::WAITERS, &[("kind", kind)])),
+            guards: By::new(kinds, |kind| gauge(names::GUARDS, &[("kind", kind)])),
+            round_times: By::new(VERBS, |verb| histogram(names::ROUND, &[("round", verb)])),
+            rounds: By::new(VERBS, |verb| {
+                By::new(ROUNDS, |outcome| {
+                    counter(names::ROUNDS, &[("round", verb), ("outcome", outcome)])
+                })
+            }),
+            renewals: By::new(RENEWALS, |outcome| {
+                counter(names::RENEWALS, &[("outcome", outcome)])
+            }),
+        }
     }
 }
 

@@ -21,7 +21,7 @@ use crate::{
     },
     driver::time::clock,
     log::{LOCK, MASTER},
-    meter::{Counted, Meter},
+    meter::{Counted, Histogram, IS_ON},
 };
 
 /// Tells the program of the events of the locks and rounds of a group. Log subscribers and
@@ -31,7 +31,7 @@ use crate::{
 pub(crate) struct LockObserver {
     /// The ID of the group.
     group: Option<Arc<str>>,
-    metrics: Meter<LockMetrics>,
+    metrics: LockMetrics,
     /// The times without a quorum. All acquisitions of a coordinator share them, so that the log
     /// gets one warning for each such time, and not one for each lock.
     no_quorum: Mutex<Episode>,
@@ -96,10 +96,8 @@ impl LockObserver {
         since: Option<Instant>,
         outcome: &str,
     ) {
-        self.record(since, |metrics, seconds| {
-            let waits = metrics.waits.at(lock.kind().word())?.at(outcome);
-            waits.map(|waits| waits.record(seconds))
-        });
+        let waits = self.metrics.waits.at_both(lock.kind().word(), outcome);
+        record_since(since, waits);
     }
 
     /// Returns a span for a hold of `lock`.
@@ -164,10 +162,9 @@ impl LockObserver {
             LostReason::Expired | LostReason::Ended => "expired",
             LostReason::RenewalLimit => "renewal_limit",
         };
-        self.metrics.record(|metrics| {
-            let losses = metrics.losses.at(lock.kind().word())?.at(reason);
-            losses.map(|losses| losses.increment(1))
-        });
+        if let Some(losses) = self.metrics.losses.at_both(lock.kind().word(), reason) {
+            losses.increment(1);
+        }
     }
 
     /// Records the end of a hold of `lock`, and logs a release.
@@ -178,10 +175,8 @@ impl LockObserver {
             HoldEnd::Released => "released",
         };
         let name = lock.name();
-        self.record(hold.since, |metrics, seconds| {
-            let holds = metrics.holds.at(lock.kind().word())?.at(word);
-            holds.map(|holds| holds.record(seconds))
-        });
+        let holds = self.metrics.holds.at_both(lock.kind().word(), word);
+        record_since(hold.since, holds);
         if let Some(span) = &hold.span {
             span.record("end", word);
         }
@@ -202,53 +197,49 @@ impl LockObserver {
 
     /// Counts a renewal that was decided.
     pub(in crate::driver) fn renewal_decided(&self, outcome: &str) {
-        self.metrics.record(|metrics| {
-            metrics
-                .renewals
-                .at(outcome)
-                .map(|renewals| renewals.increment(1))
-        });
+        if let Some(renewals) = self.metrics.renewals.at(outcome) {
+            renewals.increment(1);
+        }
     }
 
     /// Records that a round is over. `look` returns its verb, its outcome and how long it took. A
     /// round that is over while it is pending was cut short: it asked one master only, and that
     /// master refused.
     pub(in crate::driver) fn record_round(&self, look: impl FnOnce() -> (Verb, Outcome, Duration)) {
-        self.metrics.record(|metrics| {
-            let (verb, outcome, time) = look();
-            let verb = match verb {
-                Verb::Acquire => "acquire",
-                Verb::Extend => "extend",
-                Verb::Release => "release",
-                Verb::Break | Verb::Heal | Verb::Inspect | Verb::Probe | Verb::Yield => {
-                    return None;
-                }
-            };
-            let outcome = match outcome {
-                Outcome::Lost => "lost",
-                Outcome::Pending => "cut_short",
-                Outcome::TooLate => "too_late",
-                Outcome::Won => "won",
-            };
-            let times = metrics.round_times.at(verb)?;
+        if !IS_ON {
+            return;
+        }
+        let (verb, outcome, time) = look();
+        let verb = match verb {
+            Verb::Acquire => "acquire",
+            Verb::Extend => "extend",
+            Verb::Release => "release",
+            Verb::Break | Verb::Heal | Verb::Inspect | Verb::Probe | Verb::Yield => return,
+        };
+        let outcome = match outcome {
+            Outcome::Lost => "lost",
+            Outcome::Pending => "cut_short",
+            Outcome::TooLate => "too_late",
+            Outcome::Won => "won",
+        };
+        if let Some(times) = self.metrics.round_times.at(verb) {
             times.record(time.as_secs_f64());
-            let rounds = metrics.rounds.at(verb)?.at(outcome);
-            rounds.map(|rounds| rounds.increment(1))
-        });
+        }
+        if let Some(rounds) = self.metrics.rounds.at_both(verb, outcome) {
+            rounds.increment(1);
+        }
     }
 
     /// Counts a waiter for `lock`, as long as the returned value exists.
     pub(in crate::driver) fn count_waiter(&self, lock: &LockId) -> Option<Counted> {
-        let kind = lock.kind().word();
-        let counted = |metrics: &LockMetrics| metrics.waiters.at(kind).map(Counted::new);
-        self.metrics.record(counted)?
+        let waiters = self.metrics.waiters.at(lock.kind().word());
+        waiters.map(Counted::new)
     }
 
     /// Counts a guard of `lock`, as long as the returned value exists.
     pub(in crate::driver) fn count_guard(&self, lock: &LockId) -> Option<Counted> {
-        let kind = lock.kind().word();
-        let counted = |metrics: &LockMetrics| metrics.guards.at(kind).map(Counted::new);
-        self.metrics.record(counted)?
+        let guards = self.metrics.guards.at(lock.kind().word());
+        guards.map(Counted::new)
     }
 
     /// Logs that the local clock is behind the clocks of the masters by `offset_us` microseconds.
@@ -288,13 +279,12 @@ impl LockObserver {
             info!(target: LOCK, group, "quorum again: locks can be acquired");
         }
     }
+}
 
-    /// Passes the metrics and the seconds since `since` to `record`, if there are metrics.
-    fn record(&self, since: Option<Instant>, record: impl FnOnce(&LockMetrics, f64) -> Option<()>) {
-        if let Some(since) = since {
-            let lasted = clock::monotonic().saturating_duration_since(since);
-            self.metrics
-                .record(|metrics| record(metrics, lasted.as_secs_f64()));
-        }
+/// Records the time since `since`, if there are metrics.
+fn record_since(since: Option<Instant>, times: Option<&Histogram>) {
+    if let (Some(since), Some(times)) = (since, times) {
+        let lasted = clock::monotonic().saturating_duration_since(since);
+        times.record(lasted.as_secs_f64());
     }
 }
