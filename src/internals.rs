@@ -5,7 +5,7 @@ use crate::core::{
     kind::table,
     protocol::{kind::Kind, name::KeyTemplate},
 };
-pub use crate::master::{in_process, read_reply, reply_lengths};
+pub use crate::master::{read_reply, reply_lengths};
 
 /// All kinds of locks.
 pub const KINDS: [Kind; Kind::ALL.len()] = Kind::ALL;

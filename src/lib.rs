@@ -147,7 +147,7 @@ pub use crate::{
         lock::{Lock, read_write::ReadWriteLock},
         owner::Owner,
     },
-    master::MasterSpec,
+    master::{ConnectError, ConnectStep, MasterSpec, MasterStream, WireError},
 };
 
 #[cfg(feature = "test-util")]

@@ -2,15 +2,13 @@
 
 use std::{
     collections::VecDeque,
+    future::ready,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use arbitrary::Arbitrary;
-use quorlock::{
-    __internals::{KINDS, in_process},
-    Kind, MasterSpec,
-};
+use quorlock::{__internals::KINDS, Kind, MasterSpec};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex},
     task::yield_now,
@@ -114,11 +112,11 @@ impl HostileMaster {
     /// Returns this master for a coordinator.
     pub(crate) fn spec(&self, address: &str) -> MasterSpec {
         let master = self.clone();
-        in_process(address, move || {
+        MasterSpec::from_stream(&format!("redis://{address}"), move || {
             master.with(|state| state.connections += 1);
             let (ours, theirs) = duplex(64 * 1024);
             tokio::spawn(master.clone().serve(ours));
-            theirs
+            ready(Ok(theirs))
         })
     }
 

@@ -94,7 +94,7 @@ fn is_check(call: &&Call) -> bool {
 /// an address.
 fn spec(master: &HostileMaster) -> MasterSpec {
     static NEXT: AtomicU64 = AtomicU64::new(0);
-    master.spec(&format!("hostile:{}", NEXT.fetch_add(1, Ordering::Relaxed)))
+    master.spec(&format!("hostile-{}", NEXT.fetch_add(1, Ordering::Relaxed)))
 }
 
 fn coordinator(quarantine: QuarantineMode, masters: [MasterSpec; 3]) -> Coordinator {

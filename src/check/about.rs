@@ -79,7 +79,6 @@ table! {
         "it did not say whether it restarted, so it has no vote now"; LOG;
     ROLE = Refuse Role;
         "a replica loses the locks that its master loses, and has no vote of its own"; LIST_MASTERS;
-    #[cfg(feature = "sentinel")]
     SENTINELS = Warn Connection; "its Sentinels do not say where it is, so it has no vote";
         "look at the Sentinels, and at the URL";
     SLOW_LOOKUP = Warn Connection; "the name of its host is not found in time";
@@ -87,7 +86,6 @@ table! {
     STRICT = Refuse Origin; NO_VOTE;
         concat!("ACL SETUSER <user> ", origin_rights!(), "; or a server that allows these in scripts, \
             or a quarantine that is not strict");
-    #[cfg(feature = "tls")]
     TLS = Warn Connection; "no TLS connection to it can be made, so it has no vote";
         "look at the certificates, at Builder::tls, and at the URL";
     TWIN = Refuse RunId; "a server that is listed twice would vote twice"; "list every server once";

@@ -17,7 +17,8 @@ use crate::{
         vote::{Failure, quorum::Quorum},
     },
     master::{
-        dial_error::{DialError, Stage},
+        connect_error::{ConnectError, ConnectStep},
+        dial_error::DialError,
         probe::ProbeError,
     },
 };
@@ -435,37 +436,53 @@ fn each_reason_for_no_answer_has_its_finding() {
             "connection lost: reset",
         ),
         (
-            DialError::Connect(Error::new(ErrorKind::ConnectionRefused, "refused")).into(),
+            ConnectError::Failed(
+                ConnectStep::Connect(text("a:1")),
+                Error::new(ErrorKind::ConnectionRefused, "refused"),
+            )
+            .into(),
             (Unknown, "connection"),
             "refused",
         ),
         (
-            DialError::Timeout(Duration::from_secs(1), None).into(),
+            ConnectError::Timeout(Duration::from_secs(1), None).into(),
             (Unknown, "connection"),
             "no connection in 1s",
         ),
         (
-            DialError::Timeout(Duration::from_secs(1), Some(Stage::Lookup(text("redis-1")))).into(),
+            ConnectError::Timeout(
+                Duration::from_secs(1),
+                Some(ConnectStep::Lookup(text("redis-1"))),
+            )
+            .into(),
             (Warn, "connection"),
             "no connection in 1s",
         ),
         (
-            DialError::Timeout(Duration::from_secs(1), Some(Stage::Connect(text("a:1")))).into(),
+            ConnectError::Timeout(
+                Duration::from_secs(1),
+                Some(ConnectStep::Connect(text("a:1"))),
+            )
+            .into(),
             (Unknown, "connection"),
             "no connection in 1s",
         ),
         (
-            DialError::Timeout(Duration::from_secs(1), Some(Stage::Login(text("a:1")))).into(),
+            ConnectError::Timeout(
+                Duration::from_secs(1),
+                Some(ConnectStep::Login(text("a:1"))),
+            )
+            .into(),
             (Unknown, "connection"),
             "no connection in 1s",
         ),
         (
-            DialError::Login(text("DENIED Redis is running in protected mode")).into(),
+            ConnectError::Login(text("DENIED Redis is running in protected mode")).into(),
             (Refuse, "login"),
             "DENIED Redis is running in protected mode",
         ),
         (
-            DialError::Login(text(
+            ConnectError::Login(text(
                 "WRONGPASS invalid username-password pair or user is disabled",
             ))
             .into(),
@@ -473,32 +490,33 @@ fn each_reason_for_no_answer_has_its_finding() {
             "WRONGPASS invalid username-password pair or user is disabled",
         ),
         (
-            DialError::NotRedis6(text("ERR unknown command `HELLO`")).into(),
+            ConnectError::NotRedis6(text("ERR unknown command `HELLO`")).into(),
             (Refuse, "redis_version"),
             "ERR unknown command `HELLO`",
         ),
         (
-            DialError::MaxClients(text("ERR max number of clients reached")).into(),
+            ConnectError::MaxClients(text("ERR max number of clients reached")).into(),
             (Warn, "maxclients"),
             "ERR max number of clients reached",
         ),
         (
-            DialError::Database(text("ERR DB index is out of range")).into(),
+            ConnectError::Database(text("ERR DB index is out of range")).into(),
             (Refuse, "login"),
             "ERR DB index is out of range",
         ),
         (
-            DialError::from(crate::master::WireError::NotResp).into(),
+            ConnectError::from(crate::master::WireError::NotResp).into(),
             (Warn, "connection"),
             "the answer is not RESP: is this a Redis server?",
         ),
         (
-            DialError::Failed(Stage::Lookup(text("a")), Error::other("no such name")).into(),
+            ConnectError::Failed(ConnectStep::Lookup(text("a")), Error::other("no such name"))
+                .into(),
             (Warn, "connection"),
             "no such name",
         ),
         (
-            DialError::NotAMaster {
+            ConnectError::NotAMaster {
                 role: text("replica"),
             }
             .into(),
@@ -524,7 +542,7 @@ fn each_reason_for_no_answer_has_its_finding() {
             "OOM",
         ),
         (
-            DialError::Loading(text("LOADING Redis is loading the dataset in memory")).into(),
+            ConnectError::Loading(text("LOADING Redis is loading the dataset in memory")).into(),
             (Warn, "loading"),
             "LOADING Redis is loading the dataset in memory",
         ),

@@ -4,7 +4,8 @@ use super::{about, report::Finding};
 use crate::{
     core::vote::Failure,
     master::{
-        dial_error::{DialError, Stage},
+        connect_error::{ConnectError, ConnectStep},
+        dial_error::DialError,
         probe::ProbeError,
         server_error::{ServerError, without_user},
     },
@@ -41,43 +42,44 @@ pub(super) fn restart_unknown(why: &str) -> Finding {
 }
 
 fn dial(error: &DialError) -> Finding {
+    match error {
+        DialError::Changed => about::DOWN.with(error.to_string()),
+        DialError::Connect(error) => connect(error),
+        DialError::RestartUnknown { why } => restart_unknown(why),
+        DialError::RightsMissing { why } => about::STRICT.with(without_user(why)),
+        DialError::SameServer { other } => about::TWIN.with(format!("that of master {other}")),
+    }
+}
+
+fn connect(error: &ConnectError) -> Finding {
     let (about, text) = match error {
-        DialError::Loading(text) => (about::LOADING, text),
-        DialError::Login(text) | DialError::Database(text) => (about::LOGIN, text),
-        DialError::MaxClients(text) => (about::FULL, text),
-        DialError::NotAMaster { role } => (about::ROLE, role),
-        DialError::NotRedis6(text) => (about::NO_HELLO, text),
-        DialError::RestartUnknown { why } => return restart_unknown(why),
-        DialError::RightsMissing { why } => (about::STRICT, why),
+        ConnectError::Loading(text) => (about::LOADING, text),
+        ConnectError::Login(text) | ConnectError::Database(text) => (about::LOGIN, text),
+        ConnectError::MaxClients(text) => (about::FULL, text),
+        ConnectError::NotAMaster { role } => (about::ROLE, role),
+        ConnectError::NotRedis6(text) => (about::NO_HELLO, text),
         // The finding names the master, and says which stage it is. The same text for all masters
         // makes one finding.
-        DialError::Failed(Stage::Lookup(_), why) => {
+        ConnectError::Failed(ConnectStep::Lookup(_), why) => {
             return about::UNKNOWN_HOST.with(why.to_string());
         }
-        DialError::Failed(_, why) => return about::DOWN.with(why.to_string()),
-        DialError::Timeout(limit, Some(stage)) => {
+        ConnectError::Failed(_, why) => return about::DOWN.with(why.to_string()),
+        ConnectError::Timeout(limit, Some(stage)) => {
             let about = match stage {
-                Stage::Connect(_) => about::UNREACHED,
-                Stage::Login(_) => about::MUTE,
-                Stage::Lookup(_) => about::SLOW_LOOKUP,
-                #[cfg(feature = "tls")]
-                Stage::Tls(_) => return about::TLS.with(error.to_string()), // with advice
+                ConnectStep::Connect(_) => about::UNREACHED,
+                ConnectStep::Login(_) => about::MUTE,
+                ConnectStep::Lookup(_) => about::SLOW_LOOKUP,
+                ConnectStep::Tls(_) => return about::TLS.with(error.to_string()), // with advice
             };
-            return about.with(DialError::Timeout(*limit, None).to_string());
+            return about.with(ConnectError::Timeout(*limit, None).to_string());
         }
-        #[cfg(feature = "sentinel")]
-        DialError::At { address, error } => {
-            let finding = dial(error);
+        ConnectError::At { address, error } => {
+            let finding = connect(error);
             let value = format!("{} at {address}", finding.value);
             return Finding { value, ..finding };
         }
-        #[cfg(feature = "sentinel")]
-        DialError::Sentinel(text) => return about::SENTINELS.with(text),
-        #[cfg(feature = "tls")]
-        DialError::Certificate(text) | DialError::Tls(text) => return about::TLS.with(text),
-        DialError::SameServer { other } => {
-            return about::TWIN.with(format!("that of master {other}"));
-        }
+        ConnectError::Sentinel(text) => return about::SENTINELS.with(text),
+        ConnectError::Certificate(text) | ConnectError::Tls(text) => return about::TLS.with(text),
         _ if error.is_no_redis() => return about::NO_REDIS.with(error.to_string()),
         _ => return about::DOWN.with(error.to_string()),
     };

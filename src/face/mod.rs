@@ -3,6 +3,7 @@
 // Rustdoc shows the methods of a type in the order of these files. What most users need comes
 // first.
 pub(crate) mod builder;
+mod connect;
 pub(crate) mod coordinator;
 pub(crate) mod ready;
 

@@ -1,7 +1,5 @@
 //! The settings of a coordinator that its supervisors need.
 
-#[cfg(feature = "tls")]
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{health::HealthBoard, restart::RestartTracker};
@@ -24,6 +22,4 @@ pub(crate) struct MasterConfig {
     /// The length of a quarantine, from the moment at which a master may have forgotten locks.
     pub(crate) quarantine: Duration,
     pub(crate) health: HealthBoard,
-    #[cfg(feature = "tls")]
-    pub(crate) tls: Option<Arc<tokio_rustls::rustls::ClientConfig>>,
 }

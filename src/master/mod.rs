@@ -3,6 +3,7 @@
 //! This floor knows commands and votes. It does not know what a majority is.
 
 mod config;
+pub(crate) mod connect_error;
 pub(crate) mod dial_error;
 mod health;
 #[cfg(feature = "test-util")]
@@ -17,13 +18,13 @@ pub(crate) mod session;
 mod spec;
 
 pub(crate) use config::MasterConfig;
+pub use connect_error::{ConnectError, ConnectStep};
 pub(crate) use health::{Entry, HealthBoard};
 #[cfg(feature = "test-util")]
 pub use memory::{Fault, MemoryMaster};
 #[cfg(test)]
 pub(crate) use observer::MasterObserver;
-#[cfg(test)]
-pub(crate) use redis::wire_error::WireError;
+pub use redis::{MasterStream, wire_error::WireError};
 #[cfg(feature = "__internals")]
 pub use redis::{read_reply, reply_lengths};
 pub(crate) use restart::RestartTracker;
@@ -34,5 +35,3 @@ pub(crate) use session::{
 };
 pub use spec::MasterSpec;
 pub(crate) use spec::Supervisor;
-#[cfg(feature = "__internals")]
-pub use spec::in_process;

@@ -8,7 +8,8 @@ use tokio::time::timeout;
 use super::memory::{connection::Dialer as MemoryDialer, probe::MemoryProbe};
 use super::redis::{Dialer as RedisDialer, RedisProbe};
 use super::{
-    dial_error::{DialError, in_time},
+    connect_error::{ConnectError, in_time},
+    dial_error::DialError,
     question::{Answer, Question, is_unknown_script},
 };
 use crate::core::{time::timeout::NodeTimeout, vote::Failure};
@@ -36,6 +37,12 @@ pub(crate) enum ProbeError {
     Failed(Failure),
 }
 
+impl From<ConnectError> for ProbeError {
+    fn from(error: ConnectError) -> Self {
+        Self::Dial(error.into())
+    }
+}
+
 impl From<Failure> for ProbeError {
     fn from(failure: Failure) -> Self {
         Self::Failed(failure)
@@ -46,7 +53,7 @@ impl Probe {
     /// Connects and logs in, as every connection to the master does.
     pub(crate) async fn dial(&self) -> Result<Interview<'_>, DialError> {
         let dial = async {
-            Ok(match &self.dialer {
+            Ok::<_, DialError>(match &self.dialer {
                 #[cfg(feature = "test-util")]
                 Dialer::Memory(dialer) => {
                     let (probe, round_trip) = MemoryProbe::dial(dialer).await?;
@@ -59,7 +66,7 @@ impl Probe {
             })
         };
         let progress = match &self.dialer {
-            Dialer::Redis(dialer) => dialer.progress.clone(),
+            Dialer::Redis(dialer) => dialer.greeter.progress.clone(),
             #[cfg(feature = "test-util")]
             _ => Default::default(),
         };

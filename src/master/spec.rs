@@ -1,13 +1,23 @@
 //! A master as users give it, and the start of its supervisor.
 
-use std::{fmt, future::Future, pin::Pin, sync::Arc};
+use std::{
+    fmt,
+    future::Future,
+    io,
+    pin::Pin,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tokio::io::{AsyncRead, AsyncWrite};
 
 #[cfg(feature = "test-util")]
 use super::memory::MemoryMaster;
-use super::redis;
 use super::{
     config::MasterConfig,
+    connect_error::ConnectError,
     probe::{Dialer, Probe},
+    redis::{self, Greeter, MasterStream, Wire},
     session::{mailbox::Mailbox, supervisor::supervise},
 };
 
@@ -70,16 +80,6 @@ impl From<Result<redis::Endpoint, String>> for Spec {
     fn from(endpoint: Result<redis::Endpoint, String>) -> Self {
         endpoint.map_or_else(Self::Bad, |endpoint| Self::Redis(Box::new(endpoint)))
     }
-}
-
-/// Returns a master that is a server in this process. `connect` opens a stream to it.
-#[cfg(feature = "__internals")]
-pub fn in_process(
-    address: &str,
-    connect: impl Fn() -> tokio::io::DuplexStream + Send + Sync + 'static,
-) -> MasterSpec {
-    let endpoint = redis::Endpoint::in_process(address, Arc::new(connect));
-    MasterSpec(Spec::Redis(Box::new(endpoint)))
 }
 
 impl From<&str> for MasterSpec {
@@ -147,6 +147,60 @@ impl From<crate::sim::Endpoint> for MasterSpec {
 pub(crate) type Supervisor = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl MasterSpec {
+    /// Returns a master to which `connect` opens streams, for example through a tunnel. `connect`
+    /// is called for each dial. Its future is dropped if it takes longer than the
+    /// [`connect_timeout`](crate::Builder::connect_timeout).
+    ///
+    /// The URL, `redis://` or `unix://`, has the login and the database. It also names the master:
+    /// give each server the URL that all programs give it, because that tells masters apart. A
+    /// stream that is dropped should not deliver what it still holds, so that no late command
+    /// arrives.
+    ///
+    /// ```
+    /// use std::io;
+    /// use quorlock::{Coordinator, MasterSpec};
+    /// use tokio::{io::{AsyncReadExt, AsyncWriteExt}, net::TcpStream};
+    ///
+    /// /// Opens a tunnel through an HTTP proxy.
+    /// async fn tunnel(host: &str) -> io::Result<TcpStream> {
+    ///     let mut stream = TcpStream::connect("proxy.example.com:3128").await?;
+    ///     let ask = format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    ///     stream.write_all(ask.as_bytes()).await?;
+    ///     let mut answer = Vec::new();
+    ///     while !answer.ends_with(b"\r\n\r\n") {
+    ///         answer.push(stream.read_u8().await?);
+    ///     }
+    ///     match answer.starts_with(b"HTTP/1.1 200") {
+    ///         true => Ok(stream),
+    ///         false => Err(io::Error::other("the proxy refused the tunnel")),
+    ///     }
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let masters = ["10.0.0.1:6379", "10.0.0.2:6379", "10.0.0.3:6379"].map(|host| {
+    ///     MasterSpec::from_stream(&format!("redis://{host}"), move || tunnel(host))
+    /// });
+    /// let locks = Coordinator::new(masters)?;
+    /// # Ok(()) }
+    /// ```
+    pub fn from_stream<F, S>(url: &str, connect: impl Fn() -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = io::Result<S>> + Send + 'static,
+        S: AsyncRead + AsyncWrite + Send + 'static,
+    {
+        let connect = move || -> redis::Connecting {
+            let stream = connect();
+            Box::pin(async { stream.await.map(Wire::of_given) })
+        };
+        let endpoint = redis::Endpoint::from_url(url);
+        Self(
+            endpoint
+                .and_then(|one| one.through(Arc::new(connect)))
+                .into(),
+        )
+    }
+
     /// Returns the masters in a list of URLs, such as the value of an environment variable. Commas
     /// and white space separate the URLs: see [`split`](Self::split).
     /// [`Builder::build`](crate::Builder::build) reports a URL that cannot be used, and an empty
@@ -204,6 +258,17 @@ impl MasterSpec {
         }
     }
 
+    /// Sets the TLS configuration of a `rediss://` master that has none yet. It counts more than
+    /// that of [`Builder::tls`](crate::Builder::tls), which is for all masters.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls(self, config: impl Into<Arc<tokio_rustls::rustls::ClientConfig>>) -> Self {
+        match self.0 {
+            Spec::Redis(endpoint) => Self(Spec::Redis(Box::new(endpoint.tls(config.into())))),
+            other => Self(other),
+        }
+    }
+
     /// Returns the address without secrets, or the reason why the master cannot be used. Two
     /// masters with the same address are the same server.
     pub fn address(&self) -> Result<Arc<str>, String> {
@@ -224,6 +289,25 @@ impl MasterSpec {
             Spec::Redis(endpoint) => endpoint.database(),
             _ => 0,
         }
+    }
+
+    /// Connects and logs in, within `limit`.
+    pub(crate) async fn dial(
+        &self,
+        name: &str,
+        limit: Duration,
+        now: fn() -> Instant,
+    ) -> Result<MasterStream, ConnectError> {
+        let endpoint = match &self.0 {
+            Spec::Redis(endpoint) => *endpoint.clone(),
+            Spec::Bad(reason) => return Err(ConnectError::BadMaster(reason.clone())),
+            #[cfg(feature = "test-util")]
+            Spec::Memory(_) => return Err(ConnectError::BadMaster("it has no stream".to_owned())),
+            #[cfg(test)]
+            Spec::Simulated(_) => return Err(ConnectError::BadMaster("none".to_owned())),
+        };
+        let greeter = Greeter::new(endpoint, name, limit, now);
+        Ok(greeter.log_in_in_time().await?.into())
     }
 
     /// Returns the probe with which a check dials this master. `master` is the number of the

@@ -470,8 +470,6 @@ impl Subject {
                 &crate::MasterState::Connecting,
                 clock::monotonic,
             ),
-            #[cfg(feature = "tls")]
-            tls: None,
         };
         let (mailbox, supervisor) = spec.open(0, &config);
         let supervisor = tokio::spawn(supervisor).abort_handle();

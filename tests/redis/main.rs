@@ -23,6 +23,7 @@ mod fair;
 mod fair_order;
 mod fenced;
 mod foreign_keys;
+mod given_streams;
 mod groups;
 mod hang;
 mod hopeless_waiters;

@@ -14,6 +14,7 @@ use super::{
     world::World,
 };
 use crate::{
+    WireError,
     core::{
         protocol::command::Reply,
         restart::{Quarantine, origin_arguments},
@@ -109,10 +110,11 @@ impl SimConnection {
         });
         match delivery.await {
             Delivery::Hello(greeting) => Ok(greeting),
-            _ => Err(DialError::Connect(io::Error::new(
+            _ => Err(WireError::Io(io::Error::new(
                 io::ErrorKind::ConnectionRefused,
                 "connection refused",
-            ))),
+            ))
+            .into()),
         }
     }
 }

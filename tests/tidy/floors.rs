@@ -63,7 +63,7 @@ const WORDS: &[(&str, &str, &str)] = &[
     ),
     (
         "async await",
-        "src/driver/ src/master/ src/check/ src/face/break_held.rs src/face/coordinator/ src/face/guard.rs src/face/lock/ src/face/ready.rs \
+        "src/driver/ src/master/ src/check/ src/face/break_held.rs src/face/connect.rs src/face/coordinator/ src/face/guard.rs src/face/lock/ src/face/ready.rs \
          src/face/blocking/background.rs",
         "rules are functions of their arguments",
     ),

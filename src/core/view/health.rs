@@ -66,10 +66,7 @@ impl MasterHealth {
     /// Returns whether the last dial failed because of a certificate: this program does not trust
     /// that of the master, or the master does not accept that of this program.
     pub fn refuses_certificate(&self) -> bool {
-        #[cfg(feature = "tls")]
-        return self.refusal == Some(DialRefusal::Certificate);
-        #[cfg(not(feature = "tls"))]
-        false
+        self.refusal == Some(DialRefusal::Certificate)
     }
 }
 
@@ -127,7 +124,6 @@ pub enum MasterState {
 /// program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DialRefusal {
-    #[cfg(feature = "tls")]
     Certificate,
     Login,
 }

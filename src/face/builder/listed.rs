@@ -56,6 +56,16 @@ impl Listed {
         Ok(Self { masters, roster })
     }
 
+    /// Sets the TLS configuration of the masters that have none.
+    #[cfg(feature = "tls")]
+    pub(super) fn with_tls(self, config: &Arc<tokio_rustls::rustls::ClientConfig>) -> Self {
+        let masters = self.masters.into_iter();
+        Self {
+            masters: masters.map(|master| master.tls(config.clone())).collect(),
+            roster: self.roster,
+        }
+    }
+
     pub(super) fn lists_id(&self) -> ListsId {
         let all_but = |other: Membership| {
             let members = self.roster.members();

@@ -34,6 +34,11 @@ pub(super) struct Shared {
 impl Shared {
     /// Starts the tasks of a group with these masters.
     pub(super) fn open(&self, listed: Listed) -> OpenGroup {
+        #[cfg(feature = "tls")]
+        let listed = match &self.tls {
+            Some(tls) => listed.with_tls(tls),
+            None => listed,
+        };
         let master_config = self.master_config(&listed);
         let probes = listed.masters.iter().enumerate();
         let probes = probes.filter_map(|(master, spec)| spec.probe(master, &master_config));
@@ -69,8 +74,6 @@ impl Shared {
             restart_tracker: RestartTracker::new(config.quarantine, now),
             quarantine: quarantine_length(config.max_ttl, config.drift),
             health: HealthBoard::new(&listed.roster, &self.first_state, now),
-            #[cfg(feature = "tls")]
-            tls: self.tls.clone(),
         }
     }
 }

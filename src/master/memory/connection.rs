@@ -21,6 +21,7 @@ use crate::{
     },
     master::{
         dial_error::DialError,
+        redis::wire_error::WireError,
         restart::RestartTracker,
         session::{
             Session, Transmit,
@@ -61,7 +62,7 @@ impl Dialer {
         let connection = MemoryConnection::new(&self.state);
         if connection.arrival().await == Fault::Down {
             let refused = io::Error::new(io::ErrorKind::ConnectionRefused, "connection refused");
-            return Err(DialError::Connect(refused));
+            return Err(WireError::Io(refused).into());
         }
         Ok((connection, dialled.elapsed()))
     }

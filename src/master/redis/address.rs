@@ -1,11 +1,13 @@
 //! The address of a server.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{io, path::PathBuf, pin::Pin, sync::Arc};
+
+use super::wire::Wire;
 
 #[derive(Clone)]
 pub(super) enum Address {
-    #[cfg(feature = "__internals")]
-    InProcess(Arc<str>, Connect),
+    /// The text, and what opens a stream to the server.
+    Given(Arc<str>, Connect),
     #[cfg(feature = "sentinel")]
     Sentinels(Sentinels),
     Tcp(String, u16),
@@ -14,17 +16,16 @@ pub(super) enum Address {
     Unix(PathBuf),
 }
 
-/// Opens a stream to a server in this process.
-#[cfg(feature = "__internals")]
-pub(super) type Connect = Arc<dyn Fn() -> tokio::io::DuplexStream + Send + Sync>;
+/// Opens a stream to a server.
+pub(super) type Connect = Arc<dyn Fn() -> Connecting + Send + Sync>;
+pub(in crate::master) type Connecting = Pin<Box<dyn Future<Output = io::Result<Wire>> + Send>>;
 
 impl Address {
     /// Returns the host and port, or the path, or the service with a Sentinel. The user and the
     /// database are not part of it. URLs that differ only in these name the same server.
     pub(super) fn text(&self) -> Arc<str> {
         match self {
-            #[cfg(feature = "__internals")]
-            Self::InProcess(address, _) => address.clone(),
+            Self::Given(address, _) => address.clone(),
             #[cfg(feature = "sentinel")]
             Self::Sentinels(sentinels) => sentinels.text(),
             Self::Tcp(host, port) => tcp_address(host, *port),

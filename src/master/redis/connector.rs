@@ -2,9 +2,10 @@
 
 #[cfg(feature = "tls")]
 use std::sync::Arc;
-#[cfg(feature = "sentinel")]
-use std::time::Duration;
-use std::{net::SocketAddr, time::Instant};
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
 
 use tokio::net::TcpStream;
 
@@ -14,67 +15,58 @@ use super::{
     resolve::LOOKUPS,
     wire::{Wire, connect_tcp},
 };
-use crate::master::{
-    config::MasterConfig,
-    dial_error::{DialError, Progress, Stage},
-};
+use crate::master::connect_error::{ConnectError, ConnectStep, Progress};
 
 /// The settings with which streams are opened.
 #[derive(Clone)]
 pub(super) struct Connector {
-    now: fn() -> Instant,
-    /// The time for the questions to the Sentinels. It is over just before the connect timeout, so
-    /// that the error says what each of them answered.
-    #[cfg(feature = "sentinel")]
-    pub(super) sentinel_limit: Duration,
+    pub(super) now: fn() -> Instant,
+    /// The time for a stream and the login.
+    pub(super) limit: Duration,
     #[cfg(feature = "tls")]
-    tls: Option<Arc<tokio_rustls::rustls::ClientConfig>>,
+    pub(super) tls: Option<Arc<tokio_rustls::rustls::ClientConfig>>,
 }
 
 impl Connector {
-    pub(super) fn new(config: &MasterConfig) -> Self {
-        Self {
-            now: config.now,
-            #[cfg(feature = "sentinel")]
-            sentinel_limit: config.connect_timeout * 15 / 16,
-            #[cfg(feature = "tls")]
-            tls: config.tls.clone(),
-        }
-    }
-
     /// Opens a stream. Shows in `progress` what takes the time, also after that.
     pub(super) async fn connect(
         &self,
         address: &Address,
         progress: &Progress,
-    ) -> Result<Wire, DialError> {
+    ) -> Result<Wire, ConnectError> {
         match address {
-            #[cfg(feature = "__internals")]
-            Address::InProcess(_, connect) => Ok(Wire::new(connect())),
+            Address::Given(address, connect) => {
+                let step = ConnectStep::Connect(address.to_string());
+                progress.reach(step.clone());
+                let wire = connect().await;
+                let wire = wire.map_err(|error| ConnectError::Failed(step, error))?;
+                progress.reach(ConnectStep::Login(address.to_string()));
+                Ok(wire)
+            }
             // The dialer asks the Sentinels for an address, and connects to that.
             #[cfg(feature = "sentinel")]
-            Address::Sentinels(_) => Err(DialError::Sentinel("they were not asked".to_owned())),
+            Address::Sentinels(_) => Err(ConnectError::Sentinel("they were not asked".to_owned())),
             Address::Tcp(host, port) => {
                 let (stream, address) = self.connect_tcp(host, *port, progress).await?;
-                progress.reach(Stage::Login(address.to_string()));
+                progress.reach(ConnectStep::Login(address.to_string()));
                 Ok(Wire::new(stream))
             }
             #[cfg(feature = "tls")]
             Address::Tls(host, port) => {
                 let (stream, address) = self.connect_tcp(host, *port, progress).await?;
-                progress.reach(Stage::Tls(address.to_string()));
+                progress.reach(ConnectStep::Tls(address.to_string()));
                 let wire = super::tls::connect(self.tls.clone(), host, stream).await?;
-                progress.reach(Stage::Login(address.to_string()));
+                progress.reach(ConnectStep::Login(address.to_string()));
                 Ok(wire)
             }
             #[cfg(unix)]
             Address::Unix(path) => {
-                progress.reach(Stage::Login(address.text().to_string()));
+                progress.reach(ConnectStep::Login(address.text().to_string()));
                 let stream = tokio::net::UnixStream::connect(path).await;
-                stream.map(Wire::new).map_err(DialError::Socket)
+                stream.map(Wire::new).map_err(ConnectError::Socket)
             }
             #[cfg(not(unix))]
-            Address::Unix(_) => Err(DialError::Socket(std::io::Error::new(
+            Address::Unix(_) => Err(ConnectError::Socket(std::io::Error::new(
                 std::io::ErrorKind::Unsupported,
                 "this system has no unix sockets",
             ))),
@@ -87,39 +79,36 @@ impl Connector {
         host: &str,
         port: u16,
         progress: &Progress,
-    ) -> Result<(TcpStream, SocketAddr), DialError> {
+    ) -> Result<(TcpStream, SocketAddr), ConnectError> {
         const MOST_NAMED: usize = 3;
-        let stage = Stage::Lookup(host.to_owned());
-        progress.reach(stage.clone());
+        let step = ConnectStep::Lookup(host.to_owned());
+        progress.reach(step.clone());
         let addresses = LOOKUPS.resolve(host, port, self.now).await;
-        let addresses = addresses.map_err(|error| DialError::Failed(stage, error))?;
+        let addresses = addresses.map_err(|error| ConnectError::Failed(step, error))?;
         let mut named: Vec<_> = addresses.iter().map(ToString::to_string).collect();
         if named.len() > MOST_NAMED {
             named.truncate(MOST_NAMED);
             named.push("others".to_owned());
         }
-        let stage = Stage::Connect(named.join(", "));
-        progress.reach(stage.clone());
+        let step = ConnectStep::Connect(named.join(", "));
+        progress.reach(step.clone());
         let stream = race(&addresses, connect_tcp).await;
-        stream.map_err(|error| DialError::Failed(stage, error))
+        stream.map_err(|error| ConnectError::Failed(step, error))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use tokio::net::TcpSocket;
 
     use super::*;
-    use crate::{driver::time::clock, master::dial_error::in_time};
+    use crate::{driver::time::clock, master::connect_error::in_time};
 
     #[tokio::test]
     async fn an_error_names_the_step_and_the_address() {
         let connector = Connector {
             now: clock::monotonic,
-            #[cfg(feature = "sentinel")]
-            sentinel_limit: Duration::MAX,
+            limit: Duration::from_secs(1),
             #[cfg(feature = "tls")]
             tls: None,
         };

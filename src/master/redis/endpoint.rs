@@ -6,12 +6,13 @@ use ::redis::{
     ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, RedisResult,
 };
 
-#[cfg(feature = "__internals")]
-use super::address::Connect;
+#[cfg(feature = "tls")]
+use tokio_rustls::rustls::ClientConfig;
+
 #[cfg(feature = "sentinel")]
 use super::sentinel_url;
 use super::{
-    address::{Address, check_database, check_tcp},
+    address::{Address, Connect, check_database, check_tcp},
     greeting::Greeting,
 };
 
@@ -21,6 +22,8 @@ pub(in crate::master) struct Endpoint {
     pub(super) address: Address,
     settings: RedisConnectionInfo,
     pub(super) greeting: Greeting,
+    #[cfg(feature = "tls")]
+    pub(super) tls: Option<Arc<ClientConfig>>,
 }
 
 /// The URLs that can be used.
@@ -120,6 +123,8 @@ impl Endpoint {
             address,
             settings,
             greeting,
+            #[cfg(feature = "tls")]
+            tls: None,
         }
     }
 
@@ -132,14 +137,32 @@ impl Endpoint {
         if settings.username().is_none() && !user.is_empty() {
             settings = settings.set_username(user);
         }
-        Self::new(self.address, settings)
+        Self {
+            greeting: Greeting::new(&settings),
+            settings,
+            ..self
+        }
     }
 
-    /// Returns the endpoint of a server in this process.
-    #[cfg(feature = "__internals")]
-    pub(in crate::master) fn in_process(address: &str, connect: Connect) -> Self {
-        let address = Address::InProcess(address.into(), connect);
-        Self::new(address, RedisConnectionInfo::default())
+    /// Sets how streams to the server are opened.
+    pub(in crate::master) fn through(self, connect: Connect) -> Result<Self, String> {
+        match self.address {
+            Address::Tcp(..) | Address::Unix(_) => Ok(Self {
+                address: Address::Given(self.address(), connect),
+                ..self
+            }),
+            _ => Err(
+                "the streams to it are given, so its URL should begin with redis:// or unix://"
+                    .to_owned(),
+            ),
+        }
+    }
+
+    /// Sets the TLS configuration, unless there is one already.
+    #[cfg(feature = "tls")]
+    pub(in crate::master) fn tls(mut self, config: Arc<ClientConfig>) -> Self {
+        self.tls.get_or_insert(config);
+        self
     }
 
     /// Returns the [text](Address::text) of the address.

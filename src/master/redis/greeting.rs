@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     core::protocol::command::Reply,
-    master::{dial_error::DialError, server_error::ServerError},
+    master::{connect_error::ConnectError, server_error::ServerError},
 };
 
 /// The commands that prepare a new connection, as bytes to send.
@@ -79,7 +79,7 @@ impl Step {
     }
 
     /// Fails if the reply to this step says that the server cannot be used.
-    pub(super) fn check(self, frame: &[u8]) -> Result<(), DialError> {
+    pub(super) fn check(self, frame: &[u8]) -> Result<(), ConnectError> {
         let Reply::Error(error) = reply(frame) else {
             return match self {
                 Self::Hello => check_role(frame),
@@ -89,13 +89,13 @@ impl Step {
         let kind = ServerError::of(&error);
         let text = error.into_owned();
         match (self, kind) {
-            (_, ServerError::Loading) => Err(DialError::Loading(text)),
-            (_, ServerError::MaxClients) => Err(DialError::MaxClients(text)),
+            (_, ServerError::Loading) => Err(ConnectError::Loading(text)),
+            (_, ServerError::MaxClients) => Err(ConnectError::MaxClients(text)),
             (Self::Hello, ServerError::NoProtocol | ServerError::UnknownCommand) => {
-                Err(DialError::NotRedis6(text))
+                Err(ConnectError::NotRedis6(text))
             }
-            (Self::Hello, _) => Err(DialError::Login(text)),
-            (Self::Select, _) => Err(DialError::Database(text)),
+            (Self::Hello, _) => Err(ConnectError::Login(text)),
+            (Self::Select, _) => Err(ConnectError::Database(text)),
             // Without the right to track keys, waiters poll.
             (Self::Track, _) => Ok(()),
             // Without the right to set a name, people see less.
@@ -116,16 +116,16 @@ impl Step {
 
 /// Refuses a replica. A replica only repeats the data of its master, so it must have no vote of its
 /// own.
-fn check_role(hello: &[u8]) -> Result<(), DialError> {
+fn check_role(hello: &[u8]) -> Result<(), ConnectError> {
     if !hello.starts_with(b"%") {
         let why = "its answer is not a map".to_owned();
-        return Err(DialError::NotRedis6(why));
+        return Err(ConnectError::NotRedis6(why));
     }
     if entry(hello, "mode").as_deref() == Some("sentinel") {
-        return Err(DialError::IsSentinel);
+        return Err(ConnectError::IsSentinel);
     }
     match entry(hello, "role") {
-        Some(role) if role != "master" => Err(DialError::NotAMaster { role }),
+        Some(role) if role != "master" => Err(ConnectError::NotAMaster { role }),
         _ => Ok(()),
     }
 }

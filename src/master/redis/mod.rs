@@ -9,6 +9,7 @@ mod connector;
 mod dialer;
 pub(super) mod encode;
 mod endpoint;
+mod greeter;
 mod greeting;
 mod keepalive;
 mod native_release;
@@ -21,6 +22,7 @@ mod restart_query;
 mod sentinel;
 #[cfg(feature = "sentinel")]
 mod sentinel_url;
+mod stream;
 #[cfg(feature = "tls")]
 mod tls;
 pub(super) mod wire;
@@ -30,4 +32,6 @@ pub(super) use ::redis::Client;
 
 #[cfg(feature = "__internals")]
 pub use self::resp::{read_reply, reply_lengths};
-pub(super) use self::{dialer::Dialer, endpoint::Endpoint, probe::RedisProbe};
+pub use self::stream::MasterStream;
+pub(super) use self::{address::Connecting, wire::Wire};
+pub(super) use self::{dialer::Dialer, endpoint::Endpoint, greeter::Greeter, probe::RedisProbe};

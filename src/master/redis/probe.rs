@@ -3,11 +3,7 @@
 use std::{ops::ControlFlow, sync::LazyLock, time::Duration};
 
 use super::{
-    dialer::{Dialer, LoggedIn},
-    encode::encode,
-    greeting::entry,
-    resp::reply,
-    wire::Wire,
+    dialer::Dialer, encode::encode, greeter::LoggedIn, greeting::entry, resp::reply, wire::Wire,
     wire_error::WireError,
 };
 use crate::{
@@ -41,7 +37,7 @@ impl<'a> RedisProbe<'a> {
             round_trip,
             reports_changes,
             ..
-        } = dialer.log_in().await?;
+        } = dialer.greeter.log_in().await?;
         let probe = Self {
             dialer,
             wire,

@@ -7,6 +7,7 @@ use crate::{
         restart::{Incarnation, ORIGIN_KEY, Quarantine, origin_arguments},
     },
     master::{
+        connect_error::ConnectError,
         dial_error::DialError,
         observer::{MasterEvent, MasterObserver},
         restart::{RestartQuery, RestartTracker},
@@ -49,7 +50,7 @@ pub(super) fn read(
     }
     let why = why.to_owned();
     Err(match kind {
-        ServerError::Loading => DialError::Loading(why),
+        ServerError::Loading => ConnectError::Loading(why).into(),
         kind if kind.is_denial() => DialError::RightsMissing { why },
         _ => DialError::RestartUnknown { why },
     })

@@ -23,7 +23,7 @@ use super::{
 use crate::{
     core::{protocol::command::Reply, vote::quorum::majority},
     master::{
-        dial_error::{DialError, Progress, in_time},
+        connect_error::{ConnectError, Progress, in_time},
         server_error::{ServerError, without_user},
     },
 };
@@ -108,7 +108,7 @@ impl Inquiry {
     }
 }
 
-type Answer = Result<Place, DialError>;
+type Answer = Result<Place, ConnectError>;
 
 /// Returns the place that a majority names. An answer is `None` if it has not come.
 fn agreed(answers: &[Option<Answer>]) -> Option<&Place> {
@@ -142,7 +142,8 @@ impl Sentinels {
         kept: &mut Option<Wire>,
         connector: &Connector,
     ) -> Answer {
-        let (limit, progress) = (connector.sentinel_limit, Progress::default());
+        // It is over just before the dial, so that the error says what each of them answered.
+        let (limit, progress) = (connector.limit * 15 / 16, Progress::default());
         let ask = self.ask(sentinel, kept, (connector, &progress));
         in_time(limit, &progress, ask).await
     }
@@ -192,10 +193,10 @@ impl Sentinels {
                 None => "its answer makes no sense".to_owned(),
             },
         };
-        Err(DialError::Sentinel(text))
+        Err(ConnectError::Sentinel(text))
     }
 
-    fn disagree(&self, answers: &[Option<Answer>]) -> DialError {
+    fn disagree(&self, answers: &[Option<Answer>]) -> ConnectError {
         let said = answers.iter().flatten().zip(&self.sentinels);
         let said = said.map(|(answer, Sentinel { name, .. })| match answer {
             Ok(place) => format!("{name} names {place}"),
@@ -203,7 +204,7 @@ impl Sentinels {
         });
         let said: Vec<_> = said.collect();
         let (need, count) = (majority(answers.len()), answers.len());
-        DialError::Sentinel(format!(
+        ConnectError::Sentinel(format!(
             "{need} of {count} Sentinels must name the address of the master \"{}\": {}",
             self.service,
             said.join(", ")
@@ -211,14 +212,16 @@ impl Sentinels {
     }
 }
 
-fn check_login(frame: &[u8]) -> Result<(), DialError> {
+fn check_login(frame: &[u8]) -> Result<(), ConnectError> {
     match reply(frame) {
         Reply::Ok => Ok(()),
-        Reply::Error(error) => Err(DialError::Sentinel(format!(
+        Reply::Error(error) => Err(ConnectError::Sentinel(format!(
             "refused the login: {}",
             without_user(&error)
         ))),
-        _ => Err(DialError::Sentinel("its answer makes no sense".to_owned())),
+        _ => Err(ConnectError::Sentinel(
+            "its answer makes no sense".to_owned(),
+        )),
     }
 }
 
@@ -294,7 +297,7 @@ mod tests {
             let host = host.to_owned();
             Some(Ok(Place { host, port: 1 }))
         };
-        let silent = || Some(Err(DialError::Sentinel("down".to_owned())));
+        let silent = || Some(Err(ConnectError::Sentinel("down".to_owned())));
         for (answers, expected) in [
             (vec![named("a")], Some("a:1")),
             (vec![named("a"), named("b"), named("a")], Some("a:1")),

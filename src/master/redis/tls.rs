@@ -24,7 +24,7 @@ use super::{
     wire::{Stream, Wire},
     wire_error::WireError,
 };
-use crate::master::dial_error::DialError;
+use crate::master::connect_error::ConnectError;
 
 /// A configuration with the system's trusted roots, which are read once.
 static SYSTEM: LazyLock<Result<Arc<ClientConfig>, String>> = LazyLock::new(|| {
@@ -52,11 +52,12 @@ pub(in crate::master) async fn connect(
     config: Option<Arc<ClientConfig>>,
     host: &str,
     stream: TcpStream,
-) -> Result<Wire, DialError> {
+) -> Result<Wire, ConnectError> {
     let config = config.map_or_else(|| SYSTEM.clone(), Ok);
-    let config = config.map_err(DialError::Tls)?;
-    let name = ServerName::try_from(host.to_owned())
-        .map_err(|_| DialError::Tls("its host is not a name that a certificate can have".into()))?;
+    let config = config.map_err(ConnectError::Tls)?;
+    let name = ServerName::try_from(host.to_owned()).map_err(|_| {
+        ConnectError::Tls("its host is not a name that a certificate can have".into())
+    })?;
     let stream = TlsConnector::from(config).connect(name, stream).await;
     let stream = stream.map_err(|error| no_handshake(&error))?;
     Ok(Wire::new(TlsWire::new(stream)))
@@ -64,8 +65,8 @@ pub(in crate::master) async fn connect(
 
 const NO_TLS: &str = "if this port expects no TLS, use redis://";
 
-fn no_handshake(error: &io::Error) -> DialError {
-    DialError::Tls(match tls_error(error) {
+fn no_handshake(error: &io::Error) -> ConnectError {
+    ConnectError::Tls(match tls_error(error) {
         Some(Error::InvalidMessage(_)) => format!("the answer is not TLS: {NO_TLS}"),
         Some(error) => return failure(error),
         None if has_ended(error) => format!("closed during the TLS handshake: {NO_TLS}"),
@@ -73,7 +74,7 @@ fn no_handshake(error: &io::Error) -> DialError {
     })
 }
 
-impl From<WireError> for DialError {
+impl From<WireError> for ConnectError {
     /// With TLS 1.3, a server refuses the client's certificate only after the handshake.
     fn from(error: WireError) -> Self {
         if let WireError::Io(broken) = &error
@@ -95,10 +96,10 @@ fn has_ended(error: &io::Error) -> bool {
 }
 
 /// Returns what is wrong, and what to do.
-fn failure(error: &Error) -> DialError {
+fn failure(error: &Error) -> ConnectError {
     use CertificateError::{NotValidYet, NotValidYetContext};
     let Some(advice) = advice(error) else {
-        return DialError::Tls(error.to_string());
+        return ConnectError::Tls(error.to_string());
     };
     let text = match error {
         Error::InvalidCertificate(bad) => format!("its certificate is refused: {bad}; {advice}"),
@@ -107,8 +108,10 @@ fn failure(error: &Error) -> DialError {
     };
     match error {
         // It is valid soon, perhaps once the clock of a machine that has just started is set.
-        Error::InvalidCertificate(NotValidYet | NotValidYetContext { .. }) => DialError::Tls(text),
-        _ => DialError::Certificate(text),
+        Error::InvalidCertificate(NotValidYet | NotValidYetContext { .. }) => {
+            ConnectError::Tls(text)
+        }
+        _ => ConnectError::Certificate(text),
     }
 }
 

@@ -23,7 +23,7 @@ use tokio::{
 use super::{keepalive::keep_alive, resp::FrameScan, wire_error::WireError};
 use crate::master::session::task::poll_yield;
 
-/// The transport of a connection: TCP, TLS or a unix socket.
+/// The transport of a connection.
 pub(in crate::master) trait Stream: AsyncRead + AsyncWrite + Send {
     /// Makes the stream drop unsent bytes when it is closed. Bytes are unsent if they were written
     /// to the stream and have not left this machine. Does nothing for a stream that cannot drop
@@ -53,8 +53,13 @@ impl Stream for tokio::net::UnixStream {
     }
 }
 
-#[cfg(feature = "__internals")]
-impl Stream for tokio::io::DuplexStream {
+/// Any stream that a user may have opened.
+trait Given: AsyncRead + AsyncWrite + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Send> Given for S {}
+
+impl Stream for Pin<Box<dyn Given>> {
+    /// No system can be asked about it.
     fn has_input(&self) -> bool {
         false
     }
@@ -111,6 +116,21 @@ impl Wire {
             scan: FrameScan::default(),
             has_unread: false,
         }
+    }
+
+    /// Returns the wire of a stream that a user has opened.
+    pub(in crate::master) fn of_given(
+        stream: impl AsyncRead + AsyncWrite + Send + 'static,
+    ) -> Self {
+        let stream: Pin<Box<dyn Given>> = Box::pin(stream);
+        Self::new(stream)
+    }
+
+    /// Returns the stream, and the bytes that were read and not used.
+    pub(super) fn into_parts(self) -> (Pin<Box<dyn Stream>>, Vec<u8>) {
+        let mut unused = self.input;
+        unused.truncate(self.filled);
+        (self.stream, unused)
     }
 
     /// Makes the stream drop unsent bytes when it is closed. Must be called before the stream to a

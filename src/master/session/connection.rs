@@ -10,7 +10,7 @@ use std::{
 use super::{Session, Transmit};
 use crate::{
     core::restart::Loss,
-    master::dial_error::{DialError, Progress},
+    master::{connect_error::Progress, dial_error::DialError},
 };
 
 /// Opens connections to one master.

@@ -18,7 +18,7 @@ use super::{
     outage::Outage,
     task::{LazyTimer, poll_yield},
 };
-use crate::master::{config::MasterConfig, dial_error::in_time};
+use crate::master::{config::MasterConfig, connect_error::in_time};
 
 /// Serves `mailbox` until nothing is left to deliver and nothing more will be posted.
 ///

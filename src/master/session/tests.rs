@@ -763,8 +763,6 @@ fn config() -> MasterConfig {
             &MasterState::Connecting,
             clock,
         ),
-        #[cfg(feature = "tls")]
-        tls: None,
     }
 }
 

@@ -1,0 +1,171 @@
+//! The reasons why no connection to a server can be made.
+
+use std::{future::Future, io, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use tokio::time::timeout;
+
+use super::redis::wire_error::WireError;
+use crate::core::view::health::DialRefusal;
+
+/// The reason why a connection to a master could not be made, or why the master refused the login.
+///
+/// The text has no password, and no name of a user but in error replies of the server.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The server at an address that the Sentinels named.
+    #[error("at {address}, named by the Sentinels: {error}")]
+    At {
+        /// The address.
+        address: String,
+        /// What went wrong there.
+        error: Box<Self>,
+    },
+    /// The master cannot be used, for example because of its URL: see
+    /// [`MasterSpec::address`](crate::MasterSpec::address).
+    #[error("{0}")]
+    BadMaster(String),
+    /// The certificate of the server or of this program is refused.
+    #[error("{0}")]
+    Certificate(String),
+    /// The server refused the number of the database.
+    #[error("refused the database: {0}")]
+    Database(String),
+    /// A step failed.
+    #[error("{0}: {1}")]
+    Failed(ConnectStep, io::Error),
+    /// The server is a Sentinel.
+    #[error("it is a Sentinel, not a master: use redis+sentinel://host:port/service")]
+    IsSentinel,
+    /// The server is still reading its data from disk.
+    #[error("{0}")]
+    Loading(String),
+    /// The server refused the user or the password.
+    #[error("refused the login: {0}")]
+    Login(String),
+    /// The server takes no more connections.
+    #[error("{0}")]
+    MaxClients(String),
+    /// The stream broke before the first reply. Only on a connection without TLS.
+    #[error("{0}; if this port expects TLS, use rediss://")]
+    NoGreeting(WireError),
+    /// The stream broke after the handshake and before the first reply.
+    #[error("{0}; does the server want a certificate of the client, with Builder::tls?")]
+    NoGreetingOverTls(WireError),
+    /// The server is a replica.
+    #[error("it is a {role}, not a master")]
+    NotAMaster {
+        /// What the server says it is.
+        role: String,
+    },
+    /// The server does not know RESP3.
+    #[error("it does not know HELLO 3, which Redis has since version 6: {0}")]
+    NotRedis6(String),
+    /// The Sentinels do not say where the master is.
+    #[error("{0}")]
+    Sentinel(String),
+    /// The unix socket cannot be used.
+    #[error("{}", why_no_socket(.0))]
+    Socket(io::Error),
+    /// The time was over during this step.
+    #[error("no connection in {0:?}{during}", during = during(.1))]
+    Timeout(Duration, Option<ConnectStep>),
+    /// The handshake of TLS failed.
+    #[error("{0}")]
+    Tls(String),
+    /// The stream broke, or carried no replies of a Redis server.
+    #[error(transparent)]
+    Wire(#[cfg_attr(not(feature = "tls"), from)] WireError),
+}
+
+impl ConnectError {
+    /// Returns this error with the address at which it happened.
+    #[cfg(feature = "sentinel")]
+    pub(super) fn at(self, address: &impl std::fmt::Display) -> Self {
+        Self::At {
+            address: address.to_string(),
+            error: Box::new(self),
+        }
+    }
+
+    pub(super) fn refusal(&self) -> Option<DialRefusal> {
+        match self {
+            Self::At { error, .. } => error.refusal(),
+            Self::Certificate(_) => Some(DialRefusal::Certificate),
+            Self::Login(_) => Some(DialRefusal::Login),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the server speaks a protocol other than RESP.
+    pub(crate) fn is_no_redis(&self) -> bool {
+        matches!(
+            self,
+            Self::IsSentinel
+                | Self::NoGreeting(WireError::NotResp)
+                | Self::Wire(WireError::NotResp)
+        )
+    }
+}
+
+/// Returns why a unix socket cannot be used. The path is the address of the master, so it stands
+/// before this text.
+fn why_no_socket(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => format!("there is no such socket file ({error})"),
+        io::ErrorKind::PermissionDenied => {
+            format!("this user may not open the socket file ({error})")
+        }
+        io::ErrorKind::ConnectionRefused => format!("no server listens on the socket ({error})"),
+        _ => error.to_string(),
+    }
+}
+
+/// A part of a dial that takes time, with the host or the address.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectStep {
+    /// Connecting to this address.
+    #[error("connecting to {0}")]
+    Connect(String),
+    /// Waiting for the answer to the login.
+    #[error("waiting for {0} to answer the login")]
+    Login(String),
+    /// Looking up the name of this host.
+    #[error("looking up {0:?}")]
+    Lookup(String),
+    /// Waiting for the answer to the TLS handshake.
+    #[error(
+        "waiting for {0} to answer the TLS handshake; if this port expects no TLS, use redis://"
+    )]
+    Tls(String),
+}
+
+fn during(step: &Option<ConnectStep>) -> String {
+    step.as_ref()
+        .map_or_else(String::new, |step| format!(": {step}"))
+}
+
+/// The step that a dial has reached. Clones share it.
+#[derive(Clone, Default)]
+pub(crate) struct Progress(Arc<Mutex<Option<ConnectStep>>>);
+
+impl Progress {
+    pub(super) fn reach(&self, step: impl Into<Option<ConnectStep>>) {
+        *self.0.lock() = step.into();
+    }
+}
+
+/// Runs `dial`. Gives up the dial if it is not over after `limit`. The error then has the step
+/// that `progress` shows.
+pub(super) async fn in_time<T, E: From<ConnectError>>(
+    limit: Duration,
+    progress: &Progress,
+    dial: impl Future<Output = Result<T, E>>,
+) -> Result<T, E> {
+    match timeout(limit, dial).await {
+        Ok(dialled) => dialled,
+        Err(_) => Err(ConnectError::Timeout(limit, progress.0.lock().clone()).into()),
+    }
+}

@@ -1,0 +1,126 @@
+//! Connects to a server and logs in.
+
+use std::{
+    ops::ControlFlow,
+    time::{Duration, Instant},
+};
+
+use super::{
+    address::Address, connector::Connector, endpoint::Endpoint, greeting::Greeting,
+    native_release::NativeRelease, wire::Wire, wire_error::WireError,
+};
+#[cfg(feature = "sentinel")]
+use super::{connection::Moved, sentinel::Inquiry};
+use crate::master::connect_error::{ConnectError, Progress, in_time};
+
+/// Opens connections to one server, and logs in.
+pub(in crate::master) struct Greeter {
+    pub(super) endpoint: Endpoint,
+    connector: Connector,
+    pub(in crate::master) progress: Progress,
+}
+
+/// A connection whose greeting was answered.
+pub(in crate::master) struct LoggedIn {
+    pub(in crate::master) wire: Wire,
+    /// The time that the server took to answer the greeting.
+    pub(super) round_trip: Duration,
+    /// `true` if the server reports changes of keys.
+    pub(super) reports_changes: bool,
+    /// The command with which the server releases mutexes, if it has one.
+    pub(super) native: Option<NativeRelease>,
+    /// Resolves when the server is no longer the master.
+    #[cfg(feature = "sentinel")]
+    pub(super) moved: Option<Moved>,
+}
+
+impl Greeter {
+    /// `name` is the name of each connection, and `limit` the time for one.
+    pub(in crate::master) fn new(
+        mut endpoint: Endpoint,
+        name: &str,
+        limit: Duration,
+        now: fn() -> Instant,
+    ) -> Self {
+        endpoint.greeting.name_connection(name);
+        Self {
+            connector: Connector {
+                now,
+                limit,
+                #[cfg(feature = "tls")]
+                tls: endpoint.tls.clone(),
+            },
+            endpoint,
+            progress: Progress::default(),
+        }
+    }
+
+    pub(in crate::master) async fn log_in_in_time(&self) -> Result<LoggedIn, ConnectError> {
+        in_time(self.connector.limit, &self.progress, self.log_in()).await
+    }
+
+    /// Connects to the server and sends the greeting. If the master has Sentinels, asks them for
+    /// its address first.
+    pub(in crate::master) async fn log_in(&self) -> Result<LoggedIn, ConnectError> {
+        self.progress.reach(None);
+        #[cfg(feature = "sentinel")]
+        if let Address::Sentinels(sentinels) = &self.endpoint.address {
+            let mut inquiry = Inquiry::new(sentinels, &self.connector);
+            let place = inquiry.locate().await?;
+            let address = inquiry.address_of(&place);
+            let logged_in = self.log_in_at(&address).await;
+            let mut logged_in = logged_in.map_err(|error| error.at(&place))?;
+            logged_in.moved = Some(Box::pin(inquiry.moved(place)));
+            return Ok(logged_in);
+        }
+        self.log_in_at(&self.endpoint.address).await
+    }
+
+    async fn log_in_at(&self, address: &Address) -> Result<LoggedIn, ConnectError> {
+        let mut wire = self.connector.connect(address, &self.progress).await?;
+        let Greeting { bytes, steps } = &self.endpoint.greeting;
+        wire.out().extend_from_slice(bytes);
+        let mut steps = steps.iter();
+        let (mut reports_changes, mut native) = (true, None);
+        let asked = (self.connector.now)();
+        let mut on_frame = |frame: &[u8]| {
+            let step = steps.next();
+            reports_changes &= step.is_none_or(|step| !step.is_refused_tracking(frame));
+            native = native.or_else(|| step.and_then(|step| step.found_native(frame)));
+            match step.map_or(Ok(()), |step| step.check(frame)) {
+                Ok(()) if steps.len() > 0 => ControlFlow::Continue(()),
+                result => ControlFlow::Break(result),
+            }
+        };
+        let mut has_answered = false;
+        let on_frame = |frame: &[u8]| {
+            has_answered = true;
+            on_frame(frame)
+        };
+        let answered = wire.answers(on_frame).await;
+        answered.map_err(|error| no_greeting(address, error, has_answered))??;
+        let round_trip = (self.connector.now)().saturating_duration_since(asked);
+        Ok(LoggedIn {
+            wire,
+            round_trip,
+            reports_changes,
+            native,
+            #[cfg(feature = "sentinel")]
+            moved: None,
+        })
+    }
+}
+
+/// Returns the error of a dial that found no greeting. A server that expects TLS closes a plain
+/// connection, or answers with an alert.
+fn no_greeting(address: &Address, error: WireError, has_answered: bool) -> ConnectError {
+    match address {
+        Address::Tcp(..) if !has_answered => ConnectError::NoGreeting(error),
+        // The server's alert says why, but it may be lost.
+        #[cfg(feature = "tls")]
+        Address::Tls(..) if !has_answered && error.is_unexplained() => {
+            ConnectError::NoGreetingOverTls(error)
+        }
+        _ => error.into(),
+    }
+}
