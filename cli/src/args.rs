@@ -55,9 +55,7 @@ pub(crate) const COMMON: &str = "Options of all commands";
 pub(crate) struct Common {
     /// URL of a master, repeated for each master.
     ///
-    /// For example redis://10.0.0.1. Other users see it in `ps`, so give passwords by file. Groups
-    /// of masters are a=URL,URL or, with a weight, b:2=URL,URL. All programs must have the same IDs
-    /// and weights.
+    /// For example redis://10.0.0.1. Other users see it in `ps`, so give passwords by file.
     #[arg(long = "master", value_name = "URL")]
     pub(crate) masters: Vec<String>,
     /// URL of an old master, while the masters are changed [those of the set].
@@ -70,9 +68,8 @@ pub(crate) struct Common {
     pub(crate) set: Option<String>,
     /// Configuration file [~/.config/quorlock.toml].
     ///
-    /// A set has masters or groups, and may have leaving or leaving_groups, user, password_file,
-    /// ttl, max_ttl, key_template, strict, connect_timeout, node_timeout, and for TLS ca_file,
-    /// cert_file and key_file.
+    /// A set has masters, and may have leaving, user, password_file, ttl, max_ttl, key_template,
+    /// strict, connect_timeout, node_timeout, and for TLS ca_file, cert_file and key_file.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Password of masters whose URLs have none.
@@ -336,7 +333,7 @@ pub(crate) struct Doctor {
 #[derive(Debug, Group)]
 #[command(after_long_help = PLAN)]
 pub(crate) struct Plan {
-    /// URL of a new master, repeated for each, also for those that stay. Groups as in --master.
+    /// URL of a new master, repeated for each, also for those that stay.
     #[arg(long, required = true, value_name = "URL")]
     pub(crate) to: Vec<String>,
     /// URL of an old master, repeated for each [those of the settings].

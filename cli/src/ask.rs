@@ -5,7 +5,6 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use futures::future::join_all;
 use quorlock::{AcquireError, Contention, Coordinator, Guard, ReleaseError};
 use tokio::time::{sleep, timeout};
 
@@ -137,7 +136,7 @@ pub(crate) async fn ask(
 async fn acquire(wanted: &Wanted<'_>, asking: &Asking) -> Result<Guard, Failure> {
     let action = format!("cannot lock {}", wanted.quoted());
     if let Some(limit) = asking.ready {
-        ready(wanted, limit, &action).await?;
+        ready(wanted.locks, limit, &action).await?;
     }
     let acquired = match asking.wait {
         Some(Duration::ZERO) => acquire_once(wanted).await,
@@ -150,7 +149,7 @@ async fn acquire(wanted: &Wanted<'_>, asking: &Asking) -> Result<Guard, Failure>
     };
     Err(match error.last_attempt() {
         AcquireError::NoQuorum { votes, .. } => {
-            let outage = Outage::of_attempt(&wanted.scope(), votes);
+            let outage = Outage::of_attempt(wanted.locks, votes);
             outage_failure(&outage, &action).with_votes(votes)
         }
         AcquireError::Contended {
@@ -254,7 +253,7 @@ async fn acquire_once(wanted: &Wanted<'_>) -> Result<Guard, AcquireError> {
             && match &error {
                 AcquireError::Contended { reason, .. } => *reason == Contention::Split,
                 AcquireError::NoQuorum { .. } if is_refused(&error) => false,
-                AcquireError::NoQuorum { .. } => ready(wanted, left, "").await.is_ok(),
+                AcquireError::NoQuorum { .. } => ready(wanted.locks, left, "").await.is_ok(),
                 _ => false,
             };
         if !goes_on {
@@ -265,29 +264,10 @@ async fn acquire_once(wanted: &Wanted<'_>) -> Result<Guard, AcquireError> {
     }
 }
 
-/// Waits until enough masters can vote, at most for `limit`. Asks only the groups of the names.
-async fn ready(wanted: &Wanted<'_>, limit: Duration, action: &str) -> Result<(), Failure> {
-    let (locks, scope) = (wanted.locks, wanted.scope());
-    let has_others = scope.health().len() < locks.health().len();
-    if !has_others {
-        let ready = locks.ready(limit).await;
-        return ready
-            .map(|_| ())
-            .map_err(|error| not_ready(&error, &scope, action));
-    }
-    let end = Instant::now() + limit;
-    let mut events = locks.health_events();
-    loop {
-        // Dials the masters. Each of them may refuse this question, and yet give the lock.
-        join_all(wanted.names.iter().map(|name| wanted.inspect(name))).await;
-        let left = end.saturating_duration_since(Instant::now());
-        match Outage::of(&scope) {
-            None => return Ok(()),
-            Some(outage) if left.is_zero() => return Err(outage.failure(action)),
-            // A quarantine ends without an event.
-            Some(_) => drop(timeout(left.min(LOOK_INTERVAL), events.next()).await),
-        }
-    }
+/// Waits until enough masters can vote, at most for `limit`.
+async fn ready(locks: &Coordinator, limit: Duration, action: &str) -> Result<(), Failure> {
+    let ready = locks.ready(limit).await.map(drop);
+    ready.map_err(|error| not_ready(&error, locks, action))
 }
 
 /// Waits until the releases are delivered. They are on their way to all masters that have answered

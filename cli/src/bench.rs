@@ -21,7 +21,6 @@ use crate::{
     exit::Exit,
     failure::Failure,
     histogram::Histogram,
-    lists::Scope,
     masters::Masters,
     outage::not_ready,
     report::{print_json, say},
@@ -79,7 +78,7 @@ pub(crate) fn bench(args: &Bench, common: &Common) -> Result<Exit, Failure> {
         let mut signals = Signals::catch(&[Signal::SIGHUP, Signal::SIGINT, Signal::SIGTERM])?;
         tokio::select! {
             ready = locks.ready(START) => {
-                ready.map_err(|error| not_ready(&error, &Scope::all(&locks), "cannot start"))?;
+                ready.map_err(|error| not_ready(&error, &locks, "cannot start"))?;
             }
             signal = signals.next() => return Ok(signal.into()),
         }

@@ -11,7 +11,7 @@ use crate::{
     exit::Exit,
     failure::Failure,
     holders::HoldersLook,
-    lists::{Scope, Tallies},
+    lists::Tallies,
     look::{Look, look},
     masters::Masters,
     outage::refused,
@@ -104,8 +104,7 @@ fn check_that_someone_can_answer(args: &Break) -> Result<(), Failure> {
 /// Returns the failure of a break if too few masters say who holds the lock.
 fn unknown(locks: &Coordinator, seen: &Look) -> Failure {
     let action = format!("cannot break {:?}", seen.name);
-    let scope = Scope::of_names(locks, &[&seen.name]);
-    refused(&scope, &action).unwrap_or_else(|| {
+    refused(locks, &action).unwrap_or_else(|| {
         let sentence = format!(
             "{action}: it is {}; run `quorlock doctor` with the same masters",
             seen.sentence()

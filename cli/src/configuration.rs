@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    env, fmt, fs, mem,
+    env, fmt, fs,
     ops::Bound,
     path::{Path, PathBuf},
     time::Duration,
@@ -11,28 +11,17 @@ use std::{
 use quorlock::MasterSpec;
 use serde::{Deserialize, Deserializer};
 
-use crate::{
-    args::Common,
-    exit::Exit,
-    failure::Failure,
-    listed::{FORM, Listed, is_name},
-};
+use crate::{args::Common, exit::Exit, failure::Failure};
 
 /// One set of masters.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Settings {
     #[serde(default)]
-    pub(crate) masters: Listed,
+    pub(crate) masters: Vec<MasterSpec>,
     /// The masters that the programs leave, while the masters are changed.
     #[serde(default)]
-    pub(crate) leaving: Listed,
-    /// The groups as the file has them, by name. They are moved to `masters`.
-    #[serde(default)]
-    pub(crate) groups: BTreeMap<String, Vec<MasterSpec>>,
-    /// The same for `leaving`.
-    #[serde(default)]
-    pub(crate) leaving_groups: BTreeMap<String, Vec<MasterSpec>>,
+    pub(crate) leaving: Vec<MasterSpec>,
     pub(crate) user: Option<String>,
     pub(crate) password_file: Option<PathBuf>,
     /// The authorities that may sign the certificates of the masters. `None`: those of the system.
@@ -80,36 +69,12 @@ impl Settings {
 
     /// Returns the masters of both lists.
     pub(crate) fn all_masters(&self) -> impl Iterator<Item = &MasterSpec> {
-        self.masters.masters().chain(self.leaving.masters())
+        self.masters.iter().chain(&self.leaving)
     }
 
     /// Returns the identities of the masters of both lists.
     fn identities(&self) -> impl Iterator<Item = (String, i64)> {
         self.all_masters().filter_map(identity)
-    }
-
-    /// Moves the groups of the file to the lists. Returns what is wrong with them.
-    fn take_groups(&mut self) -> Result<(), String> {
-        for (list, groups, words) in [
-            (&mut self.masters, &mut self.groups, ["masters", "groups"]),
-            (
-                &mut self.leaving,
-                &mut self.leaving_groups,
-                ["leaving", "leaving_groups"],
-            ),
-        ] {
-            if groups.is_empty() {
-                continue;
-            }
-            let [plain, grouped] = words;
-            if !list.is_empty() {
-                return Err(format!("both {plain} and {grouped}; keep only {grouped}"));
-            }
-            // A URL in the place of a name may contain a password.
-            *list = Listed::of_table(mem::take(groups))
-                .ok_or_else(|| format!("a name in {grouped} that is not {FORM}"))?;
-        }
-        Ok(())
     }
 
     /// Returns a server that is in both sets.
@@ -221,7 +186,7 @@ pub(crate) fn check_listed(
                 let parts: Vec<_> = lost.iter().map(|lost| part(lost)).collect();
                 parts.join(" and ")
             };
-            let mut masters = listed.masters.masters().filter_map(identity);
+            let mut masters = listed.masters.iter().filter_map(identity);
             let list = match masters.any(|(master, _)| master == server) {
                 true => source.to_string(),
                 false => "the list of leaving masters".to_owned(),
@@ -270,7 +235,7 @@ fn read_file(common: &Common) -> Result<Option<(PathBuf, File)>, Failure> {
 /// Returns the content of the file, or what is wrong with it.
 fn parse(text: &str) -> Result<File, String> {
     // The error of the parser shows the line, which may contain a password.
-    let mut file: File = toml::from_str(text).map_err(|error| {
+    let file: File = toml::from_str(text).map_err(|error| {
         let before = error.span().and_then(|span| text.get(..span.start));
         let line = before.map_or(1, |text| text.matches('\n').count() + 1);
         let key = text.lines().nth(line - 1).and_then(key);
@@ -289,10 +254,6 @@ fn parse(text: &str) -> Result<File, String> {
         .all(|name| is_name(name))
     {
         return Err("has a set whose name has other characters than a-z A-Z 0-9 - _ .".to_owned());
-    }
-    for (name, set) in &mut file.sets {
-        let taken = set.take_groups();
-        taken.map_err(|what| format!("has a set {name:?} with {what}"))?;
     }
     conflict(&file.sets).map_or(Ok(file), Err)
 }
@@ -368,6 +329,12 @@ fn without_values(message: &str) -> String {
         Some(expected) => format!("{what}, expected {expected}"),
         None => what.to_owned(),
     }
+}
+
+/// Returns whether a text looks like the name of a set or a setting, and not like a URL.
+fn is_name(text: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    !text.is_empty() && text.len() <= 64 && text.chars().all(is_part)
 }
 
 /// Returns the key in a line.

@@ -2,19 +2,19 @@
 
 use std::path::Path;
 
-use quorlock::{Finding, MasterHealth, Setting, Severity};
+use quorlock::{Coordinator, Finding, MasterHealth, Setting, Severity};
 use serde::Serialize;
 
 use crate::{
     args::{Common, Doctor},
     exit::Exit,
     failure::Failure,
-    lists::{ListReport, Place, Scope},
+    lists::{ListReport, Part},
     masters::Masters,
     report::{print_json, say},
     runtime::block_on,
     style::{Colour, Style, clean, wrap},
-    words::{in_short, in_words_of_the_file},
+    words::in_words_of_the_file,
 };
 
 /// The JSON of `doctor`.
@@ -30,8 +30,6 @@ struct Report {
 #[derive(Serialize)]
 struct FindingReport {
     severity: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    group: Option<String>,
     master: Option<String>,
     setting: &'static str,
     value: String,
@@ -63,7 +61,7 @@ pub(crate) fn doctor(args: &Doctor, common: &Common) -> Result<Exit, Failure> {
             let findings = before.iter().map(report).chain(own);
             print_json(&Report {
                 source,
-                lists: ListReport::all(&Scope::all(&locks)),
+                lists: ListReport::all(&locks),
                 worst: worst.map(|worst| worst.to_string()),
                 findings: findings.chain(after.iter().map(report)).collect(),
             })?;
@@ -74,27 +72,28 @@ pub(crate) fn doctor(args: &Doctor, common: &Common) -> Result<Exit, Failure> {
             let shown = text(before, &all, style) + &own + &text(after, &all, style);
             let notes = notes(&checked.findings, &all, is_strict, style);
             let summary = summary(&groups(&checked.findings), worst, count_own);
-            let servers = Place::of_servers(&locks);
-            let count = servers.len();
+            let count = all.len();
             let plural = if count == 1 { "" } else { "s" };
             let source = clean(&source);
-            let places = places(&servers, style);
+            let parts = parts(&locks, style);
             say(format!(
-                "{shown}{places}{notes}the masters are those of {source}\n{count} master{plural}: {summary}\n"
+                "{shown}{parts}{notes}the masters are those of {source}\n{count} master{plural}: {summary}\n"
             ))?;
         }
         Ok(exit(worst))
     })
 }
 
-/// Returns a table of the masters with their groups and their parts in a change of the masters, if
-/// there are any.
-fn places(servers: &[(String, Place)], style: Style) -> String {
-    let Some((_, place)) = servers.first().filter(|(_, place)| !place.is_none()) else {
+/// Returns a table of the masters with their parts in a change of the masters, if there is one.
+fn parts(locks: &Coordinator, style: Style) -> String {
+    let masters = Part::of_masters(locks);
+    let heading = masters.first().map(|(_, part)| part.heading());
+    let Some(heading) = heading.filter(|heading| heading.len() > 1) else {
         return String::new();
     };
-    let rows = servers.iter().map(|(master, place)| place.cells(master));
-    let rows: Vec<_> = [place.heading()].into_iter().chain(rows).collect();
+    let rows = masters.iter();
+    let rows = rows.map(|(health, part)| part.cells(&health.master));
+    let rows: Vec<_> = [heading].into_iter().chain(rows).collect();
     style.table(&rows) + "\n"
 }
 
@@ -112,7 +111,6 @@ impl FindingReport {
     fn of(finding: &Finding, all: &[MasterHealth]) -> Self {
         Self {
             severity: finding.severity.to_string(),
-            group: finding.group.as_deref().map(str::to_owned),
             master: finding.master.as_deref().map(str::to_owned),
             setting: finding.setting.name(),
             value: in_words_of_the_file(&finding.value),
@@ -127,7 +125,6 @@ impl FindingReport {
         let file = file.display();
         Self {
             severity: Severity::Warn.to_string(),
-            group: None,
             master: None,
             setting: "password_file",
             value: format!("{file}, which all users can read"),
@@ -186,20 +183,14 @@ fn summary(groups: &[Vec<&Finding>], worst: Option<Severity>, own: usize) -> Str
         (count > 0).then(|| format!("{count} {severity}"))
     });
     let counts = counts.collect::<Vec<_>>().join(", ");
-    let outages = groups.iter().flatten().filter(|one| {
+    let is_outage = groups.iter().flatten().any(|one| {
         let is_of_votes = one.setting == Setting::Votes;
         is_of_votes && one.severity == Severity::Refuse
     });
-    let outages: Vec<_> = outages.map(|one| one.group.as_deref()).collect();
     match worst {
         None => "no findings, all is well".to_owned(),
         Some(Severity::Info) => format!("{counts}, all is well"),
-        Some(_) if !outages.is_empty() => {
-            let named: Vec<_> = outages.iter().copied().flatten().collect();
-            let of = in_short(&named);
-            let of = of.map_or_else(String::new, |groups| format!(" of group {groups}"));
-            format!("{counts}; no lock{of} can be acquired now")
-        }
+        Some(_) if is_outage => format!("{counts}; no lock can be acquired now"),
         Some(Severity::Refuse) => format!("{counts}; do not use these masters yet"),
         Some(_) => counts,
     }
@@ -223,7 +214,7 @@ fn groups(findings: &[Finding]) -> Vec<Vec<&Finding>> {
 
 fn paragraph(group: &[&Finding], all: &[MasterHealth], style: Style) -> String {
     let first = group[0];
-    let who = distinct(group.iter().map(|finding| who(finding)));
+    let who: Vec<_> = group.iter().map(|finding| finding.who()).collect();
     let rows = [
         ("on", who.join(", ")),
         ("why", in_words_of_the_file(first.why)),
@@ -231,32 +222,12 @@ fn paragraph(group: &[&Finding], all: &[MasterHealth], style: Style) -> String {
     ];
     let what = in_words_of_the_file(&first.what());
     let mut text = entry(first.severity, &what, rows, style);
-    for command in distinct(group.iter().flat_map(|finding| commands(finding, all))) {
+    for command in group.iter().flat_map(|finding| commands(finding, all)) {
         // A command is not wrapped, so that it can be copied. Most fit into 80 columns here.
         let command = style.paint(Colour::Bold, &command);
         text.push_str(&format!("  {command}\n"));
     }
     text
-}
-
-/// Returns what the finding is about.
-fn who(finding: &Finding) -> String {
-    match (&finding.group, finding.who()) {
-        (Some(group), _) if finding.is_about_all() => format!("all masters of group {group}"),
-        (Some(group), "") => format!("group {group}"),
-        (_, who) => who.to_owned(),
-    }
-}
-
-/// Returns the texts, each once. While groups are changed, a master is in several.
-fn distinct(texts: impl Iterator<Item = String>) -> Vec<String> {
-    let mut known = Vec::new();
-    for text in texts {
-        if !known.contains(&text) {
-            known.push(text);
-        }
-    }
-    known
 }
 
 /// Returns the lines about one finding, with those of `rows` that have a text.
@@ -286,11 +257,11 @@ fn indented(text: &str, indent: usize, style: Style) -> String {
 fn commands(finding: &Finding, all: &[MasterHealth]) -> Vec<String> {
     let is_on = |health: &&MasterHealth| match &finding.master {
         Some(master) => *master == health.master,
-        None => finding.is_about_all() && finding.group == health.group,
+        None => finding.is_about_all(),
     };
     let on = all.iter().filter(is_on);
-    let commands = on.filter_map(|health| command(&health.master, finding.fix));
-    distinct(commands)
+    on.filter_map(|health| command(&health.master, finding.fix))
+        .collect()
 }
 
 /// Returns the command that carries out the fix, if the fix is one command for a server with a host

@@ -4,8 +4,8 @@ use std::{collections::BTreeSet, time::Duration};
 
 use futures::future::{join, try_join_all};
 use quorlock::{
-    Coordinator, Failure as VoteFailure, InspectError, Inspection, Kind, Lock, MasterHealth,
-    MasterView, Owner, ReadyError, Vote, VoteRow, Votes,
+    Coordinator, Failure as VoteFailure, InspectError, Inspection, Kind, Lock, MasterView, Owner,
+    ReadyError, Vote, VoteRow, Votes,
 };
 use serde::Serialize;
 
@@ -13,8 +13,8 @@ use crate::{
     exit::Exit,
     failure::Failure,
     holders::{HolderLook, HoldersLook},
-    lists::{Place, Scope, Tallies},
-    outage::{Outage, obstacle},
+    lists::{Part, Tallies},
+    outage::Outage,
     style::{Cell, heading},
     times::{micros, millis, rounded},
     words::in_words_of_the_file,
@@ -65,7 +65,7 @@ pub(crate) enum Verdict {
 pub(crate) struct MasterLook {
     pub(crate) master: String,
     #[serde(flatten)]
-    pub(crate) place: Place,
+    pub(crate) part: Part,
     pub(crate) view: MasterAnswer,
     #[serde(flatten)]
     pub(crate) holders: HoldersLook,
@@ -131,15 +131,14 @@ pub(crate) async fn look(locks: &Coordinator, name: &str) -> Result<Look, Failur
         }
         Err(error) => return Err(error.into()),
     };
-    let scope = Scope::of_names(locks, &[name]);
-    let places = Place::of_masters(&scope);
-    for (master, (health, place)) in look.masters.iter_mut().zip(places) {
-        master.place = place;
+    let parts = Part::of_masters(locks);
+    for (master, (health, part)) in look.masters.iter_mut().zip(parts) {
+        master.part = part;
         master.round_trip = health.round_trip;
         master.quarantine = health.quarantine;
     }
     if let (Verdict::Free, Err(error)) = (look.verdict, &ready) {
-        look.doubt(error, &scope);
+        look.doubt(error, locks);
     }
     Ok(look)
 }
@@ -206,27 +205,19 @@ impl Look {
     }
 
     /// Changes the verdict about a free lock if too few masters can vote. `error` is the reason why
-    /// not all can. With groups, it is that of the first group that lacks masters.
-    fn doubt(&mut self, error: &ReadyError, scope: &Scope<'_>) {
+    /// not all can.
+    fn doubt(&mut self, error: &ReadyError, locks: &Coordinator) {
         let ReadyError::NoQuorum { votes, .. } = error else {
             return;
         };
-        let (outage, health) = (Outage::of(scope), scope.health());
-        let is_ours = votes.group() == self.group();
-        let reasons: Vec<_> = if is_ours {
-            votes.iter().map(reason).collect()
-        } else {
-            health.iter().map(reason_in_health).collect()
-        };
-        for (master, reason) in self.masters.iter_mut().zip(reasons) {
-            master.reason = master.reason.take().or(reason);
+        for (master, row) in self.masters.iter_mut().zip(votes.iter()) {
+            master.reason = master.reason.take().or(reason(row));
         }
         let able = self.masters.iter().filter(|one| one.reason.is_none());
         let able: BTreeSet<_> = able.map(|one| &*one.master).collect();
-        let able = scope.tally_of(&health, |one| able.contains(&*one.master));
-        match outage {
-            _ if is_ours && error.has_quorum() => {}
-            None if !is_ours => {}
+        let able = Tallies::of(locks, |one| able.contains(&*one.master));
+        match Outage::of(locks) {
+            _ if error.has_quorum() => {}
             Some(Outage::Quarantine { wait, .. }) => {
                 (self.verdict, self.counted) = (Verdict::Quarantined, able);
                 self.quarantine = Some(wait);
@@ -238,14 +229,9 @@ impl Look {
     /// Returns the heading of a table of the masters.
     pub(crate) fn heading<const N: usize>(&self, words: [&str; N]) -> Vec<Cell> {
         let first = self.masters.first();
-        let mut cells = first.map_or_else(Vec::new, |master| master.place.heading());
+        let mut cells = first.map_or_else(Vec::new, |master| master.part.heading());
         cells.extend(heading(words));
         cells
-    }
-
-    /// Returns the group of the lock. `None` if there are no groups.
-    pub(crate) fn group(&self) -> Option<&str> {
-        self.masters.first()?.place.group.as_deref()
     }
 
     /// Returns whether any master has a holder.
@@ -325,7 +311,7 @@ impl MasterLook {
         };
         Self {
             master: row.master().to_owned(),
-            place: Place::default(),
+            part: Part::default(),
             view,
             holders: HoldersLook::of(holders),
             reason,
@@ -334,12 +320,6 @@ impl MasterLook {
             answer: row.latency(),
         }
     }
-}
-
-/// Returns why a master has no vote now.
-fn reason_in_health(health: &MasterHealth) -> Option<String> {
-    let why = || obstacle(health).unwrap_or_else(|| "not ready yet".to_owned());
-    (!health.can_vote()).then(why)
 }
 
 /// Returns why there is no answer, or no vote.

@@ -29,7 +29,6 @@ mod histogram;
 mod hold;
 mod holders;
 mod keeper;
-mod listed;
 mod lists;
 mod look;
 mod man;

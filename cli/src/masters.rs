@@ -19,8 +19,6 @@ use crate::{
     configuration::{self, Settings},
     exit::Exit,
     failure::Failure,
-    listed::{ALL, Listed, undialled, with_lists},
-    lists::Scope,
     output::complain,
     values::time,
 };
@@ -29,7 +27,7 @@ use crate::{
 pub(crate) struct Masters {
     builder: Builder,
     /// The masters, and those that the programs leave. Without the password.
-    lists: [Listed; 2],
+    lists: [Vec<MasterSpec>; 2],
     source: Source,
     is_strict: bool,
     exposed: Option<PathBuf>,
@@ -80,9 +78,9 @@ impl Masters {
             named.masters.extend_from_slice(from);
         }
         let (source, mut settings) = find_settings(&named)?;
-        let used = mem::replace(&mut settings.masters, listed(to, "")?);
+        let used = mem::replace(&mut settings.masters, listed(to));
         if !from.is_empty() {
-            settings.leaving = listed(from, "leaving ")?;
+            settings.leaving = listed(from);
         } else if settings.leaving.is_empty() {
             settings.leaving = used;
         }
@@ -132,36 +130,21 @@ impl Masters {
     }
 
     /// Returns the masters, and those that the programs leave.
-    pub(crate) fn lists(&self) -> [Listed; 2] {
+    pub(crate) fn lists(&self) -> [Vec<MasterSpec>; 2] {
         self.lists.clone()
     }
 
     /// Returns the coordinator. Must be called inside a runtime.
     pub(crate) fn coordinator(self) -> Result<Coordinator, Failure> {
-        self.build(|locks| locks.health().len())
-    }
-
-    /// Returns the coordinator for locks with these names, which dials only their groups. Must be
-    /// called inside a runtime.
-    pub(crate) fn coordinator_of(self, names: &[String]) -> Result<Coordinator, Failure> {
-        let has_groups = self.lists.iter().any(Listed::has_groups);
-        let builder = self.builder.dial_at_first_use(has_groups);
-        let only = Self { builder, ..self };
-        only.build(|locks| Scope::of_names(locks, names).health().len())
-    }
-
-    /// `connections` returns how many connections the coordinator may open. A master has one for
-    /// each pair of groups.
-    fn build(self, connections: impl Fn(&Coordinator) -> usize) -> Result<Coordinator, Failure> {
         let locks = self.builder.build().map_err(|error| {
-            let failure = not_built(error, &self.lists);
+            let failure = not_built(error, self.lists[0].len());
             match self.source {
                 Source::Set { name, .. } => failure.in_set(&name),
                 Source::Options | Source::Variable => failure,
             }
         })?;
         // Otherwise, it would look as if masters were down.
-        let files = (0..connections(&locks) + OWN_FILES).map(|_| File::open("/dev/null"));
+        let files = (0..locks.health().len() + OWN_FILES).map(|_| File::open("/dev/null"));
         match files.collect::<io::Result<Vec<_>>>() {
             Ok(_) => Ok(locks),
             Err(error) => {
@@ -190,8 +173,8 @@ fn find_settings(common: &Common) -> Result<(Source, Settings), Failure> {
     let is_named = common.set.is_some() || common.config.is_some();
     let urls = variable(MASTERS)?.filter(|_| !is_named);
     let (source, masters) = match urls {
-        _ if !common.masters.is_empty() => (Source::Options, listed(&common.masters, "")?),
-        Some(urls) => (Source::Variable, listed(&[urls], "")?),
+        _ if !common.masters.is_empty() => (Source::Options, listed(&common.masters)),
+        Some(urls) => (Source::Variable, listed(&[urls])),
         None => {
             let (name, place, settings) = configuration::read(common)?;
             let settings = with_options(settings, common)?;
@@ -201,7 +184,7 @@ fn find_settings(common: &Common) -> Result<(Source, Settings), Failure> {
     let leaving = variable("QUORLOCK_LEAVING")?;
     let settings = Settings {
         masters,
-        leaving: listed(leaving.as_slice(), "leaving ")?,
+        leaving: listed(leaving.as_slice()),
         key_template: variable("QUORLOCK_KEY_TEMPLATE")?,
         max_ttl: parsed("QUORLOCK_MAX_TTL", time)?,
         connect_timeout: parsed("QUORLOCK_CONNECT_TIMEOUT", time)?,
@@ -223,7 +206,7 @@ fn with_options(settings: Settings, common: &Common) -> Result<Settings, Failure
     Ok(Settings {
         leaving: match &common.leaving[..] {
             [] => settings.leaving,
-            lists => listed(lists, "leaving ")?,
+            lists => listed(lists),
         },
         key_template: options.key_template.clone().or(settings.key_template),
         max_ttl: options.max_ttl.or(settings.max_ttl),
@@ -234,34 +217,17 @@ fn with_options(settings: Settings, common: &Common) -> Result<Settings, Failure
     })
 }
 
-/// Returns the masters of options, each of which may name several. `list` stands before an error.
-fn listed(texts: &[String], list: &str) -> Result<Listed, Failure> {
-    let listed = Listed::read(texts.iter().map(String::as_str));
-    listed.map_err(|why| Failure::new(Exit::Usage, format!("{list}{why}")))
+/// Returns the masters of options, each of which may name several.
+fn listed(texts: &[String]) -> Vec<MasterSpec> {
+    texts
+        .iter()
+        .flat_map(|text| MasterSpec::list(text))
+        .collect()
 }
 
-/// Returns the failure for settings that cannot be used, with the list that is wrong.
-fn not_built(error: ConfigError, [masters, leaving]: &[Listed; 2]) -> Failure {
-    if !(masters.has_groups() || leaving.has_groups()) {
-        return not_built_of_masters(error, masters.masters().count());
-    }
-    let is_good = |list| undialled(list, &Listed::default()).is_ok();
-    let is_leaving = is_good(masters) && !is_good(leaving);
-    let list = if is_leaving { leaving } else { masters };
-    let error = match error {
-        ConfigError::Group { group, error } if group == ALL && !list.has_groups() => *error,
-        error => error,
-    };
-    if !is_leaving {
-        return error.into();
-    }
-    let colon = if list.has_groups() { ":" } else { "" };
-    Failure::new(Exit::Usage, format!("leaving{colon} {error}"))
-}
-
-/// Returns the failure for settings without groups. `masters` is the length of the first list,
-/// after which the library goes on counting.
-fn not_built_of_masters(mut error: ConfigError, masters: usize) -> Failure {
+/// Returns the failure for settings that cannot be used, with the list that is wrong. `masters` is
+/// the length of the first list, after which the library goes on counting.
+fn not_built(mut error: ConfigError, masters: usize) -> Failure {
     let (first, second) = match &mut error {
         ConfigError::BadMaster { master, .. } => (master, None),
         ConfigError::DuplicateMaster { first, second, .. } => (first, Some(second)),
@@ -296,8 +262,9 @@ fn builder(settings: Settings, common: &Common) -> Result<(Builder, Option<PathB
         Some(password) => master.login(&user, password),
         None => master,
     };
-    let [masters, leaving] = [settings.masters, settings.leaving].map(|list| list.map(login));
-    builder = with_lists(builder, masters, leaving);
+    let [masters, leaving] =
+        [settings.masters, settings.leaving].map(|list| list.into_iter().map(&login));
+    builder = builder.masters(masters).leaving(leaving);
     if let Some(ttl) = settings.ttl {
         builder = builder.ttl(ttl);
     }

@@ -2,12 +2,12 @@
 
 use std::{collections::BTreeSet, fmt, time::Duration};
 
-use quorlock::{Failure as VoteFailure, MasterHealth, MasterState, ReadyError, Votes};
+use quorlock::{Coordinator, Failure as VoteFailure, MasterHealth, MasterState, ReadyError, Votes};
 
 use crate::{
     exit::Exit,
     failure::Failure,
-    lists::{Scope, Tallies},
+    lists::Tallies,
     times::rounded,
     words::{LOGIN, in_words_of_the_file},
 };
@@ -40,11 +40,11 @@ pub(crate) enum Outage {
 
 impl Outage {
     /// Returns the reason why too few masters can vote now. `None` if a majority can.
-    pub(crate) fn of(scope: &Scope<'_>) -> Option<Self> {
-        let health = &scope.health()[..];
+    pub(crate) fn of(locks: &Coordinator) -> Option<Self> {
+        let health = &locks.health()[..];
         let able_after = |time: Duration| {
             let is_able = |master: &MasterHealth| wait_for(master).is_some_and(|wait| wait <= time);
-            scope.tally_of(health, is_able)
+            Tallies::of_health(locks, health, is_able)
         };
         let waits: BTreeSet<_> = health.iter().filter_map(wait_for).collect();
         match waits
@@ -53,7 +53,7 @@ impl Outage {
         {
             Some(Duration::ZERO) => None,
             Some(time) => Some(Self::quarantine(health, time, able_after(Duration::ZERO))),
-            None => Some(Self::too_few(scope, health)),
+            None => Some(Self::too_few(locks, health)),
         }
     }
 
@@ -68,12 +68,12 @@ impl Outage {
         }
     }
 
-    fn too_few(scope: &Scope<'_>, health: &[MasterHealth]) -> Self {
-        let others = scope.tally_of(health, |master| refusal(master).is_none());
+    fn too_few(locks: &Coordinator, health: &[MasterHealth]) -> Self {
+        let others = Tallies::of_health(locks, health, |master| refusal(master).is_none());
         match health.iter().find_map(refusal) {
             Some(why) if !others.has_quorum() => Self::Refused(why),
             _ => Self::TooFew {
-                connected: scope.tally_of(health, |master| wait_for(master).is_some()),
+                connected: Tallies::of_health(locks, health, |master| wait_for(master).is_some()),
                 is_limit: false,
                 why: health.iter().find_map(|master| {
                     let why = obstacle(master)?;
@@ -84,9 +84,9 @@ impl Outage {
     }
 
     /// Returns the reason why an attempt with these votes found too few masters.
-    pub(crate) fn of_attempt(scope: &Scope<'_>, votes: &Votes) -> Self {
+    pub(crate) fn of_attempt(locks: &Coordinator, votes: &Votes) -> Self {
         let in_votes = Self::in_votes(votes);
-        match Self::of(scope) {
+        match Self::of(locks) {
             _ if matches!(in_votes, Self::Refused(_)) => in_votes,
             // The votes count a quarantine as a failure.
             Some(outage @ (Self::Refused(_) | Self::Quarantine { .. })) => outage,
@@ -132,17 +132,15 @@ impl Outage {
 
 /// Returns the failure of an action if so many masters refuse the login or a certificate that the
 /// others are no majority.
-pub(crate) fn refused(scope: &Scope<'_>, action: &str) -> Option<Failure> {
-    let outage = Outage::of(scope);
+pub(crate) fn refused(locks: &Coordinator, action: &str) -> Option<Failure> {
+    let outage = Outage::of(locks);
     let refused = outage.filter(|outage| matches!(outage, Outage::Refused(_)));
     refused.map(|outage| outage.failure(action))
 }
 
 /// Returns the time until the master can vote. `None` if it is not connected, or takes no locks.
 fn wait_for(health: &MasterHealth) -> Option<Duration> {
-    // Nothing is known against a master that nobody has asked.
-    let is_well = matches!(health.state, MasterState::Connected | MasterState::Unused);
-    let is_fit = is_well && health.error.is_none();
+    let is_fit = health.state == MasterState::Connected && health.error.is_none();
     is_fit.then(|| health.quarantine.unwrap_or_default())
 }
 
@@ -170,8 +168,8 @@ pub(crate) fn obstacle(health: &MasterHealth) -> Option<String> {
 }
 
 /// Returns the failure of an action for which too few masters were ready.
-pub(crate) fn not_ready(error: &ReadyError, scope: &Scope<'_>, action: &str) -> Failure {
-    let failure = match Outage::of(scope) {
+pub(crate) fn not_ready(error: &ReadyError, locks: &Coordinator, action: &str) -> Failure {
+    let failure = match Outage::of(locks) {
         Some(outage) => outage.failure(action),
         None => Failure::new(Exit::NoQuorum, format!("{action}: {error}")),
     };

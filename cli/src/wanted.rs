@@ -5,8 +5,8 @@ use std::cell::RefCell;
 use quorlock::{Coordinator, Guard, InspectError, Inspection, Lock, Renewal};
 
 use crate::{
-    args::Asking, client_name::client_name, exit::Exit, failure::Failure, lists::Scope,
-    outage::Outage, words::in_short,
+    args::Asking, client_name::client_name, exit::Exit, failure::Failure, outage::Outage,
+    words::in_short,
 };
 
 /// The lock that a command asks for.
@@ -32,12 +32,7 @@ impl<'a> Wanted<'a> {
 
     /// Returns the reason why too few masters can vote on the lock now. `None` if a majority can.
     pub(crate) fn outage(&self) -> Option<Outage> {
-        Outage::of(&self.scope()).or_else(|| self.outage.borrow().clone())
-    }
-
-    /// Returns the groups of the names.
-    pub(crate) fn scope(&self) -> Scope<'_> {
-        Scope::of_names(self.locks, self.names)
+        Outage::of(self.locks).or_else(|| self.outage.borrow().clone())
     }
 
     /// Returns the names in quotes.

@@ -1,9 +1,6 @@
 //! `quorlock plan`: the steps to other masters, and whether it is time for the next one.
 
-use std::{
-    collections::BTreeSet,
-    hash::{BuildHasher, RandomState},
-};
+use std::hash::{BuildHasher, RandomState};
 
 use quorlock::{Coordinator, Finding};
 
@@ -35,7 +32,7 @@ pub(crate) fn plan(args: &Plan, common: &Common) -> Result<Exit, Failure> {
     block_on(async {
         let lists = masters.lists();
         let locks = masters.coordinator()?;
-        let change = Change::of(lists)?;
+        let change = Change::of(lists);
         let style = Style::of_stdout();
         if change.is_none() && args.from.is_empty() {
             return Err(Failure::new(Exit::Usage, NOT_OLD));
@@ -51,7 +48,7 @@ pub(crate) fn plan(args: &Plan, common: &Common) -> Result<Exit, Failure> {
         let verdict = seen.verdict(step, &findings, &change);
         let shown = [
             change.text(style),
-            seen.text(&change, style),
+            seen.text(style),
             steps(&change, &locks, step, style),
             notes(&seen, &locks, step, &findings, style),
             paragraph(&verdict.text, style),
@@ -92,13 +89,7 @@ fn notes(
     ];
     let notes = notes.into_iter().filter(|(is_true, _)| *is_true);
     let notes = notes.map(|(_, note)| note.to_owned());
-    // While groups are changed, a master is in several.
-    let mut known = BTreeSet::new();
     let findings = findings.iter();
-    let findings = findings.filter(|one| {
-        let place = one.master.is_none().then_some(&one.group);
-        known.insert((place, one.who(), one.what()))
-    });
     let findings = findings.map(|one| in_words_of_the_file(&one.to_string()));
     let notes = findings.chain(notes).map(|note| paragraph(&note, style));
     notes.collect()

@@ -1,9 +1,6 @@
 //! The programs that the masters show, and what that means for the next step.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use quorlock::{Coordinator, Finding, MasterPrograms, Setting, Severity};
 
@@ -31,13 +28,9 @@ impl Seen {
     /// `ours` is the client name of this process.
     pub(super) async fn of(locks: &Coordinator, change: &Change, ours: &str) -> Self {
         let masters = locks.programs().await;
-        // While groups are changed, a master is in several.
-        let shown = masters.iter().filter(|master| master.programs.is_ok());
-        let shown: BTreeSet<_> = shown.map(|master| &master.master).collect();
         let unseen = masters.iter().filter_map(|master| {
             let why = master.programs.as_ref().err()?;
-            let is_unseen = !shown.contains(&master.master);
-            is_unseen.then(|| (master.master.clone(), why.clone()))
+            Some((master.master.clone(), why.clone()))
         });
         let unseen: BTreeMap<_, _> = unseen.collect();
         let tallies = locks.tally(|health| !unseen.contains_key(&health.master));
@@ -78,7 +71,7 @@ impl Seen {
             || self.has(Part::Other)
             || self.has(Part::Unknown)
             || has(Severity::Unknown);
-        let [old, new] = [Part::Old, Part::New].map(|part| change.word(part));
+        let [old, new] = [Part::Old, Part::New].map(Part::word);
         let text = |text: &str| text.to_owned();
         let (text, code) = match step {
             Step::Unsafe => (
@@ -118,7 +111,7 @@ impl Seen {
         left.iter().all(|master| self.unseen.contains_key(master))
     }
 
-    pub(super) fn text(&self, change: &Change, style: Style) -> String {
+    pub(super) fn text(&self, style: Style) -> String {
         let rows = Part::ALL.into_iter().filter_map(|part| {
             let is_always = part < Part::Other;
             let who = match self.programs.get(&part) {
@@ -126,7 +119,7 @@ impl Seen {
                 None if is_always => "none".to_owned(),
                 None => return None,
             };
-            let word = change.word(part);
+            let word = part.word();
             Some(vec![Cell::new(Colour::Dim, word), Cell::plain(who)])
         });
         let unseen = self.unseen.iter().map(|(master, why)| {

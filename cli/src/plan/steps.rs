@@ -42,8 +42,7 @@ impl Step {
 /// Returns the steps, with a mark at the next one.
 pub(super) fn steps(change: &Change, locks: &Coordinator, step: Step, style: Style) -> String {
     let wait = rounded(locks.quarantine_length());
-    let (old, barred) = (change.word(Part::Old), change.barred());
-    let (new, dropped) = change.new_settings();
+    let (old, barred) = (Part::Old.word(), change.barred());
     let stop = match &*change.left().join(", ") {
         "" => "the change is done".to_owned(),
         left => format!("stop {left}"),
@@ -52,9 +51,8 @@ pub(super) fn steps(change: &Change, locks: &Coordinator, step: Step, style: Sty
         (
             Step::Begin,
             format!(
-                "When a majority of the new masters can vote, set {} in all programs. No other wait \
-                 is needed.",
-                change.both_settings()
+                "When a majority of the new masters can vote, set masters to the new list and \
+                 leaving to the old list in all programs. No other wait is needed."
             ),
         ),
         (
@@ -69,8 +67,8 @@ pub(super) fn steps(change: &Change, locks: &Coordinator, step: Step, style: Sty
             Step::LeaveOld,
             format!(
                 "Note the time, and wait for {wait} after that (longer if a program has a longer \
-                 max_ttl than these settings), and until the minimum times (--min-hold) are over. Then set {new} in all \
-                 programs, without {dropped}."
+                 max_ttl than these settings), and until the minimum times (--min-hold) are over. Then set \
+                 masters to the new list in all programs, without leaving."
             ),
         ),
         (

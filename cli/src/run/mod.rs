@@ -37,7 +37,7 @@ pub(crate) fn run(args: &Run, common: &Common) -> Result<Exit, Failure> {
     let masters = Masters::find(common)?;
     let mask = OriginalMask::replace()?;
     block_on(async {
-        let locks = masters.coordinator_of(&args.names)?;
+        let locks = masters.coordinator()?;
         let ttl = args.asking.ttl.unwrap_or(locks.ttl());
         let kill_after = kill_after(args, ttl)?;
         let mut signals = Signals::catch(&ENDING)?;

@@ -6,7 +6,7 @@ use crate::{
     args::{Common, Status},
     exit::Exit,
     failure::Failure,
-    lists::{ListReport, Scope},
+    lists::ListReport,
     look::{Look, Verdict, look_at_all},
     masters::Masters,
     outage::refused,
@@ -37,11 +37,10 @@ pub(crate) fn status(args: &Status, common: &Common) -> Result<Exit, Failure> {
             return watch::watch(args, &locks, &source).await;
         }
         let looks = look_at_all(&locks, &args.names).await?;
-        let scope = Scope::of_names(&locks, &args.names);
         if args.json {
             print_json(&Report {
                 source: &source,
-                lists: ListReport::all(&scope),
+                lists: ListReport::all(&locks),
                 locks: &looks,
             })?;
         } else {
@@ -57,7 +56,7 @@ pub(crate) fn status(args: &Status, common: &Common) -> Result<Exit, Failure> {
         let worst = looks.iter().map(|look| look.verdict).max();
         let exit = worst.map_or(Exit::Success, Verdict::exit);
         let names = quoted(args.names.iter().map(String::as_str));
-        match refused(&scope, &format!("cannot look at {names}")) {
+        match refused(&locks, &format!("cannot look at {names}")) {
             Some(failure) if exit == Exit::NoQuorum => Err(failure),
             _ => Ok(exit),
         }

@@ -56,7 +56,7 @@ pub(crate) fn queue(look: &Look, style: Style) -> String {
 }
 
 fn row(master: &MasterLook) -> Vec<Cell> {
-    let mut cells = master.place.cells(&master.master);
+    let mut cells = master.part.cells(&master.master);
     if let (Some(reason), None) = (&master.reason, master.quarantine) {
         let what = match master.view {
             MasterAnswer::NoAnswer => "no answer",

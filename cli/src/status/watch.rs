@@ -18,7 +18,7 @@ use crate::{
     args::Status,
     exit::Exit,
     failure::Failure,
-    lists::{ListReport, Place, Scope, Tallies},
+    lists::{ListReport, Part, Tallies},
     look::{Look, MasterLook, look_at_all},
     output,
     report::{print_json, say},
@@ -46,7 +46,7 @@ struct Frame {
 struct MasterReport {
     master: String,
     #[serde(flatten)]
-    place: Place,
+    part: Part,
     state: State,
     reason: Option<String>,
     can_vote: bool,
@@ -115,9 +115,9 @@ async fn show(
 impl Frame {
     async fn take(args: &Status, locks: &Coordinator, source: &str) -> Result<Self, Failure> {
         let looks = look_at_all(locks, &args.names).await?;
-        let scope = Scope::of_names(locks, &args.names);
-        let health = Place::of_masters(&scope);
-        let (able, lists) = (scope.tally(MasterHealth::can_vote), ListReport::all(&scope));
+        let health = Part::of_masters(locks);
+        let able = Tallies::of(locks, MasterHealth::can_vote);
+        let lists = ListReport::all(locks);
         Ok(Self {
             time: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
             source: source.to_owned(),
@@ -174,16 +174,14 @@ impl Frame {
 
     fn table(&self, look: &Look, style: Style) -> String {
         let mut rows = vec![look.heading(["STATE", "HOLDER", "TTL LEFT", "ROUND TRIP"])];
-        let group = look.group();
-        let masters = self.masters.iter();
-        let masters = masters.filter(|master| master.place.group.as_deref() == group);
-        rows.extend(masters.zip(&look.masters).map(|(one, view)| row(one, view)));
+        let masters = self.masters.iter().zip(&look.masters);
+        rows.extend(masters.map(|(one, view)| row(one, view)));
         style.table(&rows)
     }
 }
 
 fn row(master: &MasterReport, view: &MasterLook) -> Vec<Cell> {
-    let mut cells = master.place.cells(&master.master);
+    let mut cells = master.part.cells(&master.master);
     let (state, colour) = match (master.state, master.can_vote) {
         (State::Connected, true) => ("connected", Colour::Green),
         (State::Connected, false) if master.reason.is_some() => ("no locks", Colour::Red),
@@ -206,7 +204,7 @@ fn row(master: &MasterReport, view: &MasterLook) -> Vec<Cell> {
 }
 
 impl MasterReport {
-    fn of((health, place): (MasterHealth, Place)) -> Self {
+    fn of((health, part): (MasterHealth, Part)) -> Self {
         let (state, reason) = match &health.state {
             MasterState::Connected => {
                 let error = health.error.as_deref().map(in_words_of_the_file);
@@ -218,7 +216,7 @@ impl MasterReport {
         };
         Self {
             master: health.master.to_string(),
-            place,
+            part,
             state,
             reason,
             can_vote: health.can_vote(),

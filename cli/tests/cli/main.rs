@@ -11,7 +11,6 @@ mod crowd;
 mod denied;
 mod doctor;
 mod exits;
-mod groups;
 mod job_control;
 mod json;
 mod killed;

@@ -124,13 +124,6 @@ impl Running {
         line
     }
 
-    /// Waits for the first line on stderr that contains `part`. The others are lost.
-    pub fn error_line_with(&mut self, part: &str) -> String {
-        let stderr = self.child.stderr.as_mut().unwrap();
-        let mut lines = BufReader::new(stderr).lines().map(Result::unwrap);
-        lines.find(|line| line.contains(part)).unwrap_or_default()
-    }
-
     /// Waits for a line that contains `part`.
     #[track_caller]
     pub fn line_with(&mut self, part: &str) -> String {
