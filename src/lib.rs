@@ -117,7 +117,12 @@ pub use crate::face::blocking;
 pub use crate::{
     check::{CheckReport, Finding, MasterPrograms, Program, Setting, Severity},
     core::{
-        protocol::{access::Access, kind::Kind},
+        protocol::{
+            access::Access,
+            connection_name::ConnectionName,
+            example::{ExampleKey, example_keys},
+            kind::Kind,
+        },
         restart::Quarantine,
         time::renewal::Renewal,
         view::{

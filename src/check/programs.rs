@@ -95,7 +95,7 @@ fn programs(text: &str, ours: &ConnectionName) -> Result<Vec<Program>, String> {
         program.connections += 1;
         program.age = program.age.max(age);
     }
-    if !programs.contains_key(&*ours.text()) {
+    if !programs.contains_key(&*ours.to_string()) {
         return Err("its user may not name connections: ACL SETUSER <user> +client|setname".into());
     }
     Ok(programs.into_values().collect())
@@ -105,10 +105,7 @@ impl Program {
     /// Returns a program without connections. `name` is the name that its connections have.
     fn named(name: &str) -> Self {
         let (lists, client) = match ConnectionName::parse(name) {
-            Some(ConnectionName { lists, client }) => {
-                let client = client.map(|client| client.as_str().to_owned());
-                (Some(lists), client)
-            }
+            Some(ConnectionName { lists, client, .. }) => (Some(lists), client),
             None => (None, (!name.is_empty()).then(|| name.to_owned())),
         };
         Self {
@@ -127,7 +124,7 @@ mod tests {
     #[test]
     fn connections_of_one_program_are_counted_together() {
         let ours = ConnectionName::fixture();
-        let own = ours.text();
+        let own = ours.to_string();
         let text = format!(
             "id=3 addr=127.0.0.1:1 name={own} age=0 idle=0 flags=t db=0\n\
              id=4 addr=127.0.0.1:2 name=quorlock:f1bb702098bb38aa:a:b age=7 flags=t\n\

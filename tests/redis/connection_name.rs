@@ -38,25 +38,33 @@ async fn name_of(builder: Builder, masters: &[Server]) -> String {
 }
 
 #[test]
-fn connections_say_which_lists_their_program_uses() {
+fn connections_say_which_lists_and_keys_their_program_uses() {
     with_masters(3, async |masters| {
-        let urls = urls(&masters);
-        let plain = name_of(patient().masters(&urls), &masters).await;
-        let id = plain.strip_prefix("quorlock:").unwrap();
-        let id = id.strip_suffix(&format!(":{CLIENT}")).unwrap();
-        assert_eq!(id.len(), 16, "{plain}");
+        let (urls, plain) = (urls(&masters), || patient().max_ttl(LONG));
+        let first = name_of(plain().masters(&urls), &masters).await;
+        let id = first.strip_prefix("quorlock:").unwrap();
+        let id = id
+            .strip_suffix(&format!(":26610b92:600000:{CLIENT}"))
+            .unwrap();
+        assert_eq!(id.len(), 16, "{first}");
 
         let turned: Vec<_> = urls.iter().rev().collect();
         let same = [
-            patient().masters(turned),
-            patient().masters(&urls).leaving(&urls),
+            plain().masters(turned),
+            plain().masters(&urls).leaving(&urls),
         ];
         for builder in same {
-            assert_eq!(name_of(builder, &masters).await, plain);
+            assert_eq!(name_of(builder, &masters).await, first);
         }
-        let mut all = BTreeSet::from([plain]);
+        let mut all = BTreeSet::from([first]);
+        for other in [
+            plain().masters(&urls).key_template("app:{name}"),
+            plain().masters(&urls).max_ttl(LONG * 2),
+        ] {
+            assert!(all.insert(name_of(other, &masters).await));
+        }
         for (new, old) in [(&urls[..2], &urls[..]), (&urls[..], &urls[..2])] {
-            let joint = patient().masters(new).leaving(old);
+            let joint = plain().masters(new).leaving(old);
             assert!(all.insert(name_of(joint, &masters).await));
         }
     });

@@ -1,46 +1,97 @@
 //! The name of each connection to a Redis master, as `CLIENT LIST` shows it.
 
-use super::client_name::ClientName;
-use crate::core::vote::lists_id::ListsId;
+use std::{fmt, time::Duration};
 
-/// What the name of a connection says about its program. The text is
-/// `quorlock:<lists>:<client name>`, with `-` for a program without a client name. It has only
-/// graphic ASCII characters, as `CLIENT SETNAME` demands.
+use super::client_name::ClientName;
+use crate::core::{hash::hash, vote::lists_id::ListsId};
+
+/// What the name of a connection says about its program. Every connection to a Redis master has
+/// such a name, so `CLIENT LIST` shows which programs use a master, and how.
 ///
-/// The programs of several versions read the text, so its form must never change.
+/// The text is `quorlock:<lists>:<keys>:<max_ttl>:<client name>`, with `-` for a program without a
+/// [client name](crate::Builder::client_name). It has only graphic ASCII characters, as `CLIENT
+/// SETNAME` demands.
+///
+/// ```
+/// use std::time::Duration;
+/// use quorlock::{ConnectionName, ListsId};
+///
+/// let name = ConnectionName::parse("quorlock:f1bb702098bb38aa:26610b92:60000:web-3/812").unwrap();
+/// assert_eq!(name.lists, ListsId::of(["10.0.0.1:6379"], []));
+/// assert_eq!(name.max_ttl, Duration::from_secs(60));
+/// assert_eq!(name.client.as_deref(), Some("web-3/812"));
+/// ```
+// The programs of several versions read the text, so its form must never change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ConnectionName {
-    pub(crate) lists: ListsId,
-    pub(crate) client: Option<ClientName>,
+#[non_exhaustive]
+pub struct ConnectionName {
+    /// The lists of masters that the program uses.
+    pub lists: ListsId,
+    /// A hash of the [key template](crate::Builder::key_template). Programs with different
+    /// templates use different keys, so their locks do not exclude each other.
+    pub keys: u32,
+    /// The [longest TTL](crate::Builder::max_ttl), in whole milliseconds.
+    pub max_ttl: Duration,
+    /// The client name.
+    pub client: Option<String>,
 }
 
 impl ConnectionName {
     const PREFIX: &str = "quorlock:";
     const NO_CLIENT: &str = "-";
+    /// The digits of the hash.
+    const DIGITS: usize = 8;
+
+    /// Returns the name of a program. `key` is the key of the lock `quorlock:check` under the
+    /// program's template: the first of the [`example_keys`](crate::example_keys).
+    pub fn new(lists: ListsId, key: &str, max_ttl: Duration, client: Option<&str>) -> Self {
+        let millis = u64::try_from(max_ttl.as_millis()).unwrap_or(u64::MAX);
+        Self {
+            lists,
+            keys: hash(key.bytes()) as u32,
+            max_ttl: Duration::from_millis(millis),
+            client: client.map(str::to_owned),
+        }
+    }
 
     /// Returns the name of a program without masters.
     #[cfg(test)]
     pub(crate) fn fixture() -> Self {
-        Self {
-            lists: ListsId::of([], []),
-            client: None,
-        }
-    }
-
-    pub(crate) fn text(&self) -> String {
-        let client = self.client.as_ref().map(ClientName::as_str);
-        let (prefix, client) = (Self::PREFIX, client.unwrap_or(Self::NO_CLIENT));
-        format!("{prefix}{}:{client}", self.lists)
+        Self::new(ListsId::of([], []), "quorlock:check", Duration::ZERO, None)
     }
 
     /// Reads the name of any connection. `None` if it is not of this form.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        let (lists, client) = text.strip_prefix(Self::PREFIX)?.split_once(':')?;
-        let client = (client != Self::NO_CLIENT).then(|| ClientName::parse(client.to_owned()));
-        Some(Self {
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.strip_prefix(Self::PREFIX)?.splitn(4, ':');
+        let (lists, keys, millis) = (parts.next()?, parts.next()?, parts.next()?);
+        let client = parts.next().filter(|client| *client != Self::NO_CLIENT);
+        let name = Self {
             lists: ListsId::parse(lists)?,
-            client: client.transpose().ok()?,
-        })
+            keys: u32::from_str_radix(keys, 16).ok()?,
+            max_ttl: Duration::from_millis(millis.parse().ok()?),
+            client: client.map(str::to_owned),
+        };
+        // Other spellings of a number, and other clients, are no names.
+        let is_client = name
+            .client
+            .clone()
+            .is_none_or(|client| ClientName::parse(client).is_ok());
+        (is_client && name.to_string() == text).then_some(name)
+    }
+}
+
+/// Shows the text of the name.
+impl fmt::Display for ConnectionName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            lists,
+            keys,
+            max_ttl,
+            client,
+        } = self;
+        let (prefix, digits, millis) = (Self::PREFIX, Self::DIGITS, max_ttl.as_millis());
+        let client = client.as_deref().unwrap_or(Self::NO_CLIENT);
+        write!(f, "{prefix}{lists}:{keys:0digits$x}:{millis}:{client}")
     }
 }
 
@@ -49,21 +100,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_says_the_lists_and_the_client() {
+    fn a_name_says_the_lists_the_keys_the_longest_ttl_and_the_client() {
         let lists = ListsId::of(["10.0.0.1:6379"], []);
-        for (client, expected) in [(None, "-"), (Some("web-3/812"), "web-3/812")] {
-            let client = client.map(|client| ClientName::parse(client.to_owned()).unwrap());
-            let name = ConnectionName { lists, client };
-            assert_eq!(name.text(), format!("quorlock:{lists}:{expected}"));
-            assert_eq!(ConnectionName::parse(&name.text()), Some(name));
+        let ttl = Duration::from_secs(60);
+        for (client, expected) in [(None, "-"), (Some("web-3:8/12"), "web-3:8/12")] {
+            let name = ConnectionName::new(lists, "quorlock:check", ttl, client);
+            let text = format!("quorlock:f1bb702098bb38aa:26610b92:60000:{expected}");
+            assert_eq!(name.to_string(), text);
+            assert_eq!(ConnectionName::parse(&name.to_string()), Some(name));
         }
+        let longest = ConnectionName::new(lists, "k", Duration::MAX, None);
+        assert_eq!(ConnectionName::parse(&longest.to_string()), Some(longest));
         for other in [
             "",
             "quorlock",
-            "quorlock:x:-",
+            "quorlock-check",
+            "quorlock:x:00000001:1:-",
             "quorlock:f1bb702098bb38aa",
-            "quorlock:f1bb702098bb38aa:",
-            "Quorlock:f1bb702098bb38aa:-",
+            "quorlock:f1bb702098bb38aa:00000001:1",
+            "quorlock:f1bb702098bb38aa:00000001:1:",
+            "quorlock:f1bb702098bb38aa:1:1:-",
+            "quorlock:f1bb702098bb38aa:+0000001:1:-",
+            "quorlock:f1bb702098bb38aa:00000001:01:-",
+            "quorlock:f1bb702098bb38aa:00000001::-",
+            "Quorlock:f1bb702098bb38aa:00000001:1:-",
         ] {
             assert_eq!(ConnectionName::parse(other), None, "{other}");
         }

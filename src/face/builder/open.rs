@@ -8,8 +8,12 @@ use super::listed::Listed;
 use crate::{
     check::Checker,
     core::{
-        config::Config, protocol::connection_name::ConnectionName, restart::quarantine_length,
-        view::health::MasterState, vote::lists_id::ListsId, wait::retry::Backoff,
+        config::Config,
+        protocol::{client_name::ClientName, connection_name::ConnectionName},
+        restart::quarantine_length,
+        view::health::MasterState,
+        vote::lists_id::ListsId,
+        wait::retry::Backoff,
     },
     driver::{
         engine::{Engine, Owners},
@@ -59,13 +63,22 @@ impl Shared {
         }
     }
 
+    fn connection_name(&self) -> ConnectionName {
+        let Config {
+            key_template,
+            max_ttl,
+            client_name,
+            ..
+        } = &self.config;
+        let key = key_template.example();
+        let client = client_name.as_ref().map(ClientName::as_str);
+        ConnectionName::new(self.lists_id, key.key(), max_ttl.duration(), client)
+    }
+
     fn master_config(&self, listed: &Listed) -> MasterConfig {
         let (config, now) = (&self.config, clock::monotonic);
         MasterConfig {
-            connection_name: ConnectionName {
-                lists: self.lists_id,
-                client: config.client_name.clone(),
-            },
+            connection_name: self.connection_name(),
             node_timeout: config.node_timeout,
             connect_timeout: config.connect_timeout,
             redial: Backoff::between(Duration::from_millis(20), Duration::from_secs(1)),

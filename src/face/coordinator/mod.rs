@@ -8,7 +8,7 @@ use self::groups::Groups;
 use crate::{
     check::{CheckReport, MasterPrograms},
     core::{
-        protocol::connection_name::ConnectionName,
+        protocol::{client_name::ClientName, connection_name::ConnectionName},
         restart::quarantine_length,
         view::health::MasterHealth,
         vote::{lists::Tally, lists_id::ListsId},
@@ -258,10 +258,10 @@ impl Coordinator {
     /// # Ok(()) }
     /// ```
     pub async fn programs(&self) -> Vec<MasterPrograms> {
-        let ours = ConnectionName {
-            lists: self.lists_id(),
-            client: self.groups.first().config().client_name.clone(),
-        };
+        let config = self.groups.first().config();
+        let (key, ttl) = (config.key_template.example(), config.max_ttl.duration());
+        let client = config.client_name.as_ref().map(ClientName::as_str);
+        let ours = ConnectionName::new(self.lists_id(), key.key(), ttl, client);
         let answers = self.groups.all.iter().map(|group| {
             let (masters, checker) = (group.engine.masters(), &group.checker);
             checker.programs(masters.roster(), &ours)

@@ -59,7 +59,7 @@ impl Dial for Dialer {
 
 impl Dialer {
     pub(in crate::master) fn new(endpoint: Endpoint, master: usize, config: &MasterConfig) -> Self {
-        let name = config.connection_name.text();
+        let name = config.connection_name.to_string();
         Self {
             master,
             tracker: config.restart_tracker.at(&endpoint.origin_name()),
