@@ -50,10 +50,9 @@ pub(super) fn steps(change: &Change, locks: &Coordinator, step: Step, style: Sty
     let texts = [
         (
             Step::Begin,
-            format!(
-                "When a majority of the new masters can vote, set masters to the new list and \
-                 leaving to the old list in all programs. No other wait is needed."
-            ),
+            "When a majority of the new masters can vote, set masters to the new list and leaving \
+             to the old list in all programs. No other wait is needed."
+                .to_owned(),
         ),
         (
             Step::EndOld,
