@@ -13,6 +13,7 @@ const WIDTH: usize = 100;
 fn comments_fit_on_a_screen() {
     let folders = [
         "src",
+        "check/src",
         "benches/src",
         "cli",
         "examples",

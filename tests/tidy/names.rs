@@ -18,7 +18,15 @@ use crate::{
 const ABOUT_CODE: &[&str] = &["docs/architecture.md", "CONTRIBUTING.md"];
 
 /// Names that do not start a path in this crate.
-const OUTSIDE: &[&str] = &["clippy", "redis", "rustls", "std", "tokio", "tracing"];
+const OUTSIDE: &[&str] = &[
+    "clippy",
+    "quorlock_check",
+    "redis",
+    "rustls",
+    "std",
+    "tokio",
+    "tracing",
+];
 
 /// The targets of log events.
 const LOG_TARGETS: &[&str] = &["quorlock::lock", "quorlock::master"];
@@ -87,8 +95,15 @@ fn ambiguous_types(sources: &[Source]) -> Vec<String> {
 
 impl Known {
     fn new(defined: Defined) -> Self {
-        let rust = ["src", "tests", "examples", "benches/src", "pictures/src"]
-            .map(|folder| files(folder, "rs"));
+        let rust = [
+            "src",
+            "check/src",
+            "tests",
+            "examples",
+            "benches/src",
+            "pictures/src",
+        ]
+        .map(|folder| files(folder, "rs"));
         let paths = rust.into_iter().flatten().chain(files("lua", "lua"));
         let last = |path: String| path.rsplit('/').next().unwrap().to_owned();
         Self {

@@ -1,0 +1,92 @@
+-- Facts about a server, for a check of the masters. Changes no existing key, and publishes one hint.
+--
+-- ARGV[1]  the key of an example lock, which no client should hold
+-- ARGV     then, for each of its companion keys: purpose, type ('string' or 'zset'), key
+-- returns  text, lines 'FIELD:VALUE':
+--          the fields of INFO
+--          'time'           this server's clock in microseconds
+--          'origin_age'     how many ms ago the server may have forgotten locks; 'never';
+--                           'none' if the origin key is gone; 'another' if the key belongs to
+--                           another process
+--          'origin_seen'    how many ms ago the origin key was first written
+--          'try.NAME'       the error of trying a command or a key
+--          'may_listen'     'yes' or 'no'; missing if the server cannot tell
+--
+-- The keys are arguments, because they may be on different servers of a cluster.
+local lines = {}
+local function say(field, value)
+  lines[#lines + 1] = field .. ':' .. string.gsub(value, '[\r\n]', ' ')
+end
+
+-- Runs a command. Returns the reply, or reports the error and returns nil.
+local function try(name, ...)
+  local reply = redis.pcall(...)
+  if type(reply) == 'table' and reply.err then
+    say('try.' .. name, reply.err)
+    return nil
+  end
+  return reply
+end
+
+local info = try('INFO', 'INFO') or ''
+for field, value in string.gmatch(info, '([%w_]+):([^\r\n]*)') do
+  say(field, value)
+end
+local time = try('TIME', 'TIME')
+local now = time and time[1] * 1000000 + time[2]
+if now then
+  say('time', string.format('%.0f', now))
+end
+local function ago(millis)
+  return string.format('%.0f', math.max(math.floor(now / 1000) - millis, 0))
+end
+
+local origin = try('origin', 'HMGET', 'quorlock:guard', 'run_id', 'since', 'seen')
+local run_id = string.match(info, 'run_id:(%x+)')
+if origin and run_id and now then
+  local since, seen = tonumber(origin[2] or ''), tonumber(origin[3] or '')
+  if origin[1] and origin[1] ~= run_id then
+    say('origin_age', 'another')
+  elseif not origin[1] or not since then
+    say('origin_age', 'none')
+  else
+    say('origin_age', since == 0 and 'never' or ago(since))
+    if seen then
+      say('origin_seen', ago(seen))
+    end
+  end
+end
+
+-- A server checks rights before arguments. So commands that write get wrong arguments: they fail in
+-- any case, but the error tells whether the user has the right.
+local key = ARGV[1]
+for _, words in ipairs({
+  { 'SET', key, 'x', 'WRONG' }, { 'PEXPIRE', key, 'wrong' }, { 'HSET', key, 'one', '1', 'without a value' },
+  { 'ZADD', key, 'wrong', 'x' }, { 'GET', key }, { 'TYPE', key }, { 'HMGET', key, 'x' }, { 'HLEN', key },
+  { 'HGETALL', key }, { 'ZRANGE', key, '0', '0' }, { 'ZRANK', key, 'x' }, { 'ZSCORE', key, 'x' },
+  { 'ZLEXCOUNT', key, '-', '-' },
+}) do
+  try(words[1], unpack(words))
+end
+-- No arguments are wrong for these commands, so they may write. They are sent only if the key does
+-- not exist, because another program may have a key of that name.
+local left = try('PTTL', 'PTTL', key)
+if try('EXISTS', 'EXISTS', key) == 0 or left == -2 then
+  try('DEL', 'DEL', key)
+  try('HDEL', 'HDEL', key, 'x')
+  try('ZREM', 'ZREM', key, 'x')
+end
+for at = 2, #ARGV, 3 do
+  if ARGV[at + 1] == 'zset' then
+    try(ARGV[at], 'ZSCORE', ARGV[at + 2], 'x')
+  else
+    try(ARGV[at], 'GET', ARGV[at + 2])
+  end
+end
+local channel = 'redisson_lock__channel:{' .. key .. '}'
+try('PUBLISH', 'PUBLISH', channel, '0')
+-- Only Redis 7 and later can tell this right.
+if redis.acl_check_cmd then
+  say('may_listen', redis.acl_check_cmd('SUBSCRIBE', 'quorlock:turn:' .. key) and 'yes' or 'no')
+end
+return table.concat(lines, '\n')

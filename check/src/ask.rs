@@ -1,0 +1,168 @@
+//! Asks one master, over connections of the check's own.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use futures_util::future::join_all;
+use quorlock::{ExampleKey, MasterSpec};
+use redis::{Pipeline, Value, pipe};
+
+use crate::{
+    Shared,
+    denial::{Denial, without_user},
+    facts::{CLOCK_WINDOW, Facts},
+    link::{Answer, Link, map, text, wall_micros},
+    programs,
+    report::Finding,
+    table::{EVAL, NOT_NOW},
+};
+
+/// The settings to ask for. Each setting has its own `CONFIG GET`, because a pattern would also
+/// return passwords, and only Redis 7 and later take several names at once.
+const SETTINGS: [&str; 4] = [
+    "active-replica",
+    "appendfsync",
+    "no-appendfsync-on-rewrite",
+    "timeout",
+];
+const FACTS: &str = include_str!("../lua/check.lua");
+const COUNTERS: &str = include_str!("../lua/counters.lua");
+/// A script that no server has.
+const NO_SCRIPT: &str = "0000000000000000000000000000000000000000";
+
+/// Asks one master for everything. If the masters are changed (`is_change`), it is also asked for
+/// its counters: to find them means to look at all keys.
+pub(crate) async fn ask(
+    master: &MasterSpec,
+    keys: &[ExampleKey],
+    shared: &Shared,
+    is_change: bool,
+) -> Result<Facts, Finding> {
+    let mut link = Link::open(master, shared).await?;
+    let sent = wall_micros();
+    let answers = link.ask(&questions(keys)).await?;
+    let mut facts = read(&answers, [sent, wall_micros()])?;
+    facts.is_one_of_several = is_one_of_several(master, shared, &facts).await;
+    if is_change {
+        facts.counters = Some(counters(&mut link).await);
+    }
+    Ok(facts)
+}
+
+fn questions(keys: &[ExampleKey]) -> Pipeline {
+    let mut questions = pipe();
+    questions.cmd("CLIENT").arg("LIST");
+    questions.cmd("EVALSHA").arg(NO_SCRIPT).arg(0);
+    // The names of keys are arguments. In a cluster, these keys are on several servers.
+    let facts = questions.cmd("EVAL").arg(FACTS).arg(0);
+    facts.arg(&keys[0].key);
+    for key in &keys[1..] {
+        facts.arg(key.purpose).arg(key.of_type).arg(&key.key);
+    }
+    for setting in SETTINGS {
+        questions.cmd("CONFIG").arg("GET").arg(setting);
+    }
+    questions
+        .cmd("CLIENT")
+        .arg("TRACKING")
+        .arg("ON")
+        .arg("OPTIN");
+    questions.cmd("CLIENT").arg("CACHING").arg("YES");
+    questions
+}
+
+/// Reads the answers to `questions`. Our wall clock showed `times` before and after them.
+fn read(answers: &[Answer], [sent, received]: [u64; 2]) -> Result<Facts, Finding> {
+    let [list, evalsha, facts, rest @ ..] = answers else {
+        return Err(NOT_NOW.with("answered too little"));
+    };
+    let facts = facts.as_ref().map_err(|error| refused(error))?;
+    let mut facts = Facts::parse(&text(facts), sent, received);
+    (facts.programs, facts.unseen) = match list {
+        Ok(list) => programs::read(&text(list)),
+        Err(why) => (Vec::new(), Some(said(why))),
+    };
+    facts.evalsha = denied(evalsha);
+    let (settings, tracking) = rest.split_at(SETTINGS.len());
+    for (setting, answer) in SETTINGS.iter().zip(settings) {
+        match answer.as_ref().map(|value| map(value).remove(*setting)) {
+            Ok(value) => value
+                .into_iter()
+                .for_each(|value| facts.add(setting, value)),
+            Err(why) => facts.withheld = Some(said(why)),
+        }
+    }
+    facts.untracked = tracking
+        .iter()
+        .find_map(|answer| Some(said(answer.as_ref().err()?)));
+    Ok(facts)
+}
+
+/// Returns the finding about a server that answers, but does not run the script.
+fn refused(error: &str) -> Finding {
+    let row = match error.split(' ').next() {
+        Some("ERR" | "NOPERM") => EVAL,
+        _ if Denial::of(error).is_some() => EVAL,
+        _ => NOT_NOW,
+    };
+    row.with(said(error))
+}
+
+fn denied(answer: &Answer) -> Option<String> {
+    let error = answer.as_ref().err()?;
+    Denial::of(error).map(|_| said(error))
+}
+
+fn said(error: &str) -> String {
+    format!("answered {}", without_user(error))
+}
+
+/// Opens further connections to the address of a master, and returns whether one of them met
+/// another server. One that fails shows nothing: perhaps the master takes no more connections.
+async fn is_one_of_several(master: &MasterSpec, shared: &Shared, facts: &Facts) -> bool {
+    /// The number of further connections. A balancer that draws lots between two servers is found
+    /// in 15 of 16 checks.
+    const MORE: usize = 4;
+    let run_ids = join_all((0..MORE).map(|_| async {
+        let mut link = Link::open(master, shared).await.ok()?;
+        let answers = link.ask(pipe().cmd("INFO").arg("server")).await.ok()?;
+        let info = text(answers.first()?.as_ref().ok()?);
+        Facts::parse(&info, 0, 0).get("run_id").map(str::to_owned)
+    }));
+    let ours = facts.get("run_id");
+    run_ids
+        .await
+        .iter()
+        .flatten()
+        .any(|run_id| ours.is_some_and(|ours| ours != run_id))
+}
+
+/// Looks at all counters of a master. Returns those that are too far ahead, or why it shows none.
+async fn counters(link: &mut Link) -> Result<BTreeMap<String, Duration>, String> {
+    /// The most calls, for a server whose cursor never ends.
+    const MOST: usize = 1_000_000;
+    let window = CLOCK_WINDOW.as_micros().to_string();
+    let (mut cursor, mut ahead) = ("0".to_owned(), BTreeMap::new());
+    for _ in 0..MOST {
+        let mut question = pipe();
+        question
+            .cmd("EVAL")
+            .arg(COUNTERS)
+            .arg(0)
+            .arg(&cursor)
+            .arg(&window);
+        let answers = link.ask(&question).await.map_err(|finding| finding.value)?;
+        let page = answers.into_iter().next().unwrap_or(Ok(Value::Nil));
+        let page = text(&page.map_err(|error| said(&error))?);
+        let mut lines = page.lines();
+        cursor = lines.next().unwrap_or("0").to_owned();
+        ahead.extend(lines.filter_map(|line| {
+            let (micros, key) = line.split_once(' ')?;
+            let ahead = Duration::from_micros(micros.parse().ok()?);
+            Some((key.to_owned(), ahead))
+        }));
+        if cursor == "0" {
+            return Ok(ahead);
+        }
+    }
+    Err("more keys than can be looked at".to_owned())
+}

@@ -1,0 +1,209 @@
+//! Checks whether Redis or Valkey masters are fit for [`quorlock`], reports each danger, the reason
+//! for it, and how to fix it. Also finds the programs that use the masters.
+//!
+//! The check covers the servers, their settings, the rights of their user, and the other programs.
+//! It finds, for example, eviction, replicas, a server that is listed twice, several servers behind
+//! one address, missing rights, clocks that differ, and programs with other lists of masters. A
+//! fact that the check cannot find out is a finding, too.
+//! [`docs::operations`](quorlock::docs::operations#before-the-start) lists all findings, and what
+//! the check never finds.
+//!
+//! Run it when a program starts, or in a test of a deployment. It needs the rights `+config|get`,
+//! `+client|list` and `+client|setname` in addition to those that locks need.
+//!
+//! ```no_run
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use quorlock::MasterSpec;
+//! use quorlock_check::{Severity, Shared, check};
+//!
+//! let masters = MasterSpec::list("redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3");
+//! let mut shared = Shared::default(); // or what the program gives to its `Builder`
+//! shared.key_template = "app:{name}".to_owned();
+//! let report = check(&masters, &[], &shared).await?;
+//! if report.worst() >= Some(Severity::Unknown) {
+//!     eprintln!("{report}");
+//! }
+//! // A `Warn` should not stop the program. For example, one master may be in quarantine.
+//! assert!(report.worst() < Some(Severity::Refuse));
+//! # Ok(()) }
+//! ```
+
+mod ask;
+mod denial;
+mod facts;
+mod link;
+mod programs;
+mod report;
+mod rights;
+mod rules;
+mod table;
+#[cfg(test)]
+mod tests;
+mod together;
+
+use std::{cmp::Reverse, collections::BTreeSet, sync::Arc, time::Duration};
+
+use futures_util::future::join_all;
+use quorlock::{ConfigError, ConnectionName, ListsId, MasterSpec, Quarantine, example_keys};
+
+use crate::{facts::Master, programs::Expected, report::join, together::List};
+pub use crate::{
+    programs::{MasterPrograms, Program},
+    report::{Finding, Report, Severity},
+};
+
+/// The settings that all programs share which use the same locks. The default is that of
+/// [`Builder`](quorlock::Builder).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Shared {
+    /// The template of keys: see [`Builder::key_template`](quorlock::Builder::key_template).
+    pub key_template: String,
+    /// The longest TTL of all programs: see [`Builder::max_ttl`](quorlock::Builder::max_ttl).
+    pub max_ttl: Duration,
+    /// The drift allowance: see [`Builder::drift_ppm`](quorlock::Builder::drift_ppm).
+    pub drift_ppm: u32,
+    /// The protection against masters that may have lost locks.
+    pub quarantine: Quarantine,
+    /// The time that a master has to answer.
+    pub node_timeout: Duration,
+    /// The time that connecting may take.
+    pub connect_timeout: Duration,
+    /// Further lists that programs may use, besides those that are checked. For groups: the ID of
+    /// all groups together.
+    pub lists: Vec<ListsId>,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self {
+            key_template: "{name}".to_owned(),
+            max_ttl: Duration::from_secs(60),
+            drift_ppm: 10_000,
+            quarantine: Quarantine::default(),
+            node_timeout: Duration::from_secs(1),
+            connect_timeout: Duration::from_secs(1),
+            lists: Vec::new(),
+        }
+    }
+}
+
+impl Shared {
+    /// Returns the length of a quarantine, as
+    /// [`Coordinator::quarantine_length`](quorlock::Coordinator::quarantine_length) does.
+    pub fn quarantine_length(&self) -> Duration {
+        const GRANULARITY: Duration = Duration::from_millis(2);
+        const LEAST: Duration = Duration::from_secs(3);
+        let drift = self.max_ttl.mul_f64(f64::from(self.drift_ppm) / 1e6);
+        (self.max_ttl + drift + GRANULARITY).max(LEAST)
+    }
+}
+
+/// Checks `masters`, and those that the programs are [leaving](quorlock::Builder::leaving). Fails
+/// if a master or the key template cannot be used.
+///
+/// The check changes nothing on the masters: it does not even write the origin key, as the first
+/// connection of a program does. It opens five connections to each master. That takes at most twice
+/// the connect timeout, and then three round trips. While the masters are changed, it also looks at
+/// all keys for counters of fencing tokens, about 1,000 with each command, which needs the right
+/// `+scan`.
+///
+/// # Cancel safety
+///
+/// Dropping the future has no effect on the masters.
+pub async fn check(
+    masters: &[MasterSpec],
+    leaving: &[MasterSpec],
+    shared: &Shared,
+) -> Result<Report, ConfigError> {
+    let keys = example_keys(&shared.key_template)?;
+    let (mut specs, mut lists) = (
+        Vec::<(Arc<str>, &MasterSpec)>::new(),
+        [BTreeSet::new(), BTreeSet::new()],
+    );
+    let listed = masters
+        .iter()
+        .map(|spec| (0, spec))
+        .chain(leaving.iter().map(|spec| (1, spec)));
+    for (number, (list, spec)) in (1..).zip(listed) {
+        let bad = |reason| ConfigError::BadMaster {
+            master: number,
+            reason,
+        };
+        let address = spec.address().map_err(bad)?;
+        let known = specs.iter().position(|(other, _)| *other == address);
+        lists[list].insert(known.unwrap_or(specs.len()));
+        if known.is_none() {
+            specs.push((address, spec));
+        }
+    }
+    let [ours, theirs] = lists
+        .each_ref()
+        .map(|list| list.iter().map(|number| &*specs[*number].0));
+    let expected = expected(&keys[0].key, ours.collect(), theirs.collect(), shared);
+    let is_change = !lists[1].is_empty();
+    let answers = specs.iter().map(async |(address, spec)| Master {
+        address: address.clone(),
+        answer: ask::ask(spec, &keys, shared, is_change).await,
+    });
+    let masters = join_all(answers).await;
+    let lists: Vec<List> = ["masters", "leaving masters"]
+        .into_iter()
+        .zip(lists)
+        .collect();
+    let lists = &lists[..1 + usize::from(is_change)];
+    Ok(judge(&masters, lists, &expected, shared))
+}
+
+/// Returns what the connections of programs with these addresses may show.
+fn expected(key: &str, masters: Vec<&str>, leaving: Vec<&str>, shared: &Shared) -> Expected {
+    let id = |masters: &[&str], leaving: &[&str]| {
+        ListsId::of(masters.iter().copied(), leaving.iter().copied())
+    };
+    let ours = id(&masters, &leaving);
+    let mut lists = shared.lists.clone();
+    lists.push(ours);
+    if !leaving.is_empty() {
+        // Before the change, after it, and on the way back.
+        lists.extend([id(&leaving, &[]), id(&masters, &[]), id(&leaving, &masters)]);
+    }
+    Expected {
+        ours: ConnectionName::new(ours, key, shared.max_ttl, None),
+        has_quarantine: shared.quarantine != Quarantine::Off,
+        lists,
+    }
+}
+
+fn judge(masters: &[Master], lists: &[List], expected: &Expected, shared: &Shared) -> Report {
+    let single = masters.iter().flat_map(|master| {
+        let findings = match &master.answer {
+            Ok(facts) => {
+                let mut findings = rules::find(facts, shared);
+                findings.extend(programs::find(&facts.programs, expected));
+                findings
+            }
+            Err(finding) => vec![finding.clone()],
+        };
+        findings
+            .into_iter()
+            .map(|finding| finding.on([master.address.clone()]))
+    });
+    let mut findings = join(single);
+    findings.extend(together::find(masters, lists, shared));
+    findings.sort_by_key(|finding| Reverse(finding.severity));
+    let programs = masters.iter().map(|master| MasterPrograms {
+        master: master.address.clone(),
+        programs: match &master.answer {
+            Ok(facts) => facts
+                .unseen
+                .clone()
+                .map_or_else(|| Ok(facts.programs.clone()), Err),
+            Err(finding) => Err(finding.value.clone()),
+        },
+    });
+    Report {
+        findings,
+        programs: programs.collect(),
+    }
+}

@@ -1,0 +1,114 @@
+//! A connection to one master: quorlock's stream, with the commands of the `redis` crate.
+
+use std::{
+    collections::HashMap,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use quorlock::{ConnectError, MasterSpec};
+use redis::{
+    AsyncConnectionConfig, Pipeline, RedisConnectionInfo, Value,
+    aio::{ConnectionLike, MultiplexedConnection},
+};
+use tokio::{task::AbortHandle, time::timeout};
+
+use crate::{
+    Shared,
+    denial::without_user,
+    programs::CHECK,
+    report::Finding,
+    table::{DOWN, LOGIN, OLD, REPLICA},
+};
+
+/// A reply, or the text of an error reply.
+pub(crate) type Answer = Result<Value, String>;
+
+/// An open connection. It never touches the origin key.
+pub(crate) struct Link {
+    connection: MultiplexedConnection,
+    task: AbortHandle,
+    limit: Duration,
+}
+
+impl Link {
+    /// Connects and logs in, as every connection of a coordinator does. Or says why that fails.
+    pub(crate) async fn open(master: &MasterSpec, shared: &Shared) -> Result<Self, Finding> {
+        let stream = master.connect(CHECK, shared.connect_timeout).await;
+        let stream = stream.map_err(|error| refused(&error))?;
+        let unlimited = AsyncConnectionConfig::new().set_response_timeout(None);
+        let login = RedisConnectionInfo::default(); // there is nothing left to log in to
+        let opened = MultiplexedConnection::new_with_config(&login, stream, unlimited);
+        let opened = opened.await.map_err(|error| DOWN.with(error.to_string()));
+        let (connection, task) = opened?;
+        Ok(Self {
+            connection,
+            task: spawn(task),
+            limit: shared.node_timeout,
+        })
+    }
+
+    /// Asks all `questions` at once. Returns one answer for each.
+    pub(crate) async fn ask(&mut self, questions: &Pipeline) -> Result<Vec<Answer>, Finding> {
+        let count = questions.len();
+        let asking = self.connection.req_packed_commands(questions, 0, count);
+        let replies = match timeout(self.limit, asking).await {
+            Ok(replies) => {
+                replies.map_err(|error| DOWN.with(format!("connection lost: {error}")))?
+            }
+            Err(_) => return Err(DOWN.with(format!("no answer in {:?}", self.limit))),
+        };
+        let answers = replies.into_iter().map(|reply| match reply {
+            Value::ServerError(error) => {
+                let detail = error.details().unwrap_or_default();
+                Err(format!("{} {detail}", error.code()))
+            }
+            reply => Ok(reply),
+        });
+        Ok(answers.collect())
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the task ends with its connection"
+)]
+fn spawn(task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
+    tokio::spawn(task).abort_handle()
+}
+
+/// Returns the finding about a master that cannot be reached, or refuses the login.
+fn refused(error: &ConnectError) -> Finding {
+    match error {
+        ConnectError::Login(text) | ConnectError::Database(text) => LOGIN.with(without_user(text)),
+        ConnectError::NotAMaster { role } => REPLICA.with(role),
+        ConnectError::NotRedis6(text) => OLD.with(without_user(text)),
+        error => DOWN.with(error.to_string()),
+    }
+}
+
+/// Returns the text of a reply. Long texts are not cut.
+pub(crate) fn text(reply: &Value) -> String {
+    redis::from_redis_value_ref(reply).unwrap_or_default()
+}
+
+pub(crate) fn map(reply: &Value) -> HashMap<String, String> {
+    redis::from_redis_value_ref(reply).unwrap_or_default()
+}
+
+/// Returns our wall clock, in microseconds since 1970.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the clocks of the masters are compared with ours"
+)]
+pub(crate) fn wall_micros() -> u64 {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    since.as_micros() as u64
+}

@@ -1,0 +1,260 @@
+//! The programs that are connected with a master, by the names of their connections, and the
+//! findings about those that use other masters or settings.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use quorlock::{ConnectionName, ListsId};
+
+use crate::{
+    report::Finding,
+    table::{OTHER_LISTS, OTHER_MAX_TTL, OTHER_TEMPLATE, Row},
+};
+
+/// The programs that are connected with one master, as the master shows them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MasterPrograms {
+    /// The address of the master.
+    pub master: Arc<str>,
+    /// The programs, or the reason why the master does not show them.
+    pub programs: Result<Vec<Program>, String>,
+}
+
+/// The connections of one program with one master. Programs that say the same about themselves are
+/// shown as one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Program {
+    /// What the program says about itself. `None` if it says nothing: it is no program of
+    /// `quorlock`, or one whose user may not name its connections.
+    pub name: Option<ConnectionName>,
+    /// The [client name](quorlock::Builder::client_name) of the program, if it has one. For a
+    /// program that says nothing about itself, the name of the connection.
+    pub client: Option<String>,
+    /// The number of its connections with the master.
+    pub connections: usize,
+    /// The age of the oldest of these connections, in whole seconds.
+    pub age: Duration,
+}
+
+/// The name of the connections of a check.
+pub(crate) const CHECK: &str = "quorlock-check";
+
+/// Returns the programs in the text of `CLIENT LIST`, without replicas, checks and connections that
+/// have sent nothing. Also returns why programs may be missing: if our own connection has no name,
+/// the same may be true for other programs.
+pub(crate) fn read(text: &str) -> (Vec<Program>, Option<String>) {
+    let (mut programs, mut has_name) = (BTreeMap::<&str, Program>::new(), false);
+    for line in text.lines() {
+        let field = |name: &str| {
+            let mut words = line.split(' ');
+            words.find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
+        };
+        let name = field("name").unwrap_or_default();
+        let is_servers = field("flags").is_some_and(|flags| flags.contains(['S', 'M']));
+        has_name |= name == CHECK;
+        // A new connection may have a name soon.
+        if is_servers || field("cmd") == Some("NULL") || name == CHECK {
+            continue;
+        }
+        let age = field("age").and_then(|age| age.parse().ok());
+        let age = Duration::from_secs(age.unwrap_or_default());
+        let program = programs.entry(name).or_insert_with(|| Program::named(name));
+        program.connections += 1;
+        program.age = program.age.max(age);
+    }
+    let unnamed = "its user may not use CLIENT SETNAME".to_owned();
+    (
+        programs.into_values().collect(),
+        (!has_name).then_some(unnamed),
+    )
+}
+
+impl Program {
+    /// Returns a program without connections. `text` is the name that its connections have.
+    fn named(text: &str) -> Self {
+        let name = ConnectionName::parse(text);
+        let client = match &name {
+            Some(name) => name.client.clone(),
+            None => (!text.is_empty()).then(|| text.to_owned()),
+        };
+        Self {
+            name,
+            client,
+            connections: 0,
+            age: Duration::ZERO,
+        }
+    }
+}
+
+/// The programs that are no surprise.
+#[derive(Debug)]
+pub(crate) struct Expected {
+    /// The name that a program with our settings has.
+    pub(crate) ours: ConnectionName,
+    /// Without quarantine, the longest TTL means nothing.
+    pub(crate) has_quarantine: bool,
+    /// Our lists, and those of programs before, during and after our change of the masters.
+    pub(crate) lists: Vec<ListsId>,
+}
+
+/// Returns the findings about programs that may hold one lock together with us, or wait for it in
+/// vain.
+pub(crate) fn find(programs: &[Program], expected: &Expected) -> Vec<Finding> {
+    let Expected {
+        ours,
+        has_quarantine,
+        lists,
+    } = expected;
+    let is_other = |name: &ConnectionName| name.keys != ours.keys;
+    let others = |row: Row, is_it: &dyn Fn(&ConnectionName) -> bool| {
+        let names = programs.iter().filter_map(|program| program.name.as_ref());
+        let who: BTreeSet<_> = names.filter(|name| is_it(name)).map(who).collect();
+        (!who.is_empty()).then(|| row.with(in_short(&who)))
+    };
+    let mut findings: Vec<_> = others(OTHER_TEMPLATE, &is_other).into_iter().collect();
+    findings.extend(others(OTHER_LISTS, &|name| {
+        !is_other(name) && !lists.contains(&name.lists)
+    }));
+    let ttls: BTreeSet<_> = programs
+        .iter()
+        .filter_map(|one| Some(one.name.as_ref()?.max_ttl))
+        .collect();
+    findings.extend(
+        ttls.into_iter()
+            .filter(|ttl| *has_quarantine && *ttl != ours.max_ttl)
+            .filter_map(|ttl| {
+                let finding = others(OTHER_MAX_TTL, &|name| {
+                    !is_other(name) && name.max_ttl == ttl
+                })?;
+                let value = format!("{ttl:?} in {}, and {:?} here", finding.value, ours.max_ttl);
+                Some(Finding { value, ..finding })
+            }),
+    );
+    findings
+}
+
+fn who(name: &ConnectionName) -> &str {
+    name.client
+        .as_deref()
+        .unwrap_or("a program without a client name")
+}
+
+fn in_short(who: &BTreeSet<&str>) -> String {
+    const MOST: usize = 5;
+    let mut texts: Vec<_> = who.iter().take(MOST).map(ToString::to_string).collect();
+    if who.len() > MOST {
+        texts.push(format!("{} more", who.len() - MOST));
+    }
+    texts.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(lists: &str, key: &str, seconds: u64, client: &str) -> String {
+        let lists = ListsId::of([lists], []);
+        let client = (!client.is_empty()).then_some(client);
+        ConnectionName::new(lists, key, Duration::from_secs(seconds), client).to_string()
+    }
+
+    #[test]
+    fn connections_of_one_program_are_counted_together() {
+        let [own, other] = [name("a:1", "k", 60, ""), name("b:1", "k", 60, "a:b")];
+        let text = format!(
+            "id=3 addr=127.0.0.1:1 name={own} age=0 idle=0 flags=t db=0\n\
+             id=4 addr=127.0.0.1:2 name={other} age=7 flags=t\n\
+             id=5 addr=127.0.0.1:3 name={other} age=90 flags=P\n\
+             id=6 addr=127.0.0.1:4 name= age=1 flags=N\n\
+             id=7 addr=127.0.0.1:5 name=sidekiq age=1 flags=N\n\
+             id=8 addr=127.0.0.1:6 name= age=1 flags=S\n\
+             id=9 addr=127.0.0.1:7 name= age=0 flags=N cmd=NULL\n\
+             id=10 addr=127.0.0.1:8 name=quorlock-check age=0 flags=N cmd=client\n"
+        );
+        let (mut programs, unseen) = read(&text);
+        assert_eq!(unseen, None);
+        programs.sort_by_key(|program| program.client.clone());
+        let found = programs.iter().map(|program| {
+            let Program {
+                name,
+                client,
+                connections,
+                age,
+            } = program;
+            (
+                name.is_some(),
+                client.as_deref(),
+                *connections,
+                age.as_secs(),
+            )
+        });
+        let expected = [
+            (false, None, 1, 1),
+            (true, None, 1, 0),
+            (true, Some("a:b"), 2, 90),
+            (false, Some("sidekiq"), 1, 1),
+        ];
+        assert_eq!(found.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn programs_may_be_missing_if_the_own_connection_has_no_name() {
+        let (programs, unseen) = read("id=3 addr=127.0.0.1:1 name= age=0 idle=0 flags=t db=0\n");
+        assert_eq!(programs.len(), 1);
+        assert!(unseen.unwrap().contains("CLIENT SETNAME"));
+    }
+
+    #[test]
+    fn programs_with_other_masters_or_settings_are_found_if_they_use_our_keys() {
+        let ours = ConnectionName::parse(&name("a:1", "k", 60, "us")).unwrap();
+        let expected = Expected {
+            lists: vec![ours.lists, ListsId::of(["b:1"], [])],
+            has_quarantine: true,
+            ours,
+        };
+        for (programs, found) in [
+            (vec![], vec![]),
+            (
+                vec![name("a:1", "k", 60, "x"), name("b:1", "k", 60, "y")],
+                vec![],
+            ),
+            (vec!["redis-cli".to_owned()], vec![]),
+            (
+                vec![
+                    name("c:1", "k", 60, "x"),
+                    name("c:1", "k", 60, ""),
+                    name("d:1", "k", 60, "y"),
+                ],
+                vec![("lists", "a program without a client name, x, y")],
+            ),
+            (
+                vec![name("c:1", "other", 30, "x")],
+                vec![("key template", "x")],
+            ),
+            (
+                vec![name("a:1", "k", 30, "x"), name("b:1", "k", 90, "y")],
+                vec![
+                    ("max_ttl", "30s in x, and 60s here"),
+                    ("max_ttl", "90s in y, and 60s here"),
+                ],
+            ),
+        ] {
+            let programs: Vec<_> = programs.iter().map(|name| Program::named(name)).collect();
+            let findings = find(&programs, &expected);
+            let values: Vec<_> = findings
+                .iter()
+                .map(|one| (one.setting, &*one.value))
+                .collect();
+            assert_eq!(values, found, "{programs:?}");
+        }
+        let many: Vec<_> = (1..8)
+            .map(|n| Program::named(&name("c:1", "k", 60, &n.to_string())))
+            .collect();
+        assert_eq!(find(&many, &expected)[0].value, "1, 2, 3, 4, 5, 2 more");
+    }
+}

@@ -1,0 +1,157 @@
+//! The findings about one master that answers.
+
+use std::time::Duration;
+
+use quorlock::Quarantine;
+
+use crate::{
+    Shared,
+    denial::Denial,
+    facts::{Facts, Reading},
+    report::Finding,
+    rights,
+    table::*,
+};
+
+/// A row of the table, and the value if there is something to report.
+type Found = (Row, Option<String>);
+
+/// Returns the findings about one master.
+pub(crate) fn find(facts: &Facts, shared: &Shared) -> Vec<Finding> {
+    let found = server(facts).into_iter().chain(answers(facts));
+    let found = found.chain(losses(facts, shared));
+    let found = found.filter_map(|(row, value)| Some(row.with(value?)));
+    let clock = facts.clock.and_then(Reading::off);
+    let clock = clock.map(|off| CLOCK_OFF.with(format!("{off:.1?} off this machine")));
+    let writes = facts.write_error();
+    let writes = writes.map(|(code, fix)| REFUSES_WRITES.with(code).fixed_by(fix));
+    rights::find(facts)
+        .chain(found)
+        .chain(clock)
+        .chain(writes)
+        .collect()
+}
+
+/// Finds what the server is, and how it is set up.
+fn server(facts: &Facts) -> [Found; 12] {
+    let value = |field: &str| facts.get(field).map(str::to_owned);
+    // A field that every `INFO` has.
+    let unless = |field: &str, good: &str| {
+        let is_bad = facts.has_info() && !facts.is(field, good);
+        is_bad.then(|| value(field).unwrap_or_else(|| "unknown".to_owned()))
+    };
+    let above_zero = |field: &str| value(field).filter(|_| facts.number(field) > Some(0));
+    let is_limited = facts.number("maxmemory") > Some(0);
+    let policy = unless("maxmemory_policy", "noeviction");
+    let mode = value("redis_mode").or_else(|| value("server_mode")); // the second of Valkey
+    let version = facts
+        .get("redis_version")
+        .and_then(|version| version.split('.').next());
+    let major = version.and_then(|major| major.parse::<u32>().ok());
+    let no_run_id = facts.has_info() && facts.get("run_id").is_none_or(str::is_empty);
+    [
+        (REPLICA, unless("role", "master")),
+        (PROXY, when(no_run_id, "missing")),
+        (
+            SEVERAL_SERVERS,
+            when(facts.is_one_of_several, "of several servers"),
+        ),
+        (OTHER_SERVER, other_server(facts)),
+        (
+            OUTDATED,
+            value("redis_version").filter(|_| major.is_some_and(|major| major < 7)),
+        ),
+        (REPLICAS, above_zero("connected_slaves")),
+        (FAILS_OVER, mode.filter(|mode| mode != "standalone")),
+        (EVICTS, policy.clone().filter(|_| is_limited)),
+        (MAY_EVICT, policy.filter(|_| !is_limited)),
+        (EVICTED, above_zero("evicted_keys")),
+        (TIMEOUT, above_zero("timeout")),
+        (INFO_DENIED, when(!facts.has_info(), "denied")),
+    ]
+}
+
+/// Finds what the master refuses.
+fn answers(facts: &Facts) -> [Found; 7] {
+    let is_silent = facts.denial("PUBLISH").is_some() || facts.is("may_listen", "no");
+    let counters = facts
+        .counters
+        .as_ref()
+        .and_then(|counters| counters.as_ref().err());
+    [
+        (CONFIG_DENIED, facts.withheld.clone()),
+        (EVAL.about("EVALSHA"), facts.evalsha.clone()),
+        (
+            OTHER_KEYS_ONLY,
+            when(facts.denial("GET") == Some(Denial::Key), "not all keys"),
+        ),
+        (
+            NO_INSPECTION,
+            when(rights::is_without(facts, "TYPE"), "without TYPE"),
+        ),
+        (NO_MESSAGES, when(is_silent, "denied")),
+        (COUNTERS_UNKNOWN, counters.cloned()),
+        (UNSEEN, facts.unseen.clone()),
+    ]
+}
+
+fn when(is_found: bool, value: &str) -> Option<String> {
+    is_found.then(|| value.to_owned())
+}
+
+/// Returns the sign of a server that is neither Redis nor Valkey.
+fn other_server(facts: &Facts) -> Option<String> {
+    let is_active = facts.is("active-replica", "yes");
+    let fields = ["crdt_config_version", "dragonfly_version"].into_iter();
+    let mut fields = fields.filter(|field| facts.get(field).is_some());
+    let sign = fields
+        .next()
+        .or_else(|| is_active.then_some("active-replica"))?;
+    Some(format!("with {sign}"))
+}
+
+/// Returns the rows about a loss of locks, with the value of the one that is found.
+fn losses(facts: &Facts, shared: &Shared) -> Vec<Found> {
+    let untracked = facts.untracked.clone();
+    if shared.quarantine == Quarantine::Off {
+        return vec![lossy(facts), (UNTRACKED_WAITERS, untracked)];
+    }
+    // A younger program may not have asked for the key yet.
+    const SETTLED: Duration = Duration::from_secs(2);
+    let mut programs = facts.programs.iter();
+    let is_used = programs.any(|program| program.name.is_some() && program.age >= SETTLED);
+    let left = facts.no_vote_for(shared).filter(|left| !left.is_zero());
+    let (row, value) = match facts.get("origin_age") {
+        None => (GUARD_DENIED, "not readable".to_owned()),
+        Some("none") if is_used => (LOST, "gone".to_owned()),
+        Some("another") if is_used => (LOST, "another server's".to_owned()),
+        Some("none") => (NEW, "missing".to_owned()),
+        Some("another") => (RESTARTED, "of an earlier process".to_owned()),
+        Some(_) => match left {
+            Some(left) => (QUARANTINED, format!("in quarantine for {left:.1?}")),
+            None => return vec![(UNTRACKED, untracked)],
+        },
+    };
+    vec![(row, Some(value)), (UNTRACKED, untracked)]
+}
+
+/// Returns the first setting with which a restart may lose locks. An unknown value counts as one
+/// that may lose locks.
+///
+/// With safe settings, the end of the log may still be torn after a crash. This loses no lock,
+/// because the server confirms a write only after its fsync.
+fn lossy(facts: &Facts) -> Found {
+    let safe = [
+        (KEEPS_NOTHING, "1"),
+        (KEEPS_TOO_LITTLE, "always"),
+        (KEEPS_TOO_LITTLE.about("no-appendfsync-on-rewrite"), "no"),
+    ];
+    let gap = safe
+        .into_iter()
+        .find(|(row, safe)| !facts.is(row.setting, safe));
+    let row = gap.map_or(KEEPS_NOTHING, |(row, _)| row);
+    (
+        row,
+        gap.map(|(row, _)| facts.get(row.setting).unwrap_or("unknown").to_owned()),
+    )
+}

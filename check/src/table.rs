@@ -1,0 +1,193 @@
+//! The table of all findings: severity and setting, then the reason why it matters, then the fix.
+
+use crate::report::{Finding, Severity};
+
+/// A finding without its value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row {
+    severity: Severity,
+    pub(crate) setting: &'static str,
+    why: &'static str,
+    fix: &'static str,
+}
+
+impl Row {
+    /// Returns the finding with this value, about no master yet.
+    pub(crate) fn with(self, value: impl Into<String>) -> Finding {
+        let Self {
+            severity,
+            setting,
+            why,
+            fix,
+        } = self;
+        Finding {
+            severity,
+            setting,
+            masters: Vec::new(),
+            value: value.into(),
+            why,
+            fix: fix.to_owned(),
+        }
+    }
+
+    /// Returns the same row about another setting.
+    pub(crate) fn about(self, setting: &'static str) -> Self {
+        Self { setting, ..self }
+    }
+}
+
+macro_rules! table {
+    ($($name:ident = $severity:ident $setting:literal; $why:expr; $fix:expr;)+) => {
+        $(pub(crate) const $name: Row = Row {
+            severity: Severity::$severity,
+            setting: $setting,
+            why: $why,
+            fix: $fix,
+        };)+
+    };
+}
+
+/// The rights that the quarantine needs.
+macro_rules! guard {
+    () => {
+        "ACL SETUSER <user> +eval +info +time +hmget +hset ~quorlock:guard"
+    };
+}
+
+const EVICTION: &str = "locks are evicted silently when memory is short, keys with a TTL first";
+const LIST_MASTERS: &str = "list independent masters only";
+const NOEVICTION: &str = "CONFIG SET maxmemory-policy noeviction";
+const NO_VOTE: &str = "it is up, and has no vote";
+const REDIAL: &str = "CLIENT KILL TYPE normal there before a new program comes, so that programs that knew it dial \
+     again and give it no vote; or keep programs away for a quarantine; and no FLUSHALL or FLUSHDB \
+     while locks are held";
+const START_EMPTY: &str = "stop replication and start one of them empty";
+const SYNC: &str = "synchronize the clocks; chronyc tracking says how far they are off";
+const TRACKING: &str =
+    "ACL SETUSER <user> +client|tracking +client|caching; behind a proxy, list the server itself";
+
+// A master that cannot be asked.
+table! {
+    DOWN = Unknown "connection"; "no connection to it works, so it has no vote";
+        "make sure that it is up and can be reached, and that its URL and its certificates are right";
+    EVAL = Refuse "EVAL"; "all locks need it to send the texts of scripts";
+        "ACL SETUSER <user> +eval +evalsha, and do not rename them";
+    LOGIN = Refuse "login"; NO_VOTE;
+        "give the password with MasterSpec::login or in the URL; look at its users, at protected \
+         mode, and at the number of the database";
+    NOT_NOW = Warn "votes"; "it has no vote now"; "look at its log";
+    OLD = Refuse "redis_version"; "it does not know HELLO 3, which Redis has since version 6";
+        "use Redis 7 or later, or Valkey; and do not rename HELLO";
+    REPLICA = Refuse "role";
+        "a replica loses the locks that its master loses, and has no vote of its own"; LIST_MASTERS;
+}
+
+// A master that answers: what it is.
+table! {
+    CONFIG_DENIED = Unknown "CONFIG GET"; "its settings are unknown";
+        "ACL SETUSER <user> +config|get, or look at the settings by hand";
+    EVICTED = Warn "evicted_keys"; "keys were evicted, and locks may have been among them"; NOEVICTION;
+    EVICTS = Refuse "maxmemory_policy"; EVICTION; NOEVICTION;
+    FAILS_OVER = Warn "redis_mode"; "a fail-over loses the newest locks"; "run standalone masters for locks";
+    INFO_DENIED = Unknown "INFO"; "it is unknown what it is, and what it does when memory is short";
+        "ACL SETUSER <user> +info";
+    MAY_EVICT = Warn "maxmemory_policy"; EVICTION; NOEVICTION;
+    OTHER_SERVER = Refuse "server";
+        "locks were never tested there, and masters that write to each other take a lock from its holder";
+        "use Redis or Valkey";
+    OUTDATED = Warn "redis_version"; "this version is no longer maintained"; "use Redis 7 or later, or Valkey";
+    PROXY = Refuse "run_id"; "a proxy answers for servers that come and go, so that restarts go unnoticed";
+        "list the servers themselves";
+    REFUSES_WRITES = Warn "writes"; "it refuses to lock, and perhaps also to release"; "";
+    REPLICAS = Warn "connected_slaves"; "a replica that is promoted does not have the newest locks";
+        "run masters for locks without replicas, or never promote one";
+    SEVERAL_SERVERS = Refuse "run_id"; "several servers answer at this address, so a lock is on some of them only";
+        "give each server an address of its own, and list the servers themselves";
+    TIMEOUT = Warn "timeout"; "it closes connections that only wait, and each one has to be dialled again";
+        "CONFIG SET timeout 0";
+}
+
+// A master that answers: whether a loss of its locks is noticed.
+table! {
+    GUARD_DENIED = Refuse "quorlock:guard"; "if it restarts without its locks, nobody notices";
+        concat!(guard!(), "; or a server that allows these in scripts");
+    KEEPS_NOTHING = Refuse "aof_enabled"; "a restart loses locks, and nobody notices"; "Builder::quarantine";
+    KEEPS_TOO_LITTLE = Warn "appendfsync"; "a restart loses locks, and nobody notices"; "Builder::quarantine";
+    LOST = Refuse "quorlock:guard"; "it lost its keys after it was dialled, and locks with them"; REDIAL;
+    NEW = Info "quorlock:guard"; "it is new, or it lost its locks: a program that never saw it takes it for new";
+        "nothing, if no program has run yet, or all are Strict";
+    QUARANTINED = Warn "quorlock:guard"; "it may have forgotten locks, and has no vote until those have expired";
+        "wait";
+    RESTARTED = Warn "quorlock:guard"; "it restarted, so the next program that dials it begins a quarantine"; "wait";
+    UNTRACKED = Warn "CLIENT TRACKING";
+        "programs that run do not notice if it loses its keys, by FLUSHALL or as a replica for a \
+         while, and two of them may get one lock; and waiters poll"; TRACKING;
+    UNTRACKED_WAITERS = Info "CLIENT TRACKING"; "it tells nobody of changes, so waiters poll"; TRACKING;
+}
+
+// What the user may do. `rights.rs` has the settings and the rights of the kinds of locks.
+table! {
+    NO_INSPECTION = Info "rights to inspect"; "its user cannot look at locks: inspect and is_held fail";
+        "ACL SETUSER <user> +type";
+    NO_KIND = Refuse "rights"; "its user cannot have any lock there"; "";
+    NO_MESSAGES = Info "PUBLISH, SUBSCRIBE";
+        "its user cannot publish for waiters or listen: waiters of locks with queues, and those of \
+         Redisson, poll or wait too long";
+        "ACL SETUSER <user> +publish +subscribe +unsubscribe &quorlock:* &redisson_lock__channel:*";
+    NO_RELEASE = Refuse "rights"; "such locks can be acquired, and not be released or kept"; "";
+    NO_SUCH_LOCK = Info "rights"; "its user cannot have such locks there"; "";
+    OTHER_KEYS_ONLY = Unknown "rights to keys";
+        "its user may not use the key of a lock called quorlock:check, and perhaps not your keys";
+        "ACL SETUSER <user> ~quorlock:check to silence this, or a key template with your prefix; \
+         the check does not touch your own keys";
+}
+
+// All masters together, other programs, and this program.
+table! {
+    CLOCK_OFF = Warn "TIME";
+        "without a majority of clocks within 1 s, there are no fencing tokens, and no order in queues"; SYNC;
+    COUNTERS_AHEAD = Refuse "quorlock:fence:*";
+        "programs of both lists may get no fencing token, and those of the new list smaller ones";
+        "begin the change when that time has come";
+    COUNTERS_UNKNOWN = Unknown "quorlock:fence:*";
+        "counters of fencing tokens that are ahead of time would stop a change of the masters";
+        "ACL SETUSER <user> +scan +time";
+    EVEN_NUMBER = Info "masters"; "it survives no more failures than one master fewer"; "list an odd number";
+    FEW_MASTERS = Warn "masters"; "the loss of one master is the loss of all locks"; "list 3 or 5";
+    HOST = Warn "hosts"; "its loss is the loss of all locks"; "give each master a machine of its own";
+    NO_MAJORITY = Refuse "votes"; "no lock can be acquired"; "see the other findings";
+    OTHER_LISTS = Warn "lists"; "these programs use other lists of masters: they and you may hold one lock at once";
+        "give all programs the same masters under the same addresses";
+    OTHER_MAX_TTL = Warn "max_ttl";
+        "a master that forgot locks votes again too early for the programs with the longest TTL";
+        "Builder::max_ttl: the longest TTL of all programs, in each of them";
+    OTHER_TEMPLATE = Info "key template"; "their locks and yours never exclude each other, even of the same name";
+        "Builder::key_template, if they should";
+    QUARANTINES = Warn "votes"; "a program that starts now can acquire no lock until the quarantines are over";
+        "wait";
+    SHARED_DATA = Warn "master_replid"; "one of them took the data of the other, and lost its own locks then";
+        START_EMPTY;
+    SHARED_DATA_UNNOTICED = Refuse "master_replid";
+        "one of them took the data of the other, and lost its own locks then"; START_EMPTY;
+    SLOW_DRIFT = Warn "drift"; "clocks that are being corrected run apart by more";
+        "Builder::drift_ppm of 1000 or more";
+    TWIN = Refuse "run_id"; "a server that is listed twice would vote twice"; "list every server once";
+    UNSEEN = Unknown "lists"; "programs with other lists of masters would not be seen";
+        "ACL SETUSER <user> +client|list +client|setname";
+}
+
+/// The fixes of a server that refuses writes, by the code of its error.
+pub(crate) const WRITES: [(&str, &str); 6] = [
+    (
+        "CLUSTERDOWN",
+        "CLUSTER INFO says what is missing; run standalone masters for locks",
+    ),
+    ("MASTERDOWN", LIST_MASTERS),
+    ("MISCONF", "look at its log and its disk"),
+    ("NOREPLICAS", "CONFIG SET min-replicas-to-write 0"),
+    (
+        "OOM",
+        "CONFIG SET maxmemory to more, or free memory; only what needs no memory works",
+    ),
+    ("READONLY", LIST_MASTERS),
+];

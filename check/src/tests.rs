@@ -1,0 +1,743 @@
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use quorlock::{ConnectionName, ListsId, Quarantine};
+
+use crate::{
+    Expected, Report,
+    Severity::{self, Info, Refuse, Unknown, Warn},
+    Shared, expected,
+    facts::{Facts, Master},
+    judge,
+    programs::read,
+    table::{DOWN, LOGIN},
+    together::List,
+};
+
+/// The answer of a fit master: Redis 7, and a user with all rights.
+const FIT: &str = "run_id:RUN\nredis_version:7.0.15\nredis_mode:standalone\nrole:master\nmaster_replid:RUN\n\
+                   master_replid2:0000\nconnected_slaves:0\nmaxmemory:0\nmaxmemory_policy:noeviction\n\
+                   evicted_keys:0\naof_enabled:1\ntime:5000000\norigin_age:never\n\
+                   try.SET:ERR syntax error\ntry.HSET:ERR wrong number of arguments for 'hset' command\nmay_listen:yes";
+
+const MESSAGES: &str = "PUBLISH, SUBSCRIBE";
+
+const SET: [(&str, &str); 4] = [
+    ("active-replica", "no"),
+    ("appendfsync", "always"),
+    ("no-appendfsync-on-rewrite", "no"),
+    ("timeout", "0"),
+];
+
+fn with_quarantine(quarantine: Quarantine) -> Shared {
+    Shared {
+        quarantine,
+        ..Shared::default()
+    }
+}
+
+fn surprised_by_nobody() -> Expected {
+    expected("quorlock:check", vec!["a:6379"], vec![], &Shared::default())
+}
+
+fn check(masters: &[Master], shared: &Shared) -> Report {
+    let lists: [List; 1] = [("masters", (0..masters.len()).collect())];
+    judge(masters, &lists, &surprised_by_nobody(), shared)
+}
+
+/// Returns master `name` on a host of its own. Its answer is that of a fit master with `changes`.
+fn master(name: &str, changes: &[(&str, &str)]) -> Master {
+    let mut text = FIT.replace("RUN", name);
+    for (from, to) in changes {
+        text = text.replace(from, to);
+    }
+    let mut facts = Facts::parse(&text, 5_000_000, 5_000_000);
+    for (setting, value) in SET {
+        let change = changes.iter().find(|(from, _)| *from == setting);
+        facts.add(setting, change.map_or(value, |(_, to)| to).to_owned());
+    }
+    Master {
+        address: format!("{name}:6379").into(),
+        answer: Ok(facts),
+    }
+}
+
+fn with_facts(name: &str, change: impl FnOnce(&mut Facts)) -> Master {
+    let mut master = master(name, &[]);
+    change(master.answer.as_mut().unwrap());
+    master
+}
+
+fn down(name: &str) -> Master {
+    Master {
+        answer: Err(DOWN.with("refused")),
+        ..master(name, &[])
+    }
+}
+
+fn found(masters: &[Master], shared: &Shared) -> Vec<(Severity, &'static str)> {
+    let found = check(masters, shared).findings;
+    found
+        .iter()
+        .map(|one| (one.severity, one.setting))
+        .collect()
+}
+
+/// Returns the findings about three masters if one of them has `changes`.
+fn with_one(changes: &[(&str, &str)], shared: &Shared) -> Vec<(Severity, &'static str)> {
+    found(
+        &[master("a", &[]), master("b", &[]), master("c", changes)],
+        shared,
+    )
+}
+
+/// Returns the findings about three masters if the facts of one are changed.
+fn with_third(change: impl FnOnce(&mut Facts), shared: &Shared) -> Vec<(Severity, &'static str)> {
+    found(
+        &[master("a", &[]), master("b", &[]), with_facts("c", change)],
+        shared,
+    )
+}
+
+#[test]
+fn nothing_is_found_on_masters_that_are_fit() {
+    for quarantine in [Quarantine::Off, Quarantine::Observed, Quarantine::Strict] {
+        assert_eq!(
+            with_one(&[], &with_quarantine(quarantine)),
+            [],
+            "{quarantine:?}"
+        );
+    }
+    let valkey = ("redis_mode:standalone", "server_mode:standalone");
+    assert_eq!(with_one(&[valkey], &Shared::default()), []);
+}
+
+#[test]
+fn each_setting_has_its_finding() {
+    for (from, to, expected) in [
+        ("role:master", "role:slave", (Refuse, "role")),
+        ("role:master\n", "", (Refuse, "role")),
+        ("run_id:c\n", "", (Refuse, "run_id")),
+        (
+            "maxmemory:0",
+            "dragonfly_version:df-v1.2",
+            (Refuse, "server"),
+        ),
+        ("maxmemory:0", "crdt_config_version:3", (Refuse, "server")),
+        ("active-replica", "yes", (Refuse, "server")),
+        ("7.0.15", "6.2.14", (Warn, "redis_version")),
+        (
+            "connected_slaves:0",
+            "connected_slaves:1",
+            (Warn, "connected_slaves"),
+        ),
+        (
+            "redis_mode:standalone",
+            "redis_mode:cluster",
+            (Warn, "redis_mode"),
+        ),
+        (
+            "redis_mode:standalone",
+            "server_mode:cluster",
+            (Warn, "redis_mode"),
+        ),
+        ("noeviction", "volatile-ttl", (Warn, "maxmemory_policy")),
+        (
+            "maxmemory:0\nmaxmemory_policy:noeviction",
+            "maxmemory:9\nmaxmemory_policy:volatile-lru",
+            (Refuse, "maxmemory_policy"),
+        ),
+        ("evicted_keys:0", "evicted_keys:3", (Warn, "evicted_keys")),
+        ("run_id:c", "run_id:a", (Refuse, "run_id")),
+        (
+            "master_replid:c",
+            "master_replid:a",
+            (Warn, "master_replid"),
+        ),
+        (
+            "master_replid2:0000",
+            "master_replid2:a",
+            (Warn, "master_replid"),
+        ),
+        ("timeout", "60", (Warn, "timeout")),
+        ("may_listen:yes", "may_listen:no", (Info, MESSAGES)),
+        ("never", "none", (Info, "quorlock:guard")),
+        ("never", "another", (Warn, "quorlock:guard")),
+        ("never", "60000", (Warn, "quorlock:guard")),
+        ("origin_age:never\n", "", (Refuse, "quorlock:guard")),
+    ] {
+        assert_eq!(
+            with_one(&[(from, to)], &Shared::default()),
+            [expected],
+            "{from} {to}"
+        );
+    }
+    assert_eq!(with_one(&[("never", "61000")], &Shared::default()), []);
+}
+
+#[test]
+fn a_missing_answer_is_a_finding() {
+    let why = || "answered NOPERM its user".to_owned();
+    type Change = fn(&mut Facts, String);
+    let changes: [(Change, _); 5] = [
+        (
+            |facts, why| facts.withheld = Some(why),
+            (Unknown, "CONFIG GET"),
+        ),
+        (|facts, why| facts.unseen = Some(why), (Unknown, "lists")),
+        (
+            |facts, why| facts.counters = Some(Err(why)),
+            (Unknown, "quorlock:fence:*"),
+        ),
+        (
+            |facts, why| facts.untracked = Some(why),
+            (Warn, "CLIENT TRACKING"),
+        ),
+        (|facts, why| facts.evalsha = Some(why), (Refuse, "EVALSHA")),
+    ];
+    for (change, expected) in changes {
+        let found = with_third(|facts| change(facts, why()), &Shared::default());
+        assert_eq!(found, [expected]);
+    }
+    let trusting = with_quarantine(Quarantine::Off);
+    let found = with_third(|facts| facts.untracked = Some(why()), &trusting);
+    assert_eq!(found, [(Info, "CLIENT TRACKING")]);
+    let text = "try.INFO:ERR ACL failure in script\ntime:5000000";
+    let denied = |facts: &mut Facts| *facts = Facts::parse(text, 5_000_000, 5_000_000);
+    let expected = [(Refuse, "quorlock:guard"), (Unknown, "INFO")];
+    assert_eq!(with_third(denied, &Shared::default()), expected);
+}
+
+#[test]
+fn settings_with_which_a_restart_loses_locks_are_found_without_quarantine() {
+    let trusting = with_quarantine(Quarantine::Off);
+    for (change, severity, setting) in [
+        (("aof_enabled:1", "aof_enabled:0"), Refuse, "aof_enabled"),
+        (("appendfsync", "everysec"), Warn, "appendfsync"),
+        (
+            ("no-appendfsync-on-rewrite", "yes"),
+            Warn,
+            "no-appendfsync-on-rewrite",
+        ),
+    ] {
+        assert_eq!(with_one(&[change], &trusting), [(severity, setting)]);
+        assert_eq!(with_one(&[change], &Shared::default()), []);
+    }
+    assert_eq!(with_one(&[("never", "none")], &trusting), []);
+}
+
+/// A master without the key is new, unless a program is connected that wrote it.
+#[test]
+fn a_lost_origin_key_is_told_from_one_that_was_never_written() {
+    let name = surprised_by_nobody().ours.to_string();
+    for (age, name, expected) in [
+        ("never", &*name, None),
+        ("none", "", Some(Info)),
+        ("none", "sidekiq", Some(Info)),
+        ("none", &name, Some(Refuse)),
+        ("another", "", Some(Warn)),
+        ("another", &name, Some(Refuse)),
+    ] {
+        for (seconds, is_settled) in [(1, false), (2, true)] {
+            let mut master = master("c", &[("never", age)]);
+            let facts = master.answer.as_mut().unwrap();
+            facts.programs = read(&format!("id=3 name={name} age={seconds} flags=N")).0;
+            let expected = if is_settled {
+                expected
+            } else {
+                expected.map(|severity| {
+                    if age == "none" {
+                        Info
+                    } else {
+                        severity.min(Warn)
+                    }
+                })
+            };
+            let found = found(
+                &[self::master("a", &[]), self::master("b", &[]), master],
+                &Shared::default(),
+            );
+            let expected = Vec::from_iter(expected.map(|severity| (severity, "quorlock:guard")));
+            assert_eq!(found, expected, "{age} {name} {seconds}");
+        }
+    }
+}
+
+#[test]
+fn it_is_found_that_fewer_than_a_majority_can_vote() {
+    let refuses = |word: &'static str| master("w", &[("ERR syntax error", word)]);
+    let quarantined = |age: &'static str| master(&format!("q{age}"), &[("never", age)]);
+    let fit = |name| master(name, &[]);
+    let few = |count: usize, more: &str| format!("only {count} of 3 masters now (need 2){more}");
+    for (masters, expected) in [
+        ([down("x"), fit("a"), fit("b")], None),
+        ([down("x"), down("y"), fit("a")], Some((Refuse, few(1, "")))),
+        (
+            [down("x"), down("y"), down("z")],
+            Some((Refuse, few(0, ""))),
+        ),
+        (
+            [down("x"), refuses("OOM command"), fit("a")],
+            Some((Refuse, few(1, ""))),
+        ),
+        ([quarantined("1"), fit("a"), fit("b")], None),
+        (
+            [
+                quarantined("21000"),
+                quarantined("31000"),
+                quarantined("1000"),
+            ],
+            Some((Warn, few(0, ", for another 39.6s"))),
+        ),
+        (
+            [quarantined("21000"), down("x"), fit("a")],
+            Some((Warn, few(1, ", for another 39.6s"))),
+        ),
+        (
+            [quarantined("21000"), down("x"), down("y")],
+            Some((Refuse, few(0, ""))),
+        ),
+        (
+            [quarantined("another"), quarantined("none"), down("x")],
+            Some((Warn, few(1, ", for another 60.6s"))),
+        ),
+    ] {
+        let report = check(&masters, &Shared::default());
+        let about_votes = report.findings.iter().filter(|one| one.setting == "votes");
+        let about_votes: Vec<_> = about_votes
+            .map(|one| (one.severity, one.value.clone()))
+            .collect();
+        assert_eq!(about_votes, Vec::from_iter(expected));
+    }
+    let masters = ["1", "2", "3"].map(quarantined);
+    assert!(!found(&masters, &with_quarantine(Quarantine::Off)).contains(&(Warn, "votes")));
+    // `Strict` programs count new masters as masters that forgot.
+    let strict = with_quarantine(Quarantine::Strict);
+    let seen = ("never", "never\norigin_seen:1000");
+    let masters = ["a", "b", "c"].map(|name| master(name, &[("never", "none")]));
+    assert!(found(&masters, &strict).contains(&(Warn, "votes")));
+    let masters = ["a", "b", "c"].map(|name| master(name, &[seen]));
+    assert!(found(&masters, &strict).contains(&(Warn, "votes")));
+}
+
+#[test]
+fn every_list_needs_a_majority() {
+    let masters = [master("a", &[]), down("b"), down("c")];
+    let lists: [List; 2] = [
+        ("masters", [0].into()),
+        ("leaving masters", [0, 1, 2].into()),
+    ];
+    let report = judge(&masters, &lists, &surprised_by_nobody(), &Shared::default());
+    let votes = "refuse: votes: only 1 of 3 leaving masters now (need 2): ";
+    assert!(report.to_string().starts_with(votes), "{report}");
+    let few = "warn: masters: 1 in the list of masters: ";
+    assert!(report.to_string().contains(few), "{report}");
+}
+
+#[test]
+fn a_server_that_is_listed_twice_is_found_once_and_has_one_vote() {
+    let twins = [master("a", &[]), master("a", &[]), down("c")];
+    let (run_id, host) = ((Refuse, "run_id"), (Warn, "hosts"));
+    let down = (Unknown, "connection");
+    assert_eq!(
+        found(&twins, &Shared::default()),
+        [(Refuse, "votes"), run_id, host, down]
+    );
+    // Without quarantine, the server has two votes.
+    assert_eq!(
+        found(&twins, &with_quarantine(Quarantine::Off)),
+        [run_id, host, down]
+    );
+}
+
+#[test]
+fn several_servers_behind_one_address_are_found() {
+    let found = with_third(|facts| facts.is_one_of_several = true, &Shared::default());
+    assert_eq!(found, [(Refuse, "run_id")]);
+}
+
+#[test]
+fn masters_that_share_data_are_found_once_however_many_pairs_they_are() {
+    let now = |name: &str| {
+        master(
+            name,
+            &[(&*format!("master_replid:{name}"), "master_replid:x")],
+        )
+    };
+    let before = |name: &str| master(name, &[("master_replid2:0000", "master_replid2:x")]);
+    for (quarantine, severity) in [(Quarantine::Observed, "warn"), (Quarantine::Off, "refuse")] {
+        for masters in [["a", "b", "c"].map(now), ["a", "b", "c"].map(before)] {
+            let masters = [&masters[..], &["d", "e"].map(|name| master(name, &[]))].concat();
+            let report = check(&masters, &with_quarantine(quarantine));
+            let [finding] = &report.findings[..] else {
+                panic!("{report}");
+            };
+            let text = finding.to_string();
+            let expected =
+                format!("{severity}: a:6379, b:6379, c:6379: master_replid: of one origin: ");
+            assert!(text.starts_with(&expected), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_refused_write_is_found_with_what_helps() {
+    for (error, fix) in [
+        ("CLUSTERDOWN The cluster is down", "CLUSTER INFO"),
+        (
+            "MISCONF Redis is configured to save RDB snapshots, but",
+            "its disk",
+        ),
+        (
+            "@user_script: 3: -NOREPLICAS Not enough good replicas to write.",
+            "min-replicas-to-write 0",
+        ),
+        (
+            "OOM command not allowed when used memory > 'maxmemory'.",
+            "maxmemory",
+        ),
+        (
+            "READONLY You can't write against a read only replica.",
+            "independent masters",
+        ),
+    ] {
+        let masters = [
+            master("a", &[]),
+            master("b", &[]),
+            master("c", &[("ERR syntax error", error)]),
+        ];
+        let report = check(&masters, &Shared::default());
+        let [finding] = &report.findings[..] else {
+            panic!("{report}")
+        };
+        assert_eq!((finding.severity, finding.setting), (Warn, "writes"));
+        assert!(finding.fix.contains(fix), "{finding}");
+    }
+}
+
+/// The errors are those of Redis 6, 7 and 8, and of Valkey.
+#[test]
+fn each_missing_right_has_its_finding() {
+    let command = [
+        "@user_script: 3: The user executing the script can't run this command or subcommand",
+        "ERR The user executing the script can't run this command or subcommand",
+        "ERR ACL failure in script: User lock has no permissions to run the 'set' command",
+        "@user_script: 3: Unknown Redis command called from Lua script",
+        "ERR Unknown Redis command called from script",
+        "ERR Unknown command called from script",
+    ];
+    let key = [
+        "ERR The user executing the script can't access at least one of the keys mentioned in the command arguments",
+        "ERR ACL failure in script: No permissions to access a key",
+    ];
+    let channel = [
+        "ERR The user executing the script can't publish to the channel mentioned in the command",
+        "ERR ACL failure in script: No permissions to access a channel",
+    ];
+    let (mutex, reentrant) = ("rights for mutexes", "rights for reentrant locks");
+    let (fair, tokens) = ("rights for fair locks", "rights for fencing tokens");
+    let (read_write, semaphore) = ("rights for read-write locks", "rights for semaphores");
+    let of = |severity, settings: &[&'static str]| {
+        settings
+            .iter()
+            .map(|setting| (severity, *setting))
+            .collect::<Vec<_>>()
+    };
+    let both = |more: Vec<_>, less| [more, less].concat();
+    let owned = [reentrant, fair, read_write, semaphore];
+    for (tried, errors, expected) in [
+        // Reentrant locks can be acquired, but mutexes cannot.
+        (&["SET"][..], &command[..], of(Info, &[mutex, tokens])),
+        (
+            &["SET", "HSET"],
+            &command,
+            of(
+                Refuse,
+                &[mutex, reentrant, fair, read_write, semaphore, tokens],
+            ),
+        ),
+        (
+            &["PEXPIRE"],
+            &command,
+            of(Refuse, &[mutex, reentrant, read_write, semaphore]),
+        ),
+        (
+            &["GET"],
+            &command,
+            both(of(Refuse, &[mutex]), of(Info, &[tokens])),
+        ),
+        (&["HSET", "HMGET"], &command, of(Info, &owned)),
+        (
+            &["HLEN"],
+            &command,
+            of(Refuse, &[reentrant, read_write, semaphore]),
+        ),
+        (&["TYPE"], &command, of(Info, &["rights to inspect"])),
+        // HSET, which the origin record needs, is not enough to acquire a reentrant lock.
+        (&["EXISTS", "HLEN"], &command, of(Info, &owned)),
+        (
+            &["ZADD"],
+            &command,
+            both(of(Refuse, &[read_write, semaphore]), of(Info, &[fair])),
+        ),
+        (&["ZRANK"], &command, of(Info, &[fair])),
+        (
+            &["ZLEXCOUNT"],
+            &command,
+            of(Refuse, &[read_write, semaphore]),
+        ),
+        // Without the right to one of the keys, no script of the lock runs.
+        (&["writers"], &key, of(Info, &[read_write])),
+        (&["readers"], &key, of(Info, &[read_write])),
+        (&["waiters"], &key, of(Info, &[semaphore])),
+        (
+            &["deadlines"],
+            &key,
+            of(Info, &[fair, read_write, semaphore]),
+        ),
+        (&["queue"], &key, of(Info, &[fair])),
+        (&["fence"], &key, of(Info, &[tokens])),
+        (
+            &["SET", "GET", "HSET", "PEXPIRE"],
+            &key,
+            of(Unknown, &["rights to keys"]),
+        ),
+        (&["PUBLISH"], &command, of(Info, &[MESSAGES])),
+        (&["PUBLISH"], &channel, of(Info, &[MESSAGES])),
+        (
+            &["SET", "GET"],
+            &["ERR syntax error", "WRONGTYPE Operation"],
+            vec![],
+        ),
+    ] {
+        for error in errors {
+            let lines = tried.iter().map(|what| format!("\ntry.{what}:{error}"));
+            let lines = format!("may_listen:yes{}", lines.collect::<String>());
+            let found = with_one(&[("may_listen:yes", &lines)], &Shared::default());
+            assert_eq!(found, expected, "{tried:?} {error}");
+        }
+    }
+}
+
+/// Hosted servers may forbid a command in scripts, whatever the rights of the user are.
+#[test]
+fn a_fix_helps_where_the_server_itself_forbids_a_command() {
+    let forbidden =
+        "ERR This Redis command is not allowed from script script: 9f, on @user_script:1.";
+    let denied =
+        "ERR ACL failure in script: User lock has no permissions to run the 'time' command";
+    for (error, fix) in [
+        (forbidden, "without TIME, use mutexes and reentrant locks"),
+        (denied, "ACL SETUSER <user> "),
+    ] {
+        let lines = format!("may_listen:yes\ntry.TIME:{error}");
+        let masters = ["a", "b", "c"].map(|name| master(name, &[("may_listen:yes", &lines)]));
+        let report = check(&masters, &Shared::default());
+        let rights = report
+            .findings
+            .iter()
+            .filter(|one| one.setting.starts_with("rights"));
+        let fixes: Vec<_> = rights.map(|one| one.fix.clone()).collect();
+        assert_eq!(fixes.len(), 4, "{report}"); // all but mutexes and reentrant locks
+        assert!(fixes.iter().all(|one| one.contains(fix)), "{report}");
+    }
+}
+
+#[test]
+fn clocks_that_are_off_are_found() {
+    // The master's clock, and ours before and after the question.
+    for (theirs, sent, received, expected) in [
+        (6_000_000, 5_000_000, 5_000_000, None),
+        (
+            7_000_000,
+            5_000_000,
+            5_000_000,
+            Some("2.0s off this machine"),
+        ),
+        (
+            3_500_000,
+            5_000_000,
+            5_000_000,
+            Some("1.5s off this machine"),
+        ),
+        // The reading may be wrong by half of the round trip.
+        (7_000_000, 4_000_000, 6_000_000, None),
+    ] {
+        let time = format!("time:{theirs}");
+        let read = Facts::parse(&time, sent, received);
+        let off = with_facts("c", |facts| facts.clock = read.clock);
+        let report = check(
+            &[master("a", &[]), master("b", &[]), off],
+            &Shared::default(),
+        );
+        let found = report
+            .findings
+            .iter()
+            .map(|one| (one.severity, one.setting, &*one.value));
+        let expected = expected.map(|value| (Warn, "TIME", value));
+        assert_eq!(
+            found.collect::<Vec<_>>(),
+            Vec::from_iter(expected),
+            "{theirs}"
+        );
+    }
+}
+
+#[test]
+fn the_number_of_masters_and_their_hosts_are_checked() {
+    let on = |addresses: &[&str]| {
+        let masters = addresses.iter().map(|address| Master {
+            address: Arc::from(*address),
+            ..master(address, &[])
+        });
+        found(&masters.collect::<Vec<_>>(), &Shared::default())
+    };
+    let (count, hosts) = ("masters", "hosts");
+    for (addresses, expected) in [
+        (&["a:1"][..], &[(Warn, count)][..]),
+        (&["a:1", "b:1"], &[(Warn, count)]),
+        (&["a:1", "b:1", "c:1", "d:1"], &[(Info, count)]),
+        (&["a:1", "a:2", "b:1"], &[(Warn, hosts)]),
+        (&["[::1]:1", "[::1]:2", "b:1"], &[(Warn, hosts)]),
+        (&["unix:/a", "unix:/b:1", "b:1"], &[(Warn, hosts)]),
+        (&["a:1", "a:2", "b:1", "c:1", "d:1"], &[]),
+        (&["a:1", "a:2", "a:3", "b:1", "c:1"], &[(Warn, hosts)]),
+        (&["memory:1", "memory:2", "memory:3"], &[]),
+    ] {
+        assert_eq!(on(addresses), expected, "{addresses:?}");
+    }
+}
+
+#[test]
+fn a_small_drift_allowance_is_found() {
+    for (drift_ppm, expected) in [(999, &[(Warn, "drift")][..]), (1_000, &[])] {
+        let shared = Shared {
+            drift_ppm,
+            ..Shared::default()
+        };
+        assert_eq!(with_one(&[], &shared), expected);
+    }
+}
+
+#[test]
+fn a_counter_counts_if_the_other_masters_are_no_majority() {
+    let key = |name: &str| format!("quorlock:fence:{{{name}}}");
+    let finding = |ahead: &[&[(&str, u64)]], new: Option<Master>| {
+        let masters = ahead.iter().map(|ahead| {
+            let ahead = ahead
+                .iter()
+                .map(|(name, seconds)| (key(name), Duration::from_secs(*seconds)));
+            let ahead: BTreeMap<_, _> = ahead.collect();
+            with_facts("m", |facts| facts.counters = Some(Ok(ahead)))
+        });
+        let masters: Vec<_> = new.into_iter().chain(masters).collect();
+        let lists: [List; 2] = [
+            ("masters", [0].into()),
+            ("leaving masters", (1..masters.len()).collect()),
+        ];
+        let report = judge(&masters, &lists, &surprised_by_nobody(), &Shared::default());
+        report
+            .findings
+            .into_iter()
+            .find(|one| one.setting == "quorlock:fence:*")
+    };
+    let new = || Some(with_facts("new", |_| ()));
+    let (a, b): (&[_], &[_]) = (&[("a", 5)], &[("a", 3_600), ("b", 2)]);
+    for (ahead, is_found) in [
+        (&[a, &[], &[]][..], false),
+        (&[a, b, &[]], true),
+        (&[a, &[("b", 2)], &[]], false),
+        (&[a, &[], &[], &[]], false),
+        (&[a, b, &[], &[]], true), // the other two of four are no majority
+        (&[b, b, a, b, &[]], true),
+        (&[a, a, &[], &[], &[]], false),
+    ] {
+        assert_eq!(finding(ahead, new()).is_some(), is_found, "{ahead:?}");
+    }
+    let found = finding(&[b, b, a], new()).unwrap().to_string();
+    let expected = "refuse: quorlock:fence:*: up to 3600.0s ahead of time, 2 in all, such as quorlock:fence:{a}: ";
+    assert!(found.starts_with(expected), "{found}");
+    assert!(
+        finding(&[b, &[], &[]], None).is_some(),
+        "the new master has it"
+    );
+}
+
+/// Programs of a change are no surprise to each other, and neither are those of given lists.
+#[test]
+fn the_lists_of_a_change_are_expected() {
+    let given = ListsId::of(["g:1"], []);
+    let shared = Shared {
+        lists: vec![given],
+        ..Shared::default()
+    };
+    let id = |masters: &[&'static str], leaving: &[&'static str]| {
+        ListsId::of(masters.iter().copied(), leaving.iter().copied())
+    };
+    let (new, old): (&[_], &[_]) = (&["n:1"], &["o:1"]);
+    let ids = [
+        given,
+        id(new, old),
+        id(old, &[]),
+        id(new, &[]),
+        id(old, new),
+    ];
+    let during = expected("k", new.to_vec(), old.to_vec(), &shared);
+    assert!(ids.iter().all(|id| during.lists.contains(id)));
+    assert_eq!(during.lists.len(), ids.len());
+    let before = expected("k", old.to_vec(), vec![], &shared);
+    assert_eq!(before.lists, [given, id(old, &[])]);
+    assert_eq!(
+        before.ours,
+        ConnectionName::new(id(old, &[]), "k", shared.max_ttl, None)
+    );
+}
+
+#[test]
+fn a_program_with_other_masters_is_found_on_each_master_it_uses() {
+    let other = ConnectionName::new(
+        ListsId::of(["z:1"], []),
+        "quorlock:check",
+        Duration::from_secs(60),
+        Some("web"),
+    );
+    let (programs, _) = read(&format!("id=1 name={other} age=1 flags=N"));
+    let one = |name| with_facts(name, |facts| facts.programs = programs.clone());
+    let report = check(&[one("a"), one("b"), master("c", &[])], &Shared::default());
+    assert!(
+        report
+            .to_string()
+            .starts_with("warn: a:6379, b:6379: lists: web: "),
+        "{report}"
+    );
+    assert_eq!(report.findings.len(), 1);
+    assert_eq!(report.programs[0].programs, Ok(programs));
+    assert_eq!(report.programs[2].programs, Ok(vec![]));
+}
+
+#[test]
+fn findings_are_joined_and_the_worst_comes_first() {
+    let slow = |name, timeout| master(name, &[("timeout", timeout)]);
+    let denied = Master {
+        answer: Err(LOGIN.with("WRONGPASS")),
+        ..master("d", &[])
+    };
+    let masters = [
+        slow("a", "60"),
+        slow("b", "300"),
+        slow("c", "300"),
+        denied,
+        master("e", &[]),
+    ];
+    let report = check(&masters, &Shared::default()).to_string();
+    let begins: Vec<_> = report
+        .lines()
+        .map(|line| line.split(": it ").next().unwrap())
+        .collect();
+    let expected = [
+        "refuse: d:6379: login: WRONGPASS",
+        "warn: a:6379: timeout: 60",
+        "warn: b:6379, c:6379: timeout: 300",
+    ];
+    assert_eq!(begins, expected, "{report}");
+    assert!(report.ends_with("; CONFIG SET timeout 0"), "{report}");
+}
