@@ -63,7 +63,7 @@ impl Settings {
         self.max_ttl.unwrap_or(MAX_TTL)
     }
 
-    fn template(&self) -> &str {
+    pub(crate) fn template(&self) -> &str {
         self.key_template.as_deref().unwrap_or("{name}")
     }
 

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use quorlock::{Coordinator, Finding, MasterHealth, Setting, Severity};
+use quorlock::Coordinator;
+use quorlock_check::{Finding, Severity};
 use serde::Serialize;
 
 use crate::{
@@ -30,7 +31,7 @@ struct Report {
 #[derive(Serialize)]
 struct FindingReport {
     severity: String,
-    master: Option<String>,
+    masters: Vec<String>,
     setting: &'static str,
     value: String,
     why: String,
@@ -42,10 +43,9 @@ pub(crate) fn doctor(args: &Doctor, common: &Common) -> Result<Exit, Failure> {
     let masters = Masters::find_to_check(common)?;
     let exposed = masters.exposed().map(Path::to_owned);
     let (source, is_strict) = (masters.source(), masters.is_strict());
+    let subject = masters.into_check()?;
     block_on(async {
-        let locks = masters.coordinator()?;
-        let checked = locks.check().await;
-        let all = locks.health();
+        let (checked, locks) = (subject.check().await?, &subject.locks);
         let worst = checked
             .worst()
             .max(exposed.as_ref().map(|_| Severity::Warn));
@@ -57,25 +57,26 @@ pub(crate) fn doctor(args: &Doctor, common: &Common) -> Result<Exit, Failure> {
                 .partition_point(|one| one.severity >= Severity::Warn),
         );
         if args.json {
-            let report = |finding| FindingReport::of(finding, &all);
-            let findings = before.iter().map(report).chain(own);
+            let findings = before.iter().map(FindingReport::of).chain(own);
             print_json(&Report {
                 source,
-                lists: ListReport::all(&locks),
+                lists: ListReport::all(locks),
                 worst: worst.map(|worst| worst.to_string()),
-                findings: findings.chain(after.iter().map(report)).collect(),
+                findings: findings
+                    .chain(after.iter().map(FindingReport::of))
+                    .collect(),
             })?;
         } else {
             let style = Style::of_stdout();
             let count_own = usize::from(own.is_some());
             let own = own.map_or_else(String::new, |own| own.paragraph(style) + "\n");
-            let shown = text(before, &all, style) + &own + &text(after, &all, style);
-            let notes = notes(&checked.findings, &all, is_strict, style);
-            let summary = summary(&groups(&checked.findings), worst, count_own);
-            let count = all.len();
+            let shown = text(before, style) + &own + &text(after, style);
+            let notes = notes(&checked.findings, is_strict, style);
+            let summary = summary(&checked.findings, worst, count_own);
+            let count = locks.master_count();
             let plural = if count == 1 { "" } else { "s" };
             let source = clean(&source);
-            let parts = parts(&locks, style);
+            let parts = parts(locks, style);
             say(format!(
                 "{shown}{parts}{notes}the masters are those of {source}\n{count} master{plural}: {summary}\n"
             ))?;
@@ -108,15 +109,15 @@ fn exit(worst: Option<Severity>) -> Exit {
 }
 
 impl FindingReport {
-    fn of(finding: &Finding, all: &[MasterHealth]) -> Self {
+    fn of(finding: &Finding) -> Self {
         Self {
             severity: finding.severity.to_string(),
-            master: finding.master.as_deref().map(str::to_owned),
-            setting: finding.setting.name(),
+            masters: finding.masters.iter().map(ToString::to_string).collect(),
+            setting: finding.setting,
             value: in_words_of_the_file(&finding.value),
             why: in_words_of_the_file(finding.why),
-            fix: in_words_of_the_file(finding.fix),
-            commands: commands(finding, all),
+            fix: in_words_of_the_file(&finding.fix),
+            commands: commands(finding).collect(),
         }
     }
 
@@ -125,7 +126,7 @@ impl FindingReport {
         let file = file.display();
         Self {
             severity: Severity::Warn.to_string(),
-            master: None,
+            masters: Vec::new(),
             setting: "password_file",
             value: format!("{file}, which all users can read"),
             why: "every user of this machine can take the password".to_owned(),
@@ -136,7 +137,7 @@ impl FindingReport {
 
     /// Returns the text about a finding that is about this program.
     fn paragraph(&self, style: Style) -> String {
-        let what = format!("{} is {}", self.setting, self.value);
+        let what = format!("{}: {}", self.setting, self.value);
         let rows = [
             ("on", "this program".to_owned()),
             ("why", self.why.clone()),
@@ -146,15 +147,14 @@ impl FindingReport {
     }
 }
 
-fn text(findings: &[Finding], all: &[MasterHealth], style: Style) -> String {
-    let groups = groups(findings).into_iter();
-    let paragraphs = groups.map(|group| paragraph(&group, all, style) + "\n");
+fn text(findings: &[Finding], style: Style) -> String {
+    let paragraphs = findings.iter().map(|one| paragraph(one, style) + "\n");
     paragraphs.collect()
 }
 
 /// Returns what to know about the commands, and about a program that is not strict.
-fn notes(findings: &[Finding], all: &[MasterHealth], is_strict: bool, style: Style) -> String {
-    let has_commands = findings.iter().any(|one| !commands(one, all).is_empty());
+fn notes(findings: &[Finding], is_strict: bool, style: Style) -> String {
+    let has_commands = findings.iter().any(|one| commands(one).next().is_some());
     let notes = [(has_commands, COMMANDS), (!is_strict, NOT_STRICT)];
     let notes = notes.into_iter().filter(|(is_true, _)| *is_true);
     let notes = notes.map(|(_, note)| indented(note, 0, style) + "\n");
@@ -169,8 +169,8 @@ Without strict, a program that starts now takes a master that has lost its locks
 For jobs that come and go, set strict = true in all programs.";
 
 /// Returns the number of findings of each severity, in one line. `own` is the number of warnings
-/// about this program that no group has.
-fn summary(groups: &[Vec<&Finding>], worst: Option<Severity>, own: usize) -> String {
+/// about this program that the check does not know.
+fn summary(findings: &[Finding], worst: Option<Severity>, own: usize) -> String {
     let severities = [
         Severity::Refuse,
         Severity::Warn,
@@ -178,15 +178,15 @@ fn summary(groups: &[Vec<&Finding>], worst: Option<Severity>, own: usize) -> Str
         Severity::Info,
     ];
     let counts = severities.iter().filter_map(|severity| {
-        let same = groups.iter().filter(|one| one[0].severity == *severity);
+        let same = findings.iter().filter(|one| one.severity == *severity);
         let count = same.count() + if *severity == Severity::Warn { own } else { 0 };
         (count > 0).then(|| format!("{count} {severity}"))
     });
     let counts = counts.collect::<Vec<_>>().join(", ");
-    let is_outage = groups.iter().flatten().any(|one| {
-        let is_of_votes = one.setting == Setting::Votes;
-        is_of_votes && one.severity == Severity::Refuse
-    });
+    let is_refused = |one: &Finding| one.severity == Severity::Refuse;
+    let is_outage = findings
+        .iter()
+        .any(|one| is_refused(one) && one.setting == "votes");
     match worst {
         None => "no findings, all is well".to_owned(),
         Some(Severity::Info) => format!("{counts}, all is well"),
@@ -196,33 +196,19 @@ fn summary(groups: &[Vec<&Finding>], worst: Option<Severity>, own: usize) -> Str
     }
 }
 
-/// Puts findings together that differ only in their masters.
-fn groups(findings: &[Finding]) -> Vec<Vec<&Finding>> {
-    let mut groups: Vec<Vec<&Finding>> = Vec::new();
-    let key = |one: &Finding| (one.severity, one.what(), one.why, one.fix);
-    for finding in findings {
-        match groups
-            .iter_mut()
-            .find(|group| key(group[0]) == key(finding))
-        {
-            Some(group) => group.push(finding),
-            None => groups.push(vec![finding]),
-        }
-    }
-    groups
-}
-
-fn paragraph(group: &[&Finding], all: &[MasterHealth], style: Style) -> String {
-    let first = group[0];
-    let who: Vec<_> = group.iter().map(|finding| finding.who()).collect();
+fn paragraph(finding: &Finding, style: Style) -> String {
     let rows = [
-        ("on", who.join(", ")),
-        ("why", in_words_of_the_file(first.why)),
-        ("fix", in_words_of_the_file(first.fix)),
+        ("on", finding.masters.join(", ")),
+        ("why", in_words_of_the_file(finding.why)),
+        ("fix", in_words_of_the_file(&finding.fix)),
     ];
-    let what = in_words_of_the_file(&first.what());
-    let mut text = entry(first.severity, &what, rows, style);
-    for command in group.iter().flat_map(|finding| commands(finding, all)) {
+    let what = format!(
+        "{}: {}",
+        finding.setting,
+        in_words_of_the_file(&finding.value)
+    );
+    let mut text = entry(finding.severity, &what, rows, style);
+    for command in commands(finding) {
         // A command is not wrapped, so that it can be copied. Most fit into 80 columns here.
         let command = style.paint(Colour::Bold, &command);
         text.push_str(&format!("  {command}\n"));
@@ -254,14 +240,9 @@ fn indented(text: &str, indent: usize, style: Style) -> String {
 }
 
 /// Returns the commands that carry out the fix, one for each master that the finding is about.
-fn commands(finding: &Finding, all: &[MasterHealth]) -> Vec<String> {
-    let is_on = |health: &&MasterHealth| match &finding.master {
-        Some(master) => *master == health.master,
-        None => finding.is_about_all(),
-    };
-    let on = all.iter().filter(is_on);
-    on.filter_map(|health| command(&health.master, finding.fix))
-        .collect()
+fn commands(finding: &Finding) -> impl Iterator<Item = String> {
+    let on = finding.masters.iter();
+    on.filter_map(|master| command(master, &finding.fix))
 }
 
 /// Returns the command that carries out the fix, if the fix is one command for a server with a host

@@ -10,6 +10,8 @@ use std::{
 };
 
 use quorlock::{Builder, ConfigError, Coordinator, MasterSpec, Quarantine};
+use quorlock_check::{Report, Shared, check};
+use tokio::runtime::Runtime;
 
 #[cfg(feature = "tls")]
 use crate::certificates;
@@ -20,14 +22,16 @@ use crate::{
     exit::Exit,
     failure::Failure,
     output::complain,
+    runtime,
     values::time,
 };
 
 /// The masters and their settings.
 pub(crate) struct Masters {
     builder: Builder,
-    /// The masters, and those that the programs leave. Without the password.
+    /// The masters, and those that the programs leave.
     lists: [Vec<MasterSpec>; 2],
+    shared: Shared,
     source: Source,
     is_strict: bool,
     exposed: Option<PathBuf>,
@@ -60,13 +64,11 @@ impl Masters {
     }
 
     /// Finds the masters of a change from the masters `from` to the masters `to`. If there are none
-    /// in `from`, the old masters are those of the settings. `name` is the client name of this
-    /// process.
+    /// in `from`, the old masters are those of the settings.
     pub(crate) fn find_change(
         common: &Common,
         from: &[String],
         to: &[String],
-        name: &str,
     ) -> Result<Self, Failure> {
         if !from.is_empty() && !common.masters.is_empty() {
             let why = "--from and --master exclude each other";
@@ -87,9 +89,7 @@ impl Masters {
         if settings.leaving.is_empty() {
             return Err(Failure::new(Exit::Usage, "there are no old masters"));
         }
-        let mut masters = Self::of(source, settings, common)?;
-        masters.builder = masters.builder.client_name(name);
-        Ok(masters)
+        Self::of(source, settings, common)
     }
 
     /// Finds the masters for a program that checks the password file itself.
@@ -103,11 +103,12 @@ impl Masters {
 
     fn of(source: Source, settings: Settings, common: &Common) -> Result<Self, Failure> {
         let is_strict = settings.strict == Some(true);
-        let lists = [settings.masters.clone(), settings.leaving.clone()];
-        let (builder, exposed) = builder(settings, common)?;
+        let shared = shared(&settings);
+        let (builder, lists, exposed) = builder(settings, common)?;
         Ok(Self {
             builder,
             lists,
+            shared,
             source,
             is_strict,
             exposed,
@@ -129,13 +130,29 @@ impl Masters {
         self.exposed.as_deref()
     }
 
-    /// Returns the masters, and those that the programs leave.
-    pub(crate) fn lists(&self) -> [Vec<MasterSpec>; 2] {
-        self.lists.clone()
+    /// Returns the masters for a check. Must be called outside a runtime.
+    pub(crate) fn into_check(self) -> Result<ToCheck, Failure> {
+        let idle = runtime::start();
+        let idle = idle.map_err(|error| Failure::new(Exit::System, error.to_string()))?;
+        let (lists, shared) = (self.lists.clone(), self.shared.clone());
+        let inside = idle.enter();
+        let locks = self.build(CONNECTIONS_OF_A_CHECK)?;
+        drop(inside);
+        Ok(ToCheck {
+            locks,
+            lists,
+            shared,
+            _idle: idle,
+        })
     }
 
     /// Returns the coordinator. Must be called inside a runtime.
     pub(crate) fn coordinator(self) -> Result<Coordinator, Failure> {
+        self.build(1)
+    }
+
+    /// Returns a coordinator, if that many connections to each master can be opened.
+    fn build(self, connections: usize) -> Result<Coordinator, Failure> {
         let locks = self.builder.build().map_err(|error| {
             let failure = not_built(error, self.lists[0].len());
             match self.source {
@@ -144,7 +161,8 @@ impl Masters {
             }
         })?;
         // Otherwise, it would look as if masters were down.
-        let files = (0..locks.health().len() + OWN_FILES).map(|_| File::open("/dev/null"));
+        let count = locks.health().len() * connections + OWN_FILES;
+        let files = (0..count).map(|_| File::open("/dev/null"));
         match files.collect::<io::Result<Vec<_>>>() {
             Ok(_) => Ok(locks),
             Err(error) => {
@@ -152,6 +170,24 @@ impl Masters {
                 Err(Failure::new(Exit::System, sentence))
             }
         }
+    }
+}
+
+/// Masters to check.
+pub(crate) struct ToCheck {
+    /// Knows the masters, and has checked the settings. It dials nobody, because its runtime never
+    /// runs: a first dial writes the origin key.
+    pub(crate) locks: Coordinator,
+    /// The masters, and those that the programs leave.
+    pub(crate) lists: [Vec<MasterSpec>; 2],
+    shared: Shared,
+    _idle: Runtime,
+}
+
+impl ToCheck {
+    pub(crate) async fn check(&self) -> Result<Report, Failure> {
+        let [masters, leaving] = &self.lists;
+        Ok(check(masters, leaving, &self.shared).await?)
     }
 }
 
@@ -167,6 +203,8 @@ impl fmt::Display for Source {
 
 /// The files that a command needs beside a connection to each master.
 const OWN_FILES: usize = 10;
+/// The connections that a check has to one master at the same time.
+const CONNECTIONS_OF_A_CHECK: usize = 5;
 const MASTERS: &str = "QUORLOCK_MASTERS";
 
 fn find_settings(common: &Common) -> Result<(Source, Settings), Failure> {
@@ -242,16 +280,29 @@ fn not_built(mut error: ConfigError, masters: usize) -> Failure {
     Failure::new(Exit::Usage, format!("leaving {error}"))
 }
 
-/// Returns the builder, and the password file if all users can read it.
-fn builder(settings: Settings, common: &Common) -> Result<(Builder, Option<PathBuf>), Failure> {
+/// Returns the settings that the programs share.
+fn shared(settings: &Settings) -> Shared {
+    let mut shared = Shared::default();
+    shared.max_ttl = settings.longest_ttl();
+    shared.key_template = settings.template().to_owned();
+    shared.connect_timeout = settings.connect_timeout.unwrap_or(shared.connect_timeout);
+    shared.node_timeout = settings.node_timeout.unwrap_or(shared.node_timeout);
+    if settings.strict == Some(true) {
+        shared.quarantine = Quarantine::Strict;
+    }
+    shared
+}
+
+/// What `builder` returns: also both lists, and the password file if all users can read it.
+type Built = (Builder, [Vec<MasterSpec>; 2], Option<PathBuf>);
+
+fn builder(settings: Settings, common: &Common) -> Result<Built, Failure> {
     let mut builder = Coordinator::builder().max_ttl(settings.longest_ttl());
     if let Some(name) = client_name() {
         builder = builder.client_name(name);
     }
     #[cfg(feature = "tls")]
-    if let Some(config) = certificates::read(&settings)? {
-        builder = builder.tls(config);
-    }
+    let tls = certificates::read(&settings)?;
     let file = common.password_file.clone().or(settings.password_file);
     let (password, is_exposed) = match &file {
         Some(file) => read_password(file).map(|(text, is_exposed)| (Some(text), is_exposed))?,
@@ -262,8 +313,14 @@ fn builder(settings: Settings, common: &Common) -> Result<(Builder, Option<PathB
         Some(password) => master.login(&user, password),
         None => master,
     };
-    let [masters, leaving] =
-        [settings.masters, settings.leaving].map(|list| list.into_iter().map(&login));
+    let lists = [settings.masters, settings.leaving];
+    let lists = lists.map(|list| list.into_iter().map(&login).collect::<Vec<_>>());
+    #[cfg(feature = "tls")]
+    let lists = match tls {
+        Some(tls) => lists.map(|list| list.into_iter().map(|one| one.tls(tls.clone())).collect()),
+        None => lists,
+    };
+    let [masters, leaving] = lists.clone();
     builder = builder.masters(masters).leaving(leaving);
     if let Some(ttl) = settings.ttl {
         builder = builder.ttl(ttl);
@@ -280,7 +337,7 @@ fn builder(settings: Settings, common: &Common) -> Result<(Builder, Option<PathB
     if settings.strict == Some(true) {
         builder = builder.quarantine(Quarantine::Strict);
     }
-    Ok((builder, file.filter(|_| is_exposed)))
+    Ok((builder, lists, file.filter(|_| is_exposed)))
 }
 
 /// The longest password file, in bytes. A file such as /dev/zero has no end.

@@ -17,7 +17,7 @@ pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Res
     done
 }
 
-fn start() -> io::Result<Runtime> {
+pub(crate) fn start() -> io::Result<Runtime> {
     // tokio panics if it cannot open its files.
     let files: io::Result<Vec<_>> = (0..4).map(|_| UnixStream::pair()).collect();
     drop(files?);

@@ -44,8 +44,8 @@ impl Part {
 
 impl Change {
     /// Returns the change from the `old` list to the `new` one. Both have been checked.
-    pub(super) fn of(lists: [Vec<MasterSpec>; 2]) -> Self {
-        let [new, old] = lists.map(|list| {
+    pub(super) fn of(lists: &[Vec<MasterSpec>; 2]) -> Self {
+        let [new, old] = lists.each_ref().map(|list| {
             let addresses = list.iter().filter_map(|master| master.address().ok());
             addresses.collect::<Vec<_>>()
         });

@@ -1,8 +1,7 @@
 //! `quorlock plan`: the steps to other masters, and whether it is time for the next one.
 
-use std::hash::{BuildHasher, RandomState};
-
-use quorlock::{Coordinator, Finding};
+use quorlock::Coordinator;
+use quorlock_check::Finding;
 
 use self::{
     change::{Change, Part},
@@ -26,13 +25,9 @@ mod seen;
 mod steps;
 
 pub(crate) fn plan(args: &Plan, common: &Common) -> Result<Exit, Failure> {
-    // A process in another container may have the same host name and process ID.
-    let ours = format!("plan-{:016x}", RandomState::new().hash_one(()));
-    let masters = Masters::find_change(common, &args.from, &args.to, &ours)?;
+    let subject = Masters::find_change(common, &args.from, &args.to)?.into_check()?;
     block_on(async {
-        let lists = masters.lists();
-        let locks = masters.coordinator()?;
-        let change = Change::of(lists);
+        let (change, locks) = (Change::of(&subject.lists), &subject.locks);
         let style = Style::of_stdout();
         if change.is_none() && args.from.is_empty() {
             return Err(Failure::new(Exit::Usage, NOT_OLD));
@@ -41,16 +36,16 @@ pub(crate) fn plan(args: &Plan, common: &Common) -> Result<Exit, Failure> {
             say(paragraph(SAME, style))?;
             return Ok(Exit::Success);
         }
-        let checked = locks.check().await;
-        let seen = Seen::of(&locks, &change, &ours).await;
+        let checked = subject.check().await?;
+        let seen = Seen::of(locks, &change, &checked.programs);
         let step = seen.step();
         let findings = step.findings(&checked);
         let verdict = seen.verdict(step, &findings, &change);
         let shown = [
             change.text(style),
             seen.text(style),
-            steps(&change, &locks, step, style),
-            notes(&seen, &locks, step, &findings, style),
+            steps(&change, locks, step, style),
+            notes(&seen, locks, step, &findings, style),
             paragraph(&verdict.text, style),
         ];
         let shown: Vec<_> = shown.into_iter().filter(|part| !part.is_empty()).collect();

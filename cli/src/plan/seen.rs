@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use quorlock::{Coordinator, Finding, MasterPrograms, Setting, Severity};
+use quorlock::Coordinator;
+use quorlock_check::{Finding, MasterPrograms, Severity};
 
 use super::{
     change::{Change, Part},
@@ -25,9 +26,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// `ours` is the client name of this process.
-    pub(super) async fn of(locks: &Coordinator, change: &Change, ours: &str) -> Self {
-        let masters = locks.programs().await;
+    pub(super) fn of(locks: &Coordinator, change: &Change, masters: &[MasterPrograms]) -> Self {
         let unseen = masters.iter().filter_map(|master| {
             let why = master.programs.as_ref().err()?;
             Some((master.master.clone(), why.clone()))
@@ -35,7 +34,7 @@ impl Seen {
         let unseen: BTreeMap<_, _> = unseen.collect();
         let tallies = locks.tally(|health| !unseen.contains_key(&health.master));
         Self {
-            programs: programs(&masters, change, ours),
+            programs: programs(masters, change),
             is_enough: tallies
                 .iter()
                 .all(|seen| seen.count + seen.quorum > seen.masters),
@@ -138,24 +137,22 @@ const NO_VOTES: &str = "\
 Not yet: too few masters can vote, as the findings say. Wait until they do, and run this again.";
 
 fn has_no_majority(findings: &[&Finding]) -> bool {
-    let mut of_all = findings.iter().filter(|one| one.master.is_none());
-    of_all.any(|one| one.setting == Setting::Votes)
+    let mut of_all = findings.iter().filter(|one| one.masters.is_empty());
+    of_all.any(|one| one.setting == "votes")
 }
 
-/// Returns the programs that all masters show, without this one.
+/// Returns the programs that all masters show.
 fn programs(
     masters: &[MasterPrograms],
     change: &Change,
-    ours: &str,
 ) -> BTreeMap<Part, BTreeMap<Option<String>, usize>> {
     let mut parts = BTreeMap::<_, BTreeMap<_, usize>>::new();
     let shown = masters
         .iter()
         .flat_map(|master| master.programs.iter().flatten());
-    for program in shown.filter(|program| program.client.as_deref() != Some(ours)) {
-        let part = program
-            .lists
-            .map_or(Part::Unknown, |lists| change.part(lists));
+    for program in shown {
+        let name = program.name.as_ref();
+        let part = name.map_or(Part::Unknown, |name| change.part(name.lists));
         let names = parts.entry(part).or_default();
         let most = names.entry(program.client.clone()).or_default();
         *most = program.connections.max(*most);

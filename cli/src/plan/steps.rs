@@ -1,6 +1,7 @@
 //! The steps of a change.
 
-use quorlock::{CheckReport, Coordinator, Finding, Setting, Severity};
+use quorlock::Coordinator;
+use quorlock_check::{Finding, Report, Severity};
 
 use super::change::{Change, Part};
 use crate::{
@@ -28,9 +29,9 @@ tell.";
 
 impl Step {
     /// Returns the findings that stand in the way of this step.
-    pub(super) fn findings(self, checked: &CheckReport) -> Vec<&Finding> {
+    pub(super) fn findings(self, checked: &Report) -> Vec<&Finding> {
         let is_change = |finding: &&Finding| {
-            let is_setting = matches!(finding.setting, Setting::FenceCounters | Setting::Votes);
+            let is_setting = matches!(finding.setting, "quorlock:fence:*" | "votes");
             finding.severity == Severity::Refuse || is_setting
         };
         // Later, nothing needs the old masters.

@@ -162,7 +162,7 @@ fn the_plan_says_so_if_it_cannot_see_all() {
     let (_, shown) = planned(&masters, |_| true);
     assert!(!shown.contains(cannot), "{shown}");
     let why = format!(
-        "127.0.0.1:{}       shows no programs: NOPERM",
+        "127.0.0.1:{}       shows no programs: answered NOPERM",
         masters[0].port()
     );
     assert!(shown.contains(&why), "{shown}");
