@@ -54,5 +54,4 @@ fails_with 'each_script_has_a_row' tests each_script_has_a_row
 cat "$added/rows.rs" >>"$rows"
 tests conformance
 fails_with 'dummy.txt' tests the_words_of_all_commands
-tests check::rights
 say "a row, a module and a folder are enough"

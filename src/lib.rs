@@ -95,7 +95,6 @@
 #[macro_use]
 mod mutants;
 
-mod check;
 mod core;
 mod driver;
 mod face;
@@ -115,7 +114,6 @@ mod sim;
 #[cfg(feature = "blocking")]
 pub use crate::face::blocking;
 pub use crate::{
-    check::{CheckReport, Finding, MasterPrograms, Program, Setting, Severity},
     core::{
         protocol::{
             access::Access,
@@ -180,6 +178,7 @@ macro_rules! page {
                 "[", $picture, " picture]: ",
                 include_str!(concat!("../docs/pictures/", $picture, ".uri")),
             )*
+            "[check]: crate::docs::operations#before-the-start\n",
             "[command line]: crate::docs::recipes#the-command-line\n",
             "[comparison]: crate::docs::comparison\n",
             "[compatibility]: crate::docs::compatibility\n",

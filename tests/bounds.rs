@@ -15,12 +15,12 @@ use std::{
 };
 
 use quorlock::{
-    Access, AcquireError, Builder, CheckReport, ConfigError, Contention, Coordinator, ExtendError,
-    Failure, Fault, Fence, FencingToken, Finding, Group, Guard, HealthEvents, HeldReport, Holder,
-    InspectError, Inspection, Kind, ListsId, Lock, LockState, LostError, LostReason, MasterHealth,
-    MasterList, MasterPrograms, MasterSpec, MasterState, MasterView, Membership, MemoryMaster,
-    Owner, Program, Quarantine, ReadWriteLock, ReadyError, Refusal, ReleaseError, Renewal,
-    RunError, Setting, Severity, StaleToken, Tally, Vote, VoteRow, Votes,
+    Access, AcquireError, Builder, ConfigError, ConnectionName, Contention, Coordinator,
+    ExampleKey, ExtendError, Failure, Fault, Fence, FencingToken, Group, Guard, HealthEvents,
+    HeldReport, Holder, InspectError, Inspection, Kind, ListsId, Lock, LockState, LostError,
+    LostReason, MasterHealth, MasterList, MasterSpec, MasterState, MasterView, Membership,
+    MemoryMaster, Owner, Quarantine, ReadWriteLock, ReadyError, Refusal, ReleaseError, Renewal,
+    RunError, StaleToken, Tally, Vote, VoteRow, Votes,
 };
 
 #[test]
@@ -40,16 +40,16 @@ fn public_types_have_their_auto_traits() {
         Access: Clone Copy Default Eq;
         AcquireError: Error Clone;
         Builder:;
-        CheckReport: Clone Eq;
         ConfigError: Error Clone Eq;
+        ConnectionName: Clone Eq;
         Contention: Clone Copy Eq;
         Coordinator: Clone;
+        ExampleKey: Clone Eq;
         ExtendError: Error Clone;
         Failure: Clone Eq;
         Fault: Clone Default Eq;
         Fence: Default;
         FencingToken: Clone Copy Eq Ord Hash;
-        Finding: Clone Eq;
         Group: Clone;
         Guard:;
         HealthEvents:;
@@ -59,21 +59,17 @@ fn public_types_have_their_auto_traits() {
         Inspection: Clone;
         Kind: Clone Copy Eq;
         ListsId: Clone Copy Eq Hash;
-        Setting: Clone Copy Eq Ord;
-        Severity: Clone Copy Eq Ord;
         Lock: Clone;
         LostError: Error Clone;
         LostReason: Clone Copy Eq;
         MasterHealth: Clone Eq;
         MasterList: Clone Copy Eq Hash;
-        MasterPrograms: Clone Eq;
         MasterSpec: Clone;
         MasterState: Clone Eq;
         MasterView: Clone Eq;
         Membership: Clone Copy Eq Hash;
         MemoryMaster: Clone Default;
         Owner: Clone;
-        Program: Clone Eq;
         ReadyError: Error Clone;
         Refusal: Clone Eq;
         ReleaseError: Error Clone;
@@ -111,7 +107,6 @@ fn blocking_types_have_their_auto_traits() {
 fn errors_and_reports_are_unwind_safe() {
     fn check<T: UnwindSafe + RefUnwindSafe>() {}
     check::<AcquireError>();
-    check::<CheckReport>();
     check::<ExtendError>();
     check::<Fence>();
     check::<InspectError>();
@@ -128,7 +123,6 @@ fn futures_are_send() {
     fn check(locks: &Coordinator, lock: &Lock, guard: &Guard) {
         let second = Duration::from_secs(1);
         is_send(&locks.close());
-        is_send(&locks.check());
         is_send(&lock.acquire());
         is_send(&lock.acquire_within(second));
         is_send(&lock.try_acquire());

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 /// One call.
 #[derive(Arbitrary, Debug)]
 pub(crate) enum Call {
-    Check,
+    Ready,
     OnGuard(GuardCall),
     OnLock(Name, LockCall),
     Sleep(u8),
@@ -75,7 +75,7 @@ impl Task<'_> {
     pub(crate) async fn make(mut self, calls: &[Call]) {
         for call in calls {
             match call {
-                Call::Check => drop(self.within(call, self.locks.check()).await),
+                Call::Ready => drop(self.within(call, self.locks.ready(Duration::ZERO)).await),
                 Call::OnGuard(call) => self.call_guard(call).await,
                 Call::OnLock(name, call) => {
                     let lock = name.lock(self.locks, &self.owner);

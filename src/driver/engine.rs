@@ -111,6 +111,7 @@ impl Engine {
         }
     }
 
+    #[cfg(test)]
     pub(crate) fn context(&self) -> &Context {
         &self.context
     }

@@ -97,16 +97,6 @@ impl ConnectError {
             _ => None,
         }
     }
-
-    /// Returns whether the server speaks a protocol other than RESP.
-    pub(crate) fn is_no_redis(&self) -> bool {
-        matches!(
-            self,
-            Self::IsSentinel
-                | Self::NoGreeting(WireError::NotResp)
-                | Self::Wire(WireError::NotResp)
-        )
-    }
 }
 
 /// Returns why a unix socket cannot be used. The path is the address of the master, so it stands

@@ -9,8 +9,6 @@ mod health;
 #[cfg(feature = "test-util")]
 pub(crate) mod memory;
 mod observer;
-pub(crate) mod probe;
-pub(crate) mod question;
 mod redis;
 pub(crate) mod restart;
 pub(crate) mod server_error;

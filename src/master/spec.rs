@@ -16,7 +16,6 @@ use super::memory::MemoryMaster;
 use super::{
     config::MasterConfig,
     connect_error::ConnectError,
-    probe::{Dialer, Probe},
     redis::{self, Greeter, MasterStream, Wire},
     session::{mailbox::Mailbox, supervisor::supervise},
 };
@@ -308,28 +307,6 @@ impl MasterSpec {
         };
         let greeter = Greeter::new(endpoint, name, limit, now);
         Ok(greeter.log_in_in_time().await?.into())
-    }
-
-    /// Returns the probe with which a check dials this master. `master` is the number of the
-    /// master.
-    pub(crate) fn probe(&self, master: usize, config: &MasterConfig) -> Option<Probe> {
-        let dialer = match &self.0 {
-            #[cfg(feature = "test-util")]
-            Spec::Memory(memory) => Dialer::Memory(memory.clone().dialer(master, config)),
-            Spec::Redis(endpoint) => {
-                let dialer = redis::Dialer::new(*endpoint.clone(), master, config);
-                Dialer::Redis(Box::new(dialer))
-            }
-            #[cfg(test)]
-            Spec::Simulated(_) => return None,
-            Spec::Bad(_) => return None,
-        };
-        Some(Probe {
-            address: self.address().ok()?,
-            connect_timeout: config.connect_timeout,
-            node_timeout: config.node_timeout,
-            dialer,
-        })
     }
 
     /// Returns the mailbox of this master, and the task that serves the mailbox. `master` is the

@@ -74,8 +74,6 @@ fn is_refused(locks: &Coordinator, guard: Guard) {
         locks.all_ready(LONG),
         Err(ReadyError::Config(ERROR))
     ));
-    assert_eq!(locks.check(), Err(ERROR));
-    assert_eq!(locks.programs(), Err(ERROR));
     assert_eq!(locks.close(), Err(ERROR));
     assert_eq!(locks.close_within(LONG), Err(ERROR));
     assert_eq!(locks.health_events().next(), Err(ERROR));

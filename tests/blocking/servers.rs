@@ -27,7 +27,6 @@ fn threads_lose_no_increment() {
     let masters = server::masters(3);
     let locks = [connected(&masters), connected(&masters)];
     assert_eq!(count_in_threads(&locks, 3, 10), 60);
-    assert!(!locks[0].check().unwrap().to_string().is_empty());
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::{
 
 use quorlock::{
     AcquireError, Fault, Kind, LockState, LostReason, MasterState, MemoryMaster, Renewal, RunError,
-    Severity, blocking::Coordinator,
+    blocking::Coordinator,
 };
 
 use crate::common::*;
@@ -59,8 +59,6 @@ fn a_guard_says_what_the_async_guard_says() {
     guard.release().unwrap();
     assert!(!lock.is_held().unwrap());
     assert!(format!("{locks:?} {lock:?}").contains("name: \"r\""));
-    assert!(locks.check().unwrap().worst() < Some(Severity::Refuse));
-    assert_eq!(locks.programs().unwrap().len(), 3);
     let allowance = LONG / 100 + Duration::from_millis(2);
     assert_eq!(locks.quarantine_length(), LONG + allowance);
 }

@@ -9,7 +9,8 @@ use std::{
     time::Duration,
 };
 
-use quorlock::{__internals::KINDS, AcquireError, Coordinator, Quarantine};
+use quorlock::{__internals::KINDS, AcquireError, Coordinator, MasterSpec, Quarantine};
+use quorlock_check::{Shared, check};
 use testkit::hostile::{
     all_calls::{Calls, HANG},
     answers::{honest, subscription},
@@ -201,6 +202,11 @@ fn calls_on_a_guard_return_when_masters_turn_hostile() {
 async fn all_calls_return(reply: fn(&[Vec<u8>]) -> Vec<u8>) {
     let fakes = [(); 3].map(|()| falsifying(reply));
     assert_calls_return(&coordinator(&fakes)).await;
+    let masters = fakes.each_ref().map(|fake| MasterSpec::from(fake.url()));
+    let (calls, shared) = (Calls::default(), Shared::default());
+    let checked = check(&masters, &[], &shared);
+    drop(calls.bounded("check", checked).await);
+    assert_eq!(calls.hung(), [""; 0]);
 }
 
 async fn assert_calls_return(locks: &Coordinator) {
@@ -230,7 +236,6 @@ async fn assert_calls_return(locks: &Coordinator) {
                 drop(calls.bounded(&what("release"), guard.release()).await);
             }
         }
-        drop(calls.bounded("check", locks.check()).await);
     }
     calls.bounded("close", locks.close()).await;
     assert_eq!(calls.hung(), [""; 0], "of {} calls", calls.made());

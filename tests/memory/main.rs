@@ -13,7 +13,6 @@ mod acquire;
 mod attempt_numbers;
 mod break_held;
 mod cancel;
-mod check;
 mod client_name;
 mod close;
 mod config;

@@ -8,12 +8,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quorlock::{
-    __internals::has_queue,
-    Builder, CheckReport, Coordinator, Finding, Kind, Quarantine, Setting,
+use quorlock::{__internals::has_queue, Builder, Coordinator, Kind, MasterSpec, Quarantine};
+use quorlock_check::{
+    Finding, Report,
     Severity::{self, Info, Refuse, Unknown, Warn},
+    Shared,
 };
-use tokio::time::sleep;
 
 use crate::{common::*, impostors::impostor, rights::row_for};
 
@@ -44,22 +44,45 @@ fn locks(builder: Builder, masters: &[Server]) -> Coordinator {
     builder.masters(apart(masters)).build().unwrap()
 }
 
-/// Waits until `locks` has dialled every master. Fails if a check then finds anything.
-async fn assert_fit(locks: &Coordinator) {
-    acquire_on_all(&locks.mutex("fit"))
-        .await
-        .release()
-        .await
-        .unwrap();
-    let report = locks.check().await;
+/// Returns the settings of the programs that `patient` builds with this quarantine.
+pub(crate) fn shared(quarantine: Quarantine) -> Shared {
+    let mut shared = Shared::default();
+    shared.quarantine = quarantine;
+    shared.max_ttl = LONG;
+    shared.node_timeout = Duration::from_secs(5);
+    shared.connect_timeout = Duration::from_secs(5);
+    shared
+}
+
+/// Checks the masters with these URLs, for programs with quarantine.
+pub(crate) async fn check(urls: &[impl AsRef<str>]) -> Report {
+    check_for(&shared(Quarantine::Observed), urls).await
+}
+
+pub(crate) async fn check_for(shared: &Shared, urls: &[impl AsRef<str>]) -> Report {
+    let masters: Vec<_> = urls
+        .iter()
+        .map(|url| MasterSpec::from(url.as_ref()))
+        .collect();
+    quorlock_check::check(&masters, &[], shared).await.unwrap()
+}
+
+/// Connects a program to all masters, which writes their origin keys. Fails if a check then finds
+/// anything.
+async fn used(masters: &[Server]) -> Coordinator {
+    let locks = locks(quarantining(), masters);
+    let guard = acquire_on_all(&locks.mutex("fit")).await;
+    guard.release().await.unwrap();
+    let report = check(&apart(masters)).await;
     assert_eq!(found(&report), [], "{report}");
+    locks
 }
 
 /// Returns the findings, except for the one about an old version. That finding depends on the
 /// version of the tested servers.
-fn found(report: &CheckReport) -> Vec<Found> {
+pub(crate) fn found(report: &Report) -> Vec<Found> {
     let findings = report.findings.iter();
-    let findings = findings.map(|finding| (finding.severity, finding.setting.name()));
+    let findings = findings.map(|finding| (finding.severity, finding.setting));
     findings
         .filter(|(level, setting)| (*level, *setting) != (Warn, "redis_version"))
         .collect()
@@ -81,39 +104,41 @@ fn major(master: &Server) -> u32 {
     version.split('.').next().unwrap().parse().unwrap()
 }
 
+const GUARD: &str = "quorlock:guard";
+/// The finding about a master that no program has used yet.
+const NEW: Found = (Info, GUARD);
+
+/// A check asks for no origin key to be written: the next program must find the masters as they
+/// are.
 #[test]
-fn nothing_is_found_on_fit_masters() {
+fn nothing_is_found_on_fit_masters_but_that_they_are_new() {
     with_masters(0, async |_| {
         let masters = durable();
-        for quarantine in [Quarantine::Off, Quarantine::Observed] {
-            // The check is made at once, like at the start of a program.
-            let locks = locks(patient().quarantine(quarantine), &masters);
-            let report = locks.check().await;
-            assert_eq!(found(&report), [], "{quarantine:?} {report}");
-            let is_old = !report.findings.is_empty();
+        for (quarantine, expected) in [(Quarantine::Off, &[][..]), (Quarantine::Observed, &[NEW])] {
+            let report = check_for(&shared(quarantine), &apart(&masters)).await;
+            assert_eq!(found(&report), expected, "{quarantine:?} {report}");
+            let is_old = report
+                .findings
+                .iter()
+                .any(|one| one.setting == "redis_version");
             assert_eq!(is_old, major(&masters[0]) < 7, "{report}");
-            locks.close().await;
         }
+        let report = check_for(&shared(Quarantine::Strict), &apart(&masters)).await;
+        assert_eq!(found(&report), [(Warn, "votes"), NEW], "{report}");
+        for master in &masters {
+            assert_eq!(master.command(&["KEYS", "*"]), "");
+        }
+        used(&masters).await.close().await;
     });
 }
 
 #[test]
 fn a_server_with_default_settings_loses_locks_in_a_restart() {
     with_masters(3, async |masters| {
-        let careful = locks(quarantining(), &masters);
-        let report = careful.check().await;
-        assert_eq!(found(&report), [(Info, "aof_enabled")], "{report}");
-        let of_all = report
-            .findings
-            .iter()
-            .find(|finding| finding.severity == Info);
-        assert_eq!(of_all.unwrap().master, None);
-        careful.close().await;
-
-        let trusting = locks(patient(), &masters);
-        let report = trusting.check().await;
+        let report = check_for(&shared(Quarantine::Off), &apart(&masters)).await;
         assert_eq!(found(&report), [(Refuse, "aof_enabled")], "{report}");
-        trusting.close().await;
+        let about = report.findings.iter().find(|one| one.severity == Refuse);
+        assert_eq!(about.unwrap().masters.len(), 3);
     });
 }
 
@@ -121,60 +146,55 @@ fn a_server_with_default_settings_loses_locks_in_a_restart() {
 fn each_setting_has_its_finding() {
     with_masters(0, async |_| {
         let masters = durable();
-        let (careful, trusting) = (locks(quarantining(), &masters), locks(patient(), &masters));
-        for (setting, bad, good, expected, without_guard) in [
+        let locks = used(&masters).await;
+        for (setting, bad, good, careful, trusting) in [
             (
                 "maxmemory-policy",
                 "volatile-ttl",
                 "noeviction",
+                Some((Warn, "maxmemory_policy")),
                 (Warn, "maxmemory_policy"),
-                None,
             ),
-            ("timeout", "3600", "0", (Warn, "timeout"), None),
-            ("tcp-keepalive", "0", "300", (Warn, "tcp-keepalive"), None),
-            // A threshold below the node timeout does not matter.
             (
-                "lua-time-limit",
-                "5001",
-                "5000",
-                (Info, "busy-reply-threshold"),
-                None,
+                "timeout",
+                "3600",
+                "0",
+                Some((Warn, "timeout")),
+                (Warn, "timeout"),
             ),
             (
                 "appendfsync",
                 "everysec",
                 "always",
-                (Info, "appendfsync"),
-                Some(Warn),
+                None,
+                (Warn, "appendfsync"),
             ),
             (
                 "no-appendfsync-on-rewrite",
                 "yes",
                 "no",
-                (Info, "no-appendfsync-on-rewrite"),
-                Some(Warn),
+                None,
+                (Warn, "no-appendfsync-on-rewrite"),
             ),
         ] {
             set(&masters[1], setting, bad);
-            let report = careful.check().await;
-            assert_eq!(found(&report), [expected], "{report}");
-            let finding = report
-                .findings
-                .iter()
-                .find(|finding| finding.setting.name() == expected.1);
+            let report = check(&apart(&masters)).await;
+            assert_eq!(found(&report), Vec::from_iter(careful), "{report}");
+            let report = check_for(&shared(Quarantine::Off), &apart(&masters)).await;
+            assert_eq!(found(&report), [trusting], "{report}");
+            let mut findings = report.findings.iter();
+            let finding = findings
+                .find(|finding| finding.setting == trusting.1)
+                .unwrap();
             let address = format!("unix:{}", masters[1].socket().display());
-            assert_eq!(finding.unwrap().master.as_deref(), Some(&*address));
-            let report = trusting.check().await;
-            let level = without_guard.unwrap_or(expected.0);
-            assert_eq!(found(&report), [(level, expected.1)], "{report}");
+            assert_eq!(finding.masters.join(" "), address);
             set(&masters[1], setting, good);
         }
         set(&masters[1], "maxmemory", "100mb");
         set(&masters[1], "maxmemory-policy", "allkeys-lru");
-        let report = careful.check().await;
+        let report = check(&apart(&masters)).await;
         assert_eq!(found(&report), [(Refuse, "maxmemory_policy")], "{report}");
-        careful.close().await;
-        trusting.close().await;
+        locks.close().await;
     });
 }
 
@@ -186,33 +206,12 @@ fn a_master_that_takes_no_connection_is_found() {
         held.write_all(b"PING\r\n").unwrap();
         held.read_exact(&mut [0; b"+PONG\r\n".len()]).unwrap();
         set(&masters[0], "maxclients", "1");
-        let locks = locks(quarantining(), &masters);
-        let report = locks.check().await;
-        assert_eq!(found(&report), [(Warn, "maxclients")], "{report}");
-        let text = report.to_string();
-        assert!(text.contains("is ERR max number of clients"), "{text}");
-        locks.close().await;
-    });
-}
-
-#[test]
-fn a_master_that_soon_takes_no_more_connections_is_found() {
-    with_masters(0, async |_| {
-        let masters = durable();
-        let locks = locks(quarantining(), &masters);
-        locks.check().await;
-        set(&masters[0], "maxclients", "11");
-        let connect = || TcpStream::connect(("127.0.0.1", masters[0].port())).unwrap();
-        let held: Vec<_> = (0..9).map(|_| connect()).collect();
-        until("ten clients", async || {
-            let count = info(&masters[0], "connected_clients")?;
-            (count.parse::<u32>().ok()? >= 10).then_some(())
-        })
-        .await;
-        let report = locks.check().await;
-        assert_eq!(found(&report), [(Warn, "maxclients")], "{report}");
-        drop(held);
-        locks.close().await;
+        let report = check_for(&shared(Quarantine::Off), &apart(&masters)).await;
+        assert_eq!(found(&report), [(Unknown, "connection")], "{report}");
+        assert!(
+            report.to_string().contains("max number of clients"),
+            "{report}"
+        );
     });
 }
 
@@ -220,8 +219,7 @@ fn a_master_that_soon_takes_no_more_connections_is_found() {
 fn a_master_that_evicted_its_keys_is_found_and_then_in_quarantine() {
     with_masters(0, async |_| {
         let masters = durable();
-        let locks = locks(quarantining(), &masters);
-        assert_fit(&locks).await;
+        let locks = used(&masters).await;
         set(&masters[0], "maxmemory-policy", "allkeys-lru");
         set(&masters[0], "maxmemory", "1");
         until("an eviction", async || {
@@ -230,18 +228,25 @@ fn a_master_that_evicted_its_keys_is_found_and_then_in_quarantine() {
         .await;
         set(&masters[0], "maxmemory", "0");
         set(&masters[0], "maxmemory-policy", "noeviction");
-        let report = locks.check().await;
-        let expected = [(Refuse, "quorlock:guard"), (Warn, "evicted_keys")];
-        assert_eq!(found(&report), expected, "{report}");
+        // A program that is connected for two seconds must have written the key.
+        until(
+            "a program that is known to have used the master",
+            async || {
+                let report = check(&apart(&masters)).await;
+                (found(&report) == [(Refuse, GUARD), (Warn, "evicted_keys")]).then_some(())
+            },
+        )
+        .await;
 
         masters[0].command(&["CONFIG", "RESETSTAT"]);
         masters[0].command(&["CLIENT", "KILL", "TYPE", "normal"]);
         let report = until("a redial", async || {
-            let report = locks.check().await;
-            (found(&report) == [(Warn, "quorlock:guard")]).then_some(report)
+            let report = check(&apart(&masters)).await;
+            (found(&report) == [(Warn, GUARD)]).then_some(report)
         })
         .await;
         assert!(report.to_string().contains("in quarantine for"), "{report}");
+        locks.close().await;
     });
 }
 
@@ -249,22 +254,17 @@ fn a_master_that_evicted_its_keys_is_found_and_then_in_quarantine() {
 fn masters_that_were_flushed_are_found_in_quarantine() {
     with_masters(0, async |_| {
         let masters = durable();
-        let locks = locks(quarantining(), &masters);
-        assert_fit(&locks).await;
+        let locks = used(&masters).await;
         for master in &masters {
             master.command(&["FLUSHALL"]);
         }
+        let none = "votes: only 0 of 3 masters now (need 2), for ";
         let report = until("quarantines", async || {
-            let report = locks.check().await;
-            let are_dialled = found(&report).iter().all(|(level, _)| *level == Warn);
-            are_dialled.then_some(report)
+            let report = check(&apart(&masters)).await;
+            report.to_string().contains(none).then_some(report)
         })
         .await;
-        let text = report.to_string();
-        assert!(
-            text.contains("votes: only 0 of 3 masters now (need 2), for "),
-            "{text}"
-        );
+        assert!(found(&report).contains(&(Warn, "votes")), "{report}");
         locks.close().await;
     });
 }
@@ -274,17 +274,16 @@ fn masters_that_were_flushed_are_found_in_quarantine() {
 fn a_flush_is_not_found_after_an_observer_wrote_the_origin_key_anew() {
     with_masters(0, async |_| {
         let masters = durable();
-        let knew = locks(quarantining(), &masters);
-        assert_fit(&knew).await;
+        let knew = used(&masters).await;
         // The step that flushes the master also does what the first dial of a program would do that
         // has never seen the master.
-        let record = masters[0].command(&["HGETALL", "quorlock:guard"]);
+        let record = masters[0].command(&["HGETALL", GUARD]);
         let script = "redis.call('FLUSHALL') redis.call('HSET', KEYS[1], unpack(ARGV))";
-        let mut words = vec!["EVAL", script, "1", "quorlock:guard"];
+        let mut words = vec!["EVAL", script, "1", GUARD];
         words.extend(record.lines());
         masters[0].command(&words);
-        assert_eq!(masters[0].command(&["HGETALL", "quorlock:guard"]), record);
-        let report = knew.check().await;
+        assert_eq!(masters[0].command(&["HGETALL", GUARD]), record);
+        let report = check(&apart(&masters)).await;
         assert_eq!(found(&report), [], "{report}");
         knew.close().await;
     });
@@ -297,15 +296,13 @@ fn a_master_with_the_data_of_another_is_found() {
     }
     with_masters(0, async |_| {
         let (masters, other) = (durable(), Server::start());
-        let connected = locks(quarantining(), &masters);
-        assert_fit(&connected).await;
-        let guard = quarantining().masters([other.url()]).build().unwrap();
-        guard.check().await;
-        guard.close().await;
+        let connected = used(&masters).await;
+        let program = coordinator(quarantining(), std::slice::from_ref(&other));
+        program.all_ready(TEST_TIMEOUT / 4).await.unwrap();
         copy(&other, &masters[1]);
-        let in_quarantine = (Warn, "quorlock:guard");
+        let in_quarantine = (Warn, GUARD);
         until("a redial", async || {
-            (found(&connected.check().await) == [in_quarantine]).then_some(())
+            (found(&check(&apart(&masters)).await) == [in_quarantine]).then_some(())
         })
         .await;
 
@@ -313,14 +310,13 @@ fn a_master_with_the_data_of_another_is_found() {
         copy(&masters[0], &masters[1]);
         let had = "master_replid";
         until("a redial", async || {
-            (found(&connected.check().await) == [in_quarantine, (Warn, had)]).then_some(())
+            let report = check(&apart(&masters)).await;
+            (found(&report) == [in_quarantine, (Warn, had)]).then_some(())
         })
         .await;
         connected.close().await;
-        let trusting = locks(patient(), &masters);
-        let report = trusting.check().await;
+        let report = check_for(&shared(Quarantine::Off), &apart(&masters)).await;
         assert_eq!(found(&report), [(Refuse, had)], "{report}");
-        trusting.close().await;
     });
 }
 
@@ -345,8 +341,7 @@ fn copy(from: &Server, to: &Server) {
 fn a_master_that_cannot_save_is_found() {
     with_masters(0, async |_| {
         let masters = durable();
-        let locks = locks(quarantining(), &masters);
-        assert_fit(&locks).await;
+        let locks = used(&masters).await;
         // The snapshot cannot be written, because a folder has the name of its file.
         fs::create_dir(masters[0].socket().with_file_name("dump.rdb")).unwrap();
         set(&masters[0], "save", "3600 1000000");
@@ -355,14 +350,11 @@ fn a_master_that_cannot_save_is_found() {
             (info(&masters[0], "rdb_last_bgsave_status")? == "err").then_some(())
         })
         .await;
-        let report = locks.check().await;
-        let mut expected = vec![(Warn, "rdb_last_bgsave_status"), (Warn, "writes")];
-        assert_eq!(found(&report), expected, "{report}");
+        let report = check(&apart(&masters)).await;
+        assert_eq!(found(&report), [(Warn, "writes")], "{report}");
         assert!(report.to_string().contains("writes: MISCONF"), "{report}");
         set(&masters[0], "stop-writes-on-bgsave-error", "no");
-        expected = vec![(Info, "rdb_last_bgsave_status")];
-        let report = locks.check().await;
-        assert_eq!(found(&report), expected, "{report}");
+        assert_eq!(found(&check(&apart(&masters)).await), []);
         locks.close().await;
     });
 }
@@ -371,19 +363,20 @@ fn a_master_that_cannot_save_is_found() {
 fn a_master_that_refuses_writes_is_found() {
     with_masters(0, async |_| {
         let masters = durable();
-        let locks = locks(quarantining(), &masters);
-        assert_fit(&locks).await;
-        set(&masters[0], "min-replicas-to-write", "1");
-        let report = locks.check().await;
-        let expected = [(Warn, "min-replicas-to-write")];
-        assert_eq!(found(&report), expected, "{report}");
-        set(&masters[0], "min-replicas-to-write", "0");
-
-        set(&masters[0], "maxmemory", "1");
-        let report = locks.check().await;
-        assert_eq!(found(&report), [(Warn, "writes")], "{report}");
-        assert!(report.to_string().contains("writes: OOM"), "{report}");
-        set(&masters[0], "maxmemory", "0");
+        let locks = used(&masters).await;
+        for (setting, bad, good, code) in [
+            ("min-replicas-to-write", "1", "0", "NOREPLICAS"),
+            ("maxmemory", "1", "0", "OOM"),
+        ] {
+            set(&masters[0], setting, bad);
+            let report = check(&apart(&masters)).await;
+            assert_eq!(found(&report), [(Warn, "writes")], "{report}");
+            assert!(
+                report.to_string().contains(&format!("writes: {code}")),
+                "{report}"
+            );
+            set(&masters[0], setting, good);
+        }
         locks.close().await;
     });
 }
@@ -395,8 +388,7 @@ fn replicas_are_found() {
     }
     with_masters(0, async |_| {
         let (masters, replica) = (durable(), Server::start());
-        let connected = locks(quarantining(), &masters);
-        assert_fit(&connected).await;
+        let locks = used(&masters).await;
         let port = masters[0].port().to_string();
         set(&masters[0], "repl-diskless-sync-delay", "0");
         let follow = ["REPLICAOF", "127.0.0.1", &port];
@@ -405,7 +397,7 @@ fn replicas_are_found() {
             (info(&masters[0], "connected_slaves")? == "1").then_some(())
         })
         .await;
-        let report = connected.check().await;
+        let report = check(&apart(&masters)).await;
         assert_eq!(found(&report), [(Warn, "connected_slaves")], "{report}");
         replica.command(&["REPLICAOF", "NO", "ONE"]);
 
@@ -414,14 +406,10 @@ fn replicas_are_found() {
             (info(&masters[1], "master_link_status")? == "up").then_some(())
         })
         .await;
-        // The first coordinator was connected before the server became a replica. The second one
-        // was not.
-        for locks in [connected, locks(quarantining(), &masters)] {
-            let report = locks.check().await;
-            assert_eq!(report.worst(), Some(Refuse));
-            assert!(found(&report).contains(&(Refuse, "role")), "{report}");
-            locks.close().await;
-        }
+        let report = check(&apart(&masters)).await;
+        assert_eq!(report.worst(), Some(Refuse));
+        assert!(found(&report).contains(&(Refuse, "role")), "{report}");
+        locks.close().await;
     });
 }
 
@@ -429,22 +417,48 @@ fn replicas_are_found() {
 fn a_server_that_is_listed_twice_is_found() {
     with_masters(0, async |_| {
         let masters = durable();
+        used(&masters).await.close().await;
         let urls = [
             masters[0].url(),
             masters[0].unix_url(),
             apart(&masters)[2].clone(),
         ];
-        let trusting = patient().masters(&urls).build().unwrap();
-        let report = trusting.check().await;
-        let expected = [(Refuse, "run_id"), (Refuse, "master_replid")];
-        assert_eq!(found(&report), expected, "{report}");
-        trusting.close().await;
-        // With quarantine, the server has a single vote.
-        let careful = quarantining().masters(&urls).build().unwrap();
-        let report = careful.check().await;
+        let report = check_for(&shared(Quarantine::Off), &urls).await;
         assert_eq!(found(&report), [(Refuse, "run_id")], "{report}");
-        careful.close().await;
+        // With quarantine, the server has a single vote.
+        let report = check(&urls).await;
+        assert_eq!(found(&report), [(Refuse, "run_id")], "{report}");
     });
+}
+
+/// Each connection to the address meets the next server.
+#[test]
+fn several_servers_behind_one_address_are_found() {
+    with_masters(0, async |_| {
+        let masters = durable();
+        let mut urls = apart(&masters);
+        let other = Server::start_with(&DURABLE);
+        let mut ports = [masters[0].port(), other.port()].into_iter().cycle();
+        let (sender, mut next) = (std::sync::mpsc::channel(), move || ports.next().unwrap());
+        let (sender, streams) = sender;
+        urls[0] = impostor(move |stream| drop(sender.send(stream)));
+        thread::spawn(move || streams.iter().for_each(|stream| forward(stream, next())));
+        let report = check_for(&shared(Quarantine::Off), &urls).await;
+        assert_eq!(found(&report), [(Refuse, "run_id")], "{report}");
+        assert!(report.to_string().contains("several servers"), "{report}");
+    });
+}
+
+/// Passes everything on between a client and the server at `port`, in both directions.
+fn forward(client: TcpStream, port: u16) {
+    let server = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    for (from, to) in [(&client, &server), (&server, &client)] {
+        let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+        thread::spawn(move || {
+            let _ = io::copy(&mut from, &mut to);
+            let _ = to.shutdown(std::net::Shutdown::Both);
+        });
+    }
 }
 
 #[test]
@@ -452,44 +466,26 @@ fn a_server_of_a_cluster_is_found() {
     with_masters(0, async |_| {
         let mut masters = durable();
         masters[0] = Server::start_with(&[&DURABLE[..], &["--cluster-enabled", "yes"]].concat());
-        let locks = locks(patient(), &masters);
-        let report = locks.check().await;
+        let report = check_for(&shared(Quarantine::Off), &apart(&masters)).await;
         assert!(found(&report).contains(&(Warn, "redis_mode")), "{report}");
         assert_eq!(report.worst(), Some(Warn), "{report}");
-        locks.close().await;
     });
 }
 
 #[test]
 fn the_number_of_masters_and_their_hosts_are_checked() {
     with_masters(4, async |masters| {
-        let durable = ["aof_enabled"];
         for (count, expected) in [
             (1, vec![(Warn, "masters")]),
             (2, vec![(Warn, "masters")]),
             (3, vec![(Warn, "hosts")]),
             (4, vec![(Warn, "hosts"), (Info, "masters")]),
         ] {
-            let locks = coordinator(quarantining(), &masters[..count]);
-            let report = locks.check().await;
+            let report = check(&urls(&masters[..count])).await;
             let mut found = found(&report);
-            found.retain(|(_, setting)| !durable.contains(setting));
+            found.retain(|(_, setting)| *setting != GUARD);
             assert_eq!(found, expected, "{report}");
-            locks.close().await;
         }
-    });
-}
-
-#[test]
-fn settings_of_this_program_are_checked() {
-    with_masters(0, async |_| {
-        let masters = durable();
-        let hasty = quarantining().ttl(Duration::from_secs(40)).drift_ppm(0);
-        let locks = locks(hasty, &masters);
-        let report = locks.check().await;
-        let expected = [(Warn, "ttl"), (Warn, "drift")];
-        assert_eq!(found(&report), expected, "{report}");
-        locks.close().await;
     });
 }
 
@@ -497,40 +493,30 @@ fn settings_of_this_program_are_checked() {
 fn masters_that_do_not_answer_are_found() {
     with_masters(0, async |_| {
         let mut masters = durable();
+        let mut trusting = shared(Quarantine::Off);
         masters[0] = Server::reserve();
-        let down = locks(quarantining(), &masters);
-        let report = down.check().await;
-        assert_eq!(found(&report), [(Unknown, "connection")], "{report}");
-        down.close().await;
+        let connection = (Unknown, "connection");
+        let report = check_for(&trusting, &apart(&masters)).await;
+        assert_eq!(found(&report), [connection], "{report}");
 
         masters[1] = Server::reserve();
-        let lost = locks(quarantining(), &masters);
-        let report = lost.check().await;
-        let connection = (Unknown, "connection");
+        let report = check_for(&trusting, &apart(&masters)).await;
         let expected = [(Refuse, "votes"), connection, connection];
         assert_eq!(found(&report), expected, "{report}");
         let text = report.to_string();
         assert!(text.contains("only 1 of 3 masters now (need 2)"), "{text}");
-        lost.close().await;
         masters[1] = Server::start_with(&DURABLE);
 
         masters[0] = Server::start_with(&["--requirepass", "hunter2"]);
-        let locked = locks(quarantining(), &masters);
-        let report = locked.check().await;
+        let report = check_for(&trusting, &apart(&masters)).await;
         assert_eq!(found(&report), [(Refuse, "login")], "{report}");
         assert!(report.to_string().contains("login: NOAUTH"), "{report}");
-        locked.close().await;
 
         masters[0] = Server::start_with(&DURABLE);
-        let hung = locks(
-            quarantining().node_timeout(Duration::from_millis(500)),
-            &masters,
-        );
-        let report = hung.check().await;
-        assert_eq!(found(&report), [], "{report}");
+        trusting.connect_timeout = Duration::from_millis(500);
         masters[0].pause();
-        let report = hung.check().await;
-        assert!(found(&report).contains(&connection), "{report}");
+        let report = check_for(&trusting, &apart(&masters)).await;
+        assert_eq!(found(&report), [connection], "{report}");
         masters[0].resume();
     });
 }
@@ -541,7 +527,7 @@ fn servers_that_are_no_masters_are_found() {
     with_masters(0, async |_| {
         let masters = durable();
         for (answer, expected) in [
-            ("HTTP/1.1 400 Bad Request\r\n\r\n", (Warn, "connection")),
+            ("HTTP/1.1 400 Bad Request\r\n\r\n", (Unknown, "connection")),
             // These are the answers of Redis 5 and of a proxy.
             (
                 "-ERR unknown command `HELLO`, with args beginning with: `3`\r\n",
@@ -558,17 +544,13 @@ fn servers_that_are_no_masters_are_found() {
                 // Reads to the end, because a close with unread bytes would reset the connection.
                 let _ = io::copy(&mut stream, &mut io::sink());
             });
-            let locks = quarantining().masters(urls).build().unwrap();
-            let report = locks.check().await;
+            let report = check_for(&shared(Quarantine::Off), &urls).await;
             assert_eq!(found(&report), [expected], "{report}");
-            locks.close().await;
         }
         let mut urls = apart(&masters);
         urls[0] = "redis://nobody.invalid:6379".to_owned();
-        let locks = quarantining().masters(urls).build().unwrap();
-        let report = locks.check().await;
-        assert_eq!(found(&report), [(Warn, "connection")], "{report}");
-        locks.close().await;
+        let report = check_for(&shared(Quarantine::Off), &urls).await;
+        assert_eq!(found(&report), [(Unknown, "connection")], "{report}");
     });
 }
 
@@ -589,28 +571,24 @@ fn protected_mode_is_found() {
         masters[0] = Server::start_with(&["--protected-mode", "yes", "--bind", "0.0.0.0"]);
         let mut urls = apart(&masters);
         urls[0] = format!("redis://{}:{}", address.ip(), masters[0].port());
-        let locks = quarantining().masters(urls).build().unwrap();
-        let report = locks.check().await;
+        let report = check_for(&shared(Quarantine::Off), &urls).await;
         // Before Redis 7, `--bind` turned the protected mode off.
         if major(&masters[0]) >= 7 {
             assert_eq!(found(&report), [(Refuse, "login")], "{report}");
             assert!(report.to_string().contains("protected mode"), "{report}");
         }
-        locks.close().await;
     });
 }
 
-/// Checks three masters. On the first one, the user has `rules`.
-pub(crate) async fn as_user(masters: &[Server], builder: Builder, rules: &[&str]) -> CheckReport {
+/// Checks three masters that programs have used. On the first one, the user has `rules`.
+pub(crate) async fn as_user(masters: &[Server], shared: &Shared, rules: &[&str]) -> Report {
     let words = [&["ACL", "SETUSER", "bob", "reset", "on", ">hunter2"], rules].concat();
     assert_eq!(masters[0].command(&words), "OK");
     let mut urls = apart(masters);
     urls[0] = format!("redis://bob:hunter2@127.0.0.1:{}", masters[0].port());
-    let locks = builder.masters(urls).build().unwrap();
-    let report = locks.check().await;
+    let report = check_for(shared, &urls).await;
     let text = format!("{report} {report:?}");
     assert!(!text.contains("bob") && !text.contains("hunter2"), "{text}");
-    locks.close().await;
     report
 }
 
@@ -621,10 +599,22 @@ const MESSAGES: &str = "PUBLISH, SUBSCRIBE";
 const TOKENS: &str = "rights for fencing tokens";
 const INSPECT: &str = "rights to inspect";
 
+/// Returns the setting of findings about the rights of a kind of lock.
+pub(crate) fn rights_of(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Mutex => "rights for mutexes",
+        Kind::Reentrant => "rights for reentrant locks",
+        Kind::Fair => "rights for fair locks",
+        Kind::ReadWrite => "rights for read-write locks",
+        Kind::Semaphore => "rights for semaphores",
+        other => panic!("{other:?} has no name here"),
+    }
+}
+
 /// Returns a finding about the rights of each kind of lock that `is_it` accepts.
 fn about_kinds(severity: Severity, is_it: impl Fn(Kind) -> bool) -> Vec<Found> {
     let kinds = KINDS.into_iter().filter(|kind| is_it(*kind));
-    let found = kinds.map(|kind| (severity, Setting::Rights(kind).name()));
+    let found = kinds.map(|kind| (severity, rights_of(kind)));
     found.collect()
 }
 
@@ -642,6 +632,8 @@ fn needing(command: &str) -> Vec<Found> {
 fn each_missing_right_has_its_finding() {
     with_masters(0, async |_| {
         let masters = durable();
+        let locks = used(&masters).await;
+        let careful = shared(Quarantine::Observed);
         let all = ["~*", "&*", "+@all"];
         let fenced = (Info, TOKENS);
         let with = |found: Vec<Found>, also: Found| [&found[..], &[also]].concat();
@@ -684,31 +676,42 @@ fn each_missing_right_has_its_finding() {
                 ],
             ),
         ] {
-            let report = as_user(&masters, quarantining(), &[&all, without].concat()).await;
+            let report = as_user(&masters, &careful, &[&all, without].concat()).await;
             assert_eq!(found(&report), expected, "{without:?}: {report}");
         }
         if major(&masters[0]) >= 7 {
             for without in ["resetchannels", "-subscribe"] {
                 let rules = [&all[..], &[without]].concat();
-                let report = as_user(&masters, quarantining(), &rules).await;
+                let report = as_user(&masters, &careful, &rules).await;
                 assert_eq!(found(&report), [(Info, MESSAGES)], "{report}");
             }
             let rules = [&all[..], &["-eval"]].concat();
-            let report = as_user(&masters, patient(), &rules).await;
+            let report = as_user(&masters, &shared(Quarantine::Off), &rules).await;
             assert_eq!(found(&report), [(Refuse, "EVAL")], "{report}");
+            for without in ["-client|list", "-client|setname"] {
+                let rules = [&all[..], &[without]].concat();
+                let report = as_user(&masters, &careful, &rules).await;
+                assert_eq!(found(&report), [(Unknown, "lists")], "{report}");
+            }
         }
+        locks.close().await;
     });
 }
 
 #[test]
-fn a_origin_key_that_makes_no_sense_is_found() {
+fn an_origin_key_that_makes_no_sense_is_found() {
     with_masters(0, async |_| {
         let masters = durable();
-        let locks = locks(quarantining(), &masters);
-        assert_fit(&locks).await;
-        masters[0].command(&["HSET", "quorlock:guard", "since", "soon"]);
-        let report = locks.check().await;
-        assert_eq!(found(&report), [(Refuse, "quorlock:guard")], "{report}");
+        let locks = used(&masters).await;
+        masters[0].command(&["HSET", GUARD, "since", "soon"]);
+        until(
+            "a program that is known to have used the master",
+            async || {
+                let report = check(&apart(&masters)).await;
+                (found(&report) == [(Refuse, GUARD)]).then_some(())
+            },
+        )
+        .await;
         locks.close().await;
     });
 }
@@ -717,7 +720,8 @@ fn a_origin_key_that_makes_no_sense_is_found() {
 fn rights_that_the_guard_lacks_are_found() {
     with_masters(0, async |_| {
         let masters = durable();
-        let gone = (Refuse, "quorlock:guard");
+        used(&masters).await.close().await;
+        let gone = (Refuse, GUARD);
         let all = ["~*", "&*", "+@all"];
         for (without, expected) in [
             (&["-info"][..], &[gone, (Unknown, "INFO")][..]),
@@ -727,17 +731,14 @@ fn rights_that_the_guard_lacks_are_found() {
             ),
         ] {
             let rules = [&all[..], without].concat();
-            let report = as_user(&masters, quarantining(), &rules).await;
+            let report = as_user(&masters, &shared(Quarantine::Observed), &rules).await;
             assert_eq!(found(&report), expected, "{without:?}: {report}");
-            // With `Strict`, the client does not even connect.
-            let strict = patient().quarantine(Quarantine::Strict).max_ttl(LONG);
-            let report = as_user(&masters, strict, &rules).await;
-            assert!(found(&report).contains(&gone), "{without:?}: {report}");
             let text = report.to_string();
             assert_eq!(text.matches("~quorlock:guard").count(), 1, "{text}");
         }
         // Without quarantine, these rights are not needed.
-        let report = as_user(&masters, patient(), &["~*", "&*", "+@all", "-info"]).await;
+        let rules = ["~*", "&*", "+@all", "-info"];
+        let report = as_user(&masters, &shared(Quarantine::Off), &rules).await;
         let found = found(&report);
         assert!(
             found.contains(&(Unknown, "INFO")) && !found.contains(&gone),
@@ -751,6 +752,7 @@ fn rights_that_the_guard_lacks_are_found() {
 fn the_least_rights_for_mutexes_are_enough() {
     with_masters(0, async |_| {
         let masters = durable();
+        used(&masters).await.close().await;
         // The rules include the rights of the quarantine.
         let rules = [
             "~locks:*",
@@ -770,12 +772,15 @@ fn the_least_rights_for_mutexes_are_enough() {
             "+hmget",
             "+hset",
             "+config|get",
+            "+client|list",
+            "+client|setname",
         ];
         // Another client may have a lock with this name. A user without `EXISTS` cannot see it.
         let key = "locks:quorlock:check";
         masters[0].command(&["SET", key, "somebody's"]);
-        let builder = quarantining().key_template("locks:{name}");
-        let report = as_user(&masters, builder, &rules).await;
+        let mut shared = shared(Quarantine::Observed);
+        shared.key_template = "locks:{name}".to_owned();
+        let report = as_user(&masters, &shared, &rules).await;
         assert_eq!(masters[0].command(&["GET", key]), "somebody's");
         let mut expected = about_kinds(Info, |kind| kind != Kind::Mutex);
         expected.extend([(Info, TOKENS), (Info, INSPECT), (Info, MESSAGES)]);
@@ -792,13 +797,14 @@ fn a_master_that_reports_no_changes_is_found() {
     }
     with_masters(0, async |_| {
         let masters = durable();
+        used(&masters).await.close().await;
         let all = ["~*", "&*", "+@all"];
         for quarantine in [Quarantine::Off, Quarantine::Observed, Quarantine::Strict] {
-            let builder = || patient().quarantine(quarantine);
+            let shared = shared(quarantine);
             for missing in ["-client|tracking", "-client|caching"] {
                 let rules = [&all[..], &[missing]].concat();
-                let report = as_user(&masters, builder(), &rules).await;
-                let of_it = |finding: &&Finding| finding.setting.name() == "CLIENT TRACKING";
+                let report = as_user(&masters, &shared, &rules).await;
+                let of_it = |finding: &&Finding| finding.setting == "CLIENT TRACKING";
                 let finding = report.findings.iter().find(of_it).unwrap();
                 let expected = match quarantine {
                     Quarantine::Off => Info,
@@ -812,7 +818,7 @@ fn a_master_that_reports_no_changes_is_found() {
                 let fix = finding.fix.split(';').next().unwrap();
                 let rights = fix.strip_prefix("ACL SETUSER <user> ").unwrap();
                 let rights: Vec<_> = rights.split(' ').collect();
-                let report = as_user(&masters, builder(), &[&rules[..], &rights].concat()).await;
+                let report = as_user(&masters, &shared, &[&rules[..], &rights].concat()).await;
                 assert!(!report.findings.iter().any(|one| of_it(&one)), "{report}");
             }
         }
@@ -825,16 +831,17 @@ fn commands_that_are_renamed_are_found() {
         let mut masters = durable();
         for (command, expected) in [
             ("CONFIG", vec![(Unknown, "CONFIG GET")]),
+            ("EVAL", vec![(Refuse, "EVAL")]),
             ("EVALSHA", vec![(Refuse, "EVALSHA")]),
             ("PTTL", needing("PTTL")),
-            ("INFO", vec![(Refuse, "quorlock:guard"), (Unknown, "INFO")]),
+            ("INFO", vec![(Unknown, "INFO")]),
         ] {
             let renamed = [&DURABLE[..], &["--rename-command", command, "HIDDEN"]].concat();
             masters[0] = Server::start_with(&renamed);
-            let locks = locks(quarantining(), &masters);
-            let report = locks.check().await;
-            assert_eq!(found(&report), expected, "{command}: {report}");
-            locks.close().await;
+            let report = check(&apart(&masters)).await;
+            let mut found = found(&report);
+            found.retain(|(_, setting)| *setting != GUARD);
+            assert_eq!(found, expected, "{command}: {report}");
         }
     });
 }
@@ -842,10 +849,10 @@ fn commands_that_are_renamed_are_found() {
 #[test]
 fn a_check_changes_nothing() {
     with_masters(3, async |masters| {
-        let locks = locks(quarantining(), &masters);
-        locks.check().await;
+        let urls = apart(&masters);
+        check(&urls).await;
         for master in &masters {
-            assert_eq!(master.command(&["KEYS", "*"]), "quorlock:guard");
+            assert_eq!(master.command(&["KEYS", "*"]), "");
             master.command(&["SET", "quorlock:check", "somebody's", "PX", "600000"]);
         }
         let mut heard = masters[0].listen();
@@ -857,23 +864,14 @@ fn a_check_changes_nothing() {
             )
         };
         let before = look();
-        let report = locks.check().await;
-        assert_eq!(
-            report.worst(),
-            Some(report_of_plain(&masters[0])),
-            "{report}"
-        );
+        let report = check(&urls).await;
+        let expected = if major(&masters[0]) < 7 { Warn } else { Info };
+        assert_eq!(report.worst(), Some(expected), "{report}");
         assert_eq!(look(), before);
         for (channel, _) in heard.heard().unwrap() {
             assert_eq!(channel, "redisson_lock__channel:{quorlock:check}");
         }
-        locks.close().await;
     });
-}
-
-/// Returns the severity of the findings about a server with default settings.
-fn report_of_plain(master: &Server) -> Severity {
-    if major(master) < 7 { Warn } else { Info }
 }
 
 #[test]
@@ -888,28 +886,10 @@ fn a_report_shows_no_passwords() {
         masters[0] = Server::start_with(&secret);
         let mut urls = apart(&masters);
         urls[0] = format!("redis://:hunter2@127.0.0.1:{}", masters[0].port());
-        let locks = quarantining().masters(urls).build().unwrap();
         set(&masters[0], "timeout", "3600");
-        let report = locks.check().await;
+        let report = check_for(&shared(Quarantine::Off), &urls).await;
         assert_eq!(found(&report), [(Warn, "timeout")]);
         assert!(!format!("{report} {report:?}").contains("hunter2"));
-        locks.close().await;
-    });
-}
-
-/// The connections are made on the coordinator's runtime.
-#[test]
-fn a_check_can_be_made_from_a_runtime_without_timers_and_sockets() {
-    with_masters(0, async |_| {
-        let masters = durable();
-        let locks = locks(quarantining(), &masters);
-        let other = locks.clone();
-        let report = thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().build();
-            runtime.unwrap().block_on(other.check())
-        });
-        assert_eq!(found(&report.join().unwrap()), []);
-        locks.close().await;
     });
 }
 
@@ -917,11 +897,6 @@ fn a_check_can_be_made_from_a_runtime_without_timers_and_sockets() {
 fn a_master_that_runs_a_long_script_is_found() {
     with_masters(0, async |_| {
         let masters = durable();
-        let locks = locks(
-            quarantining().node_timeout(Duration::from_secs(2)),
-            &masters,
-        );
-        locks.check().await;
         set(&masters[0], "lua-time-limit", "1");
         let port = masters[0].port();
         let busy = thread::spawn(move || {
@@ -929,13 +904,63 @@ fn a_master_that_runs_a_long_script_is_found() {
             let _ = server::try_command_on(port, &words, TEST_TIMEOUT);
         });
         let report = until("a busy master", async || {
-            sleep(Duration::from_millis(20)).await;
-            let report = locks.check().await;
+            let report = check_for(&shared(Quarantine::Off), &apart(&masters)).await;
             found(&report).contains(&(Warn, "votes")).then_some(report)
         })
         .await;
         assert!(report.to_string().contains("BUSY"), "{report}");
         masters[0].command(&["SCRIPT", "KILL"]);
         busy.join().unwrap();
+    });
+}
+
+/// Two programs with different lists held one lock at once, and nobody noticed.
+#[test]
+fn programs_with_other_masters_or_settings_are_found() {
+    with_masters(5, async |masters| {
+        let urls = urls(&masters);
+        let program = async |name: &str, builder: Builder| {
+            let locks = builder.client_name(name).max_ttl(LONG).build().unwrap();
+            locks.all_ready(TEST_TIMEOUT / 2).await.unwrap();
+            locks
+        };
+        let ours = || patient().masters(&urls[..3]);
+        let others = || patient().masters([&urls[0], &urls[3], &urls[4]]);
+        let (us, them) = (program("us", ours()).await, program("them", others()).await);
+        let shared = shared(Quarantine::Observed);
+        let about = async |setting: &str| {
+            let report = check_for(&shared, &urls[..3]).await;
+            let mut findings = report.findings.into_iter();
+            findings.find(|finding| finding.setting == setting)
+        };
+        let lists = about("lists").await.unwrap();
+        assert_eq!((lists.severity, &*lists.value), (Warn, "them"), "{lists}");
+        assert_eq!(lists.masters.len(), 1, "{lists}");
+        them.close().await;
+        drop(them);
+        until("they are gone", async || {
+            about("lists").await.is_none().then_some(())
+        })
+        .await;
+
+        let hasty = ours()
+            .client_name("hasty")
+            .max_ttl(LONG / 2)
+            .ttl(LONG / 2)
+            .build()
+            .unwrap();
+        hasty.all_ready(TEST_TIMEOUT / 2).await.unwrap();
+        let prefixed = program("prefixed", others().key_template("app:{name}")).await;
+        let max_ttl = about("max_ttl").await.unwrap();
+        assert_eq!(
+            (max_ttl.severity, &*max_ttl.value),
+            (Warn, "300s in hasty, and 600s here")
+        );
+        let template = about("key template").await.unwrap();
+        assert_eq!((template.severity, &*template.value), (Info, "prefixed"));
+        assert_eq!(about("lists").await, None, "their keys are others");
+        for locks in [us, hasty, prefixed] {
+            locks.close().await;
+        }
     });
 }

@@ -4,7 +4,7 @@ use std::{net::TcpListener, os::unix::fs::symlink};
 
 use quorlock::{ConfigError, Coordinator, Quarantine, Renewal};
 
-use crate::{common::*, quarantine::quarantining};
+use crate::{check::check, common::*, quarantine::quarantining};
 
 #[test]
 fn locks_work_over_ipv6() {
@@ -156,7 +156,7 @@ fn two_databases_of_one_server_are_one_master() {
             masters[2].url(),
         ];
         let locks = quarantining(Quarantine::Observed)
-            .masters(urls)
+            .masters(&urls)
             .build()
             .unwrap();
         let lock = locks.mutex("r");
@@ -166,7 +166,7 @@ fn two_databases_of_one_server_are_one_master() {
                 .contains("it is the same server as master")
         })
         .await;
-        let report = locks.check().await.to_string();
+        let report = check(&urls).await.to_string();
         assert!(report.contains("run_id"), "{report}");
         locks.close().await;
     });
@@ -175,7 +175,8 @@ fn two_databases_of_one_server_are_one_master() {
 #[test]
 fn a_database_that_does_not_exist_is_explained() {
     with_masters(1, async |masters| {
-        let locks = Coordinator::new([format!("{}/99", masters[0].url())]).unwrap();
+        let urls = [format!("{}/99", masters[0].url())];
+        let locks = Coordinator::new(&urls).unwrap();
         let said = locks
             .mutex("r")
             .try_acquire()
@@ -183,6 +184,6 @@ fn a_database_that_does_not_exist_is_explained() {
             .unwrap_err()
             .to_string();
         assert!(said.contains("refused the database"), "{said}");
-        assert!(locks.check().await.to_string().contains("login"));
+        assert!(check(&urls).await.to_string().contains("login"));
     });
 }

@@ -1,15 +1,14 @@
 //! Groups of real masters.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
-use quorlock::{AcquireError, Builder, Coordinator, Group, ListsId, MasterPrograms, MasterState};
+use quorlock::{AcquireError, Builder, Coordinator, Group, MasterState};
 use tokio::time::sleep;
 
 use crate::{
     change::{Shape, change},
     common::*,
     connection_name::names,
-    programs::clients,
 };
 
 const IDS: [&str; 3] = ["a", "b", "c"];
@@ -150,61 +149,5 @@ fn the_outage_of_a_group_leaves_the_others_as_they_are() {
         guard.release().await.unwrap();
         held.release().await.unwrap();
         locks.close().await;
-    });
-}
-
-/// Returns the clients with these lists that the masters of a group show.
-fn clients_in(group: &str, programs: &[MasterPrograms], lists: ListsId) -> BTreeSet<String> {
-    let masters = programs.iter();
-    let masters = masters.filter(|master| master.group.as_deref() == Some(group));
-    masters.flat_map(|master| clients(master, lists)).collect()
-}
-
-#[test]
-fn masters_show_which_groups_programs_use() {
-    with_masters(3, async |masters| {
-        let urls = urls(&masters);
-        let open = async |name: &str, ids: &[&str], leaving: &[&str]| {
-            let builder = program(&urls, ids, leaving).client_name(name);
-            let locks = builder.build().unwrap();
-            locks.all_ready(TEST_TIMEOUT / 2).await.unwrap();
-            locks
-        };
-        let before = open("before", &["a", "b"], &[]).await;
-        let both = open("both", &IDS, &["a", "b"]).await;
-        let after = open("after", &IDS, &[]).await;
-        let ids = [&before, &both, &after].map(Coordinator::lists_id);
-        assert_eq!(
-            ids.map(|id| id.to_string())
-                .iter()
-                .collect::<BTreeSet<_>>()
-                .len(),
-            3
-        );
-        let programs = both.programs().await;
-        let seen = |programs: &[MasterPrograms], group: &str| {
-            let seen = ids.iter().flat_map(|id| clients_in(group, programs, *id));
-            seen.collect::<Vec<_>>()
-        };
-        for group in ["a", "b", "a->c", "b->c"] {
-            assert_eq!(
-                seen(&programs, group),
-                ["before", "both", "after"],
-                "{group}"
-            );
-        }
-        assert_eq!(seen(&after.programs().await, "c"), ["both", "after"]);
-        before.close().await;
-        drop(before);
-        until("the old program is gone", async || {
-            let programs = both.programs().await;
-            let mut groups = ["a", "b", "a->c", "b->c"].into_iter();
-            groups
-                .all(|group| clients_in(group, &programs, ids[0]).is_empty())
-                .then_some(())
-        })
-        .await;
-        both.close().await;
-        after.close().await;
     });
 }

@@ -5,9 +5,10 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use quorlock::{Coordinator, ListsId, MasterPrograms, Membership, Severity};
+use quorlock::{Coordinator, ListsId, MasterSpec, Quarantine};
+use quorlock_check::{MasterPrograms, Report, Severity};
 
-use crate::common::*;
+use crate::{check::shared, common::*};
 
 fn address(master: &Server) -> String {
     format!("127.0.0.1:{}", master.port())
@@ -30,13 +31,21 @@ async fn program(name: &str, masters: &[String], leaving: &[String]) -> Coordina
     locks
 }
 
+/// Checks a change of the masters.
+async fn check(masters: &[String], leaving: &[String]) -> Report {
+    let specs = |urls: &[String]| urls.iter().map(MasterSpec::from).collect::<Vec<_>>();
+    let (masters, leaving) = (specs(masters), specs(leaving));
+    let shared = shared(Quarantine::Off);
+    let report = quorlock_check::check(&masters, &leaving, &shared);
+    report.await.unwrap()
+}
+
 /// Returns the clients that a master shows with these lists.
-pub(crate) fn clients(master: &MasterPrograms, lists: ListsId) -> BTreeSet<String> {
+fn clients(master: &MasterPrograms, lists: ListsId) -> BTreeSet<String> {
     let programs = master.programs.as_ref().unwrap().iter();
-    let programs = programs.filter(|program| program.lists == Some(lists));
-    programs
-        .filter_map(|program| program.client.clone())
-        .collect()
+    let names = programs.filter_map(|program| program.name.as_ref());
+    let names = names.filter(|name| name.lists == lists);
+    names.filter_map(|name| name.client.clone()).collect()
 }
 
 #[test]
@@ -47,31 +56,34 @@ fn masters_show_which_lists_programs_use() {
         let before = program("before", old, &[]).await;
         let joint = program("joint", new, old).await;
         let after = program("after", new, &[]).await;
-        let programs = joint.programs().await;
-        let parts: Vec<_> = programs.iter().map(|master| master.membership).collect();
-        use Membership::{Joins, Leaves, Stays};
-        assert_eq!(parts, [Stays, Stays, Joins, Leaves]);
+        let report = check(new, old).await;
+        assert!(!report.to_string().contains("lists"), "{report}");
         let ids = [
             id(&masters[..3], &[]),
             id(&masters[1..], &masters[..3]),
             id(&masters[1..], &[]),
         ];
         assert_eq!([&before, &joint, &after].map(Coordinator::lists_id), ids);
-        for master in &programs {
+        let stays = [&["before"][..], &["joint"], &["after"]];
+        let joins = [&[][..], &["joint"], &["after"]];
+        let leaves = [&["before"][..], &["joint"], &[]];
+        for (master, expected) in report.programs.iter().zip([stays, stays, joins, leaves]) {
             let seen = ids.map(|id| clients(master, id));
-            let expected = match master.membership {
-                Joins => [&[][..], &["joint"], &["after"]],
-                Leaves => [&["before"][..], &["joint"], &[]],
-                Stays => [&["before"][..], &["joint"], &["after"]],
-            };
             let expected = expected.map(|names| names.iter().map(ToString::to_string).collect());
             assert_eq!(seen, expected, "{master:?}");
         }
+        // The lists of the others are others for a program that knows nothing of the change.
+        let report = check(old, &[]).await;
+        assert!(
+            report.to_string().contains("lists: after, joint: "),
+            "{report}"
+        );
+
         before.close().await;
         drop(before);
         until("the old program is gone", async || {
-            let programs = joint.programs().await;
-            let mut masters = programs.iter();
+            let report = check(new, old).await;
+            let mut masters = report.programs.iter();
             masters
                 .all(|master| clients(master, ids[0]).is_empty())
                 .then_some(())
@@ -92,22 +104,15 @@ fn masters_that_show_no_programs_say_why() {
             let words = ["ACL", "SETUSER", "default", right];
             assert_eq!(master.command(&words), "OK");
         }
-        let locks = coordinator(patient(), &masters);
-        let why = |programs: &[MasterPrograms], master: usize| {
-            let programs = programs[master].programs.clone();
-            programs.unwrap_err()
-        };
-        let programs = locks.programs().await;
-        assert!(why(&programs, 0).contains("client|list"), "{programs:?}");
-        assert!(
-            why(&programs, 1).contains("+client|setname"),
-            "{programs:?}"
-        );
-        assert!(programs[2].programs.is_ok(), "{programs:?}");
+        let why =
+            |report: &Report, master: usize| report.programs[master].programs.clone().unwrap_err();
+        let report = check(&urls(&masters), &[]).await;
+        assert!(why(&report, 0).contains("client|list"), "{report:?}");
+        assert!(why(&report, 1).contains("CLIENT SETNAME"), "{report:?}");
+        assert!(report.programs[2].programs.is_ok(), "{report:?}");
         masters[2].kill();
-        let programs = locks.programs().await;
-        assert!(why(&programs, 2).contains("refused"), "{programs:?}");
-        locks.close().await;
+        let report = check(&urls(&masters), &[]).await;
+        assert!(why(&report, 2).contains("refused"), "{report:?}");
     });
 }
 
@@ -131,25 +136,21 @@ fn a_change_is_refused_while_counters_are_ahead_of_time() {
             let script = "for at = 1, 5000 do redis.call('SET', 'quorlock:fence:' .. at, at) end";
             master.command(&["EVAL", script, "0"]);
         }
-        let finding = async |builder: quorlock::Builder| {
-            let locks = builder.build().unwrap();
-            let report = locks.check().await;
-            locks.close().await;
-            let mut findings = report.findings.into_iter();
-            findings.find(|finding| finding.setting.name() == "quorlock:fence:*")
+        let finding = async |masters: &[String], leaving: &[String]| {
+            let mut findings = check(masters, leaving).await.findings.into_iter();
+            findings.find(|finding| finding.setting == "quorlock:fence:*")
         };
-        let joint = || patient().masters(new).leaving(old);
         set(&masters[0], ahead);
         set(&masters[1], now);
-        assert_eq!(finding(joint()).await, None, "two masters are a majority");
+        assert_eq!(finding(new, old).await, None, "two masters are a majority");
         set(&masters[3], ahead);
         assert_eq!(
-            finding(joint()).await,
+            finding(new, old).await,
             None,
             "two masters of each list are a majority"
         );
         set(&masters[1], ahead);
-        let found = finding(joint()).await.unwrap();
+        let found = finding(new, old).await.unwrap();
         assert_eq!(found.severity, Severity::Refuse, "{found}");
         assert!(
             found.value.contains(key) && found.value.contains("1 in all"),
@@ -158,7 +159,7 @@ fn a_change_is_refused_while_counters_are_ahead_of_time() {
         let scans = || masters[0].calls(|command| command == "scan");
         let before = scans();
         assert!(before >= 9, "three looks at 5,000 keys");
-        assert_eq!(finding(patient().masters(old)).await, None);
+        assert_eq!(finding(old, &[]).await, None);
         assert_eq!(scans(), before, "programs of one list do not look");
     });
 }
@@ -170,14 +171,13 @@ fn a_user_that_may_not_look_for_counters_is_told() {
             let words = ["ACL", "SETUSER", "default", "+@all", rule];
             assert_eq!(masters[0].command(&words), "OK");
             let urls = urls(&masters);
-            let locks = patient().masters(&urls[1..]).leaving(&urls[..1]);
-            let locks = locks.build().unwrap();
-            let report = locks.check().await;
-            let of_it = |finding: &&quorlock::Finding| finding.setting.name() == "quorlock:fence:*";
-            let found = report.findings.iter().find(of_it).unwrap();
+            let report = check(&urls[1..], &urls[..1]).await;
+            let mut findings = report.findings.iter();
+            let found = findings
+                .find(|one| one.setting == "quorlock:fence:*")
+                .unwrap();
             assert_eq!(found.severity, Severity::Unknown, "{report}");
             assert!(found.fix.contains("+scan"), "{report}");
-            locks.close().await;
         }
     });
 }

@@ -16,7 +16,10 @@ use testkit::{captured_log::CapturedLog, proxy::Proxy};
 use tokio::join;
 use tracing::Level;
 
-use crate::common::*;
+use crate::{
+    check::{check_for, shared},
+    common::*,
+};
 
 /// The longest TTL in these tests.
 const TTL: Duration = Duration::from_millis(1_500);
@@ -407,7 +410,7 @@ fn a_strict_client_does_not_trust_an_observer() {
         masters[1].restart();
         let observer = quarantining(Quarantine::Observed).masters(other_addresses(&masters));
         let observer = observer.build().unwrap();
-        observer.check().await;
+        observer.all_ready(TEST_TIMEOUT / 4).await.unwrap();
         assert_eq!(masters[1].command(&["HGET", KEY, "since"]), "0");
 
         let proxies = masters.iter();
@@ -421,7 +424,10 @@ fn a_strict_client_does_not_trust_an_observer() {
             panic!("{second:?}");
         };
         assert!(is_quarantined(&votes, 1), "{votes}");
-        let report = there.check().await.to_string();
+        let mut shared = shared(Quarantine::Strict);
+        shared.max_ttl = TTL;
+        let urls: Vec<_> = proxies.iter().map(Proxy::url).collect();
+        let report = check_for(&shared, &urls).await.to_string();
         assert!(report.contains("in quarantine for"), "{report}");
         let second = there.mutex("r").acquire().await.unwrap();
         assert!(second.is_valid() && !first.is_valid());

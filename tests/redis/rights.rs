@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use quorlock::{
     __internals::{has_owner, has_queue, has_readers},
-    AcquireError, Builder, Coordinator, Guard, Kind, Lock, Owner, Quarantine, Setting,
+    AcquireError, Builder, Coordinator, Guard, Kind, Lock, Owner, Quarantine,
 };
 
 use crate::{
-    check::{as_user, durable, quarantining},
+    check::{as_user, check_for, durable, rights_of, shared},
     common::*,
 };
 
@@ -285,9 +285,11 @@ fn the_rights_in_the_guide_are_enough_for_all_kinds_and_for_a_check() {
                 assert_nothing_denied(&masters, &rules);
             }
         }
-        rules.push("+config|get".to_owned());
-        let locks = builder().masters(urls_of(&rules, &masters)).build();
-        let report = locks.unwrap().check().await;
+        let also = ["+config|get", "+client|list"].map(str::to_owned);
+        rules.extend(also);
+        let mut shared = shared(Quarantine::Observed);
+        shared.key_template = "app:{name}".to_owned();
+        let report = check_for(&shared, &urls_of(&rules, &masters)).await;
         let text = report.to_string();
         assert!(
             !text.contains("rights") && !text.contains("denied"),
@@ -344,9 +346,9 @@ fn each_right_in_the_scripts_documentation_is_missed() {
                 };
                 let without: Vec<_> = without.iter().map(String::as_str).collect();
                 let rules = [&["~*", "&*", "+@all"], &without[..]].concat();
-                let report = as_user(&masters, quarantining(), &rules).await;
+                let report = as_user(&masters, &shared(Quarantine::Observed), &rules).await;
                 let mut findings = report.findings.iter();
-                let is_found = findings.any(|finding| finding.setting == Setting::Rights(kind));
+                let is_found = findings.any(|finding| finding.setting == rights_of(kind));
                 assert!(is_found, "{kind} {rule}: {report}");
             }
         }

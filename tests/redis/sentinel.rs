@@ -11,11 +11,15 @@ use std::{
 };
 
 use quorlock::{
-    AcquireError, Builder, Coordinator, Failure, MasterState, Quarantine, Renewal, Setting, Votes,
+    AcquireError, Builder, Coordinator, Failure, MasterState, Quarantine, Renewal, Votes,
 };
 use testkit::sentinels::{Group, sentinel_url, watch};
 
-use crate::{common::*, impostors::impostor};
+use crate::{
+    check::{check, check_for, shared},
+    common::*,
+    impostors::impostor,
+};
 
 /// The longest TTL in these tests. A failover takes less time.
 const TTL: Duration = Duration::from_secs(6);
@@ -245,13 +249,13 @@ fn a_check_names_the_service_and_warns_of_its_replica() {
             .release()
             .await
             .unwrap();
-        let report = locks.check().await;
+        let report = check(&[group.url()]).await;
         let mut findings = report.findings.iter();
         let found = findings
-            .find(|found| found.setting == Setting::ConnectedSlaves)
+            .find(|found| found.setting == "connected_slaves")
             .unwrap();
         let name = format!("sentinel:svc@127.0.0.1:{}", group.sentinels[0].port());
-        assert_eq!(found.master.as_deref(), Some(&*name), "{report}");
+        assert_eq!(found.masters.join(" "), name, "{report}");
         locks.close().await;
     });
 }
@@ -345,18 +349,16 @@ fn each_fault_of_sentinels_is_explained() {
                 format!("at 127.0.0.1:{}, named", down.port()),
             ),
         ] {
+            let mut brief = shared(Quarantine::Off);
+            brief.connect_timeout = millis(500);
             let locks = refuses(&url);
             let said = refusal(&locks).await;
             println!("{said}");
             assert!(said.contains(&expected), "{expected}: {said}");
             assert!(!said.contains("hunter2"), "{said}");
-            let report = locks.check().await.to_string();
-            let finding = if said.contains("named by the Sentinels") {
-                "Connection refused (os error 111) at 127.0.0.1:"
-            } else {
-                "its Sentinels do not say where it is"
-            };
-            assert!(report.contains(finding), "{report}");
+            let report = check_for(&brief, &[&url]).await.to_string();
+            let why = expected.rsplit("unreachable: ").next().unwrap();
+            assert!(report.contains(why), "{why}: {report}");
             close_at_once(&locks).await;
         }
     });

@@ -9,15 +9,17 @@ use std::{
 };
 
 use quorlock::{
-    AcquireError, Builder, ConfigError, Coordinator, Renewal,
+    AcquireError, Builder, ConfigError, Coordinator, MasterSpec, Quarantine, Renewal,
     rustls::{
         ClientConfig, ConfigBuilder, RootCertStore, client::WantsClientCert, crypto::ring,
         pki_types::PrivatePkcs8KeyDer,
     },
 };
+use quorlock_check::check;
 use testkit::certificates::{Authority, Signed, is_without_tls, tls_url};
 
 use crate::{
+    check::{found, shared},
     common::*,
     idle::{SILENCE, assert_kept_alive, close_connections, local_runtime},
     impostors::impostor,
@@ -100,10 +102,17 @@ async fn until_refused(locks: &Coordinator) {
 }
 
 /// Checks that errors and the report of a check have this text.
-async fn assert_explained(locks: &Coordinator, expected: &str) {
+async fn assert_explained(locks: &Coordinator, master: MasterSpec, expected: &str) {
     let said = refusal(locks).await;
     assert!(said.contains(expected), "{said}");
-    let report = locks.check().await.to_string();
+    assert_found(&[master], expected).await;
+}
+
+/// Checks that the report of a check has this text.
+async fn assert_found(masters: &[MasterSpec], expected: &str) {
+    let mut shared = shared(Quarantine::Off);
+    shared.connect_timeout = millis(500);
+    let report = check(masters, &[], &shared).await.unwrap().to_string();
     assert!(report.contains(expected), "{report}");
 }
 
@@ -251,8 +260,8 @@ fn a_certificate_that_is_refused_is_explained() {
             );
             assert!(said.contains(&master) && said.contains(expected), "{said}");
             until_refused(&locks).await;
-            let report = locks.check().await.to_string();
-            assert!(report.contains(expected), "{report}");
+            let spec = MasterSpec::from(tls_url(&masters[0])).tls(trusting(trusted));
+            assert_found(&[spec], expected).await;
         }
     });
 }
@@ -307,7 +316,8 @@ fn a_plain_url_of_a_port_with_tls_is_explained() {
     with_authority(async |authority| {
         let masters = [authority.server(&authority.sign(HOST), "no", &[])];
         let locks = patient().masters(urls(&masters)).build().unwrap();
-        assert_explained(&locks, "if this port expects TLS, use rediss://").await;
+        let master = MasterSpec::from(masters[0].url());
+        assert_explained(&locks, master, "if this port expects TLS, use rediss://").await;
     });
 }
 
@@ -316,7 +326,8 @@ fn a_tls_url_of_a_plain_port_is_explained() {
     with_masters(1, async |masters| {
         let brisk = brisk().connect_timeout(millis(500)).tls(nothing_trusted());
         let locks = locks(brisk, &masters);
-        assert_explained(&locks, "if this port expects no TLS, use redis://").await;
+        let master = MasterSpec::from(tls_url(&masters[0])).tls(nothing_trusted());
+        assert_explained(&locks, master, "if this port expects no TLS, use redis://").await;
     });
 }
 
@@ -416,34 +427,14 @@ fn a_master_that_restarts_is_reached_again() {
 fn a_check_finds_nothing_wrong_with_tls() {
     with_authority(async |authority| {
         let masters = three(&authority, &authority.sign(HOST), "no");
-        let tls = locks(patient().tls(trusting(&authority)), &masters);
-        acquire_on_all(&tls.mutex("r"))
-            .await
-            .release()
-            .await
-            .unwrap();
-        let with_tls = tls.check().await;
-        tls.close().await;
-        let sockets = masters.iter().map(Server::unix_url);
-        let plain = patient().masters(sockets).build().unwrap();
-        acquire_on_all(&plain.mutex("r"))
-            .await
-            .release()
-            .await
-            .unwrap();
-        let without = plain.check().await;
-        plain.close().await;
-        let settings = |report: &quorlock::CheckReport| -> Vec<_> {
-            let findings = report.findings.iter();
-            findings
-                .map(|finding| (finding.setting, finding.severity))
-                .collect()
-        };
-        assert_eq!(
-            settings(&with_tls),
-            settings(&without),
-            "{with_tls}\n{without}"
-        );
+        let encrypted = masters.iter().map(tls_url).map(MasterSpec::from);
+        let encrypted: Vec<_> = encrypted.map(|one| one.tls(trusting(&authority))).collect();
+        let sockets = masters.iter().map(Server::unix_url).map(MasterSpec::from);
+        let sockets: Vec<_> = sockets.collect();
+        let shared = shared(Quarantine::Off);
+        let with_tls = check(&encrypted, &[], &shared).await.unwrap();
+        let without = check(&sockets, &[], &shared).await.unwrap();
+        assert_eq!(found(&with_tls), found(&without), "{with_tls}\n{without}");
     });
 }
 

@@ -21,7 +21,6 @@ const FLOORS: &[(&str, &[&str])] = &[
         "src/driver/",
         &["core", "driver", "log", "master", "meter", "user_code"],
     ),
-    ("src/check/", &["check", "core", "master"]),
     ("src/meter/", &["meter", "user_code"]),
 ];
 
@@ -52,7 +51,7 @@ const WORDS: &[(&str, &str, &str)] = &[
     (
         "tokio::",
         // A blocking coordinator has a runtime of its own, and its calls wait for it.
-        "src/driver/ src/master/ src/check/ask.rs src/face/builder/ src/face/blocking/background.rs \
+        "src/driver/ src/master/ src/face/builder/ src/face/blocking/background.rs \
          src/face/blocking/park.rs",
         "the other floors know no runtime",
     ),
@@ -63,7 +62,7 @@ const WORDS: &[(&str, &str, &str)] = &[
     ),
     (
         "async await",
-        "src/driver/ src/master/ src/check/ src/face/break_held.rs src/face/connect.rs src/face/coordinator/ src/face/guard.rs src/face/lock/ src/face/ready.rs \
+        "src/driver/ src/master/ src/face/break_held.rs src/face/connect.rs src/face/coordinator/ src/face/guard.rs src/face/lock/ src/face/ready.rs \
          src/face/blocking/background.rs",
         "rules are functions of their arguments",
     ),
@@ -82,13 +81,13 @@ const WORDS: &[(&str, &str, &str)] = &[
         "spawn spawn_blocking spawn_local JoinSet",
         // The tasks of a check end when the check ends. A blocking coordinator starts one thread.
         // The system resolves a name only in a thread that it may block.
-        "src/driver/engine.rs src/check/ask.rs src/face/blocking/background.rs \
+        "src/driver/engine.rs src/face/blocking/background.rs \
          src/master/redis/resolve.rs",
         "few files spawn, so that every task has one owner",
     ),
     (
         "sleep sleep_until",
-        "src/driver/ src/master/ src/check/ask.rs",
+        "src/driver/ src/master/",
         "only the files that talk to masters wait",
     ),
     (
@@ -202,7 +201,7 @@ fn a_name_from_the_wrong_floor_is_found() {
             "names error",
         ),
         ("internals", "use crate::driver::x;", "names driver"),
-        ("check/a", "use crate::driver::clock;", "names driver"),
+        ("meter/a", "use crate::driver::clock;", "names driver"),
         ("other/a", "", "src/other/a.rs:1: its folder has no row"),
     ] {
         let found = over_all(

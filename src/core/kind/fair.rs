@@ -2,7 +2,7 @@
 
 use super::{
     reentrant::{can_be_refused, marked_words},
-    spec::{HolderForm, Rights, Spec},
+    spec::{HolderForm, Spec},
 };
 use crate::core::{
     protocol::{
@@ -27,13 +27,6 @@ pub(super) static SPEC: Spec = Spec {
     is_watched: true,
     has_readers: false,
     has_slots: false,
-    rights: Rights {
-        name: "rights for fair locks",
-        takes: "",
-        needs: "EXISTS HSET TIME ZADD ZREM ZRANGE ZRANK ZSCORE queue deadlines",
-        fix: "ACL SETUSER <user> +time +zadd +zrem +zrange +zrank +zscore \
-              ~quorlock:queue:* ~quorlock:deadlines:*, and what reentrant locks need",
-    },
 };
 
 const COMPANIONS: &[&Companion] = &[&QUEUE, &DEADLINES];

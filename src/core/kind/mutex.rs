@@ -1,6 +1,6 @@
 //! The mutex: a string that holds the token of an attempt, as in most Redlock libraries.
 
-use super::spec::{HolderForm, Rights, Spec};
+use super::spec::{HolderForm, Spec};
 use crate::core::{
     protocol::{
         command::{Action, Command, Reply},
@@ -21,12 +21,6 @@ pub(super) static SPEC: Spec = Spec {
     is_watched: true,
     has_readers: false,
     has_slots: false,
-    rights: Rights {
-        name: "rights for mutexes",
-        takes: "SET",
-        needs: "GET DEL PTTL PEXPIRE",
-        fix: "ACL SETUSER <user> +set +get +del +pttl +pexpire",
-    },
 };
 
 /// Takes a fenced mutex. A mutex that is not fenced is taken with a plain `SET`.

@@ -4,7 +4,7 @@
 use super::{
     fair::DEADLINES,
     reentrant::can_be_refused,
-    spec::{HolderForm, Rights, Spec},
+    spec::{HolderForm, Spec},
 };
 use crate::core::{
     protocol::{
@@ -28,14 +28,6 @@ pub(super) static SPEC: Spec = Spec {
     is_watched: false,
     has_readers: true,
     has_slots: false,
-    rights: Rights {
-        name: "rights for read-write locks",
-        takes: "TIME EXISTS HSET writers deadlines readers",
-        needs: "HMGET HLEN HGETALL HDEL DEL PTTL PEXPIRE ZADD ZREM ZRANGE ZSCORE ZLEXCOUNT",
-        fix: "ACL SETUSER <user> +time +exists +hset +hmget +hlen +hgetall +hdel +del +pttl \
-              +pexpire +zadd +zrem +zrange +zscore +zlexcount ~quorlock:writers:* \
-              ~quorlock:deadlines:* ~quorlock:readers:*",
-    },
 };
 
 /// The scripts expect this order.

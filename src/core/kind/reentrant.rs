@@ -1,6 +1,6 @@
 //! The reentrant lock: a hash with the depth of its owner, which Redisson can read.
 
-use super::spec::{HolderForm, Rights, Spec};
+use super::spec::{HolderForm, Spec};
 use crate::core::{
     protocol::{
         command::{Action, Command, Reply},
@@ -22,12 +22,6 @@ pub(super) static SPEC: Spec = Spec {
     is_watched: true,
     has_readers: false,
     has_slots: false,
-    rights: Rights {
-        name: "rights for reentrant locks",
-        takes: "EXISTS HSET",
-        needs: "HMGET HLEN HGETALL HDEL DEL PTTL PEXPIRE",
-        fix: "ACL SETUSER <user> +exists +hset +hmget +hlen +hgetall +hdel +del +pttl +pexpire",
-    },
 };
 
 static ACQUIRE: Script = Script::new(

@@ -6,7 +6,7 @@ use std::num::NonZeroU16;
 use super::{
     fair::DEADLINES,
     reentrant::can_be_refused,
-    spec::{HolderForm, Rights, Spec},
+    spec::{HolderForm, Spec},
 };
 use crate::core::{
     protocol::{
@@ -30,14 +30,6 @@ pub(super) static SPEC: Spec = Spec {
     is_watched: false,
     has_readers: false,
     has_slots: true,
-    rights: Rights {
-        name: "rights for semaphores",
-        takes: "TIME EXISTS HMGET HSET waiters deadlines",
-        needs: "HLEN HGETALL HDEL DEL PTTL PEXPIRE ZADD ZREM ZRANGE ZSCORE ZLEXCOUNT",
-        fix: "ACL SETUSER <user> +time +exists +hset +hmget +hlen +hgetall +hdel +del +pttl \
-              +pexpire +zadd +zrem +zrange +zscore +zlexcount ~quorlock:waiters:* \
-              ~quorlock:deadlines:*",
-    },
 };
 
 /// The scripts expect this order.

@@ -29,7 +29,6 @@ pub(crate) struct Spec {
     pub(crate) has_readers: bool,
     /// `true` if several can hold the lock, each in a slot of its own. A grant is then for a slot.
     pub(crate) has_slots: bool,
-    pub(crate) rights: Rights,
 }
 
 /// The form in which masters know the holder of a lock. It also decides how attempts wait.
@@ -41,21 +40,4 @@ pub(crate) enum HolderForm {
     Ticket,
     /// A token, which is new for every attempt. Attempts wait in turn.
     Token,
-}
-
-/// The rights that a kind of lock needs on the masters. Commands are in capitals, and keys in small
-/// letters, separated by spaces.
-#[derive(Clone, Copy)]
-pub(crate) struct Rights {
-    /// The name of the [`Setting`](crate::Setting) that findings are about.
-    pub(crate) name: &'static str,
-    /// The commands and keys that acquire the lock. Empty if the lock also needs the rights of
-    /// another row.
-    ///
-    /// If only rights of `needs` are missing, the user can acquire the lock, but cannot release or
-    /// keep it.
-    pub(crate) takes: &'static str,
-    /// The other commands and the keys.
-    pub(crate) needs: &'static str,
-    pub(crate) fix: &'static str,
 }

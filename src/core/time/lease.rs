@@ -26,10 +26,6 @@ impl Drift {
         }
     }
 
-    pub(crate) fn ppm(self) -> u32 {
-        self.ppm
-    }
-
     /// Returns the part of `ttl` that a holder must not use. The result is rounded up, because a
     /// smaller allowance would be unsafe.
     pub(crate) fn allowance(self, ttl: Duration) -> Duration {
@@ -193,7 +189,7 @@ mod tests {
 
     #[test]
     fn drift_is_in_parts_per_million() {
-        assert_eq!(ONE_PERCENT.ppm(), 10_000);
+        assert_eq!(ONE_PERCENT.ppm, 10_000);
     }
 
     #[test]

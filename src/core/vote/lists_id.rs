@@ -9,7 +9,7 @@ use crate::core::{group::choice::GroupId, hash::hash};
 ///
 /// Programs that list the same masters under the same addresses have the same ID. The order of the
 /// masters does not matter. It is shown as 16 hexadecimal digits. See
-/// [`Coordinator::programs`](crate::Coordinator::programs).
+/// [`ConnectionName`](crate::ConnectionName).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ListsId(u64);
 

@@ -162,6 +162,7 @@ pub enum Failure {
 
 impl Failure {
     /// Returns the failure of a command without an answer, on a connection that was in use.
+    #[cfg(test)]
     pub(crate) fn timed_out(after: Duration) -> Self {
         Self::TimedOut {
             after,

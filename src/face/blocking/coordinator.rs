@@ -8,7 +8,6 @@ use super::{
     lock::{Lock, ReadWriteLock},
 };
 use crate::{
-    check::{CheckReport, MasterPrograms},
     core::{view::inspection::Inspection, vote::votes::Votes},
     face::{
         builder::Builder,
@@ -84,25 +83,6 @@ impl Coordinator {
     /// [`mutex_all`](crate::Coordinator::mutex_all).
     pub fn mutex_all(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Lock {
         Lock::new(self.inner.mutex_all(names), &self.thread)
-    }
-
-    /// Checks all masters, and reports each danger: see [`check`](crate::Coordinator::check).
-    ///
-    /// # Errors
-    ///
-    /// [`CannotBlock`](ConfigError::CannotBlock). Nothing was sent.
-    pub fn check(&self) -> Result<CheckReport, ConfigError> {
-        self.thread.wait(self.inner.check())
-    }
-
-    /// Asks each master which programs are connected: see
-    /// [`programs`](crate::Coordinator::programs).
-    ///
-    /// # Errors
-    ///
-    /// [`CannotBlock`](ConfigError::CannotBlock). Nothing was sent.
-    pub fn programs(&self) -> Result<Vec<MasterPrograms>, ConfigError> {
-        self.thread.wait(self.inner.programs())
     }
 
     /// Deletes a lock that its holder does not release: see

@@ -6,7 +6,6 @@ use tokio::runtime::Handle;
 
 use super::listed::Listed;
 use crate::{
-    check::Checker,
     core::{
         config::Config,
         protocol::{client_name::ClientName, connection_name::ConnectionName},
@@ -44,9 +43,6 @@ impl Shared {
             None => listed,
         };
         let master_config = self.master_config(&listed);
-        let probes = listed.masters.iter().enumerate();
-        let probes = probes.filter_map(|(master, spec)| spec.probe(master, &master_config));
-        let checker = Checker::new(probes.collect(), self.runtime.clone(), clock::wall_micros);
         let masters = listed.masters.into_iter().enumerate();
         let masters = masters.map(|(master, spec)| spec.open(master, &master_config));
         let engine = Engine::start(
@@ -59,7 +55,6 @@ impl Shared {
         );
         OpenGroup {
             engine: Arc::new(engine),
-            checker,
         }
     }
 

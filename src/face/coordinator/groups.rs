@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use crate::{
-    check::Checker,
     core::{group::table::Table, vote::lists_id::ListsId},
     driver::{engine::Engine, masters::Masters},
 };
@@ -19,7 +18,6 @@ pub(crate) struct Groups {
 /// One group, whose tasks run.
 pub(crate) struct OpenGroup {
     pub(crate) engine: Arc<Engine>,
-    pub(crate) checker: Checker,
 }
 
 impl Groups {

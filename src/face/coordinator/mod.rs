@@ -6,9 +6,7 @@ use futures::future::join_all;
 
 use self::groups::Groups;
 use crate::{
-    check::{CheckReport, MasterPrograms},
     core::{
-        protocol::{client_name::ClientName, connection_name::ConnectionName},
         restart::quarantine_length,
         view::health::MasterHealth,
         vote::{lists::Tally, lists_id::ListsId},
@@ -69,53 +67,6 @@ pub struct Coordinator {
 }
 
 impl Coordinator {
-    /// Checks all masters. Reports each danger, the reason for it, and how to fix it.
-    ///
-    /// The check covers the servers, their settings and the rights of their user. It finds, for
-    /// example, eviction, replicas, a server that is listed twice, missing rights, and clocks that
-    /// differ. A fact that the check cannot find out is a finding, too. So a report without
-    /// findings means that all is well, with one exception.
-    /// [`docs::operations`](crate::docs::operations#before-the-start) describes the exception, and
-    /// lists the findings.
-    ///
-    /// Call this method when a program starts, or in a test of a deployment. The check changes
-    /// nothing on the masters except the origin key, which every first connection writes. No lock
-    /// is refused because of a finding. The check needs the rights `+info` and `+config|get` in
-    /// addition to the rights that locks need.
-    ///
-    /// The check opens a connection of its own to each master. Connecting takes at most the connect
-    /// timeout. After that, the check takes about four round trips. It waits for a master that does
-    /// not answer for at most three node timeouts. While the masters
-    /// [are changed](crate::Builder::leaving), it also looks at all keys for counters of fencing
-    /// tokens, about 1,000 with each command, which needs the right `+scan`.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future has no effect on the masters.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # use quorlock::{Coordinator, MemoryMaster, Severity};
-    /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
-    /// let report = locks.check().await;
-    /// if report.worst() >= Some(Severity::Unknown) {
-    ///     eprintln!("{report}");
-    /// }
-    /// // A `Warn` should not stop the program. For example, one master may be in quarantine.
-    /// assert!(report.worst() < Some(Severity::Refuse));
-    /// # Ok(()) }
-    /// ```
-    pub async fn check(&self) -> CheckReport {
-        let checks = self.groups.all.iter().map(async |group| {
-            let (config, masters) = (group.engine.config(), group.engine.masters());
-            let node_timeout = group.engine.context().node_timeout();
-            let report = group.checker.run(config, masters.quorum(), node_timeout);
-            (masters.roster().group.clone(), report.await)
-        });
-        CheckReport::of_groups(join_all(checks).await)
-    }
-
     /// Returns the state of each master, in the order in which the masters were configured, group
     /// by group. Sends nothing, so [`last_heard`](MasterHealth::last_heard) says how old the state
     /// may be.
@@ -223,51 +174,6 @@ impl Coordinator {
     /// Returns the ID of the lists of masters that this coordinator uses.
     pub fn lists_id(&self) -> ListsId {
         self.groups.lists_id
-    }
-
-    /// Asks each master which programs are connected with it. Returns one answer for each master,
-    /// in the order in which the masters were configured.
-    ///
-    /// While the masters [are changed](crate::Builder::leaving), this shows which programs use the
-    /// old masters, both lists, or the new masters. A program that cannot reach a master is not
-    /// seen there, and lives all the same. The connections of this coordinator are among those that
-    /// are shown.
-    ///
-    /// This method needs the rights `+client|list` and `+client|setname`. It opens a connection of
-    /// its own to each master, and takes as long as two round trips and the dial. A
-    /// [`MemoryMaster`](crate::MemoryMaster) shows no programs, and neither does a server with more
-    /// than about 2,000 connections.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future has no effect on the masters.
-    ///
-    /// ```no_run
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use quorlock::{Coordinator, ListsId};
-    ///
-    /// let (old, new) = (["redis://10.0.0.1:6379"], ["redis://10.0.0.2:6379"]);
-    /// let locks = Coordinator::builder().masters(new).leaving(old).build()?;
-    /// let old = ListsId::of(["10.0.0.1:6379"], []);
-    /// for master in locks.programs().await {
-    ///     let programs = master.programs?;
-    ///     let late = programs.iter().filter(|program| program.lists == Some(old));
-    ///     println!("{}: {} programs have the old list", master.master, late.count());
-    /// }
-    /// # Ok(()) }
-    /// ```
-    pub async fn programs(&self) -> Vec<MasterPrograms> {
-        let config = self.groups.first().config();
-        let (key, ttl) = (config.key_template.example(), config.max_ttl.duration());
-        let client = config.client_name.as_ref().map(ClientName::as_str);
-        let ours = ConnectionName::new(self.lists_id(), key.key(), ttl, client);
-        let answers = self.groups.all.iter().map(|group| {
-            let (masters, checker) = (group.engine.masters(), &group.checker);
-            checker.programs(masters.roster(), &ours)
-        });
-        let answers = join_all(answers).await;
-        answers.into_iter().flatten().collect()
     }
 
     /// Returns the addresses of the masters of each group.

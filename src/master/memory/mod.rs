@@ -7,7 +7,6 @@ mod fault;
 pub(crate) mod keys;
 mod lua;
 mod master;
-pub(super) mod probe;
 pub(crate) mod server;
 
 pub use fault::Fault;

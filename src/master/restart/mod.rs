@@ -111,25 +111,6 @@ impl RestartTracker {
         Ok(())
     }
 
-    /// Returns `true` if a dial of this coordinator has asked the process with this run id whether
-    /// it restarted. Also returns `true` if the quarantine is off, because then the question is
-    /// never asked.
-    pub(super) fn has_met(&self, master: usize, run_id: Option<&str>) -> bool {
-        let masters = self.masters.lock();
-        let met = masters.get(&master).and_then(|met| met.server.as_deref());
-        self.quarantine == Quarantine::Off || (met.is_some() && met == run_id)
-    }
-
-    /// Returns a tracker for the connection of a check. The new tracker has a copy of the servers
-    /// that this tracker knows. The check does not change which server a master is.
-    pub(super) fn detached(&self) -> Self {
-        let masters = self.masters.lock().clone();
-        Self {
-            masters: Arc::new(Mutex::new(masters)),
-            ..self.clone()
-        }
-    }
-
     /// Notes that `master` answered at `at`.
     pub(super) fn heard(&self, master: usize, at: Instant) {
         if let Some(met) = self.masters.lock().get(&master) {

@@ -163,7 +163,9 @@ impl Task<'_> {
                 let dropped = timeout(limit, self.lock.acquire());
                 drop(self.bounded("acquire, dropped", dropped).await);
             }
-            _ if random.is_one_in(20) => drop(self.bounded("check", locks.check()).await),
+            _ if random.is_one_in(20) => {
+                drop(self.bounded("ready", locks.ready(Duration::ZERO)).await);
+            }
             _ => tokio::time::sleep(Duration::from_millis(random.below(5))).await,
         }
     }
