@@ -145,7 +145,7 @@ pub use crate::{
             ReadyError, ReleaseError, RunError,
         },
         fence::{Fence, FencingToken, StaleToken},
-        group::Group,
+        groups::{Groups, error::GroupsError, group::Group},
         guard::Guard,
         lock::{Lock, read_write::ReadWriteLock},
         owner::Owner,

@@ -15,12 +15,13 @@ use std::{
 };
 
 use quorlock::{
-    Access, AcquireError, Builder, ConfigError, ConnectionName, Contention, Coordinator,
-    ExampleKey, ExtendError, Failure, Fault, Fence, FencingToken, Group, Guard, HealthEvents,
-    HeldReport, Holder, InspectError, Inspection, Kind, ListsId, Lock, LockState, LostError,
-    LostReason, MasterHealth, MasterList, MasterSpec, MasterState, MasterView, Membership,
-    MemoryMaster, Owner, Quarantine, ReadWriteLock, ReadyError, Refusal, ReleaseError, Renewal,
-    RunError, StaleToken, Tally, Vote, VoteRow, Votes,
+    Access, AcquireError, Builder, ConfigError, ConnectError, ConnectStep, ConnectionName,
+    Contention, Coordinator, ExampleKey, ExtendError, Failure, Fault, Fence, FencingToken, Group,
+    Groups, GroupsError, Guard, HealthEvents, HeldReport, Holder, InspectError, Inspection, Kind,
+    ListsId, Lock, LockState, LostError, LostReason, MasterHealth, MasterList, MasterSpec,
+    MasterState, MasterStream, MasterView, Membership, MemoryMaster, Owner, Quarantine,
+    ReadWriteLock, ReadyError, Refusal, ReleaseError, Renewal, RunError, StaleToken, Tally, Vote,
+    VoteRow, Votes, WireError,
 };
 
 #[test]
@@ -41,6 +42,8 @@ fn public_types_have_their_auto_traits() {
         AcquireError: Error Clone;
         Builder:;
         ConfigError: Error Clone Eq;
+        ConnectError: Error;
+        ConnectStep: Error Clone;
         ConnectionName: Clone Eq;
         Contention: Clone Copy Eq;
         Coordinator: Clone;
@@ -51,6 +54,8 @@ fn public_types_have_their_auto_traits() {
         Fence: Default;
         FencingToken: Clone Copy Eq Ord Hash;
         Group: Clone;
+        Groups: Clone;
+        GroupsError: Error Clone Eq;
         Guard:;
         HealthEvents:;
         HeldReport: Clone Eq;
@@ -83,7 +88,11 @@ fn public_types_have_their_auto_traits() {
         Vote: Clone Eq;
         VoteRow<'static>: Clone Copy;
         Votes: Clone;
+        WireError: Error;
     }
+    // One task reads and writes a stream. It is not `Sync`, like the streams that it may be.
+    is_send(&None::<MasterStream>);
+    seen.insert("MasterStream");
     assert_eq!(seen, exported(), "a public type is not checked here");
 }
 

@@ -29,7 +29,6 @@
 pub(crate) mod ballot;
 pub(crate) mod claim;
 pub(crate) mod config;
-pub(crate) mod group;
 pub(crate) mod hash;
 pub(crate) mod kind;
 pub(crate) mod protocol;

@@ -54,8 +54,7 @@ impl Context {
         timers: Timers,
         renewer: Arc<Renewer>,
     ) -> Self {
-        let group = masters.roster().group.clone();
-        let observer = LockObserver::new(group);
+        let observer = LockObserver::new(config.label.clone());
         Self {
             masters,
             timers,

@@ -44,7 +44,7 @@ use crate::{
     master::{HealthBoard, Mailbox, Supervisor},
 };
 
-/// The driver of a coordinator, or of one of its groups.
+/// The driver of a coordinator.
 #[derive(Debug)]
 pub(crate) struct Engine {
     context: Arc<Context>,

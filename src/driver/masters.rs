@@ -1,4 +1,4 @@
-//! The masters of a group. Requests are posted here.
+//! The masters of a coordinator. Requests are posted here.
 
 use std::{
     mem,
@@ -20,8 +20,8 @@ use crate::{
     master::{CountVotes, HealthBoard, Listener, Mailbox, Request, Topic},
 };
 
-/// The masters of a group. After this value is dropped, their supervisors deliver everything that
-/// was posted, and end.
+/// The masters of a coordinator. After this value is dropped, their supervisors deliver everything
+/// that was posted, and end.
 #[derive(Debug)]
 pub(crate) struct Masters {
     roster: Arc<Roster>,

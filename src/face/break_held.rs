@@ -46,7 +46,6 @@ impl Coordinator {
     /// # Ok(()) }
     /// ```
     pub async fn break_held(&self, inspection: &Inspection) -> Votes {
-        let engine = self.groups.engine_of(inspection.lock_id.name());
-        engine.break_held(inspection).await
+        self.engine.break_held(inspection).await
     }
 }

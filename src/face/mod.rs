@@ -9,7 +9,7 @@ pub(crate) mod ready;
 
 pub(crate) mod error;
 pub(crate) mod fence;
-pub(crate) mod group;
+pub(crate) mod groups;
 pub(crate) mod guard;
 pub(crate) mod lock;
 pub(crate) mod owner;

@@ -2,16 +2,12 @@
 
 use std::time::Duration;
 
-use futures::future::join_all;
-
 use super::{coordinator::Coordinator, error::ReadyError};
 use crate::{core::vote::votes::Votes, driver::time::clock};
 
 impl Coordinator {
     /// Waits until a majority of masters can vote, at most for `limit`. Returns the answer of each
-    /// master. A [grant](crate::Vote::Grant) means that the master can vote. With
-    /// [groups](crate::Builder::groups), waits for a majority of each, and returns the answers of
-    /// one group: of the first that lacks masters, if any does.
+    /// master. A [grant](crate::Vote::Grant) means that the master can vote.
     ///
     /// A master can vote if it is connected, answers in time, takes locks and is not
     /// [in quarantine](crate::Quarantine).
@@ -87,12 +83,8 @@ impl Coordinator {
         limit: Duration,
     ) -> Result<Votes, ReadyError> {
         let start = clock::now();
-        let groups = self.groups.engines();
-        let votes = join_all(groups.map(|engine| engine.ready(is_enough, limit))).await;
-        let votes = votes.into_iter().collect::<Option<Vec<_>>>();
-        let mut votes = votes.ok_or(ReadyError::Closed)?;
-        votes.sort_by_key(is_enough);
-        let votes = votes.swap_remove(0);
+        let votes = self.engine.ready(is_enough, limit).await;
+        let votes = votes.ok_or(ReadyError::Closed)?;
         if is_enough(&votes) {
             return Ok(votes);
         }

@@ -21,7 +21,7 @@ use crate::core::{
     vote::{lists::Membership, roster::Roster},
 };
 
-/// The states of the masters of a group. Each supervisor writes the entry of its master.
+/// The states of the masters of a coordinator. Each supervisor writes the entry of its master.
 #[derive(Clone, Debug)]
 pub(crate) struct HealthBoard {
     now: fn() -> Instant,
@@ -32,7 +32,7 @@ pub(crate) struct HealthBoard {
 /// The state of one master.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    group: Option<Arc<str>>,
+    label: Option<Arc<str>>,
     master: Arc<str>,
     membership: Membership,
     connection: ConnectionHealth,
@@ -60,7 +60,7 @@ impl Entry {
         let left = left.map(|until| until.saturating_duration_since(now));
         let left = left.filter(|left| !left.is_zero());
         MasterHealth {
-            group: self.group.clone(),
+            label: self.label.clone(),
             master: self.master.clone(),
             membership: self.membership,
             state: self.connection.state.clone(),
@@ -93,15 +93,15 @@ impl Entry {
 }
 
 impl HealthBoard {
-    /// Returns a board for the masters of a group. `state` is their state at first.
-    pub(crate) fn new(roster: &Roster, state: &MasterState, now: fn() -> Instant) -> Self {
+    /// Returns a board for the masters of the coordinator with this `label`.
+    pub(crate) fn new(roster: &Roster, label: Option<&Arc<str>>, now: fn() -> Instant) -> Self {
         let since = now();
         let entry = |(master, membership): (&Arc<str>, Membership)| Entry {
-            group: roster.group.clone(),
+            label: label.cloned(),
             master: master.clone(),
             membership,
             connection: ConnectionHealth {
-                state: state.clone(),
+                state: MasterState::Connecting,
                 since,
                 failures: 0,
                 refusal: None,
@@ -115,11 +115,7 @@ impl HealthBoard {
         };
         let entries = roster.members().map(entry).collect();
         let observer = |(master, membership): (&Arc<str>, Membership)| {
-            let observer = MasterObserver::new(roster.group.clone(), master.clone(), membership);
-            if *state == MasterState::Unused {
-                observer.set_can_vote(true); // an alert would otherwise say that it is down
-            }
-            observer
+            MasterObserver::new(label.cloned(), master.clone(), membership)
         };
         let observers = roster.members().map(observer);
         Self {
@@ -142,17 +138,6 @@ impl HealthBoard {
 
     pub(crate) fn watch(&self) -> watch::Receiver<Box<[Entry]>> {
         self.entries.subscribe()
-    }
-
-    /// Returns whether the master is not dialled before something is posted to it.
-    pub(super) fn is_unused(&self, master: usize) -> bool {
-        let is_unused = |entry: &Entry| entry.connection.state == MasterState::Unused;
-        self.look(master, is_unused) == Some(true)
-    }
-
-    /// Notes that the first dial begins, because something was posted.
-    pub(super) fn dials(&self, master: usize) {
-        self.change(master, MasterState::Connecting, |_| ());
     }
 
     /// Notes that a dial succeeded. If `quarantined_until` is set, the master has no vote until

@@ -15,7 +15,8 @@ use crate::{
 /// program, so the caller of a method must hold no mutex that protects the state of this crate.
 #[derive(Clone, Debug)]
 pub(crate) struct MasterObserver {
-    group: Option<Arc<str>>,
+    /// The label of the coordinator.
+    label: Option<Arc<str>>,
     address: Arc<str>,
     metrics: Arc<MasterMetrics>,
 }
@@ -51,12 +52,13 @@ pub(crate) enum MasterEvent<'a> {
 }
 
 impl MasterObserver {
-    /// Registers the metrics of the master of this `group` with this `address`.
-    pub(crate) fn new(group: Option<Arc<str>>, address: Arc<str>, membership: Membership) -> Self {
-        let label = group.as_deref();
+    /// Registers the metrics of the master with this `address`, of the coordinator with this
+    /// `label`.
+    pub(crate) fn new(label: Option<Arc<str>>, address: Arc<str>, membership: Membership) -> Self {
+        let of = label.as_deref();
         Self {
-            metrics: Arc::new(MasterMetrics::register(label, &address, membership)),
-            group,
+            metrics: Arc::new(MasterMetrics::register(of, &address, membership)),
+            label,
             address,
         }
     }
@@ -67,7 +69,7 @@ impl MasterObserver {
 
     /// Logs `event`. Counts it, if it is a quarantine.
     pub(crate) fn on(&self, event: MasterEvent<'_>) {
-        log(self.group.as_deref(), &self.address, event);
+        log(self.label.as_deref(), &self.address, event);
         if let MasterEvent::Quarantined { .. } = event {
             self.metrics.quarantines.increment(1);
         }
@@ -91,45 +93,45 @@ impl MasterObserver {
     }
 }
 
-fn log(group: Option<&str>, master: &str, event: MasterEvent<'_>) {
+fn log(label: Option<&str>, master: &str, event: MasterEvent<'_>) {
     match event {
-        MasterEvent::AnswersAgain => info!(target: MASTER, group, %master, "master answers again"),
+        MasterEvent::AnswersAgain => info!(target: MASTER, label, %master, "master answers again"),
         MasterEvent::CallsNobody { error } => {
-            warn!(target: MASTER, group, %master, %error, "the master calls no waiter of a lock with queues: waiters poll");
+            warn!(target: MASTER, label, %master, %error, "the master calls no waiter of a lock with queues: waiters poll");
         }
         MasterEvent::Connected { is_news: true } => {
-            info!(target: MASTER, group, %master, "connected");
+            info!(target: MASTER, label, %master, "connected");
         }
-        MasterEvent::Connected { .. } => debug!(target: MASTER, group, %master, "connected"),
+        MasterEvent::Connected { .. } => debug!(target: MASTER, label, %master, "connected"),
         MasterEvent::ConnectsAgain { why } => {
-            info!(target: MASTER, group, %master, %why, "connecting again");
+            info!(target: MASTER, label, %master, %why, "connecting again");
         }
         MasterEvent::Down { is_news: true, why } => {
-            warn!(target: MASTER, group, %master, %why, "master down");
+            warn!(target: MASTER, label, %master, %why, "master down");
         }
         MasterEvent::Down { why, .. } => {
-            debug!(target: MASTER, group, %master, %why, "master still down");
+            debug!(target: MASTER, label, %master, %why, "master still down");
         }
         MasterEvent::OriginDenied { why } => {
             let rights = origin_rights!();
-            warn!(target: MASTER, group, %master, %why, "no client would notice if it restarted empty: its user needs the rights {rights}");
+            warn!(target: MASTER, label, %master, %why, "no client would notice if it restarted empty: its user needs the rights {rights}");
         }
         MasterEvent::Quarantined { left, why } => {
-            warn!(target: MASTER, group, %master, ?left, %why, "master may have forgotten locks: it has no vote until they have expired");
+            warn!(target: MASTER, label, %master, ?left, %why, "master may have forgotten locks: it has no vote until they have expired");
         }
         MasterEvent::ReleasesGivenUp => {
-            warn!(target: MASTER, group, %master, "too many releases are owed: the oldest are given up, and their locks end with the TTL");
+            warn!(target: MASTER, label, %master, "too many releases are owed: the oldest are given up, and their locks end with the TTL");
         }
         MasterEvent::ReportsNothing { error } => {
-            warn!(target: MASTER, group, %master, %error, "the master tells no waiter of releases: waiters poll");
+            warn!(target: MASTER, label, %master, %error, "the master tells no waiter of releases: waiters poll");
         }
         MasterEvent::TakesLocks => {
-            info!(target: MASTER, group, %master, "master takes locks again");
+            info!(target: MASTER, label, %master, "master takes locks again");
         }
         MasterEvent::TakesNoLocks { why } => {
-            warn!(target: MASTER, group, %master, %why, "master takes no locks");
+            warn!(target: MASTER, label, %master, %why, "master takes no locks");
         }
-        MasterEvent::VotesAgain => info!(target: MASTER, group, %master, "master votes again"),
+        MasterEvent::VotesAgain => info!(target: MASTER, label, %master, "master votes again"),
     }
 }
 
@@ -142,10 +144,10 @@ struct MasterMetrics {
 }
 
 impl MasterMetrics {
-    /// Without a `group`, there is no such label.
-    fn register(group: Option<&str>, address: &str, membership: Membership) -> Self {
-        let of_group = group.map(|group| ("group", group));
-        let labels = |more: &[_]| [&[("master", address)], more, of_group.as_slice()].concat();
+    /// If the coordinator has no label, the metrics have none.
+    fn register(label: Option<&str>, address: &str, membership: Membership) -> Self {
+        let own = label.map(|label| ("label", label));
+        let labels = |more: &[_]| [&[("master", address)], more, own.as_slice()].concat();
         Self {
             votes: By::new(OUTCOMES, |outcome| {
                 counter(names::VOTES, &labels(&[("outcome", outcome)]))

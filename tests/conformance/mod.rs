@@ -466,8 +466,8 @@ impl Subject {
             ),
             quarantine: Duration::ZERO,
             health: HealthBoard::new(
-                &Roster::new(None, [spec.address().unwrap()], Quorum::of(1)),
-                &crate::MasterState::Connecting,
+                &Roster::new([spec.address().unwrap()], Quorum::of(1)),
+                None,
                 clock::monotonic,
             ),
         };

@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 
 use quorlock::{
-    AcquireError, ConfigError, Coordinator, Fault, Group, Guard, MasterState, MemoryMaster,
-    ReadyError,
+    AcquireError, Coordinator, Fault, Group, Groups, Guard, MasterHealth, MemoryMaster, Tally,
 };
 use tokio::time::timeout;
 
@@ -35,12 +34,9 @@ impl World {
         ids.iter().map(|id| Group::new(*id, masters(&id))).collect()
     }
 
-    fn coordinator(&self, ids: &[&str], leaving: &[&str]) -> Coordinator {
-        let builder = Coordinator::builder().groups(self.groups(ids));
-        builder
-            .leaving_groups(self.groups(leaving))
-            .build()
-            .unwrap()
+    fn open(&self, ids: &[&str], leaving: &[&str]) -> Groups {
+        let settings = Coordinator::builder();
+        Groups::change(settings, self.groups(ids), self.groups(leaving)).unwrap()
     }
 
     /// Returns the IDs of the groups whose masters have the key.
@@ -58,128 +54,139 @@ impl World {
     }
 }
 
-/// Returns a name in the group.
-fn name_in(locks: &Coordinator, group: &str) -> String {
+/// Returns a name whose coordinator has this label.
+fn name_in(locks: &Groups, label: &str) -> String {
     let mut names = (0..).map(|number| format!("orders/{number}"));
     names
-        .find(|name| locks.group_of(name) == Some(group))
+        .find(|name| locks.of(name).label() == Some(label))
         .unwrap()
 }
 
 #[tokio::test(start_paused = true)]
 async fn each_name_is_on_the_masters_of_its_group_only() {
     let world = World::new();
-    let locks = world.coordinator(&IDS, &[]);
+    let locks = world.open(&IDS, &[]);
     for id in IDS {
         let name = name_in(&locks, id);
         let owner = locks.owner();
         for kind in KINDS {
-            let lock = locks.of_kind(kind, &name, &owner);
+            let lock = locks.of(&name).of_kind(kind, &name, &owner);
             let guard = lock.acquire().await.unwrap();
-            let votes = guard.settled().await;
-            assert_eq!((votes.group(), votes.granted_count()), (Some(id), 3));
-            assert!(
-                votes.to_string().starts_with(&format!("group {id}: ")),
-                "{votes}"
-            );
+            assert_eq!(guard.settled().await.granted_count(), 3);
             assert_eq!(world.owners_of(&name), BTreeSet::from([id]));
             assert_eq!(lock.inspect().await.unwrap().holders.len(), 1);
             guard.release().await.unwrap();
         }
     }
-    assert_eq!((locks.master_count(), locks.quorum()), (9, 2));
-    assert_eq!(locks.health().len(), 9);
+    let labels: Vec<_> = locks.coordinators().map(Coordinator::label).collect();
+    assert_eq!(labels, IDS.map(Some));
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_outage_of_a_group_concerns_its_names_only() {
     let world = World::new();
-    let locks = world.coordinator(&IDS, &[]);
-    locks.all_ready(seconds(5)).await.unwrap();
+    let locks = world.open(&IDS, &[]);
+    for ready in locks.ready(seconds(5)).await {
+        ready.unwrap();
+    }
     world.masters[1]
         .iter()
         .for_each(|master| master.inject(Fault::Down));
-    let refused = locks
-        .mutex(name_in(&locks, "b"))
-        .try_acquire()
-        .await
-        .unwrap_err();
+    let lock = |id| {
+        let name = name_in(&locks, id);
+        locks.of(&name).mutex(&name)
+    };
+    let refused = lock("b").try_acquire().await.unwrap_err();
     assert!(
         matches!(refused, AcquireError::NoQuorum { .. }),
         "{refused}"
     );
-    assert!(refused.to_string().contains("group b"), "{refused}");
     for id in ["a", "c"] {
-        let lock = locks.mutex(name_in(&locks, id));
-        drop(lock.try_acquire().await.unwrap());
+        drop(lock(id).try_acquire().await.unwrap());
     }
-    let refused = locks.ready(millis(100)).await.unwrap_err();
-    let ReadyError::NoQuorum { votes, .. } = &refused else {
-        panic!("{refused}");
+    let ready = locks.ready(millis(100)).await;
+    let ready: Vec<_> = ready.iter().map(Result::is_ok).collect();
+    assert_eq!(ready, [true, false, true]);
+    let able = locks.coordinators().map(|group| {
+        let lists = group.tally(MasterHealth::can_vote);
+        lists.iter().all(Tally::has_quorum)
+    });
+    assert_eq!(able.collect::<Vec<_>>(), [true, false, true]);
+}
+
+/// Owners are those of all groups, and so is the ID that connections show.
+#[tokio::test(start_paused = true)]
+async fn the_coordinators_of_all_groups_are_one_program() {
+    let world = World::new();
+    let locks = world.open(&IDS, &["a", "b"]);
+    let owner = locks.of("x").owner();
+    for label in ["a", "b", "a->c", "b->c"] {
+        let name = name_in(&locks, label);
+        let group = locks.of(&name);
+        assert_eq!(group.lists_id(), locks.of("").lists_id());
+        let lock = group.reentrant(&name, &owner);
+        let outer = lock.try_acquire().await.unwrap();
+        assert_eq!(lock.try_acquire().await.unwrap().depth(), 2);
+        drop(outer);
+    }
+    assert_eq!(locks.coordinators().count(), 4);
+}
+
+/// Names that move are few, and so is the time in which they do.
+#[tokio::test(start_paused = true)]
+async fn a_coordinator_for_names_that_move_is_opened_when_it_is_used() {
+    let world = World::new();
+    let locks = world.open(&IDS, &["a", "b"]);
+    let labels = || {
+        let labels = locks.coordinators().map(|group| group.label().unwrap());
+        labels.collect::<Vec<_>>()
     };
-    assert_eq!(votes.group(), Some("b"));
-    let lacking = locks.tally(|master| master.can_vote());
-    let lacking = lacking.iter().filter(|tally| !tally.has_quorum());
-    let lacking: Vec<_> = lacking.map(ToString::to_string).collect();
-    assert_eq!(lacking, ["0 of 3 masters of group b (need 2)"]);
+    assert_eq!(labels(), ["a", "b"]);
+    let name = name_in(&world.open(&IDS, &["a", "b"]), "a->c");
+    // On another thread, outside of the runtime.
+    let (used, moving) = (locks.clone(), name.clone());
+    let opened = std::thread::spawn(move || used.of(moving).clone());
+    let opened = opened.join().unwrap();
+    assert_eq!(labels(), ["a", "b", "a->c"]);
+    let guard = opened.mutex(&name).acquire().await.unwrap();
+    assert_eq!(guard.settled().await.granted_count(), 6);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_group_is_dialled_at_its_first_use() {
+async fn nothing_is_opened_after_a_close() {
     let world = World::new();
-    let builder = Coordinator::builder().groups(world.groups(&IDS));
-    let locks = builder.dial_at_first_use(true).build().unwrap();
-    tokio::time::sleep(seconds(1)).await;
-    assert!(
-        locks
-            .health()
-            .iter()
-            .all(|master| master.state == MasterState::Unused)
-    );
-    let lock = locks.mutex(name_in(&locks, "b"));
-    drop(lock.try_acquire().await.unwrap());
-    for master in locks.health() {
-        let is_used = master.group.as_deref() == Some("b");
-        let expected = if is_used {
-            MasterState::Connected
-        } else {
-            MasterState::Unused
-        };
-        assert_eq!(master.state, expected, "{master}");
-    }
-    locks.all_ready(seconds(5)).await.unwrap();
-    assert!(
-        locks
-            .health()
-            .iter()
-            .all(|master| master.state == MasterState::Connected)
-    );
-    locks.close().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_coordinator_whose_groups_were_never_used_closes() {
-    let world = World::new();
-    let builder = Coordinator::builder().groups(world.groups(&IDS));
-    let locks = builder.dial_at_first_use(true).build().unwrap();
+    // No name stays, so only one of these is opened at first.
+    let locks = world.open(&["b", "c"], &["a"]);
+    let used = name_in(&world.open(&["b", "c"], &["a"]), "a->b");
+    let other = name_in(&world.open(&["b", "c"], &["a"]), "a->c");
+    assert_eq!(locks.coordinators().count(), 1);
     timeout(seconds(1), locks.close()).await.unwrap();
-    let refused = locks.mutex("orders/42").try_acquire().await;
-    assert!(matches!(refused, Err(AcquireError::Closed)), "{refused:?}");
+    for name in [&used, &other] {
+        let refused = locks.of(name).mutex(name).try_acquire().await;
+        assert!(matches!(refused, Err(AcquireError::Closed)), "{refused:?}");
+        let refused = locks.mutex_all([name]).acquire().await;
+        assert!(matches!(refused, Err(AcquireError::Closed)), "{refused:?}");
+    }
+    assert_eq!(locks.coordinators().count(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lock_of_names_in_several_groups_excludes_each_of_them() {
     let world = World::new();
-    let locks = world.coordinator(&IDS, &[]);
+    let locks = world.open(&IDS, &[]);
     let names = IDS.map(|id| name_in(&locks, id));
     let all = locks.mutex_all(&names);
     let guard = all.acquire().await.unwrap();
     for name in &names {
-        assert!(locks.mutex(name).try_acquire().await.is_err(), "{name}");
+        assert!(
+            locks.of(name).mutex(name).try_acquire().await.is_err(),
+            "{name}"
+        );
     }
     guard.release().await.unwrap();
     // One name is held, and then released.
-    let held = locks.mutex(&names[1]).acquire().await.unwrap();
+    let held = locks.of(&names[1]).mutex(&names[1]);
+    let held = held.acquire().await.unwrap();
     let waiting = tokio::spawn(async move { all.acquire().await.unwrap() });
     tokio::time::sleep(seconds(30)).await; // longer than the TTL, so those before it are extended
     held.release().await.unwrap();
@@ -196,15 +203,15 @@ async fn a_lock_of_names_in_several_groups_excludes_each_of_them() {
 #[tokio::test(start_paused = true)]
 async fn a_guard_of_names_in_several_groups_ended_when_the_first_of_them_did() {
     let world = World::new();
-    let locks = world.coordinator(&IDS, &[]);
+    let locks = world.open(&IDS, &[]);
     let names = ["a", "b"].map(|id| name_in(&locks, id));
     let guard = locks.mutex_all(&names).acquire().await.unwrap();
-    let group = guard.names().last().and_then(|name| locks.group_of(name));
+    let group = guard.names().last().and_then(|name| locks.of(name).label());
     let down = IDS.iter().position(|id| Some(*id) == group).unwrap();
     world.masters[down]
         .iter()
         .for_each(|master| master.inject(Fault::Down));
-    tokio::time::sleep(locks.ttl() / 2).await; // the other name is renewed meanwhile
+    tokio::time::sleep(seconds(5)).await; // the other name is renewed meanwhile
     assert!(guard.is_valid());
     let until = guard.valid_until();
     guard.stop_renewing();
@@ -217,18 +224,17 @@ async fn a_guard_of_names_in_several_groups_ended_when_the_first_of_them_did() {
 #[tokio::test(start_paused = true)]
 async fn an_outage_keeps_no_name_of_another_group() {
     let world = World::new();
-    let locks = world.coordinator(&IDS, &[]);
-    locks.all_ready(seconds(5)).await.unwrap();
+    let locks = world.open(&IDS, &[]);
     let mut names = ["a", "b"].map(|id| name_in(&locks, id));
     names.sort();
-    let down = locks.group_of(&names[1]).unwrap();
+    let down = locks.of(&names[1]).label().unwrap();
     let down = IDS.iter().position(|id| *id == down).unwrap();
     let set_down = |fault: fn(&MemoryMaster)| world.masters[down].iter().for_each(fault);
     set_down(|master| master.inject(Fault::Down));
     let all = locks.mutex_all(&names);
     let waiting = tokio::spawn(async move { all.acquire().await.unwrap() });
     tokio::time::sleep(seconds(1)).await;
-    let other = locks.mutex(&names[0]);
+    let other = locks.of(&names[0]).mutex(&names[0]);
     assert!(
         other.try_acquire().await.is_err(),
         "the waiter keeps it at first"
@@ -248,30 +254,32 @@ async fn an_outage_keeps_no_name_of_another_group() {
 #[tokio::test(start_paused = true)]
 async fn programs_with_both_lists_of_groups_exclude_those_with_either() {
     let world = World::new();
-    let old = world.coordinator(&["a", "b"], &[]);
-    let both = world.coordinator(&IDS, &["a", "b"]);
-    let new = world.coordinator(&IDS, &[]);
+    let old = world.open(&["a", "b"], &[]);
+    let both = world.open(&IDS, &["a", "b"]);
+    let new = world.open(&IDS, &[]);
     let mut moved = 0;
     for number in 0..60 {
         let name = format!("orders/{number}");
-        let (was, is) = (old.group_of(&name).unwrap(), new.group_of(&name).unwrap());
+        let label = |locks: &Groups| locks.of(&name).label().unwrap().to_owned();
+        let (was, is) = (label(&old), label(&new));
         let expected = if was == is {
-            is.to_owned()
+            is.clone()
         } else {
             format!("{was}->{is}")
         };
-        assert_eq!(both.group_of(&name), Some(&*expected));
+        assert_eq!(label(&both), expected);
         moved += usize::from(was != is);
         for (one, other) in [(&old, &both), (&both, &old), (&both, &new), (&new, &both)] {
-            let guard: Guard = one.mutex(&name).fenced().acquire().await.unwrap();
-            let refused = other.mutex(&name).fenced().try_acquire().await;
+            let [one, other] = [one, other].map(|locks| locks.of(&name).mutex(&name).fenced());
+            let guard: Guard = one.acquire().await.unwrap();
+            let refused = other.try_acquire().await;
             assert!(
                 matches!(refused, Err(AcquireError::Contended { .. })),
                 "{refused:?}"
             );
             let token = guard.fencing_token();
             guard.release().await.unwrap();
-            let guard = other.mutex(&name).fenced().acquire().await.unwrap();
+            let guard = other.acquire().await.unwrap();
             assert!(guard.fencing_token() > token);
             guard.release().await.unwrap();
         }
@@ -279,9 +287,9 @@ async fn programs_with_both_lists_of_groups_exclude_those_with_either() {
     assert!((10..=30).contains(&moved), "{moved} of 60 names moved");
     assert_eq!(
         BTreeSet::from([
-            old.lists_id().to_string(),
-            both.lists_id().to_string(),
-            new.lists_id().to_string()
+            old.of("").lists_id().to_string(),
+            both.of("").lists_id().to_string(),
+            new.of("").lists_id().to_string()
         ])
         .len(),
         3
@@ -293,13 +301,10 @@ async fn programs_with_both_lists_of_groups_exclude_those_with_either() {
 #[tokio::test(start_paused = true)]
 async fn a_change_of_the_groups_in_one_step_has_two_holders() {
     let world = World::new();
-    let (old, new) = (
-        world.coordinator(&["a", "b"], &[]),
-        world.coordinator(&IDS, &[]),
-    );
+    let (old, new) = (world.open(&["a", "b"], &[]), world.open(&IDS, &[]));
     let name = name_in(&new, "c");
-    let _old = old.mutex(&name).try_acquire().await.unwrap();
-    let _new = new.mutex(&name).try_acquire().await.unwrap();
+    let _old = old.of(&name).mutex(&name).try_acquire().await.unwrap();
+    let _new = new.of(&name).mutex(&name).try_acquire().await.unwrap();
 }
 
 /// One set of masters is changed to groups, and back.
@@ -307,16 +312,15 @@ async fn a_change_of_the_groups_in_one_step_has_two_holders() {
 async fn masters_without_groups_become_a_group() {
     let world = World::new();
     let one = || Coordinator::builder().masters(&world.masters[0]);
-    let [group] = [world.groups(&["a"])];
-    let same = Coordinator::builder().groups(group).build().unwrap();
-    assert_eq!(same.lists_id(), one().build().unwrap().lists_id());
+    let same = world.open(&["a"], &[]);
     let locks = one().build().unwrap();
-    assert_eq!(locks.group_of("orders/42"), None);
-    let both = world.coordinator(&IDS, &["a"]);
+    assert_eq!(same.of("").lists_id(), locks.lists_id());
+    assert_eq!(locks.label(), None);
+    let both = world.open(&IDS, &["a"]);
     for number in 0..20 {
         let name = format!("orders/{number}");
         let _guard = locks.mutex(&name).try_acquire().await.unwrap();
-        let refused = both.mutex(&name).try_acquire().await;
+        let refused = both.of(&name).mutex(&name).try_acquire().await;
         assert!(
             matches!(refused, Err(AcquireError::Contended { .. })),
             "{refused:?}"
@@ -329,8 +333,9 @@ async fn groups_that_cannot_be_used_are_refused() {
     let masters = [(); 3].map(|()| MemoryMaster::new());
     let group = |id: &str| Group::new(id, [MemoryMaster::new()]);
     let many = |count: usize| (0..count).map(|number| group(&number.to_string()));
-    let of = |groups: Vec<Group>| Coordinator::builder().groups(groups);
-    for (builder, expected) in [
+    let none = Coordinator::builder;
+    let of = |groups| (none(), groups, Vec::new());
+    for ((settings, groups, leaving), expected) in [
         (
             of(vec![group("a"), group("a")]),
             "two groups are called \"a\"",
@@ -370,25 +375,33 @@ async fn groups_that_cannot_be_used_are_refused() {
             "groups a and b have the same master",
         ),
         (
-            of(vec![group("a")]).masters(&masters),
+            (none().masters(&masters), vec![group("a")], Vec::new()),
             "masters were given without a group, too",
         ),
         (
-            of(vec![group("a")]).leaving(&masters),
+            (none().leaving(&masters), vec![group("a")], Vec::new()),
             "masters were given without a group, too",
         ),
         (
-            of(Vec::new()).leaving_groups([group("a")]),
+            (none(), Vec::new(), vec![group("a")]),
             "no masters were given",
         ),
         (
-            of(many(20).collect())
-                .leaving_groups((0..20).map(|number| group(&format!("old{number}")))),
+            (
+                none(),
+                many(20).collect(),
+                (0..20)
+                    .map(|number| group(&format!("old{number}")))
+                    .collect(),
+            ),
             "400 pairs of groups between which names move are too many: the maximum is 256",
         ),
     ] {
-        let refused: ConfigError = builder.build().unwrap_err();
+        let refused = Groups::change(settings, groups, leaving).unwrap_err();
         assert!(refused.to_string().contains(expected), "{refused}");
     }
-    assert!(of(many(64).collect()).build().is_ok());
+    let settings = none().ttl(std::time::Duration::ZERO);
+    let refused = Groups::new(settings, [group("a")]).unwrap_err();
+    assert!(refused.to_string().starts_with("a TTL of 0s"), "{refused}");
+    assert!(Groups::new(none(), many(64)).is_ok());
 }

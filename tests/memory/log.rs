@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 
-use quorlock::{Coordinator, Fault, Group, MemoryMaster};
+use quorlock::{Coordinator, Fault, MemoryMaster};
 use testkit::captured_log::CapturedLog;
 use tokio::time::{sleep, timeout};
 use tracing::Level;
@@ -158,34 +158,24 @@ async fn a_time_without_a_quorum_is_logged_once() {
     }
 }
 
-/// Each group has times without a quorum of its own. Messages name the group.
 #[tokio::test(start_paused = true)]
-async fn the_outage_of_a_group_is_logged_with_its_name() {
+async fn the_outage_of_a_coordinator_is_logged_with_its_label() {
     let (said, _listening) = CapturedLog::listen();
-    let masters = [(); 2].map(|()| [(); 3].map(|()| MemoryMaster::new()));
-    let groups = [("a", &masters[0]), ("b", &masters[1])];
-    let groups = groups.map(|(id, masters)| Group::new(id, masters));
-    let locks = Coordinator::builder().groups(groups).build().unwrap();
-    let mut names = (0..).map(|number: u32| number.to_string());
-    let name = names
-        .find(|name| locks.group_of(name) == Some("b"))
-        .unwrap();
-    let lock = locks.mutex(name);
+    let masters = [(); 3].map(|()| MemoryMaster::new());
+    let builder = Coordinator::builder().masters(&masters).label("b");
+    let locks = builder.build().unwrap();
+    let lock = locks.mutex(NAME);
     drop(lock.acquire().await.unwrap());
     said.take();
-    masters[1]
-        .iter()
-        .for_each(|master| master.inject(Fault::Down));
+    masters.iter().for_each(|master| master.inject(Fault::Down));
     lock.try_acquire().await.unwrap_err();
-    masters[1]
-        .iter()
-        .for_each(|master| master.inject(Fault::None));
+    masters.iter().for_each(|master| master.inject(Fault::None));
     drop(lock.acquire().await.unwrap());
     let lines = said.take();
     for message in ["no quorum", "quorum again", "master down", "connected"] {
         let is_it = |(_, line): &&(Level, String)| line.contains(message);
         let told: Vec<_> = lines.iter().filter(is_it).collect();
-        let names_it = |(_, line): &&(Level, String)| line.contains("group=\"b\"");
+        let names_it = |(_, line): &&(Level, String)| line.contains("label=\"b\"");
         assert!(
             !told.is_empty() && told.iter().all(names_it),
             "{message}: {lines:?}"

@@ -13,7 +13,7 @@ use metrics::{
     SharedString, Unit,
 };
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
-use quorlock::{AcquireError, Coordinator, Fault, Group, Guard, LostReason, MemoryMaster};
+use quorlock::{AcquireError, Coordinator, Fault, Guard, LostReason, MemoryMaster};
 use tokio::{
     runtime,
     time::{sleep, timeout},
@@ -158,8 +158,8 @@ fn the_documentation_lists_every_metric_with_its_labels() {
     let recorder = recorder.build_recorder();
     let handle = recorder.handle();
     recorded_by(&recorder, async || {
-        let group = Group::new("a", [MemoryMaster::new()]);
-        let locks = Coordinator::builder().groups([group]).build().unwrap();
+        let builder = Coordinator::builder().master(MemoryMaster::new());
+        let locks = builder.label("a").build().unwrap();
         drop(locks.mutex(NAME).acquire().await.unwrap());
     });
     assert_eq!(emitted(&handle), documented());
@@ -466,38 +466,32 @@ fn a_recorder_that_panics_in_a_task_closes_the_coordinator() {
     });
 }
 
-/// The metrics of masters name their group. A master that is not used yet raises no alarm.
 #[test]
-fn the_masters_of_groups_are_labelled() {
+fn the_masters_of_a_coordinator_have_its_label() {
     recorded(async |handle| {
         let masters = [(); 2].map(|()| MemoryMaster::new());
-        let groups = [
-            Group::new("a", [&masters[0]]),
-            Group::new("b", [&masters[1]]),
-        ];
-        let builder = Coordinator::builder().groups(groups);
-        let locks = builder.dial_at_first_use(true).build().unwrap();
-        let mut names = (0..).map(|number: u32| number.to_string());
-        let name = names
-            .find(|name| locks.group_of(name) == Some("b"))
-            .unwrap();
+        let [good, bad] = ["a", "b"].map(|label| {
+            let master = &masters[usize::from(label == "b")];
+            let builder = Coordinator::builder().master(master);
+            builder.label(label).build().unwrap()
+        });
         masters[1].inject(Fault::Down);
-        locks.mutex(name).try_acquire().await.unwrap_err();
-        let health = locks.health();
-        let [unused, down] = &health[..] else {
-            panic!("{health:?}")
-        };
-        let can_vote = |group: &str, master: &str| {
+        drop(good.mutex(NAME).try_acquire().await.unwrap());
+        bad.mutex(NAME).try_acquire().await.unwrap_err();
+        let [up, down] = [good, bad].map(|locks| locks.health().remove(0));
+        assert_eq!(up.label.as_deref(), Some("a"));
+        assert!(down.to_string().contains(" (b) down for "), "{down}");
+        let can_vote = |label: &str, master: &str| {
             format!(
-                "quorlock_master_can_vote{{master=\"{master}\",membership=\"stays\",group=\"{group}\"}}"
+                "quorlock_master_can_vote{{master=\"{master}\",membership=\"stays\",label=\"{label}\"}}"
             )
         };
         let votes = format!(
-            "quorlock_votes_total{{master=\"{}\",outcome=\"unreachable\",group=\"b\"}}",
+            "quorlock_votes_total{{master=\"{}\",outcome=\"unreachable\",label=\"b\"}}",
             down.master
         );
         Scrape::of(handle).assert(&[
-            (&can_vote("a", &unused.master), 1.0),
+            (&can_vote("a", &up.master), 1.0),
             (&can_vote("b", &down.master), 0.0),
             (&votes, 2.0), // the attempt and its release
         ]);

@@ -3,7 +3,7 @@
 
 use std::{env, io, mem, time::Duration};
 
-use quorlock::{AcquireError, Builder, Group, Lock};
+use quorlock::{AcquireError, Group, Groups, Lock};
 use tokio::{task::block_in_place, time::sleep};
 
 use crate::{common::*, process::Process};
@@ -23,7 +23,7 @@ const IS_BARRED: &str = "QUORLOCK_CHANGE_BARRED";
 /// What is changed. The lock is on the first three masters before, and on the next three after.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Shape {
-    /// A list of masters.
+    /// The list of masters of one group.
     List,
     /// Groups of masters. There are groups `a` and `b` before, and `c`, too, after.
     Groups,
@@ -34,34 +34,39 @@ impl Shape {
         if self == Self::List { 6 } else { 7 }
     }
 
-    fn before(self, urls: &[String]) -> Builder {
+    fn before(self, urls: &[String]) -> Groups {
+        open(self.old_groups(urls), Vec::new())
+    }
+
+    fn during(self, urls: &[String]) -> Groups {
+        open(self.new_groups(urls), self.old_groups(urls))
+    }
+
+    fn after(self, urls: &[String]) -> Groups {
+        open(self.new_groups(urls), Vec::new())
+    }
+
+    fn old_groups(self, urls: &[String]) -> Vec<Group> {
         match self {
-            Self::List => builder().masters(&urls[..3]),
-            Self::Groups => builder().groups(groups(urls, &["a", "b"])),
+            Self::List => vec![Group::new("all", &urls[..3])],
+            Self::Groups => groups(urls, &["a", "b"]),
         }
     }
 
-    fn during(self, urls: &[String]) -> Builder {
+    fn new_groups(self, urls: &[String]) -> Vec<Group> {
         match self {
-            Self::List => self.after(urls).leaving(&urls[..3]),
-            Self::Groups => self.after(urls).leaving_groups(groups(urls, &["a", "b"])),
-        }
-    }
-
-    fn after(self, urls: &[String]) -> Builder {
-        match self {
-            Self::List => builder().masters(&urls[3..]),
-            Self::Groups => builder().groups(groups(urls, &["a", "b", "c"])),
+            Self::List => vec![Group::new("all", &urls[3..])],
+            Self::Groups => groups(urls, &["a", "b", "c"]),
         }
     }
 
     /// Returns the name of the lock.
     fn name(self, urls: &[String]) -> String {
-        let locks = self.during(urls).dial_at_first_use(true).build().unwrap();
-        let moves = |name: &String| locks.group_of(name) == Some("a->c");
+        let locks = self.during(urls);
+        let label = if self == Self::List { "all" } else { "a->c" };
         let mut names = (0..).map(|number| format!("r{number}"));
         names
-            .find(|name| self == Self::List || moves(name))
+            .find(|name| locks.of(name).label() == Some(label))
             .unwrap()
     }
 }
@@ -75,8 +80,9 @@ fn groups(urls: &[String], ids: &[&str]) -> Vec<Group> {
     ids.iter().map(|id| Group::new(*id, masters(id))).collect()
 }
 
-fn builder() -> Builder {
-    patient().node_timeout(TTL / 4).ttl(TTL).max_ttl(TTL)
+fn open(groups: Vec<Group>, leaving: Vec<Group>) -> Groups {
+    let settings = patient().node_timeout(TTL / 4).ttl(TTL).max_ttl(TTL);
+    Groups::change(settings, groups, leaving).unwrap()
 }
 
 /// Returns the masters' URLs with the user that the programs of one rollout have.
@@ -132,16 +138,17 @@ pub(crate) fn change(test: &str, shape: Shape, barred: usize) {
         until_renewed(&name, &old[0]).await;
         late.pause();
 
-        let joint = shape.during(&urls[1]).build().unwrap();
-        let lock = joint.mutex(&name);
+        let joint = shape.during(&urls[1]);
+        let lock = joint.of(&name).mutex(&name);
         let held = lock.acquire_within(TTL * 10).await.unwrap();
         held.release().await.unwrap();
         for master in &old[..barred] {
             assert_eq!(master.command(&["ACL", "DELUSER", "old"]), "1");
         }
         sleep(WAIT).await;
-        let locks = shape.after(&urls[2]).build().unwrap();
-        let next = locks.mutex(&name).acquire_within(TTL * 10).await.unwrap();
+        let locks = shape.after(&urls[2]);
+        let next = locks.of(&name).mutex(&name);
+        let next = next.acquire_within(TTL * 10).await.unwrap();
         joint.close().await;
 
         late.resume();
@@ -182,8 +189,8 @@ async fn until_renewed(name: &str, master: &Server) {
 /// Holds the lock until it was stopped for so long that the lock is lost. Then acquires it again,
 /// or fails to, on the old masters.
 async fn wake_up_late(shape: Shape, masters: &[String], is_barred: bool) {
-    let locks = shape.before(masters).build().unwrap();
-    let lock = locks.mutex(shape.name(masters));
+    let (locks, name) = (shape.before(masters), shape.name(masters));
+    let lock = locks.of(&name).mutex(&name);
     let held = lock.acquire_within(TTL * 10).await.unwrap();
     until_told();
     assert!(!held.is_valid());

@@ -41,7 +41,7 @@ async fn check(masters: &[String], leaving: &[String]) -> Report {
 }
 
 /// Returns the clients that a master shows with these lists.
-fn clients(master: &MasterPrograms, lists: ListsId) -> BTreeSet<String> {
+pub(crate) fn clients(master: &MasterPrograms, lists: ListsId) -> BTreeSet<String> {
     let programs = master.programs.as_ref().unwrap().iter();
     let names = programs.filter_map(|program| program.name.as_ref());
     let names = names.filter(|name| name.lists == lists);

@@ -172,9 +172,10 @@ impl Plan {
             let sick = sick.min().unwrap_or(0);
             self.draw_lasting(random, &list, sick);
         }
-        // A program that crashes, or that dials late, does not know which masters lost locks.
+        // A program that starts, or that opens a coordinator late, does not know which masters lost
+        // locks.
         let loses = self.faults.iter().any(|planned| planned.fault.loses());
-        if loses && (self.new.is_some() || self.dials_late) {
+        if loses && self.new.is_some() {
             self.quarantine = Quarantine::Strict;
         }
         self.faults.sort_by_key(|planned| planned.at);

@@ -19,7 +19,7 @@ use super::{
     world::World,
 };
 use crate::{
-    Access, AcquireError, Coordinator, Guard, Kind, Lock, Owner, Quarantine, Renewal,
+    Access, AcquireError, Coordinator, Groups, Guard, Kind, Lock, Owner, Quarantine, Renewal,
     master::restart::known_origins::KnownOrigins,
 };
 
@@ -55,7 +55,7 @@ impl Shared {
 /// A running program.
 pub(super) struct Client {
     pub(super) process: Arc<Process>,
-    pub(super) locks: Coordinator,
+    pub(super) locks: Groups,
     pub(super) tasks: Vec<JoinHandle<()>>,
 }
 
@@ -69,7 +69,7 @@ impl Client {
             .lock()
             .start_process(place, seed, plan.process_ppm[place]);
         process.step_wall_clock(plan.wall_offsets[place] * 1_000);
-        let locks = process.enter(|| coordinator(shared, place, plan.quarantine, lists));
+        let locks = process.enter(|| groups(shared, place, plan.quarantine, lists));
         let mut random = Random::new(seed ^ 0x7461_736b);
         let owners: Vec<_> = (0..2).map(|_| locks.owner()).collect();
         let tasks = (0..plan.tasks).map(|number| {
@@ -111,15 +111,16 @@ pub(super) fn visit(shared: &Shared) -> JoinHandle<()> {
     let (shared, mut random) = (shared.clone(), Random::new(seed));
     tokio::spawn(process.task(async move {
         while Instant::now() < shared.end {
-            let locks = coordinator(&shared, place, Quarantine::Observed, Lists::Both);
-            let _ = locks.mutex(shared.plan.locks[0].name).inspect().await;
+            let locks = groups(&shared, place, Quarantine::Observed, Lists::Both);
+            let name = shared.plan.locks[0].name;
+            let _ = locks.of(name).mutex(name).inspect().await;
             drop(locks);
             sleep(Duration::from_millis(random.below(400))).await;
         }
     }))
 }
 
-fn coordinator(shared: &Shared, place: usize, quarantine: Quarantine, lists: Lists) -> Coordinator {
+fn groups(shared: &Shared, place: usize, quarantine: Quarantine, lists: Lists) -> Groups {
     let plan = &shared.plan;
     let known_origins: Vec<_> = (0..plan.masters).map(|_| KnownOrigins::default()).collect();
     let endpoint = |master: usize| Endpoint {
@@ -138,15 +139,14 @@ fn coordinator(shared: &Shared, place: usize, quarantine: Quarantine, lists: Lis
         Model::Outside(Breach::Settings) if place == 0 => plan.max_ttl * 10,
         _ => plan.max_ttl,
     };
-    let builder = setup::give(Coordinator::builder(), &setups, place, endpoint)
-        .dial_at_first_use(plan.dials_late)
+    let settings = Coordinator::builder()
         .node_timeout(plan.node_timeout)
         .connect_timeout(Plan::CONNECT_TIMEOUT)
         .drift_ppm(plan.drift_ppm)
         .quarantine(quarantine)
         .ttl(plan.ttls[0])
         .max_ttl(max_ttl);
-    builder.build().expect("the plan's settings are valid")
+    setup::open(settings, &setups, place, endpoint)
 }
 
 /// The way to acquire a lock in which the future may be left alone for long.
@@ -156,7 +156,7 @@ const UNPOLLED: u64 = 4;
 pub(super) struct Task {
     pub(super) shared: Shared,
     pub(super) process: Arc<Process>,
-    locks: Coordinator,
+    locks: Groups,
     pub(super) lists: Lists,
     owners: Vec<Owner>,
     first_owner: u64,
@@ -301,7 +301,8 @@ impl Task {
         let lock = if wanted.len() > 1 {
             set(&self.locks, &self.shared.plan, wanted)
         } else if reads {
-            self.locks.read_write(plan.name, owner).read()
+            let locks = self.locks.of(plan.name);
+            locks.read_write(plan.name, owner).read()
         } else {
             let mut plan = *plan;
             if !self.shared.plan.is_calm() {
@@ -425,7 +426,7 @@ impl Task {
         let holder = attempt.owner.unwrap_or_default();
         let other = (plan.kind == Kind::ReadWrite).then(|| {
             let owner = &self.owners[(holder - self.first_owner) as usize];
-            let lock = self.locks.read_write(plan.name, owner);
+            let lock = self.locks.of(plan.name).read_write(plan.name, owner);
             if self.random.is_one_in(2) {
                 lock.read()
             } else {
@@ -504,7 +505,7 @@ impl Task {
 }
 
 /// Returns the lock of one number, or the lock of all mutexes of several numbers.
-pub(super) fn wanted(locks: &Coordinator, plan: &Plan, wanted: &[usize], owner: &Owner) -> Lock {
+pub(super) fn wanted(locks: &Groups, plan: &Plan, wanted: &[usize], owner: &Owner) -> Lock {
     match wanted {
         [number] => lock(locks, &plan.locks[*number], owner),
         several => set(locks, plan, several),
@@ -512,7 +513,7 @@ pub(super) fn wanted(locks: &Coordinator, plan: &Plan, wanted: &[usize], owner: 
 }
 
 /// Returns several mutexes as one lock. It has tokens if one of them has.
-fn set(locks: &Coordinator, plan: &Plan, wanted: &[usize]) -> Lock {
+fn set(locks: &Groups, plan: &Plan, wanted: &[usize]) -> Lock {
     let plans = wanted.iter().map(|number| &plan.locks[*number]);
     let lock = locks.mutex_all(plans.clone().map(|plan| plan.name));
     if plans.clone().any(|plan| plan.is_fenced) {
@@ -522,7 +523,8 @@ fn set(locks: &Coordinator, plan: &Plan, wanted: &[usize]) -> Lock {
     }
 }
 
-pub(super) fn lock(locks: &Coordinator, plan: &LockPlan, owner: &Owner) -> Lock {
+pub(super) fn lock(locks: &Groups, plan: &LockPlan, owner: &Owner) -> Lock {
+    let locks = locks.of(plan.name);
     let lock = match plan.kind {
         Kind::Semaphore => locks.semaphore(plan.name, plan.most_holders),
         kind => locks.of_kind(kind, plan.name, owner),

@@ -25,7 +25,6 @@ impl Plan {
         if !self.is_within() || !random.is_one_in(3) {
             return false;
         }
-        self.dials_late = random.is_one_in(4);
         self.old = self.draw_setup(random);
         let change = random.pick(&[None, Some(0), Some(1), Some(2), Some(3), Some(4)]);
         let Some(kind) = change else {
@@ -69,7 +68,7 @@ impl Plan {
             // The masters of a group stay, and its ID changes, or both change.
             1 if random.is_one_in(2) => new.groups[at].id = "d",
             1 => new.groups[at] = self.draw_group("d", random),
-            2 => new.groups[at].weight += 1 + random.below(3) as u8,
+            2 => new.groups[at].weight += 1 + random.below(3) as u32,
             3 => {
                 let masters = self.old.groups[at].masters.clone();
                 let [before, after] = self.draw_lists(&masters, random);
@@ -143,10 +142,9 @@ mod tests {
 
     #[test]
     fn every_group_has_a_name_and_some_names_move() {
-        let (mut moving, mut late) = (0, 0);
+        let mut moving = 0;
         let plans = (0..3_000).map(|seed| Plan::draw(seed, Model::Within));
         for plan in plans.filter(Plan::has_groups) {
-            late += u32::from(plan.dials_late);
             let new = plan.new.as_ref().unwrap_or(&plan.old);
             for (setup, side) in [(&plan.old, 0), (new, 1)] {
                 let used: BTreeSet<_> = plan.locks.iter().map(|lock| lock.groups[side]).collect();
@@ -158,6 +156,6 @@ mod tests {
             };
             moving += u32::from(plan.locks.iter().any(moves));
         }
-        assert!(moving > 400 && late > 200, "{moving} {late}");
+        assert!(moving > 400, "{moving}");
     }
 }

@@ -30,7 +30,7 @@ use self::{
     plan::{Data, Fault, Model, Plan},
     world::World,
 };
-use crate::{Coordinator, Guard, mutants::Mutant};
+use crate::{Groups, Guard, mutants::Mutant};
 
 mod change;
 mod checker;
@@ -224,7 +224,7 @@ struct Ending {
 }
 
 impl Ending {
-    async fn get(self, locks: Coordinator) {
+    async fn get(self, locks: Groups) {
         if !self.is_hopeless {
             sleep(Duration::from_millis(100)).await; // the hopeless one comes first
         }
@@ -288,7 +288,10 @@ async fn check_owed_releases(clients: &Clients) {
         return;
     }
     let master = lists[0][0];
-    let lock = client::lock(&client.locks, plan, &client.locks.owner());
+    let locks = &client.locks;
+    let lock = client
+        .process
+        .enter(|| client::lock(locks, plan, &locks.owner()));
     let lock = lock.ttl(shared.plan.max_ttl);
     let (world, bound) = (shared.world.clone(), shared.plan.progress_bound());
     world.lock().is_healthy = false;
@@ -319,10 +322,9 @@ async fn contend(clients: &Clients) {
             all.push((0..plan.locks.len()).rev().collect());
         }
         for wanted in all {
-            let lock = client::wanted(&client.locks, plan, &wanted, &client.locks.owner());
-            let attempt = client
-                .process
-                .task(async move { drop(lock.try_acquire().await) });
+            let (locks, process) = (&client.locks, &client.process);
+            let lock = process.enter(|| client::wanted(locks, plan, &wanted, &locks.owner()));
+            let attempt = process.task(async move { drop(lock.try_acquire().await) });
             attempts.push(tokio::spawn(attempt));
         }
     }
@@ -350,7 +352,9 @@ async fn check_end(clients: Clients) {
     }
     let mut processes = Vec::new();
     for client in running {
-        let waiter_timeout = client.locks.engine().context().waiter_timeout();
+        let locks = client.locks.coordinators();
+        let timeouts = locks.map(|locks| locks.engine().context().waiter_timeout());
+        let waiter_timeout = timeouts.max().unwrap_or_default();
         let bound = plan.max_ttl.max(waiter_timeout * 2) + Duration::from_millis(100);
         let began = Instant::now();
         let closing = client.process.task({

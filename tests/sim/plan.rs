@@ -242,8 +242,6 @@ pub(super) struct Plan {
     pub(super) old: Setup,
     /// The masters after a change, if there is one.
     pub(super) new: Option<Setup>,
-    /// Whether masters are dialled when their group is first used.
-    pub(super) dials_late: bool,
     /// The number of processes that run at the same time.
     pub(super) places: usize,
     pub(super) tasks: usize,
@@ -402,7 +400,6 @@ impl Plan {
             masters,
             old: Setup::list((0..masters).collect()),
             new: None,
-            dials_late: false,
             places,
             tasks: 1 + random.index(3),
             locks,

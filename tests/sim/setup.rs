@@ -5,10 +5,7 @@ use super::{
     connection::Endpoint,
     plan::{LockPlan, Plan},
 };
-use crate::{
-    Builder, Group,
-    core::group::choice::{Choice, GroupId},
-};
+use crate::{Builder, Group, Groups, face::groups::choice::Choice};
 
 /// The masters of a program before or after a change.
 #[derive(Clone, Debug)]
@@ -22,7 +19,7 @@ pub(super) struct Setup {
 #[derive(Clone, Debug)]
 pub(super) struct GroupPlan {
     pub(super) id: &'static str,
-    pub(super) weight: u8,
+    pub(super) weight: u32,
     /// The numbers of the masters.
     pub(super) masters: Vec<usize>,
 }
@@ -43,11 +40,11 @@ impl Setup {
     /// changes the choice.
     pub(super) fn group_of(&self, name: &str) -> usize {
         let groups = self.groups.iter();
-        let ids = groups.map(|group| GroupId::new(group.id, group.weight));
-        Choice::new(&ids.collect::<Vec<_>>()).of(name)
+        let groups = groups.map(|group| Group::new(group.id, [""; 0]).weight(group.weight));
+        Choice::new(&groups.collect::<Vec<_>>()).of(name)
     }
 
-    /// Returns the groups for a builder. Each place gives them in another order.
+    /// Returns the groups for a program. Each place gives them in another order.
     fn given(&self, place: usize, endpoint: &impl Fn(usize) -> Endpoint) -> Vec<Group> {
         let (count, groups) = (self.groups.len(), self.groups.iter().cycle());
         let groups = groups.skip(place % count).take(count);
@@ -58,37 +55,33 @@ impl Setup {
                  weight,
              }| {
                 let masters = masters.iter().copied().map(endpoint);
-                Group::new(*id, masters).weight((*weight).into())
+                Group::new(*id, masters).weight(*weight)
             },
         );
         groups.collect()
     }
-
-    fn masters(&self, endpoint: &impl Fn(usize) -> Endpoint) -> Vec<Endpoint> {
-        let masters = self.groups.iter().flat_map(|group| &group.masters);
-        masters.copied().map(endpoint).collect()
-    }
 }
 
-/// Gives the masters of one setup, or of two during a change, to a builder.
-pub(super) fn give(
-    builder: Builder,
+/// Returns the groups of a program with the masters of one setup, or of two during a change. A list
+/// is one group: its coordinator is as without groups.
+pub(super) fn open(
+    settings: Builder,
     setups: &[&Setup],
     place: usize,
     endpoint: impl Fn(usize) -> Endpoint,
-) -> Builder {
+) -> Groups {
     let mut setups = setups.to_vec();
     if place.is_multiple_of(2) {
         setups.reverse(); // in the other places, the change goes the other way
     }
-    if setups.iter().any(|setup| setup.has_groups) {
-        let mut groups = setups.iter().map(|setup| setup.given(place, &endpoint));
-        let builder = builder.groups(groups.next().unwrap_or_default());
-        return builder.leaving_groups(groups.next().unwrap_or_default());
-    }
-    let mut lists = setups.iter().map(|setup| setup.masters(&endpoint));
-    let builder = builder.masters(lists.next().unwrap_or_default());
-    builder.leaving(lists.next().unwrap_or_default())
+    let mut groups = setups.iter().map(|setup| setup.given(place, &endpoint));
+    let (groups, leaving) = (groups.next(), groups.next());
+    let opened = Groups::change(
+        settings,
+        groups.unwrap_or_default(),
+        leaving.unwrap_or_default(),
+    );
+    opened.expect("the plan's settings are valid")
 }
 
 impl Plan {

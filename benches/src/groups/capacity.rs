@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt, TryStreamExt};
-use quorlock::{Coordinator, Guard};
+use quorlock::{Groups, Guard};
 use tokio::time::{Instant, sleep};
 
 use super::cycles::{Costs, Cycles, Load, name};
-use super::{LAST_ANSWERS, with_own_servers};
+use super::{LAST_ANSWERS, open, settings, urls_at};
 use crate::figure::figure;
 use crate::load::{self, AT_ONCE, Result};
 use crate::options::Options;
@@ -46,14 +46,15 @@ pub async fn run(options: &Options, servers: &[Server]) -> Result<()> {
         }
     };
     let servers = &servers[..SIZE];
-    let locks = with_own_servers(servers, SIZE).ttl(sizes.ttl).build()?;
+    let one = std::iter::once(urls_at(servers, 1));
+    let locks = open(settings().ttl(sizes.ttl), one)?;
     cycles(&locks, servers, &sizes).await?;
     held(&locks, servers, &sizes).await?;
     locks.close().await;
     servers::check_empty(servers, "capacity")
 }
 
-async fn cycles(locks: &Coordinator, servers: &[Server], sizes: &Sizes) -> Result<()> {
+async fn cycles(locks: &Groups, servers: &[Server], sizes: &Sizes) -> Result<()> {
     let cycles = |count, load| Cycles {
         first: 0,
         count,
@@ -88,10 +89,10 @@ async fn cycles(locks: &Coordinator, servers: &[Server], sizes: &Sizes) -> Resul
     Ok(())
 }
 
-async fn held(locks: &Coordinator, servers: &[Server], sizes: &Sizes) -> Result<()> {
+async fn held(locks: &Groups, servers: &[Server], sizes: &Sizes) -> Result<()> {
     let each = sizes.held as f64;
     let before = servers::total(servers, "used_memory")?;
-    let guards = load::take(locks, (0..sizes.held).map(name)).await?;
+    let guards = load::take(locks.of(""), (0..sizes.held).map(name)).await?;
     sleep(LAST_ANSWERS).await;
     let memory = servers::total(servers, "used_memory")? - before;
     figure(

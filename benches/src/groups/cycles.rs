@@ -1,7 +1,7 @@
 //! Cycles of acquire + release over many names, and what they cost.
 
 use futures::future::try_join_all;
-use quorlock::Coordinator;
+use quorlock::Groups;
 use tokio::time::{Instant, sleep};
 
 use super::LAST_ANSWERS;
@@ -43,7 +43,7 @@ pub struct Costs {
 
 impl Cycles {
     /// Runs the cycles on these servers.
-    pub async fn measure(self, locks: &Coordinator, servers: &[Server]) -> Result<Costs> {
+    pub async fn measure(self, locks: &Groups, servers: &[Server]) -> Result<Costs> {
         let cpu = || servers.iter().map(servers::cpu_us).sum::<f64>();
         let (before, began) = (cpu(), Instant::now());
         let (client, wakeups) = (thread_cpu_us(), thread_wakeups());
@@ -62,16 +62,17 @@ impl Cycles {
     }
 
     /// Runs the cycles. Returns when a majority has answered to the last of them.
-    pub async fn run(self, locks: &Coordinator) -> Result<()> {
+    pub async fn run(self, locks: &Groups) -> Result<()> {
         let tasks = self.load.tasks();
         let tasks = (0..tasks).map(|first| tokio::spawn(self.task(locks.clone(), first)));
         let ended = try_join_all(tasks).await?;
         ended.into_iter().collect()
     }
 
-    async fn task(self, locks: Coordinator, first: usize) -> Result<()> {
+    async fn task(self, locks: Groups, first: usize) -> Result<()> {
         for number in (first..self.count).step_by(self.load.tasks()) {
-            let guard = locks.mutex(name(self.first + number)).try_acquire().await?;
+            let name = name(self.first + number);
+            let guard = locks.of(&name).mutex(&name).try_acquire().await?;
             if let Load::LockStep = self.load {
                 guard.settled().await;
             }

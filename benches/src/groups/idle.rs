@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use quorlock::{Builder, Coordinator, Guard};
+use quorlock::{Groups, Guard};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 
 use super::cycles::name;
-use super::{ADDRESSES, LAST_ANSWERS, builder, urls_at};
+use super::{ADDRESSES, LAST_ANSWERS, open, settings, urls_at};
 use crate::alloc;
 use crate::figure::figure;
 use crate::load::Result;
@@ -21,7 +21,7 @@ const SIZE: usize = 5;
 /// The number of names that are spread over the groups.
 const NAMES: usize = 30_000;
 
-/// What a coordinator has taken.
+/// What a program has taken.
 struct Taken {
     bytes: u64,
     tasks: usize,
@@ -38,17 +38,23 @@ pub async fn run(options: &Options, servers: &[Server]) -> Result<()> {
         sleep(LAST_ANSWERS).await;
     }
     let before = Taken::now(servers)?;
-    let locks = groups(servers).dial_at_first_use(true).build()?;
-    sleep(LAST_ANSWERS).await;
-    figure("groups_fullest_of_64", fullest(&locks), "ratio");
+    let locks = groups(servers)?;
+    for ready in locks.ready(Duration::from_secs(10)).await {
+        ready?;
+    }
+    sleep(LAST_ANSWERS * 4).await;
     Taken::now(servers)?.report(&before, "unused");
+    let names = names(&locks);
+    let fullest = names.values().map(Vec::len).max().unwrap_or_default();
+    let mean = NAMES as f64 / GROUPS as f64;
+    figure("groups_fullest_of_64", fullest as f64 / mean, "ratio");
     figure(
         "groups_idle_commands_per_s",
         commands(servers, span).await?,
         "commands_per_s",
     );
 
-    for guard in one_of_each(&locks).await? {
+    for guard in one_of_each(&locks, names).await? {
         guard.release().await?;
     }
     sleep(LAST_ANSWERS).await;
@@ -66,40 +72,35 @@ pub async fn run(options: &Options, servers: &[Server]) -> Result<()> {
     servers::check_empty(servers, "idle groups")
 }
 
-/// Returns a builder for 64 groups. A few servers are the masters of all of them.
-fn groups(servers: &[Server]) -> Builder {
-    builder((0..GROUPS).map(|group| {
+/// Connects to 64 groups. A few servers are the masters of all of them.
+fn groups(servers: &[Server]) -> Result<Groups> {
+    let masters = |group| {
         let (set, address) = (group / ADDRESSES, group % ADDRESSES + 1);
         urls_at(&servers[set * SIZE..][..SIZE], address)
-    }))
+    };
+    open(settings(), (0..GROUPS).map(masters))
 }
 
-/// Returns the number of names in the fullest group, divided by the mean.
-fn fullest(locks: &Coordinator) -> f64 {
-    let mut counts = BTreeMap::new();
-    for number in 0..NAMES {
-        let group = locks.group_of(name(number)).map(str::to_owned);
-        *counts.entry(group).or_insert(0_usize) += 1;
+/// Returns the names of each group.
+fn names(locks: &Groups) -> BTreeMap<Option<&str>, Vec<String>> {
+    let mut names = BTreeMap::<_, Vec<_>>::new();
+    for name in (0..NAMES).map(name) {
+        names.entry(locks.of(&name).label()).or_default().push(name);
     }
-    let fullest = counts.into_values().max().unwrap_or_default();
-    (fullest * GROUPS) as f64 / NAMES as f64
+    names
 }
 
 /// Acquires a lock in each group.
-async fn one_of_each(locks: &Coordinator) -> Result<Vec<Guard>> {
-    let mut names = BTreeMap::new();
-    for number in 0..NAMES {
-        let name = name(number);
-        let group = locks.group_of(&name).map(str::to_owned);
-        names.entry(group).or_insert(name);
-    }
+async fn one_of_each(
+    locks: &Groups,
+    names: BTreeMap<Option<&str>, Vec<String>>,
+) -> Result<Vec<Guard>> {
     let mut guards = Vec::new();
-    for name in names.into_values() {
-        guards.push(locks.mutex(name).acquire().await?);
+    for name in names.values().flat_map(|names| names.first()) {
+        guards.push(locks.of(name).mutex(name).acquire().await?);
     }
     Ok(guards)
 }
-
 /// Returns the commands per second that all servers execute.
 async fn commands(servers: &[Server], span: Duration) -> Result<f64> {
     const EXECUTED: &str = "total_commands_processed";

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use quorlock::{Builder, Coordinator};
+use quorlock::Groups;
 use tokio::time::sleep;
 
 use super::cycles::{Costs, Cycles, Load};
-use super::{LAST_ANSWERS, builder, urls_at, with_own_servers};
+use super::{LAST_ANSWERS, open, settings, urls_at};
 use crate::figure::figure;
 use crate::load::Result;
 use crate::options::Options;
@@ -37,7 +37,7 @@ struct Contestant<'a> {
     /// for a processor on one machine, and have less in their caches.
     has_own: bool,
     servers: &'a [Server],
-    locks: Coordinator,
+    locks: Groups,
     calm: Vec<Costs>,
     busy: Vec<Costs>,
 }
@@ -117,9 +117,21 @@ async fn loads(contestants: &[Contestant<'_>], names: usize) -> Result<()> {
 
 impl<'a> Contestant<'a> {
     async fn new(servers: &'a [Server], groups: usize, has_own: bool) -> Result<Self> {
-        let (builder, servers) = Self::builder(servers, groups, has_own);
-        let locks = builder.build()?;
-        locks.all_ready(Duration::from_secs(10)).await?;
+        let servers = &servers[..if has_own { groups * SIZE } else { SIZE }];
+        let locks = if has_own {
+            open(
+                settings(),
+                servers.chunks(SIZE).map(|masters| urls_at(masters, 1)),
+            )?
+        } else {
+            open(
+                settings(),
+                (1..=groups).map(|address| urls_at(servers, address)),
+            )?
+        };
+        for group in locks.coordinators() {
+            group.all_ready(Duration::from_secs(10)).await?;
+        }
         Ok(Self {
             groups,
             has_own,
@@ -128,16 +140,6 @@ impl<'a> Contestant<'a> {
             calm: Vec::new(),
             busy: Vec::new(),
         })
-    }
-
-    fn builder(servers: &'a [Server], groups: usize, has_own: bool) -> (Builder, &'a [Server]) {
-        if has_own {
-            let servers = &servers[..groups * SIZE];
-            return (with_own_servers(servers, SIZE), servers);
-        }
-        let servers = &servers[..SIZE];
-        let groups = (1..=groups).map(|address| urls_at(servers, address));
-        (builder(groups), servers)
     }
 
     /// Returns the commands of each master per 1,000 cycles, those of scripts included.

@@ -8,7 +8,7 @@ mod load;
 
 use std::time::Duration;
 
-use quorlock::{Builder, Coordinator, Group, Quarantine};
+use quorlock::{Builder, Coordinator, Group, Groups, Quarantine};
 
 use crate::load::{Flavour, Result};
 use crate::options::Options;
@@ -39,19 +39,16 @@ pub fn run(options: &Options) -> Result<()> {
     runtime()?.block_on(capacity::run(options, &servers))
 }
 
-/// Returns a builder for groups with these masters.
-fn builder(groups: impl Iterator<Item = Vec<String>>) -> Builder {
+/// Connects to groups with these masters.
+fn open(settings: Builder, groups: impl Iterator<Item = Vec<String>>) -> Result<Groups> {
     let groups = groups.enumerate();
     let groups = groups.map(|(number, urls)| Group::new(format!("g{number}"), urls));
-    Coordinator::builder()
-        .quarantine(Quarantine::Off)
-        .node_timeout(NODE_TIMEOUT)
-        .groups(groups)
+    Ok(Groups::new(settings, groups)?)
 }
 
-/// Returns a builder for groups with servers of their own, as many groups as there are chunks.
-fn with_own_servers(servers: &[Server], size: usize) -> Builder {
-    builder(servers.chunks(size).map(|masters| urls_at(masters, 1)))
+fn settings() -> Builder {
+    let builder = Coordinator::builder().quarantine(Quarantine::Off);
+    builder.node_timeout(NODE_TIMEOUT)
 }
 
 /// Returns the URLs of servers at this one of their addresses, counted from 1. A server may be a

@@ -2,7 +2,7 @@
 
 pub(crate) mod error;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use super::{
     protocol::{client_name::ClientName, name::KeyTemplate},
@@ -32,6 +32,7 @@ pub(crate) struct Settings {
     pub(crate) polling_rivals: bool,
     pub(crate) key_template: String,
     pub(crate) client_name: Option<String>,
+    pub(crate) label: Option<String>,
     pub(crate) renewal: Renewal,
     /// `None` means the default, which depends on the node timeout.
     pub(crate) waiter_timeout: Option<Duration>,
@@ -52,6 +53,7 @@ impl Default for Settings {
             polling_rivals: false,
             key_template: "{name}".to_owned(),
             client_name: None,
+            label: None,
             renewal: Renewal::Unlimited,
             waiter_timeout: None,
             quarantine: Quarantine::default(),
@@ -72,6 +74,7 @@ pub(crate) struct Config {
     pub(crate) polling_rivals: bool,
     pub(crate) key_template: KeyTemplate,
     pub(crate) client_name: Option<ClientName>,
+    pub(crate) label: Option<Arc<str>>,
     pub(crate) renewal: Renewal,
     pub(crate) waiter_timeout: Duration,
     pub(crate) quarantine: Quarantine,
@@ -92,16 +95,15 @@ impl Config {
             polling_rivals,
             key_template,
             client_name,
+            label,
             renewal,
             waiter_timeout,
             quarantine,
             max_ttl,
         } = settings;
         let node_timeout = node_timeout.map_or(NodeTimeout::Measured, NodeTimeout::Fixed);
-        let least = node_timeout.least();
+        let least = checked_node_timeout(node_timeout.least())?;
         let drift = Drift::from_ppm(drift_ppm)?;
-        check_node_timeout(least)?;
-        let connect_timeout = checked_connect_timeout(connect_timeout)?;
         let max_ttl = max_ttl.unwrap_or_else(|| default_max_ttl(quarantine, ttl));
         let max_ttl = Ttl::parse(max_ttl, least, drift)?;
         Ok(Self {
@@ -110,7 +112,7 @@ impl Config {
             quarantine,
             polling_rivals,
             node_timeout,
-            connect_timeout,
+            connect_timeout: checked_connect_timeout(connect_timeout)?,
             drift,
             retry: range(retry_delay, |least, most| ConfigError::RetryDelay {
                 least,
@@ -122,6 +124,7 @@ impl Config {
             })?,
             key_template: KeyTemplate::parse(&key_template)?,
             client_name: client_name.map(ClientName::parse).transpose()?,
+            label: label.map(Arc::from),
             renewal,
             waiter_timeout: checked_waiter_timeout(waiter_timeout, least)?,
         })
@@ -143,9 +146,9 @@ fn range(
 /// The minimum and the maximum of the node timeout and of the connect timeout.
 const TIMEOUTS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(60));
 
-fn check_node_timeout(given: Duration) -> Result<(), ConfigError> {
+fn checked_node_timeout(given: Duration) -> Result<Duration, ConfigError> {
     let error = |given, least, most| ConfigError::NodeTimeout { given, least, most };
-    checked(given, TIMEOUTS, error).map(drop)
+    checked(given, TIMEOUTS, error)
 }
 
 fn checked_connect_timeout(given: Duration) -> Result<Duration, ConfigError> {

@@ -14,9 +14,8 @@ use crate::core::vote::lists::Membership;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MasterHealth {
-    /// The ID of the master's [group](crate::Builder::groups). `None` if the coordinator has no
-    /// groups.
-    pub group: Option<Arc<str>>,
+    /// The [label](crate::Builder::label) of the coordinator.
+    pub label: Option<Arc<str>>,
     /// The master's address, without the user name and the password.
     pub master: Arc<str>,
     /// Whether the master stays while the masters [are changed](crate::Builder::leaving).
@@ -50,8 +49,7 @@ pub struct MasterHealth {
 }
 
 impl MasterHealth {
-    /// Returns whether the master is connected, has a vote, and takes locks. Of one that was
-    /// [not used yet](MasterState::Unused), nothing is known, so this is false.
+    /// Returns whether the master is connected, has a vote, and takes locks.
     pub fn can_vote(&self) -> bool {
         let is_fit = self.quarantine.is_none() && self.error.is_none();
         self.state == MasterState::Connected && is_fit
@@ -74,8 +72,8 @@ impl MasterHealth {
 impl fmt::Display for MasterHealth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ", self.master)?;
-        if let Some(group) = &self.group {
-            write!(f, "(group {group}) ")?;
+        if let Some(label) = &self.label {
+            write!(f, "({label}) ")?;
         }
         if self.membership != Membership::Stays {
             write!(f, "({}) ", self.membership)?;
@@ -85,7 +83,6 @@ impl fmt::Display for MasterHealth {
             MasterState::Connected => write!(f, "connected for {:.1?}", self.age)?,
             MasterState::Connecting => write!(f, "connecting for {:.1?}", self.age)?,
             MasterState::Down(why) => write!(f, "down for {:.1?}: {why}", self.age)?,
-            MasterState::Unused => f.write_str("not used yet")?,
         }
         if let (MasterState::Connected, Some(round_trip)) = (&self.state, self.round_trip) {
             write!(f, ", round trip {round_trip:.1?}")?;
@@ -115,9 +112,6 @@ pub enum MasterState {
     Connecting,
     /// There is no connection, for this reason. Another dial follows, after a second at the latest.
     Down(Arc<str>),
-    /// Nothing was asked of the master yet, so it was not dialled: see
-    /// [`Builder::dial_at_first_use`](crate::Builder::dial_at_first_use).
-    Unused,
 }
 
 /// The reason of a dial that fails until someone changes the settings of the master or of this
@@ -158,10 +152,9 @@ mod tests {
                 "a:1 connecting for 3.0s",
             ),
             (down(), None, false, "a:1 down for 3.0s: Connection refused"),
-            (MasterState::Unused, None, false, "a:1 not used yet"),
         ] {
             let health = MasterHealth {
-                group: None,
+                label: None,
                 master: "a:1".into(),
                 membership: Membership::Stays,
                 state,

@@ -368,7 +368,7 @@ mod tests {
             holders: holders(&seen, &Quorum::of(seen.len())),
             queue: Vec::new(),
             votes: Votes::new(
-                Roster::new(None, [], Quorum::of(seen.len())),
+                Roster::new([], Quorum::of(seen.len())),
                 Box::new([]),
                 Verb::Inspect,
             ),

@@ -1,6 +1,6 @@
 //! The lists of masters: those that a coordinator uses, and those that it leaves.
 
-use std::{fmt, sync::Arc};
+use std::fmt;
 
 use super::{master_set::MasterSet, quorum::Quorum};
 
@@ -76,8 +76,6 @@ impl fmt::Display for Membership {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tally {
-    /// The ID of the [group](crate::Builder::groups) of the list. `None` if there are no groups.
-    pub group: Option<Arc<str>>,
     /// The list.
     pub list: MasterList,
     /// The number of its masters that gave the answer.
@@ -98,9 +96,7 @@ impl Tally {
     pub(crate) fn text(&self, did: &str) -> String {
         let Self { count, list, .. } = self;
         let (masters, quorum) = (self.masters, self.quorum);
-        let group = self.group.as_ref();
-        let of = group.map_or_else(String::new, |group| format!(" of group {group}"));
-        format!("{count} of {masters} {list}{of}{did} (need {quorum})")
+        format!("{count} of {masters} {list}{did} (need {quorum})")
     }
 }
 
@@ -144,7 +140,6 @@ impl Quorum {
     /// Returns for each list how many of its masters are among `masters`.
     pub(crate) fn tallies(&self, masters: MasterSet) -> impl Iterator<Item = Tally> {
         self.lists().map(move |(list, set)| Tally {
-            group: None,
             list,
             count: set.and(masters).len(),
             masters: set.len(),

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fmt};
 
-use crate::core::{group::choice::GroupId, hash::hash};
+use crate::core::hash::hash;
 
 /// The ID of the lists of masters that a program uses. Every connection to a Redis master has it
 /// in its name, so it can be seen which programs still use which lists.
@@ -47,35 +47,11 @@ impl ListsId {
             let addresses = addresses.flat_map(|address| address.bytes().chain([0]));
             addresses.chain([0])
         });
-        Self(hash(bytes))
+        Self::of_bytes(bytes)
     }
 
-    /// Returns the ID of a program that uses groups of masters. Each group has an ID, a weight, and
-    /// the ID of its list.
-    // The ID is the hash of both lists of groups, sorted. If both are the same, the second counts
-    // as empty. A zero byte ends each text, and another one ends each list. This must never change.
-    pub(crate) fn of_groups(mut lists: [Vec<(GroupId, Self)>; 2]) -> Self {
-        for groups in &mut lists {
-            groups.sort_by(|(one, _), (other, _)| one.id.cmp(&other.id));
-            if let [(only, _)] = &mut groups[..] {
-                *only = GroupId::only(); // it has all names, whatever its ID is
-            }
-        }
-        let [groups, leaving] = &mut lists;
-        if groups == leaving {
-            leaving.clear();
-        }
-        let bytes = lists.into_iter().flat_map(|groups| {
-            let texts = groups.into_iter().flat_map(|(group, list)| {
-                [
-                    group.id.to_string(),
-                    group.weight.to_string(),
-                    list.to_string(),
-                ]
-            });
-            let bytes = texts.flat_map(|text| text.into_bytes().into_iter().chain([0]));
-            bytes.chain([0])
-        });
+    /// Returns the ID that is the hash of these bytes.
+    pub(crate) fn of_bytes(bytes: impl Iterator<Item = u8>) -> Self {
         Self(hash(bytes))
     }
 
@@ -143,31 +119,6 @@ mod tests {
             }
         }
         assert_eq!(id(&[A, B], &[B, A]), id(&[A, B], &[]), "nothing changes");
-    }
-
-    #[test]
-    fn ids_of_groups_never_change() {
-        let group = |(id, weight, master)| {
-            let list = ListsId::of([master], []);
-            (GroupId::new(id, weight), list)
-        };
-        let id = |groups: &[(&'static str, u8, &'static str)], leaving: &[_]| {
-            let lists = [groups, leaving].map(|groups| groups.iter().copied().map(group).collect());
-            ListsId::of_groups(lists).to_string()
-        };
-        let (a, b) = (("a", 1, A), ("b", 1, B));
-        assert_eq!(id(&[a, b], &[]), "30ea5f39995ae154");
-        assert_eq!(id(&[a, b], &[b, a]), id(&[b, a], &[]), "nothing changes");
-        assert_eq!(id(&[a, b], &[a]), id(&[a, b], &[("all", 2, A)]), "only one");
-        let other = [
-            id(&[a, b], &[]),
-            id(&[a, b], &[a]),
-            id(&[a], &[a, b]),
-            id(&[a, ("b", 2, B)], &[]),
-            id(&[a, ("b", 1, C)], &[]),
-            id(&[("b", 1, A), ("a", 1, B)], &[]),
-        ];
-        assert_eq!(BTreeSet::from(other).len(), 6);
     }
 
     #[test]

@@ -156,12 +156,6 @@ impl Votes {
             .map(|(master, cast)| VoteRow { master, cast })
     }
 
-    /// Returns the ID of the [group](crate::Builder::groups) whose masters were asked. `None` if
-    /// the coordinator has no groups.
-    pub fn group(&self) -> Option<&str> {
-        self.roster.group.as_deref()
-    }
-
     /// Returns the number of masters that are configured. A master in both lists counts once.
     pub fn master_count(&self) -> usize {
         self.roster.masters.len()
@@ -192,12 +186,11 @@ impl Votes {
     /// # Ok(()) }
     /// ```
     pub fn tally(&self, count: impl Fn(&VoteRow<'_>) -> bool) -> Vec<Tally> {
-        self.roster.tallies(self.masters(count))
+        self.roster.quorum.tallies(self.masters(count)).collect()
     }
 
     /// Returns how many masters of each list gave such a vote, in words: for example
-    /// `3 of 5 masters voted (need 3), 2 of 5 leaving masters voted (need 3)`. The votes, which
-    /// follow, name the group.
+    /// `3 of 5 masters voted (need 3), 2 of 5 leaving masters voted (need 3)`.
     pub(crate) fn tally_text(&self, did: &str, of: fn(&Vote) -> bool) -> String {
         let voted = self.masters(|row| row.vote().is_some_and(of));
         let tallies = self.roster.quorum.tallies(voted);
@@ -246,13 +239,9 @@ impl Votes {
     }
 }
 
-/// Shows, for example, `a:6379 granted, b:6379 no answer in 50ms, c:6379 not answered yet`. The
-/// votes of a group begin with its ID, such as `group a: `.
+/// Shows, for example, `a:6379 granted, b:6379 no answer in 50ms, c:6379 not answered yet`.
 impl fmt::Display for Votes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(group) = self.group() {
-            write!(f, "group {group}: ")?;
-        }
         for (n, row) in self.iter().enumerate() {
             if n > 0 {
                 f.write_str(", ")?;
@@ -328,7 +317,7 @@ mod tests {
             table[master] = vote.clone().map(|vote| CastVote::new(vote, latency));
         }
         Votes::new(
-            Roster::new(None, masters, Quorum::of(cast.len())),
+            Roster::new(masters, Quorum::of(cast.len())),
             table.to_vec().into_boxed_slice(),
             Verb::Acquire,
         )

@@ -28,7 +28,7 @@ use crate::{
     },
 };
 
-/// A request for one of several locks. Each may be in another group of masters.
+/// A request for one of several locks. Each may be of another coordinator.
 #[derive(Debug)]
 pub(crate) struct Part {
     pub(crate) context: Arc<Context>,
@@ -194,8 +194,8 @@ impl<'a> Prefix<'a> {
         self.extend_at = clock::now() + ttl.unwrap_or_default() / Self::EXTENSIONS;
     }
 
-    /// Gives back the locks of other groups if the masters of lock `next` have not answered for
-    /// long. An outage of a group concerns its own names only.
+    /// Gives back the locks of other coordinators if the masters of lock `next` have not answered
+    /// for long. An outage concerns the names of its coordinator only.
     fn give_back_if_aside(&mut self, next: usize) {
         let context = &self.parts[next].context;
         if context.chances().position(context.waiter_timeout()) == Position::Contending {

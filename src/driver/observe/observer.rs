@@ -24,13 +24,13 @@ use crate::{
     meter::{Counted, Histogram, IS_ON},
 };
 
-/// Tells the program of the events of the locks and rounds of a group. Log subscribers and
+/// Tells the program of the events of the locks and rounds of a coordinator. Log subscribers and
 /// recorders are code of the program, so the caller of a method must hold no mutex that protects
 /// the state of this crate.
 #[derive(Debug)]
 pub(crate) struct LockObserver {
-    /// The ID of the group.
-    group: Option<Arc<str>>,
+    /// The label of the coordinator.
+    label: Option<Arc<str>>,
     metrics: LockMetrics,
     /// The times without a quorum. All acquisitions of a coordinator share them, so that the log
     /// gets one warning for each such time, and not one for each lock.
@@ -51,9 +51,9 @@ pub(in crate::driver) enum HoldEnd {
 
 impl LockObserver {
     /// Registers the metrics.
-    pub(in crate::driver) fn new(group: Option<Arc<str>>) -> Self {
+    pub(in crate::driver) fn new(label: Option<Arc<str>>) -> Self {
         Self {
-            group,
+            label,
             metrics: LockMetrics::register(),
             no_quorum: Mutex::default(),
             lacks_quorum: AtomicBool::new(false),
@@ -260,8 +260,8 @@ impl LockObserver {
         drop(no_quorum);
         if begins {
             let votes = votes();
-            let group = self.group.as_deref();
-            warn!(target: LOCK, group, %name, %reason, %votes, "no quorum: no lock can be acquired");
+            let label = self.label.as_deref();
+            warn!(target: LOCK, label, %name, %reason, %votes, "no quorum: no lock can be acquired");
         }
     }
 
@@ -275,8 +275,8 @@ impl LockObserver {
         let ends = no_quorum.works();
         drop(no_quorum);
         if ends {
-            let group = self.group.as_deref();
-            info!(target: LOCK, group, "quorum again: locks can be acquired");
+            let label = self.label.as_deref();
+            info!(target: LOCK, label, "quorum again: locks can be acquired");
         }
     }
 }

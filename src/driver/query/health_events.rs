@@ -27,27 +27,19 @@ type Entries = watch::Receiver<Box<[Entry]>>;
 /// dropped.
 #[must_use = "a stream does nothing unless it is polled"]
 pub struct HealthEvents {
-    boards: Vec<Board>,
-    news: VecDeque<MasterHealth>,
-}
-
-/// The states of the masters of one group.
-struct Board {
     /// The states that the stream has told of.
     told: Box<[Entry]>,
     /// Resolves at the next change. `None` after the last one.
     changed: Option<Pin<Box<dyn Future<Output = Option<Entries>> + Send + Sync>>>,
+    news: VecDeque<MasterHealth>,
 }
 
 impl HealthEvents {
-    /// Returns the changes of the states in all `boards`.
-    pub(crate) fn new(boards: impl IntoIterator<Item = Entries>) -> Self {
-        let board = |entries| Board {
+    /// Returns the changes of the states in `entries`.
+    pub(crate) fn new(entries: Entries) -> Self {
+        Self {
             told: Box::default(),
             changed: Some(Box::pin(ready(Some(entries)))),
-        };
-        Self {
-            boards: boards.into_iter().map(board).collect(),
             news: VecDeque::new(),
         }
     }
@@ -61,29 +53,27 @@ impl HealthEvents {
     pub async fn next(&mut self) -> Option<MasterHealth> {
         StreamExt::next(self).await
     }
-}
 
-impl Board {
-    /// Adds the next changes to `news`, if there are any.
-    fn poll(&mut self, cx: &mut Context<'_>, news: &mut VecDeque<MasterHealth>) {
+    /// Adds the next changes to the news, if there are any.
+    fn look(&mut self, cx: &mut Context<'_>) {
         while let Some(change) = &mut self.changed
             && let Poll::Ready(entries) = change.as_mut().poll(cx)
         {
             self.changed = None;
             if let Some(mut entries) = entries {
                 let present = entries.borrow_and_update().clone();
-                self.compare(present, news);
+                self.compare(present);
                 self.changed = Some(Box::pin(changed(entries)));
             }
         }
     }
 
-    fn compare(&mut self, entries: Box<[Entry]>, news: &mut VecDeque<MasterHealth>) {
+    fn compare(&mut self, entries: Box<[Entry]>) {
         let now = clock::monotonic();
         for (master, entry) in entries.iter().enumerate() {
             let told = self.told.get(master);
             if told.is_none_or(|told| entry.is_news(told)) {
-                news.push_back(entry.at(now));
+                self.news.push_back(entry.at(now));
             }
         }
         self.told = entries;
@@ -100,11 +90,10 @@ impl Stream for HealthEvents {
     type Item = MasterHealth;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<MasterHealth>> {
-        let Self { boards, news } = &mut *self;
-        if news.is_empty() {
-            boards.iter_mut().for_each(|board| board.poll(cx, news));
+        if self.news.is_empty() {
+            self.look(cx);
         }
-        match news.pop_front() {
+        match self.news.pop_front() {
             None if !self.is_terminated() => Poll::Pending,
             next => Poll::Ready(next),
         }
@@ -113,15 +102,14 @@ impl Stream for HealthEvents {
 
 impl FusedStream for HealthEvents {
     fn is_terminated(&self) -> bool {
-        self.news.is_empty() && self.boards.iter().all(|board| board.changed.is_none())
+        self.news.is_empty() && self.changed.is_none()
     }
 }
 
 impl fmt::Debug for HealthEvents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let told: Vec<_> = self.boards.iter().map(|board| &board.told).collect();
         f.debug_struct("HealthEvents")
-            .field("told", &told)
+            .field("told", &self.told)
             .finish_non_exhaustive()
     }
 }

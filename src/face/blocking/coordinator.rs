@@ -52,6 +52,15 @@ impl Coordinator {
         coordinator::Coordinator::builder()
     }
 
+    /// Returns a view of another coordinator, such as that of another [group](crate::Groups). Both
+    /// views share one thread.
+    pub fn with(&self, other: &coordinator::Coordinator) -> Self {
+        Self {
+            inner: other.clone(),
+            thread: self.thread.clone(),
+        }
+    }
+
     /// Returns the mutex called `name`: see [`mutex`](crate::Coordinator::mutex).
     pub fn mutex(&self, name: impl AsRef<str>) -> Lock {
         Lock::new(self.inner.mutex(name), &self.thread)

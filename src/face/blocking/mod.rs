@@ -63,6 +63,25 @@
 //! # Ok(()) }
 //! ```
 //!
+//! With [groups of masters](crate::Groups), make one such view of any coordinator, and those of the
+//! others by [`with`](Coordinator::with). A program without async starts a runtime for them, and
+//! closes them there.
+//!
+//! ```
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use quorlock::{Coordinator, Group, Groups, MemoryMaster};
+//!
+//! let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+//! let _inside = runtime.enter();
+//! let groups = ["a", "b"].map(|id| Group::new(id, [MemoryMaster::new()]));
+//! let locks = Groups::new(Coordinator::builder(), groups)?;
+//! let (view, name) = (locks.of("").blocking()?, "orders/42");
+//! let guard = view.with(locks.of(name)).mutex(name).acquire()?;
+//! guard.release()?;
+//! runtime.block_on(locks.close());
+//! # Ok(()) }
+//! ```
+//!
 //! A method that blocks returns [`ConfigError::CannotBlock`](crate::ConfigError::CannotBlock) in an
 //! async task of tokio, because it would stop the other tasks of the thread. It returns this error
 //! before it sends anything. It works in `spawn_blocking`, in `block_in_place`, and in threads

@@ -11,15 +11,15 @@ use crate::{
 };
 
 /// The masters of both lists. Each master is there once, also if it is in both.
-pub(super) struct Listed {
+#[derive(Clone, Debug)]
+pub(in crate::face) struct Listed {
     pub(super) masters: Vec<MasterSpec>,
-    pub(super) roster: Arc<Roster>,
+    pub(in crate::face) roster: Arc<Roster>,
 }
 
 impl Listed {
-    /// Checks the number and the addresses of the masters of a group, if there are groups.
-    pub(super) fn parse(
-        group: Option<&Arc<str>>,
+    /// Checks the number and the addresses of the masters.
+    pub(in crate::face) fn parse(
         mut masters: Vec<MasterSpec>,
         leaving: Vec<MasterSpec>,
     ) -> Result<Self, ConfigError> {
@@ -52,7 +52,7 @@ impl Listed {
             });
         }
         let quorum = Quorum::of_lists(count, left.into_iter().collect());
-        let roster = Roster::new(group.cloned(), addresses, quorum);
+        let roster = Roster::new(addresses, quorum);
         Ok(Self { masters, roster })
     }
 
@@ -66,7 +66,7 @@ impl Listed {
         }
     }
 
-    pub(super) fn lists_id(&self) -> ListsId {
+    pub(in crate::face) fn lists_id(&self) -> ListsId {
         let all_but = |other: Membership| {
             let members = self.roster.members();
             let listed = members.filter(move |(_, part)| *part != other);

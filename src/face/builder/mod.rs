@@ -2,27 +2,23 @@
 
 use std::{sync::Arc, time::Duration};
 
-use self::{listed::Listed, listed_groups::ListedGroups, open::Shared};
-use super::{
-    coordinator::{Coordinator, groups::Groups},
-    error::ConfigError,
-    group::Group,
-};
+use tokio::runtime::Handle;
+
+use self::{listed::Listed, open::Opener};
+use super::{coordinator::Coordinator, error::ConfigError};
 use crate::{
     core::{
         config::{Config, Settings},
         restart::Quarantine,
         time::renewal::Renewal,
-        view::health::MasterState,
+        vote::lists_id::ListsId,
     },
     driver::{engine::Owners, time::timers::Timers},
     master::MasterSpec,
 };
 
-mod groups;
-mod listed;
-mod listed_groups;
-mod open;
+pub(in crate::face) mod listed;
+pub(in crate::face) mod open;
 
 impl Coordinator {
     /// Creates a coordinator of `masters` with the [default settings](Builder), and starts to
@@ -42,9 +38,6 @@ impl Coordinator {
         Builder {
             masters: Vec::new(),
             leaving: Vec::new(),
-            groups: Vec::new(),
-            leaving_groups: Vec::new(),
-            dial_at_first_use: false,
             settings: Settings::default(),
             #[cfg(feature = "tls")]
             tls: None,
@@ -73,15 +66,13 @@ impl Coordinator {
 /// | [`waiter_timeout`](Self::waiter_timeout) | 3 s, or four node timeouts if that is longer |
 /// | [`key_template`](Self::key_template) | `{name}` |
 /// | [`client_name`](Self::client_name) | none |
+/// | [`label`](Self::label) | none |
 /// | [`quarantine`](Self::quarantine) | [`Observed`](Quarantine::Observed) |
 #[derive(Debug)]
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct Builder {
-    masters: Vec<MasterSpec>,
-    leaving: Vec<MasterSpec>,
-    groups: Vec<Group>,
-    leaving_groups: Vec<Group>,
-    dial_at_first_use: bool,
+    pub(in crate::face) masters: Vec<MasterSpec>,
+    pub(in crate::face) leaving: Vec<MasterSpec>,
     settings: Settings,
     #[cfg(feature = "tls")]
     tls: Option<Arc<tokio_rustls::rustls::ClientConfig>>,
@@ -104,6 +95,30 @@ impl Builder {
     /// Adds several masters: see [`master`](Self::master).
     pub fn masters(mut self, masters: impl IntoIterator<Item = impl Into<MasterSpec>>) -> Self {
         self.masters.extend(masters.into_iter().map(Into::into));
+        self
+    }
+
+    /// Adds the masters that programs leave while the masters are changed: all old masters.
+    ///
+    /// Every decision then needs a majority of [`masters`](Self::masters) and a majority of these.
+    /// So this program excludes those that use only the old or only the new masters. These exclude
+    /// each other [only in the right order](crate::docs::operations#change-the-masters).
+    ///
+    /// A master in both lists, by its address, is asked once, as `masters` says, and counts in
+    /// each. Both lists together may have at most 64 masters.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use quorlock::{Coordinator, MemoryMaster};
+    ///
+    /// let [a, b, c, d, e, f] = [(); 6].map(|()| MemoryMaster::new());
+    /// let builder = Coordinator::builder().masters([&a, &b, &c, &d, &f]);
+    /// let locks = builder.leaving([a, b, c, d, e]).build()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn leaving(mut self, masters: impl IntoIterator<Item = impl Into<MasterSpec>>) -> Self {
+        self.leaving.extend(masters.into_iter().map(Into::into));
         self
     }
 
@@ -301,6 +316,14 @@ impl Builder {
         self
     }
 
+    /// Sets the name of this coordinator among several of a program. It is the label `label` of the
+    /// metrics of its masters, and stands in log messages about masters and majorities and in
+    /// [`MasterHealth::label`](crate::MasterHealth::label). Defaults to no label.
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.settings.label = Some(label.into());
+        self
+    }
+
     /// Sets the TLS configuration for `rediss://` masters: the root certificates to trust, and the
     /// client certificate to present. Defaults to the system's trusted roots, or those in the file
     /// that the environment variable `SSL_CERT_FILE` names, and no client certificate.
@@ -339,36 +362,25 @@ impl Builder {
     ///
     /// Any [`ConfigError`] that is not about a single lock. Nothing was sent.
     pub fn build(self) -> Result<Coordinator, ConfigError> {
+        let listed = Listed::parse(self.masters.clone(), self.leaving.clone())?;
+        let opener = self.opener(listed.lists_id())?;
+        Ok(opener.open(listed, None))
+    }
+
+    /// Checks all settings but the masters. The coordinators that are opened show this `lists_id`.
+    pub(in crate::face) fn opener(self, lists_id: ListsId) -> Result<Opener, ConfigError> {
         let config = Config::parse(self.settings)?;
-        let has_groups = !(self.groups.is_empty() && self.leaving_groups.is_empty());
-        let has_masters = !(self.masters.is_empty() && self.leaving.is_empty());
-        let listed = match has_groups {
-            true if has_masters => return Err(ConfigError::MastersWithoutGroup),
-            true => ListedGroups::parse(&self.groups, &self.leaving_groups)?,
-            false => ListedGroups::only(Listed::parse(None, self.masters, self.leaving)?),
-        };
-        let runtime = tokio::runtime::Handle::try_current().map_err(|_| ConfigError::NoRuntime)?;
+        let runtime = Handle::try_current().map_err(|_| ConfigError::NoRuntime)?;
         if !Timers::are_enabled() {
             return Err(ConfigError::NoRuntime);
         }
-        let shared = Shared {
+        Ok(Opener {
             owners: Arc::new(Owners::new(config.client_name.clone())),
             config,
-            lists_id: listed.lists_id,
+            lists_id,
             runtime,
-            first_state: match self.dial_at_first_use {
-                true => MasterState::Unused,
-                false => MasterState::Connecting,
-            },
             #[cfg(feature = "tls")]
             tls: self.tls,
-        };
-        let groups = listed.lists.into_iter();
-        let groups = Arc::new(Groups {
-            all: groups.map(|group| shared.open(group)).collect(),
-            table: listed.table,
-            lists_id: listed.lists_id,
-        });
-        Ok(Coordinator { groups })
+        })
     }
 }

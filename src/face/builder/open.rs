@@ -1,4 +1,4 @@
-//! Opens the groups of a coordinator: starts their tasks, which connect to the masters.
+//! Opens coordinators: starts their tasks, which connect to the masters.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,7 +10,6 @@ use crate::{
         config::Config,
         protocol::{client_name::ClientName, connection_name::ConnectionName},
         restart::quarantine_length,
-        view::health::MasterState,
         vote::lists_id::ListsId,
         wait::retry::Backoff,
     },
@@ -18,43 +17,46 @@ use crate::{
         engine::{Engine, Owners},
         time::clock,
     },
-    face::coordinator::groups::OpenGroup,
+    face::coordinator::Coordinator,
     master::{HealthBoard, MasterConfig, RestartTracker},
 };
 
-/// The things that all groups of a coordinator share.
-pub(super) struct Shared {
+/// Opens the coordinators of one program. They share all settings but the masters and the label.
+pub(in crate::face) struct Opener {
     pub(super) config: Config,
-    pub(super) owners: Arc<Owners>,
     pub(super) lists_id: ListsId,
+    /// Coordinators know the owners of each other.
+    pub(super) owners: Arc<Owners>,
     pub(super) runtime: Handle,
-    /// The state of a master before its first dial.
-    pub(super) first_state: MasterState,
     #[cfg(feature = "tls")]
     pub(super) tls: Option<Arc<tokio_rustls::rustls::ClientConfig>>,
 }
 
-impl Shared {
-    /// Starts the tasks of a group with these masters.
-    pub(super) fn open(&self, listed: Listed) -> OpenGroup {
+impl Opener {
+    /// Starts the tasks of a coordinator of these masters. It has this `label`, or that of the
+    /// settings.
+    pub(in crate::face) fn open(&self, listed: Listed, label: Option<&Arc<str>>) -> Coordinator {
         #[cfg(feature = "tls")]
         let listed = match &self.tls {
             Some(tls) => listed.with_tls(tls),
             None => listed,
         };
-        let master_config = self.master_config(&listed);
+        let mut config = self.config.clone();
+        config.label = label.cloned().or(config.label);
+        let master_config = self.master_config(&config, &listed);
         let masters = listed.masters.into_iter().enumerate();
         let masters = masters.map(|(master, spec)| spec.open(master, &master_config));
         let engine = Engine::start(
-            self.config.clone(),
+            config,
             self.owners.clone(),
             listed.roster,
             masters.collect(),
             master_config.health,
             &self.runtime,
         );
-        OpenGroup {
+        Coordinator {
             engine: Arc::new(engine),
+            lists_id: self.lists_id,
         }
     }
 
@@ -70,8 +72,8 @@ impl Shared {
         ConnectionName::new(self.lists_id, key.key(), max_ttl.duration(), client)
     }
 
-    fn master_config(&self, listed: &Listed) -> MasterConfig {
-        let (config, now) = (&self.config, clock::monotonic);
+    fn master_config(&self, config: &Config, listed: &Listed) -> MasterConfig {
+        let now = clock::monotonic;
         MasterConfig {
             connection_name: self.connection_name(),
             node_timeout: config.node_timeout,
@@ -81,7 +83,7 @@ impl Shared {
             random: clock::random_u64,
             restart_tracker: RestartTracker::new(config.quarantine, now),
             quarantine: quarantine_length(config.max_ttl, config.drift),
-            health: HealthBoard::new(&listed.roster, &self.first_state, now),
+            health: HealthBoard::new(&listed.roster, config.label.as_ref(), now),
         }
     }
 }

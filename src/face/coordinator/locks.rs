@@ -5,7 +5,6 @@ use std::sync::Arc;
 use super::Coordinator;
 use crate::{
     core::protocol::kind::Kind,
-    driver::engine::Engine,
     face::{
         lock::{Lock, read_write::ReadWriteLock},
         owner::Owner,
@@ -34,7 +33,7 @@ impl Coordinator {
     /// The owner works with this coordinator and its clones. Locks of another coordinator refuse
     /// the owner with [`ForeignOwner`](crate::ConfigError::ForeignOwner).
     pub fn owner(&self) -> Owner {
-        Owner(Arc::new(self.groups.first().owners.create()))
+        Owner(Arc::new(self.engine.owners.create()))
     }
 
     /// Returns the reentrant lock called `name` for `owner`. Sends nothing.
@@ -178,7 +177,7 @@ impl Coordinator {
     /// # Ok(()) }
     /// ```
     pub fn read_write(&self, name: impl AsRef<str>, owner: &Owner) -> ReadWriteLock {
-        ReadWriteLock::new(self.engine_of(&name), name.as_ref(), owner)
+        ReadWriteLock::new(self.engine.clone(), name.as_ref(), owner)
     }
 
     /// Returns the semaphore called `name`. At most `permits` guards hold it at once, from 1 to
@@ -212,7 +211,7 @@ impl Coordinator {
     /// # Ok(()) }
     /// ```
     pub fn semaphore(&self, name: impl AsRef<str>, permits: usize) -> Lock {
-        Lock::semaphore(self.engine_of(&name), name.as_ref(), permits)
+        Lock::semaphore(self.engine.clone(), name.as_ref(), permits)
     }
 
     /// Returns the mutexes called `names` as one lock, which holds all of them or none. Sends
@@ -226,8 +225,6 @@ impl Coordinator {
     /// before it, waits for it, and goes on with the names after it. All clients go through the
     /// names in the order of their keys, so they never wait for each other in a circle. A task
     /// that holds one of these locks already, and waits for another lock, can still be part of one.
-    /// If the masters of the [group](crate::Builder::groups) of a name do not answer for long, the
-    /// names of other groups are given back until they do.
     ///
     /// Each name is a lock of its own on the masters, with its own
     /// [fencing token](crate::Guard::fencing_token_of), metrics, log messages and span. If an
@@ -246,7 +243,7 @@ impl Coordinator {
     /// # Ok(()) }
     /// ```
     pub fn mutex_all(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Lock {
-        Lock::mutex_all(&self.groups, names)
+        Lock::mutex_all(&self.engine, |_| self.engine.clone(), names)
     }
 
     /// Returns the lock called `name` of this kind. `owner` is not used for a mutex.
@@ -257,10 +254,6 @@ impl Coordinator {
     }
 
     fn lock(&self, kind: Kind, name: &str, owner: Option<&Owner>) -> Lock {
-        Lock::new(self.engine_of(&name), kind, name, owner)
-    }
-
-    fn engine_of(&self, name: &impl AsRef<str>) -> Arc<Engine> {
-        self.groups.engine_of(name.as_ref()).clone()
+        Lock::new(self.engine.clone(), kind, name, owner)
     }
 }

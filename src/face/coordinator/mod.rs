@@ -1,20 +1,16 @@
 //! A set of masters that hold locks together.
 
-use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
-use futures::future::join_all;
-
-use self::groups::Groups;
 use crate::{
     core::{
         restart::quarantine_length,
         view::health::MasterHealth,
         vote::{lists::Tally, lists_id::ListsId},
     },
-    driver::query::health_events::HealthEvents,
+    driver::{engine::Engine, query::health_events::HealthEvents},
 };
 
-pub(crate) mod groups;
 mod locks;
 
 /// A set of independent masters that hold locks together.
@@ -63,13 +59,13 @@ mod locks;
 /// ```
 #[derive(Clone)]
 pub struct Coordinator {
-    pub(in crate::face) groups: Arc<Groups>,
+    pub(in crate::face) engine: Arc<Engine>,
+    pub(in crate::face) lists_id: ListsId,
 }
 
 impl Coordinator {
-    /// Returns the state of each master, in the order in which the masters were configured, group
-    /// by group. Sends nothing, so [`last_heard`](MasterHealth::last_heard) says how old the state
-    /// may be.
+    /// Returns the state of each master, in the order in which the masters were configured. Sends
+    /// nothing, so [`last_heard`](MasterHealth::last_heard) says how old the state may be.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -85,8 +81,7 @@ impl Coordinator {
     /// # Ok(()) }
     /// ```
     pub fn health(&self) -> Vec<MasterHealth> {
-        let masters = self.groups.masters();
-        masters.flat_map(|masters| masters.health.read()).collect()
+        self.engine.masters().health.read()
     }
 
     /// Returns a stream of the changes of the masters' states. It begins with the present state of
@@ -105,13 +100,12 @@ impl Coordinator {
     /// # Ok(()) }
     /// ```
     pub fn health_events(&self) -> HealthEvents {
-        let masters = self.groups.masters();
-        HealthEvents::new(masters.map(|masters| masters.health.watch()))
+        HealthEvents::new(self.engine.masters().health.watch())
     }
 
     /// Returns the TTL of locks that do not [set their own](crate::Lock::ttl).
     pub fn ttl(&self) -> Duration {
-        self.groups.first().config().ttl.duration()
+        self.engine.config().ttl.duration()
     }
 
     /// Returns the length of a quarantine: the longest TTL of all programs with its drift
@@ -119,36 +113,31 @@ impl Coordinator {
     /// and had the same [`max_ttl`](crate::Builder::max_ttl), except for locks with a
     /// [minimum time](crate::Lock::min_hold).
     pub fn quarantine_length(&self) -> Duration {
-        let config = self.groups.first().config();
+        let config = self.engine.config();
         quarantine_length(config.max_ttl, config.drift)
     }
 
-    /// Returns the number of masters, of all [groups](crate::Builder::groups) together. While the
-    /// masters [are changed](crate::Builder::leaving), a master in both lists counts once.
+    /// Returns the number of masters. While the masters [are changed](crate::Builder::leaving), a
+    /// master in both lists counts once.
     pub fn master_count(&self) -> usize {
-        self.addresses().collect::<BTreeSet<_>>().len()
+        self.engine.masters().count()
     }
 
     /// Returns the number of masters that make a majority. While the masters
     /// [are changed](crate::Builder::leaving), this is the larger number of both lists, and
-    /// [`tally`](Self::tally) says what each of them has. With [groups](crate::Builder::groups), it
-    /// is the largest number of any group.
+    /// [`tally`](Self::tally) says what each of them has.
     pub fn quorum(&self) -> usize {
-        let sizes = self.groups.masters().map(|masters| masters.quorum().size());
-        sizes.max().unwrap_or_default()
+        self.engine.masters().quorum().size()
     }
 
-    /// Returns the [group](crate::Builder::groups) of a name. `None` if the coordinator has no
-    /// groups. Locks of names that move from `a` to `b` are in `a->b`.
-    pub fn group_of(&self, name: impl AsRef<str>) -> Option<&str> {
-        let engine = self.groups.engine_of(name.as_ref());
-        engine.masters().roster().group.as_deref()
+    /// Returns the [label](crate::Builder::label) of this coordinator.
+    pub fn label(&self) -> Option<&str> {
+        self.engine.config().label.as_deref()
     }
 
-    /// Returns how many masters of each list `count`, by their present state. There are several
-    /// lists only with [groups](crate::Builder::groups), and while the masters
-    /// [are changed](crate::Builder::leaving). Locks can be acquired if a majority of each list
-    /// can vote.
+    /// Returns how many masters of each list `count`, by their present state. There are two lists
+    /// only while the masters [are changed](crate::Builder::leaving). Locks can be acquired if a
+    /// majority of each list can vote.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -163,29 +152,20 @@ impl Coordinator {
     /// # Ok(()) }
     /// ```
     pub fn tally(&self, count: impl Fn(&MasterHealth) -> bool) -> Vec<Tally> {
-        let tallies = self.groups.masters().flat_map(|masters| {
-            let health = masters.health.read();
-            let counted = (0..health.len()).filter(|master| count(&health[*master]));
-            masters.roster().tallies(counted.collect())
-        });
-        tallies.collect()
+        let masters = self.engine.masters();
+        let health = masters.health.read();
+        let counted = (0..health.len()).filter(|master| count(&health[*master]));
+        masters.quorum().tallies(counted.collect()).collect()
     }
 
     /// Returns the ID of the lists of masters that this coordinator uses.
     pub fn lists_id(&self) -> ListsId {
-        self.groups.lists_id
+        self.lists_id
     }
 
-    /// Returns the addresses of the masters of each group.
-    fn addresses(&self) -> impl Iterator<Item = &Arc<str>> {
-        let masters = self.groups.masters();
-        masters.flat_map(|masters| &masters.roster().masters)
-    }
-
-    /// Returns the engine of a coordinator without groups.
     #[cfg(test)]
-    pub(crate) fn engine(&self) -> &crate::driver::engine::Engine {
-        self.groups.first()
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
     }
 
     /// Refuses new acquisitions, and waits until all posted releases are delivered.
@@ -207,15 +187,15 @@ impl Coordinator {
     /// Dropping the future leaves the coordinator closed. Releases that are owed are still
     /// delivered, as long as the runtime lives.
     pub async fn close(&self) {
-        self.groups.engines().for_each(|engine| engine.close());
-        join_all(self.groups.engines().map(|engine| engine.delivered())).await;
+        self.engine.close();
+        self.engine.delivered().await;
     }
 }
 
 impl fmt::Debug for Coordinator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Coordinator")
-            .field("masters", &self.addresses().collect::<Vec<_>>())
+            .field("masters", &self.engine.masters().roster().masters)
             .finish_non_exhaustive()
     }
 }

@@ -414,7 +414,7 @@ mod tests {
     };
 
     fn votes(votes: &[Vote]) -> Votes {
-        let roster = Roster::new(None, ["a", "b", "c"].map(Arc::from), Quorum::of(3));
+        let roster = Roster::new(["a", "b", "c"].map(Arc::from), Quorum::of(3));
         let cast = votes
             .iter()
             .map(|vote| Some(CastVote::new(vote.clone(), Duration::ZERO)));

@@ -1,6 +1,6 @@
 //! A lock of several names.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use super::Lock;
 use crate::{
@@ -8,33 +8,32 @@ use crate::{
     driver::{
         acquire::{denied::NotAllAcquired, several::Part},
         claim::{level::Level, request::LockRequest},
-        engine,
+        engine::{self, Engine},
     },
     face::{
-        coordinator::groups::Groups,
         error::{AcquireError, ConfigError},
         guard::Guard,
     },
 };
 
 impl Lock {
+    /// Returns the lock of these names. `engine_of` returns the engine for a name.
     pub(crate) fn mutex_all(
-        groups: &Groups,
+        first: &Arc<Engine>,
+        engine_of: impl Fn(&str) -> Arc<Engine>,
         names: impl IntoIterator<Item = impl AsRef<str>>,
     ) -> Self {
-        let template = &groups.first().config().key_template;
+        let template = &first.config().key_template;
         let names = names.into_iter();
         let lock_ids = names.map(|name| template.lock_id(Kind::Mutex, name.as_ref().into()));
         let lock_ids = lock_ids.collect::<Result<Vec<_>, _>>().and_then(in_order);
-        let mut lock = Self::new(groups.first().clone(), Kind::Mutex, "", None);
+        let mut lock = Self::new(first.clone(), Kind::Mutex, "", None);
         match lock_ids {
             Ok((first, others)) => {
-                let engine_of = |lock_id: &LockId| groups.engine_of(lock_id.name()).clone();
-                let others = others
-                    .into_iter()
-                    .map(|lock_id| (engine_of(&lock_id), lock_id));
+                let others = others.into_iter();
+                let others = others.map(|lock_id| (engine_of(lock_id.name()), lock_id));
                 lock.others = others.collect();
-                lock.engine = engine_of(&first);
+                lock.engine = engine_of(first.name());
                 lock.lock_id = Ok(first);
             }
             Err(error) => lock.lock_id = Err(error),

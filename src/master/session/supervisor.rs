@@ -41,9 +41,6 @@ pub(in crate::master) fn supervise<D: Dial>(
 }
 
 async fn run<D: Dial>(mut dialer: D, session: &mut Session) {
-    if session.config.health.is_unused(session.mailbox.master()) && !is_used(session).await {
-        return;
-    }
     let mut outage = Outage::default();
     loop {
         let (limit, progress) = (session.config.connect_timeout, dialer.progress());
@@ -83,22 +80,6 @@ async fn run<D: Dial>(mut dialer: D, session: &mut Session) {
             return;
         }
     }
-}
-
-/// Waits until something is posted. Returns `false` if nothing will be posted.
-async fn is_used(session: &mut Session) -> bool {
-    let is_used = poll_fn(|cx| {
-        let is_last = session.take(cx);
-        match session.is_empty() {
-            true if !is_last => Poll::Pending,
-            is_empty => Poll::Ready(!is_empty),
-        }
-    });
-    let is_used = is_used.await;
-    if is_used {
-        session.config.health.dials(session.mailbox.master());
-    }
-    is_used
 }
 
 /// Runs `step` and returns its output. Meanwhile, keeps what is posted, as long as it may wait for

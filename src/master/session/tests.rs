@@ -23,7 +23,6 @@ use crate::{
         },
         restart::{Loss, Quarantine, Sign},
         time::timeout::NodeTimeout,
-        view::health::MasterState,
         vote::{SlotVote, Vote, lists::Membership, quorum::Quorum, roster::Roster},
         wait::retry::Backoff,
     },
@@ -758,11 +757,7 @@ fn config() -> MasterConfig {
         random: || u64::MAX / 2,
         restart_tracker: RestartTracker::new(Quarantine::Off, clock),
         quarantine: Duration::ZERO,
-        health: HealthBoard::new(
-            &Roster::new(None, ["m".into()], Quorum::of(1)),
-            &MasterState::Connecting,
-            clock,
-        ),
+        health: HealthBoard::new(&Roster::new(["m".into()], Quorum::of(1)), None, clock),
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use quorlock::{AcquireError, Coordinator, Guard, Lock, Quarantine, Renewal};
+use quorlock::{AcquireError, Groups, Guard, Lock, Quarantine, Renewal};
 use testkit::random::Random;
 use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
@@ -18,7 +18,7 @@ use tokio::time::{sleep, timeout};
 use crate::Result;
 use crate::clock::{self, Nanos, WrongClock};
 use crate::command;
-use crate::locks::{LockNumber, MOST_TTL, NODE_TIMEOUT, validity};
+use crate::locks::{LockNumber, MOST_TTL, NODE_TIMEOUT, settings, validity};
 use crate::members::Members;
 use crate::note::Note;
 use crate::store::StoreClient;
@@ -137,8 +137,8 @@ async fn work(orders: Orders) -> Result<()> {
     if let Some(configuration) = &orders.configuration {
         return command::run_all(&orders, configuration, over).await;
     }
-    let builder = orders.masters.builder(&orders.leaving);
-    let locks = builder.quarantine(orders.quarantine).build()?;
+    let settings = settings().quarantine(orders.quarantine);
+    let locks = orders.masters.open(settings, &orders.leaving)?;
     if orders.quarantine == Quarantine::Observed {
         // From then on, the client notices when a master has forgotten its locks.
         wait_for_all_masters(&locks, orders.seed, over.clone()).await?;
@@ -167,18 +167,16 @@ async fn work(orders: Orders) -> Result<()> {
 }
 
 /// Waits until all masters grant a lock of their group.
-async fn wait_for_all_masters(
-    locks: &Coordinator,
-    seed: u64,
-    over: watch::Receiver<()>,
-) -> Result<()> {
-    let masters = locks.health().into_iter();
-    let groups: BTreeSet<_> = masters.map(|master| master.group).collect();
+async fn wait_for_all_masters(locks: &Groups, seed: u64, over: watch::Receiver<()>) -> Result<()> {
+    let used = LockNumber::all().map(|lock| locks.of(lock.name()).label());
+    let mut groups: BTreeSet<_> = used.collect();
     let mut names = (0_u64..).map(|number| format!("ready-{seed}-{number}"));
-    for group in groups {
-        let name = names.find(|name| locks.group_of(name) == group.as_deref());
-        let lock = locks.mutex(name.ok_or("no name is in the group")?);
-        wait_for_all_grants(&lock, &over).await?;
+    while !groups.is_empty() {
+        let name = names.next().unwrap_or_default();
+        let group = locks.of(&name);
+        if groups.remove(&group.label()) {
+            wait_for_all_grants(&group.mutex(name), &over).await?;
+        }
     }
     Ok(())
 }
@@ -204,8 +202,9 @@ async fn wait_for_all_grants(lock: &Lock, over: &watch::Receiver<()>) -> Result<
 }
 
 /// Acquires a lock that no one else uses, again and again.
-async fn probe(locks: Coordinator, seed: u64, mut over: watch::Receiver<()>) -> Result<()> {
-    let lock = locks.mutex(format!("probe-{seed}"));
+async fn probe(locks: Groups, seed: u64, mut over: watch::Receiver<()>) -> Result<()> {
+    let name = format!("probe-{seed}");
+    let lock = locks.of(&name).mutex(&name);
     while over.has_changed().is_ok() {
         if let Ok(guard) = lock.acquire_within(Duration::from_secs(1)).await {
             write(&Note::Probed { at: clock::now() })?;
@@ -228,7 +227,7 @@ pub fn write(note: &Note) -> io::Result<()> {
 
 /// A task of the client.
 struct Task {
-    locks: Coordinator,
+    locks: Groups,
     store: StoreClient,
     is_careless: bool,
     least_ttl: Duration,

@@ -2,9 +2,7 @@
 
 use std::fmt;
 
-use quorlock::{Builder, Group};
-
-use crate::locks::settings;
+use quorlock::{Builder, Group, Groups, GroupsError};
 
 /// The URLs of some masters, and the ID of their group. Masters without groups are one such list.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,30 +41,15 @@ impl Members {
         ids.collect::<Vec<_>>().join(" ")
     }
 
-    /// Returns the [`settings`] with these masters. While they are changed, `leaving` has the old
-    /// ones.
-    pub fn builder(&self, leaving: &Self) -> Builder {
-        let with_new = self
-            .0
-            .iter()
-            .fold(settings(), |builder, list| match list.group() {
-                Some(group) => builder.groups([group]),
-                None => builder.masters(&list.urls),
-            });
-        leaving
-            .0
-            .iter()
-            .fold(with_new, |builder, list| match list.group() {
-                Some(group) => builder.leaving_groups([group]),
-                None => builder.leaving(&list.urls),
-            })
+    /// Connects to these masters. While they are changed, `leaving` has the old ones.
+    pub fn open(&self, settings: Builder, leaving: &Self) -> Result<Groups, GroupsError> {
+        Groups::change(settings, self.groups(), leaving.groups())
     }
-}
 
-impl List {
-    fn group(&self) -> Option<Group> {
-        let id = self.group.as_ref()?;
-        Some(Group::new(id, &self.urls))
+    /// Returns the groups. The only group of a list has a coordinator as without groups.
+    fn groups(&self) -> impl Iterator<Item = Group> {
+        let lists = self.0.iter();
+        lists.map(|list| Group::new(list.group.as_deref().unwrap_or("all"), &list.urls))
     }
 }
 

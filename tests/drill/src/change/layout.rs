@@ -11,7 +11,7 @@ use testkit::server::Server;
 use tokio::runtime::Runtime;
 
 use crate::Result;
-use crate::locks::{KINDS, LockNumber};
+use crate::locks::{KINDS, LockNumber, settings};
 use crate::masters;
 use crate::members::{List, Members};
 use crate::plan::MASTERS;
@@ -144,16 +144,19 @@ impl Supply {
 /// Returns what moves, if it shows much: a lock of each kind moves, one stays in each group that
 /// stays, and one moves between any two groups between which names move.
 fn movement(old: &Members, next: &Members) -> Result<Option<String>> {
-    let builder = next.builder(old).dial_at_first_use(true);
-    let locks = builder.build()?;
-    let group = |lock: LockNumber| locks.group_of(lock.name()).unwrap_or_default();
-    let masters = locks.health();
-    let pairs: BTreeSet<_> = masters.iter().flat_map(|master| &master.group).collect();
-    let used: BTreeSet<_> = LockNumber::all().map(group).collect();
-    let moved = LockNumber::all().filter(|lock| group(*lock).contains("->"));
+    let [before, after] = [old, next].map(|members| members.open(settings(), &Members::default()));
+    let (before, after) = (before?, after?);
+    let groups = |lock: LockNumber| [&before, &after].map(|locks| locks.of(lock.name()).label());
+    let used: BTreeSet<_> = LockNumber::all().map(groups).collect();
+    let moved = LockNumber::all().filter(|lock| {
+        let [was, is] = groups(*lock);
+        was != is
+    });
     let moved: Vec<_> = moved.collect();
     let is_moved = |kind| moved.iter().any(|lock| lock.kind() == kind);
-    if used.len() < pairs.len() || !KINDS.into_iter().all(is_moved) {
+    // Each group that is in both has names that stay, and others that it gets or gives.
+    let pairs = 2 * old.0.len().min(next.0.len());
+    if used.len() < pairs || !KINDS.into_iter().all(is_moved) {
         return Ok(None);
     }
     let (count, all) = (moved.len(), LockNumber::all().count());
@@ -166,10 +169,12 @@ fn movement(old: &Members, next: &Members) -> Result<Option<String>> {
 /// Dials new masters before any client does, and waits until the quarantine of a first contact is
 /// over.
 pub fn get_to_know(layout: &Layout, quarantine: Quarantine, runtime: &Runtime) -> Result<()> {
-    let builder = layout.members().builder(&Members::default());
-    let locks = builder.quarantine(quarantine).build()?;
+    let settings = settings().quarantine(quarantine);
+    let locks = layout.members().open(settings, &Members::default())?;
     runtime.block_on(async {
-        locks.all_ready(Duration::from_secs(30)).await?;
+        for group in locks.coordinators() {
+            group.all_ready(Duration::from_secs(30)).await?;
+        }
         locks.close().await;
         Ok(())
     })

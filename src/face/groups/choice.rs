@@ -1,27 +1,9 @@
 //! The choice of a group for a name, by rendezvous hashing.
 
-use std::{cmp::Reverse, sync::Arc};
+use std::cmp::Reverse;
 
+use super::group::Group;
 use crate::core::hash::{hash, mix};
-
-/// The ID and the weight of a group. A group of twice the weight has twice the names.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct GroupId {
-    pub(crate) id: Arc<str>,
-    pub(crate) weight: u8,
-}
-
-impl GroupId {
-    pub(crate) fn new(id: &str, weight: u8) -> Self {
-        let id = id.into();
-        Self { id, weight }
-    }
-
-    /// Returns the ID of a group that has all names.
-    pub(crate) fn only() -> Self {
-        Self::new("", 1)
-    }
-}
 
 /// A choice among groups.
 ///
@@ -30,14 +12,12 @@ impl GroupId {
 /// no name moves between the others. This is the rendezvous hashing of Thaler and Ravishankar.
 #[derive(Clone, Debug)]
 pub(crate) struct Choice {
-    groups: Vec<(Arc<str>, Vec<u64>)>,
+    groups: Vec<(String, Vec<u64>)>,
 }
 
 impl Choice {
-    pub(crate) const MOST_WEIGHT: u8 = 16;
-
-    pub(crate) fn new<'a>(groups: impl IntoIterator<Item = &'a GroupId>) -> Self {
-        let groups = groups.into_iter().map(|GroupId { id, weight }| {
+    pub(crate) fn new(groups: &[Group]) -> Self {
+        let groups = groups.iter().map(|Group { id, weight, .. }| {
             let seeds = (0..*weight).map(|number| seed(id, number));
             (id.clone(), seeds.collect())
         });
@@ -46,9 +26,10 @@ impl Choice {
         }
     }
 
-    /// Returns the number of the group that has the name. Of two groups with the same score, it is
-    /// the one whose ID comes first. The choice does not depend on the order of the groups. It must
-    /// never change: programs of several versions and languages share locks.
+    /// Returns the number of the group that has the name, and 0 if there are no groups. Of two
+    /// groups with the same score, it is the one whose ID comes first. The choice does not depend
+    /// on the order of the groups. It must never change: programs of several versions and languages
+    /// share locks.
     pub(crate) fn of(&self, name: &str) -> usize {
         let name = hash(part(name).bytes());
         let groups = self.groups.iter().enumerate();
@@ -58,7 +39,7 @@ impl Choice {
 }
 
 /// Returns the seed of a group with this number.
-fn seed(id: &str, number: u8) -> u64 {
+fn seed(id: &str, number: u32) -> u64 {
     mutant!(HashesOtherwise if is_of_first_program() => return hash(id.bytes()));
     let number = number.to_string();
     hash(id.bytes().chain([0]).chain(number.bytes()))
@@ -91,9 +72,9 @@ fn part(name: &str) -> &str {
 mod tests {
     use super::*;
 
-    fn choice(groups: &[(&str, u8)]) -> Choice {
+    fn choice(groups: &[(&str, u32)]) -> Choice {
         let groups = groups.iter();
-        let groups = groups.map(|(id, weight)| GroupId::new(id, *weight));
+        let groups = groups.map(|(id, weight)| Group::new(*id, [""; 0]).weight(*weight));
         Choice::new(&groups.collect::<Vec<_>>())
     }
 
@@ -201,7 +182,7 @@ mod tests {
             let hashed = hash(part(name).bytes());
             assert_eq!(seeds.map(|seed| mix(hashed ^ seed)), scores, "{name}");
             assert_eq!(numbers.of(name), number, "{name}");
-            assert_eq!(&*letters.groups[letters.of(name)].0, letter, "{name}");
+            assert_eq!(letters.groups[letters.of(name)].0, letter, "{name}");
         }
     }
 

@@ -1,0 +1,176 @@
+//! A group of masters, and the checks of a list of them.
+
+use std::collections::BTreeMap;
+
+use super::error::GroupsError;
+use crate::{
+    core::vote::lists_id::ListsId,
+    face::{builder::listed::Listed, error::ConfigError},
+    master::MasterSpec,
+};
+
+/// A group of masters, for [`Groups`](crate::Groups).
+///
+/// ```
+/// use quorlock::Group;
+///
+/// let group = Group::new("a", ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"]);
+/// let twice_the_size = Group::new("b", ["redis://10.0.1.1"]).weight(2);
+/// # let _ = (group, twice_the_size);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Group {
+    pub(super) id: String,
+    pub(super) weight: u32,
+    masters: Vec<MasterSpec>,
+}
+
+impl Group {
+    /// The greatest number of groups.
+    const MOST: usize = 64;
+    const MOST_ID: usize = 64;
+    const MOST_WEIGHT: u32 = 16;
+
+    /// Returns a group with the weight 1. The ID is 1 to 64 ASCII letters, digits, dots, hyphens
+    /// and underscores.
+    ///
+    /// **The IDs and the weights decide which names a group has.** All programs must use the same
+    /// ones. The masters of a group may [change](crate::Groups::change), and its ID stays.
+    pub fn new(
+        id: impl Into<String>,
+        masters: impl IntoIterator<Item = impl Into<MasterSpec>>,
+    ) -> Self {
+        Self {
+            id: id.into(),
+            weight: 1,
+            masters: masters.into_iter().map(Into::into).collect(),
+        }
+    }
+
+    /// Sets the weight, from 1 to 16. A group of twice the weight has twice the names.
+    #[must_use]
+    pub fn weight(self, weight: u32) -> Self {
+        Self { weight, ..self }
+    }
+
+    /// Checks the groups of one list. Returns their entries in the ID of all lists.
+    pub(super) fn check_all(groups: &[Self]) -> Result<Vec<Entry>, GroupsError> {
+        if groups.len() > Self::MOST {
+            return Err(GroupsError::TooMany {
+                what: "groups",
+                given: groups.len(),
+                most: Self::MOST,
+            });
+        }
+        let (mut entries, mut owners) = (Vec::new(), BTreeMap::new());
+        for (number, group) in groups.iter().enumerate() {
+            group.check()?;
+            if groups[..number].iter().any(|other| other.id == group.id) {
+                let id = group.id.clone();
+                return Err(GroupsError::Duplicate { id });
+            }
+            let listed = group.listed(None).map_err(|error| GroupsError::Group {
+                id: group.id.clone(),
+                error,
+            })?;
+            for address in &listed.roster.masters {
+                if let Some(first) = owners.insert(address.clone(), &group.id) {
+                    return Err(GroupsError::SharedMaster {
+                        first: first.clone(),
+                        second: group.id.clone(),
+                        address: address.to_string(),
+                    });
+                }
+            }
+            entries.push((group.id.clone(), group.weight, listed.lists_id()));
+        }
+        Ok(entries)
+    }
+
+    fn check(&self) -> Result<(), GroupsError> {
+        let is_fit = |letter: u8| letter.is_ascii_alphanumeric() || b".-_".contains(&letter);
+        if self.id.is_empty() || self.id.len() > Self::MOST_ID || !self.id.bytes().all(is_fit) {
+            return Err(GroupsError::Id {
+                given: self.id.clone(),
+                most: Self::MOST_ID,
+            });
+        }
+        if !(1..=Self::MOST_WEIGHT).contains(&self.weight) {
+            return Err(GroupsError::Weight {
+                id: self.id.clone(),
+                given: self.weight,
+                most: Self::MOST_WEIGHT,
+            });
+        }
+        Ok(())
+    }
+
+    /// Returns the masters of the group, with those that its names leave.
+    pub(super) fn listed(&self, old: Option<&Self>) -> Result<Listed, ConfigError> {
+        mutant!(IgnoresOldGroup => return Listed::parse(self.masters.clone(), Vec::new()));
+        let leaving = old.map_or_else(Vec::new, |old| old.masters.clone());
+        Listed::parse(self.masters.clone(), leaving)
+    }
+}
+
+/// The ID of a group, its weight, and the ID of its masters.
+type Entry = (String, u32, ListsId);
+
+/// Returns the ID of a program that uses groups of masters and leaves others.
+// The ID is the hash of both lists of groups, sorted. If both are the same, the second counts as
+// empty. A zero byte ends each text, and another one ends each list. This must never change.
+pub(super) fn lists_id(mut lists: [Vec<Entry>; 2]) -> ListsId {
+    for groups in &mut lists {
+        groups.sort_by(|(one, ..), (other, ..)| one.cmp(other));
+        if let [(id, weight, _)] = &mut groups[..] {
+            (*id, *weight) = (String::new(), 1); // it has all names, whatever its ID is
+        }
+    }
+    let [groups, leaving] = &mut lists;
+    if groups == leaving {
+        leaving.clear();
+    }
+    let bytes = lists.into_iter().flat_map(|groups| {
+        let texts = groups.into_iter();
+        let texts = texts.flat_map(|(id, weight, list)| [id, weight.to_string(), list.to_string()]);
+        let bytes = texts.flat_map(|text| text.into_bytes().into_iter().chain([0]));
+        bytes.chain([0])
+    });
+    ListsId::of_bytes(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    const A: &str = "10.0.0.1:6379";
+    const B: &str = "10.0.0.2:6379";
+    const C: &str = "10.0.0.3:6379";
+
+    #[test]
+    fn ids_of_groups_never_change() {
+        let group = |(id, weight, master): (&str, _, _)| {
+            let list = ListsId::of([master], []);
+            (id.to_owned(), weight, list)
+        };
+        let id = |groups: &[(&'static str, u32, &'static str)], leaving: &[_]| {
+            let lists = [groups, leaving].map(|groups| groups.iter().copied().map(group).collect());
+            lists_id(lists).to_string()
+        };
+        let (a, b) = (("a", 1, A), ("b", 1, B));
+        assert_eq!(id(&[a, b], &[]), "30ea5f39995ae154");
+        assert_eq!(id(&[a, b], &[b, a]), id(&[b, a], &[]), "nothing changes");
+        assert_eq!(id(&[a, b], &[a]), id(&[a, b], &[("all", 2, A)]), "only one");
+        let other = [
+            id(&[a, b], &[]),
+            id(&[a, b], &[a]),
+            id(&[a], &[a, b]),
+            id(&[a, ("b", 2, B)], &[]),
+            id(&[a, ("b", 1, C)], &[]),
+            id(&[("b", 1, A), ("a", 1, B)], &[]),
+        ];
+        assert_eq!(BTreeSet::from(other).len(), 6);
+    }
+}

@@ -1,0 +1,370 @@
+//! Groups of masters, for more locks than one set of masters can carry: a coordinator for each.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use futures::future::join_all;
+use parking_lot::Mutex;
+
+pub(crate) mod choice;
+pub(crate) mod error;
+pub(crate) mod group;
+
+use self::{
+    choice::Choice,
+    error::GroupsError,
+    group::{Group, lists_id},
+};
+use super::{
+    builder::{Builder, listed::Listed, open::Opener},
+    coordinator::Coordinator,
+    error::{ConfigError, ReadyError},
+    lock::Lock,
+    owner::Owner,
+};
+use crate::core::vote::votes::Votes;
+
+/// Groups of masters. Each name belongs to one group, whose coordinator has its locks.
+///
+/// Every lock is written to every master of its group, so more masters in a group make locks safer,
+/// and more groups carry more locks. There may be 64 groups of 64 masters. An outage of a group
+/// concerns its names only.
+///
+/// The group of a name follows from the name, and from the [IDs](Group::new) and the
+/// [weights](Group::weight) of all groups. The key template does not matter. If a name has a part
+/// in braces, as in `{cart:9}/items`, the first such part decides. So names with the same part are
+/// in one group. `lua/README.md` describes the function for other languages.
+///
+/// Each coordinator has the ID of its group as its [label](Builder::label). Its health, readiness
+/// and check are those of one group. [`coordinators`](Self::coordinators) returns all of them.
+///
+/// Groups are cheap to clone, and all clones share everything.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use quorlock::{Coordinator, Group, Groups, MemoryMaster};
+///
+/// let [a, b] = [(); 2].map(|()| [(); 3].map(|()| MemoryMaster::new()));
+/// let groups = [Group::new("a", a), Group::new("b", b)];
+/// let locks = Groups::new(Coordinator::builder(), groups)?;
+/// let name = "orders/42";
+/// assert_eq!(locks.of(name).label(), Some("a"));
+/// let guard = locks.of(name).mutex(name).try_acquire().await?;
+/// # drop(guard);
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Groups(Arc<Inner>);
+
+struct Inner {
+    choice: Choice,
+    /// The choice among the groups that are left.
+    old: Choice,
+    /// The coordinator for names of a group and an old group, by their numbers.
+    members: BTreeMap<(usize, usize), Member>,
+    /// Any of the coordinators. All have the same settings and the same owners.
+    first: Coordinator,
+    /// `None` after a close.
+    opener: Mutex<Option<Opener>>,
+}
+
+/// A coordinator, which is opened when it is first needed.
+struct Member {
+    label: Arc<str>,
+    listed: Listed,
+    opened: OnceLock<Coordinator>,
+}
+
+impl Groups {
+    /// The greatest number of pairs of groups. Each pair has connections of its own.
+    const MOST_PAIRS: usize = 256;
+
+    /// Starts to connect to the masters of all groups. `settings` has no masters, and its label
+    /// does not matter. Must be called inside a tokio runtime, as [`Builder::build`].
+    ///
+    /// # Errors
+    ///
+    /// See [`GroupsError`].
+    pub fn new(
+        settings: Builder,
+        groups: impl IntoIterator<Item = Group>,
+    ) -> Result<Self, GroupsError> {
+        Self::change(settings, groups, [])
+    }
+
+    /// Does the same as [`new`](Self::new) while groups are changed. `leaving` has all old groups.
+    ///
+    /// Every decision about a name then needs a majority of the masters of its group, and a
+    /// majority of those of its old group. So this program excludes those that use only the old or
+    /// only the new groups. These exclude each other only in the
+    /// [right order](crate::docs::operations#change-the-groups).
+    ///
+    /// A group with the same ID and the same masters in both lists decides as before. To go from
+    /// [one coordinator](Builder::masters) to groups, give its masters as one group with any ID.
+    ///
+    /// The names that move from `a` to `b` have a coordinator of their own, with the label `a->b`,
+    /// which connects to the masters when [`of`](Self::of) first returns it. A name moves only to a
+    /// group that is new or gets more weight, or from one that is gone or gets less. There may be
+    /// 256 such pairs of groups.
+    ///
+    /// # Errors
+    ///
+    /// See [`GroupsError`].
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use quorlock::{Coordinator, Group, Groups, MemoryMaster};
+    ///
+    /// let masters = [(); 3].map(|()| [(); 3].map(|()| MemoryMaster::new()));
+    /// let group = |at: usize| Group::new(["a", "b", "c"][at], &masters[at]);
+    /// let (old, new) = ([0, 1].map(group), [0, 1, 2].map(group));
+    /// let locks = Groups::change(Coordinator::builder(), new, old)?;
+    /// assert_eq!(locks.of("orders/42").label(), Some("a->c"));
+    /// # Ok(()) }
+    /// ```
+    pub fn change(
+        settings: Builder,
+        groups: impl IntoIterator<Item = Group>,
+        leaving: impl IntoIterator<Item = Group>,
+    ) -> Result<Self, GroupsError> {
+        let groups: Vec<_> = groups.into_iter().collect();
+        let leaving: Vec<_> = leaving.into_iter().collect();
+        if !(settings.masters.is_empty() && settings.leaving.is_empty()) {
+            return Err(GroupsError::MastersWithoutGroup);
+        }
+        let lists = [Group::check_all(&groups)?, Group::check_all(&leaving)?];
+        let members = members(&groups, &leaving)?;
+        let lists_id = match members.first_key_value() {
+            Some((_, only)) if members.len() == 1 => only.listed.lists_id(), // as without groups
+            _ => lists_id(lists),
+        };
+        let opener = settings.opener(lists_id)?;
+        let mut first = None;
+        for member in members.values() {
+            if first.is_none() || !member.moves() {
+                let opened = member.opened.get_or_init(|| member.open(&opener));
+                first.get_or_insert_with(|| opened.clone());
+            }
+        }
+        Ok(Self(Arc::new(Inner {
+            choice: Choice::new(&groups),
+            old: Choice::new(&leaving),
+            members,
+            first: first.ok_or(ConfigError::NoMasters)?,
+            opener: Mutex::new(Some(opener)),
+        })))
+    }
+
+    /// Returns the coordinator of a name. **Use it for this name only**, and for names with the
+    /// same part in braces: on the masters of another group, a lock would exclude nobody.
+    ///
+    /// After a [`close`](Self::close), names that move and were not used before have the
+    /// coordinator of another group, which is closed, too.
+    pub fn of(&self, name: impl AsRef<str>) -> &Coordinator {
+        let inner = &*self.0;
+        let (group, old) = (inner.choice.of(name.as_ref()), inner.old.of(name.as_ref()));
+        let member = &inner.members[&(group, old)];
+        if let Some(opened) = member.opened.get() {
+            return opened;
+        }
+        // As long as this is locked, `close` waits, so it closes all that are opened.
+        let opener = inner.opener.lock();
+        match &*opener {
+            Some(opener) => member.opened.get_or_init(|| member.open(opener)),
+            None => member.opened.get().unwrap_or(&inner.first),
+        }
+    }
+
+    /// Returns the mutexes called `names` as one lock, as
+    /// [`Coordinator::mutex_all`](Coordinator::mutex_all) does. The names may be in several groups.
+    ///
+    /// If the masters of the group of a name do not answer for long, the names of other groups are
+    /// given back until they do.
+    pub fn mutex_all(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Lock {
+        let engine_of = |name: &str| self.of(name).engine.clone();
+        Lock::mutex_all(&self.0.first.engine, engine_of, names)
+    }
+
+    /// Returns a new owner, as [`Coordinator::owner`]. It works with the coordinators of all
+    /// groups.
+    pub fn owner(&self) -> Owner {
+        self.0.first.owner()
+    }
+
+    /// Returns the coordinators of all groups, in the order of the groups. Those for names that
+    /// move are only among them if they have been used.
+    pub fn coordinators(&self) -> impl Iterator<Item = &Coordinator> {
+        let members = self.0.members.values();
+        members.filter_map(|member| member.opened.get())
+    }
+
+    /// Asks the [`coordinators`](Self::coordinators) at the same time whether they are
+    /// [ready](Coordinator::ready). Returns the answer of each.
+    ///
+    /// A program may wait for all of them when it starts. A health probe should not: then an outage
+    /// of one group takes away the names of all others, too. See
+    /// [`docs::operations`](crate::docs::operations#groups-in-probes).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect on the masters.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::time::Duration;
+    /// # use quorlock::{Coordinator, Fault, Group, Groups, MemoryMaster};
+    /// let [a, b] = [(); 2].map(|()| MemoryMaster::new());
+    /// b.inject(Fault::Down);
+    /// let groups = [Group::new("a", [a]), Group::new("b", [b])];
+    /// let locks = Groups::new(Coordinator::builder(), groups)?;
+    /// let answers = locks.ready(Duration::from_millis(100)).await;
+    /// for refused in answers.iter().filter_map(|answer| answer.as_ref().err()) {
+    ///     eprintln!("{refused}");
+    /// }
+    /// assert!(answers.iter().any(Result::is_ok), "a probe may say that all is well");
+    /// # Ok(()) }
+    /// ```
+    pub async fn ready(&self, limit: Duration) -> Vec<Result<Votes, ReadyError>> {
+        join_all(self.coordinators().map(|locks| locks.ready(limit))).await
+    }
+
+    /// Closes all coordinators, and waits until all posted releases are delivered: see
+    /// [`Coordinator::close`]. From then on, no other coordinator is opened.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the groups closed, as that of [`Coordinator::close`] does.
+    pub async fn close(&self) {
+        drop(self.0.opener.lock().take());
+        join_all(self.coordinators().map(Coordinator::close)).await;
+    }
+}
+
+impl fmt::Debug for Groups {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.coordinators()).finish()
+    }
+}
+
+impl Member {
+    /// Returns whether its names had another group before.
+    fn moves(&self) -> bool {
+        self.label.contains("->")
+    }
+
+    fn open(&self, opener: &Opener) -> Coordinator {
+        opener.open(self.listed.clone(), Some(&self.label))
+    }
+}
+
+/// Returns the coordinators for all names.
+///
+/// A name moves only to a group that is new or has more weight, or from one that is gone or has
+/// less: all other scores are as before. Only such pairs are returned.
+fn members(
+    groups: &[Group],
+    leaving: &[Group],
+) -> Result<BTreeMap<(usize, usize), Member>, GroupsError> {
+    let weight = |among: &[Group], id: &str| {
+        let same = among.iter().find(|other| other.id == id);
+        same.map_or(0, |same| same.weight)
+    };
+    let moves = |old: &Group, new: &Group| {
+        let (is, was) = (weight(groups, &old.id), weight(leaving, &new.id));
+        old.id == new.id || new.weight > was || old.weight > is
+    };
+    let olds = || {
+        let none = leaving.is_empty().then_some(None);
+        none.into_iter().chain(leaving.iter().map(Some)).enumerate()
+    };
+    let pairs = groups.iter().enumerate().flat_map(|(number, new)| {
+        let olds = olds().filter(move |(_, old)| old.is_none_or(|old| moves(old, new)));
+        olds.map(move |(old_number, old)| ((number, old_number), new, old))
+    });
+    let pairs: Vec<_> = pairs.collect();
+    if pairs.len() > Groups::MOST_PAIRS {
+        return Err(GroupsError::TooMany {
+            what: "pairs of groups between which names move",
+            given: pairs.len(),
+            most: Groups::MOST_PAIRS,
+        });
+    }
+    let members = pairs.into_iter().map(|(key, new, old)| {
+        let label = match old {
+            Some(old) if old.id != new.id => format!("{}->{}", old.id, new.id),
+            _ => new.id.clone(),
+        };
+        let listed = new.listed(old);
+        let listed = listed.map_err(|error| GroupsError::Group {
+            id: label.clone(),
+            error,
+        })?;
+        let member = Member {
+            label: label.into(),
+            listed,
+            opened: OnceLock::new(),
+        };
+        Ok((key, member))
+    });
+    members.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemoryMaster;
+
+    fn groups(groups: &[(&str, u32)]) -> Vec<Group> {
+        let group =
+            |(id, weight): &(&str, _)| Group::new(*id, [MemoryMaster::new()]).weight(*weight);
+        groups.iter().map(group).collect()
+    }
+
+    #[test]
+    fn each_name_is_in_the_pair_of_its_old_and_its_new_group() {
+        for (new, old, pairs) in [
+            (&[("a", 1)][..], &[][..], &["a"][..]),
+            (&[("a", 1), ("b", 2)], &[], &["a", "b"]),
+            (&[("a", 1), ("b", 1)], &[("b", 1), ("a", 1)], &["a", "b"]),
+            (
+                &[("a", 1), ("b", 1), ("c", 1)],
+                &[("a", 1), ("b", 1)],
+                &["a", "b", "a->c", "b->c"],
+            ),
+            (&[("a", 1)], &[("a", 1), ("b", 1)], &["a", "b->a"]),
+            (
+                &[("a", 1), ("b", 3)],
+                &[("a", 1), ("b", 1)],
+                &["a", "a->b", "b"],
+            ),
+            (
+                &[("a", 1), ("b", 1), ("c", 1)],
+                &[("all", 1)],
+                &["all->a", "all->b", "all->c"],
+            ),
+            (
+                &[("a", 1), ("c", 1)],
+                &[("a", 1), ("b", 1)],
+                &["a", "b->a", "a->c", "b->c"],
+            ),
+        ] {
+            let (new, old) = (groups(new), groups(old));
+            let members = members(&new, &old).unwrap();
+            let labels: Vec<_> = members.values().map(|member| &*member.label).collect();
+            assert_eq!(labels, pairs);
+            let (choice, old_choice) = (Choice::new(&new), Choice::new(&old));
+            for name in 0..2_000 {
+                let name = format!("orders/{name}");
+                let pair = (choice.of(&name), old_choice.of(&name));
+                assert!(members.contains_key(&pair), "{name}");
+            }
+        }
+    }
+}
