@@ -50,19 +50,24 @@ impl Link {
 
     /// Serves the connection until it ends.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let fault = self.state.lock().fault_of(self.number, cx.waker());
+        let mut state = self.state.lock();
+        let fault = state.fault_of(self.number, cx.waker());
+        let is_open = state.server.is_open(self.number);
+        drop(state);
         if fault == Fault::Down || self.has_lost_replies && fault != Fault::Mute {
             return Poll::Ready(());
         }
-        if fault == Fault::Hang {
+        if fault == Fault::Hang && is_open {
             return Poll::Pending; // what was sent stays in the stream
         }
+        // What this poll makes the server send comes with the next poll, as it does for the other
+        // connections. A client would otherwise hear of its own change before all others.
+        self.write(&fault, cx);
         self.read(cx);
         self.arrive(&fault, cx);
         self.expire(cx);
-        self.write(&fault, cx);
         let is_over = self.is_read && self.in_transit.is_empty() && self.is_written();
-        if is_over || !self.state.lock().server.is_open(self.number) {
+        if is_over || !is_open {
             return Poll::Ready(());
         }
         Poll::Pending

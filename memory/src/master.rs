@@ -247,7 +247,8 @@ impl MemoryMaster {
         self.with(|server, now| server.run(words, now))
     }
 
-    /// Returns how many commands of connections the server has executed or answered with an error.
+    /// Returns how many commands on data the server has executed or refused. Those about the
+    /// connection, such as `HELLO` and `SUBSCRIBE`, do not count.
     #[must_use]
     pub fn commands(&self) -> u64 {
         self.with(|server, _| server.commands())

@@ -89,15 +89,15 @@ impl State {
             .unwrap_or_default()
     }
 
-    /// Executes commands of a connection, whose task then takes its output.
+    /// Executes commands of a connection.
     pub(crate) fn receive(&mut self, number: u64, bytes: &[u8]) {
         self.server.receive(number, bytes, self.now());
-        self.spread(Some(number));
+        self.spread();
     }
 
     pub(crate) fn expire(&mut self) {
         self.server.expire(self.now());
-        self.spread(None);
+        self.spread();
     }
 
     /// Returns when the next key that a connection tracks expires, by tokio's clock.
@@ -110,7 +110,7 @@ impl State {
     pub(crate) fn with<T>(&mut self, f: impl FnOnce(&mut Server, u64) -> T) -> T {
         let now = self.now();
         let returned = f(&mut self.server, now);
-        self.spread(None);
+        self.spread();
         returned
     }
 
@@ -131,13 +131,14 @@ impl State {
         wakers.for_each(Waker::wake_by_ref);
     }
 
-    fn spread(&mut self, but: Option<u64>) {
+    /// Gives connections what they are to get, and wakes their tasks.
+    fn spread(&mut self) {
         for (number, bytes) in self.server.outputs() {
             let Some(end) = self.ends.get_mut(&number) else {
                 continue;
             };
             end.output.extend(bytes);
-            if let (Some(waker), true) = (&end.waker, Some(number) != but) {
+            if let Some(waker) = &end.waker {
                 waker.wake_by_ref();
             }
         }

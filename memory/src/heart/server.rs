@@ -96,7 +96,6 @@ impl Server {
     /// the command runs in database 0 and nobody gets its reply: it comes too late, or once more.
     pub fn execute<W: AsRef<[u8]>>(&mut self, connection: u64, words: &[W], now: u64) -> Reply {
         let words: Vec<_> = words.iter().map(AsRef::as_ref).collect();
-        self.commands += 1;
         self.database.caller = connection;
         let answer = self.answer(&words, now);
         let reply = answer.unwrap_or_else(|error| Reply::Error(error.into_owned()));
@@ -125,6 +124,7 @@ impl Server {
         if !is_logged_in && !command.is_for_strangers() {
             return Err("NOAUTH Authentication required.".into());
         }
+        self.commands += u64::from(!command.is_about_connection);
         match &self.refusal {
             Some(error) if !command.is_about_connection => Err(error.clone()),
             _ => self.within(index, now, |database| command.run(database, words)),
@@ -271,7 +271,8 @@ impl Server {
         self.database.connections.report_all();
     }
 
-    /// Returns how many commands were executed or answered with an error.
+    /// Returns how many commands on data were executed or refused. Those about the connection do
+    /// not count.
     #[must_use]
     pub fn commands(&self) -> u64 {
         self.commands
