@@ -82,9 +82,9 @@
 //!   [`FencingToken`] a number.
 //! - `blocking` adds the module [`blocking`], with a coordinator, locks and guards for code without
 //!   async.
-//! - `test-util` adds [`MemoryMaster`], a master in memory with fault injection, for your tests. It
-//!   needs a C compiler, because it builds the Lua interpreter that runs the crate's scripts. The
-//!   examples on these pages use this feature.
+//! - `test-util` adds [`MemoryMaster`] of the crate `quorlock-memory`, a small Redis in the process
+//!   with fault injection, for your tests. It needs a C compiler, because it builds the Lua
+//!   interpreter that runs the crate's scripts. The examples on these pages use this feature.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // The pages link to items of all features. Without one of the features, some links are broken.
 #![cfg_attr(
@@ -154,7 +154,7 @@ pub use crate::{
 };
 
 #[cfg(feature = "test-util")]
-pub use crate::master::{Fault, MemoryMaster};
+pub use quorlock_memory::{Fault, MemoryMaster};
 
 pub use redis;
 #[cfg(feature = "tls")]

@@ -16,12 +16,11 @@ use std::{
 
 use quorlock::{
     Access, AcquireError, Builder, ConfigError, ConnectError, ConnectStep, ConnectionName,
-    Contention, Coordinator, ExampleKey, ExtendError, Failure, Fault, Fence, FencingToken, Group,
-    Groups, GroupsError, Guard, HealthEvents, HeldReport, Holder, InspectError, Inspection, Kind,
-    ListsId, Lock, LockState, LostError, LostReason, MasterHealth, MasterList, MasterSpec,
-    MasterState, MasterStream, MasterView, Membership, MemoryMaster, Owner, Quarantine,
-    ReadWriteLock, ReadyError, Refusal, ReleaseError, Renewal, RunError, StaleToken, Tally, Vote,
-    VoteRow, Votes, WireError,
+    Contention, Coordinator, ExampleKey, ExtendError, Failure, Fence, FencingToken, Group, Groups,
+    GroupsError, Guard, HealthEvents, HeldReport, Holder, InspectError, Inspection, Kind, ListsId,
+    Lock, LockState, LostError, LostReason, MasterHealth, MasterList, MasterSpec, MasterState,
+    MasterStream, MasterView, Membership, Owner, Quarantine, ReadWriteLock, ReadyError, Refusal,
+    ReleaseError, Renewal, RunError, StaleToken, Tally, Vote, VoteRow, Votes, WireError,
 };
 
 #[test]
@@ -50,7 +49,6 @@ fn public_types_have_their_auto_traits() {
         ExampleKey: Clone Eq;
         ExtendError: Error Clone;
         Failure: Clone Eq;
-        Fault: Clone Default Eq;
         Fence: Default;
         FencingToken: Clone Copy Eq Ord Hash;
         Group: Clone;
@@ -73,7 +71,6 @@ fn public_types_have_their_auto_traits() {
         MasterState: Clone Eq;
         MasterView: Clone Eq;
         Membership: Clone Copy Eq Hash;
-        MemoryMaster: Clone Default;
         Owner: Clone;
         ReadyError: Error Clone;
         Refusal: Clone Eq;

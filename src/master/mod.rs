@@ -6,7 +6,7 @@ mod config;
 pub(crate) mod connect_error;
 pub(crate) mod dial_error;
 mod health;
-#[cfg(feature = "test-util")]
+#[cfg(test)]
 pub(crate) mod memory;
 mod observer;
 mod redis;
@@ -18,8 +18,6 @@ mod spec;
 pub(crate) use config::MasterConfig;
 pub use connect_error::{ConnectError, ConnectStep};
 pub(crate) use health::{Entry, HealthBoard};
-#[cfg(feature = "test-util")]
-pub use memory::{Fault, MemoryMaster};
 #[cfg(test)]
 pub(crate) use observer::MasterObserver;
 pub use redis::{MasterStream, wire_error::WireError};

@@ -9,16 +9,18 @@ use std::{
     time::{Duration, Instant},
 };
 
+#[cfg(feature = "test-util")]
+use quorlock_memory::MemoryMaster;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-#[cfg(feature = "test-util")]
-use super::memory::MemoryMaster;
 use super::{
     config::MasterConfig,
     connect_error::ConnectError,
     redis::{self, Greeter, MasterStream, Wire},
     session::{mailbox::Mailbox, supervisor::supervise},
 };
+#[cfg(feature = "test-util")]
+use crate::core::restart::ORIGIN_KEY;
 
 /// One master, as given to [`Builder::master`](crate::Builder::master). It is made from a URL, a
 /// [`MemoryMaster`], or a ready `redis::Client`.
@@ -55,8 +57,6 @@ enum Spec {
     /// The reason why the master cannot be used. `Builder::build` reports the reason and the
     /// master's number.
     Bad(String),
-    #[cfg(feature = "test-util")]
-    Memory(MemoryMaster),
     Redis(Box<redis::Endpoint>),
     #[cfg(test)]
     Simulated(crate::sim::Endpoint),
@@ -65,8 +65,6 @@ enum Spec {
 impl fmt::Debug for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            #[cfg(feature = "test-util")]
-            Self::Memory(memory) => memory.fmt(f),
             Self::Redis(endpoint) => f.write_str(&endpoint.address()),
             #[cfg(test)]
             Self::Simulated(endpoint) => endpoint.fmt(f),
@@ -124,14 +122,21 @@ impl From<redis::Client> for MasterSpec {
 #[cfg(feature = "test-util")]
 impl From<MemoryMaster> for MasterSpec {
     fn from(memory: MemoryMaster) -> Self {
-        Self(Spec::Memory(memory))
+        Self::from(&memory)
     }
 }
 
+/// The origin key is not among [`MemoryMaster::keys`].
 #[cfg(feature = "test-util")]
 impl From<&MemoryMaster> for MasterSpec {
     fn from(memory: &MemoryMaster) -> Self {
-        Self(Spec::Memory(memory.clone()))
+        memory.hide(ORIGIN_KEY);
+        let (server, process) = (memory.clone(), memory.process());
+        let connect = move || -> redis::Connecting {
+            Box::pin(std::future::ready(server.connect().map(Wire::of_given)))
+        };
+        let endpoint = redis::Endpoint::in_process(memory.address(), process, Arc::new(connect));
+        Self(Spec::Redis(Box::new(endpoint)))
     }
 }
 
@@ -272,8 +277,6 @@ impl MasterSpec {
     /// masters with the same address are the same server.
     pub fn address(&self) -> Result<Arc<str>, String> {
         match &self.0 {
-            #[cfg(feature = "test-util")]
-            Spec::Memory(memory) => Ok(memory.address()),
             Spec::Redis(endpoint) => Ok(endpoint.address()),
             #[cfg(test)]
             Spec::Simulated(endpoint) => Ok(endpoint.address()),
@@ -300,8 +303,6 @@ impl MasterSpec {
         let endpoint = match &self.0 {
             Spec::Redis(endpoint) => *endpoint.clone(),
             Spec::Bad(reason) => return Err(ConnectError::BadMaster(reason.clone())),
-            #[cfg(feature = "test-util")]
-            Spec::Memory(_) => return Err(ConnectError::BadMaster("it has no stream".to_owned())),
             #[cfg(test)]
             Spec::Simulated(_) => return Err(ConnectError::BadMaster("none".to_owned())),
         };
@@ -319,10 +320,6 @@ impl MasterSpec {
         ));
         let (served, shared) = (mailbox.clone(), config.clone());
         let supervisor: Supervisor = match self.0 {
-            #[cfg(feature = "test-util")]
-            Spec::Memory(memory) => {
-                Box::pin(supervise(memory.dialer(master, config), served, shared))
-            }
             Spec::Redis(endpoint) => {
                 let dialer = redis::Dialer::new(*endpoint, master, config);
                 Box::pin(supervise(dialer, served, shared))

@@ -2,11 +2,32 @@
 
 use std::collections::BTreeMap;
 
-use super::{origin::FIELDS, *};
+use quorlock_memory::heart::{Data, Server, Version};
+
+use super::{
+    origin::{FIELDS, TEXT},
+    plain::text,
+    *,
+};
 use crate::core::restart::{Incarnation, Loss, ORIGIN_KEY, Quarantine, origin_arguments};
 
-/// The run ids of processes.
-const IDS: [&str; 4] = ["a0", "a1", "a2", "a3"];
+/// The origins that clients know: those of other servers, and of the processes of the master.
+fn ids() -> [String; 4] {
+    let mut server = Server::new(NAME, Version::default());
+    let first = info(&mut server, "run_id:");
+    server.restart(Data::new());
+    let second = info(&mut server, "run_id:");
+    ["a0".to_owned(), first, second, "a3".to_owned()]
+}
+
+const NAME: &str = "losses";
+
+/// Returns the value of a line in the reply to INFO.
+fn info(server: &mut Server, name: &str) -> String {
+    let info = text(&server.run(&["INFO"], 0));
+    let value = info.lines().find_map(|line| line.strip_prefix(name));
+    value.unwrap().to_owned()
+}
 
 /// An event on a master.
 #[derive(Clone, Debug)]
@@ -45,11 +66,10 @@ fn any_event() -> impl Strategy<Value = Event> {
 
 /// A master, and the knowledge of its clients.
 struct DialledMaster {
-    master: MemoryMaster,
+    master: Server,
     now: u64,
-    restarts: usize,
-    /// A replica that has copied the keys after the first dial.
-    copied: Option<MemoryMaster>,
+    /// The keys after the first dial, as a replica has copied them.
+    copied: Option<Data>,
     /// The time when locks were last lost.
     lost: u64,
     /// For each client process, the run id that it knows, and the time when it last heard from it.
@@ -59,9 +79,8 @@ struct DialledMaster {
 impl DialledMaster {
     fn new() -> Self {
         Self {
-            master: MemoryMaster::new(),
+            master: Server::new(NAME, Version::default()),
             now: 0,
-            restarts: 0,
             copied: None,
             lost: 0,
             known: Default::default(),
@@ -74,7 +93,6 @@ impl DialledMaster {
         if let Event::Wait(millis) = *event {
             self.now += millis;
         }
-        self.master.set_millis(self.now);
         match *event {
             Event::Wait(_) => return None,
             Event::Dial {
@@ -82,16 +100,14 @@ impl DialledMaster {
                 quarantine,
             } => return Some(self.dial(process, quarantine)),
             Event::Restart { is_saved } => {
-                self.restarts += 1;
-                self.master.set_run_id(&format!("b{}", self.restarts));
-                if !is_saved {
-                    self.master.delete(ORIGIN_KEY);
-                }
+                let saved = self.master.snapshot();
+                let saved = if is_saved { saved } else { Data::new() };
+                self.master.restart(saved);
             }
-            Event::Flush => self.master.forget(),
+            Event::Flush => self.master.flush(),
             Event::Resync { has_keys } => {
                 let copied = self.copied.clone().filter(|_| has_keys);
-                self.master.resync(&copied.unwrap_or_default());
+                self.master.resync(copied.unwrap_or_default());
             }
         }
         self.lost = self.now;
@@ -103,19 +119,25 @@ impl DialledMaster {
         let known: Vec<_> = known
             .map(|(run_id, answered)| (run_id.clone(), self.now - answered + 1))
             .collect();
-        let found = ask(&self.master, &known, quarantine);
+        let found = ask(&mut self.master, self.now, &known, quarantine);
         self.known[process] = Some((found.run_id.clone(), self.now));
-        self.copied.get_or_insert_with(|| {
-            let replica = MemoryMaster::new();
-            replica.resync(&self.master);
-            replica
-        });
+        self.copied.get_or_insert_with(|| self.master.snapshot());
         counted_from(&found, self.now)
     }
 }
 
-fn ask(master: &MemoryMaster, known: &[(String, u64)], quarantine: Quarantine) -> Incarnation {
-    master.ask_guard(&origin_arguments(known, quarantine))
+/// Runs the script at `now`, in milliseconds.
+fn ask(
+    master: &mut Server,
+    now: u64,
+    known: &[(String, u64)],
+    quarantine: Quarantine,
+) -> Incarnation {
+    let arguments = origin_arguments(known, quarantine);
+    let mut words = vec!["EVAL", TEXT, "1", ORIGIN_KEY];
+    words.extend(arguments.iter().map(String::as_str));
+    let reply = text(&master.run(&words, now * 1_000));
+    Incarnation::parse(&reply).expect(&reply)
 }
 
 /// Returns the time from which a client counts the quarantine, or 0.
@@ -124,8 +146,13 @@ fn counted_from(found: &Incarnation, now: u64) -> u64 {
     found.loss.map_or(0, |loss| now - age(loss))
 }
 
-fn record(master: &MemoryMaster) -> BTreeMap<String, String> {
-    master.hash(ORIGIN_KEY).unwrap_or_default()
+fn record(master: &mut Server) -> BTreeMap<String, String> {
+    let reply = text(&master.run(&["HGETALL", ORIGIN_KEY], 0));
+    let lines: Vec<_> = reply.lines().map(str::to_owned).collect();
+    let pairs = lines.chunks(2);
+    pairs
+        .map(|pair| (pair[0].clone(), pair[1].clone()))
+        .collect()
 }
 
 /// Returns a strategy for observations. Each has the known run id and the quarantine.
@@ -135,7 +162,7 @@ fn any_observation() -> impl Strategy<Value = (Option<usize>, Quarantine)> {
 
 fn knows(known: Option<usize>, away: u64) -> Vec<(String, u64)> {
     let known = known.into_iter();
-    known.map(|known| (IDS[known].to_owned(), away)).collect()
+    known.map(|known| (ids()[known].clone(), away)).collect()
 }
 
 proptest! {
@@ -176,18 +203,16 @@ proptest! {
         observations in prop::collection::vec(any_observation(), 0..6),
         (known, quarantine) in any_observation(),
     ) {
-        let master = MemoryMaster::new();
-        master.set_run_id(IDS[1]);
+        let mut master = Server::new(NAME, Version::default());
         for (now, (known, quarantine)) in (1..).zip(observations) {
-            master.set_millis(now);
-            ask(&master, &knows(known, u64::MAX), quarantine);
+            ask(&mut master, now, &knows(known, u64::MAX), quarantine);
         }
-        let before = record(&master);
-        master.set_run_id(IDS[2]);
-        master.set_millis(100);
-        ask(&master, &knows(known, u64::MAX), quarantine);
-        let after = record(&master);
-        prop_assert_eq!(&after["run_id"], IDS[2]);
+        let before = record(&mut master);
+        let saved = master.snapshot();
+        master.restart(saved);
+        ask(&mut master, 100, &knows(known, u64::MAX), quarantine);
+        let after = record(&mut master);
+        prop_assert_eq!(&after["run_id"], &ids()[2]);
         let is_new = before.is_empty() && known.is_none() && quarantine == Quarantine::Observed;
         prop_assert_eq!(&after["since"], if is_new { "0" } else { "100" });
         prop_assert_eq!(&after["seen"], "100");
@@ -197,29 +222,26 @@ proptest! {
     /// quarantine.
     #[test]
     fn a_second_observation_changes_nothing(
-        found in prop::option::of(("a[0-2]", 0..200u64, 1..200u64, any::<bool>())),
+        found in prop::option::of((0..3usize, 0..200u64, 1..200u64, any::<bool>())),
         (known, quarantine) in any_observation(),
     ) {
-        let master = MemoryMaster::new();
-        master.set_run_id(IDS[1]);
-        master.set_millis(100);
-        ask(&master, &[], quarantine); // writes the replication id
-        let replid = record(&master).remove("replid").unwrap();
-        master.delete(ORIGIN_KEY);
+        let mut master = Server::new(NAME, Version::default());
+        let replid = info(&mut master, "master_replid:");
         if let Some((run_id, since, seen, is_promoted)) = found {
             let replid = if is_promoted { "0".to_owned() } else { replid };
             let (since, seen) = (since.to_string(), seen.to_string());
-            let values = [run_id, since, seen, replid];
-            master.set_hash(ORIGIN_KEY, FIELDS.into_iter().zip(values), None);
+            let values = [ids()[run_id].clone(), since, seen, replid];
+            let fields = FIELDS.into_iter().zip(&values);
+            let fields: Vec<_> = fields.flat_map(|(field, value)| [field, value]).collect();
+            master.run(&[&["HSET", ORIGIN_KEY][..], &fields].concat(), 0);
         }
-        let run_id = ask(&master, &knows(known, 50), quarantine).run_id;
-        let expected = record(&master);
+        let run_id = ask(&mut master, 100, &knows(known, 50), quarantine).run_id;
+        let expected = record(&mut master);
         let number = |field: &str| expected[field].parse::<u64>().unwrap();
         prop_assert!(number("since") <= 100 && (1..=100).contains(&number("seen")));
-        master.set_millis(150);
-        ask(&master, &[(run_id, 0)], quarantine);
-        prop_assert_eq!(&record(&master), &expected);
-        ask(&master, &[], quarantine);
-        prop_assert_eq!(&record(&master), &expected);
+        ask(&mut master, 150, &[(run_id, 0)], quarantine);
+        prop_assert_eq!(&record(&mut master), &expected);
+        ask(&mut master, 150, &[], quarantine);
+        prop_assert_eq!(&record(&mut master), &expected);
     }
 }

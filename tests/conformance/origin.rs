@@ -2,10 +2,10 @@
 
 use std::array;
 
-use super::*;
+use super::{plain::Plain, *};
 use crate::core::restart::{Incarnation, Loss, ORIGIN_KEY, Quarantine, Sign, origin_arguments};
 
-const TEXT: &str = include_str!("../../lua/shared/origin.lua");
+pub(super) const TEXT: &str = include_str!("../../lua/shared/origin.lua");
 
 /// The run id of the process that is asked, of an earlier process, or of no process.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -130,31 +130,22 @@ impl World {
 }
 
 /// A master that runs the script.
-enum Asked {
-    Memory(MemoryMaster),
-    Server(Server),
-}
+struct Asked(Plain);
 
 impl Asked {
-    /// The clock of the memory master.
-    const MILLIS: u64 = 1_000_000;
-
-    /// Returns a memory master, and a server if one can be started.
+    /// Returns a memory master, whose clock stands still, and a server if one can be started.
     fn all() -> Vec<Self> {
         let memory = MemoryMaster::new();
-        memory.set_millis(Self::MILLIS);
-        let mut all = vec![Self::Memory(memory)];
+        memory.set_clock(0, -1_000_000);
+        let mut all = vec![Self(Plain::Memory(memory))];
         if !server::only_urls() {
-            all.push(Self::Server(Server::start()));
+            all.push(Self(Plain::Server(Server::start())));
         }
         all
     }
 
     fn world(&self) -> World {
-        let info = match self {
-            Self::Memory(memory) => memory.info(),
-            Self::Server(server) => server.command(&["INFO"]),
-        };
+        let info = self.0.command(&["INFO"]);
         let id = |name| {
             let id = info.lines().find_map(|line| line.strip_prefix(name));
             id.unwrap().trim().to_owned()
@@ -162,68 +153,37 @@ impl Asked {
         World {
             own: id("run_id:"),
             replid: id("master_replid:"),
-            now: self.clock(),
-        }
-    }
-
-    /// Returns the clock in milliseconds.
-    fn clock(&self) -> u64 {
-        match self {
-            Self::Memory(_) => Self::MILLIS,
-            Self::Server(server) => {
-                let reply = server.command(&["TIME"]);
-                let (seconds, micros) = reply.split_once('\n').unwrap();
-                let number = |text: &str| text.parse::<u64>().unwrap();
-                number(seconds) * 1_000 + number(micros) / 1_000
-            }
+            now: self.0.clock(),
         }
     }
 
     fn write(&self, record: Option<&Record>) {
-        match self {
-            Self::Memory(memory) => memory.delete(ORIGIN_KEY),
-            Self::Server(server) => drop(server.command(&["DEL", ORIGIN_KEY])),
-        }
+        self.0.command(&["DEL", ORIGIN_KEY]);
         let Some(record) = record else {
             return;
         };
         let fields = FIELDS.into_iter().zip(record.iter().map(String::as_str));
-        match self {
-            Self::Memory(memory) => memory.set_hash(ORIGIN_KEY, fields, None),
-            Self::Server(server) => {
-                let fields: Vec<_> = fields.flat_map(|(field, value)| [field, value]).collect();
-                server.command(&[&["HSET", ORIGIN_KEY][..], &fields].concat());
-            }
-        }
+        let fields: Vec<_> = fields.flat_map(|(field, value)| [field, value]).collect();
+        self.0
+            .command(&[&["HSET", ORIGIN_KEY][..], &fields].concat());
     }
 
     fn read(&self) -> Record {
-        match self {
-            Self::Memory(memory) => {
-                let record = memory.hash(ORIGIN_KEY).unwrap();
-                FIELDS.map(|field| record[field].clone())
-            }
-            Self::Server(server) => {
-                let reply = server.command(&[&["HMGET", ORIGIN_KEY][..], &FIELDS].concat());
-                let mut lines = reply.lines().map(str::to_owned);
-                array::from_fn(|_| lines.next().unwrap())
-            }
-        }
+        let reply = self
+            .0
+            .command(&[&["HMGET", ORIGIN_KEY][..], &FIELDS].concat());
+        let mut lines = reply.lines().map(str::to_owned);
+        array::from_fn(|_| lines.next().unwrap())
     }
 
     /// Runs the script. Also returns the clock that the script saw.
     fn ask(&self, known: &[(String, u64)], quarantine: Quarantine) -> (Incarnation, u64) {
         let arguments = origin_arguments(known, quarantine);
-        match self {
-            Self::Memory(memory) => (memory.ask_guard(&arguments), Self::MILLIS),
-            Self::Server(server) => {
-                let mut words = vec!["EVAL", TEXT, "1", ORIGIN_KEY];
-                words.extend(arguments.iter().map(String::as_str));
-                let reply = server.command(&words);
-                let now = reply.split(' ').nth(1).and_then(|now| now.parse().ok());
-                (Incarnation::parse(&reply).expect(&reply), now.unwrap())
-            }
-        }
+        let mut words = vec!["EVAL", TEXT, "1", ORIGIN_KEY];
+        words.extend(arguments.iter().map(String::as_str));
+        let reply = self.0.command(&words);
+        let now = reply.split(' ').nth(1).and_then(|now| now.parse().ok());
+        (Incarnation::parse(&reply).expect(&reply), now.unwrap())
     }
 
     fn check(&self, case: &Case) {
@@ -300,9 +260,9 @@ const EXACT: &[Other] = &[
 #[test]
 fn a_master_that_is_another_one_starts_a_new_quarantine() {
     for asked in Asked::all() {
-        let exact = match asked {
-            Asked::Memory(_) => EXACT,
-            Asked::Server(_) => &[],
+        let exact = match asked.0 {
+            Plain::Memory(_) => EXACT,
+            Plain::Server(_) => &[],
         };
         for &(age, known, is_another) in OTHERS.iter().chain(exact) {
             for quarantine in [OBSERVED, STRICT] {

@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use testkit::server::Listener;
-
-use super::{step::*, *};
+use super::{
+    plain::{Messages, Plain},
+    step::*,
+    *,
+};
 use crate::core::protocol::companion::{CHANNEL, Companion};
 
-pub(super) enum Store {
-    Memory(MemoryMaster),
-    Real(Server, Listener),
+pub(super) struct Store {
+    pub(super) plain: Plain,
+    messages: Messages,
 }
 
 /// A sorted set: members, and their scores relative to the master's clock.
@@ -24,26 +26,44 @@ const QUEUES: [(&str, &str); 4] = [
 ];
 
 impl Store {
+    pub(super) fn of_memory(master: MemoryMaster) -> Self {
+        Self {
+            messages: Messages::Memory(master.connect().unwrap()),
+            plain: Plain::Memory(master),
+        }
+    }
+
+    pub(super) fn of_server(server: Server) -> Self {
+        Self {
+            messages: Messages::Server(server.listen()),
+            plain: Plain::Server(server),
+        }
+    }
+
     pub(super) fn memory(&self) -> &MemoryMaster {
-        match self {
-            Self::Memory(master) => master,
-            Self::Real(..) => panic!("a server has no faults to inject"),
+        match &self.plain {
+            Plain::Memory(master) => master,
+            Plain::Server(_) => panic!("a server has no faults to inject"),
         }
     }
 
     /// Returns how often clients have called `command` on a server.
     pub(super) fn server_calls(&self, command: &str) -> u64 {
-        match self {
-            Self::Memory(_) => panic!("a memory master counts no calls"),
-            Self::Real(server, _) => server.calls(|name| name == command),
+        match &self.plain {
+            Plain::Memory(_) => panic!("a memory master counts no calls"),
+            Plain::Server(server) => server.calls(|name| name == command),
         }
     }
 
     pub(super) fn kind(&self) -> &'static str {
-        match self {
-            Self::Memory(_) => "a memory master",
-            Self::Real(..) => "a server",
+        match &self.plain {
+            Plain::Memory(_) => "a memory master",
+            Plain::Server(_) => "a server",
         }
+    }
+
+    fn command(&self, words: &[&str]) -> String {
+        self.plain.command(words)
     }
 
     pub(super) fn write(&self, key: &str, who: char, ttl: Option<Duration>) {
@@ -51,58 +71,48 @@ impl Store {
     }
 
     fn write_text(&self, key: &str, value: &str, ttl: Option<Duration>) {
-        match self {
-            Self::Memory(master) => master.set(key, value, ttl),
-            Self::Real(server, _) => {
-                assert_eq!(server.command(&["SET", key, value]), "OK");
-                expire(server, key, ttl);
-            }
+        assert_eq!(self.command(&["SET", key, value]), "OK");
+        self.expire(key, ttl);
+    }
+
+    fn expire(&self, key: &str, ttl: Option<Duration>) {
+        if let Some(ttl) = ttl {
+            let ttl = ttl.as_millis().to_string();
+            assert_eq!(self.command(&["PEXPIRE", key, &ttl]), "1");
         }
     }
 
     /// Changes `key` by a step that is not a command. `flush` deletes all keys.
     pub(super) fn change(&self, key: &str, change: &str) {
-        match (change, self) {
-            ("flush", Self::Memory(master)) => master.forget(),
-            ("flush", Self::Real(server, _)) => {
-                assert_eq!(server.command(&["FLUSHALL"]), "OK");
-            }
+        match change {
+            "flush" => assert_eq!(self.command(&["FLUSHALL"]), "OK"),
             _ => self.run(key, &Step::parse(change)),
         }
     }
 
     /// Runs a step that is not a command.
     pub(super) fn run(&self, key: &str, step: &Step) {
-        match (step, self) {
-            (Step::Command(_), _) => panic!("a command goes through the mailbox"),
-            (Step::Write(who, ttl), _) => self.write(key, *who, *ttl),
-            (Step::WriteText(text, ttl), _) => self.write_text(key, text, *ttl),
-            (Step::Delete, Self::Memory(master)) => master.delete(key),
-            (Step::Delete, Self::Real(server, _)) => {
-                server.command(&["DEL", key]);
-            }
-            (Step::Count(_) | Step::Miscount(..), _) => {
+        match step {
+            Step::Command(_) => panic!("a command goes through the mailbox"),
+            Step::Write(who, ttl) => self.write(key, *who, *ttl),
+            Step::WriteText(text, ttl) => self.write_text(key, text, *ttl),
+            Step::Delete => drop(self.command(&["DEL", key])),
+            Step::Count(_) | Step::Miscount(..) => {
                 panic!("only a subject knows the time of its row")
             }
-            (Step::WriteHash(fields, ttl), Self::Memory(master)) => {
-                let now = master.millis();
-                let fields = fields.iter();
-                let fields = fields.map(|(field, value)| (field.clone(), stored(value, now)));
-                master.set_hash(key, fields, *ttl);
-            }
-            (Step::WriteHash(fields, ttl), Self::Real(server, _)) => {
-                server.command(&["DEL", key]);
-                let now = clock_of(server);
+            Step::WriteHash(fields, ttl) => {
+                self.command(&["DEL", key]);
+                let now = self.plain.clock();
                 for (field, value) in fields {
                     let value = stored(value, now);
-                    assert_eq!(server.command(&["HSET", key, field, &value]), "1");
+                    assert_eq!(self.command(&["HSET", key, field, &value]), "1");
                 }
-                expire(server, key, *ttl);
+                self.expire(key, *ttl);
             }
-            (Step::Enqueue(queue, ticket, deadline), _) => {
+            Step::Enqueue(queue, ticket, deadline) => {
                 self.enqueue(key, queue, ticket, *deadline);
             }
-            (Step::Spoil(companion), _) => {
+            Step::Spoil(companion) => {
                 let key = companion_of(key, companion);
                 self.write(&key, '?', Some(seconds(60)));
             }
@@ -111,76 +121,46 @@ impl Store {
 
     fn enqueue(&self, key: &str, queue: &'static Companion, ticket: &str, deadline: Option<i64>) {
         let [queue, deadlines] = [queue, companion("deadlines")].map(|one| companion_of(key, one));
-        let after = deadline.map(|deadline| deadline as f64 * 1000.0);
-        match self {
-            Self::Memory(master) => {
-                master.add(&queue, ticket, |_| 0.0);
-                if let Some(after) = after {
-                    master.add(&deadlines, ticket, |now| now as f64 + after);
-                }
-            }
-            Self::Real(server, _) => {
-                server.command(&["ZADD", &queue, "0", ticket]);
-                if let Some(after) = after {
-                    let score = (clock_of(server) as f64 + after).to_string();
-                    server.command(&["ZADD", &deadlines, &score, ticket]);
-                }
-            }
+        self.command(&["ZADD", &queue, "0", ticket]);
+        if let Some(deadline) = deadline {
+            let score = (self.plain.clock() as f64 + deadline as f64 * 1000.0).to_string();
+            self.command(&["ZADD", &deadlines, &score, ticket]);
         }
     }
 
     pub(super) fn count(&self, key: &str, counter: &str, ttl: Option<Duration>) {
         let key = lock_id(Kind::Mutex, key).counter();
-        match (self, counter) {
-            (Self::Memory(master), "hash") => {
-                master.set_hash(&*key, [("field", "1")], None);
-            }
-            (Self::Real(server, _), "hash") => {
-                server.command(&["DEL", &key]);
-                assert_eq!(server.command(&["HSET", &key, "field", "1"]), "1");
-            }
-            (Self::Memory(master), counter) => master.set(&*key, counter, ttl),
-            (Self::Real(server, _), counter) => {
-                assert_eq!(server.command(&["SET", &key, counter]), "OK");
-                expire(server, &key, ttl);
-            }
+        if counter == "hash" {
+            self.command(&["DEL", &key]);
+            assert_eq!(self.command(&["HSET", &key, "field", "1"]), "1");
+        } else {
+            self.write_text(&key, counter, ttl);
         }
     }
 
     /// Returns the counter of a fenced lock as it is stored, and its TTL.
     pub(super) fn counter(&self, key: &str) -> Option<(String, String)> {
         let key = lock_id(Kind::Mutex, key).counter();
-        let counter = match self {
-            Self::Memory(master) => {
-                let hash = master.hash(&key).map(|_| "hash".to_owned());
-                hash.or_else(|| master.get(&key))?
-            }
-            Self::Real(server, _) => match &*server.command(&["TYPE", &key]) {
-                "none" => return None,
-                "hash" => "hash".to_owned(),
-                _ => server.command(&["GET", &key]),
-            },
+        let counter = match &*self.command(&["TYPE", &key]) {
+            "none" => return None,
+            "hash" => "hash".to_owned(),
+            _ => self.command(&["GET", &key]),
         };
         Some((counter, self.ttl(&key)))
     }
 
     /// Subscribes to all channels of `key`.
-    pub(super) fn listen(&self, key: &str) {
-        let Self::Memory(master) = self else {
-            return; // its listener is subscribed to all channels
-        };
-        master.listen(lock_id(Kind::Reentrant, key).companion(&CHANNEL));
-        for who in ['a', 'b', 'c'] {
-            master.listen(&format!("quorlock:turn:{}", process(who)));
-        }
+    pub(super) async fn listen(&mut self, key: &str) {
+        let lock_id = lock_id(Kind::Reentrant, key);
+        let turns = ['a', 'b', 'c'].map(|who| format!("quorlock:turn:{}", process(who)));
+        let [a, b, c] = turns.each_ref().map(String::as_str);
+        let channels = [lock_id.companion(&CHANNEL), a, b, c];
+        self.messages.subscribe(&channels).await;
     }
 
     /// Returns the messages since the last call, each as ` +channel:message`.
-    pub(super) fn heard(&mut self, key: &str) -> String {
-        let messages = match self {
-            Self::Memory(master) => master.heard(),
-            Self::Real(_, listener) => listener.heard().unwrap(),
-        };
+    pub(super) async fn heard(&mut self, key: &str) -> String {
+        let messages = self.messages.heard().await;
         let turns = ['a', 'b', 'c'].map(|who| {
             let channel = format!("quorlock:turn:{}", process(who));
             (channel, format!("turn-{who}"))
@@ -230,70 +210,40 @@ impl Store {
     }
 
     fn is_text(&self, key: &str) -> bool {
-        match self {
-            Self::Memory(master) => master.get(key).is_some(),
-            Self::Real(server, _) => server.command(&["TYPE", key]) == "string",
-        }
+        self.command(&["TYPE", key]) == "string"
     }
 
     fn holder(&self, key: &str) -> String {
-        let (text, hash) = match self {
-            Self::Memory(master) => (master.get(key), master.hash(key)),
-            Self::Real(server, _) => {
-                let kind = server.command(&["TYPE", key]);
-                let is = |what: &str| (kind == what).then_some(());
-                (
-                    is("string").map(|()| server.command(&["GET", key])),
-                    is("hash").map(|()| pairs(&server.command(&["HGETALL", key])).collect()),
-                )
+        let what = match &*self.command(&["TYPE", key]) {
+            "string" => whose(&self.command(&["GET", key])),
+            "hash" => {
+                let hash = pairs(&self.command(&["HGETALL", key])).collect();
+                fields_of(&hash, self.plain.clock())
             }
-        };
-        let what = match (text, hash) {
-            (Some(text), _) => whose(&text),
-            (None, Some(hash)) => {
-                let now = match self {
-                    Self::Memory(master) => master.millis(),
-                    Self::Real(server, _) => clock_of(server),
-                };
-                fields_of(&hash.into_iter().collect(), now)
-            }
-            (None, None) => return "nothing".to_owned(),
+            _ => return "nothing".to_owned(),
         };
         format!("{what} {}", self.ttl(key))
     }
 
     fn ttl(&self, key: &str) -> String {
-        let ttl = match self {
-            Self::Memory(master) => master.pttl(key),
-            Self::Real(server, _) => {
-                let ttl = server.command(&["PTTL", key]).parse::<i64>().unwrap();
-                // PTTL replies -1 without a TTL, and -2 without a key.
-                u64::try_from(ttl).ok().map(Duration::from_millis)
-            }
-        };
+        let ttl = self.command(&["PTTL", key]).parse::<i64>().unwrap();
+        // PTTL replies -1 without a TTL, and -2 without a key.
+        let ttl = u64::try_from(ttl).ok().map(Duration::from_millis);
         ttl.map_or_else(|| "-".to_owned(), |ttl| in_seconds(ttl.as_secs_f64()))
     }
 
     /// Returns the members in order.
     fn scores(&self, key: &str) -> Option<Scores> {
-        let (mut scores, now): (Scores, f64) = match self {
-            Self::Memory(master) => {
-                let (scores, now) = master.scores(key)?;
-                (scores, now as f64)
-            }
-            Self::Real(server, _) => {
-                let reply = server.command(&["ZRANGE", key, "0", "-1", "WITHSCORES"]);
-                if reply.is_empty() {
-                    return None;
-                }
-                let scores = pairs(&reply).map(|(member, score)| (member, score.parse().unwrap()));
-                (scores.collect(), clock_of(server) as f64)
-            }
-        };
-        for (_, score) in &mut scores {
-            *score -= now;
+        let reply = self.command(&["ZRANGE", key, "0", "-1", "WITHSCORES"]);
+        if reply.is_empty() {
+            return None;
         }
-        Some(scores)
+        let now = self.plain.clock() as f64;
+        let scores = pairs(&reply).map(|(member, score)| {
+            let score: f64 = score.parse().unwrap();
+            (member, score - now)
+        });
+        Some(scores.collect())
     }
 }
 
@@ -397,21 +347,6 @@ fn pairs(reply: &str) -> impl Iterator<Item = (String, String)> {
         .chunks(2)
         .map(|pair| (pair[0].clone(), pair[1].clone()));
     pairs.collect::<Vec<_>>().into_iter()
-}
-
-/// Returns the master's clock in milliseconds.
-fn clock_of(server: &Server) -> u64 {
-    let reply = server.command(&["TIME"]);
-    let (seconds, micros) = reply.split_once('\n').unwrap();
-    let number = |text: &str| text.parse::<u64>().unwrap();
-    number(seconds) * 1000 + number(micros) / 1000
-}
-
-fn expire(server: &Server, key: &str, ttl: Option<Duration>) {
-    if let Some(ttl) = ttl {
-        let ttl = ttl.as_millis().to_string();
-        assert_eq!(server.command(&["PEXPIRE", key, &ttl]), "1");
-    }
 }
 
 fn whose(value: &str) -> String {

@@ -205,11 +205,6 @@ async fn an_inspection_shows_a_thousand_waiters() {
         let shown = subject.answer("key", &inspect).await;
         assert!(shown.starts_with("free b@1 b@2 "));
         assert!(shown.ends_with(" b@999 b@1000"));
-        if let Store::Memory(master) = &subject.store {
-            let fair = step::lock_id(Kind::Fair, "key");
-            let queue = master.queue(fair.companion(&QUEUE));
-            assert_eq!((queue.len(), queue.is_sorted()), (1001, true));
-        }
     }
 }
 
@@ -244,8 +239,9 @@ async fn the_time_in_a_ticket_is_checked_by_the_masters_clock() {
                     Vote::Refuse(Refusal::Skewed { clock }) => {
                         assert!(!is_queued, "{off}");
                         let clock = u64::try_from(clock.as_micros()).unwrap();
+                        // A memory master begins with a whole millisecond.
                         assert!(
-                            (before..=after).contains(&clock),
+                            (before - 1_000..=after).contains(&clock),
                             "{before} {clock} {after}"
                         );
                         // Queues the ticket as if a majority had seen it.

@@ -1,8 +1,8 @@
 //! `close` waits for owed releases, and guards and coordinators may be dropped anywhere.
 
-use std::{pin::pin, sync::mpsc, thread};
+use std::{future::ready, pin::pin, sync::mpsc, thread};
 
-use quorlock::{AcquireError, Coordinator, Fault, LockState, MemoryMaster};
+use quorlock::{AcquireError, Coordinator, Fault, LockState, MasterSpec, MemoryMaster};
 use tokio::{
     runtime::Runtime,
     time::{sleep, timeout},
@@ -282,16 +282,21 @@ fn a_guard_may_outlive_its_runtime() {
     });
 }
 
-/// The caller runs on one runtime, and the supervisors run on another. The supervisors' runtime
-/// ends during the call.
+/// The caller and the master run on one runtime, and the supervisors run on another. The
+/// supervisors' runtime ends during the call.
 #[test]
 fn a_call_does_not_wait_for_a_runtime_that_ended() {
     let runtime = Runtime::new().unwrap();
     let other = Runtime::new().unwrap();
     let master = MemoryMaster::new();
+    let (server, handle) = (master.clone(), other.handle().clone());
+    let spec = MasterSpec::from_stream("redis://memory", move || {
+        let _other = handle.enter();
+        ready(server.connect())
+    });
     let locks = runtime.block_on(async {
         let locks = Coordinator::builder()
-            .master(&master)
+            .master(spec)
             .ttl(seconds(600))
             .node_timeout(seconds(60))
             .build()
@@ -368,11 +373,12 @@ async fn a_coordinators_tasks_end_with_its_last_handle() {
     let guard = world.guard().await;
     let World { locks, .. } = world;
     let lock = locks.mutex(NAME);
-    // One task serves the masters, and another one renews the locks.
-    assert_eq!(tasks(), before + 2);
+    // One task serves the masters, and another one renews the locks. Each of the two masters has a
+    // task for the connection.
+    assert_eq!(tasks(), before + 4);
     drop((locks, lock));
     sleep(seconds(1)).await;
-    assert_eq!(tasks(), before + 2);
+    assert_eq!(tasks(), before + 4);
     guard.release().await.unwrap();
     sleep(millis(1)).await;
     assert_eq!(tasks(), before);

@@ -5,7 +5,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 
 use quorlock::{Coordinator, Fault, Lock, MemoryMaster};
@@ -51,8 +51,8 @@ impl Seen {
 async fn raise_counters(masters: Vec<MemoryMaster>, is_over: Arc<AtomicBool>) {
     const COUNTER: &str = "quorlock:fence:{r}";
     while !is_over.load(Ordering::Relaxed) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-        let fast = (now + millis(900)).as_micros() as u64;
+        let now = masters[0].with(|server, now| server.micros(now));
+        let fast = now + 900_000;
         for master in &masters {
             let counter = master.get(COUNTER).and_then(|text| text.parse().ok());
             master.set(COUNTER, fast.max(counter.unwrap_or(0)).to_string(), None);

@@ -11,7 +11,11 @@ use crate::world::{
 /// Each fault, the milliseconds until the faulty master's vote is cast, and the text of that vote.
 fn faults() -> [(Fault, u64, &'static str); 5] {
     [
-        (Fault::Down, 0, "unreachable: connection refused"),
+        (
+            Fault::Down,
+            0,
+            "unreachable: connecting to it: connection refused",
+        ),
         (Fault::Hang, 50, "no answer in 50ms"),
         (Fault::Mute, 50, "no answer in 50ms"),
         (delay(80), 50, "no answer in 50ms"),

@@ -63,7 +63,7 @@ async fn a_fresh_coordinator_is_ready_as_soon_as_a_majority_is_connected() {
                 let can = 5 - down;
                 let start = format!("only {can} of 5 masters can vote (need 3) after 2.0s: ");
                 assert!(text.starts_with(&start), "{text}");
-                assert!(text.contains("unreachable: connection refused"), "{text}");
+                assert!(text.contains(": connection refused"), "{text}");
                 assert_eq!(text.matches("can vote").count(), can + 1, "{text}");
             }
         }
@@ -121,9 +121,9 @@ async fn a_master_that_only_denies_the_question_is_ready() {
 #[tokio::test(start_paused = true)]
 async fn a_master_that_answers_errors_cannot_vote_until_it_grants_a_lock() {
     for error in [
-        "OOM command not allowed when used memory > 'maxmemory'.",
+        "OOM command not allowed when used memory > 'maxmemory'",
         "MISCONF Errors writing to the AOF file: No space left on device",
-        "NOREPLICAS Not enough good replicas to write.",
+        "NOREPLICAS Not enough good replicas to write",
         "NOPERM this user has no permissions to run the 'set' command",
     ] {
         let world = World::new(3).await;

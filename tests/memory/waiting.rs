@@ -276,7 +276,7 @@ async fn a_holder_that_died_is_waited_for_no_longer_than_its_ttl() {
 /// gets the lock soon after the keys are gone from a majority.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_gets_the_lock_of_a_killed_holder_when_its_ttl_ends() {
-    for lived in [20, 1_000, 3_297, 3_302, 3_310, 9_000, 60_000] {
+    for lived in [30, 1_000, 3_297, 3_302, 3_310, 9_000, 60_000] {
         let world = World::new(3).await;
         world.inject([delay(2), delay(5), delay(8)]);
         killed_after(millis(lived), &world.masters, async |locks| {
@@ -438,9 +438,8 @@ async fn a_waiter_for_a_silent_holder_only_polls() {
     assert!((40..=124).contains(&attempts), "{attempts}"); // one attempt every 0.5 s to 1.5 s
     sleep(millis(10)).await;
     for (before, after) in before.iter().zip(world.commands()) {
-        // Each attempt sends an acquisition and a release. Each except for the last also asks for
-        // the next change.
-        assert_eq!(after - before, 3 * u64::from(attempts) - 1);
+        // Each attempt sends an acquisition and a release.
+        assert_eq!(after - before, 2 * u64::from(attempts));
     }
 }
 

@@ -122,9 +122,13 @@ pub(crate) fn lock(kind: Kind, locks: &Coordinator, owner: &Owner) -> Lock {
 
 /// Returns each master's vote as text, or `-` if it has not voted.
 pub(crate) fn said(votes: &Votes) -> Vec<String> {
-    let text =
-        |vote: Option<&quorlock::Vote>| vote.map_or_else(|| "-".to_owned(), ToString::to_string);
-    votes.iter().map(|row| text(row.vote())).collect()
+    let text = |row: quorlock::VoteRow<'_>| {
+        let text = row
+            .vote()
+            .map_or_else(|| "-".to_owned(), ToString::to_string);
+        text.replace(row.master(), "it")
+    };
+    votes.iter().map(text).collect()
 }
 
 /// Returns the validity that a TTL gives after the default drift allowance.

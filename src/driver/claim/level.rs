@@ -200,7 +200,7 @@ mod tests {
     async fn a_lock_stays_for_the_minimum_time_on_masters_whose_clocks_are_fast() {
         for kind in Kind::ALL {
             let masters = [(); 3].map(|()| MemoryMaster::new());
-            masters.iter().for_each(|master| master.set_gain(9_999));
+            masters.iter().for_each(|master| master.set_clock(0, 9_999));
             let [locks, others] = [(); 2].map(|()| Coordinator::new(&masters).unwrap());
             let lock = |locks: &Coordinator| locks.of_kind(kind, "a", &locks.owner());
             for time in [20_000_500, 600_000_000].map(Duration::from_micros) {

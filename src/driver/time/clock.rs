@@ -81,8 +81,40 @@ pub(crate) fn monotonic() -> Instant {
 /// Returns the time of the wall clock in microseconds since 1970. It is for timestamps that are
 /// compared with those of other processes.
 pub(crate) fn wall_micros() -> u64 {
-    let since = wall().duration_since(SystemTime::UNIX_EPOCH);
+    let wall = wall();
+    #[cfg(any(test, feature = "test-util"))]
+    let wall = as_paused(wall);
+    let since = wall.duration_since(SystemTime::UNIX_EPOCH);
     u64::try_from(since.unwrap_or_default().as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Moves a reading of the wall clock by as much as tokio's clock is ahead of the real one, or
+/// behind it. If a test pauses tokio's clock, masters in memory show a time of day that is moved as
+/// well. As on a real clock, no two readings are the same, so two clients do not offer one
+/// timestamp.
+#[cfg(any(test, feature = "test-util"))]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a comparison with the real clock"
+)]
+fn as_paused(wall: SystemTime) -> SystemTime {
+    use std::cell::Cell;
+    const MICROSECOND: Duration = Duration::from_micros(1);
+    thread_local!(static LAST: Cell<SystemTime> = const { Cell::new(SystemTime::UNIX_EPOCH) });
+    #[cfg(test)]
+    if Process::current(|_| ()).is_some() {
+        return wall;
+    }
+    let (paused, real) = (monotonic(), Instant::now());
+    let shown =
+        wall + paused.saturating_duration_since(real) - real.saturating_duration_since(paused);
+    let next = LAST.get() + MICROSECOND;
+    // Each test that pauses the clock has its own time.
+    let is_same_test = next
+        .duration_since(shown)
+        .is_ok_and(|ahead| ahead.as_secs() == 0);
+    LAST.set(if is_same_test { next } else { shown });
+    LAST.get()
 }
 
 /// Passes the suspensions of this machine to `f`.

@@ -115,7 +115,11 @@ mod tests {
                     let mut waiter = Box::pin(lock.acquire());
                     let waits = tokio::time::timeout(moment, waiter.as_mut()).await;
                     assert!(waits.is_err());
-                    assert!(masters.iter().all(|master| master.listeners() == 1));
+                    assert!(
+                        masters
+                            .iter()
+                            .all(|master| master.with(|server, _| server.subscriptions()) == 1)
+                    );
                     drop(held);
                     drop(waiter.await.unwrap());
                 }
@@ -128,6 +132,10 @@ mod tests {
         assert_eq!(locks.engine().masters().listeners(), 0);
         locks.close().await;
         tokio::time::sleep(moment).await;
-        assert!(masters.iter().all(|master| master.listeners() == 0));
+        assert!(
+            masters
+                .iter()
+                .all(|master| master.with(|server, _| server.subscriptions()) == 0)
+        );
     }
 }

@@ -8,10 +8,6 @@ use std::{
 /// All connections. Each has a number.
 #[derive(Default)]
 pub(crate) struct Connections {
-    /// The number of the newest connection.
-    pub(super) opened: u64,
-    /// The number of the newest connection that a restart has broken.
-    pub(super) broken: u64,
     /// The subscriptions, each with its channel and the number of its connection.
     pub(crate) subscriptions: BTreeSet<(String, u64)>,
     /// The keys of which a connection hears the next change, each with the connection.

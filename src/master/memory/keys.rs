@@ -55,20 +55,6 @@ impl Keys {
         self.now
     }
 
-    pub(in crate::master) fn clear(&mut self) {
-        self.entries.clear();
-    }
-
-    /// Returns the same keys by another clock, which shows `now`. They live as long as before.
-    pub(in crate::master) fn moved_to(mut self, now: u64) -> Self {
-        for entry in self.entries.values_mut() {
-            let left = entry.expires.map(|at| at.saturating_sub(self.now));
-            entry.expires = left.map(|left| now.saturating_add(left));
-        }
-        self.now = now;
-        self
-    }
-
     /// Returns the names of all keys that have not expired, in order, without the origin record.
     pub(crate) fn names(&mut self) -> Vec<String> {
         let now = self.now;

@@ -1,11 +1,10 @@
 //! The state of a memory master.
 
-use std::{collections::VecDeque, mem, sync::Arc};
+use std::{mem, sync::Arc};
 
 use super::{
     clock::Clock,
     connections::Connections,
-    fault::Fault,
     keys::{Keys, Replied},
 };
 use crate::core::protocol::{
@@ -19,12 +18,6 @@ pub(crate) struct ServerState {
     pub(super) clock: Clock,
     pub(crate) keys: Keys,
     pub(crate) connections: Connections,
-    pub(in crate::master) fault: Fault,
-    /// The number of commands that were executed or answered with an error.
-    pub(in crate::master) commands: u64,
-    /// The commands that were sent while the master hung, over connections that have been closed
-    /// since then.
-    pub(in crate::master) undelivered: VecDeque<Command>,
     /// The number of times that the master was a replica and was promoted.
     promotions: u64,
 }
@@ -37,9 +30,6 @@ impl ServerState {
             clock: Clock::new(),
             keys: Keys::default(),
             connections: Connections::default(),
-            fault: Fault::None,
-            commands: 0,
-            undelivered: VecDeque::new(),
             promotions: 0,
         }
     }
@@ -117,13 +107,6 @@ impl ServerState {
     fn replace(&mut self, keys: Keys) {
         self.keys = keys;
         self.connections.report_all();
-    }
-
-    /// Loses all data and breaks all connections, like a restart without persistence.
-    pub(in crate::master) fn restart(&mut self) {
-        self.keys.clear();
-        self.undelivered.clear();
-        self.connections.broken = self.connections.opened;
     }
 }
 

@@ -22,6 +22,9 @@ pub(in crate::master) struct Endpoint {
     pub(super) address: Address,
     settings: RedisConnectionInfo,
     pub(super) greeting: Greeting,
+    /// The number of the process that this one simulates for a server in it, and 0 otherwise. Each
+    /// process knows other origins.
+    process: u64,
     #[cfg(feature = "tls")]
     pub(super) tls: Option<Arc<ClientConfig>>,
 }
@@ -123,6 +126,7 @@ impl Endpoint {
             address,
             settings,
             greeting,
+            process: 0,
             #[cfg(feature = "tls")]
             tls: None,
         }
@@ -141,6 +145,19 @@ impl Endpoint {
             greeting: Greeting::new(&settings),
             settings,
             ..self
+        }
+    }
+
+    /// Returns the endpoint of a server in this process. `process` is the number of the process
+    /// that it simulates for this endpoint.
+    #[cfg(any(test, feature = "test-util"))]
+    pub(in crate::master) fn in_process(address: &str, process: u64, connect: Connect) -> Self {
+        Self {
+            process,
+            ..Self::new(
+                Address::Given(address.into(), connect),
+                RedisConnectionInfo::default(),
+            )
         }
     }
 
@@ -182,7 +199,7 @@ impl Endpoint {
     /// Returns a name for the origin key that is unique among all servers. Each database has its
     /// own origin key.
     pub(super) fn origin_name(&self) -> String {
-        format!("{}/{}", self.address(), self.database())
+        format!("{}/{}/{}", self.address(), self.database(), self.process)
     }
 }
 
