@@ -108,6 +108,10 @@ mod user_code;
 mod conformance;
 
 #[cfg(test)]
+#[path = "../tests/scripts/mod.rs"]
+mod scripts;
+
+#[cfg(test)]
 #[path = "../tests/sim/mod.rs"]
 mod sim;
 

@@ -1,12 +1,11 @@
 //! The common cases with which some scripts begin. They must do what the rest of the script does.
 
 use super::*;
-use crate::{core::kind::table::fixture::scripts, master::memory::keys::Keys};
 
 /// The key of the counter of a fenced lock.
 pub(super) const COUNTER: &str = "counter";
 
-/// The time of both clocks, in milliseconds.
+/// The time, in milliseconds.
 const NOW: u64 = 1_700_000_000_000;
 
 /// The fields of hashes, one choice of each list. `_` is a space. A later field replaces an earlier
@@ -103,17 +102,14 @@ const SCRIPTS: [(&str, &[&str], Fields, &[&str]); 4] = [
 
 #[test]
 fn a_common_case_does_what_the_script_does() {
-    let interpreter = Interpreter::new().unwrap();
+    let all = all();
     for (name, keys, fields, calls) in SCRIPTS {
-        let script = scripts().find(|script| script.name == name).unwrap();
-        let whole = interpreter.compiled(script).unwrap();
-        let rest = rest_of(&interpreter, script).unwrap();
+        let (whole, rest) = (&all[name], &rest_of(name).unwrap());
         for hash in hashes(fields) {
             for queue in ["none", "waiters", "readers"] {
                 for call in calls {
-                    let [one, other] = [&whole, &rest].map(|script| {
-                        outcome(&interpreter, script, (keys, call), database(&hash, queue))
-                    });
+                    let [one, other] = [whole, rest]
+                        .map(|script| outcome(script, (keys, call), keyspace(&hash, queue)));
                     assert_eq!(one, other, "{name} {call}, {hash:?}, queue: {queue}");
                 }
             }
@@ -122,29 +118,25 @@ fn a_common_case_does_what_the_script_does() {
 }
 
 /// Returns a script without the common case with which it begins. `None` if there is none.
-pub(super) fn rest_of(interpreter: &Interpreter, script: &Script) -> Option<Function> {
+pub(super) fn rest_of(name: &str) -> Option<Script> {
+    let script = scripts().find(|script| script.name == name)?;
     let (first, rest) = script.text().split_once("-- shared/queue")?;
-    let rest = patches::patched(&format!("--{rest}"));
-    let compiled = || interpreter.lua.load(rest).into_function().unwrap();
-    first.contains("/uncontended_").then(compiled)
+    let rest = || Script::new(format!("--{rest}"));
+    first.contains("/uncontended_").then(rest)
 }
 
-/// Runs a script with these keys, and these arguments after the owner `a`. Returns the reply, and
-/// what is left apart from a counter for fencing tokens.
+/// Runs a script with these keys, and these arguments after the owner `a`. Returns what it has
+/// done, and what is left apart from a counter for fencing tokens.
 pub(super) fn outcome(
-    interpreter: &Interpreter,
-    script: &Function,
-    (keys, call): (&[&str], &str),
-    database: Database,
-) -> (Replied, String) {
-    interpreter.database.replace(database);
+    script: &Script,
+    (names, call): (&[&str], &str),
+    mut keys: Keyspace,
+) -> (Done, Keyspace) {
     let call = call.replace("TICKET", "1700000000000000:a");
-    let words = keys.iter().copied().chain(["a"]).chain(call.split(' '));
-    let words: Variadic<_> = words.collect();
-    let reply = replied(interpreter.run.call((script, keys.len(), words)));
-    let mut database = interpreter.database.take();
-    database.keys.del(COUNTER);
-    (reply, left(&database))
+    let words: Vec<_> = ["a"].into_iter().chain(call.split(' ')).collect();
+    let done = run(script, (names, &words), &mut keys, NOW);
+    keys.run(&["DEL", COUNTER], NOW * 1_000);
+    (done, keys)
 }
 
 pub(super) fn hashes(fields: Fields) -> impl Iterator<Item = BTreeMap<&'static str, &'static str>> {
@@ -160,41 +152,28 @@ pub(super) fn hashes(fields: Fields) -> impl Iterator<Item = BTreeMap<&'static s
     })
 }
 
-/// Returns a database with this hash and a waiter in this queue.
-pub(super) fn database(hash: &BTreeMap<&str, &str>, queue: &str) -> Database {
-    let mut keys = Keys::default();
-    keys.at(NOW);
-    let fields = hash.iter().map(|(field, value)| {
+/// Returns keys with this hash, and with a waiter in this queue.
+pub(super) fn keyspace(hash: &BTreeMap<&str, &str>, queue: &str) -> Keyspace {
+    let mut keys = Keyspace::default();
+    let mut run = |words: &[&str]| {
+        let reply = keys.run(words, NOW * 1_000).reply;
+        assert!(matches!(reply, Reply::Int(_)), "{words:?}: {reply:?}");
+    };
+    for (field, value) in hash {
         let field = match *field {
             "a" | "b" | "c" | "mode" => (*field).to_owned(),
             _ => format!("quorlock:{field}"),
         };
         let value = value.replace('_', " ");
         let value = value.replace("alive", &(NOW + 60_000).to_string());
-        (field, value.replace("ended", &(NOW - 1).to_string()))
-    });
-    if !hash.is_empty() {
-        keys.hset("lock", fields).unwrap();
-        keys.pexpire("lock", 60_000);
+        let value = value.replace("ended", &(NOW - 1).to_string());
+        run(&["HSET", "lock", &field, &value]);
     }
+    run(&["PEXPIRE", "lock", "60000"]);
     if queue != "none" {
         for (key, score) in [(queue, 0), ("deadlines", NOW + 60_000)] {
-            keys.zadd(key, score as f64, "1600000000000000:b").unwrap();
+            run(&["ZADD", key, &score.to_string(), "1600000000000000:b"]);
         }
     }
-    Database {
-        keys,
-        micros: NOW * 1_000,
-        ..Database::default()
-    }
-}
-
-/// Returns the messages that were published, and the keys with their TTLs.
-pub(super) fn left(database: &Database) -> String {
-    let mut keys = database.keys.clone();
-    let names = keys.names().into_iter();
-    let keys: Vec<_> = names
-        .map(|name| format!("{name} {:?} {}", keys.value(&name), keys.pttl(&name)))
-        .collect();
-    format!("{:?} {keys:?}", database.published)
+    keys
 }

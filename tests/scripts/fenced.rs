@@ -2,10 +2,9 @@
 //! what the commands of other locks do.
 
 use super::{
-    common_cases::{COUNTER, Fields, READ_WRITE, SEMAPHORE, database, hashes, outcome},
+    common_cases::{COUNTER, Fields, READ_WRITE, SEMAPHORE, hashes, keyspace, outcome},
     *,
 };
-use crate::core::kind::table::fixture::scripts;
 
 const OWNED: Fields = &[
     &["", "a=1", "a=2 b=1", "b=1"],
@@ -76,29 +75,23 @@ const SCRIPTS: [(&str, &[&str], Fields, &[&str]); 8] = [
 
 #[test]
 fn an_accepted_candidate_changes_nothing_else() {
-    let interpreter = Interpreter::new().unwrap();
-    let compiled = |name: &str| {
-        let mut scripts = scripts().filter(|script| script.name == name);
-        let script = scripts.next().map(|script| interpreter.compiled(script));
-        script.map(Result::unwrap)
-    };
+    let all = all();
     for (name, keys, fields, calls) in SCRIPTS {
-        let plain = compiled(name).unwrap();
+        let plain = &all[name];
         // An acquisition also has the window, where 0 accepts any candidate.
-        let (fenced, candidate) = match compiled(&format!("{name}_fenced")) {
+        let (fenced, candidate) = match all.get(&*format!("{name}_fenced")) {
             Some(release) => (release, "1700000000000001"),
-            None => (plain.clone(), "1700000000000001 0"),
+            None => (plain, "1700000000000001 0"),
         };
         let keys_of_fenced = [keys, &[COUNTER]].concat();
         // Some of the hashes: all of them take a minute.
         for hash in hashes(fields).step_by(13) {
             for queue in ["none", "waiters", "readers"] {
                 for call in calls {
-                    let expected = (keys, *call);
-                    let expected = outcome(&interpreter, &plain, expected, database(&hash, queue));
+                    let expected = outcome(plain, (keys, *call), keyspace(&hash, queue));
                     let call = format!("{call} {candidate}");
                     let found = (&keys_of_fenced[..], &*call);
-                    let found = outcome(&interpreter, &fenced, found, database(&hash, queue));
+                    let found = outcome(fenced, found, keyspace(&hash, queue));
                     assert_eq!(found, expected, "{name} {call}, {hash:?}, queue: {queue}");
                 }
             }

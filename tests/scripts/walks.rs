@@ -1,14 +1,10 @@
 //! Random commands on one lock with queues. In every state that they reach, a common case does what
 //! the rest of its script does. A command that makes the turn of a waiter come calls the waiter.
 
+use quorlock_memory::heart::Value;
 use testkit::random::Random;
 
-use super::{
-    commands::digest,
-    common_cases::{left, rest_of},
-    *,
-};
-use crate::core::kind::table::fixture::scripts;
+use super::{common_cases::rest_of, *};
 
 const WALKS: u64 = 4_000;
 const STEPS: u32 = 16;
@@ -108,7 +104,7 @@ impl Call {
             5 => ("release", format!("{attempt} {waits} {last}")),
             6 => ("yield", format!("{attempt} {waits} 9000")),
             _ => {
-                let holder = format!("{name} {}\n", digest(owner));
+                let holder = format!("{name} {}\n", Script::new(owner).hash());
                 return Self {
                     script: "shared/break".to_owned(),
                     words: vec!["channel".to_owned(), holder],
@@ -121,25 +117,17 @@ impl Call {
 
 /// The scripts. One with a common case is also there without it, under a name with `rest` at its
 /// end.
-struct Scripts {
-    interpreter: Interpreter,
-    compiled: BTreeMap<String, Function>,
-}
+struct Scripts(BTreeMap<String, Script>);
 
 impl Scripts {
     fn new() -> Self {
-        let interpreter = Interpreter::new().unwrap();
-        let mut compiled = BTreeMap::new();
-        for script in scripts() {
-            let whole = interpreter.compiled(script).unwrap();
-            compiled.insert(script.name.to_owned(), whole);
-            let rest = rest_of(&interpreter, script);
-            compiled.extend(rest.map(|rest| (format!("{} rest", script.name), rest)));
-        }
-        Self {
-            interpreter,
-            compiled,
-        }
+        let whole = all().into_iter();
+        let whole = whole.map(|(name, script)| (name.to_owned(), script));
+        let rest = scripts().filter_map(|script| {
+            let name = script.name;
+            Some((format!("{name} rest"), rest_of(name)?))
+        });
+        Self(whole.chain(rest).collect())
     }
 
     fn run(
@@ -147,32 +135,38 @@ impl Scripts {
         script: &str,
         kind: Kind,
         words: &[String],
-        before: &Database,
-    ) -> (Replied, Database) {
-        self.interpreter.database.replace(copy(before));
-        let keys = kind.keys();
-        let all = keys.iter().map(|key| (*key).to_owned());
-        let all: Variadic<_> = all.chain(words.iter().cloned()).collect();
-        let script = self.compiled[script].clone();
-        let ran = self.interpreter.run.call((script, keys.len(), all));
-        (replied(ran), self.interpreter.database.take())
+        (before, now): (&Keyspace, u64),
+    ) -> (Done, Keyspace) {
+        let mut keys = before.clone();
+        let words: Vec<_> = words.iter().map(String::as_str).collect();
+        let done = run(&self.0[script], (kind.keys(), &words), &mut keys, now);
+        (done, keys)
     }
 
     /// Returns the tickets of the waiters that would be served now, but not of those that hold the
     /// lock.
-    fn served(&self, kind: Kind, database: &Database) -> Vec<String> {
-        let hash = database.keys.hash("lock").unwrap();
+    fn served(&self, kind: Kind, (keys, now): (&Keyspace, u64)) -> Vec<String> {
+        let value = |key| keys.value(key, now * 1_000);
+        let text = |bytes: &Vec<u8>| String::from_utf8(bytes.clone()).unwrap();
+        let is_of = |owner: &str| {
+            let Some(Value::Hash(fields)) = value("lock") else {
+                return false;
+            };
+            fields.iter().any(|(field, value)| {
+                text(field).ends_with(&format!(":{owner}"))
+                    || text(value).ends_with(&format!(" {owner}"))
+            })
+        };
         let mut served = Vec::new();
         for (queue, wants) in kind.queues() {
-            for ticket in database.keys.zrange(queue).unwrap() {
-                let Call { script, words } = Call::of_waiter(ticket, wants);
-                let owner = &words[0];
-                let holds = hash.iter().any(|(field, value)| {
-                    field.ends_with(&format!(":{owner}")) || value.ends_with(&format!(" {owner}"))
-                });
-                let (reply, _) = self.run(&script, kind, &words, database);
-                if !holds && matches!(reply, Ok(Reply::Int(_))) {
-                    served.push(ticket.to_owned());
+            let Some(Value::Sorted(members)) = value(queue) else {
+                continue;
+            };
+            for ticket in members.keys().map(text) {
+                let Call { script, words } = Call::of_waiter(&ticket, wants);
+                let ((reply, _), _) = self.run(&script, kind, &words, (keys, now));
+                if !is_of(&words[0]) && matches!(reply, Reply::Int(_)) {
+                    served.push(ticket);
                 }
             }
         }
@@ -180,35 +174,29 @@ impl Scripts {
     }
 }
 
-/// Returns the same keys at the same time.
-fn copy(database: &Database) -> Database {
-    Database {
-        keys: database.keys.clone(),
-        micros: database.micros,
-        ..Database::default()
-    }
-}
-
-/// Checks a command that has led from one state to the other.
+/// Checks a command that leads from the state `before` to another one, which it returns.
 fn check(
     scripts: &Scripts,
     kind: Kind,
     call: &Call,
-    before: &Database,
+    before: (&Keyspace, u64),
     log: &[String],
-) -> Database {
+) -> Keyspace {
     let Call { script, words } = call;
-    let (reply, after) = scripts.run(script, kind, words, before);
-    assert!(reply.is_ok(), "{call:?} {reply:?} {log:#?}");
+    let ((reply, published), after) = scripts.run(script, kind, words, before);
+    assert!(
+        !matches!(reply, Reply::Error(_)),
+        "{call:?} {reply:?} {log:#?}"
+    );
     let rest = format!("{script} rest");
-    if scripts.compiled.contains_key(&rest) {
-        let (other, theirs) = scripts.run(&rest, kind, words, before);
-        let (ours, theirs) = ((&reply, left(&after)), (&other, left(&theirs)));
-        assert_eq!(ours, theirs, "{call:?} {log:#?}");
+    if scripts.0.contains_key(&rest) {
+        let other = scripts.run(&rest, kind, words, before);
+        let ours = ((reply, published.clone()), after.clone());
+        assert_eq!(ours, other, "{call:?} {log:#?}");
     }
     let earlier = scripts.served(kind, before);
-    let now = scripts.served(kind, &after);
-    let is_called = |ticket: &&String| after.published.iter().any(|(_, called)| called == *ticket);
+    let now = scripts.served(kind, (&after, before.1));
+    let is_called = |ticket: &&String| published.iter().any(|(_, one)| *one == ticket.as_bytes());
     let is_new = |ticket: &&String| {
         !earlier.contains(ticket) && !ticket.ends_with(&format!(":{}", words[0]))
     };
@@ -229,16 +217,14 @@ fn commands_call_those_whose_turn_has_come() {
         let random = &mut Random::new(seed);
         let kind = random.pick(&[Kind::ReadWrite, Kind::Semaphore]);
         let (mut now, mut log, mut attempts) = (START, Vec::new(), [0; 3]);
-        let mut database = Database::default();
+        let mut keys = Keyspace::default();
         for _ in 0..STEPS {
             if random.is_one_in(5) {
                 now += random.pick(&[1, 5_000, 20_000, 30_000, 30_001, 60_001]);
             }
-            database.keys.at(now);
-            database.micros = now * 1_000;
             let call = Call::draw(kind, &mut attempts, random);
             log.push(format!("{now} {call:?}"));
-            database = check(&scripts, kind, &call, &database, &log);
+            keys = check(&scripts, kind, &call, (&keys, now), &log);
         }
     }
 }
