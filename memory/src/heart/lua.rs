@@ -7,7 +7,10 @@ use std::{
     rc::Rc,
 };
 
-use mlua::{Function, Lua, LuaOptions, MultiValue, StdLib, Table, Value};
+use mlua::{
+    Function, Lua, LuaOptions, MultiValue, StdLib, Table, Value,
+    state::{GcIncParams, GcMode},
+};
 
 use super::{
     database::{Answer, Database, Error, Run, Words},
@@ -64,6 +67,8 @@ impl Interpreter {
     fn new() -> mlua::Result<Self> {
         let libraries = StdLib::MATH | StdLib::STRING | StdLib::TABLE;
         let lua = Lua::new_with(libraries, LuaOptions::new())?;
+        // Nearly all memory is that of scripts, which stays.
+        lua.gc_set_mode(GcMode::Incremental(GcIncParams::default().pause(1_000)));
         let database = Rc::<RefCell<Database>>::default();
         let calls: Rc<Cell<Run>> = Rc::new(Cell::new(|_, _| Ok(Reply::Nil)));
         let (shared, execute) = (database.clone(), calls.clone());

@@ -1,6 +1,6 @@
 //! Lua scripts.
 
-use std::sync::Arc;
+use std::{cell::RefCell, sync::Arc};
 
 /// The text of a Lua script, and its SHA-1, by which `EVALSHA` names it.
 #[derive(Clone, Debug)]
@@ -13,11 +13,27 @@ impl Script {
     /// Returns the script with this text.
     #[must_use]
     pub fn new(text: impl AsRef<[u8]>) -> Self {
-        let text = text.as_ref();
-        Self {
-            hash: sha1(text).into(),
-            text: text.into(),
+        /// The most scripts that a thread remembers.
+        const MOST: usize = 100;
+        thread_local! {
+            static KNOWN: RefCell<Vec<Script>> = const { RefCell::new(Vec::new()) };
         }
+        let text = text.as_ref();
+        // Clients send the same texts again and again, and a hash of one takes longer than to run it.
+        KNOWN.with_borrow_mut(|known| {
+            if let Some(script) = known.iter().find(|script| *script.text == *text) {
+                return script.clone();
+            }
+            let script = Self {
+                hash: sha1(text).into(),
+                text: text.into(),
+            };
+            if known.len() >= MOST {
+                known.clear();
+            }
+            known.push(script.clone());
+            script
+        })
     }
 
     /// Returns the SHA-1 of the text, in lower-case hexadecimal digits.

@@ -16,7 +16,7 @@ pub(super) fn eval(db: &mut Database, words: Words<'_>, call: Run) -> Answer {
 }
 
 pub(super) fn evalsha(db: &mut Database, words: Words<'_>, call: Run) -> Answer {
-    let hash = String::from_utf8_lossy(words[1]).to_lowercase();
+    let hash = String::from_utf8_lossy(words[1]).to_ascii_lowercase();
     let script = db.scripts.get(&hash).cloned();
     let script = script.ok_or("NOSCRIPT No matching script. Please use EVAL.")?;
     run(db, &script, words, call)
