@@ -20,6 +20,8 @@ pub use connect_error::{ConnectError, ConnectStep};
 pub(crate) use health::{Entry, HealthBoard};
 #[cfg(test)]
 pub(crate) use observer::MasterObserver;
+#[cfg(test)]
+pub(crate) use redis::wire::{Stream, Wire};
 pub use redis::{MasterStream, wire_error::WireError};
 #[cfg(feature = "__internals")]
 pub use redis::{read_reply, reply_lengths};

@@ -58,16 +58,12 @@ enum Spec {
     /// master's number.
     Bad(String),
     Redis(Box<redis::Endpoint>),
-    #[cfg(test)]
-    Simulated(crate::sim::Endpoint),
 }
 
 impl fmt::Debug for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Redis(endpoint) => f.write_str(&endpoint.address()),
-            #[cfg(test)]
-            Self::Simulated(endpoint) => endpoint.fmt(f),
             Self::Bad(reason) => f.write_str(reason),
         }
     }
@@ -140,13 +136,6 @@ impl From<&MemoryMaster> for MasterSpec {
     }
 }
 
-#[cfg(test)]
-impl From<crate::sim::Endpoint> for MasterSpec {
-    fn from(endpoint: crate::sim::Endpoint) -> Self {
-        Self(Spec::Simulated(endpoint))
-    }
-}
-
 /// The task that serves one master. The engine spawns it.
 pub(crate) type Supervisor = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -193,10 +182,18 @@ impl MasterSpec {
         F: Future<Output = io::Result<S>> + Send + 'static,
         S: AsyncRead + AsyncWrite + Send + 'static,
     {
-        let connect = move || -> redis::Connecting {
+        Self::from_wire(url, move || {
             let stream = connect();
             Box::pin(async { stream.await.map(Wire::of_given) })
-        };
+        })
+    }
+
+    /// Does the same as [`from_stream`](Self::from_stream) for streams that say more than those of
+    /// users.
+    pub(crate) fn from_wire(
+        url: &str,
+        connect: impl Fn() -> redis::Connecting + Send + Sync + 'static,
+    ) -> Self {
         let endpoint = redis::Endpoint::from_url(url);
         Self(
             endpoint
@@ -278,8 +275,6 @@ impl MasterSpec {
     pub fn address(&self) -> Result<Arc<str>, String> {
         match &self.0 {
             Spec::Redis(endpoint) => Ok(endpoint.address()),
-            #[cfg(test)]
-            Spec::Simulated(endpoint) => Ok(endpoint.address()),
             Spec::Bad(reason) => Err(reason.clone()),
         }
     }
@@ -303,8 +298,6 @@ impl MasterSpec {
         let endpoint = match &self.0 {
             Spec::Redis(endpoint) => *endpoint.clone(),
             Spec::Bad(reason) => return Err(ConnectError::BadMaster(reason.clone())),
-            #[cfg(test)]
-            Spec::Simulated(_) => return Err(ConnectError::BadMaster("none".to_owned())),
         };
         let greeter = Greeter::new(endpoint, name, limit, now);
         Ok(greeter.log_in_in_time().await?.into())
@@ -322,11 +315,6 @@ impl MasterSpec {
         let supervisor: Supervisor = match self.0 {
             Spec::Redis(endpoint) => {
                 let dialer = redis::Dialer::new(*endpoint, master, config);
-                Box::pin(supervise(dialer, served, shared))
-            }
-            #[cfg(test)]
-            Spec::Simulated(endpoint) => {
-                let dialer = endpoint.dialer(master, &config.restart_tracker);
                 Box::pin(supervise(dialer, served, shared))
             }
             Spec::Bad(_) => Box::pin(async {}),

@@ -12,15 +12,14 @@ use tokio::{
 use super::{
     change::Lists,
     checker::{Attempt, Checker, Manner, Rule},
-    connection::Endpoint,
     plan::{Breach, LockPlan, Model, Plan},
     process::Process,
     setup::{self, Setup},
+    stream,
     world::World,
 };
 use crate::{
     Access, AcquireError, Coordinator, Groups, Guard, Kind, Lock, Owner, Quarantine, Renewal,
-    master::restart::known_origins::KnownOrigins,
 };
 
 /// What all programs of a run share.
@@ -109,8 +108,10 @@ pub(super) fn visit(shared: &Shared) -> JoinHandle<()> {
     let seed = shared.plan.seed ^ 0x7669_7369_7400;
     let process = shared.world.lock().start_process(place, seed, 0);
     let (shared, mut random) = (shared.clone(), Random::new(seed));
+    let visitor = process.clone();
     tokio::spawn(process.task(async move {
         while Instant::now() < shared.end {
+            visitor.forget_origins();
             let locks = groups(&shared, place, Quarantine::Observed, Lists::Both);
             let name = shared.plan.locks[0].name;
             let _ = locks.of(name).mutex(name).inspect().await;
@@ -122,13 +123,7 @@ pub(super) fn visit(shared: &Shared) -> JoinHandle<()> {
 
 fn groups(shared: &Shared, place: usize, quarantine: Quarantine, lists: Lists) -> Groups {
     let plan = &shared.plan;
-    let known_origins: Vec<_> = (0..plan.masters).map(|_| KnownOrigins::default()).collect();
-    let endpoint = |master: usize| Endpoint {
-        world: shared.world.clone(),
-        process: place,
-        master,
-        known_origins: known_origins[master].clone(),
-    };
+    let endpoint = |master| stream::spec(&shared.world, place, master);
     // Every program has a list of its own: two of three masters are a majority of neither.
     let own = Setup::list(vec![place % plan.masters]);
     let setups = match plan.model {

@@ -35,20 +35,21 @@ use crate::{Groups, Guard, mutants::Mutant};
 mod change;
 mod checker;
 mod client;
-mod connection;
+mod commands;
 mod groups;
 mod healed;
 mod nemesis;
 mod network;
+mod patches;
 mod plan;
 mod polls;
 mod process;
 mod server;
 mod setup;
+mod stream;
 mod tests;
 mod world;
 
-pub(crate) use connection::Endpoint;
 pub(crate) use process::Process;
 
 /// What a run showed.

@@ -85,7 +85,7 @@ impl Clients {
             Fault::Demote { master } => world.demote_server(master),
             Fault::Dribble { master } => world.servers[master].dribbles = true,
             Fault::ErrorReply { master } => {
-                world.servers[master].error = Some("OOM command not allowed");
+                world.servers[master].refuse_with(Some("OOM command not allowed"));
             }
             Fault::Evict { master } => {
                 let names: Vec<_> = self
@@ -117,7 +117,10 @@ impl Clients {
             Fault::Silence { master } => world.stop_server(master),
             Fault::Slow { master, millis } => world.servers[master].slow = millis * 1_000,
             Fault::Snapshot { master } => world.servers[master].take_snapshot(),
-            Fault::StepClock { master, millis } => world.servers[master].step_clock(millis * 1_000),
+            Fault::StepClock { master, millis } => {
+                let now = world.now();
+                world.servers[master].step_clock(now, millis * 1_000);
+            }
             Fault::StepWall { process, millis } => self.running[process]
                 .process
                 .step_wall_clock(millis * 1_000),
@@ -134,7 +137,7 @@ impl Clients {
             }
             Fault::Demote { master } => world.promote_server(master),
             Fault::Dribble { master } => world.servers[master].dribbles = false,
-            Fault::ErrorReply { master } => world.servers[master].error = None,
+            Fault::ErrorReply { master } => world.servers[master].refuse_with(None),
             Fault::Flood { master } => world.servers[master].floods = false,
             Fault::Partition {
                 process, master, ..

@@ -1,50 +1,25 @@
 //! What travels over the simulated network, and how well it travels.
 
-use std::{borrow::Cow, collections::VecDeque, sync::Arc, task::Waker};
-
-use crate::{
-    core::{
-        protocol::command::{Command, Reply},
-        restart::Incarnation,
-    },
-    master::session::listeners::Change,
-};
+use std::{collections::VecDeque, task::Waker};
 
 /// From a client to a master.
 #[derive(Clone, Debug)]
-pub(crate) enum Packet {
-    Caching,
-    Change(Change),
-    Command(Command),
+pub(super) enum Packet {
+    Bytes(Vec<u8>),
     /// The client has closed the connection.
     Fin,
-    /// The greeting, with the arguments of the origin script. `None` if quarantine is off.
-    Hello(Option<Vec<String>>),
 }
 
 /// From a master to a client.
-#[derive(Debug)]
-pub(crate) enum Delivery {
+#[derive(Clone, Debug)]
+pub(super) enum Delivery {
     Broken(&'static str),
-    /// A part of a reply. It says nothing yet.
-    Bytes,
-    /// A key has changed. `None` if all keys have.
-    Changed(Option<String>),
-    /// Many messages that all keys have changed.
-    Flood,
-    /// A subscription was confirmed.
-    Confirmed(Arc<str>),
-    Hello(Greeting),
-    /// A waiter is called: a master has published the ticket of the waiter.
-    Message(String),
-    Reply(Result<Reply<'static>, Cow<'static, str>>),
-}
-
-#[derive(Debug)]
-pub(crate) struct Greeting {
-    /// `None` if the quarantine is off.
-    pub(super) met: Option<Incarnation>,
-    pub(super) reports_changes: bool,
+    Bytes {
+        bytes: Vec<u8>,
+        /// Whether a reply ends here. Otherwise, these are pushes, or a part of a reply, which says
+        /// nothing yet.
+        has_reply: bool,
+    },
 }
 
 /// A connection between a process and a master.

@@ -324,7 +324,7 @@ impl LockPlan {
 }
 
 impl Plan {
-    pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_millis(200);
+    pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_millis(300);
     /// The longest pause before a dial, and the time of a few packets.
     pub(super) const LONGEST_PAUSE: Duration = Duration::from_millis(1_300);
     const CALM_ONE_IN: u64 = 16;

@@ -2,6 +2,7 @@
 
 use std::{
     cell::RefCell,
+    collections::BTreeMap,
     future::Future,
     pin::Pin,
     sync::Arc,
@@ -12,7 +13,7 @@ use std::{
 use parking_lot::Mutex;
 use testkit::random::Random;
 
-use crate::driver::time::clock::Suspensions;
+use crate::{driver::time::clock::Suspensions, master::restart::known_origins::KnownOrigins};
 
 thread_local! {
     static CURRENT: RefCell<Option<Arc<Process>>> = const { RefCell::new(None) };
@@ -25,6 +26,8 @@ pub(crate) struct Process {
     pub(crate) number: usize,
     pub(crate) suspensions: Suspensions,
     state: Mutex<State>,
+    /// The origins that the process knows, by master. They outlive a coordinator.
+    known_origins: Mutex<BTreeMap<String, KnownOrigins>>,
 }
 
 #[derive(Debug)]
@@ -81,6 +84,7 @@ impl Process {
                 since: started - Duration::from_secs(1),
                 tasks: Vec::new(),
             }),
+            known_origins: Mutex::default(),
         })
     }
 
@@ -129,6 +133,16 @@ impl Process {
         for chunk in bytes.chunks_mut(8) {
             chunk.copy_from_slice(&random.number().to_le_bytes()[..chunk.len()]);
         }
+    }
+
+    pub(crate) fn known_origins(&self, address: &str) -> KnownOrigins {
+        let mut known = self.known_origins.lock();
+        known.entry(address.to_owned()).or_default().clone()
+    }
+
+    /// Forgets all masters, as a new process has.
+    pub(super) fn forget_origins(&self) {
+        self.known_origins.lock().clear();
     }
 
     pub(super) fn step_wall_clock(&self, micros: i64) {

@@ -1,65 +1,69 @@
-//! A master of the simulation: a memory master with clocks of its own, that can stop, restart and
-//! forget.
+//! A master of the simulation: the server of `quorlock-memory` with a clock of its own, that can
+//! stop, restart and forget.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     mem,
-    task::Waker,
 };
+
+use quorlock_memory::heart::{self, Data, Reply, Value, Version};
 
 use super::{
     checker::Rule,
-    network::{Delivery, Greeting, Packet},
-    plan::{Data, Plan},
+    commands::{self, Answer, By, LockCommand, Shown, Words},
+    network::{Delivery, Packet},
+    patches::patched,
+    plan::{self, Plan},
     process::Process,
     world::{What, World},
 };
 use crate::{
+    Kind,
     core::{
-        protocol::{
-            command::{Action, Command, Reply, Verb},
-            identity::Identity,
-            kind::Kind,
-        },
-        restart::{Quarantine, origin_arguments},
-        vote::{Refusal, Vote, shown_slot},
-    },
-    master::memory::{
-        connections::Push,
-        keys::{Keys, Value},
-        server::ServerState,
+        protocol::{command::Verb, script::ORIGIN},
+        restart::ORIGIN_KEY,
+        vote::shown_slot,
     },
 };
 
 pub(super) struct Server {
-    pub(super) state: ServerState,
+    heart: heart::Server,
     pub(super) run: Run,
+    /// The connections that have sent anything since the last restart.
+    peers: BTreeMap<u64, Peer>,
+    /// The number of each connection, by its number on the server, which counts from 1.
+    numbers: Vec<u64>,
     /// The packets that came while the process was stopped.
     backlog: VecDeque<(u64, Packet)>,
-    /// The number of restarts.
-    restarts: u32,
     /// How much faster than true time the clock runs, in millionths.
     ppm: i64,
-    /// The sum of the steps of the clock, in microseconds.
-    step: i64,
-    snapshot: Option<Keys>,
+    snapshot: Option<Data>,
     /// The time of the clock, in milliseconds, when the last process that lost data ended.
     lost_at: Option<u64>,
     /// The connections that were open when data was last lost. Their replies come after the report
     /// of the loss, so they must not count.
     stale: Vec<u64>,
-    /// The error that all commands are answered with.
-    pub(super) error: Option<&'static str>,
     /// The time that is added to each way, in microseconds.
     pub(super) slow: u64,
     pub(super) dribbles: bool,
     pub(super) floods: bool,
-    pub(super) reports_changes: bool,
     /// When each key, or slot of it, was last granted to each process, in true time.
     grants: BTreeMap<(usize, String, Option<usize>), u64>,
     /// When each process last found that another client had the key, or this slot of it, as it
     /// extended its lock or put the key back.
     rivals: BTreeMap<(usize, String, Option<usize>), u64>,
+    /// The holders that have extended a lock here. If such a holder takes the lock, it puts the key
+    /// back.
+    holders: BTreeSet<Vec<u8>>,
+}
+
+/// A connection, as the server sees it.
+#[derive(Default)]
+struct Peer {
+    /// The number on the server. 0 if the connection was broken before the first bytes came.
+    connection: u64,
+    /// The start of a command.
+    input: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,62 +74,71 @@ pub(super) enum Run {
     Up,
 }
 
+/// Returns the time that a correct clock shows, in microseconds. `now` is the time since the start.
+fn micros(now: u64) -> u64 {
+    Process::EPOCH.as_micros() as u64 + now
+}
+
 impl Server {
     pub(super) fn new(master: usize, plan: &Plan) -> Self {
-        let mut server = Self {
-            state: ServerState::new(format!("sim:{master}").into()),
+        const HOUR: u64 = 3_600_000_000;
+        // Some masters release mutexes without a script.
+        let versions = [Version::Redis7, Version::Redis8, Version::Valkey9];
+        let version = versions[(plan.seed as usize / 2 + master) % versions.len()];
+        let mut heart = heart::Server::new(&format!("sim:{master}"), version);
+        let (start, ppm) = (micros(0), plan.server_ppm[master]);
+        heart.set_clock(start, plan.server_offsets[master] * 1_000, ppm);
+        // Somebody used the master an hour ago, so it is not new.
+        let newcomer = ["EVAL", ORIGIN.text(), "1", ORIGIN_KEY, "observed"];
+        heart.run(&newcomer, start - HOUR);
+        if !plan.reports_changes[master] {
+            heart.deny("client|tracking");
+        }
+        Self {
+            heart,
             run: Run::Up,
+            peers: BTreeMap::new(),
+            numbers: Vec::new(),
             backlog: VecDeque::new(),
-            restarts: 0,
-            ppm: plan.server_ppm[master],
-            step: plan.server_offsets[master] * 1_000,
+            ppm,
             snapshot: None,
             lost_at: None,
             stale: Vec::new(),
-            error: None,
             slow: 0,
             dribbles: false,
             floods: false,
-            reports_changes: plan.reports_changes[master],
             grants: BTreeMap::new(),
             rivals: BTreeMap::new(),
-        };
-        // Somebody used the master an hour ago, so it is not new.
-        let hour_ago = server.micros(0) - 3_600_000_000;
-        server.state.set_time(hour_ago);
-        let newcomer = origin_arguments(&[], Quarantine::Observed);
-        server.state.incarnation(&newcomer).unwrap();
-        server
+            holders: BTreeSet::new(),
+        }
     }
 
-    /// Returns the time of the clock in microseconds. `now` is the true time.
-    fn micros(&self, now: u64) -> u64 {
-        let local = now as i64 + now as i64 * self.ppm / 1_000_000 + self.step;
-        (Process::EPOCH.as_micros() as u64).saturating_add_signed(local)
-    }
-
+    /// Returns the time of the clock in milliseconds. `now` is the true time.
     pub(super) fn millis(&self, now: u64) -> u64 {
-        self.micros(now) / 1_000
+        self.heart.micros(micros(now)) / 1_000
     }
 
-    pub(super) fn step_clock(&mut self, micros: i64) {
-        self.step += micros;
+    pub(super) fn step_clock(&mut self, now: u64, step: i64) {
+        let now = micros(now);
+        let ahead = self.heart.micros(now).wrapping_sub(now) as i64;
+        self.heart.set_clock(now, ahead + step, self.ppm);
     }
 
-    /// Sets the time that the state shows.
-    pub(super) fn tick(&mut self, now: u64) {
-        let micros = self.micros(now);
-        self.state.set_time(micros);
-    }
-
-    /// Returns the keys that have not expired.
+    /// Returns the keys that have not expired, without the origin record.
     pub(super) fn key_names(&mut self, now: u64) -> Vec<String> {
-        self.tick(now);
-        self.state.keys().names()
+        let micros = self.heart.micros(micros(now));
+        let names = self.heart.keys().names(micros);
+        let names = names.map(|name| String::from_utf8_lossy(name).into_owned());
+        names.filter(|name| name != ORIGIN_KEY).collect()
     }
 
     pub(super) fn take_snapshot(&mut self) {
-        self.snapshot = Some(self.state.keys.clone());
+        self.snapshot = Some(self.heart.snapshot());
+    }
+
+    /// Answers all commands about keys with this error from now on.
+    pub(super) fn refuse_with(&mut self, error: Option<&str>) {
+        self.heart.refuse_with(error);
     }
 
     /// Returns whether the process was granted the key, or this slot of it, at `since` or later.
@@ -153,44 +166,37 @@ impl Server {
         at.is_some_and(|at| *at >= since)
     }
 
-    fn greet(&mut self, hello: Option<&[String]>) -> Greeting {
-        Greeting {
-            met: hello.map(|arguments| self.state.incarnation(arguments).unwrap()),
-            reports_changes: self.reports_changes,
-        }
-    }
-
     /// Returns what the key of a lock has of other clients than the sender of `command`.
-    fn foreign(&self, command: &Command, millis: u64) -> Option<Foreign> {
-        let key = command.lock_id.key();
-        let value = self.state.keys.value(key)?;
-        let by = command.by();
-        if let (Kind::ReadWrite | Kind::Semaphore, Value::Hash(fields)) =
-            (command.lock_id.kind(), value)
-        {
-            let owner = by.and_then(Identity::owner).map(|by| &*by.owner);
+    fn foreign(&mut self, command: &LockCommand<'_>, now: u64) -> Option<Foreign> {
+        let micros = self.heart.micros(micros(now));
+        let keys = self.heart.keys();
+        let value = keys.value(command.key, micros)?;
+        if let (Kind::ReadWrite | Kind::Semaphore, Value::Hash(fields)) = (command.kind, value) {
+            let owner = match command.by {
+                Some(By::Owner(owner, _)) => Some(owner),
+                Some(By::Token(_)) | None => None,
+            };
             let mut entries = fields.clone();
-            entries.retain(|field, value| is_entry_of_another(field, value, owner, millis));
+            entries.retain(|field, value| {
+                is_entry_of_another(field, value, owner, micros / 1_000).unwrap_or(false)
+            });
             return Some(Foreign::Entries(entries));
         }
-        let is_own = match value {
-            _ if command.verb() == Verb::Inspect => false,
-            Value::Text(token) => by
-                .and_then(Identity::token)
-                .is_some_and(|mine| mine.bytes(&mut None) == token.as_bytes()),
-            Value::Hash(fields) => by
-                .and_then(Identity::owner)
-                .is_some_and(|owner| fields.contains_key(&*owner.owner)),
-            Value::Sorted(_) => false,
+        let is_own = match (value, command.by) {
+            (Value::Text(token), Some(By::Token(mine))) => mine == token,
+            (Value::Hash(fields), Some(By::Owner(owner, _))) => fields.contains_key(owner),
+            _ => false,
         };
-        (!is_own).then(|| Foreign::Key(value.clone(), self.state.keys.pttl(key)))
+        (!is_own).then(|| Foreign::Key(value.clone(), keys.pttl(command.key, micros)))
     }
 
     /// Returns whether a command has changed what the key had of other clients before.
-    fn has_changed(&self, key: &str, before: &Foreign) -> bool {
-        match (before, self.state.keys.value(key)) {
+    fn has_changed(&mut self, key: &str, before: &Foreign, now: u64) -> bool {
+        let micros = self.heart.micros(micros(now));
+        let keys = self.heart.keys();
+        match (before, keys.value(key, micros)) {
             (Foreign::Key(value, pttl), Some(now)) => {
-                (now, self.state.keys.pttl(key)) != (value, *pttl)
+                (now, keys.pttl(key, micros)) != (value, *pttl)
             }
             (Foreign::Entries(entries), Some(Value::Hash(fields))) => {
                 let is_kept = |(field, value)| fields.get(field) == Some(value);
@@ -200,25 +206,90 @@ impl Server {
             (Foreign::Key(..), None) => true,
         }
     }
+
+    fn exists(&mut self, key: &str, now: u64) -> bool {
+        let micros = self.heart.micros(micros(now));
+        self.heart.keys().value(key, micros).is_some()
+    }
+
+    /// Returns the number of a connection on the server, which may learn of it only now.
+    fn connection(&mut self, number: u64, is_served: bool) -> u64 {
+        let peer = self.peers.entry(number).or_default();
+        if peer.connection == 0 && is_served {
+            peer.connection = self.heart.connect();
+            self.numbers.push(number);
+        }
+        peer.connection
+    }
+
+    pub(super) fn close(&mut self, number: u64) {
+        if let Some(peer) = self.peers.get(&number) {
+            self.heart.close(peer.connection);
+        }
+    }
+
+    fn execute(&mut self, connection: u64, words: &Words<'_>, now: u64) -> Reply {
+        let heart = &mut self.heart;
+        patched(words, |words| heart.execute(connection, words, micros(now)))
+    }
+
+    /// Notes what the reply to a command of a process says about its lock.
+    fn note(
+        &mut self,
+        process: usize,
+        number: u64,
+        sent: &LockCommand<'_>,
+        reply: &Reply,
+        now: u64,
+    ) {
+        let holder = match sent.by {
+            Some(By::Owner(owner, attempt)) => [owner, b" ", attempt].concat(),
+            Some(By::Token(token)) => token.to_vec(),
+            None => return,
+        };
+        let is_of_holder = match sent.verb {
+            Verb::Acquire => self.holders.contains(&holder),
+            Verb::Extend => {
+                self.holders.insert(holder);
+                true
+            }
+            _ => return,
+        };
+        let key = |slot| (process, sent.key.to_owned(), shown_slot(slot));
+        match sent.answer(reply) {
+            Answer::Granted(slot) if !self.stale.contains(&number) => {
+                self.grants.insert(key(slot), now);
+            }
+            Answer::Held if is_of_holder => {
+                self.rivals.insert(key(sent.slot), now);
+            }
+            Answer::Granted(_) | Answer::Held | Answer::Other => {}
+        }
+    }
 }
 
 /// What the key of a lock has of other clients than the sender of a command.
 enum Foreign {
     /// The entries of a read-write lock or a semaphore whose leases have not ended.
-    Entries(BTreeMap<String, String>),
+    Entries(BTreeMap<Vec<u8>, Vec<u8>>),
     /// The value, and the time to live.
     Key(Value, i64),
 }
 
 /// Returns whether a field is the entry of another owner of a read-write lock or a semaphore, whose
-/// lease has not ended.
-fn is_entry_of_another(field: &str, value: &str, owner: Option<&str>, millis: u64) -> bool {
-    let mut words = value.splitn(4, ' ').skip(2);
-    let ends = words.next().and_then(|ends| ends.parse::<u64>().ok());
-    let mut entries = ["quorlock:reader:", "quorlock:permit:"].into_iter();
+/// lease has not ended. `None` if it is no entry.
+fn is_entry_of_another(
+    field: &[u8],
+    value: &[u8],
+    owner: Option<&[u8]>,
+    millis: u64,
+) -> Option<bool> {
+    let mut words = value.splitn(4, |byte| *byte == b' ').skip(2);
+    let ends: u64 = str::from_utf8(words.next()?).ok()?.parse().ok()?;
+    let mut entries = [&b"quorlock:reader:"[..], b"quorlock:permit:"].into_iter();
     let by = entries.find_map(|entry| field.strip_prefix(entry));
     let by = by.or_else(|| words.next());
-    ends.is_some_and(|ends| ends > millis) && by != owner
+    Some(ends > millis && by != owner)
 }
 
 impl World {
@@ -230,140 +301,126 @@ impl World {
             server.backlog.push_back((number, packet));
             return;
         }
-        let now = self.now();
-        let is_open = self.link(number).is_some_and(|link| link.is_open);
-        let server = &mut self.servers[master];
-        server.tick(now);
         match packet {
-            // This is the gap in `Observed`: after a loss, a late greeting of a process that knew
-            // no master would take this one for new.
-            Packet::Hello(Some(hello))
-                if !is_open && server.lost_at.is_some() && hello == ["observed"] => {}
+            Packet::Bytes(bytes) if number == 0 => self.arrive_again(master, &bytes),
+            Packet::Bytes(bytes) => self.arrive_bytes(master, number, bytes),
             Packet::Fin => {
-                server.state.connections.close(number);
+                server.close(number);
+                server.peers.remove(&number);
                 if let Some(link) = self.link(number) {
                     link.is_served = false;
                 }
             }
-            Packet::Hello(hello) => {
-                let greeting = server.greet(hello.as_deref());
-                server
-                    .state
-                    .connections
-                    .wakers
-                    .insert(number, Waker::noop().clone());
-                self.log(|| format!("master {master} greets connection {number}: {greeting:?}"));
-                self.send_down(number, Delivery::Hello(greeting));
-            }
-            Packet::Caching => {
-                self.send_down(number, Delivery::Reply(Ok(Reply::Ok)));
-            }
-            Packet::Change(change) => {
-                let subscription = (change.channel.to_string(), number);
-                if change.begins {
-                    server.state.connections.subscriptions.insert(subscription);
-                } else {
-                    server.state.connections.subscriptions.remove(&subscription);
-                }
-                self.send_down(number, Delivery::Confirmed(change.channel));
-            }
-            Packet::Command(command) => self.execute(master, number, &command),
         }
     }
 
-    fn execute(&mut self, master: usize, number: u64, command: &Command) {
+    fn arrive_bytes(&mut self, master: usize, number: u64, bytes: Vec<u8>) {
+        let is_served = self.link(number).is_some_and(|link| link.is_served);
+        let server = &mut self.servers[master];
+        let connection = server.connection(number, is_served);
+        let peer = server.peers.entry(number).or_default();
+        let mut input = mem::take(&mut peer.input);
+        if input.is_empty() {
+            input = bytes;
+        } else {
+            input.extend_from_slice(&bytes);
+        }
+        let mut rest = &*input;
+        while let Some(words) = commands::take(&mut rest) {
+            self.serve(master, (number, connection), &words);
+        }
+        let rest = rest.to_vec();
+        if let Some(peer) = self.servers[master].peers.get_mut(&number) {
+            peer.input = rest;
+        }
+        self.send_outputs(master, number);
+    }
+
+    fn arrive_again(&mut self, master: usize, mut bytes: &[u8]) {
+        while let Some(words) = commands::take(&mut bytes) {
+            if commands::is_of_lock(&words) {
+                self.serve(master, (0, 0), &words);
+            }
+        }
+        self.send_outputs(master, 0);
+    }
+
+    /// Executes a command of a connection, which is given by its number and that on the server.
+    fn serve(&mut self, master: usize, (number, connection): (u64, u64), words: &Words<'_>) {
+        let now = self.now();
+        if let Some(sent) = LockCommand::read(words) {
+            return self.serve_lock(master, (number, connection), words, &sent);
+        }
+        let is_open = self.link(number).is_some_and(|link| link.is_open);
+        let server = &mut self.servers[master];
+        // This is the gap in `Observed`: after a loss, a late greeting of a process that knew no
+        // master would take this one for new.
+        if !is_open && server.lost_at.is_some() && commands::takes_for_new(words) {
+            return;
+        }
+        let reply = server.execute(connection, words, now);
+        self.log(|| {
+            let words = Shown(words);
+            format!("master {master} answers connection {number}: {words}: {reply:?}")
+        });
+    }
+
+    fn serve_lock(
+        &mut self,
+        master: usize,
+        (number, connection): (u64, u64),
+        words: &Words<'_>,
+        sent: &LockCommand<'_>,
+    ) {
         let now = self.now();
         let link = self.link(number);
         let is_broken = link.as_ref().is_none_or(|link| !link.is_served);
         let process = link.map(|link| link.process);
         let server = &mut self.servers[master];
-        if let Some(error) = server.error {
-            self.log(|| format!("master {master} answers {error}"));
-            self.send_down(number, Delivery::Reply(Err(error.into())));
-            return;
+        let key = sent.key;
+        let before = server.foreign(sent, now);
+        let was_free = !server.exists(key, now);
+        let reply = server.execute(connection, words, now);
+        let is_changed = before.is_some_and(|before| server.has_changed(key, &before, now));
+        let is_created = was_free && sent.verb != Verb::Acquire && server.exists(key, now);
+        if let Some(process) = process {
+            server.note(process, number, sent, &reply, now);
         }
-        let before = server.foreign(command, server.millis(now));
-        let was_free = !server.state.keys.exists(command.lock_id.key());
-        let replied = if number == 0 {
-            let replied = server.state.execute(command);
-            server.state.report_changes();
-            replied
-        } else {
-            server.state.serve(number, command)
-        };
-        let key = command.lock_id.key();
-        let is_changed = before.is_some_and(|before| server.has_changed(key, &before));
-        let may_create = matches!(command.verb(), Verb::Acquire | Verb::Heal);
-        let is_created = was_free && !may_create && server.state.keys.exists(key);
-        let cast = replied.as_ref().ok().map(|reply| command.vote(reply));
-        let has_rival = cast
-            .as_ref()
-            .is_some_and(|cast| matches!(cast.vote, Vote::Refuse(Refusal::Held(_))));
-        if let Some(cast) = cast.filter(|cast| cast.vote == Vote::Grant)
-            && matches!(command.verb(), Verb::Acquire | Verb::Heal | Verb::Extend)
-            && !server.stale.contains(&number)
-            && let Some(process) = process
-        {
-            let slot = match &command.action {
-                Action::Extend(holding, _) => holding.slot,
-                _ => cast.slot,
-            };
-            let granted = (process, key.to_string(), shown_slot(slot));
-            server.grants.insert(granted, now);
-        }
-        if has_rival
-            && let Action::Extend(holding, _) | Action::Heal(holding, _) = &command.action
-            && let Some(process) = process
-        {
-            let found = (process, key.to_string(), shown_slot(holding.slot));
-            server.rivals.insert(found, now);
-        }
+        // The process never gets the reply, or learns of the loss before.
+        let is_stale = is_broken || server.stale.contains(&number);
         let in_quarantine = server
             .lost_at
             .zip(self.guarded_ttl)
             .is_some_and(|(lost, ttl)| server.millis(now) < lost + ttl);
+        let shown = Shown(words);
         self.log(|| {
-            format!(
-                "master {master} executes for connection {number}: {command:?} {key}: {replied:?}"
-            )
+            format!("master {master} executes for connection {number}: {shown}: {reply:?}")
         });
         if is_created {
             self.violate(Rule::ForeignKey, || {
-                format!("master {master}: {command:?} created {key}")
+                format!("master {master}: {shown} created {key}")
             });
         }
         if is_changed {
             self.violate(Rule::ForeignKey, || {
-                format!("master {master}: {command:?} changed another holder's {key}")
+                format!("master {master}: {shown} changed another holder's {key}")
             });
         }
-        // The process never gets the reply, or learns of the loss before.
-        let is_stale = is_broken || self.servers[master].stale.contains(&number);
-        if in_quarantine && !is_stale && command.verb().quarantine_applies() {
+        if in_quarantine && !is_stale && sent.verb.quarantine_applies() {
             self.violate(Rule::Quarantine, || {
-                format!(
-                    "master {master} was asked to {:?} {key} in its quarantine",
-                    command.verb()
-                )
+                format!("master {master} was asked in its quarantine: {shown}")
             });
         }
-        if number != 0 {
-            self.send_down(number, Delivery::Reply(replied));
-        }
-        self.send_pushes(master);
     }
 
-    pub(super) fn send_pushes(&mut self, master: usize) {
-        for (number, pushes) in mem::take(&mut self.servers[master].state.connections.pushes) {
-            for push in pushes {
-                self.send_down(
-                    number,
-                    match push {
-                        Push::Message(_, ticket) => Delivery::Message(ticket),
-                        Push::Changed(key) => Delivery::Changed(key),
-                    },
-                );
-            }
+    /// Sends what the server has for its connections. Connection `answered` gets replies, and the
+    /// others get pushes only.
+    fn send_outputs(&mut self, master: usize, answered: u64) {
+        let server = &mut self.servers[master];
+        for (connection, bytes) in server.heart.outputs() {
+            let number = self.servers[master].numbers[connection as usize - 1];
+            let has_reply = number == answered;
+            self.send_down(number, Delivery::Bytes { bytes, has_reply });
         }
     }
 
@@ -376,11 +433,14 @@ impl World {
     pub(super) fn flood(&mut self, master: usize) {
         /// The period in microseconds.
         const PERIOD: u64 = 10_000;
+        const MESSAGE: &[u8] = b">2\r\n$10\r\ninvalidate\r\n*1\r\n$5\r\nother\r\n";
         if !self.servers[master].floods {
             return;
         }
         for number in self.links_of(master) {
-            self.send_down(number, Delivery::Flood);
+            let bytes = MESSAGE.to_vec();
+            let has_reply = false;
+            self.send_down(number, Delivery::Bytes { bytes, has_reply });
         }
         let next = self.now() + PERIOD;
         self.schedule(next, What::Flood(master));
@@ -411,47 +471,45 @@ impl World {
         for number in self.links_of(master) {
             self.break_link(number, "connection reset");
         }
-        self.servers[master].state.connections.pushes.clear();
+        self.servers[master].peers.clear();
     }
 
-    pub(super) fn start_server(&mut self, master: usize, data: Data) {
+    pub(super) fn start_server(&mut self, master: usize, data: plan::Data) {
         let now = self.now();
         let server = &mut self.servers[master];
         if server.run != Run::Down {
             return;
         }
         server.run = Run::Up;
-        server.restarts += 1;
-        server.state.run_id = format!("{master:08x}{:08x}", server.restarts);
-        let lost = match data {
-            Data::Kept => None,
-            Data::TailLost => Some(server.snapshot.take()),
-            Data::AllLost => Some(None),
+        let (keys, loses) = match data {
+            plan::Data::Kept => (server.heart.snapshot(), false),
+            plan::Data::TailLost => (server.snapshot.take().unwrap_or_default(), true),
+            plan::Data::AllLost => (Data::new(), true),
         };
-        if let Some(snapshot) = lost {
+        server.heart.restart(keys);
+        if loses {
             server.lost_at = Some(server.millis(now));
-            server.state.keys = snapshot.unwrap_or_default();
         }
     }
 
     pub(super) fn flush_server(&mut self, master: usize) {
-        self.servers[master].state.flush();
+        self.servers[master].heart.flush();
         self.lose(master);
     }
 
     /// Makes a master a replica that refuses writes. No connection breaks.
     pub(super) fn demote_server(&mut self, master: usize) {
-        self.servers[master].error = Some("READONLY You can't write against a read only replica.");
+        let error = "READONLY You can't write against a read only replica.";
+        self.servers[master].refuse_with(Some(error));
     }
 
     /// Makes the replica a master again. It has the data of the snapshot, or none.
     pub(super) fn promote_server(&mut self, master: usize) {
         let server = &mut self.servers[master];
-        server.error = None;
+        server.refuse_with(None);
         if server.run != Run::Down {
-            server
-                .state
-                .resync(server.snapshot.take().unwrap_or_default());
+            let keys = server.snapshot.take().unwrap_or_default();
+            server.heart.resync(keys);
             self.lose(master);
         }
     }
@@ -460,21 +518,22 @@ impl World {
     fn lose(&mut self, master: usize) {
         let now = self.now();
         let server = &mut self.servers[master];
-        server.tick(now);
         server.lost_at = Some(server.millis(now));
-        server.stale = server.state.connections.wakers.keys().copied().collect();
-        self.send_pushes(master);
+        let heart = &server.heart;
+        let open = server
+            .peers
+            .iter()
+            .filter(|(_, peer)| heart.is_open(peer.connection));
+        server.stale = open.map(|(number, _)| *number).collect();
+        self.send_outputs(master, 0);
     }
 
     /// Deletes the keys of locks, as eviction does. Their counters stay.
     pub(super) fn evict(&mut self, master: usize, names: &[&str]) {
-        let now = self.now();
-        let server = &mut self.servers[master];
-        server.tick(now);
+        let now = micros(self.now());
         for name in names {
-            server.state.keys().del(name);
+            self.servers[master].heart.run(&["DEL", name], now);
         }
-        server.state.report_changes();
-        self.send_pushes(master);
+        self.send_outputs(master, 0);
     }
 }

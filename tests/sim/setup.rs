@@ -2,10 +2,9 @@
 
 use super::{
     change::Lists,
-    connection::Endpoint,
     plan::{LockPlan, Plan},
 };
-use crate::{Builder, Group, Groups, face::groups::choice::Choice};
+use crate::{Builder, Group, Groups, MasterSpec, face::groups::choice::Choice};
 
 /// The masters of a program before or after a change.
 #[derive(Clone, Debug)]
@@ -45,7 +44,7 @@ impl Setup {
     }
 
     /// Returns the groups for a program. Each place gives them in another order.
-    fn given(&self, place: usize, endpoint: &impl Fn(usize) -> Endpoint) -> Vec<Group> {
+    fn given(&self, place: usize, endpoint: &impl Fn(usize) -> MasterSpec) -> Vec<Group> {
         let (count, groups) = (self.groups.len(), self.groups.iter().cycle());
         let groups = groups.skip(place % count).take(count);
         let groups = groups.map(
@@ -68,7 +67,7 @@ pub(super) fn open(
     settings: Builder,
     setups: &[&Setup],
     place: usize,
-    endpoint: impl Fn(usize) -> Endpoint,
+    endpoint: impl Fn(usize) -> MasterSpec,
 ) -> Groups {
     let mut setups = setups.to_vec();
     if place.is_multiple_of(2) {

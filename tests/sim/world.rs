@@ -4,20 +4,21 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet, BinaryHeap},
-    fmt, mem,
+    fmt, io, mem,
     pin::pin,
     sync::Arc,
-    task::{Context, Waker},
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 
 use futures::future::select;
 use parking_lot::Mutex;
 use testkit::random::Random;
-use tokio::{sync::Notify, time::Instant};
+use tokio::{io::ReadBuf, sync::Notify, time::Instant};
 
 use super::{
     checker::{Rule, Violations},
+    commands,
     network::{Delivery, Link, Packet, Path},
     plan::{Latency, Plan},
     process::Process,
@@ -73,8 +74,8 @@ struct Event {
 pub(super) enum What {
     /// A packet arrives at the master of a connection.
     Up(u64, Packet),
-    /// A command arrives once more, over no connection.
-    Again(usize, Packet),
+    /// Commands arrive once more, over no connection.
+    Again(usize, Vec<u8>),
     Down(u64, Delivery),
     /// A master that floods sends its next messages.
     Flood(usize),
@@ -107,12 +108,12 @@ pub(super) struct Rates {
 }
 
 impl Rates {
-    fn count(&mut self, of: (usize, usize), now: u64) {
+    fn count(&mut self, of: (usize, usize), now: u64, more: u32) {
         let (began, count) = self.seconds.entry(of).or_insert((now, 0));
         if now - *began >= 1_000_000 {
             (*began, *count) = (now, 0);
         }
-        *count += 1;
+        *count += more;
         self.highest = self.highest.max(*count);
     }
 }
@@ -201,7 +202,7 @@ impl World {
         };
         self.links.insert(self.connected, link);
         let (number, now) = (self.connected, self.now());
-        self.dialled.count((process, master), now);
+        self.dialled.count((process, master), now, 1);
         self.log(|| format!("place {process} opens connection {number} to master {master}"));
         number
     }
@@ -231,18 +232,43 @@ impl World {
         }
     }
 
-    /// Takes the next delivery of a connection. Without one, `cx` is woken when one comes.
-    pub(super) fn receive(&mut self, number: u64, cx: &Context<'_>) -> Option<Delivery> {
-        let link = self.links.get_mut(&number)?;
-        let may_read = !self.waking.contains(&link.process);
-        let delivery = link.inbox.pop_front_if(|_| may_read);
-        if let Some(Delivery::Reply(_)) = delivery {
-            link.stops = 0;
-        }
-        if delivery.is_none() {
+    /// Reads what has arrived on a connection. If nothing has, `cx` is woken when something does.
+    pub(super) fn read(
+        &mut self,
+        number: u64,
+        cx: &Context<'_>,
+        space: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let Some(link) = self.links.get_mut(&number) else {
+            return Poll::Ready(Ok(()));
+        };
+        if link.inbox.is_empty() || self.waking.contains(&link.process) {
             link.waker = Some(cx.waker().clone());
+            return Poll::Pending;
         }
-        delivery
+        let before = space.filled().len();
+        while space.remaining() > 0
+            && let Some(next) = link.inbox.front_mut()
+        {
+            let (bytes, has_reply) = match next {
+                Delivery::Broken(_) if space.filled().len() > before => break,
+                Delivery::Broken(why) => {
+                    let error = io::Error::new(io::ErrorKind::ConnectionReset, *why);
+                    return Poll::Ready(Err(error));
+                }
+                Delivery::Bytes { bytes, has_reply } => (bytes, *has_reply),
+            };
+            let count = bytes.len().min(space.remaining());
+            space.put_slice(&bytes[..count]);
+            bytes.drain(..count);
+            if bytes.is_empty() {
+                link.inbox.pop_front();
+                if has_reply {
+                    link.stops = 0;
+                }
+            }
+        }
+        Poll::Ready(Ok(()))
     }
 
     pub(super) fn has_input(&self, number: u64) -> bool {
@@ -250,14 +276,26 @@ impl World {
         link.is_some_and(|link| !link.inbox.is_empty())
     }
 
-    pub(super) fn send_up(&mut self, number: u64, packet: Packet) {
+    /// Writes whole commands to a connection.
+    pub(super) fn write(&mut self, number: u64, bytes: &[u8]) {
+        let Some(link) = self.links.get(&number) else {
+            return;
+        };
+        let (of, now) = ((link.process, link.master), self.now());
+        let (mut rest, mut count) = (bytes, 0);
+        while let Some(words) = commands::take(&mut rest) {
+            count += u32::from(commands::is_of_lock(&words));
+        }
+        debug_assert!(rest.is_empty(), "a command is written in one piece");
+        self.sent.count(of, now, count);
+        self.send_up(number, Packet::Bytes(bytes.to_vec()));
+    }
+
+    fn send_up(&mut self, number: u64, packet: Packet) {
         let now = self.now();
         let Some(link) = self.links.get_mut(&number) else {
             return;
         };
-        if !link.is_open && !matches!(packet, Packet::Fin) {
-            return;
-        }
         let (process, master) = (link.process, link.master);
         if self
             .processes
@@ -265,9 +303,6 @@ impl World {
             .is_some_and(|process| process.has_crashed())
         {
             return; // the machine is gone, and the master never hears of it
-        }
-        if matches!(packet, Packet::Command(_)) {
-            self.sent.count((process, master), now);
         }
         let path = &mut self.paths[process][master];
         if path.is_cut_up {
@@ -278,12 +313,36 @@ impl World {
     }
 
     fn travel_up(&mut self, number: u64, packet: Packet, now: u64) {
-        let (is_lost, is_doubled) = (
-            self.random.is_one_in(self.latency.lost_one_in),
-            self.random.is_one_in(self.latency.doubled_one_in),
-        );
-        let delay = self.latency.draw(&mut self.random);
+        let Packet::Bytes(bytes) = packet else {
+            return self.send_packet(number, packet, now);
+        };
+        let is_doubled = self.random.is_one_in(self.latency.doubled_one_in);
+        let copy = is_doubled.then(|| bytes.clone());
+        let most = self.most_in_packet(bytes.len());
+        for part in parts(bytes, most) {
+            self.send_packet(number, Packet::Bytes(part), now);
+        }
         let again = self.random.below(self.latency.again_within.max(1));
+        if let (Some(copy), Some(link)) = (copy, self.links.get(&number))
+            && !link.is_lost_up
+        {
+            let (at, master) = (link.last_up, link.master);
+            self.schedule(at + again, What::Again(master, copy));
+        }
+    }
+
+    /// Returns how many of some bytes are in one packet: all of them, or they travel in two.
+    fn most_in_packet(&mut self, length: usize) -> usize {
+        let first = match self.random.is_one_in(8) {
+            true => self.random.index(length),
+            false => length,
+        };
+        first.max(length - first)
+    }
+
+    fn send_packet(&mut self, number: u64, packet: Packet, now: u64) {
+        let is_lost = self.random.is_one_in(self.latency.lost_one_in);
+        let delay = self.latency.draw(&mut self.random);
         let Some(link) = self.links.get_mut(&number) else {
             return;
         };
@@ -293,15 +352,43 @@ impl World {
         }
         let slow = self.servers[link.master].slow;
         link.last_up = (now + delay + slow).max(link.last_up + 1);
-        let (at, master) = (link.last_up, link.master);
-        if is_doubled && matches!(packet, Packet::Command(_)) {
-            self.schedule(at + again, What::Again(master, packet.clone()));
-        }
+        let at = link.last_up;
         self.schedule(at, What::Up(number, packet));
     }
 
     pub(super) fn send_down(&mut self, number: u64, delivery: Delivery) {
+        /// The microseconds between the parts of a reply of a master that dribbles.
+        const PAUSE: u64 = 20_000;
         let now = self.now();
+        let Some(link) = self.links.get(&number) else {
+            return;
+        };
+        let path = &mut self.paths[link.process][link.master];
+        if path.is_cut_down {
+            path.held_down.push((number, delivery));
+            return;
+        }
+        let dribbles = self.servers[link.master].dribbles;
+        let Delivery::Bytes { bytes, has_reply } = delivery else {
+            return self.deliver(number, delivery, now);
+        };
+        let (most, pause) = match has_reply && dribbles {
+            true => (bytes.len().div_ceil(4), PAUSE),
+            false => (self.most_in_packet(bytes.len()), 0),
+        };
+        let parts = parts(bytes, most);
+        let count = parts.len() as u64;
+        for (at, bytes) in (1..).zip(parts) {
+            let has_reply = has_reply && at == count;
+            self.deliver(
+                number,
+                Delivery::Bytes { bytes, has_reply },
+                now + at * pause,
+            );
+        }
+    }
+
+    fn deliver(&mut self, number: u64, delivery: Delivery, now: u64) {
         let is_lost = self.random.is_one_in(self.latency.lost_one_in);
         let delay = self.latency.draw(&mut self.random);
         let Some(link) = self.links.get_mut(&number) else {
@@ -311,21 +398,9 @@ impl World {
         if link.is_lost_down {
             return;
         }
-        let path = &mut self.paths[link.process][link.master];
-        if path.is_cut_down {
-            path.held_down.push((number, delivery));
-            return;
-        }
-        let server = &self.servers[link.master];
-        let dribbles = server.dribbles && !matches!(delivery, Delivery::Flood);
-        let dribble = if dribbles { 25_000 } else { 0 };
-        link.last_down = (now + delay + server.slow + 4 * dribble).max(link.last_down + 1);
+        let slow = self.servers[link.master].slow;
+        link.last_down = (now + delay + slow).max(link.last_down + 1);
         let at = link.last_down;
-        for part in 1..=3 {
-            if dribble > 0 {
-                self.schedule(at - part * dribble, What::Down(number, Delivery::Bytes));
-            }
-        }
         self.schedule(at, What::Down(number, delivery));
     }
 
@@ -363,7 +438,7 @@ impl World {
         if let Some(link) = self.links.get_mut(&number) {
             link.is_served = false;
             let master = link.master;
-            self.servers[master].state.connections.close(number);
+            self.servers[master].close(number);
             self.send_down(number, Delivery::Broken(why));
         }
     }
@@ -414,13 +489,13 @@ impl World {
     fn happen(&mut self, what: What) {
         match what {
             What::Up(number, packet) => {
-                let Some(link) = self.links.get(&number) else {
+                let Some(link) = self.links.get_mut(&number) else {
                     return;
                 };
-                let (master, is_served) = (link.master, link.is_served);
-                if is_served && self.servers[master].run != Run::Down {
+                let master = link.master;
+                if link.is_served && self.servers[master].run != Run::Down {
                     self.arrive(master, number, packet);
-                } else if matches!(packet, Packet::Hello(_)) {
+                } else if mem::take(&mut link.is_served) {
                     self.send_down(number, Delivery::Broken("connection refused"));
                 }
                 if self
@@ -431,9 +506,9 @@ impl World {
                     self.links.remove(&number);
                 }
             }
-            What::Again(master, packet) => {
+            What::Again(master, bytes) => {
                 if self.servers[master].run != Run::Down {
-                    self.arrive(master, 0, packet);
+                    self.arrive(master, 0, Packet::Bytes(bytes));
                 }
             }
             What::Flood(master) => self.flood(master),
@@ -469,6 +544,14 @@ impl World {
 
     pub(super) fn open_links(&self) -> usize {
         self.links.values().filter(|link| link.is_open).count()
+    }
+}
+
+/// Cuts bytes into parts of at most `most` bytes.
+fn parts(bytes: Vec<u8>, most: usize) -> Vec<Vec<u8>> {
+    match bytes.len() > most {
+        true => bytes.chunks(most).map(<[u8]>::to_vec).collect(),
+        false => vec![bytes],
     }
 }
 

@@ -24,7 +24,7 @@ use super::{keepalive::keep_alive, resp::FrameScan, wire_error::WireError};
 use crate::master::session::task::poll_yield;
 
 /// The transport of a connection.
-pub(in crate::master) trait Stream: AsyncRead + AsyncWrite + Send {
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Send {
     /// Makes the stream drop unsent bytes when it is closed. Bytes are unsent if they were written
     /// to the stream and have not left this machine. Does nothing for a stream that cannot drop
     /// them.
@@ -81,7 +81,7 @@ pub(super) async fn connect_tcp(address: SocketAddr) -> io::Result<(TcpStream, S
 }
 
 /// A stream, with the bytes to write, and with the bytes that were read and not yet used.
-pub(in crate::master) struct Wire {
+pub(crate) struct Wire {
     stream: Pin<Box<dyn Stream>>,
     out: Vec<u8>,
     written: usize,
@@ -105,7 +105,7 @@ impl Wire {
     /// that sends without end must not delay timers and other tasks.
     const MOST_READS: usize = 4;
 
-    pub(in crate::master) fn new(stream: impl Stream + 'static) -> Self {
+    pub(crate) fn new(stream: impl Stream + 'static) -> Self {
         Self {
             stream: Box::pin(stream),
             out: Vec::new(),

@@ -58,7 +58,7 @@ impl RestartTracker {
     }
 
     /// Returns a clone of this tracker for the dialer of a master with `known_origins`.
-    pub(crate) fn with(&self, known_origins: &KnownOrigins) -> Self {
+    fn with(&self, known_origins: &KnownOrigins) -> Self {
         Self {
             known_origins: known_origins.clone(),
             ..self.clone()
