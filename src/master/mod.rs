@@ -6,8 +6,6 @@ mod config;
 pub(crate) mod connect_error;
 pub(crate) mod dial_error;
 mod health;
-#[cfg(test)]
-pub(crate) mod memory;
 mod observer;
 mod redis;
 pub(crate) mod restart;

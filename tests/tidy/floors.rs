@@ -44,11 +44,6 @@ const WORDS: &[(&str, &str, &str)] = &[
         "only src/master/redis knows the redis crate",
     ),
     (
-        "mlua::",
-        "src/master/memory/lua/",
-        "only src/master/memory/lua runs scripts in this process",
-    ),
-    (
         "tokio::",
         // A blocking coordinator has a runtime of its own, and its calls wait for it.
         "src/driver/ src/master/ src/face/builder/ src/face/blocking/background.rs \
@@ -74,8 +69,7 @@ const WORDS: &[(&str, &str, &str)] = &[
     ),
     (
         "Instant::now SystemTime",
-        // A memory master acts as a server and has a clock of its own.
-        "src/driver/time/clock.rs src/master/memory/",
+        "src/driver/time/clock.rs",
         "only driver/time/clock.rs reads a clock",
     ),
     (
@@ -261,7 +255,7 @@ fn a_word_on_the_wrong_floor_is_found() {
         ("driver/a", "tokio::spawn(async {})", "`spawn`"),
         ("master/mod", "use ::redis::Client;", "`redis::`"),
         ("driver/engine", "redis::cmd(x)", "`redis::`"),
-        ("master/memory/mod", "let need = majority(5);", "`majority`"),
+        ("master/redis/mod", "let need = majority(5);", "`majority`"),
         ("core/a", "let need = majority(5);", "`majority`"),
         ("driver/a", "round.on_vote(master, vote)", "`on_vote`"),
     ] {
