@@ -306,9 +306,11 @@ fn a_call_does_not_wait_for_a_runtime_that_ended() {
     });
     master.inject(Fault::Hang);
     let lock = locks.mutex(NAME);
-    let acquisition = other.spawn(async move { lock.try_acquire().await });
+    let mut acquisition = pin!(lock.try_acquire());
+    let waits = async { timeout(millis(1), acquisition.as_mut()).await };
+    assert!(other.block_on(waits).is_err());
     drop(runtime);
-    let error = other.block_on(acquisition).unwrap().unwrap_err();
+    let error = other.block_on(acquisition).unwrap_err();
     assert!(error.to_string().ends_with(" closed"), "{error}");
     other.block_on(locks.close());
 }
