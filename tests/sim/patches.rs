@@ -105,7 +105,7 @@ const PATCHES: [Patch; 16] = [
     },
 ];
 
-/// The texts and hashes of changed scripts, by the name of the script and by what the patch replaces.
+/// The texts and hashes of changed scripts, by the name of the script and what the patch replaces.
 type Patched = HashMap<[&'static str; 2], [String; 2]>;
 
 /// Passes a command to `run`, with the script that it has while a wrong rule is on.
