@@ -39,8 +39,8 @@ use crate::core::vote::votes::Votes;
 /// in braces, as in `{cart:9}/items`, the first such part decides. So names with the same part are
 /// in one group. `lua/README.md` describes the function for other languages.
 ///
-/// Each coordinator has the ID of its group as its [label](Builder::label). Its health, readiness
-/// and check are those of one group. [`coordinators`](Self::coordinators) returns all of them.
+/// Each coordinator has the ID of its group as its [label](Builder::label). Its health and
+/// readiness are those of one group. [`coordinators`](Self::coordinators) returns all of them.
 ///
 /// Groups are cheap to clone, and all clones share everything.
 ///
@@ -70,7 +70,7 @@ struct Inner {
     /// Any of the coordinators. All have the same settings and the same owners.
     first: Coordinator,
     /// `None` after a close.
-    opener: Mutex<Option<Opener>>,
+    opener: Mutex<Option<Arc<Opener>>>,
 }
 
 /// A coordinator, which is opened when it is first needed.
@@ -157,7 +157,7 @@ impl Groups {
             old: Choice::new(&leaving),
             members,
             first: first.ok_or(ConfigError::NoMasters)?,
-            opener: Mutex::new(Some(opener)),
+            opener: Mutex::new(Some(Arc::new(opener))),
         })))
     }
 
@@ -173,12 +173,24 @@ impl Groups {
         if let Some(opened) = member.opened.get() {
             return opened;
         }
-        // As long as this is locked, `close` waits, so it closes all that are opened.
+        let Some(opener) = inner.opener.lock().clone() else {
+            return member.opened.get().unwrap_or(&inner.first);
+        };
+        // Not while the mutex is locked: the program's metrics recorder is called.
+        let ours = member.open(&opener);
         let opener = inner.opener.lock();
-        match &*opener {
-            Some(opener) => member.opened.get_or_init(|| member.open(opener)),
-            None => member.opened.get().unwrap_or(&inner.first),
+        if let Err(late) = member.opened.set(ours) {
+            late.engine.close(); // another task was sooner
         }
+        if opener.is_none() {
+            drop(opener);
+            member
+                .opened
+                .get()
+                .into_iter()
+                .for_each(|opened| opened.engine.close());
+        }
+        member.opened.get().unwrap_or(&inner.first)
     }
 
     /// Returns the mutexes called `names` as one lock, as
@@ -242,6 +254,8 @@ impl Groups {
     ///
     /// Dropping the future leaves the groups closed, as that of [`Coordinator::close`] does.
     pub async fn close(&self) {
+        // First, because `of` may return one of these for any name once there is no opener.
+        self.coordinators().for_each(|opened| opened.engine.close());
         drop(self.0.opener.lock().take());
         join_all(self.coordinators().map(Coordinator::close)).await;
     }
