@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::task::AbortHandle;
+use tokio::{sync::watch, task::AbortHandle};
 
 use super::{
     acquire::{
@@ -42,6 +42,7 @@ use crate::{
         vote::{roster::Roster, votes::Votes},
     },
     master::{HealthBoard, Mailbox, Supervisor},
+    user_code::caught,
 };
 
 /// The driver of a coordinator.
@@ -75,7 +76,8 @@ impl Owners {
         LockOwner::new(&self.process, number, self.client.as_ref())
     }
 
-    /// Returns whether `owner` was created here. All claims of an owner belong to one coordinator.
+    /// Returns whether `owner` was created here. All claims of an owner at one name belong to one
+    /// coordinator.
     pub(crate) fn have(&self, owner: &LockOwner) -> bool {
         owner.id().starts_with(&*self.process)
     }
@@ -97,13 +99,18 @@ impl Engine {
         let (supervisors, renewing) = (supervisors::run(masters), renewer.clone().run());
         #[cfg(test)]
         let (supervisors, renewing) = (Process::adopt(supervisors), Process::adopt(renewing));
-        let task = runtime.spawn(supervisors).abort_handle();
-        let end = EndOnPanic(task.clone());
+        let (ends_with_supervisors, alive) = watch::channel(());
+        let timers_end = TimersEnd(Some(ends_with_supervisors));
+        let task = runtime.spawn(async move {
+            let _end = timers_end; // after the supervisors
+            supervisors.await;
+        });
+        let end = EndOnPanic(task.abort_handle());
         runtime.spawn(async move {
             let _end = end;
             renewing.await;
         });
-        let timers = Timers::new(runtime, task);
+        let timers = Timers::new(runtime, alive);
         let masters = Masters::new(roster, mailboxes, health);
         Self {
             context: Arc::new(Context::new(config, masters, timers, renewer)),
@@ -190,6 +197,17 @@ impl Engine {
     pub(crate) async fn delivered(&self) {
         let timers = &self.context.timers;
         self.context.pending_releases.delivered(timers).await;
+    }
+}
+
+/// Ends the timers when it is dropped.
+struct TimersEnd(Option<watch::Sender<()>>);
+
+impl Drop for TimersEnd {
+    /// Wakes all that sleep. A panic may be unwinding the task already, and their wakers are code
+    /// of the program.
+    fn drop(&mut self) {
+        let _ = caught(|| drop(self.0.take()));
     }
 }
 

@@ -7,7 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::{runtime::Handle, task::AbortHandle};
+use futures::future::select;
+use tokio::{runtime::Handle, sync::watch};
 
 use super::clock;
 use crate::user_code::caught;
@@ -17,20 +18,22 @@ use crate::user_code::caught;
 #[derive(Debug)]
 pub(crate) struct Timers {
     runtime: Handle,
-    /// A task that ends with the runtime, and not before the last sleep.
-    task: AbortHandle,
+    /// Its sender is dropped when the tasks of the coordinator end, and so before the runtime's own
+    /// timers.
+    alive: watch::Receiver<()>,
 }
 
 impl Timers {
-    pub(crate) fn new(runtime: &Handle, task: AbortHandle) -> Self {
+    /// Returns timers that end when the sender of `alive` is dropped.
+    pub(crate) fn new(runtime: &Handle, alive: watch::Receiver<()>) -> Self {
         let runtime = runtime.clone();
-        Self { runtime, task }
+        Self { runtime, alive }
     }
 
     /// Returns whether the tasks of the coordinator have ended, because its runtime has shut down
     /// or because one of them panicked. Then nothing sleeps any more.
     pub(crate) fn have_ended(&self) -> bool {
-        self.task.is_finished()
+        self.alive.has_changed().is_err()
     }
 
     /// Sleeps until `at` on the clock of [`clock::now`], or until the timers have ended. A caller
@@ -54,14 +57,10 @@ impl Timers {
             let _inside = self.runtime.enter();
             tokio::time::sleep(time)
         };
-        let mut sleep = pin!(sleep);
-        poll_fn(|cx| {
-            if self.have_ended() {
-                return Poll::Ready(());
-            }
-            // Tokio panics if another thread shuts the runtime down meanwhile.
-            caught(|| sleep.as_mut().poll(cx)).unwrap_or(Poll::Ready(()))
-        })
-        .await;
+        let (mut sleep, mut alive) = (pin!(sleep), self.alive.clone());
+        // Tokio panics if another thread shuts the runtime down meanwhile.
+        let sleep = poll_fn(|cx| caught(|| sleep.as_mut().poll(cx)).unwrap_or(Poll::Ready(())));
+        // The end comes first: a runtime that shuts down may wake no sleep for long.
+        select(pin!(alive.changed()), pin!(sleep)).await;
     }
 }
