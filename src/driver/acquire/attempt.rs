@@ -52,6 +52,7 @@ pub(in crate::driver) async fn attempt(
         return reentered;
     }
     let Some(_permit) = owned.permit(Some(permit_by()), timers).await else {
+        context.check_open()?; // the wait ends sooner if the timers do
         return Err(Denied::owner_busy().into());
     };
     if let Some(reentered) = reenter(request, &owned).await {

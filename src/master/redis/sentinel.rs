@@ -143,7 +143,7 @@ impl Sentinels {
         connector: &Connector,
     ) -> Answer {
         // It is over just before the dial, so that the error says what each of them answered.
-        let (limit, progress) = (connector.limit * 15 / 16, Progress::default());
+        let (limit, progress) = (connector.limit / 16 * 15, Progress::default());
         let ask = self.ask(sentinel, kept, (connector, &progress));
         in_time(limit, &progress, ask).await
     }

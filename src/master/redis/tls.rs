@@ -172,11 +172,17 @@ impl TlsWire {
         }
     }
 
-    fn after_write<T>(&mut self, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn after_write<T>(
+        &mut self,
+        cx: &Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
         match written {
-            Poll::Ready(Err(error)) if has_ended(&error) => {
+            Poll::Ready(Err(error)) if has_ended(&error) && self.broken.is_none() => {
                 self.broken = Some(error);
-                Poll::Pending // the wire reads whenever it writes
+                // The wire reads whenever it writes. Another user may write again, and fails then.
+                cx.waker().wake_by_ref();
+                Poll::Pending
             }
             written => written,
         }
@@ -222,12 +228,12 @@ impl AsyncWrite for TlsWire {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.after_write(written)
+        self.after_write(cx, written)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(cx);
-        self.after_write(flushed)
+        self.after_write(cx, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -422,7 +422,7 @@ impl Drop for Session {
     fn drop(&mut self) {
         self.track_reply();
         // A panic may be unwinding this task already. Another one must not leave this method.
-        let _ = caught(|| self.give_up(&Failure::Closed, &Failure::Closed));
+        let _ = caught(|| drop(self.give_up(&Failure::Closed, &Failure::Closed)));
         let _ = caught(|| self.config.health.closed(self.master()));
     }
 }
