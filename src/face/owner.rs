@@ -13,7 +13,8 @@ use crate::driver::claim::owned_lock::LockOwner;
 ///
 /// An owner that holds a lock can acquire it again. No other owner can. This process counts how
 /// often, so an owner works only with the coordinator that made it and with clones of that
-/// coordinator. Dropping the owner releases no lock. Dropping the guards releases the locks.
+/// coordinator, or with all coordinators of the [`Groups`](crate::Groups) that made it. Dropping
+/// the owner releases no lock. Dropping the guards releases the locks.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]

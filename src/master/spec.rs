@@ -149,6 +149,9 @@ impl MasterSpec {
     /// stream that is dropped should not deliver what it still holds, so that no late command
     /// arrives.
     ///
+    /// `connect` and the streams run in the task that serves all masters of a coordinator. So they
+    /// must not block, and if they panic, the coordinator is closed.
+    ///
     /// ```
     /// use std::io;
     /// use quorlock::{Coordinator, MasterSpec};
@@ -157,6 +160,7 @@ impl MasterSpec {
     /// /// Opens a tunnel through an HTTP proxy.
     /// async fn tunnel(host: &str) -> io::Result<TcpStream> {
     ///     let mut stream = TcpStream::connect("proxy.example.com:3128").await?;
+    ///     stream.set_nodelay(true)?; // commands are small, and must not wait for each other
     ///     let ask = format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n\r\n");
     ///     stream.write_all(ask.as_bytes()).await?;
     ///     let mut answer = Vec::new();
@@ -279,8 +283,7 @@ impl MasterSpec {
         }
     }
 
-    /// Returns the number of the database on the server. A master that is no Redis server has only
-    /// database 0.
+    /// Returns the number of the database on the server.
     pub fn database(&self) -> i64 {
         match &self.0 {
             Spec::Redis(endpoint) => endpoint.database(),
