@@ -37,13 +37,15 @@ impl Link {
         let stream = stream.map_err(|error| refused(&error))?;
         let unlimited = AsyncConnectionConfig::new().set_response_timeout(None);
         let login = RedisConnectionInfo::default(); // there is nothing left to log in to
-        let opened = MultiplexedConnection::new_with_config(&login, stream, unlimited);
-        let opened = opened.await.map_err(|error| DOWN.with(error.to_string()));
-        let (connection, task) = opened?;
+        let opening = MultiplexedConnection::new_with_config(&login, stream, unlimited);
+        // It may send commands of its own.
+        let limit = shared.node_timeout;
+        let opened = timeout(limit, opening).await.map_err(|_| silent(limit))?;
+        let (connection, task) = opened.map_err(|error| DOWN.with(error.to_string()))?;
         Ok(Self {
             connection,
             task: spawn(task),
-            limit: shared.node_timeout,
+            limit,
         })
     }
 
@@ -55,7 +57,7 @@ impl Link {
             Ok(replies) => {
                 replies.map_err(|error| DOWN.with(format!("connection lost: {error}")))?
             }
-            Err(_) => return Err(DOWN.with(format!("no answer in {:?}", self.limit))),
+            Err(_) => return Err(silent(self.limit)),
         };
         let answers = replies.into_iter().map(|reply| match reply {
             Value::ServerError(error) => {
@@ -80,6 +82,11 @@ impl Drop for Link {
 )]
 fn spawn(task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
     tokio::spawn(task).abort_handle()
+}
+
+/// Returns the finding about a master that gives no answer.
+fn silent(limit: Duration) -> Finding {
+    DOWN.with(format!("no answer in {limit:?}"))
 }
 
 /// Returns the finding about a master that cannot be reached, or refuses the login.

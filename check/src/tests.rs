@@ -1,6 +1,10 @@
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, future::pending, io, mem, sync::Arc, time::Duration};
 
-use quorlock::{ConnectionName, ListsId, Quarantine};
+use quorlock::{ConnectionName, ListsId, MasterSpec, Quarantine};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, duplex},
+    time::timeout,
+};
 
 use crate::{
     Expected, Report,
@@ -740,4 +744,45 @@ fn findings_are_joined_and_the_worst_comes_first() {
     ];
     assert_eq!(begins, expected, "{report}");
     assert!(report.ends_with("; CONFIG SET timeout 0"), "{report}");
+}
+
+/// The client of the `redis` crate tells a server its own name, and waits for the answer.
+#[tokio::test(start_paused = true)]
+#[expect(clippy::disallowed_methods, reason = "the task is the server")]
+async fn a_master_that_falls_silent_after_the_login_is_found() {
+    let silent = MasterSpec::from_stream("redis://a", async || {
+        let (ours, mut theirs) = duplex(4096);
+        tokio::spawn(async move {
+            let (mut bytes, mut is_first) = ([0; 4096], true);
+            loop {
+                let count = theirs.read(&mut bytes).await.unwrap_or(0);
+                let text = String::from_utf8_lossy(&bytes[..count]);
+                if text.contains("SETINFO") {
+                    pending::<()>().await;
+                }
+                for _ in text.matches('*') {
+                    let reply = if mem::take(&mut is_first) {
+                        "%0"
+                    } else {
+                        "+OK"
+                    };
+                    theirs.write_all(format!("{reply}\r\n").as_bytes()).await?;
+                }
+                if count == 0 {
+                    return io::Result::Ok(());
+                }
+            }
+        });
+        Ok(ours)
+    });
+    let (masters, shared) = ([silent], Shared::default());
+    let checked = timeout(
+        Duration::from_secs(60),
+        crate::check(&masters, &[], &shared),
+    );
+    let report = checked.await.expect("it hangs").unwrap().to_string();
+    assert!(
+        report.contains("unknown: a:6379: connection: no answer in 1s: "),
+        "{report}"
+    );
 }
