@@ -179,7 +179,7 @@ fn judge(masters: &[Master], lists: &[List], expected: &Expected, shared: &Share
     let single = masters.iter().flat_map(|master| {
         let findings = match &master.answer {
             Ok(facts) => {
-                let mut findings = rules::find(facts, shared);
+                let mut findings = rules::find(facts, shared, expected);
                 findings.extend(programs::find(&facts.programs, expected));
                 findings
             }

@@ -43,6 +43,8 @@ pub struct Program {
 
 /// The name of the connections of a check.
 pub(crate) const CHECK: &str = "quorlock-check";
+/// The longest TTL of a program with quarantine off, unless it sets another.
+pub(crate) const NO_QUARANTINE: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// Returns the programs in the text of `CLIENT LIST`, without replicas, checks and connections that
 /// have sent nothing. Also returns why programs may be missing: if our own connection has no name,
@@ -102,6 +104,14 @@ pub(crate) struct Expected {
     pub(crate) lists: Vec<ListsId>,
 }
 
+impl Expected {
+    /// Returns whether a program with our keys also writes the origin key, as far as its name says.
+    pub(crate) fn writes_origin_key(&self, program: &Program) -> bool {
+        let name = program.name.as_ref();
+        name.is_some_and(|name| name.keys == self.ours.keys && name.max_ttl != NO_QUARANTINE)
+    }
+}
+
 /// Returns the findings about programs that may hold one lock together with us, or wait for it in
 /// vain.
 pub(crate) fn find(programs: &[Program], expected: &Expected) -> Vec<Finding> {
@@ -126,7 +136,7 @@ pub(crate) fn find(programs: &[Program], expected: &Expected) -> Vec<Finding> {
         .collect();
     findings.extend(
         ttls.into_iter()
-            .filter(|ttl| *has_quarantine && *ttl != ours.max_ttl)
+            .filter(|ttl| *has_quarantine && ![ours.max_ttl, NO_QUARANTINE].contains(ttl))
             .filter_map(|ttl| {
                 let finding = others(OTHER_MAX_TTL, &|name| {
                     !is_other(name) && name.max_ttl == ttl
@@ -243,6 +253,7 @@ mod tests {
                     ("max_ttl", "90s in y, and 60s here"),
                 ],
             ),
+            (vec![name("a:1", "k", NO_QUARANTINE.as_secs(), "x")], vec![]),
         ] {
             let programs: Vec<_> = programs.iter().map(|name| Program::named(name)).collect();
             let findings = find(&programs, &expected);

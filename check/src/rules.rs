@@ -8,6 +8,7 @@ use crate::{
     Shared,
     denial::Denial,
     facts::{Facts, Reading},
+    programs::Expected,
     report::Finding,
     rights,
     table::*,
@@ -17,9 +18,9 @@ use crate::{
 type Found = (Row, Option<String>);
 
 /// Returns the findings about one master.
-pub(crate) fn find(facts: &Facts, shared: &Shared) -> Vec<Finding> {
+pub(crate) fn find(facts: &Facts, shared: &Shared, expected: &Expected) -> Vec<Finding> {
     let found = server(facts).into_iter().chain(answers(facts));
-    let found = found.chain(losses(facts, shared));
+    let found = found.chain(losses(facts, shared, expected));
     let found = found.filter_map(|(row, value)| Some(row.with(value?)));
     let clock = facts.clock.and_then(Reading::off);
     let clock = clock.map(|off| CLOCK_OFF.with(format!("{off:.1?} off this machine")));
@@ -111,7 +112,7 @@ fn other_server(facts: &Facts) -> Option<String> {
 }
 
 /// Returns the rows about a loss of locks, with the value of the one that is found.
-fn losses(facts: &Facts, shared: &Shared) -> Vec<Found> {
+fn losses(facts: &Facts, shared: &Shared, expected: &Expected) -> Vec<Found> {
     let untracked = facts.untracked.clone();
     if shared.quarantine == Quarantine::Off {
         return vec![lossy(facts), (UNTRACKED_WAITERS, untracked)];
@@ -119,7 +120,8 @@ fn losses(facts: &Facts, shared: &Shared) -> Vec<Found> {
     // A younger program may not have asked for the key yet.
     const SETTLED: Duration = Duration::from_secs(2);
     let mut programs = facts.programs.iter();
-    let is_used = programs.any(|program| program.name.is_some() && program.age >= SETTLED);
+    let is_used =
+        programs.any(|program| expected.writes_origin_key(program) && program.age >= SETTLED);
     let left = facts.no_vote_for(shared).filter(|left| !left.is_zero());
     let (row, value) = match facts.get("origin_age") {
         None => (GUARD_DENIED, "not readable".to_owned()),

@@ -113,7 +113,9 @@ table! {
         concat!(guard!(), "; or a server that allows these in scripts");
     KEEPS_NOTHING = Refuse "aof_enabled"; "a restart loses locks, and nobody notices"; "Builder::quarantine";
     KEEPS_TOO_LITTLE = Warn "appendfsync"; "a restart loses locks, and nobody notices"; "Builder::quarantine";
-    LOST = Refuse "quorlock:guard"; "it lost its keys after it was dialled, and locks with them"; REDIAL;
+    LOST = Refuse "quorlock:guard";
+        "it lost its keys after it was dialled, and locks with them; or the programs have quarantine \
+         off, or no program may write the key"; REDIAL;
     NEW = Info "quorlock:guard"; "it is new, or it lost its locks: a program that never saw it takes it for new";
         "nothing, if no program has run yet, or all are Strict";
     QUARANTINED = Warn "quorlock:guard"; "it may have forgotten locks, and has no vote until those have expired";

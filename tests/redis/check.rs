@@ -943,6 +943,11 @@ fn programs_with_other_masters_or_settings_are_found() {
         })
         .await;
 
+        let trusting = ours().quarantine(Quarantine::Off).client_name("trusting");
+        let trusting = trusting.build().unwrap();
+        trusting.all_ready(TEST_TIMEOUT / 2).await.unwrap();
+        assert_eq!(about("max_ttl").await, None, "it has no quarantine");
+
         let hasty = ours()
             .client_name("hasty")
             .max_ttl(LONG / 2)
@@ -959,7 +964,7 @@ fn programs_with_other_masters_or_settings_are_found() {
         let template = about("key template").await.unwrap();
         assert_eq!((template.severity, &*template.value), (Info, "prefixed"));
         assert_eq!(about("lists").await, None, "their keys are others");
-        for locks in [us, hasty, prefixed] {
+        for locks in [us, trusting, hasty, prefixed] {
             locks.close().await;
         }
     });
