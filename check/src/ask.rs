@@ -40,7 +40,7 @@ pub(crate) async fn ask(
     let mut link = Link::open(master, shared).await?;
     let sent = wall_micros();
     let answers = link.ask(&questions(keys)).await?;
-    let mut facts = read(&answers, [sent, wall_micros()])?;
+    let mut facts = read(&answers, master.database(), [sent, wall_micros()])?;
     facts.is_one_of_several = is_one_of_several(master, shared, &facts).await;
     if is_change {
         facts.counters = Some(counters(&mut link).await);
@@ -71,14 +71,15 @@ fn questions(keys: &[ExampleKey]) -> Pipeline {
 }
 
 /// Reads the answers to `questions`. Our wall clock showed `times` before and after them.
-fn read(answers: &[Answer], [sent, received]: [u64; 2]) -> Result<Facts, Finding> {
+fn read(answers: &[Answer], database: i64, [sent, received]: [u64; 2]) -> Result<Facts, Finding> {
     let [list, evalsha, facts, rest @ ..] = answers else {
         return Err(NOT_NOW.with("answered too little"));
     };
     let facts = facts.as_ref().map_err(|error| refused(error))?;
     let mut facts = Facts::parse(&text(facts), sent, received);
+    facts.database = database;
     (facts.programs, facts.unseen) = match list {
-        Ok(list) => programs::read(&text(list)),
+        Ok(list) => programs::read(&text(list), database),
         Err(why) => (Vec::new(), Some(said(why))),
     };
     facts.evalsha = denied(evalsha);

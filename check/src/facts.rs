@@ -38,6 +38,8 @@ pub(crate) struct Facts {
     pub(crate) evalsha: Option<String>,
     /// The reason why the master reports no changes of keys.
     pub(crate) untracked: Option<String>,
+    /// The number of the database that we use.
+    pub(crate) database: i64,
     /// The programs that are connected.
     pub(crate) programs: Vec<Program>,
     /// The reason why the master does not show its programs.

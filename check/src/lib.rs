@@ -180,7 +180,7 @@ fn judge(masters: &[Master], lists: &[List], expected: &Expected, shared: &Share
         let findings = match &master.answer {
             Ok(facts) => {
                 let mut findings = rules::find(facts, shared, expected);
-                findings.extend(programs::find(&facts.programs, expected));
+                findings.extend(programs::find(&facts.programs, facts.database, expected));
                 findings
             }
             Err(finding) => vec![finding.clone()],

@@ -11,7 +11,7 @@ use quorlock::{ConnectionName, ListsId};
 
 use crate::{
     report::Finding,
-    table::{OTHER_LISTS, OTHER_MAX_TTL, OTHER_TEMPLATE, Row},
+    table::{OTHER_DATABASE, OTHER_LISTS, OTHER_MAX_TTL, OTHER_TEMPLATE, Row},
 };
 
 /// The programs that are connected with one master, as the master shows them.
@@ -35,6 +35,8 @@ pub struct Program {
     /// The [client name](quorlock::Builder::client_name) of the program, if it has one. For a
     /// program that says nothing about itself, the name of the connection.
     pub client: Option<String>,
+    /// The number of the database that these connections use.
+    pub database: i64,
     /// The number of its connections with the master.
     pub connections: usize,
     /// The age of the oldest of these connections, in whole seconds.
@@ -48,9 +50,9 @@ pub(crate) const NO_QUARANTINE: Duration = Duration::from_secs(366 * 24 * 60 * 6
 
 /// Returns the programs in the text of `CLIENT LIST`, without replicas, checks and connections that
 /// have sent nothing. Also returns why programs may be missing: if our own connection has no name,
-/// the same may be true for other programs.
-pub(crate) fn read(text: &str) -> (Vec<Program>, Option<String>) {
-    let (mut programs, mut has_name) = (BTreeMap::<&str, Program>::new(), false);
+/// the same may be true for other programs. A connection that shows no database has our `database`.
+pub(crate) fn read(text: &str, database: i64) -> (Vec<Program>, Option<String>) {
+    let (mut programs, mut has_name) = (BTreeMap::<_, Program>::new(), false);
     for line in text.lines() {
         let field = |name: &str| {
             let mut words = line.split(' ');
@@ -65,7 +67,11 @@ pub(crate) fn read(text: &str) -> (Vec<Program>, Option<String>) {
         }
         let age = field("age").and_then(|age| age.parse().ok());
         let age = Duration::from_secs(age.unwrap_or_default());
-        let program = programs.entry(name).or_insert_with(|| Program::named(name));
+        let used = field("db").and_then(|number| number.parse().ok());
+        let used = used.unwrap_or(database);
+        let program = programs
+            .entry((name, used))
+            .or_insert_with(|| Program::named(name, used));
         program.connections += 1;
         program.age = program.age.max(age);
     }
@@ -78,7 +84,7 @@ pub(crate) fn read(text: &str) -> (Vec<Program>, Option<String>) {
 
 impl Program {
     /// Returns a program without connections. `text` is the name that its connections have.
-    fn named(text: &str) -> Self {
+    fn named(text: &str, database: i64) -> Self {
         let name = ConnectionName::parse(text);
         let client = match &name {
             Some(name) => name.client.clone(),
@@ -87,6 +93,7 @@ impl Program {
         Self {
             name,
             client,
+            database,
             connections: 0,
             age: Duration::ZERO,
         }
@@ -113,22 +120,29 @@ impl Expected {
 }
 
 /// Returns the findings about programs that may hold one lock together with us, or wait for it in
-/// vain.
-pub(crate) fn find(programs: &[Program], expected: &Expected) -> Vec<Finding> {
+/// vain. We use this `database` of the master.
+pub(crate) fn find(programs: &[Program], database: i64, expected: &Expected) -> Vec<Finding> {
     let Expected {
         ours,
         has_quarantine,
         lists,
     } = expected;
     let is_other = |name: &ConnectionName| name.keys != ours.keys;
-    let others = |row: Row, is_it: &dyn Fn(&ConnectionName) -> bool| {
-        let names = programs.iter().filter_map(|program| program.name.as_ref());
-        let who: BTreeSet<_> = names.filter(|name| is_it(name)).map(who).collect();
+    let others = |row: Row, is_it: &dyn Fn(&ConnectionName, bool) -> bool| {
+        let names = programs
+            .iter()
+            .filter_map(|one| Some((one.name.as_ref()?, one.database == database)));
+        let names = names.filter(|(name, is_here)| is_it(name, *is_here));
+        let who: BTreeSet<_> = names.map(|(name, _)| who(name)).collect();
         (!who.is_empty()).then(|| row.with(in_short(&who)))
     };
-    let mut findings: Vec<_> = others(OTHER_TEMPLATE, &is_other).into_iter().collect();
-    findings.extend(others(OTHER_LISTS, &|name| {
+    let template = others(OTHER_TEMPLATE, &|name, _| is_other(name));
+    let mut findings: Vec<_> = template.into_iter().collect();
+    findings.extend(others(OTHER_LISTS, &|name, _| {
         !is_other(name) && !lists.contains(&name.lists)
+    }));
+    findings.extend(others(OTHER_DATABASE, &|name, is_here| {
+        !is_other(name) && lists.contains(&name.lists) && !is_here
     }));
     let ttls: BTreeSet<_> = programs
         .iter()
@@ -138,8 +152,8 @@ pub(crate) fn find(programs: &[Program], expected: &Expected) -> Vec<Finding> {
         ttls.into_iter()
             .filter(|ttl| *has_quarantine && ![ours.max_ttl, NO_QUARANTINE].contains(ttl))
             .filter_map(|ttl| {
-                let finding = others(OTHER_MAX_TTL, &|name| {
-                    !is_other(name) && name.max_ttl == ttl
+                let finding = others(OTHER_MAX_TTL, &|name, is_here| {
+                    !is_other(name) && name.max_ttl == ttl && is_here
                 })?;
                 let value = format!("{ttl:?} in {}, and {:?} here", finding.value, ours.max_ttl);
                 Some(Finding { value, ..finding })
@@ -180,41 +194,45 @@ mod tests {
             "id=3 addr=127.0.0.1:1 name={own} age=0 idle=0 flags=t db=0\n\
              id=4 addr=127.0.0.1:2 name={other} age=7 flags=t\n\
              id=5 addr=127.0.0.1:3 name={other} age=90 flags=P\n\
+             id=11 addr=127.0.0.1:9 name={other} age=5 flags=P db=3\n\
              id=6 addr=127.0.0.1:4 name= age=1 flags=N\n\
              id=7 addr=127.0.0.1:5 name=sidekiq age=1 flags=N\n\
              id=8 addr=127.0.0.1:6 name= age=1 flags=S\n\
              id=9 addr=127.0.0.1:7 name= age=0 flags=N cmd=NULL\n\
              id=10 addr=127.0.0.1:8 name=quorlock-check age=0 flags=N cmd=client\n"
         );
-        let (mut programs, unseen) = read(&text);
+        let (mut programs, unseen) = read(&text, 0);
         assert_eq!(unseen, None);
         programs.sort_by_key(|program| program.client.clone());
         let found = programs.iter().map(|program| {
             let Program {
                 name,
                 client,
+                database,
                 connections,
                 age,
             } = program;
             (
                 name.is_some(),
                 client.as_deref(),
+                *database,
                 *connections,
                 age.as_secs(),
             )
         });
         let expected = [
-            (false, None, 1, 1),
-            (true, None, 1, 0),
-            (true, Some("a:b"), 2, 90),
-            (false, Some("sidekiq"), 1, 1),
+            (false, None, 0, 1, 1),
+            (true, None, 0, 1, 0),
+            (true, Some("a:b"), 0, 2, 90),
+            (true, Some("a:b"), 3, 1, 5),
+            (false, Some("sidekiq"), 0, 1, 1),
         ];
         assert_eq!(found.collect::<Vec<_>>(), expected);
     }
 
     #[test]
     fn programs_may_be_missing_if_the_own_connection_has_no_name() {
-        let (programs, unseen) = read("id=3 addr=127.0.0.1:1 name= age=0 idle=0 flags=t db=0\n");
+        let (programs, unseen) = read("id=3 addr=127.0.0.1:1 name= age=0 idle=0 flags=t db=0\n", 0);
         assert_eq!(programs.len(), 1);
         assert!(unseen.unwrap().contains("CLIENT SETNAME"));
     }
@@ -255,8 +273,9 @@ mod tests {
             ),
             (vec![name("a:1", "k", NO_QUARANTINE.as_secs(), "x")], vec![]),
         ] {
-            let programs: Vec<_> = programs.iter().map(|name| Program::named(name)).collect();
-            let findings = find(&programs, &expected);
+            let programs = programs.iter().map(|name| Program::named(name, 0));
+            let programs: Vec<_> = programs.collect();
+            let findings = find(&programs, 0, &expected);
             let values: Vec<_> = findings
                 .iter()
                 .map(|one| (one.setting, &*one.value))
@@ -264,8 +283,8 @@ mod tests {
             assert_eq!(values, found, "{programs:?}");
         }
         let many: Vec<_> = (1..8)
-            .map(|n| Program::named(&name("c:1", "k", 60, &n.to_string())))
+            .map(|n| Program::named(&name("c:1", "k", 60, &n.to_string()), 0))
             .collect();
-        assert_eq!(find(&many, &expected)[0].value, "1, 2, 3, 4, 5, 2 more");
+        assert_eq!(find(&many, 0, &expected)[0].value, "1, 2, 3, 4, 5, 2 more");
     }
 }

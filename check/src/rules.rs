@@ -120,8 +120,11 @@ fn losses(facts: &Facts, shared: &Shared, expected: &Expected) -> Vec<Found> {
     // A younger program may not have asked for the key yet.
     const SETTLED: Duration = Duration::from_secs(2);
     let mut programs = facts.programs.iter();
-    let is_used =
-        programs.any(|program| expected.writes_origin_key(program) && program.age >= SETTLED);
+    let is_used = programs.any(|program| {
+        // Each database has an origin key of its own.
+        let is_here = program.database == facts.database;
+        is_here && expected.writes_origin_key(program) && program.age >= SETTLED
+    });
     let left = facts.no_vote_for(shared).filter(|left| !left.is_zero());
     let (row, value) = match facts.get("origin_age") {
         None => (GUARD_DENIED, "not readable".to_owned()),

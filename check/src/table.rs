@@ -158,6 +158,9 @@ table! {
     FEW_MASTERS = Warn "masters"; "the loss of one master is the loss of all locks"; "list 3 or 5";
     HOST = Warn "hosts"; "its loss is the loss of all locks"; "give each master a machine of its own";
     NO_MAJORITY = Refuse "votes"; "no lock can be acquired"; "see the other findings";
+    OTHER_DATABASE = Warn "database";
+        "these programs use another database of the server: they and you may hold one lock at once";
+        "give all programs URLs with the same database, or another key template if the locks are others";
     OTHER_LISTS = Warn "lists"; "these programs use other lists of masters: they and you may hold one lock at once";
         "give all programs the same masters under the same addresses";
     OTHER_MAX_TTL = Warn "max_ttl";

@@ -251,7 +251,7 @@ fn a_lost_origin_key_is_told_from_one_that_was_never_written() {
         for (seconds, is_settled) in [(1, false), (2, true)] {
             let mut master = master("c", &[("never", age)]);
             let facts = master.answer.as_mut().unwrap();
-            facts.programs = read(&format!("id=3 name={name} age={seconds} flags=N")).0;
+            facts.programs = read(&format!("id=3 name={name} age={seconds} flags=N"), 0).0;
             let expected = if is_settled {
                 expected
             } else {
@@ -710,6 +710,32 @@ fn the_lists_of_a_change_are_expected() {
     );
 }
 
+/// It uses the same servers, and other keys there.
+#[test]
+fn a_program_in_another_database_is_found_and_writes_no_origin_key_here() {
+    let name = surprised_by_nobody().ours;
+    let hasty = ConnectionName::new(name.lists, "quorlock:check", Duration::from_secs(9), None);
+    for (name, database, expected) in [
+        (&name, 0, vec![(Refuse, "quorlock:guard")]),
+        (&name, 3, vec![(Warn, "database"), (Info, "quorlock:guard")]),
+        (
+            &hasty,
+            3,
+            vec![(Warn, "database"), (Info, "quorlock:guard")],
+        ),
+    ] {
+        let mut master = master("c", &[("never", "none")]);
+        let facts = master.answer.as_mut().unwrap();
+        facts.programs = read(&format!("id=3 name={name} age=9 flags=N db={database}"), 0).0;
+        let masters = [self::master("a", &[]), self::master("b", &[]), master];
+        assert_eq!(
+            found(&masters, &Shared::default()),
+            expected,
+            "{name} {database}"
+        );
+    }
+}
+
 #[test]
 fn a_program_with_other_masters_is_found_on_each_master_it_uses() {
     let other = ConnectionName::new(
@@ -718,7 +744,7 @@ fn a_program_with_other_masters_is_found_on_each_master_it_uses() {
         Duration::from_secs(60),
         Some("web"),
     );
-    let (programs, _) = read(&format!("id=1 name={other} age=1 flags=N"));
+    let (programs, _) = read(&format!("id=1 name={other} age=1 flags=N"), 0);
     let one = |name| with_facts(name, |facts| facts.programs = programs.clone());
     let report = check(&[one("a"), one("b"), master("c", &[])], &Shared::default());
     assert!(

@@ -943,6 +943,17 @@ fn programs_with_other_masters_or_settings_are_found() {
         })
         .await;
 
+        let elsewhere = urls[..3].iter().map(|url| format!("{url}/3"));
+        let elsewhere = program("elsewhere", patient().masters(elsewhere)).await;
+        let database = about("database").await.unwrap();
+        assert_eq!(
+            (database.severity, &*database.value),
+            (Warn, "elsewhere"),
+            "{database}"
+        );
+        assert_eq!(about("lists").await, None, "their masters are ours");
+        elsewhere.close().await;
+
         let trusting = ours().quarantine(Quarantine::Off).client_name("trusting");
         let trusting = trusting.build().unwrap();
         trusting.all_ready(TEST_TIMEOUT / 2).await.unwrap();
