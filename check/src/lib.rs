@@ -164,14 +164,17 @@ fn expected(key: &str, masters: Vec<&str>, leaving: Vec<&str>, shared: &Shared) 
     let ours = id(&masters, &leaving);
     let mut lists = shared.lists.clone();
     lists.push(ours);
-    if !leaving.is_empty() {
+    let [old, new] = [id(&leaving, &[]), id(&masters, &[])];
+    let is_change = !leaving.is_empty();
+    if is_change {
         // Before the change, after it, and on the way back.
-        lists.extend([id(&leaving, &[]), id(&masters, &[]), id(&leaving, &masters)]);
+        lists.extend([old, new, id(&leaving, &masters)]);
     }
     Expected {
         ours: ConnectionName::new(ours, key, shared.max_ttl, None),
         has_quarantine: shared.quarantine != Quarantine::Off,
         lists,
+        apart: (is_change && old != new).then_some([old, new]),
     }
 }
 
@@ -190,6 +193,7 @@ fn judge(masters: &[Master], lists: &[List], expected: &Expected, shared: &Share
             .map(|finding| finding.on([master.address.clone()]))
     });
     let mut findings = join(single);
+    findings.extend(programs::apart(masters, expected));
     findings.extend(together::find(masters, lists, shared));
     findings.sort_by_key(|finding| Reverse(finding.severity));
     let programs = masters.iter().map(|master| MasterPrograms {

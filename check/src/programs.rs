@@ -10,8 +10,9 @@ use std::{
 use quorlock::{ConnectionName, ListsId};
 
 use crate::{
+    facts::Master,
     report::Finding,
-    table::{OTHER_DATABASE, OTHER_LISTS, OTHER_MAX_TTL, OTHER_TEMPLATE, Row},
+    table::{APART, OTHER_DATABASE, OTHER_LISTS, OTHER_MAX_TTL, OTHER_TEMPLATE, Row},
 };
 
 /// The programs that are connected with one master, as the master shows them.
@@ -109,6 +110,9 @@ pub(crate) struct Expected {
     pub(crate) has_quarantine: bool,
     /// Our lists, and those of programs before, during and after our change of the masters.
     pub(crate) lists: Vec<ListsId>,
+    /// The lists before and after our change. Programs with one and programs with the other must
+    /// not be connected at the same time.
+    pub(crate) apart: Option<[ListsId; 2]>,
 }
 
 impl Expected {
@@ -126,6 +130,7 @@ pub(crate) fn find(programs: &[Program], database: i64, expected: &Expected) -> 
         ours,
         has_quarantine,
         lists,
+        ..
     } = expected;
     let is_other = |name: &ConnectionName| name.keys != ours.keys;
     let others = |row: Row, is_it: &dyn Fn(&ConnectionName, bool) -> bool| {
@@ -160,6 +165,29 @@ pub(crate) fn find(programs: &[Program], database: i64, expected: &Expected) -> 
             }),
     );
     findings
+}
+
+/// Returns the finding about programs that have only the masters before our change, and others that
+/// have only those after it. They may be connected with different masters.
+pub(crate) fn apart(masters: &[Master], expected: &Expected) -> Option<Finding> {
+    let facts = masters.iter().filter_map(Master::facts);
+    let here = facts.flat_map(|facts| {
+        let programs = facts.programs.iter();
+        programs.filter(|one| one.database == facts.database)
+    });
+    let names = here.filter_map(|program| program.name.as_ref());
+    let names: Vec<_> = names
+        .filter(|name| name.keys == expected.ours.keys)
+        .collect();
+    let [old, new] = expected.apart?.map(|lists| {
+        let its = names.iter().filter(|name| name.lists == lists);
+        its.map(|name| who(name)).collect::<BTreeSet<_>>()
+    });
+    let value = || {
+        let [old, new] = [&old, &new].map(in_short);
+        APART.with(format!("{old} with the old list, {new} with the new one"))
+    };
+    (!old.is_empty() && !new.is_empty()).then(value)
 }
 
 fn who(name: &ConnectionName) -> &str {
@@ -243,6 +271,7 @@ mod tests {
         let expected = Expected {
             lists: vec![ours.lists, ListsId::of(["b:1"], [])],
             has_quarantine: true,
+            apart: None,
             ours,
         };
         for (programs, found) in [

@@ -146,6 +146,9 @@ table! {
 
 // All masters together, other programs, and this program.
 table! {
+    APART = Refuse "lists";
+        "their majorities may share no master, so two of them may hold one lock at once";
+        "stop those with the new list, and let all programs use both lists before any has only the new one";
     CLOCK_OFF = Warn "TIME";
         "without a majority of clocks within 1 s, there are no fencing tokens, and no order in queues"; SYNC;
     COUNTERS_AHEAD = Refuse "quorlock:fence:*";

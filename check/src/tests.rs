@@ -736,6 +736,71 @@ fn a_program_in_another_database_is_found_and_writes_no_origin_key_here() {
     }
 }
 
+/// They may be connected with different masters.
+#[test]
+fn programs_of_a_change_that_share_no_list_are_found() {
+    let shared = Shared::default();
+    let during = |old| expected("k", vec!["n:1"], vec![old], &shared);
+    let name = |lists: [&str; 2], key, client| {
+        let [masters, leaving] = lists.map(|list| list.split_whitespace());
+        let name = ConnectionName::new(
+            ListsId::of(masters, leaving),
+            key,
+            shared.max_ttl,
+            Some(client),
+        );
+        format!("id=1 name={name} age=9 flags=N db=")
+    };
+    let [old, new] = [["o:1", ""], ["n:1", ""]];
+    let value = "job, web with the old list, api with the new one";
+    for (programs, is_found) in [
+        (
+            [name(old, "k", "web") + "0", name(new, "k", "api") + "0"],
+            true,
+        ),
+        (
+            [
+                name(old, "k", "web") + "0",
+                name(["n:1", "o:1"], "k", "api") + "0",
+            ],
+            false,
+        ),
+        (
+            [
+                name(["n:1", "o:1"], "k", "web") + "0",
+                name(new, "k", "api") + "0",
+            ],
+            false,
+        ),
+        (
+            [name(old, "k", "web") + "0", name(new, "other", "api") + "0"],
+            false,
+        ),
+        (
+            [name(old, "k", "web") + "0", name(new, "k", "api") + "3"],
+            false,
+        ),
+    ] {
+        let [first, second] = programs.clone().map(|text| {
+            let job = name(old, "k", "job") + "0";
+            let text = if text.contains("web") && is_found {
+                format!("{text}\n{job}")
+            } else {
+                text
+            };
+            with_facts("m", |facts| facts.programs = read(&text, 0).0)
+        });
+        let masters = [first, second, master("a", &[])];
+        let lists: [List; 2] = [("masters", [0].into()), ("leaving masters", [1].into())];
+        let report = judge(&masters, &lists, &during("o:1"), &shared);
+        let mut findings = report.findings.iter();
+        let apart = findings.find(|one| (one.severity, one.setting) == (Refuse, "lists"));
+        let apart = apart.map(|one| (&*one.value, one.masters.len()));
+        assert_eq!(apart, is_found.then_some((value, 0)), "{programs:?}");
+    }
+    assert!(during("n:1").apart.is_none(), "the lists are the same");
+}
+
 #[test]
 fn a_program_with_other_masters_is_found_on_each_master_it_uses() {
     let other = ConnectionName::new(
