@@ -127,7 +127,7 @@ impl Interpreter {
         let (is_done, returned): (bool, Value) =
             self.run.call((script, list(keys)?, list(arguments)?))?;
         match is_done {
-            true => to_reply(&returned),
+            true => to_reply(&returned, 0),
             false => Ok(Reply::Error(error_of(&returned))),
         }
     }
@@ -184,9 +184,14 @@ fn to_lua(lua: &Lua, reply: Reply) -> mlua::Result<Value> {
     }
 }
 
-/// Converts what a script has returned to a reply, as a server does.
-fn to_reply(returned: &Value) -> mlua::Result<Reply> {
+/// Converts what a script has returned, inside as many tables as `depth` says, to a reply, as a
+/// server does.
+fn to_reply(returned: &Value, depth: usize) -> mlua::Result<Reply> {
+    /// The most tables inside each other. A table may contain itself. Servers go on to about 8,000,
+    /// which the stack of a thread may not hold here.
+    const DEEPEST: usize = 128;
     Ok(match returned {
+        _ if depth > DEEPEST => Reply::Error("ERR reached lua stack limit".to_owned()),
         Value::Boolean(true) => Reply::Int(1),
         Value::Integer(number) => Reply::Int(*number),
         Value::Number(number) => Reply::Int(*number as i64),
@@ -200,7 +205,7 @@ fn to_reply(returned: &Value) -> mlua::Result<Reply> {
             }
             let mut items = Vec::new();
             for item in table.sequence_values::<Value>() {
-                items.push(to_reply(&item?)?);
+                items.push(to_reply(&item?, depth + 1)?);
             }
             Reply::Array(items)
         }

@@ -90,6 +90,18 @@ fn a_script_leaves_nothing_for_the_next_one() {
     assert_eq!(keys.names(NOW).count(), 1);
 }
 
+/// On a server, too, but there the error is deeper.
+#[test]
+fn a_table_that_contains_itself_ends_in_an_error() {
+    let ran = eval(&mut Keyspace::default(), "local t = {} t[1] = t return t");
+    let (mut reply, mut depth) = (&ran.reply, 0);
+    while let Reply::Array(items) = reply {
+        (reply, depth) = (&items[0], depth + 1);
+    }
+    let error = "ERR reached lua stack limit".to_owned();
+    assert_eq!((reply, depth), (&Reply::Error(error), 129));
+}
+
 #[test]
 fn commands_of_connections_fail_on_keys() {
     let mut keys = Keyspace::default();
