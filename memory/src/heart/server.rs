@@ -154,6 +154,10 @@ impl Server {
         self.database.micros = self.micros(now);
         self.database.keys = mem::take(self.data.entry(index).or_default());
         let ran = run(&mut self.database);
+        let is_flush = |effect: &Effect| matches!(effect, Effect::Flushed);
+        if self.database.effects.iter().any(is_flush) {
+            self.data.clear();
+        }
         self.data.insert(index, mem::take(&mut self.database.keys));
         ran
     }
@@ -161,12 +165,6 @@ impl Server {
     /// Tells all connections what the last command has done.
     fn tell(&mut self) {
         let effects = mem::take(&mut self.database.effects);
-        if effects
-            .iter()
-            .any(|effect| matches!(effect, Effect::Flushed))
-        {
-            self.data.clear();
-        }
         let caller = self.database.caller;
         self.database.connections.tell(caller, effects);
     }
