@@ -244,6 +244,7 @@ const ROWS: &[&[&str]] = &[
         "EVAL 'return {1, nil, 3}' 0",
         "EVAL 'local all = 1 for _ = 1, 128 do all = {all} end return all' 0",
         "EVAL 'return {ok = \"fine\"}' 0",
+        "EVAL 'return {ok = \"a\\r\\n+b\"}' 0",
         "EVAL 'return {err = \"ERR mine\"}' 0",
         "EVAL 'return redis.error_reply(\"ERR own\")' 0",
         "EVAL 'return redis.status_reply(\"own\")' 0",

@@ -62,7 +62,7 @@ impl Reply {
             Self::Bulk(text) => blob(b'$', text, out),
             Self::Double(number) if is_resp3 => line(b',', &written(*number), out),
             Self::Double(number) => blob(b'$', written(*number).as_bytes(), out),
-            Self::Error(text) => line(b'-', &text.replace(['\r', '\n'], " "), out),
+            Self::Error(text) => line(b'-', text, out),
             Self::Int(number) => line(b':', &number.to_string(), out),
             Self::Map(pairs) => {
                 let (kind, count) = if is_resp3 { (b'%', 1) } else { (b'*', 2) };
@@ -95,9 +95,13 @@ fn head(kind: u8, number: usize, out: &mut Vec<u8>) {
     line(kind, &number.to_string(), out);
 }
 
+/// Writes a line. An error or a status of a script may have ends of lines, which become blanks.
 fn line(kind: u8, text: &str, out: &mut Vec<u8>) {
     out.push(kind);
-    out.extend_from_slice(text.as_bytes());
+    out.extend(text.bytes().map(|byte| match byte {
+        b'\r' | b'\n' => b' ',
+        other => other,
+    }));
     out.extend_from_slice(b"\r\n");
 }
 
@@ -208,6 +212,7 @@ mod tests {
                 "-ERR a b\r\n",
                 "-ERR a b\r\n",
             ),
+            (Reply::Status("a\r\n+b".into()), "+a  +b\r\n", "+a  +b\r\n"),
             (
                 Reply::Verbatim("a".into()),
                 "=5\r\ntxt:a\r\n",
