@@ -109,8 +109,8 @@ impl MemoryMaster {
         self.state.lock().inject(fault);
     }
 
-    /// Restarts the server, which keeps nothing: all connections break, all keys are gone, and its
-    /// run id is new. The present fault stays.
+    /// Restarts the server: all connections break, all keys are gone, and its run id is new. The
+    /// present fault stays, and so do the values of `CONFIG SET` and the rights that are missing.
     pub fn restart(&self) {
         self.with(|server, _| server.restart(Data::new()));
     }

@@ -49,8 +49,9 @@ thread_local! {
         Interpreter::new().expect("the prelude is a constant that loads");
 }
 
-/// A Lua interpreter, which all servers of a thread share. No script leaves anything in it for the
-/// next one.
+/// A Lua interpreter, which all servers of a thread share. A script leaves nothing in it for the
+/// next one but what it writes into libraries, such as `redis.x = 1`. On a server these are
+/// read-only.
 struct Interpreter {
     lua: Lua,
     /// The data of the server whose script runs.
@@ -187,8 +188,8 @@ fn to_lua(lua: &Lua, reply: Reply) -> mlua::Result<Value> {
 /// Converts what a script has returned, inside as many tables as `depth` says, to a reply, as a
 /// server does.
 fn to_reply(returned: &Value, depth: usize) -> mlua::Result<Reply> {
-    /// The most tables inside each other. A table may contain itself. Servers go on to about 8,000,
-    /// which the stack of a thread may not hold here.
+    /// The most tables inside each other, of which one may contain itself. Servers allow about
+    /// 8,000, for which the stack of a thread may be too small here.
     const DEEPEST: usize = 128;
     Ok(match returned {
         _ if depth > DEEPEST => Reply::Error("ERR reached lua stack limit".to_owned()),

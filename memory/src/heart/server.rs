@@ -244,7 +244,7 @@ impl Server {
     }
 
     /// Begins another process with these keys: connections break, scripts are gone, and the run id
-    /// is new.
+    /// is new. The values of `CONFIG SET` and the rights that are missing stay.
     pub fn restart(&mut self, data: Data) {
         let connections = &mut self.database.connections;
         for number in connections.numbers().collect::<Vec<_>>() {
