@@ -136,7 +136,7 @@ impl Connections {
         for effect in effects {
             match effect {
                 Effect::Changed(key) => self.report(&key),
-                Effect::Flushed => self.report_all(),
+                Effect::Flushed { .. } => self.report_all(),
                 Effect::Published(channel, text) => {
                     let listeners = self.channels.get(&channel).cloned().unwrap_or_default();
                     let words = [b"message", &*channel, &*text].map(Reply::bulk);

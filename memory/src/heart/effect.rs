@@ -5,8 +5,8 @@
 pub(super) enum Effect {
     /// This key was written or deleted.
     Changed(Vec<u8>),
-    /// All keys of all databases were deleted.
-    Flushed,
+    /// All keys were deleted, of this database or of all databases.
+    Flushed { everywhere: bool },
     /// This text was published on this channel.
     Published(Vec<u8>, Vec<u8>),
     /// The caller has read this key, and tracks it.

@@ -59,7 +59,7 @@ impl Keyspace {
             match effect {
                 Effect::Changed(key) => changed.push(key),
                 Effect::Published(channel, text) => published.push((channel, text)),
-                Effect::Flushed | Effect::Read(_) => {}
+                Effect::Flushed { .. } | Effect::Read(_) => {}
             }
         }
         Ran {

@@ -154,7 +154,7 @@ impl Server {
         self.database.micros = self.micros(now);
         self.database.keys = mem::take(self.data.entry(index).or_default());
         let ran = run(&mut self.database);
-        let is_flush = |effect: &Effect| matches!(effect, Effect::Flushed);
+        let is_flush = |effect: &Effect| matches!(effect, Effect::Flushed { everywhere: true });
         if self.database.effects.iter().any(is_flush) {
             self.data.clear();
         }

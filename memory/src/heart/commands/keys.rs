@@ -99,8 +99,21 @@ pub(super) fn scan(db: &mut Database, words: Words<'_>) -> Answer {
     ]))
 }
 
-pub(super) fn flushall(db: &mut Database, _words: Words<'_>) -> Answer {
+pub(super) fn flushall(db: &mut Database, words: Words<'_>) -> Answer {
+    flush(db, words, true)
+}
+
+pub(super) fn flushdb(db: &mut Database, words: Words<'_>) -> Answer {
+    flush(db, words, false)
+}
+
+fn flush(db: &mut Database, words: Words<'_>, everywhere: bool) -> Answer {
+    match words {
+        [_] => {}
+        [_, how] if is(how, "ASYNC") || is(how, "SYNC") => {}
+        _ => return Err(SYNTAX),
+    }
     db.keys.entries.clear();
-    db.effects.push(Effect::Flushed);
+    db.effects.push(Effect::Flushed { everywhere });
     Ok(Reply::ok())
 }

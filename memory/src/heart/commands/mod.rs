@@ -171,6 +171,7 @@ const COMMANDS: &[Command] = &[
     Command::read_all("EXISTS", keys::exists),
     Command::data("EXPIRE", 3, keys::expire),
     Command::data("FLUSHALL", -1, keys::flushall),
+    Command::data("FLUSHDB", -1, keys::flushdb),
     Command::read("GET", 2, strings::get),
     Command::data("HDEL", -3, hashes::hdel),
     Command::connection("HELLO", -1, connection::hello),
