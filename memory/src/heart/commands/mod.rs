@@ -195,6 +195,7 @@ const COMMANDS: &[Command] = &[
     Command::outside("SCRIPT", -2, scripts::script),
     Command::connection("SELECT", 2, connection::select),
     Command::data("SET", -3, strings::set),
+    Command::data("SETEX", 4, strings::setex),
     Command::data("SETNX", 3, strings::setnx),
     Command::connection("SUBSCRIBE", -2, connection::subscribe),
     Command::data("TIME", 1, server::time),

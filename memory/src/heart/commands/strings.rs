@@ -27,7 +27,7 @@ pub(super) fn set(db: &mut Database, words: Words<'_>) -> Answer {
         let unit = if is(option, "EX") { 1_000 } else { 1 };
         match rest {
             [ttl, rest @ ..] if (unit > 1 || is(option, "PX")) && expires.is_none() => {
-                expires = Some(expiry(db, whole(ttl)?, unit)?);
+                expires = Some(expiry(db, words[0], (ttl, unit))?);
                 options = rest;
             }
             _ if is(option, "KEEPTTL") => keeps = true,
@@ -54,13 +54,23 @@ pub(super) fn set(db: &mut Database, words: Words<'_>) -> Answer {
     Ok(old)
 }
 
-/// Returns the millisecond in which a key with this TTL expires.
-fn expiry(db: &Database, ttl: i64, unit: u64) -> Answer<u64> {
-    let ttl = u64::try_from(ttl).ok().filter(|ttl| *ttl > 0);
+/// Returns the millisecond in which a key expires, given its TTL in a unit of so many milliseconds.
+/// `name` is that of the command.
+fn expiry(db: &Database, name: &[u8], (ttl, unit): (&[u8], u64)) -> Answer<u64> {
+    let ttl = u64::try_from(whole(ttl)?).ok().filter(|ttl| *ttl > 0);
     let ttl = ttl.and_then(|ttl| ttl.checked_mul(unit));
     let expires = ttl.and_then(|ttl| db.now().checked_add(ttl));
     let expires = expires.filter(|expires| i64::try_from(*expires).is_ok());
-    expires.ok_or_else(|| "ERR invalid expire time in 'set' command".into())
+    expires.ok_or_else(|| {
+        let name = String::from_utf8_lossy(name).to_lowercase();
+        format!("ERR invalid expire time in '{name}' command").into()
+    })
+}
+
+pub(super) fn setex(db: &mut Database, words: Words<'_>) -> Answer {
+    let expires = expiry(db, words[0], (words[2], 1_000))?;
+    db.put(words[1], Value::Text(words[3].to_vec()), Some(expires));
+    Ok(Reply::ok())
 }
 
 pub(super) fn setnx(db: &mut Database, words: Words<'_>) -> Answer {
