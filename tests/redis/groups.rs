@@ -192,11 +192,16 @@ fn masters_show_which_groups_programs_use() {
         let before = start("before", &urls, (&["a", "b"], &[])).await;
         let both = start("both", &urls, (&IDS, &["a", "b"])).await;
         let after = start("after", &urls, (&IDS, &[])).await;
-        for (locks, name) in [(&before, "before"), (&both, "both"), (&after, "after")] {
-            let only = BTreeSet::from([name.to_owned()]);
+        for (locks, name, groups) in [
+            (&before, "before", 2),
+            (&both, "both", 3),
+            (&after, "after", 3),
+        ] {
+            let mut expected = vec![BTreeSet::from([name.to_owned()]); groups];
+            expected.resize_with(IDS.len(), BTreeSet::new);
             assert_eq!(
                 seen(&urls, locks.of("").lists_id()).await,
-                vec![only; 4],
+                expected,
                 "{name}"
             );
         }

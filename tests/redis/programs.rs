@@ -57,7 +57,8 @@ fn masters_show_which_lists_programs_use() {
         let joint = program("joint", new, old).await;
         let after = program("after", new, &[]).await;
         let report = check(new, old).await;
-        assert!(!report.to_string().contains("lists"), "{report}");
+        let both_at_once = "refuse: lists: before with the old list, after with the new one";
+        assert!(report.to_string().contains(both_at_once), "{report}");
         let ids = [
             id(&masters[..3], &[]),
             id(&masters[1..], &masters[..3]),

@@ -523,7 +523,7 @@ fn renewed_guards_outlive_their_runtime_without_harm() {
     drop(here);
     run(async {
         let error = timeout(TTL * 2, lost.lost()).await.unwrap();
-        assert_eq!(error.reason, LostReason::Expired);
+        assert_eq!(error.reason, LostReason::Ended);
         drop(lost);
         close_at_once(&locks).await;
     });
