@@ -9,7 +9,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use quorlock::{Builder, ConfigError, Coordinator, MasterSpec, Quarantine};
+use quorlock::{
+    Builder, ConfigError, ConnectionName, Coordinator, MasterSpec, Quarantine, example_keys,
+};
 use quorlock_check::{Report, Shared, check};
 use tokio::runtime::Runtime;
 
@@ -188,6 +190,13 @@ impl ToCheck {
     pub(crate) async fn check(&self) -> Result<Report, Failure> {
         let [masters, leaving] = &self.lists;
         Ok(check(masters, leaving, &self.shared).await?)
+    }
+
+    /// Returns what the connections of programs show about their key template, if it is ours.
+    pub(crate) fn keys(&self) -> Result<u32, Failure> {
+        let keys = example_keys(&self.shared.key_template)?;
+        let (lists, key) = (self.locks.lists_id(), &keys[0].key);
+        Ok(ConnectionName::new(lists, key, self.shared.max_ttl, None).keys)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quorlock::{ListsId, MasterSpec};
+use quorlock::{ConnectionName, ListsId, MasterSpec};
 
 use crate::style::{Cell, Colour, Style};
 
@@ -12,6 +12,8 @@ pub(super) struct Change {
     new: Vec<Arc<str>>,
     /// What the connections of programs show, and the part of these programs.
     parts: [(ListsId, Part); 4],
+    /// What the connections of programs with our key template show.
+    keys: u32,
 }
 
 /// The masters that a program uses.
@@ -44,7 +46,7 @@ impl Part {
 
 impl Change {
     /// Returns the change from the `old` list to the `new` one. Both have been checked.
-    pub(super) fn of(lists: &[Vec<MasterSpec>; 2]) -> Self {
+    pub(super) fn of(lists: &[Vec<MasterSpec>; 2], keys: u32) -> Self {
         let [new, old] = lists.each_ref().map(|list| {
             let addresses = list.iter().filter_map(|master| master.address().ok());
             addresses.collect::<Vec<_>>()
@@ -62,6 +64,7 @@ impl Change {
             ],
             old,
             new,
+            keys,
         }
     }
 
@@ -70,10 +73,12 @@ impl Change {
         self.parts[0].0 == self.parts[1].0
     }
 
-    /// Returns the part of programs with these lists.
-    pub(super) fn part(&self, lists: ListsId) -> Part {
-        let known = self.parts.iter().find(|(id, _)| *id == lists);
-        known.map_or(Part::Other, |(_, part)| *part)
+    /// Returns the part of a program. `None` if the change does not concern it: it has other lists,
+    /// and other locks.
+    pub(super) fn part(&self, name: &ConnectionName) -> Option<Part> {
+        let known = self.parts.iter().find(|(id, _)| *id == name.lists);
+        let other = (name.keys == self.keys).then_some(Part::Other);
+        known.map(|(_, part)| *part).or(other)
     }
 
     /// Says on how many old masters a user must be deleted, so that the others are no majority.

@@ -27,7 +27,7 @@ mod steps;
 pub(crate) fn plan(args: &Plan, common: &Common) -> Result<Exit, Failure> {
     let subject = Masters::find_change(common, &args.from, &args.to)?.into_check()?;
     block_on(async {
-        let (change, locks) = (Change::of(&subject.lists), &subject.locks);
+        let (change, locks) = (Change::of(&subject.lists, subject.keys()?), &subject.locks);
         let style = Style::of_stdout();
         if change.is_none() && args.from.is_empty() {
             return Err(Failure::new(Exit::Usage, NOT_OLD));

@@ -141,7 +141,7 @@ fn has_no_majority(findings: &[&Finding]) -> bool {
     of_all.any(|one| one.setting == "votes")
 }
 
-/// Returns the programs that all masters show.
+/// Returns the programs that all masters show and the change concerns.
 fn programs(
     masters: &[MasterPrograms],
     change: &Change,
@@ -152,7 +152,9 @@ fn programs(
         .flat_map(|master| master.programs.iter().flatten());
     for program in shown {
         let name = program.name.as_ref();
-        let part = name.map_or(Part::Unknown, |name| change.part(name.lists));
+        let Some(part) = name.map_or(Some(Part::Unknown), |name| change.part(name)) else {
+            continue;
+        };
         let names = parts.entry(part).or_default();
         let most = names.entry(program.client.clone()).or_default();
         *most = program.connections.max(*most);

@@ -260,6 +260,21 @@ fn the_plan_does_not_begin_while_programs_use_other_lists() {
     assert!(!words.contains("No program is connected"), "{shown}");
 }
 
+/// They cannot hold the same locks. Programs with the old list have to change all the same.
+#[test]
+fn programs_with_other_lists_and_other_keys_are_no_reason_to_wait() {
+    let masters = masters(4);
+    let hold =
+        |masters, name| Running::hold(masters, &format!("{name} --key-template app:{{name}}"));
+    let _other = hold(&masters[..2], "job");
+    let (status, shown) = planned(&masters, |_| true);
+    assert_eq!((status, who(&shown, "other lists")), (0, None), "{shown}");
+    let old = hold(&masters[..3], "another");
+    let (_, shown) = planned(&masters, |_| true);
+    let who = who(&shown, "only the old masters").unwrap();
+    assert!(who.ends_with(&format!("/{}", old.id())), "{shown}");
+}
+
 /// With --strict, masters that no program has used have no vote for a while.
 #[test]
 fn the_plan_does_not_begin_while_new_masters_have_no_vote() {
