@@ -70,8 +70,8 @@ pub struct Shared {
     pub node_timeout: Duration,
     /// The time that connecting may take.
     pub connect_timeout: Duration,
-    /// Further lists that programs may use, besides those that are checked. For groups: the ID of
-    /// all groups together.
+    /// The lists that programs may use, if they are not those that are checked. For groups:
+    /// [`lists_id`](quorlock::Coordinator::lists_id) of any of their coordinators.
     pub lists: Vec<ListsId>,
 }
 
@@ -163,7 +163,9 @@ fn expected(key: &str, masters: Vec<&str>, leaving: Vec<&str>, shared: &Shared) 
     };
     let ours = id(&masters, &leaving);
     let mut lists = shared.lists.clone();
-    lists.push(ours);
+    if lists.is_empty() {
+        lists.push(ours);
+    }
     let [old, new] = [id(&leaving, &[]), id(&masters, &[])];
     let is_change = !leaving.is_empty();
     if is_change {

@@ -680,34 +680,30 @@ fn a_counter_counts_if_the_other_masters_are_no_majority() {
     );
 }
 
-/// Programs of a change are no surprise to each other, and neither are those of given lists.
+/// Programs of a change are no surprise to each other. Programs of groups show the lists of all
+/// groups, and not those of one.
 #[test]
-fn the_lists_of_a_change_are_expected() {
-    let given = ListsId::of(["g:1"], []);
-    let shared = Shared {
-        lists: vec![given],
-        ..Shared::default()
-    };
+fn the_lists_of_a_change_or_of_groups_are_expected() {
     let id = |masters: &[&'static str], leaving: &[&'static str]| {
         ListsId::of(masters.iter().copied(), leaving.iter().copied())
     };
     let (new, old): (&[_], &[_]) = (&["n:1"], &["o:1"]);
-    let ids = [
-        given,
-        id(new, old),
-        id(old, &[]),
-        id(new, &[]),
-        id(old, new),
-    ];
+    let ids = [id(new, old), id(old, &[]), id(new, &[]), id(old, new)];
+    let shared = Shared::default();
     let during = expected("k", new.to_vec(), old.to_vec(), &shared);
-    assert!(ids.iter().all(|id| during.lists.contains(id)));
-    assert_eq!(during.lists.len(), ids.len());
+    assert_eq!(during.lists, ids);
     let before = expected("k", old.to_vec(), vec![], &shared);
-    assert_eq!(before.lists, [given, id(old, &[])]);
+    assert_eq!(before.lists, [id(old, &[])]);
     assert_eq!(
         before.ours,
         ConnectionName::new(id(old, &[]), "k", shared.max_ttl, None)
     );
+    let groups = Shared {
+        lists: vec![ListsId::of(["g:1"], [])],
+        ..shared
+    };
+    let in_groups = expected("k", old.to_vec(), vec![], &groups);
+    assert_eq!(in_groups.lists, groups.lists);
 }
 
 /// It uses the same servers, and other keys there.
