@@ -42,7 +42,12 @@ mod table;
 mod tests;
 mod together;
 
-use std::{cmp::Reverse, collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures_util::future::join_all;
 use quorlock::{ConfigError, ConnectionName, ListsId, MasterSpec, Quarantine, example_keys};
@@ -60,7 +65,8 @@ pub use crate::{
 pub struct Shared {
     /// The template of keys: see [`Builder::key_template`](quorlock::Builder::key_template).
     pub key_template: String,
-    /// The longest TTL of all programs: see [`Builder::max_ttl`](quorlock::Builder::max_ttl).
+    /// The longest TTL of all programs: see [`Builder::max_ttl`](quorlock::Builder::max_ttl). Its
+    /// default grows with a TTL above 1 min, and this one does not.
     pub max_ttl: Duration,
     /// The drift allowance: see [`Builder::drift_ppm`](quorlock::Builder::drift_ppm).
     pub drift_ppm: u32,
@@ -101,7 +107,8 @@ impl Shared {
 }
 
 /// Checks `masters`, and those that the programs are [leaving](quorlock::Builder::leaving). Fails
-/// if a master or the key template cannot be used.
+/// if a master or the key template cannot be used, and if the lists name one server twice, as
+/// [`Builder::build`](quorlock::Builder::build) does.
 ///
 /// The check changes nothing on the masters: it does not even write the origin key, as the first
 /// connection of a program does. It opens five connections to each master. That takes at most twice
@@ -118,26 +125,7 @@ pub async fn check(
     shared: &Shared,
 ) -> Result<Report, ConfigError> {
     let keys = example_keys(&shared.key_template)?;
-    let (mut specs, mut lists) = (
-        Vec::<(Arc<str>, &MasterSpec)>::new(),
-        [BTreeSet::new(), BTreeSet::new()],
-    );
-    let listed = masters
-        .iter()
-        .map(|spec| (0, spec))
-        .chain(leaving.iter().map(|spec| (1, spec)));
-    for (number, (list, spec)) in (1..).zip(listed) {
-        let bad = |reason| ConfigError::BadMaster {
-            master: number,
-            reason,
-        };
-        let address = spec.address().map_err(bad)?;
-        let known = specs.iter().position(|(other, _)| *other == address);
-        lists[list].insert(known.unwrap_or(specs.len()));
-        if known.is_none() {
-            specs.push((address, spec));
-        }
-    }
+    let (specs, lists) = distinct(masters, leaving)?;
     let [ours, theirs] = lists
         .each_ref()
         .map(|list| list.iter().map(|number| &*specs[*number].0));
@@ -154,6 +142,51 @@ pub async fn check(
         .collect();
     let lists = &lists[..1 + usize::from(is_change)];
     Ok(judge(&masters, lists, &expected, shared))
+}
+
+/// Masters with their addresses, and the numbers of those in each list.
+type Distinct<'a> = (Vec<(Arc<str>, &'a MasterSpec)>, [BTreeSet<usize>; 2]);
+
+/// Returns each master once. Fails if one list has a server twice, or if the lists have it with
+/// different databases.
+fn distinct<'a>(
+    masters: &'a [MasterSpec],
+    leaving: &'a [MasterSpec],
+) -> Result<Distinct<'a>, ConfigError> {
+    let mut specs = Vec::<(Arc<str>, &MasterSpec)>::new();
+    let mut lists = [BTreeMap::new(), BTreeMap::new()];
+    let listed = masters
+        .iter()
+        .map(|spec| (0, spec))
+        .chain(leaving.iter().map(|spec| (1, spec)));
+    for (second, (list, spec)) in (1..).zip(listed) {
+        let bad = |reason| ConfigError::BadMaster {
+            master: second,
+            reason,
+        };
+        let address = spec.address().map_err(bad)?;
+        let known = specs.iter().position(|(other, _)| *other == address);
+        let number = known.unwrap_or(specs.len());
+        if let Some(first) = lists[list].insert(number, second) {
+            let address = address.to_string();
+            return Err(ConfigError::DuplicateMaster {
+                first,
+                second,
+                address,
+            });
+        }
+        if known.is_none() {
+            specs.push((address, spec));
+        } else if specs[number].1.database() != spec.database() {
+            // It is in the first list, which has no server twice.
+            return Err(ConfigError::OtherDatabase {
+                first: number + 1,
+                second,
+                address: address.to_string(),
+            });
+        }
+    }
+    Ok((specs, lists.map(|list| list.into_keys().collect())))
 }
 
 /// Returns what the connections of programs with these addresses may show.

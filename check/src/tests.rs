@@ -1,6 +1,6 @@
 use std::{collections::BTreeMap, future::pending, io, mem, sync::Arc, time::Duration};
 
-use quorlock::{ConnectionName, ListsId, MasterSpec, Quarantine};
+use quorlock::{ConnectionName, Coordinator, ListsId, MasterSpec, Quarantine};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, duplex},
     time::timeout,
@@ -678,6 +678,26 @@ fn a_counter_counts_if_the_other_masters_are_no_majority() {
         finding(&[b, &[], &[]], None).is_some(),
         "the new master has it"
     );
+}
+
+/// The errors are those of `Builder::build`.
+#[tokio::test]
+async fn lists_that_name_a_server_twice_are_refused() {
+    let lists: [(&[&str], &[&str]); 3] = [
+        (&["redis://a", "redis://b", "redis://a/1"], &[]),
+        (&["redis://a"], &["redis://b", "redis://a", "redis://b"]),
+        (&["redis://a", "redis://b"], &["redis://c", "redis://b/1"]),
+    ];
+    for (masters, leaving) in lists {
+        let [masters, leaving] = [masters, leaving].map(|list| {
+            let specs = list.iter().map(|url| MasterSpec::from(*url));
+            specs.collect::<Vec<_>>()
+        });
+        let checked = crate::check(&masters, &leaving, &Shared::default()).await;
+        let builder = Coordinator::builder().masters(masters).leaving(leaving);
+        let expected = builder.build().unwrap_err().to_string();
+        assert_eq!(checked.unwrap_err().to_string(), expected);
+    }
 }
 
 /// Programs of a change are no surprise to each other. Programs of groups show the lists of all
