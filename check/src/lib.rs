@@ -58,6 +58,10 @@ pub use crate::{
     report::{Finding, Report, Severity},
 };
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 /// The settings that all programs share which use the same locks. The default is that of
 /// [`Builder`](quorlock::Builder).
 #[derive(Clone, Debug)]
