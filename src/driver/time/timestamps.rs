@@ -90,7 +90,6 @@ mod tests {
         for kind in Kind::ALL {
             for (ahead, rounds) in [
                 (0, [1, 1, 1]),
-                // The clocks are real: a stop of this thread for half a second changes the numbers.
                 (500_000, [1, 2, 1]),  // the counter is ahead of the right clock
                 (-500_000, [1, 1, 2]), // the counter is ahead of the wrong clock
                 (HOUR, [2, 1, 1]),     // the masters correct the wrong clock
@@ -118,8 +117,8 @@ mod tests {
                     assert_eq!(guard.rounds(), rounds, "{kind} {ahead}");
                     last = token;
                     guard.release().await.unwrap();
-                    // Two clients that read the same microsecond would offer the same candidate.
-                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    // The loser of a round for a permit offers up to 4 ms more than it must.
+                    tokio::time::sleep(Duration::from_millis(5)).await;
                 }
             }
         }
