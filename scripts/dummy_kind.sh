@@ -10,7 +10,7 @@ copy=target/dummy_kind
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}"
 rm -rf "$copy"
 mkdir -p "$copy"
-cp -r Cargo.lock README.md src lua docs examples tests "$copy/"
+cp -r Cargo.lock README.md src lua docs examples memory tests "$copy/"
 # Another version, so that the binaries in the shared directory do not replace those of the crate.
 sed -e "s/^version = .*/version = \"0.0.0\"/" -e "/^default-members = /d" -e "s/^members = .*/members = []/" \
     Cargo.toml >"$copy/Cargo.toml"

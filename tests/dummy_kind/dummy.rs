@@ -6,7 +6,7 @@ use std::num::NonZeroU16;
 
 use super::{
     reentrant::can_be_refused,
-    spec::{HolderForm, Rights, Spec},
+    spec::{HolderForm, Spec},
 };
 use crate::core::{
     protocol::{
@@ -29,12 +29,6 @@ pub(super) static SPEC: Spec = Spec {
     is_watched: true,
     has_readers: false,
     has_slots: true,
-    rights: Rights {
-        name: "rights for dummy locks",
-        takes: "EXISTS HSET",
-        needs: "HMGET HLEN HGETALL HDEL DEL PTTL PEXPIRE GET SET one two three four five six",
-        fix: "none",
-    },
 };
 
 const COMPANIONS: &[&Companion] = &[&ONE, &TWO, &THREE, &FOUR, &FIVE, &SIX];

@@ -6,8 +6,7 @@ use std::{ptr, sync::OnceLock};
 /// defines its companions in its own module.
 #[derive(Debug)]
 pub(crate) struct Companion {
-    /// The purpose. For a key, the needs of [`Rights`](crate::core::kind::spec::Rights) have the
-    /// same word.
+    /// The purpose. For a key, the rights in the crate `quorlock-check` have the same word.
     pub(crate) name: &'static str,
     form: Form,
 }
