@@ -168,8 +168,10 @@ impl<'a> FairWait<'a> {
     /// Returns the master that chooses the slot in the next round. It may be wrong, so all choose
     /// in the round after its own.
     fn next_chooser(&self, round: &LiveRound, first: Option<usize>) -> Option<usize> {
-        let next = slots::note_lost(self.context, &self.request.lock_id, round);
-        next.filter(|_| first.is_none())
+        let lock_id = &self.request.lock_id;
+        let is_split = slots::note_lost(self.context, lock_id, round);
+        let next = || slots::chooser(self.context, lock_id, Some(round));
+        (is_split && first.is_none()).then(next).flatten()
     }
 
     fn likely_chooser(&self, last: Option<&LiveRound>) -> Option<usize> {

@@ -34,14 +34,11 @@ pub(super) fn note_won(context: &Context, lock_id: &LockId) {
     note(context, lock_id, false);
 }
 
-/// Notes a `round` that was lost. If masters chose different slots in it, returns the master that
-/// chooses in the next one.
-pub(super) fn note_lost(context: &Context, lock_id: &LockId, round: &LiveRound) -> Option<usize> {
+/// Notes a `round` that was lost. Returns whether masters chose different slots in it.
+pub(super) fn note_lost(context: &Context, lock_id: &LockId, round: &LiveRound) -> bool {
     let is_split = round.read(Round::is_split_over_slots);
     note(context, lock_id, is_split);
     is_split
-        .then(|| chooser(context, lock_id, Some(round)))
-        .flatten()
 }
 
 fn note(context: &Context, lock_id: &LockId, is_split: bool) {
