@@ -1,4 +1,4 @@
-//! A connection as a supervisor uses it. The master may be a server or a memory master.
+//! A connection as a supervisor uses it.
 
 use std::{
     future::Future,
