@@ -137,10 +137,14 @@ fn a_server_that_forgets_tracked_keys_wakes_their_waiters() {
             let set = master.command(&["CONFIG", "SET", "tracking-table-max-keys", "1"]);
             assert_eq!(set, "OK");
         }
+        // After many false reports, a waiter pauses for the least poll interval. The polls come so
+        // late that a waiter without reports misses the limit.
+        let pause = millis(500);
+        let patient = || patient().poll_interval(pause, pause * 10);
         let locks = coordinator(patient(), &masters);
         let holders: Vec<_> = (0..4).map(|_| coordinator(patient(), &masters)).collect();
         let mut times = Vec::new();
-        for _ in 0..5 {
+        for _ in 0..3 {
             let mut guards = Vec::new();
             let mut waiting = Vec::new();
             for (number, holder) in holders.iter().enumerate() {
@@ -159,7 +163,7 @@ fn a_server_that_forgets_tracked_keys_wakes_their_waiters() {
             }
         }
         let median = median(times);
-        assert!(median < WOKEN, "{median:?}");
+        assert!(median < pause + WOKEN, "{median:?}");
     });
 }
 
