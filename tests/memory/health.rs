@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::world::*;
 
-/// Returns the states that the stream tells of now: the master's number, the state, and whether
+/// Returns the states that `events` tell of now: the master's number, the state, and whether
 /// the master can vote.
 async fn news(
     world: &World,

@@ -8,7 +8,7 @@ use crate::{
     source::{Source, sources},
 };
 
-/// The types that the module `blocking` wraps, and its stream.
+/// The types that the module `blocking` wraps.
 const WRAPPED: [&str; 5] = [
     "Coordinator",
     "Guard",

@@ -78,7 +78,7 @@ fn run(mut waits_for: UnboundedReceiver<HealthEvents>, started: &mpsc::Sender<io
     let _ = started.send(Ok(runtime.handle().clone()));
     runtime.block_on(async {
         while let Some(mut events) = waits_for.recv().await {
-            // The stream ends after the supervisors have delivered everything.
+            // They end after the supervisors have delivered everything.
             while events.next().await.is_some() {}
         }
     });

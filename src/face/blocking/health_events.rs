@@ -8,8 +8,8 @@ use crate::{
 /// The changes of the masters' states, from
 /// [`Coordinator::health_events`](super::Coordinator::health_events).
 ///
-/// It yields and leaves out what the async [stream](crate::HealthEvents) does, and ends when that
-/// stream ends.
+/// It yields and leaves out what the async [`HealthEvents`](crate::HealthEvents) does, and ends when
+/// that ends.
 #[derive(Debug)]
 #[must_use = "nothing is yielded until `next` is called"]
 pub struct HealthEvents(health_events::HealthEvents);

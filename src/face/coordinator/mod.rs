@@ -84,8 +84,8 @@ impl Coordinator {
         self.engine.masters().health.read()
     }
 
-    /// Returns a stream of the changes of the masters' states. It begins with the present state of
-    /// each master. The stream does not keep the coordinator alive.
+    /// Returns the changes of the masters' states, starting with the present state of each master.
+    /// Does not keep the coordinator alive.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
