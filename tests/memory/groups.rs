@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use quorlock::{
-    AcquireError, Coordinator, Fault, Group, Groups, Guard, MasterHealth, MemoryMaster, Tally,
+    AcquireError, Coordinator, Fault, Group, Groups, Guard, Kind, MasterHealth, MemoryMaster, Tally,
 };
 use tokio::time::timeout;
 
@@ -70,7 +70,14 @@ async fn each_name_is_on_the_masters_of_its_group_only() {
         let name = name_in(&locks, id);
         let owner = locks.owner();
         for kind in KINDS {
-            let lock = locks.of(&name).of_kind(kind, &name, &owner);
+            let lock = match kind {
+                Kind::Mutex => locks.mutex(&name),
+                Kind::Reentrant => locks.reentrant(&name, &owner),
+                Kind::Fair => locks.fair(&name, &owner),
+                Kind::ReadWrite => locks.read_write(&name, &owner).write(),
+                Kind::Semaphore => locks.semaphore(&name, 1),
+                other => panic!("groups have no {other}"),
+            };
             let guard = lock.acquire().await.unwrap();
             assert_eq!(guard.settled().await.granted_count(), 3);
             assert_eq!(world.owners_of(&name), BTreeSet::from([id]));
@@ -94,7 +101,7 @@ async fn an_outage_of_a_group_concerns_its_names_only() {
         .for_each(|master| master.inject(Fault::Down));
     let lock = |id| {
         let name = name_in(&locks, id);
-        locks.of(&name).mutex(&name)
+        locks.mutex(&name)
     };
     let refused = lock("b").try_acquire().await.unwrap_err();
     assert!(
@@ -162,7 +169,7 @@ async fn nothing_is_opened_after_a_close() {
     assert_eq!(locks.coordinators().count(), 1);
     timeout(seconds(1), locks.close()).await.unwrap();
     for name in [&used, &other] {
-        let refused = locks.of(name).mutex(name).try_acquire().await;
+        let refused = locks.mutex(name).try_acquire().await;
         assert!(matches!(refused, Err(AcquireError::Closed)), "{refused:?}");
         let refused = locks.mutex_all([name]).acquire().await;
         assert!(matches!(refused, Err(AcquireError::Closed)), "{refused:?}");
@@ -178,14 +185,11 @@ async fn a_lock_of_names_in_several_groups_excludes_each_of_them() {
     let all = locks.mutex_all(&names);
     let guard = all.acquire().await.unwrap();
     for name in &names {
-        assert!(
-            locks.of(name).mutex(name).try_acquire().await.is_err(),
-            "{name}"
-        );
+        assert!(locks.mutex(name).try_acquire().await.is_err(), "{name}");
     }
     guard.release().await.unwrap();
     // One name is held, and then released.
-    let held = locks.of(&names[1]).mutex(&names[1]);
+    let held = locks.mutex(&names[1]);
     let held = held.acquire().await.unwrap();
     let waiting = tokio::spawn(async move { all.acquire().await.unwrap() });
     tokio::time::sleep(seconds(30)).await; // longer than the TTL, so those before it are extended
@@ -234,7 +238,7 @@ async fn an_outage_keeps_no_name_of_another_group() {
     let all = locks.mutex_all(&names);
     let waiting = tokio::spawn(async move { all.acquire().await.unwrap() });
     tokio::time::sleep(seconds(1)).await;
-    let other = locks.of(&names[0]).mutex(&names[0]);
+    let other = locks.mutex(&names[0]);
     assert!(
         other.try_acquire().await.is_err(),
         "the waiter keeps it at first"
@@ -270,7 +274,7 @@ async fn programs_with_both_lists_of_groups_exclude_those_with_either() {
         assert_eq!(label(&both), expected);
         moved += usize::from(was != is);
         for (one, other) in [(&old, &both), (&both, &old), (&both, &new), (&new, &both)] {
-            let [one, other] = [one, other].map(|locks| locks.of(&name).mutex(&name).fenced());
+            let [one, other] = [one, other].map(|locks| locks.mutex(&name).fenced());
             let guard: Guard = one.acquire().await.unwrap();
             let refused = other.try_acquire().await;
             assert!(
@@ -303,8 +307,8 @@ async fn a_change_of_the_groups_in_one_step_has_two_holders() {
     let world = World::new();
     let (old, new) = (world.open(&["a", "b"], &[]), world.open(&IDS, &[]));
     let name = name_in(&new, "c");
-    let _old = old.of(&name).mutex(&name).try_acquire().await.unwrap();
-    let _new = new.of(&name).mutex(&name).try_acquire().await.unwrap();
+    let _old = old.mutex(&name).try_acquire().await.unwrap();
+    let _new = new.mutex(&name).try_acquire().await.unwrap();
 }
 
 /// One set of masters is changed to groups, and back.
@@ -320,7 +324,7 @@ async fn masters_without_groups_become_a_group() {
     for number in 0..20 {
         let name = format!("orders/{number}");
         let _guard = locks.mutex(&name).try_acquire().await.unwrap();
-        let refused = both.of(&name).mutex(&name).try_acquire().await;
+        let refused = both.mutex(&name).try_acquire().await;
         assert!(
             matches!(refused, Err(AcquireError::Contended { .. })),
             "{refused:?}"

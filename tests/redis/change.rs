@@ -139,7 +139,7 @@ pub(crate) fn change(test: &str, shape: Shape, barred: usize) {
         late.pause();
 
         let joint = shape.during(&urls[1]);
-        let lock = joint.of(&name).mutex(&name);
+        let lock = joint.mutex(&name);
         let held = lock.acquire_within(TTL * 10).await.unwrap();
         held.release().await.unwrap();
         for master in &old[..barred] {
@@ -147,7 +147,7 @@ pub(crate) fn change(test: &str, shape: Shape, barred: usize) {
         }
         sleep(WAIT).await;
         let locks = shape.after(&urls[2]);
-        let next = locks.of(&name).mutex(&name);
+        let next = locks.mutex(&name);
         let next = next.acquire_within(TTL * 10).await.unwrap();
         joint.close().await;
 
@@ -190,7 +190,7 @@ async fn until_renewed(name: &str, master: &Server) {
 /// or fails to, on the old masters.
 async fn wake_up_late(shape: Shape, masters: &[String], is_barred: bool) {
     let (locks, name) = (shape.before(masters), shape.name(masters));
-    let lock = locks.of(&name).mutex(&name);
+    let lock = locks.mutex(&name);
     let held = lock.acquire_within(TTL * 10).await.unwrap();
     until_told();
     assert!(!held.is_valid());

@@ -32,7 +32,7 @@ fn lock_in(locks: &Groups, label: &str) -> Lock {
     let mut names = (0..).map(|number| format!("orders/{number}"));
     let name = names.find(|name| locks.of(name).label() == Some(label));
     let name = name.unwrap();
-    locks.of(&name).mutex(&name)
+    locks.mutex(&name)
 }
 
 #[test]

@@ -114,7 +114,7 @@ pub(super) fn visit(shared: &Shared) -> JoinHandle<()> {
             visitor.forget_origins();
             let locks = groups(&shared, place, Quarantine::Observed, Lists::Both);
             let name = shared.plan.locks[0].name;
-            let _ = locks.of(name).mutex(name).inspect().await;
+            let _ = locks.mutex(name).inspect().await;
             drop(locks);
             sleep(Duration::from_millis(random.below(400))).await;
         }
@@ -296,8 +296,7 @@ impl Task {
         let lock = if wanted.len() > 1 {
             set(&self.locks, &self.shared.plan, wanted)
         } else if reads {
-            let locks = self.locks.of(plan.name);
-            locks.read_write(plan.name, owner).read()
+            self.locks.read_write(plan.name, owner).read()
         } else {
             let mut plan = *plan;
             if !self.shared.plan.is_calm() {
@@ -421,7 +420,7 @@ impl Task {
         let holder = attempt.owner.unwrap_or_default();
         let other = (plan.kind == Kind::ReadWrite).then(|| {
             let owner = &self.owners[(holder - self.first_owner) as usize];
-            let lock = self.locks.of(plan.name).read_write(plan.name, owner);
+            let lock = self.locks.read_write(plan.name, owner);
             if self.random.is_one_in(2) {
                 lock.read()
             } else {
@@ -519,10 +518,9 @@ fn set(locks: &Groups, plan: &Plan, wanted: &[usize]) -> Lock {
 }
 
 pub(super) fn lock(locks: &Groups, plan: &LockPlan, owner: &Owner) -> Lock {
-    let locks = locks.of(plan.name);
     let lock = match plan.kind {
         Kind::Semaphore => locks.semaphore(plan.name, plan.most_holders),
-        kind => locks.of_kind(kind, plan.name, owner),
+        kind => locks.of(plan.name).of_kind(kind, plan.name, owner),
     };
     if plan.is_fenced { lock.fenced() } else { lock }
 }

@@ -1,14 +1,16 @@
-//! Checks that each kind of lock can be had from both coordinators, and that the pages name each.
+//! Checks that each kind of lock can be had from coordinators and groups, and that the pages name
+//! each.
 
 use quorlock::__internals::KINDS;
 
 use crate::source::read;
 
 #[test]
-fn both_coordinators_have_a_method_for_each_kind() {
+fn each_face_has_a_method_for_each_kind() {
     for face in [
         "src/face/coordinator/locks.rs",
         "src/face/blocking/coordinator.rs",
+        "src/face/groups/mod.rs",
     ] {
         for kind in KINDS {
             let method = format!("pub fn {}(&self, ", kind.word());

@@ -72,7 +72,7 @@ impl Cycles {
     async fn task(self, locks: Groups, first: usize) -> Result<()> {
         for number in (first..self.count).step_by(self.load.tasks()) {
             let name = name(self.first + number);
-            let guard = locks.of(&name).mutex(&name).try_acquire().await?;
+            let guard = locks.mutex(&name).try_acquire().await?;
             if let Load::LockStep = self.load {
                 guard.settled().await;
             }

@@ -97,7 +97,7 @@ async fn one_of_each(
 ) -> Result<Vec<Guard>> {
     let mut guards = Vec::new();
     for name in names.values().flat_map(|names| names.first()) {
-        guards.push(locks.of(name).mutex(name).acquire().await?);
+        guards.push(locks.mutex(name).acquire().await?);
     }
     Ok(guards)
 }

@@ -23,7 +23,7 @@ use super::{
     builder::{Builder, listed::Listed, open::Opener},
     coordinator::Coordinator,
     error::{ConfigError, ReadyError},
-    lock::Lock,
+    lock::{Lock, read_write::ReadWriteLock},
     owner::Owner,
 };
 use crate::core::vote::votes::Votes;
@@ -52,9 +52,8 @@ use crate::core::vote::votes::Votes;
 /// let [a, b] = [(); 2].map(|()| [(); 3].map(|()| MemoryMaster::new()));
 /// let groups = [Group::new("a", a), Group::new("b", b)];
 /// let locks = Groups::new(Coordinator::builder(), groups)?;
-/// let name = "orders/42";
-/// assert_eq!(locks.of(name).label(), Some("a"));
-/// let guard = locks.of(name).mutex(name).try_acquire().await?;
+/// let guard = locks.mutex("orders/42").try_acquire().await?;
+/// assert_eq!(locks.of("orders/42").label(), Some("a")); // its group
 /// # drop(guard);
 /// # Ok(()) }
 /// ```
@@ -161,8 +160,34 @@ impl Groups {
         })))
     }
 
-    /// Returns the coordinator of a name. **Use it for this name only**, and for names with the
-    /// same part in braces: on the masters of another group, a lock would exclude nobody.
+    /// Returns the mutex called `name`: see [`Coordinator::mutex`].
+    pub fn mutex(&self, name: impl AsRef<str>) -> Lock {
+        self.of(&name).mutex(name)
+    }
+
+    /// Returns the reentrant lock called `name` for `owner`: see [`Coordinator::reentrant`].
+    pub fn reentrant(&self, name: impl AsRef<str>, owner: &Owner) -> Lock {
+        self.of(&name).reentrant(name, owner)
+    }
+
+    /// Returns the fair lock called `name` for `owner`: see [`Coordinator::fair`].
+    pub fn fair(&self, name: impl AsRef<str>, owner: &Owner) -> Lock {
+        self.of(&name).fair(name, owner)
+    }
+
+    /// Returns the read-write lock called `name` for `owner`: see [`Coordinator::read_write`].
+    pub fn read_write(&self, name: impl AsRef<str>, owner: &Owner) -> ReadWriteLock {
+        self.of(&name).read_write(name, owner)
+    }
+
+    /// Returns the semaphore called `name`: see [`Coordinator::semaphore`].
+    pub fn semaphore(&self, name: impl AsRef<str>, permits: usize) -> Lock {
+        self.of(&name).semaphore(name, permits)
+    }
+
+    /// Returns the coordinator of a name, to look at its group or to
+    /// [break](Coordinator::break_held) a lock. **Use it for this name only**, and for names with
+    /// the same part in braces: on the masters of another group, a lock would exclude nobody.
     ///
     /// After a [`close`](Self::close), names that move and were not used before have the
     /// coordinator of another group, which is closed, too.

@@ -204,7 +204,7 @@ async fn wait_for_all_grants(lock: &Lock, over: &watch::Receiver<()>) -> Result<
 /// Acquires a lock that no one else uses, again and again.
 async fn probe(locks: Groups, seed: u64, mut over: watch::Receiver<()>) -> Result<()> {
     let name = format!("probe-{seed}");
-    let lock = locks.of(&name).mutex(&name);
+    let lock = locks.mutex(&name);
     while over.has_changed().is_ok() {
         if let Ok(guard) = lock.acquire_within(Duration::from_secs(1)).await {
             write(&Note::Probed { at: clock::now() })?;

@@ -82,16 +82,16 @@ impl LockNumber {
     }
 
     pub fn lock_of_reader(self, locks: &Groups, owner: &Owner) -> Lock {
-        let locks = locks.of(self.name());
         locks.read_write(self.name(), owner).read()
     }
 
     pub fn lock(self, locks: &Groups, owner: &Owner) -> Lock {
-        let group = locks.of(self.name());
         let lock = if self.is_semaphore() {
-            group.semaphore(self.name(), PERMITS)
+            locks.semaphore(self.name(), PERMITS)
         } else {
-            group.of_kind(self.kind(), self.name(), owner)
+            locks
+                .of(self.name())
+                .of_kind(self.kind(), self.name(), owner)
         };
         if self.is_fenced() {
             lock.fenced()
