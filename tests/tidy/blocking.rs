@@ -54,7 +54,7 @@ fn methods(source: &Source, picks: impl Fn(&[&str]) -> bool) -> Vec<String> {
         let header = &words[at..at + length.unwrap_or(0)];
         let begins_item = at == 0 || ["}", ";", "]"].contains(&words[at - 1]);
         if *word == "impl" && begins_item {
-            of = header.last().unwrap();
+            of = header.iter().rfind(|word| **word != ">").unwrap(); // as in `Blocking<Lock>`
         }
         let name = header.iter().position(|word| *word == "fn");
         let is_method = *word == "pub" && name.is_some_and(|name| name < 3);
@@ -92,7 +92,8 @@ fn a_method_that_is_not_hidden_is_found() {
         ),
         (
             "src/face/blocking/a.rs",
-            "impl Lock { pub fn wait(&self) {} } impl Coordinator { pub async fn mutex(&self) {} }",
+            "impl Blocking<lock::Lock> { pub fn wait(&self) {} } \
+             impl Blocking<Coordinator> { pub async fn mutex(&self) {} }",
         ),
         ("src/driver/a.rs", "impl Lock { pub async fn b(&self) {} }"),
     ];

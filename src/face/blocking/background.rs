@@ -1,6 +1,6 @@
-//! The background thread of a blocking coordinator.
+//! What blocks, and its background thread.
 
-use std::{io, sync::mpsc, thread, time::Duration};
+use std::{fmt, io, ops::Deref, sync::mpsc, thread, time::Duration};
 
 use tokio::{
     runtime::{self, EnterGuard, Handle},
@@ -11,16 +11,40 @@ use tokio::{
 use super::park::block_on;
 use crate::{core::config::error::ConfigError, driver::query::health_events::HealthEvents};
 
+/// A type of the async API for [code without async](super). It derefs to that type.
+#[derive(Clone)]
+#[must_use = "a lock is not held until it is acquired, and dropping a guard releases its lock: \
+              bind it, as in `let _guard = ..`, and not to `_`"]
+#[clippy::has_significant_drop]
+pub struct Blocking<T> {
+    pub(super) inner: T,
+    pub(super) thread: BackgroundThread,
+}
+
+impl<T> Deref for Blocking<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Blocking<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
 /// A handle of a thread with a runtime. The runtime has the timers of blocked calls, and the tasks
 /// of a coordinator that was built for blocking calls.
 ///
 /// The runtime is created and dropped on its own thread, because dropping a runtime in async code
 /// panics.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct BackgroundThread {
     runtime: Handle,
     /// Takes what the thread waits for before it ends. It ends after the last clone is dropped.
-    last_work: UnboundedSender<HealthEvents>,
+    pub(super) last_work: UnboundedSender<HealthEvents>,
 }
 
 impl BackgroundThread {
@@ -45,9 +69,12 @@ impl BackgroundThread {
         }
     }
 
-    /// Keeps the thread until `events` end.
-    pub(super) fn outlive(&self, events: HealthEvents) {
-        let _ = self.last_work.send(events); // the thread lives as long as this handle
+    /// Returns what blocks on `inner`.
+    pub(super) fn view<T>(&self, inner: T) -> Blocking<T> {
+        Blocking {
+            inner,
+            thread: self.clone(),
+        }
     }
 
     /// Blocks until `future` is done.

@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use super::{
-    background::BackgroundThread,
-    health_events::HealthEvents,
+    background::{BackgroundThread, Blocking},
     lock::{Lock, ReadWriteLock},
 };
 use crate::{
-    core::{view::inspection::Inspection, vote::votes::Votes},
+    core::{
+        view::{health::MasterHealth, inspection::Inspection},
+        vote::votes::Votes,
+    },
+    driver::query::health_events,
     face::{
         builder::Builder,
         coordinator,
@@ -27,13 +30,9 @@ use crate::{
 /// [`Coordinator::new`] and [`Builder::build_blocking`] make a coordinator with a
 /// [thread](super#the-background-thread) of its own. They need no runtime.
 /// [`blocking`](crate::Coordinator::blocking) makes a view of an async coordinator.
-#[derive(Clone)]
-pub struct Coordinator {
-    inner: coordinator::Coordinator,
-    thread: BackgroundThread,
-}
+pub type Coordinator = Blocking<coordinator::Coordinator>;
 
-impl Coordinator {
+impl Blocking<coordinator::Coordinator> {
     /// Creates a coordinator of `masters` with the [default settings](Builder), and starts to
     /// connect.
     ///
@@ -52,46 +51,43 @@ impl Coordinator {
         coordinator::Coordinator::builder()
     }
 
-    /// Returns a view of another coordinator, such as that of another [group](crate::Groups). Both
-    /// views share one thread.
-    pub fn with(&self, other: &coordinator::Coordinator) -> Self {
-        Self {
-            inner: other.clone(),
-            thread: self.thread.clone(),
-        }
+    /// Returns a view of what another coordinator made, such as a lock of
+    /// [groups](crate::Groups), or of that coordinator. All views share one thread.
+    pub fn with<T>(&self, other: T) -> Blocking<T> {
+        self.thread.view(other)
     }
 
     /// Returns the mutex called `name`: see [`mutex`](crate::Coordinator::mutex).
     pub fn mutex(&self, name: impl AsRef<str>) -> Lock {
-        Lock::new(self.inner.mutex(name), &self.thread)
+        self.thread.view(self.inner.mutex(name))
     }
 
     /// Returns the reentrant lock called `name` for `owner`: see
     /// [`reentrant`](crate::Coordinator::reentrant).
     pub fn reentrant(&self, name: impl AsRef<str>, owner: &Owner) -> Lock {
-        Lock::new(self.inner.reentrant(name, owner), &self.thread)
+        self.thread.view(self.inner.reentrant(name, owner))
     }
 
     /// Returns the fair lock called `name` for `owner`: see [`fair`](crate::Coordinator::fair).
     pub fn fair(&self, name: impl AsRef<str>, owner: &Owner) -> Lock {
-        Lock::new(self.inner.fair(name, owner), &self.thread)
+        self.thread.view(self.inner.fair(name, owner))
     }
 
     /// Returns the read-write lock called `name` for `owner`: see
     /// [`read_write`](crate::Coordinator::read_write).
     pub fn read_write(&self, name: impl AsRef<str>, owner: &Owner) -> ReadWriteLock {
-        ReadWriteLock::new(self.inner.read_write(name, owner), &self.thread)
+        self.thread.view(self.inner.read_write(name, owner))
     }
 
     /// Returns the semaphore called `name`: see [`semaphore`](crate::Coordinator::semaphore).
     pub fn semaphore(&self, name: impl AsRef<str>, permits: usize) -> Lock {
-        Lock::new(self.inner.semaphore(name, permits), &self.thread)
+        self.thread.view(self.inner.semaphore(name, permits))
     }
 
     /// Returns the mutexes called `names` as one lock: see
     /// [`mutex_all`](crate::Coordinator::mutex_all).
     pub fn mutex_all(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Lock {
-        Lock::new(self.inner.mutex_all(names), &self.thread)
+        self.thread.view(self.inner.mutex_all(names))
     }
 
     /// Deletes a lock that its holder does not release: see
@@ -139,7 +135,7 @@ impl Coordinator {
     /// # Ok(()) }
     /// ```
     pub fn health_events(&self) -> HealthEvents {
-        HealthEvents::new(self.inner.health_events())
+        self.thread.view(self.inner.health_events())
     }
 
     /// Refuses new acquisitions, and blocks until all posted releases are delivered: see
@@ -181,7 +177,23 @@ impl Coordinator {
     }
 }
 
-wraps!(Coordinator, coordinator::Coordinator);
+/// The changes of the masters' states, as async [`HealthEvents`](crate::HealthEvents).
+pub type HealthEvents = Blocking<health_events::HealthEvents>;
+
+impl Blocking<health_events::HealthEvents> {
+    /// Blocks until the next change, and returns it. Returns `None` after the last one.
+    ///
+    /// # Errors
+    ///
+    /// [`CannotBlock`](ConfigError::CannotBlock). No change is lost.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "the result says that it could not block"
+    )]
+    pub fn next(&mut self) -> Result<Option<MasterHealth>, ConfigError> {
+        self.thread.wait(self.inner.next())
+    }
+}
 
 impl Builder {
     /// Checks all settings, creates a [blocking coordinator](crate::blocking) and starts to
@@ -200,7 +212,7 @@ impl Builder {
             let _entered = thread.enter()?;
             self.build()?
         };
-        thread.outlive(inner.health_events());
+        let _ = thread.last_work.send(inner.health_events()); // the thread waits for their end
         Ok(Coordinator { inner, thread })
     }
 }
@@ -218,9 +230,6 @@ impl coordinator::Coordinator {
     ///
     /// [`NoThread`](ConfigError::NoThread): the thread could not be started.
     pub fn blocking(&self) -> Result<Coordinator, ConfigError> {
-        Ok(Coordinator {
-            inner: self.clone(),
-            thread: BackgroundThread::start()?,
-        })
+        Ok(BackgroundThread::start()?.view(self.clone()))
     }
 }

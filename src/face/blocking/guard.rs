@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::background::BackgroundThread;
+use super::background::Blocking;
 use crate::{
     core::vote::votes::Votes,
     face::{
@@ -16,18 +16,9 @@ use crate::{
 /// The same holds for its guarantees and its limits. Dropping the guard posts a release and does
 /// not block. It works on any thread, also in async code. The end of the program does not wait for
 /// that release: see [the background thread](super#the-background-thread).
-#[must_use = "dropping a guard releases its lock: bind it, as in `let _guard = ..`, and not to `_`"]
-#[clippy::has_significant_drop]
-pub struct Guard {
-    inner: guard::Guard,
-    thread: BackgroundThread,
-}
+pub type Guard = Blocking<guard::Guard>;
 
-impl Guard {
-    pub(super) fn new(inner: guard::Guard, thread: BackgroundThread) -> Self {
-        Self { inner, thread }
-    }
-
+impl Blocking<guard::Guard> {
     /// Blocks until the lock is lost: see [`lost`](crate::Guard::lost).
     ///
     /// # Errors
@@ -78,5 +69,3 @@ impl Guard {
         thread.wait(inner.release())?
     }
 }
-
-wraps!(Guard, guard::Guard);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{background::BackgroundThread, guard::Guard};
+use super::{background::Blocking, guard::Guard};
 use crate::{
     core::{time::renewal::Renewal, view::inspection::Inspection},
     face::{
@@ -20,28 +20,16 @@ use crate::{
 ///
 /// In an async task, every method that blocks returns
 /// [`CannotBlock`](crate::ConfigError::CannotBlock) inside its error, and sends nothing.
-#[derive(Clone)]
-#[must_use = "a lock is not held until it is acquired"]
-pub struct Lock {
-    inner: lock::Lock,
-    thread: BackgroundThread,
-}
+pub type Lock = Blocking<lock::Lock>;
 
-impl Lock {
-    pub(super) fn new(inner: lock::Lock, thread: &BackgroundThread) -> Self {
-        Self {
-            inner,
-            thread: thread.clone(),
-        }
-    }
-
+impl Blocking<lock::Lock> {
     /// Makes one attempt to acquire the lock: see [`try_acquire`](crate::Lock::try_acquire).
     ///
     /// # Errors
     ///
     /// The same, and [`CannotBlock`](crate::ConfigError::CannotBlock).
     pub fn try_acquire(&self) -> Result<Guard, AcquireError> {
-        self.guard(self.thread.wait(self.inner.try_acquire())?)
+        self.guard(self.inner.try_acquire())
     }
 
     /// Waits for the lock, for about `limit`: see [`acquire_within`](crate::Lock::acquire_within).
@@ -50,7 +38,7 @@ impl Lock {
     ///
     /// The same, and [`CannotBlock`](crate::ConfigError::CannotBlock).
     pub fn acquire_within(&self, limit: Duration) -> Result<Guard, AcquireError> {
-        self.guard(self.thread.wait(self.inner.acquire_within(limit))?)
+        self.guard(self.inner.acquire_within(limit))
     }
 
     /// Waits until the lock is acquired: see [`acquire`](crate::Lock::acquire).
@@ -59,11 +47,14 @@ impl Lock {
     ///
     /// The same, and [`CannotBlock`](crate::ConfigError::CannotBlock).
     pub fn acquire(&self) -> Result<Guard, AcquireError> {
-        self.guard(self.thread.wait(self.inner.acquire())?)
+        self.guard(self.inner.acquire())
     }
 
-    fn guard(&self, acquired: Result<guard::Guard, AcquireError>) -> Result<Guard, AcquireError> {
-        acquired.map(|guard| Guard::new(guard, self.thread.clone()))
+    fn guard(
+        &self,
+        acquired: impl Future<Output = Result<guard::Guard, AcquireError>>,
+    ) -> Result<Guard, AcquireError> {
+        Ok(self.thread.view(self.thread.wait(acquired)??))
     }
 
     /// Acquires the lock as [`acquire`](Self::acquire) does, runs `body`, and releases the lock. If
@@ -134,65 +125,44 @@ impl Lock {
 }
 
 /// Settings. Each replaces the setting of the coordinator for this lock.
-impl Lock {
+impl Blocking<lock::Lock> {
     /// Sets how long the lock lives on the masters unless it is extended or released: see
     /// [`ttl`](crate::Lock::ttl).
     pub fn ttl(self, ttl: Duration) -> Self {
-        self.with(|lock| lock.ttl(ttl))
+        self.thread.view(self.inner.ttl(ttl))
     }
 
     /// Sets how long the lock is renewed while its guard lives: see
     /// [`renewal`](crate::Lock::renewal).
     pub fn renewal(self, renewal: Renewal) -> Self {
-        self.with(|lock| lock.renewal(renewal))
+        self.thread.view(self.inner.renewal(renewal))
     }
 
     /// Keeps others from the lock until `time` after its acquisition: see
     /// [`min_hold`](crate::Lock::min_hold).
     pub fn min_hold(self, time: Duration) -> Self {
-        self.with(|lock| lock.min_hold(time))
+        self.thread.view(self.inner.min_hold(time))
     }
 
     /// Makes every guard carry a [fencing token](crate::Guard::fencing_token): see
     /// [`fenced`](crate::Lock::fenced).
     pub fn fenced(self) -> Self {
-        self.with(lock::Lock::fenced)
-    }
-
-    fn with(self, set: impl FnOnce(lock::Lock) -> lock::Lock) -> Self {
-        let inner = set(self.inner);
-        Self { inner, ..self }
+        self.thread.view(self.inner.fenced())
     }
 }
-
-wraps!(Lock, lock::Lock);
 
 /// A named lock that readers share, and that a writer holds alone, as an async
 /// [`ReadWriteLock`](crate::ReadWriteLock).
-#[derive(Clone)]
-#[must_use = "a lock is not held until it is acquired"]
-pub struct ReadWriteLock {
-    inner: lock::read_write::ReadWriteLock,
-    thread: BackgroundThread,
-}
+pub type ReadWriteLock = Blocking<lock::read_write::ReadWriteLock>;
 
-impl ReadWriteLock {
-    pub(super) fn new(inner: lock::read_write::ReadWriteLock, thread: &BackgroundThread) -> Self {
-        Self {
-            inner,
-            thread: thread.clone(),
-        }
-    }
-
+impl Blocking<lock::read_write::ReadWriteLock> {
     /// Returns the lock of a reader: see [`read`](crate::ReadWriteLock::read).
     pub fn read(&self) -> Lock {
-        Lock::new(self.inner.read(), &self.thread)
+        self.thread.view(self.inner.read())
     }
 
     /// Returns the lock of the writer: see [`write`](crate::ReadWriteLock::write).
     pub fn write(&self) -> Lock {
-        Lock::new(self.inner.write(), &self.thread)
+        self.thread.view(self.inner.write())
     }
 }
-
-wraps!(ReadWriteLock, lock::read_write::ReadWriteLock);

@@ -1,9 +1,9 @@
 //! The same coordinator, lock and guard for code without async.
 //!
-//! Each type here derefs to the async type of the same name, and so has its methods that do not
-//! wait. A method of this module hides the async method of the same name, and blocks the calling
-//! thread until it is done. Apart from that, it does the same, with the same errors and the same
-//! guarantees.
+//! Each type here is a [`Blocking`] of the async type of the same name, and so has its methods that
+//! do not wait. A method of this module hides the async method of the same name, and blocks the
+//! calling thread until it is done. Apart from that, it does the same, with the same errors and the
+//! same guarantees.
 //!
 //! ```
 //! use std::{io, time::Duration};
@@ -32,9 +32,8 @@
 //! its own. This thread serves the connections and renews the locks, also while the threads of the
 //! program work or sleep. Host names are looked up by further threads.
 //!
-//! The thread ends after the last coordinator, lock and guard are dropped, and everything that was
-//! posted is delivered or has expired. Dropping them never blocks and never panics, also in async
-//! code.
+//! The thread ends after the last [`Blocking`] is dropped, and everything that was posted is
+//! delivered or has expired. Dropping one never blocks and never panics, also in async code.
 //!
 //! **The end of the program does not wait for the thread.** Dropping a guard posts the release and
 //! returns at once. If `main` returns before the thread has sent that release, the lock ends with
@@ -64,7 +63,7 @@
 //! ```
 //!
 //! With [groups of masters](crate::Groups), make one such view of any coordinator, and those of the
-//! others by [`with`](Coordinator::with). A program without async starts a runtime for them, and
+//! locks by [`with`](Coordinator::with). A program without async starts a runtime for them, and
 //! closes them there.
 //!
 //! ```
@@ -75,8 +74,8 @@
 //! let _inside = runtime.enter();
 //! let groups = ["a", "b"].map(|id| Group::new(id, [MemoryMaster::new()]));
 //! let locks = Groups::new(Coordinator::builder(), groups)?;
-//! let (view, name) = (locks.of("").blocking()?, "orders/42");
-//! let guard = view.with(locks.of(name)).mutex(name).acquire()?;
+//! let view = locks.of("").blocking()?;
+//! let guard = view.with(locks.mutex("orders/42")).acquire()?;
 //! guard.release()?;
 //! runtime.block_on(locks.close());
 //! # Ok(()) }
@@ -92,34 +91,14 @@
 //! executor also runs the async coordinator of a view, the method may wait forever.
 
 pub use self::{
-    coordinator::Coordinator,
+    background::Blocking,
+    coordinator::{Coordinator, HealthEvents},
     guard::Guard,
-    health_events::HealthEvents,
     lock::{Lock, ReadWriteLock},
 };
-
-/// Makes a type deref to the async type that it wraps, for the methods that do not wait.
-macro_rules! wraps {
-    ($name:ident, $inner:ty) => {
-        impl std::ops::Deref for $name {
-            type Target = $inner;
-
-            fn deref(&self) -> &Self::Target {
-                &self.inner
-            }
-        }
-
-        impl std::fmt::Debug for $name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                self.inner.fmt(f)
-            }
-        }
-    };
-}
 
 mod background;
 mod coordinator;
 mod guard;
-mod health_events;
 mod lock;
 mod park;
