@@ -2,14 +2,14 @@
 
 use std::{
     collections::VecDeque,
-    future::poll_fn,
     pin::pin,
     sync::{Arc, Weak},
-    task::{Poll, Waker},
     time::{Duration, Instant},
 };
 
+use futures::future::select;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use super::schedule::{Schedule, TimerKey};
 use crate::{
@@ -27,15 +27,17 @@ pub(crate) trait Renew: Send + Sync {
 
 /// Renews locks when their renewal is due. Renewals that are due at the same time share a batch per
 /// master. The task waits for votes only if very many renewals are under way, see [`Backlog`].
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Renewer {
     state: Mutex<RenewerState>,
+    /// Wakes the task before the time until which it sleeps. It is a tokio task, so its waker runs
+    /// no code of the program, and may be called while the state is locked.
+    wakes: Notify,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct RenewerState {
     schedule: Schedule<Weak<dyn Renew>>,
-    waker: Option<Waker>,
     /// The time until which the task sleeps, even if no claim is left that is due by then. `None`
     /// if the task waits for a claim.
     sleeps_until: Option<Instant>,
@@ -47,7 +49,7 @@ impl Renewer {
     pub(crate) fn add(&self, due: Instant, claim: Weak<dyn Renew>) -> TimerKey {
         let mut state = self.state.lock();
         if state.sleeps_until.is_none_or(|until| due < until) {
-            state.wake();
+            self.wakes.notify_one();
         }
         state.schedule.insert(due, claim)
     }
@@ -64,14 +66,16 @@ impl Renewer {
 
     /// Ends the task.
     pub(crate) fn close(&self) {
-        let mut state = self.state.lock();
-        state.is_closed = true;
-        state.wake();
+        self.state.lock().is_closed = true;
+        self.wakes.notify_one();
     }
 
     /// Renews claims when they are due, until [`close`](Self::close) is called.
     pub(crate) async fn run(self: Arc<Self>) {
-        let mut backlog = Backlog::default();
+        let mut backlog = Backlog {
+            batches: VecDeque::new(),
+            undecided: Backlog::FEW,
+        };
         while let Some(due) = self.next_due().await {
             let now = clock::now();
             if now < due {
@@ -88,38 +92,27 @@ impl Renewer {
     /// Waits until there is a claim. Returns the instant at which the next claim is due, or `None`
     /// if the renewer is closed.
     async fn next_due(&self) -> Option<Instant> {
-        poll_fn(|cx| {
-            let mut state = self.state.lock();
-            if state.is_closed {
-                return Poll::Ready(None);
+        loop {
+            {
+                let mut state = self.state.lock();
+                if state.is_closed {
+                    return None;
+                }
+                state.sleeps_until = state.schedule.next_due();
+                if state.sleeps_until.is_some() {
+                    return state.sleeps_until;
+                }
             }
-            state.sleeps_until = state.schedule.next_due();
-            if state.sleeps_until.is_none() {
-                state.waker = Some(cx.waker().clone());
-                return Poll::Pending;
-            }
-            Poll::Ready(state.sleeps_until)
-        })
-        .await
+            self.wakes.notified().await;
+        }
     }
 
     /// Sleeps until `due`, or a little longer if there are many claims, so that more renewals share
     /// a batch. Returns early if a claim that is due earlier is added, or if the renewer is closed.
     async fn sleep_until(&self, due: Instant) {
         let longer = Duration::from_millis(if self.is_crowded() { 5 } else { 0 });
-        let mut sleep = pin!(clock::sleep_until(due + longer));
-        poll_fn(|cx| {
-            {
-                let mut state = self.state.lock();
-                let next = state.schedule.next_due();
-                if state.is_closed || next.is_some_and(|next| next < due) {
-                    return Poll::Ready(());
-                }
-                state.waker = Some(cx.waker().clone());
-            }
-            sleep.as_mut().poll(cx)
-        })
-        .await;
+        let sleep = pin!(clock::sleep_until(due + longer));
+        select(pin!(self.wakes.notified()), sleep).await;
     }
 
     /// Renews up to `most` of the claims that are due at `now`. Then other tasks can run.
@@ -142,22 +135,6 @@ impl Renewer {
             }
         }
         batch
-    }
-}
-
-impl std::fmt::Debug for Renewer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Renewer").finish_non_exhaustive()
-    }
-}
-
-impl RenewerState {
-    /// Wakes the task of the renewer. It is a tokio task, so its waker runs no code of the program
-    /// and may be called while the state is locked.
-    fn wake(&mut self) {
-        if let Some(waker) = self.waker.take() {
-            waker.wake();
-        }
     }
 }
 
@@ -232,20 +209,11 @@ impl Backlog {
     }
 }
 
-impl Default for Backlog {
-    fn default() -> Self {
-        Self {
-            batches: VecDeque::new(),
-            undecided: Self::FEW,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::{
         sync::atomic::{AtomicUsize, Ordering},
-        task::{Context, Wake},
+        task::{Context, Wake, Waker},
     };
 
     use super::*;
