@@ -13,11 +13,11 @@ mod on;
 
 #[cfg(not(feature = "metrics"))]
 pub(crate) use off::{
-    Off as Counter, Off as Gauge, Off as Histogram, describe, register as counter,
-    register as gauge, register as histogram,
+    Off as Counter, Off as Gauge, Off as Histogram, register as counter, register as gauge,
+    register as histogram,
 };
 #[cfg(feature = "metrics")]
-pub(crate) use on::{Counter, Gauge, Histogram, counter, describe, gauge, histogram};
+pub(crate) use on::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
 /// A flag that is `true` if metrics are recorded.
 pub(crate) const IS_ON: bool = cfg!(feature = "metrics");

@@ -1,6 +1,6 @@
 //! Metrics that record nothing, for builds without the feature `metrics`.
 
-use super::names::Labels;
+use super::names::{Labels, Name};
 
 /// A counter, a gauge or a histogram.
 #[derive(Clone, Debug)]
@@ -13,8 +13,6 @@ impl Off {
     pub(crate) fn record(&self, _value: f64) {}
 }
 
-pub(crate) fn describe() {}
-
-pub(crate) fn register(_name: &'static str, _labels: Labels<'_>) -> Off {
+pub(crate) fn register(_name: Name, _labels: Labels<'_>) -> Off {
     Off
 }

@@ -3,33 +3,23 @@
 pub(crate) use metrics::{Counter, Gauge, Histogram};
 use metrics::{Label, Unit, describe_counter, describe_gauge, describe_histogram};
 
-use super::names::{COUNTERS, GAUGES, HISTOGRAMS, Labels};
+use super::names::{Labels, Name};
 
-/// Tells the recorder what each metric means.
-pub(crate) fn describe() {
-    for (name, text) in COUNTERS {
-        describe_counter!(*name, *text);
-    }
-    for (name, text) in GAUGES {
-        describe_gauge!(*name, *text);
-    }
-    for (name, text) in HISTOGRAMS {
-        describe_histogram!(*name, Unit::Seconds, *text);
-    }
-}
-
-/// Returns the series of the counter `name` with `labels`, and registers it.
-pub(crate) fn counter(name: &'static str, labels: Labels<'_>) -> Counter {
+/// Returns the series of a counter with `labels`, and registers it.
+pub(crate) fn counter((name, text): Name, labels: Labels<'_>) -> Counter {
+    describe_counter!(name, text);
     metrics::counter!(name, owned(labels))
 }
 
 /// Does the same for a gauge.
-pub(crate) fn gauge(name: &'static str, labels: Labels<'_>) -> Gauge {
+pub(crate) fn gauge((name, text): Name, labels: Labels<'_>) -> Gauge {
+    describe_gauge!(name, text);
     metrics::gauge!(name, owned(labels))
 }
 
 /// Does the same for a histogram of times in seconds.
-pub(crate) fn histogram(name: &'static str, labels: Labels<'_>) -> Histogram {
+pub(crate) fn histogram((name, text): Name, labels: Labels<'_>) -> Histogram {
+    describe_histogram!(name, Unit::Seconds, text);
     metrics::histogram!(name, owned(labels))
 }
 

@@ -383,7 +383,7 @@ fn no_metric_has_the_name_of_a_lock() {
         drop(world.guard().await);
         world.close().await;
         let text = handle.render();
-        assert!(text.contains("quorlock_guards"), "{text}");
+        assert!(text.contains("# HELP quorlock_guards Guards that exist"), "{text}");
         assert!(!text.contains(NAME), "{text}");
     });
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     core::protocol::kind::Kind,
-    meter::{By, Counter, Gauge, Histogram, counter, describe, gauge, histogram, names},
+    meter::{By, Counter, Gauge, Histogram, counter, gauge, histogram, names},
 };
 
 /// The metrics of a coordinator about its locks and rounds. The first label of a metric of locks is
@@ -21,7 +21,6 @@ pub(super) struct LockMetrics {
 
 impl LockMetrics {
     pub(super) fn register() -> Self {
-        describe();
         let kinds = &Kind::ALL.map(Kind::word);
         Self {
             waits: By::new(kinds, |kind| {
