@@ -12,12 +12,8 @@ use std::{
 use parking_lot::{Mutex, MutexGuard};
 
 use super::{
-    context::Context,
-    live_round::LiveRound,
-    observe::{observer::HoldEnd, span::HoldSpan},
-    renew::schedule::TimerKey,
-    signal::Signal,
-    time::clock,
+    context::Context, live_round::LiveRound, observe::span::HoldSpan, renew::schedule::TimerKey,
+    signal::Signal, time::clock,
 };
 use crate::{
     core::{
@@ -142,7 +138,7 @@ impl Claim {
     }
 
     /// Ends the hold, unless it has not begun or has ended before.
-    fn end_hold(&self, end: HoldEnd) {
+    fn end_hold(&self, end: &str) {
         let hold = self.state.lock().hold.take();
         if let Some(hold) = hold {
             let observer = &self.context.observer;
@@ -179,15 +175,15 @@ impl Claim {
             Notice::InDoubt { remaining, round } => {
                 observer.in_doubt(name, &hold, remaining, &self.votes(&round));
             }
-            Notice::Left => self.end_hold(HoldEnd::Left),
+            Notice::Left => self.end_hold("left"),
             // A lock that a waiter for several names has lost meanwhile is no one's loss.
             Notice::Lost { .. } if !self.has_hold_begun.load(Ordering::Relaxed) => {}
             Notice::Lost { reason, stalled } => {
                 let votes = self.votes(&self.newest_round());
                 observer.lost(lock, &hold, (reason, stalled), &votes);
-                self.end_hold(HoldEnd::Lost);
+                self.end_hold("lost");
             }
-            Notice::Released => self.end_hold(HoldEnd::Released),
+            Notice::Released => self.end_hold("released"),
             Notice::Renewed {
                 validity,
                 was_in_doubt,

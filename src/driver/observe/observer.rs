@@ -11,7 +11,10 @@ use std::{
 use parking_lot::Mutex;
 use tracing::{Span, debug, debug_span, field, info, warn};
 
-use super::{metrics::LockMetrics, span::HoldSpan};
+use super::{
+    metrics::LockMetrics,
+    span::{HoldSpan, now_if_metered},
+};
 use crate::{
     core::{
         protocol::{command::Verb, name::LockId},
@@ -38,15 +41,6 @@ pub(crate) struct LockObserver {
     /// Set from a failure to the next success, while `no_quorum` is locked. Read without the lock,
     /// because most attempts find a quorum.
     lacks_quorum: AtomicBool,
-}
-
-/// The end of a hold.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::driver) enum HoldEnd {
-    /// The lock stays on the masters for its minimum time.
-    Left,
-    Lost,
-    Released,
 }
 
 impl LockObserver {
@@ -108,9 +102,11 @@ impl LockObserver {
         slot: Slot,
     ) -> HoldSpan {
         let (name, kind, slot) = (lock.name(), lock.kind(), shown_slot(slot));
-        HoldSpan::begin(
-            debug_span!(target: LOCK, "hold", %name, %kind, fencing_token, slot, end = field::Empty),
-        )
+        let span = debug_span!(target: LOCK, "hold", %name, %kind, fencing_token, slot, end = field::Empty);
+        HoldSpan {
+            span: (!span.is_disabled()).then(|| Arc::new(span)),
+            since: now_if_metered(),
+        }
     }
 
     pub(in crate::driver) fn in_doubt(
@@ -167,20 +163,15 @@ impl LockObserver {
         }
     }
 
-    /// Records the end of a hold of `lock`, and logs a release.
-    pub(in crate::driver) fn end_hold(&self, lock: &LockId, hold: &HoldSpan, end: HoldEnd) {
-        let word = match end {
-            HoldEnd::Left => "left",
-            HoldEnd::Lost => "lost",
-            HoldEnd::Released => "released",
-        };
+    /// Records the end of a hold of `lock`, by its word in the metrics, and logs a release.
+    pub(in crate::driver) fn end_hold(&self, lock: &LockId, hold: &HoldSpan, end: &str) {
         let name = lock.name();
-        let holds = self.metrics.holds.at_both(lock.kind().word(), word);
+        let holds = self.metrics.holds.at_both(lock.kind().word(), end);
         record_since(hold.since, holds);
         if let Some(span) = &hold.span {
-            span.record("end", word);
+            span.record("end", end);
         }
-        if matches!(end, HoldEnd::Released) {
+        if end == "released" {
             hold.inside(|| debug!(target: LOCK, %name, "lock released"));
         }
     }

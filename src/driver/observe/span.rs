@@ -18,13 +18,6 @@ pub(in crate::driver) struct HoldSpan {
 }
 
 impl HoldSpan {
-    pub(super) fn begin(span: Span) -> Self {
-        Self {
-            span: (!span.is_disabled()).then(|| Arc::new(span)),
-            since: now_if_metered(),
-        }
-    }
-
     /// Calls `log`, which writes log messages, inside the span.
     pub(super) fn inside(&self, log: impl FnOnce()) {
         match &self.span {
