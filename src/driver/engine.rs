@@ -235,11 +235,8 @@ pub(crate) async fn acquire_all(
     parts: &[Part],
     limit: Option<Duration>,
 ) -> Result<Vec<Level>, NotAllAcquired> {
-    let waiters = parts.iter().map(|part| {
-        let observer = &part.context.observer;
-        observer.count_waiter(&part.request.lock_id)
-    });
-    let _waiters: Vec<_> = waiters.collect();
+    let first = parts.first();
+    let _waiter = first.map(|part| part.context.observer.count_waiter(&part.request.lock_id));
     let call = pin!(several::acquire_all(parts, limit));
     let acquired = observed_all(parts, call).await;
     acquired.inspect(|levels| hold_all(levels, parts))

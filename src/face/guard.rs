@@ -57,36 +57,25 @@ use crate::{
 #[must_use = "dropping a guard releases its lock: bind it, as in `let _guard = ..`, and not to `_`"]
 #[clippy::has_significant_drop]
 pub struct Guard {
-    first: Held,
+    first: Level,
     /// The other names of a guard of several names.
-    others: Vec<Held>,
-}
-
-/// The hold of one name.
-struct Held {
-    level: Level,
-    /// Counts this hold in the metrics.
+    others: Vec<Level>,
+    /// Counts this guard in the metrics.
     _counted: Option<Counted>,
 }
 
-impl Held {
-    fn new(level: Level) -> Self {
-        let _counted = level.claim.count_guard();
-        Self { level, _counted }
-    }
-}
-
 impl Guard {
-    pub(crate) fn new(first: Level, others: impl IntoIterator<Item = Level>) -> Self {
+    pub(crate) fn new(first: Level, others: Vec<Level>) -> Self {
         Self {
-            first: Held::new(first),
-            others: others.into_iter().map(Held::new).collect(),
+            _counted: first.claim.count_guard(),
+            first,
+            others,
         }
     }
 
     /// Returns the lock's name. Of [several](Self::names), returns the first.
     pub fn name(&self) -> &str {
-        self.first.level.claim.name()
+        self.first.claim.name()
     }
 
     /// Returns the names that the guard holds: one, or those of
@@ -132,21 +121,21 @@ impl Guard {
     /// Returns the number of guards that the owner has of this lock, including the guards that it
     /// is acquiring now. The guards are counted in this process. For a mutex, the number is 1.
     pub fn depth(&self) -> u32 {
-        self.first.level.claim.depth()
+        self.first.claim.depth()
     }
 
     /// Returns the slot of a permit of a [semaphore](crate::Coordinator::semaphore): a number from
     /// 0 to one less than its permits. No other valid guard of the semaphore has the same slot, so
     /// a program can use it to choose one of several resources. `None` for any other lock.
     pub fn slot(&self) -> Option<usize> {
-        shown_slot(self.first.level.claim.slot())
+        shown_slot(self.first.claim.slot())
     }
 
     /// Returns what this guard leaves to others: [`Shared`](Access::Shared) for a reader of a
     /// [read-write lock](crate::Coordinator::read_write), and for a permit of a
     /// [semaphore](crate::Coordinator::semaphore).
     pub fn access(&self) -> Access {
-        self.first.level.access()
+        self.first.access()
     }
 
     /// Makes this guard of a writer the guard of a reader. No one else can write in between, and
@@ -161,11 +150,11 @@ impl Guard {
     /// [`NoReaders`](ConfigError::NoReaders): the lock is no read-write lock. The guard stays as it
     /// is.
     pub fn downgrade(&self) -> Result<(), ConfigError> {
-        let kind = self.first.level.claim.kind();
+        let kind = self.first.claim.kind();
         if !kind.spec().has_readers {
             return Err(ConfigError::NoReaders { kind });
         }
-        self.first.level.downgrade();
+        self.first.downgrade();
         Ok(())
     }
 
@@ -227,7 +216,7 @@ impl Guard {
     /// Dropping the future has no effect on the lock.
     pub async fn lost(&self) -> LostError {
         if self.others.is_empty() {
-            let claim = &self.first.level.claim;
+            let claim = &self.first.claim;
             return lost_error(claim, claim.lost().await);
         }
         let waits = self.levels().map(|level| {
@@ -368,25 +357,24 @@ impl Guard {
         &'a self,
         post: impl Fn(&'a Level) -> T,
     ) -> impl Iterator<Item = (&'a Arc<Claim>, T)> {
-        let post = |held: &'a Held| (&held.level.claim, post(&held.level));
+        let post = |level: &'a Level| (&level.claim, post(level));
         let others: Vec<_> = self.others.iter().rev().map(&post).collect();
         iter::once(post(&self.first)).chain(others)
     }
 
     fn levels(&self) -> impl Iterator<Item = &Level> {
-        let all = iter::once(&self.first).chain(&self.others);
-        all.map(|held| &held.level)
+        iter::once(&self.first).chain(&self.others)
     }
 
     /// Returns the claim whose lease ends first, or has ended first. The guard is as valid as this
     /// claim.
     fn weakest(&self) -> &Claim {
         if self.others.is_empty() || mutant!(OneOfAll) {
-            return &self.first.level.claim;
+            return &self.first.claim;
         }
         let claims = self.levels().map(|level| &level.claim);
         let weakest = claims.min_by_key(|claim| (claim.remaining(), claim.valid_until()));
-        weakest.unwrap_or(&self.first.level.claim)
+        weakest.unwrap_or(&self.first.claim)
     }
 }
 

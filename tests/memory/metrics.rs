@@ -243,6 +243,9 @@ fn the_life_of_a_lock_is_counted() {
         assert_eq!(scrape.sum("quorlock_votes_total", ""), 15.0);
         assert_eq!(scrape.sum("quorlock_votes_total", "granted"), 9.0);
         assert_eq!(scrape.sum("quorlock_votes_total", "refused"), 6.0);
+        let of_two = world.locks.mutex_all([NAME, "another"]).try_acquire().await;
+        Scrape::of(handle).assert(&[("quorlock_guards{kind=\"mutex\"}", 1.0)]);
+        drop(of_two.unwrap());
     });
 }
 
@@ -383,7 +386,10 @@ fn no_metric_has_the_name_of_a_lock() {
         drop(world.guard().await);
         world.close().await;
         let text = handle.render();
-        assert!(text.contains("# HELP quorlock_guards Guards that exist"), "{text}");
+        assert!(
+            text.contains("# HELP quorlock_guards Guards that exist"),
+            "{text}"
+        );
         assert!(!text.contains(NAME), "{text}");
     });
 }

@@ -249,7 +249,7 @@ impl Lock {
     ) -> Result<Guard, AcquireError> {
         let masters = self.engine.masters();
         let level = acquired.map_err(|error| AcquireError::from_driver(error, request, masters))?;
-        Ok(Guard::new(level, []))
+        Ok(Guard::new(level, Vec::new()))
     }
 
     /// Acquires the lock as [`acquire`](Self::acquire) does, runs `body`, and releases the lock. If
