@@ -60,22 +60,13 @@ impl Opener {
         }
     }
 
-    fn connection_name(&self) -> ConnectionName {
-        let Config {
-            key_template,
-            max_ttl,
-            client_name,
-            ..
-        } = &self.config;
-        let key = key_template.example();
-        let client = client_name.as_ref().map(ClientName::as_str);
-        ConnectionName::new(self.lists_id, key.key(), max_ttl.duration(), client)
-    }
-
     fn master_config(&self, config: &Config, listed: &Listed) -> MasterConfig {
         let now = clock::monotonic;
+        let key = config.key_template.example();
+        let client = config.client_name.as_ref().map(ClientName::as_str);
+        let max_ttl = config.max_ttl.duration();
         MasterConfig {
-            connection_name: self.connection_name(),
+            connection_name: ConnectionName::new(self.lists_id, key.key(), max_ttl, client),
             node_timeout: config.node_timeout,
             connect_timeout: config.connect_timeout,
             redial: Backoff::between(Duration::from_millis(20), Duration::from_secs(1)),

@@ -146,7 +146,8 @@ impl Groups {
         let opener = settings.opener(lists_id)?;
         let mut first = None;
         for member in members.values() {
-            if first.is_none() || !member.moves() {
+            let moves = member.label.contains("->");
+            if first.is_none() || !moves {
                 let opened = member.opened.get_or_init(|| member.open(&opener));
                 first.get_or_insert_with(|| opened.clone());
             }
@@ -293,11 +294,6 @@ impl fmt::Debug for Groups {
 }
 
 impl Member {
-    /// Returns whether its names had another group before.
-    fn moves(&self) -> bool {
-        self.label.contains("->")
-    }
-
     fn open(&self, opener: &Opener) -> Coordinator {
         opener.open(self.listed.clone(), Some(&self.label))
     }
