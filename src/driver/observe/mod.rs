@@ -3,4 +3,3 @@
 mod metrics;
 pub(in crate::driver) mod observed;
 pub(in crate::driver) mod observer;
-pub(in crate::driver) mod span;

@@ -5,7 +5,7 @@ use std::{pin::Pin, time::Instant};
 
 use tracing::{Instrument, Span};
 
-use super::span::now_if_metered;
+use super::observer::now_if_metered;
 use crate::{
     core::{protocol::name::LockId, vote::obstacle::Obstacle},
     driver::{

@@ -11,10 +11,7 @@ use std::{
 use parking_lot::Mutex;
 use tracing::{Span, debug, debug_span, field, info, warn};
 
-use super::{
-    metrics::LockMetrics,
-    span::{HoldSpan, now_if_metered},
-};
+use super::metrics::LockMetrics;
 use crate::{
     core::{
         protocol::{command::Verb, name::LockId},
@@ -270,6 +267,32 @@ impl LockObserver {
             info!(target: LOCK, label, "quorum again: locks can be acquired");
         }
     }
+}
+
+/// The span of a hold, while it lasts. Subscribers are code of the program. So the caller of a
+/// method, or of the last drop, must hold no mutex that protects the state of this crate. Cloning
+/// runs no such code.
+#[derive(Clone, Debug, Default)]
+pub(in crate::driver) struct HoldSpan {
+    /// `None` if no subscriber wants to see the span.
+    span: Option<Arc<Span>>,
+    /// `None` if there are no metrics.
+    since: Option<Instant>,
+}
+
+impl HoldSpan {
+    /// Calls `log`, which writes log messages, inside the span.
+    fn inside(&self, log: impl FnOnce()) {
+        match &self.span {
+            Some(span) => span.in_scope(log),
+            None => log(),
+        }
+    }
+}
+
+/// Returns the time, if there are metrics.
+pub(super) fn now_if_metered() -> Option<Instant> {
+    IS_ON.then(clock::monotonic)
 }
 
 /// Records the time since `since`, if there are metrics.
