@@ -32,7 +32,8 @@ impl Listed {
         let mut left = Vec::new();
         for (index, (master, address)) in leaving.into_iter().zip(old).enumerate() {
             let known = addresses.iter().position(|known| *known == address);
-            if let Some(first) = known.filter(|known| has_other_keys(&masters[*known], &master)) {
+            let other_keys = known.filter(|at| masters[*at].database() != master.database());
+            if let Some(first) = other_keys {
                 return Err(ConfigError::OtherDatabase {
                     first: first + 1,
                     second: count + index + 1,
@@ -56,16 +57,6 @@ impl Listed {
         Ok(Self { masters, roster })
     }
 
-    /// Sets the TLS configuration of the masters that have none.
-    #[cfg(feature = "tls")]
-    pub(super) fn with_tls(self, config: &Arc<tokio_rustls::rustls::ClientConfig>) -> Self {
-        let masters = self.masters.into_iter();
-        Self {
-            masters: masters.map(|master| master.tls(config.clone())).collect(),
-            roster: self.roster,
-        }
-    }
-
     pub(in crate::face) fn lists_id(&self) -> ListsId {
         let all_but = |other: Membership| {
             let members = self.roster.members();
@@ -74,11 +65,6 @@ impl Listed {
         };
         ListsId::of(all_but(Membership::Leaves), all_but(Membership::Joins))
     }
-}
-
-/// Returns whether the same server is given with different databases, which have different keys.
-fn has_other_keys(master: &MasterSpec, leaving: &MasterSpec) -> bool {
-    master.database() != leaving.database()
 }
 
 /// Checks the addresses of a list. Its first master has the number `before` + 1. Returns the

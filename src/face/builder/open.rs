@@ -36,15 +36,16 @@ impl Opener {
     /// Starts the tasks of a coordinator of these masters. It has this `label`, or that of the
     /// settings.
     pub(in crate::face) fn open(&self, listed: Listed, label: Option<&Arc<str>>) -> Coordinator {
-        #[cfg(feature = "tls")]
-        let listed = match &self.tls {
-            Some(tls) => listed.with_tls(tls),
-            None => listed,
-        };
         let mut config = self.config.clone();
         config.label = label.cloned().or(config.label);
         let master_config = self.master_config(&config, &listed);
-        let masters = listed.masters.into_iter().enumerate();
+        let masters = listed.masters.into_iter();
+        #[cfg(feature = "tls")]
+        let masters = masters.map(|spec| match &self.tls {
+            Some(tls) => spec.tls(tls.clone()),
+            None => spec,
+        });
+        let masters = masters.enumerate();
         let masters = masters.map(|(master, spec)| spec.open(master, &master_config));
         let engine = Engine::start(
             config,

@@ -177,7 +177,9 @@ impl Coordinator {
     /// # Ok(()) }
     /// ```
     pub fn read_write(&self, name: impl AsRef<str>, owner: &Owner) -> ReadWriteLock {
-        ReadWriteLock::new(self.engine.clone(), name.as_ref(), owner)
+        ReadWriteLock {
+            writer: self.lock(Kind::ReadWrite, name.as_ref(), Some(owner)),
+        }
     }
 
     /// Returns the semaphore called `name`. At most `permits` guards hold it at once, from 1 to

@@ -208,15 +208,13 @@ impl Groups {
         if let Err(late) = member.opened.set(ours) {
             late.engine.close(); // another task was sooner
         }
-        if opener.is_none() {
-            drop(opener);
-            member
-                .opened
-                .get()
-                .into_iter()
-                .for_each(|opened| opened.engine.close());
+        let is_closed = opener.is_none();
+        drop(opener);
+        let opened = member.opened.get().unwrap_or(&inner.first);
+        if is_closed {
+            opened.engine.close();
         }
-        member.opened.get().unwrap_or(&inner.first)
+        opened
     }
 
     /// Returns the mutexes called `names` as one lock, as

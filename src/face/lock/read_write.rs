@@ -1,13 +1,7 @@
 //! A read-write lock, from which the locks of its readers and of its writers are made.
 
-use std::sync::Arc;
-
 use super::Lock;
-use crate::{
-    core::protocol::{access::Access, kind::Kind},
-    driver::engine::Engine,
-    face::owner::Owner,
-};
+use crate::core::protocol::access::Access;
 
 /// A named lock that readers share, and that a writer holds alone, from
 /// [`Coordinator::read_write`](crate::Coordinator::read_write).
@@ -16,16 +10,10 @@ use crate::{
 #[derive(Clone, Debug)]
 #[must_use = "a lock is not held until it is acquired"]
 pub struct ReadWriteLock {
-    writer: Lock,
+    pub(in crate::face) writer: Lock,
 }
 
 impl ReadWriteLock {
-    pub(crate) fn new(engine: Arc<Engine>, name: &str, owner: &Owner) -> Self {
-        Self {
-            writer: Lock::new(engine, Kind::ReadWrite, name, Some(owner)),
-        }
-    }
-
     /// Returns the lock of a reader. Other owners can read at the same time, and no one can write.
     ///
     /// A reader has no fencing token: with [`fenced`](Lock::fenced), acquiring the lock fails with
