@@ -248,8 +248,7 @@ impl Claim {
             locked.protected.hold = hold.take();
         }
         if let Some(due) = due {
-            let claim = Arc::downgrade(self) as Weak<dyn Renew>;
-            locked.protected.timer = Some(renewer.add(due, claim));
+            self.start_timer(&mut locked, due);
         }
     }
 
@@ -258,6 +257,11 @@ impl Claim {
         let mut locked = self.lock();
         locked.protected.state.stop_renewing();
         self.stop_timer(&mut locked);
+    }
+
+    fn start_timer(self: &Arc<Self>, locked: &mut Locked<'_>, due: Instant) {
+        let claim = Arc::downgrade(self) as Weak<dyn Renew>;
+        locked.protected.timer = Some(self.context.renewer.add(due, claim));
     }
 
     pub(super) fn stop_timer(&self, locked: &mut Locked<'_>) {
@@ -279,17 +283,15 @@ fn ensure_held(mut locked: Locked<'_>) -> Result<(), NotExtended> {
 }
 
 impl Renew for Claim {
-    fn renew(self: Arc<Self>) -> (Option<Instant>, Option<Arc<LiveRound>>) {
+    fn renew(self: Arc<Self>) -> Option<Arc<LiveRound>> {
         let mut locked = self.lock();
         let (next_look, command) = locked.step(ClaimState::renew);
-        if next_look.is_none() {
-            locked.protected.timer = None; // the renewer ends it
+        self.stop_timer(&mut locked); // another one, if the renewal was stopped and began again
+        if let Some(due) = next_look {
+            self.start_timer(&mut locked, due);
         }
-        let Some(command) = command else {
-            return (next_look, None);
-        };
-        let extension = self.post_extension(locked, command, self.terms.ttl, true);
+        let extension = self.post_extension(locked, command?, self.terms.ttl, true);
         extension.open_span(&self);
-        (next_look, Some(extension.round.clone()))
+        Some(extension.round.clone())
     }
 }

@@ -12,8 +12,8 @@ use std::{
 use parking_lot::{Mutex, MutexGuard};
 
 use super::{
-    context::Context, live_round::LiveRound, observe::observer::HoldSpan,
-    renew::schedule::TimerKey, signal::Signal, time::clock,
+    context::Context, live_round::LiveRound, observe::observer::HoldSpan, renew::renewer::TimerKey,
+    signal::Signal, time::clock,
 };
 use crate::{
     core::{

@@ -1,7 +1,7 @@
 //! Renews locks. All guards of a coordinator share one schedule and one task.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     pin::pin,
     sync::{Arc, Weak},
     time::{Duration, Instant},
@@ -11,7 +11,6 @@ use futures::future::select;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::schedule::{Schedule, TimerKey};
 use crate::{
     core::vote::{quorum::Outcome, round::Round},
     driver::{live_round::LiveRound, time::clock},
@@ -19,11 +18,13 @@ use crate::{
 
 /// A claim that can be renewed.
 pub(crate) trait Renew: Send + Sync {
-    /// Renews the lock if its renewal is due. Returns when to call this method again, or
-    /// `None` if it need not be called again. Also returns the round of the renewal, if a renewal
-    /// was posted.
-    fn renew(self: Arc<Self>) -> (Option<Instant>, Option<Arc<LiveRound>>);
+    /// Renews the lock if its renewal is due. Returns the round of the renewal, if one was posted.
+    /// Adds itself to the renewer again, unless this method need not be called again.
+    fn renew(self: Arc<Self>) -> Option<Arc<LiveRound>>;
 }
+
+/// When a claim is due, and a number that no other claim has.
+pub(crate) type TimerKey = (Instant, u64);
 
 /// Renews locks when their renewal is due. Renewals that are due at the same time share a batch per
 /// master. The task waits for votes only if very many renewals are under way, see [`Backlog`].
@@ -37,7 +38,8 @@ pub(crate) struct Renewer {
 
 #[derive(Debug, Default)]
 struct RenewerState {
-    schedule: Schedule<Weak<dyn Renew>>,
+    timers: BTreeMap<TimerKey, Weak<dyn Renew>>,
+    last_number: u64,
     /// The time until which the task sleeps, even if no claim is left that is due by then. `None`
     /// if the task waits for a claim.
     sleeps_until: Option<Instant>,
@@ -45,23 +47,27 @@ struct RenewerState {
 }
 
 impl Renewer {
-    /// Renews `claim` at `due`, and then at the instants that [`Renew::renew`] returns.
+    /// Renews `claim` at `due`, once.
     pub(crate) fn add(&self, due: Instant, claim: Weak<dyn Renew>) -> TimerKey {
         let mut state = self.state.lock();
         if state.sleeps_until.is_none_or(|until| due < until) {
             self.wakes.notify_one();
         }
-        state.schedule.insert(due, claim)
+        state.last_number += 1;
+        let key = (due, state.last_number);
+        state.timers.insert(key, claim);
+        key
     }
 
     /// Returns whether there are so many claims that renewals which are due together would be late.
     pub(crate) fn is_crowded(&self) -> bool {
         const MANY: usize = 250;
-        self.state.lock().schedule.len() >= MANY
+        self.state.lock().timers.len() >= MANY
     }
 
+    /// Does not renew the claim with this `key`, unless that has begun.
     pub(crate) fn remove(&self, key: TimerKey) {
-        self.state.lock().schedule.remove(key);
+        self.state.lock().timers.remove(&key);
     }
 
     /// Ends the task.
@@ -98,7 +104,8 @@ impl Renewer {
                 if state.is_closed {
                     return None;
                 }
-                state.sleeps_until = state.schedule.next_due();
+                let first = state.timers.first_key_value();
+                state.sleeps_until = first.map(|(&(due, _), _)| due);
                 if state.sleeps_until.is_some() {
                     return state.sleeps_until;
                 }
@@ -119,22 +126,22 @@ impl Renewer {
     fn renew_some(&self, now: Instant, most: usize) -> Option<Batch> {
         let mut batch: Option<Batch> = None;
         for _ in 0..most {
-            let Some((key, claim)) = self.state.lock().schedule.pop_due(now) else {
+            let Some(claim) = self.pop_due(now) else {
                 break;
             };
-            let claim = claim.upgrade();
-            let (next, posted) = claim.map_or((None, None), |claim| claim.renew());
+            let posted = claim.upgrade().and_then(|claim| claim.renew());
             if let Some(last) = posted {
                 let renewals = batch.map_or(0, |batch| batch.renewals) + 1;
                 batch = Some(Batch { last, renewals });
             }
-            let schedule = &mut self.state.lock().schedule;
-            match next {
-                Some(at) => schedule.restart(key, at),
-                None => schedule.remove(key),
-            }
         }
         batch
+    }
+
+    fn pop_due(&self, now: Instant) -> Option<Weak<dyn Renew>> {
+        let mut state = self.state.lock();
+        let first = state.timers.first_entry()?;
+        (first.key().0 <= now).then(|| first.remove())
     }
 }
 
@@ -230,8 +237,8 @@ mod tests {
     struct Idle;
 
     impl Renew for Idle {
-        fn renew(self: Arc<Self>) -> (Option<Instant>, Option<Arc<LiveRound>>) {
-            (None, None)
+        fn renew(self: Arc<Self>) -> Option<Arc<LiveRound>> {
+            None
         }
     }
 
