@@ -12,6 +12,8 @@ pub(crate) mod restart;
 pub(crate) mod server_error;
 pub(crate) mod session;
 mod spec;
+mod supervisor;
+mod task;
 
 pub(crate) use config::MasterConfig;
 pub use connect_error::{ConnectError, ConnectStep};

@@ -17,7 +17,8 @@ use super::{
     config::MasterConfig,
     connect_error::ConnectError,
     redis::{self, Greeter, MasterStream, Wire},
-    session::{mailbox::Mailbox, supervisor::supervise},
+    session::mailbox::Mailbox,
+    supervisor::supervise,
 };
 #[cfg(feature = "test-util")]
 use crate::core::restart::ORIGIN_KEY;

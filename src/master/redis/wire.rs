@@ -21,7 +21,7 @@ use tokio::{
 };
 
 use super::{keepalive::keep_alive, resp::FrameScan, wire_error::WireError};
-use crate::master::session::task::poll_yield;
+use crate::master::task::poll_yield;
 
 /// The transport of a connection.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send {

@@ -37,8 +37,6 @@ pub(in crate::master) mod outage;
 pub(in crate::master) mod owed;
 mod replies;
 pub(crate) mod request;
-pub(in crate::master) mod supervisor;
-pub(in crate::master) mod task;
 #[cfg(test)]
 mod tests;
 pub(in crate::master) mod unanswered;
@@ -72,8 +70,8 @@ pub(crate) trait Transmit {
 /// Releases that the master is owed then wait for the next connection.
 #[derive(Debug)]
 pub(crate) struct Session {
-    mailbox: Arc<Mailbox>,
-    config: MasterConfig,
+    pub(in crate::master) mailbox: Arc<Mailbox>,
+    pub(in crate::master) config: MasterConfig,
     posts: Posts,
     /// The releases that have their votes and must still be sent.
     owed: Owed,

@@ -34,8 +34,8 @@ use crate::{
         session::{
             connection::{Connection, Dial, Dialled},
             request::CountVotes,
-            supervisor::supervise,
         },
+        supervisor::supervise,
     },
     mutants::Mutant,
 };

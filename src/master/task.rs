@@ -15,21 +15,21 @@ use tokio::{
 /// Lets other tasks run, and lets the runtime handle its timers and sockets, before this task goes
 /// on. A task that merely wakes itself may be polled many times before the runtime handles them.
 /// If another thread of the runtime is at its timers and sockets, this task does not wait for it.
-pub(in crate::master) fn poll_yield<T>(cx: &mut Context<'_>) -> Poll<T> {
+pub(super) fn poll_yield<T>(cx: &mut Context<'_>) -> Poll<T> {
     let _ = pin!(yield_now()).poll(cx);
     Poll::Pending
 }
 
 /// A timer that is reset only after it fired, or for an earlier deadline. Most replies come in
 /// time, so it would be wasteful to reset the timer for each deadline.
-pub(in crate::master) struct LazyTimer {
+pub(super) struct LazyTimer {
     now: fn() -> Instant,
     sleep: Option<Pin<Box<Sleep>>>,
     deadline: Option<Instant>,
 }
 
 impl LazyTimer {
-    pub(in crate::master) fn new(now: fn() -> Instant) -> Self {
+    pub(super) fn new(now: fn() -> Instant) -> Self {
         Self {
             now,
             sleep: None,
@@ -38,7 +38,7 @@ impl LazyTimer {
     }
 
     /// Resolves at `at`. If the timer is still set for an earlier deadline, waits for that first.
-    pub(in crate::master) fn poll(&mut self, cx: &mut Context<'_>, at: Instant) -> Poll<()> {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, at: Instant) -> Poll<()> {
         loop {
             if self.deadline.is_none_or(|deadline| at < deadline) {
                 self.set(at);

@@ -12,13 +12,16 @@ use std::{
 use tokio::time::sleep;
 
 use super::{
-    Session,
-    connection::{Connection, Dial, Dialled},
-    mailbox::Mailbox,
-    outage::Outage,
+    config::MasterConfig,
+    connect_error::in_time,
+    session::{
+        Session,
+        connection::{Connection, Dial, Dialled},
+        mailbox::Mailbox,
+        outage::Outage,
+    },
     task::{LazyTimer, poll_yield},
 };
-use crate::master::{config::MasterConfig, connect_error::in_time};
 
 /// Serves `mailbox` until nothing is left to deliver and nothing more will be posted.
 ///
@@ -26,7 +29,7 @@ use crate::master::{config::MasterConfig, connect_error::in_time};
 /// that failed, and after a connection that broke soon. But a connection that has worked may break
 /// while nobody needs it. Then the next dial comes at once, or soon if the connection was given up,
 /// and requests wait for it, each for at most a node timeout.
-pub(in crate::master) fn supervise<D: Dial>(
+pub(super) fn supervise<D: Dial>(
     dialer: D,
     mailbox: Arc<Mailbox>,
     config: MasterConfig,
