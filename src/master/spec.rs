@@ -304,7 +304,7 @@ impl MasterSpec {
             Spec::Bad(reason) => return Err(ConnectError::BadMaster(reason.clone())),
         };
         let greeter = Greeter::new(endpoint, name, limit, now);
-        Ok(greeter.log_in_in_time().await?.into())
+        Ok(greeter.in_time(greeter.log_in()).await?.into())
     }
 
     /// Returns the mailbox of this master, and the task that serves the mailbox. `master` is the

@@ -13,13 +13,8 @@ use tokio::time::sleep;
 
 use super::{
     config::MasterConfig,
-    connect_error::in_time,
-    session::{
-        Session,
-        connection::{Connection, Dial, Dialled},
-        mailbox::Mailbox,
-        outage::Outage,
-    },
+    redis::{Dialer, LoggedIn, RedisConnection},
+    session::{Session, mailbox::Mailbox, outage::Outage},
     task::{LazyTimer, poll_yield},
 };
 
@@ -29,8 +24,8 @@ use super::{
 /// that failed, and after a connection that broke soon. But a connection that has worked may break
 /// while nobody needs it. Then the next dial comes at once, or soon if the connection was given up,
 /// and requests wait for it, each for at most a node timeout.
-pub(super) fn supervise<D: Dial>(
-    dialer: D,
+pub(super) fn supervise(
+    dialer: Dialer,
     mailbox: Arc<Mailbox>,
     config: MasterConfig,
 ) -> impl Future<Output = ()> + Send {
@@ -43,17 +38,16 @@ pub(super) fn supervise<D: Dial>(
     }
 }
 
-async fn run<D: Dial>(mut dialer: D, session: &mut Session) {
+async fn run(dialer: Dialer, session: &mut Session) {
     let mut outage = Outage::default();
     loop {
-        let (limit, progress) = (session.config.connect_timeout, dialer.progress());
-        let dial = in_time(limit, &progress, dialer.dial());
-        let Some(dialled) = unless_done(session, dial).await else {
+        let Some(dialled) = unless_done(session, dialer.dial()).await else {
             return;
         };
         let (why, refusal, has_worked, was_given_up) = match dialled {
-            Ok(dialled) => {
-                let Some((why, was_given_up)) = serve(dialled, &mut outage, session).await else {
+            Ok(connection) => {
+                let Some((why, was_given_up)) = serve(connection, &mut outage, session).await
+                else {
                     return;
                 };
                 let now = (session.clock())();
@@ -112,17 +106,21 @@ async fn unless_done<T>(session: &mut Session, step: impl Future<Output = T>) ->
 /// Serves one connection until the connection breaks or is given up. Returns the reason, and
 /// whether the connection was given up. Returns `None` once nothing is left to deliver and nothing
 /// more will be posted.
-async fn serve<C: Connection>(
-    dialled: Dialled<C>,
+async fn serve(
+    mut connection: RedisConnection,
     outage: &mut Outage,
     session: &mut Session,
 ) -> Option<(Arc<str>, bool)> {
-    let mut connection = dialled.connection;
     outage.connected(session.mailbox.observer());
+    let LoggedIn {
+        round_trip,
+        reports_changes,
+        ..
+    } = connection.logged_in;
     session.connect(
-        dialled.round_trip,
-        dialled.loss,
-        dialled.reports_changes,
+        round_trip,
+        connection.loss,
+        reports_changes,
         outage.window(),
     );
     let mut timer = LazyTimer::new(session.clock());

@@ -13,61 +13,104 @@ use ::redis::{PushKind, Value};
 
 use super::{
     encode::{self, Encoded, ScriptAs, encode},
-    native_release::NativeRelease,
+    greeter::LoggedIn,
     resp::{is_push, reply},
-    wire::Wire,
 };
 use crate::{
-    core::protocol::{command::Reply, script::Script},
+    core::{
+        protocol::{command::Reply, script::Script},
+        restart::Loss,
+    },
     master::{
         server_error::ServerError,
-        session::{Session, Transmit, connection::Connection, listeners::Change, request::Request},
+        session::{Session, Transmit, listeners::Change, request::Request},
     },
 };
 
 /// An open connection to a server.
 pub(in crate::master) struct RedisConnection {
-    wire: Wire,
-    /// The command with which the server releases mutexes, if it has one.
-    native: Option<NativeRelease>,
-    /// Set once the server has refused that command. The user may lack the right to it, or a proxy
-    /// may have passed the connection on to another server.
+    pub(in crate::master) logged_in: LoggedIn,
+    /// The loss of locks, if the dial found a sign of any.
+    pub(in crate::master) loss: Option<Loss>,
+    /// Set once the server has refused its native release. The user may lack the right to it, or a
+    /// proxy may have passed the connection on to another server.
     is_native_refused: bool,
     /// The scripts whose texts were sent. A server keeps only the scripts of kinds that are used,
     /// because each script that it keeps slows down all others a little.
     scripts: Vec<&'static Script>,
-    #[cfg(feature = "sentinel")]
-    moved: Option<Moved>,
 }
 
-/// Resolves with the reason when the server is no longer the master.
-#[cfg(feature = "sentinel")]
-pub(super) type Moved = std::pin::Pin<Box<dyn Future<Output = Arc<str>> + Send>>;
-
 impl RedisConnection {
-    pub(super) fn new(wire: Wire, native: Option<NativeRelease>) -> Self {
+    pub(super) fn new(logged_in: LoggedIn, loss: Option<Loss>) -> Self {
         Self {
-            wire,
-            native,
+            logged_in,
+            loss,
             is_native_refused: false,
             scripts: Vec::new(),
-            #[cfg(feature = "sentinel")]
-            moved: None,
         }
     }
 
-    /// Makes the connection end when `moved` resolves.
-    #[cfg(feature = "sentinel")]
-    pub(super) fn until(mut self, moved: Option<Moved>) -> Self {
-        self.moved = moved;
-        self
+    /// Drops the bytes that were not sent. The server then never receives them. Called before a
+    /// connection to a silent server is closed.
+    pub(in crate::master) fn give_up(&self) {
+        self.logged_in.wire.forget_unsent();
+    }
+
+    /// Writes and reads as much as possible, and hands each reply to `session`. Resolves with the
+    /// reason when the connection breaks.
+    pub(in crate::master) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        session: &mut Session,
+    ) -> Poll<Arc<str>> {
+        let logged_in = &mut self.logged_in;
+        #[cfg(feature = "sentinel")]
+        if let Some(moved) = &mut logged_in.moved {
+            // The old master may live on. It must not get commands from the kernel's buffers.
+            if let Poll::Ready(why) = moved.as_mut().poll(cx) {
+                logged_in.wire.forget_unsent();
+                logged_in.moved = None;
+                return Poll::Ready(why);
+            }
+        }
+        let clock = session.clock();
+        let read_at = Cell::new(None);
+        let on_read = || {
+            let now = clock();
+            read_at.set(Some(now));
+            now
+        };
+        let on_frame = |frame: &[u8], now: Instant, out: &mut Vec<u8>| {
+            let handled = if is_push(frame) {
+                on_push(frame, session, now)
+            } else {
+                let mut reply = reply(frame);
+                // The usual replies mean the same whether or not a release needs the script.
+                let is_usual = matches!(reply, Reply::Int(0 | 1) | Reply::Ok);
+                let native = logged_in.native.filter(|_| !is_usual && releases(session));
+                let must_use_script = native.is_some() && is_denial(&reply);
+                self.is_native_refused |= must_use_script;
+                if native.is_some_and(|native| !self.is_native_refused && !native.has(&reply)) {
+                    reply = Reply::Other;
+                }
+                on_reply(&reply, session, must_use_script, now, out)
+            };
+            handled.map_or_else(ControlFlow::Break, ControlFlow::Continue)
+        };
+        let polled = logged_in.wire.poll(cx, on_read, on_frame);
+        if let Some(at) = read_at.get() {
+            session.on_bytes(at);
+        }
+        session.link.has_unread = logged_in.wire.has_unread();
+        polled.map(|end| end.unwrap_or_else(|error| error.to_string().into()))
     }
 }
 
 impl Transmit for RedisConnection {
     fn send(&mut self, request: &Request) {
-        let out = self.wire.out();
-        if let Some(native) = self.native.filter(|_| !self.is_native_refused)
+        let LoggedIn { wire, native, .. } = &mut self.logged_in;
+        let out = wire.out();
+        if let Some(native) = native.filter(|_| !self.is_native_refused)
             && let Some((key, token)) = request.command.comparison()
         {
             return native.encode(key, token.bytes(&mut None), out);
@@ -90,69 +133,21 @@ impl Transmit for RedisConnection {
             begins,
         } = change;
         let verb: &[u8] = if begins { b"SUBSCRIBE" } else { b"UNSUBSCRIBE" };
-        encode(self.wire.out(), &[verb, channel.as_bytes()]);
+        encode(self.logged_in.wire.out(), &[verb, channel.as_bytes()]);
     }
 
     fn send_caching(&mut self) {
-        self.wire.out().extend_from_slice(CACHING);
+        self.logged_in.wire.out().extend_from_slice(CACHING);
     }
 
     fn has_input(&self) -> bool {
-        self.wire.has_input()
+        self.logged_in.wire.has_input()
     }
 }
 
 /// The command that makes the server report the next change of each key that the next command
 /// reads.
 pub(super) const CACHING: &[u8] = b"*3\r\n$6\r\nCLIENT\r\n$7\r\nCACHING\r\n$3\r\nYES\r\n";
-
-impl Connection for RedisConnection {
-    fn give_up(&mut self) {
-        self.wire.forget_unsent();
-    }
-
-    fn poll(&mut self, cx: &mut Context<'_>, session: &mut Session) -> Poll<Arc<str>> {
-        #[cfg(feature = "sentinel")]
-        if let Some(moved) = &mut self.moved {
-            // The old master may live on. It must not get commands from the kernel's buffers.
-            if let Poll::Ready(why) = moved.as_mut().poll(cx) {
-                self.wire.forget_unsent();
-                self.moved = None;
-                return Poll::Ready(why);
-            }
-        }
-        let clock = session.clock();
-        let read_at = Cell::new(None);
-        let on_read = || {
-            let now = clock();
-            read_at.set(Some(now));
-            now
-        };
-        let on_frame = |frame: &[u8], now: Instant, out: &mut Vec<u8>| {
-            let handled = if is_push(frame) {
-                on_push(frame, session, now)
-            } else {
-                let mut reply = reply(frame);
-                // The usual replies mean the same whether or not a release needs the script.
-                let is_usual = matches!(reply, Reply::Int(0 | 1) | Reply::Ok);
-                let native = self.native.filter(|_| !is_usual && releases(session));
-                let must_use_script = native.is_some() && is_denial(&reply);
-                self.is_native_refused |= must_use_script;
-                if native.is_some_and(|native| !self.is_native_refused && !native.has(&reply)) {
-                    reply = Reply::Other;
-                }
-                on_reply(&reply, session, must_use_script, now, out)
-            };
-            handled.map_or_else(ControlFlow::Break, ControlFlow::Continue)
-        };
-        let polled = self.wire.poll(cx, on_read, on_frame);
-        if let Some(at) = read_at.get() {
-            session.on_bytes(at);
-        }
-        session.link.has_unread = self.wire.has_unread();
-        polled.map(|end| end.unwrap_or_else(|error| error.to_string().into()))
-    }
-}
 
 /// Returns whether the oldest command is a release that needs no script.
 fn releases(session: &Session) -> bool {

@@ -1,60 +1,23 @@
 //! Dials a server: connects, logs in, and asks whether the server restarted.
 
 use super::{
-    connection::RedisConnection,
-    endpoint::Endpoint,
-    greeter::{Greeter, LoggedIn},
-    resp::reply,
-    restart_query,
+    connection::RedisConnection, endpoint::Endpoint, greeter::Greeter, resp::reply, restart_query,
     wire::Wire,
 };
 use crate::{
-    core::restart::{Incarnation, Quarantine},
+    core::restart::{Loss, Quarantine},
     master::{
-        config::MasterConfig,
-        connect_error::Progress,
-        dial_error::DialError,
-        observer::MasterObserver,
+        config::MasterConfig, dial_error::DialError, observer::MasterObserver,
         restart::RestartTracker,
-        session::connection::{Dial, Dialled},
     },
 };
 
 /// Opens connections to one server.
 pub(in crate::master) struct Dialer {
-    pub(in crate::master) greeter: Greeter,
-    pub(super) master: usize,
-    pub(super) tracker: RestartTracker,
+    greeter: Greeter,
+    master: usize,
+    tracker: RestartTracker,
     observer: MasterObserver,
-}
-
-impl Dial for Dialer {
-    type Connection = RedisConnection;
-
-    async fn dial(&mut self) -> Result<Dialled<RedisConnection>, DialError> {
-        let LoggedIn {
-            mut wire,
-            round_trip,
-            reports_changes,
-            native,
-            #[cfg(feature = "sentinel")]
-            moved,
-        } = self.greeter.log_in().await?;
-        let found = self.incarnation(&self.tracker, &mut wire).await?;
-        let connection = RedisConnection::new(wire, native);
-        #[cfg(feature = "sentinel")]
-        let connection = connection.until(moved);
-        Ok(Dialled {
-            connection,
-            round_trip,
-            reports_changes,
-            loss: found.and_then(|found| found.loss),
-        })
-    }
-
-    fn progress(&self) -> Progress {
-        self.greeter.progress.clone()
-    }
 }
 
 impl Dialer {
@@ -68,13 +31,20 @@ impl Dialer {
         }
     }
 
-    /// Asks whether the server restarted. Must be called after the login, while no command is
-    /// unanswered.
-    pub(super) async fn incarnation(
-        &self,
-        tracker: &RestartTracker,
-        wire: &mut Wire,
-    ) -> Result<Option<Incarnation>, DialError> {
+    /// Opens a connection, within the connect timeout.
+    pub(in crate::master) async fn dial(&self) -> Result<RedisConnection, DialError> {
+        let dial = async {
+            let mut logged_in = self.greeter.log_in().await?;
+            let loss = self.loss(&mut logged_in.wire).await?;
+            Ok(RedisConnection::new(logged_in, loss))
+        };
+        self.greeter.in_time(dial).await
+    }
+
+    /// Asks whether the server may have lost locks. Must be called after the login, while no
+    /// command is unanswered.
+    async fn loss(&self, wire: &mut Wire) -> Result<Option<Loss>, DialError> {
+        let tracker = &self.tracker;
         if tracker.quarantine == Quarantine::Off {
             return Ok(None);
         }

@@ -4,35 +4,41 @@ use std::{
     ops::ControlFlow,
     time::{Duration, Instant},
 };
+#[cfg(feature = "sentinel")]
+use std::{pin::Pin, sync::Arc};
 
+#[cfg(feature = "sentinel")]
+use super::sentinel::Inquiry;
 use super::{
     address::Address, connector::Connector, endpoint::Endpoint, greeting::Greeting,
     native_release::NativeRelease, wire::Wire, wire_error::WireError,
 };
-#[cfg(feature = "sentinel")]
-use super::{connection::Moved, sentinel::Inquiry};
 use crate::master::connect_error::{ConnectError, Progress, in_time};
 
 /// Opens connections to one server, and logs in.
 pub(in crate::master) struct Greeter {
-    pub(super) endpoint: Endpoint,
+    endpoint: Endpoint,
     connector: Connector,
-    pub(in crate::master) progress: Progress,
+    progress: Progress,
 }
 
 /// A connection whose greeting was answered.
 pub(in crate::master) struct LoggedIn {
     pub(in crate::master) wire: Wire,
     /// The time that the server took to answer the greeting.
-    pub(super) round_trip: Duration,
+    pub(in crate::master) round_trip: Duration,
     /// `true` if the server reports changes of keys.
-    pub(super) reports_changes: bool,
+    pub(in crate::master) reports_changes: bool,
     /// The command with which the server releases mutexes, if it has one.
     pub(super) native: Option<NativeRelease>,
     /// Resolves when the server is no longer the master.
     #[cfg(feature = "sentinel")]
     pub(super) moved: Option<Moved>,
 }
+
+/// Resolves with the reason when the server is no longer the master.
+#[cfg(feature = "sentinel")]
+pub(super) type Moved = Pin<Box<dyn Future<Output = Arc<str>> + Send>>;
 
 impl Greeter {
     /// `name` is the name of each connection, and `limit` the time for one.
@@ -55,8 +61,12 @@ impl Greeter {
         }
     }
 
-    pub(in crate::master) async fn log_in_in_time(&self) -> Result<LoggedIn, ConnectError> {
-        in_time(self.connector.limit, &self.progress, self.log_in()).await
+    /// Runs `dial`, which logs in, and gives it up when the time is over.
+    pub(in crate::master) async fn in_time<T, E: From<ConnectError>>(
+        &self,
+        dial: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        in_time(self.connector.limit, &self.progress, dial).await
     }
 
     /// Connects to the server and sends the greeting. If the master has Sentinels, asks them for

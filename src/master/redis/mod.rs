@@ -32,5 +32,11 @@ pub(super) use ::redis::Client;
 #[cfg(feature = "__internals")]
 pub use self::resp::{read_reply, reply_lengths};
 pub use self::stream::MasterStream;
-pub(super) use self::{address::Connecting, wire::Wire};
-pub(super) use self::{dialer::Dialer, endpoint::Endpoint, greeter::Greeter};
+pub(super) use self::{
+    address::Connecting,
+    connection::RedisConnection,
+    dialer::Dialer,
+    endpoint::Endpoint,
+    greeter::{Greeter, LoggedIn},
+    wire::Wire,
+};

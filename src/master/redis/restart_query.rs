@@ -4,7 +4,7 @@ use super::encode::encode;
 use crate::{
     core::{
         protocol::{command::Reply, script::ORIGIN},
-        restart::{Incarnation, ORIGIN_KEY, Quarantine, origin_arguments},
+        restart::{Incarnation, Loss, ORIGIN_KEY, Quarantine, origin_arguments},
     },
     master::{
         connect_error::ConnectError,
@@ -24,19 +24,19 @@ pub(super) fn ask(tracker: &RestartTracker, query: &RestartQuery, out: &mut Vec<
     encode(out, &words);
 }
 
-/// Reads the answer. Returns `None` if the server denies the question and quarantine is not strict.
+/// Reads the answer. Returns no loss if the server denies the question and quarantine is not strict.
 pub(super) fn read(
     tracker: &RestartTracker,
     query: &RestartQuery,
     observer: &MasterObserver,
     reply: &Reply<'_>,
-) -> Result<Option<Incarnation>, DialError> {
+) -> Result<Option<Loss>, DialError> {
     const NONSENSE: &str = "its answer makes no sense";
     let why = match reply {
         Reply::Text(text) => match Incarnation::parse(text) {
             Some(found) => {
                 tracker.meet(query, &found.run_id)?;
-                return Ok(Some(found));
+                return Ok(found.loss);
             }
             None => NONSENSE,
         },

@@ -28,7 +28,6 @@ use crate::{
     user_code::caught,
 };
 
-pub(crate) mod connection;
 pub(in crate::master) mod link;
 pub(crate) mod listeners;
 pub(in crate::master) mod liveness;

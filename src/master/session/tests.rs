@@ -2,6 +2,9 @@
 
 use std::{
     cell::Cell,
+    future::ready,
+    io,
+    pin::Pin,
     sync::{
         LazyLock,
         atomic::{AtomicBool, Ordering},
@@ -11,10 +14,14 @@ use std::{
 
 use parking_lot::Mutex;
 use proptest::{prelude::*, test_runner::TestRunner};
-use tokio::time::sleep;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf},
+    time::sleep,
+};
 
 use super::*;
 use crate::{
+    MasterSpec, MemoryMaster,
     core::{
         protocol::{
             command::{Reply, Verb, fixture::command},
@@ -26,16 +33,9 @@ use crate::{
         vote::{SlotVote, Vote, lists::Membership, quorum::Quorum, roster::Roster},
         wait::retry::Backoff,
     },
+    driver::time::clock::monotonic,
     master::{
-        MasterObserver,
-        dial_error::DialError,
-        health::HealthBoard,
-        restart::RestartTracker,
-        session::{
-            connection::{Connection, Dial, Dialled},
-            request::CountVotes,
-        },
-        supervisor::supervise,
+        MasterObserver, health::HealthBoard, restart::RestartTracker, session::request::CountVotes,
     },
     mutants::Mutant,
 };
@@ -169,10 +169,18 @@ fn a_stall_fails_no_command_that_waits_for_room() {
 /// The runtime notices the deadline of a command before it notices the reply in the socket.
 #[tokio::test(start_paused = true)]
 async fn a_reply_that_has_arrived_is_read_before_time_is_judged() {
-    let now = crate::driver::time::clock::monotonic;
-    let mailbox = Arc::new(mailbox(now));
+    let (now, server) = (monotonic, MemoryMaster::new());
+    let connect = move || {
+        let stream = server.connect();
+        ready(stream.map(|stream| LateSocket {
+            stream,
+            sent: None,
+            late_reads: 0,
+        }))
+    };
     let config = MasterConfig { now, ..config() };
-    let supervising = tokio::spawn(supervise(LateSocket::default(), mailbox.clone(), config));
+    let (mailbox, supervisor) = MasterSpec::from_stream("redis://late", connect).open(0, &config);
+    let supervising = tokio::spawn(supervisor);
     let votes = Votes::default();
     let command = command(Kind::Mutex, Verb::Acquire, 1);
     let request = Arc::new(Request::new(command, now(), votes.clone()));
@@ -192,51 +200,48 @@ impl CountVotes for Votes {
     }
 }
 
-/// A connection on which the reply to the first command is seen only in the second poll after its
-/// deadline.
-#[derive(Default)]
+/// A stream on which the reply to the first lock command is seen only in the second read after the
+/// deadline of the command.
 struct LateSocket {
+    stream: DuplexStream,
+    /// The time of the last command.
     sent: Option<Instant>,
-    late_polls: usize,
+    late_reads: usize,
 }
 
-impl Dial for LateSocket {
-    type Connection = Self;
-
-    async fn dial(&mut self) -> Result<Dialled<Self>, DialError> {
-        Ok(Dialled {
-            connection: Self::default(),
-            round_trip: Duration::ZERO,
-            reports_changes: true,
-            loss: None,
-        })
-    }
-}
-
-impl Transmit for LateSocket {
-    fn send(&mut self, _: &Request) {
-        self.sent = Some(crate::driver::time::clock::monotonic());
-    }
-
-    fn send_caching(&mut self) {}
-
-    fn has_input(&self) -> bool {
-        false
-    }
-
-    fn send_change(&mut self, _: &Change) {}
-}
-
-impl Connection for LateSocket {
-    fn poll(&mut self, _: &mut Context<'_>, session: &mut Session) -> Poll<Arc<str>> {
-        let now = (session.clock())();
-        if self.sent.is_some_and(|sent| sent + TIMEOUT <= now) {
-            self.late_polls += 1;
-            if self.late_polls == 2 {
-                session.on_reply(&Reply::Ok, now).unwrap();
+impl AsyncRead for LateSocket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        space: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if let Some(sent) = self.sent {
+            self.late_reads += usize::from(sent + TIMEOUT <= monotonic());
+            if self.late_reads < 2 {
+                return Poll::Pending;
             }
         }
-        Poll::Pending
+        Pin::new(&mut self.stream).poll_read(cx, space)
+    }
+}
+
+impl AsyncWrite for LateSocket {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let is_greeting = bytes.windows(5).any(|word| word == b"HELLO");
+        self.sent = (!is_greeting).then(monotonic);
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 
