@@ -50,35 +50,13 @@ use crate::core::restart::ORIGIN_KEY;
 /// time. Plain independent masters are better. The servers of one Sentinel service are one master,
 /// and must never be listed as several. See
 /// [`docs::operations`](crate::docs::operations#masters-behind-sentinel) for what you must ensure.
-#[derive(Clone, Debug)]
-pub struct MasterSpec(Spec);
-
+// `Builder::build` reports the reason why a master cannot be used, with the number of the master.
 #[derive(Clone)]
-enum Spec {
-    /// The reason why the master cannot be used. `Builder::build` reports the reason and the
-    /// master's number.
-    Bad(String),
-    Redis(Box<redis::Endpoint>),
-}
-
-impl fmt::Debug for Spec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Redis(endpoint) => f.write_str(&endpoint.address()),
-            Self::Bad(reason) => f.write_str(reason),
-        }
-    }
-}
-
-impl From<Result<redis::Endpoint, String>> for Spec {
-    fn from(endpoint: Result<redis::Endpoint, String>) -> Self {
-        endpoint.map_or_else(Self::Bad, |endpoint| Self::Redis(Box::new(endpoint)))
-    }
-}
+pub struct MasterSpec(Result<redis::Endpoint, String>);
 
 impl From<&str> for MasterSpec {
     fn from(url: &str) -> Self {
-        Self(redis::Endpoint::from_url(url).into())
+        Self(redis::Endpoint::from_url(url))
     }
 }
 
@@ -112,7 +90,7 @@ impl<'de> serde::Deserialize<'de> for MasterSpec {
 
 impl From<redis::Client> for MasterSpec {
     fn from(client: redis::Client) -> Self {
-        Self(redis::Endpoint::from_info(client.get_connection_info()).into())
+        Self(redis::Endpoint::from_info(client.get_connection_info()))
     }
 }
 
@@ -133,7 +111,13 @@ impl From<&MemoryMaster> for MasterSpec {
             Box::pin(std::future::ready(server.connect().map(Wire::of_given)))
         };
         let endpoint = redis::Endpoint::in_process(memory.address(), process, Arc::new(connect));
-        Self(Spec::Redis(Box::new(endpoint)))
+        Self(Ok(endpoint))
+    }
+}
+
+impl fmt::Debug for MasterSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.address().unwrap_or_else(Arc::from))
     }
 }
 
@@ -148,7 +132,8 @@ impl MasterSpec {
     /// The URL, `redis://` or `unix://`, has the login and the database. It also names the master:
     /// give each server the URL that all programs give it, because that tells masters apart. A
     /// stream that is dropped should not deliver what it still holds, so that no late command
-    /// arrives.
+    /// arrives. The system cannot be asked whether such a stream has ended. If it ends while this
+    /// process stands still, the next command may be sent to it and fail at this master.
     ///
     /// `connect` and the streams run in the task that serves all masters of a coordinator. So they
     /// must not block, and if they panic, the coordinator is closed.
@@ -200,11 +185,7 @@ impl MasterSpec {
         connect: impl Fn() -> redis::Connecting + Send + Sync + 'static,
     ) -> Self {
         let endpoint = redis::Endpoint::from_url(url);
-        Self(
-            endpoint
-                .and_then(|one| one.through(Arc::new(connect)))
-                .into(),
-        )
+        Self(endpoint.and_then(|endpoint| endpoint.through(Arc::new(connect))))
     }
 
     /// Returns the masters in a list of URLs, such as the value of an environment variable. Commas
@@ -242,7 +223,7 @@ impl MasterSpec {
     /// Returns whether the connections to this master are encrypted.
     #[cfg(feature = "tls")]
     pub fn uses_tls(&self) -> bool {
-        matches!(&self.0, Spec::Redis(endpoint) if endpoint.uses_tls())
+        self.0.as_ref().is_ok_and(redis::Endpoint::uses_tls)
     }
 
     /// Sets the login of a Redis master whose URL has no password. The text of the password need
@@ -258,10 +239,7 @@ impl MasterSpec {
     /// ```
     #[must_use]
     pub fn login(self, user: &str, password: &str) -> Self {
-        match self.0 {
-            Spec::Redis(endpoint) => Self(Spec::Redis(Box::new(endpoint.login(user, password)))),
-            other => Self(other),
-        }
+        Self(self.0.map(|endpoint| endpoint.login(user, password)))
     }
 
     /// Sets the TLS configuration of a `rediss://` master that has none yet. It counts more than
@@ -269,27 +247,19 @@ impl MasterSpec {
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls(self, config: impl Into<Arc<tokio_rustls::rustls::ClientConfig>>) -> Self {
-        match self.0 {
-            Spec::Redis(endpoint) => Self(Spec::Redis(Box::new(endpoint.tls(config.into())))),
-            other => Self(other),
-        }
+        Self(self.0.map(|endpoint| endpoint.tls(config.into())))
     }
 
     /// Returns the address without secrets, or the reason why the master cannot be used. Two
     /// masters with the same address are the same server.
     pub fn address(&self) -> Result<Arc<str>, String> {
-        match &self.0 {
-            Spec::Redis(endpoint) => Ok(endpoint.address()),
-            Spec::Bad(reason) => Err(reason.clone()),
-        }
+        let endpoint = self.0.as_ref().map_err(String::clone)?;
+        Ok(endpoint.address())
     }
 
     /// Returns the number of the database on the server.
     pub fn database(&self) -> i64 {
-        match &self.0 {
-            Spec::Redis(endpoint) => endpoint.database(),
-            _ => 0,
-        }
+        self.0.as_ref().map_or(0, redis::Endpoint::database)
     }
 
     /// Connects and logs in, within `limit`.
@@ -299,10 +269,7 @@ impl MasterSpec {
         limit: Duration,
         now: fn() -> Instant,
     ) -> Result<MasterStream, ConnectError> {
-        let endpoint = match &self.0 {
-            Spec::Redis(endpoint) => *endpoint.clone(),
-            Spec::Bad(reason) => return Err(ConnectError::BadMaster(reason.clone())),
-        };
+        let endpoint = self.0.clone().map_err(ConnectError::BadMaster)?;
         let greeter = Greeter::new(endpoint, name, limit, now);
         Ok(greeter.in_time(greeter.log_in()).await?.into())
     }
@@ -315,13 +282,12 @@ impl MasterSpec {
             config.health.observer(master).clone(),
             config.now,
         ));
-        let (served, shared) = (mailbox.clone(), config.clone());
         let supervisor: Supervisor = match self.0 {
-            Spec::Redis(endpoint) => {
-                let dialer = redis::Dialer::new(*endpoint, master, config);
-                Box::pin(supervise(dialer, served, shared))
+            Ok(endpoint) => {
+                let dialer = redis::Dialer::new(endpoint, master, config);
+                Box::pin(supervise(dialer, mailbox.clone(), config.clone()))
             }
-            Spec::Bad(_) => Box::pin(async {}),
+            Err(_) => Box::pin(async {}),
         };
         (mailbox, supervisor)
     }
