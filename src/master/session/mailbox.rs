@@ -2,6 +2,7 @@
 
 use std::{
     any::Any,
+    cell::OnceCell,
     collections::VecDeque,
     panic::resume_unwind,
     sync::{
@@ -238,9 +239,11 @@ impl Mailbox {
         let woken = caught(|| request.votes_to.wake());
         let recorded = caught(|| self.observer.voted(outcome));
         if let Err(panic) = counted.and(woken).and(recorded) {
-            let mut queue = self.queue.lock();
-            queue.panic = Some(panic);
+            let queue = self.queue.lock();
+            let later = queue.panic.set(panic);
             queue.wake();
+            drop(queue); // the drop of a panic may be code of the program
+            drop(later);
         }
     }
 
@@ -261,8 +264,8 @@ struct Queue {
     /// The waker of the supervisor.
     waker: Option<Waker>,
     is_abandoned: bool,
-    /// The panic of the program's code when a vote was cast.
-    panic: Option<Box<dyn Any + Send>>,
+    /// The first panic of the program's code when a vote was cast.
+    panic: OnceCell<Box<dyn Any + Send>>,
 }
 
 /// Requests for one master that were not sent, oldest first.
@@ -294,5 +297,52 @@ impl Queue {
         if let Some(waker) = &self.waker {
             waker.wake_by_ref();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::panic_any;
+
+    use super::*;
+    use crate::{
+        core::{
+            protocol::{
+                command::{Verb, fixture::command},
+                kind::Kind,
+            },
+            vote::lists::Membership,
+        },
+        driver::time::clock::monotonic,
+        master::session::request::CountVotes,
+    };
+
+    /// Panics with a value whose drop is code of the program.
+    struct Panics(Arc<Mailbox>);
+
+    struct Payload(Arc<Mailbox>);
+
+    impl CountVotes for Panics {
+        fn count(&self, _: usize, _: SlotVote, _: Instant) {
+            panic_any(Payload(self.0.clone()));
+        }
+    }
+
+    impl Drop for Payload {
+        fn drop(&mut self) {
+            assert!(self.0.queue.try_lock().is_some(), "the mutex is held");
+        }
+    }
+
+    #[test]
+    fn no_mutex_is_held_while_a_later_panic_is_dropped() {
+        let observer = MasterObserver::new(None, "m".into(), Membership::Stays);
+        let mailbox = Arc::new(Mailbox::new(0, observer, monotonic));
+        let command = command(Kind::Mutex, Verb::Acquire, 1);
+        let request = Request::new(command, monotonic(), Panics(mailbox.clone()));
+        for _ in 0..2 {
+            mailbox.fail(&request, Failure::Closed);
+        }
+        assert!(mailbox.queue.lock().panic.get().is_some());
     }
 }
