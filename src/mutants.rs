@@ -53,7 +53,7 @@ pub(crate) enum Mutant {
     /// A connection stays when its master has lost all keys.
     FlushUnnoticed,
     /// A program does not remember which masters it knows.
-    ForgetsOrigins,
+    ForgetsRunIds,
     /// A stall of this process counts as the silence of a master.
     ForgivesNoStall,
     /// One program chooses the groups of names by another hash.
@@ -159,7 +159,7 @@ impl Mutant {
         Self::ExtensionTakes,
         Self::FirstHeard,
         Self::FlushUnnoticed,
-        Self::ForgetsOrigins,
+        Self::ForgetsRunIds,
         Self::ForgivesNoStall,
         Self::HashesOtherwise,
         Self::HealIsStale,

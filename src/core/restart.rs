@@ -46,7 +46,7 @@ pub(crate) fn quarantine_length(max_ttl: Ttl, drift: Drift) -> Duration {
 /// The key of the origin record.
 pub(crate) const ORIGIN_KEY: &str = "quorlock:guard";
 
-/// Returns the arguments of `lua/shared/origin.lua`. Each known origin comes with the number of
+/// Returns the arguments of `lua/shared/origin.lua`. Each known run id comes with the number of
 /// milliseconds since the caller last heard from it.
 pub(crate) fn origin_arguments(known: &[(String, u64)], quarantine: Quarantine) -> Vec<String> {
     let mode = match quarantine {
@@ -55,7 +55,7 @@ pub(crate) fn origin_arguments(known: &[(String, u64)], quarantine: Quarantine) 
     };
     let known = known
         .iter()
-        .flat_map(|(origin, away)| [origin.clone(), away.to_string()]);
+        .flat_map(|(run_id, away)| [run_id.clone(), away.to_string()]);
     [mode.to_owned()].into_iter().chain(known).collect()
 }
 

@@ -111,7 +111,7 @@ pub(super) fn visit(shared: &Shared) -> JoinHandle<()> {
     let visitor = process.clone();
     tokio::spawn(process.task(async move {
         while Instant::now() < shared.end {
-            visitor.forget_origins();
+            visitor.forget_run_ids();
             let locks = groups(&shared, place, Quarantine::Observed, Lists::Both);
             let name = shared.plan.locks[0].name;
             let _ = locks.mutex(name).inspect().await;

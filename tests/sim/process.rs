@@ -13,7 +13,7 @@ use std::{
 use parking_lot::Mutex;
 use testkit::random::Random;
 
-use crate::{driver::time::clock::Suspensions, master::restart::known_origins::KnownOrigins};
+use crate::{driver::time::clock::Suspensions, master::restart::run_ids::RunIds};
 
 thread_local! {
     static CURRENT: RefCell<Option<Arc<Process>>> = const { RefCell::new(None) };
@@ -26,8 +26,8 @@ pub(crate) struct Process {
     pub(crate) number: usize,
     pub(crate) suspensions: Suspensions,
     state: Mutex<State>,
-    /// The origins that the process knows, by master. They outlive a coordinator.
-    known_origins: Mutex<BTreeMap<String, KnownOrigins>>,
+    /// The run ids that the process knows, by master. They outlive a coordinator.
+    run_ids: Mutex<BTreeMap<String, RunIds>>,
 }
 
 #[derive(Debug)]
@@ -84,7 +84,7 @@ impl Process {
                 since: started - Duration::from_secs(1),
                 tasks: Vec::new(),
             }),
-            known_origins: Mutex::default(),
+            run_ids: Mutex::default(),
         })
     }
 
@@ -135,14 +135,14 @@ impl Process {
         }
     }
 
-    pub(crate) fn known_origins(&self, address: &str) -> KnownOrigins {
-        let mut known = self.known_origins.lock();
+    pub(crate) fn run_ids(&self, address: &str) -> RunIds {
+        let mut known = self.run_ids.lock();
         known.entry(address.to_owned()).or_default().clone()
     }
 
     /// Forgets all masters, as a new process has.
-    pub(super) fn forget_origins(&self) {
-        self.known_origins.lock().clear();
+    pub(super) fn forget_run_ids(&self) {
+        self.run_ids.lock().clear();
     }
 
     pub(super) fn step_wall_clock(&self, micros: i64) {

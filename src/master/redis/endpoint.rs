@@ -23,7 +23,7 @@ pub(in crate::master) struct Endpoint {
     settings: RedisConnectionInfo,
     pub(super) greeting: Greeting,
     /// The number of the process that this one simulates for a server in it, and 0 otherwise. Each
-    /// process knows other origins.
+    /// process knows other run ids.
     process: u64,
     #[cfg(feature = "tls")]
     pub(super) tls: Option<Arc<ClientConfig>>,

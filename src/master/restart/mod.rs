@@ -1,7 +1,7 @@
 //! Remembers which server each master of a coordinator is, and which it was.
 
-pub(crate) mod known_origins;
 pub(in crate::master) mod quarantine;
+pub(crate) mod run_ids;
 
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::dial_error::DialError;
 use crate::core::restart::Quarantine;
-use known_origins::KnownOrigins;
+use run_ids::RunIds;
 
 /// Keeps what dials need to notice that a master has restarted, or that two masters are the same
 /// server. All dialers of a coordinator share one tracker.
@@ -18,8 +18,8 @@ pub(crate) struct RestartTracker {
     pub(crate) quarantine: Quarantine,
     now: fn() -> Instant,
     masters: Arc<Mutex<BTreeMap<usize, Met>>>,
-    /// The known origins of the master that is dialled.
-    known_origins: KnownOrigins,
+    /// The known run ids of the master that is dialled.
+    run_ids: RunIds,
 }
 
 /// The findings of the last dial of one master.
@@ -33,16 +33,16 @@ struct Met {
     server: Option<String>,
     /// The run id that the last dial found.
     run_id: String,
-    /// The known origins of the master.
-    known_origins: KnownOrigins,
+    /// The known run ids of the master.
+    run_ids: RunIds,
 }
 
 /// A question that a dial asks the master: may it have forgotten locks?
 #[derive(Debug)]
 pub(crate) struct RestartQuery {
     master: usize,
-    known_origins: KnownOrigins,
-    /// The known origins of the master, each with the milliseconds since it last answered.
+    run_ids: RunIds,
+    /// The known run ids of the master, each with the milliseconds since it last answered.
     pub(crate) known: Vec<(String, u64)>,
     asked: Instant,
 }
@@ -53,14 +53,14 @@ impl RestartTracker {
             quarantine,
             now,
             masters: Arc::default(),
-            known_origins: KnownOrigins::default(),
+            run_ids: RunIds::default(),
         }
     }
 
-    /// Returns a clone of this tracker for the dialer of a master with `known_origins`.
-    fn with(&self, known_origins: &KnownOrigins) -> Self {
+    /// Returns a clone of this tracker for the dialer of a master with `run_ids`.
+    fn with(&self, run_ids: &RunIds) -> Self {
         Self {
-            known_origins: known_origins.clone(),
+            run_ids: run_ids.clone(),
             ..self.clone()
         }
     }
@@ -70,7 +70,7 @@ impl RestartTracker {
     pub(super) fn at(&self, address: &str) -> Self {
         match self.quarantine {
             Quarantine::Off => self.clone(),
-            Quarantine::Observed | Quarantine::Strict => self.with(&KnownOrigins::of(address)),
+            Quarantine::Observed | Quarantine::Strict => self.with(&RunIds::of(address)),
         }
     }
 
@@ -79,8 +79,8 @@ impl RestartTracker {
         let asked = (self.now)();
         RestartQuery {
             master,
-            known_origins: self.known_origins.clone(),
-            known: self.known_origins.known(asked),
+            run_ids: self.run_ids.clone(),
+            known: self.run_ids.known(asked),
             asked,
         }
     }
@@ -93,19 +93,19 @@ impl RestartTracker {
         let mut same = masters.iter().filter(|(_, met)| is_same(met));
         let other = same.find_map(|(other, _)| (*other != master).then_some(other + 1));
         if let Some(other) = other {
-            // The known origins are kept, because the master's own server may come back without its
+            // The known run ids are kept, because the master's own server may come back without its
             // locks.
             if let Some(met) = masters.get_mut(&master) {
                 met.server = None;
             }
             return Err(DialError::SameServer { other });
         }
-        let known_origins = query.known_origins.clone();
-        known_origins.meet(run_id, query.asked, (self.now)())?;
+        let run_ids = query.run_ids.clone();
+        run_ids.meet(run_id, query.asked, (self.now)())?;
         let met = Met {
             server: Some(run_id.to_owned()),
             run_id: run_id.to_owned(),
-            known_origins,
+            run_ids,
         };
         masters.insert(master, met);
         Ok(())
@@ -114,7 +114,7 @@ impl RestartTracker {
     /// Notes that `master` answered at `at`.
     pub(super) fn heard(&self, master: usize, at: Instant) {
         if let Some(met) = self.masters.lock().get(&master) {
-            met.known_origins.hear(&met.run_id, at);
+            met.run_ids.hear(&met.run_id, at);
         }
     }
 }
@@ -127,10 +127,10 @@ mod tests {
     #[test]
     fn a_server_under_two_addresses_is_refused_and_the_origin_is_remembered() {
         let tracker = RestartTracker::new(Quarantine::Observed, clock::monotonic);
-        let known = [KnownOrigins::default(), KnownOrigins::default()];
-        let origin = |master: usize| {
-            let mut origins = known[master].known(clock::monotonic()).into_iter();
-            (origins.next().map(|(origin, _)| origin), origins.next())
+        let known = [RunIds::default(), RunIds::default()];
+        let run_id = |master: usize| {
+            let mut run_ids = known[master].known(clock::monotonic()).into_iter();
+            (run_ids.next().map(|(run_id, _)| run_id), run_ids.next())
         };
         let meet = |master: usize, run_id| {
             let query = tracker.with(&known[master]).query(master);
@@ -141,21 +141,21 @@ mod tests {
         let refused = meet(1, "a").unwrap_err();
         let text = refused.to_string();
         assert!(text.contains("the same server as master 1"), "{text}");
-        assert_eq!(origin(1), (Some("b".to_owned()), None));
+        assert_eq!(run_id(1), (Some("b".to_owned()), None));
         // The servers have swapped addresses.
         meet(0, "b").unwrap();
         meet(1, "a").unwrap();
         // Server b has restarted.
         meet(0, "c").unwrap();
-        assert_eq!(origin(0), (Some("c".to_owned()), None));
+        assert_eq!(run_id(0), (Some("c".to_owned()), None));
         assert!(meet(1, "c").is_err());
         meet(0, "c").unwrap();
     }
 
     /// Each coordinator counts its own votes, so both may use the server.
     #[test]
-    fn two_coordinators_may_use_the_same_server_and_share_its_origins() {
-        let known = KnownOrigins::default();
+    fn two_coordinators_may_use_the_same_server_and_share_its_run_ids() {
+        let known = RunIds::default();
         let [one, other] =
             [0, 1].map(|_| RestartTracker::new(Quarantine::Observed, clock::monotonic));
         let query = one.with(&known).query(0);

@@ -1,4 +1,4 @@
-//! The origins that this process has found at each master. All coordinators of the process share
+//! The run ids that this process has found at each master. All coordinators of the process share
 //! them.
 
 use std::{sync::Arc, time::Instant};
@@ -9,72 +9,70 @@ use crate::master::dial_error::DialError;
 #[cfg(test)]
 use crate::sim::Process;
 
-/// The origins of the servers that answered at the address of one master. Clones share the same
-/// list.
-///
-/// An origin is the run id of a process. The instant is the time when it last answered.
+/// The run ids of the servers that answered at the address of one master, and when each of them
+/// last answered. A server has another run id after a restart. Clones share the same list.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct KnownOrigins(Arc<Mutex<Vec<(String, Instant)>>>);
+pub(crate) struct RunIds(Arc<Mutex<Vec<(String, Instant)>>>);
 
-/// The known origins of each real master, by address and database.
-type Masters = std::collections::BTreeMap<String, KnownOrigins>;
+/// The known run ids of each real master, by address and database.
+type Masters = std::collections::BTreeMap<String, RunIds>;
 
-impl KnownOrigins {
-    /// Returns the known origins of the master with this address and database. They are kept after
+impl RunIds {
+    /// Returns the known run ids of the master with this address and database. They are kept after
     /// the last coordinator that uses the master is gone.
     pub(in crate::master) fn of(address: &str) -> Self {
         #[cfg(test)]
-        if let Some(known) = Process::current(|process| process.known_origins(address)) {
+        if let Some(known) = Process::current(|process| process.run_ids(address)) {
             return known;
         }
         static MASTERS: Mutex<Masters> = Mutex::new(Masters::new());
         find(&mut MASTERS.lock(), address)
     }
 
-    /// Returns each known origin with the number of milliseconds since it last answered. The number
-    /// is rounded up, because the master counts whole milliseconds. There are several origins if
+    /// Returns each known run id with the number of milliseconds since it last answered. The number
+    /// is rounded up, because the master counts whole milliseconds. There are several run ids if
     /// several servers answer at one address.
     pub(in crate::master) fn known(&self, now: Instant) -> Vec<(String, u64)> {
-        let mut origins = self.0.lock();
-        if mutant!(ForgetsOrigins) {
-            origins.clear();
+        let mut run_ids = self.0.lock();
+        if mutant!(ForgetsRunIds) {
+            run_ids.clear();
         }
-        let known = origins.iter().map(|(origin, heard)| {
+        let known = run_ids.iter().map(|(run_id, heard)| {
             let away = now.saturating_duration_since(*heard).as_millis();
             let away = u64::try_from(away).unwrap_or(u64::MAX);
-            (origin.clone(), away.saturating_add(1))
+            (run_id.clone(), away.saturating_add(1))
         });
         known.collect()
     }
 
-    /// Notes that `origin` answered at `now`. The question to it named all origins that were known
+    /// Notes that `run_id` answered at `now`. The question to it named all run ids that were known
     /// at `asked`.
     ///
-    /// Removes the other origins that last answered before `asked`, because the question named
+    /// Removes the other run ids that last answered before `asked`, because the question named
     /// them. A server with another run id counts its quarantine from a time after their last
-    /// answers. Fails if another origin answered after `asked`, because the question could not take
+    /// answers. Fails if another run id answered after `asked`, because the question could not take
     /// that answer into account.
     pub(in crate::master) fn meet(
         &self,
-        origin: &str,
+        run_id: &str,
         asked: Instant,
         now: Instant,
     ) -> Result<(), DialError> {
-        let mut origins = self.0.lock();
-        origins.retain(|(known, heard)| known != origin && *heard > asked);
-        origins.push((origin.to_owned(), now));
-        if origins.len() > 1 {
+        let mut run_ids = self.0.lock();
+        run_ids.retain(|(known, heard)| known != run_id && *heard > asked);
+        run_ids.push((run_id.to_owned(), now));
+        if run_ids.len() > 1 {
             return Err(DialError::Changed);
         }
         Ok(())
     }
 
-    /// Notes that `origin` answered at `at`.
-    pub(in crate::master) fn hear(&self, origin: &str, at: Instant) {
-        let mut origins = self.0.lock();
-        match origins.iter_mut().find(|(known, _)| known == origin) {
+    /// Notes that `run_id` answered at `at`.
+    pub(in crate::master) fn hear(&self, run_id: &str, at: Instant) {
+        let mut run_ids = self.0.lock();
+        match run_ids.iter_mut().find(|(known, _)| known == run_id) {
             Some((_, heard)) => *heard = at.max(*heard),
-            None => origins.push((origin.to_owned(), at)),
+            None => run_ids.push((run_id.to_owned(), at)),
         }
     }
 
@@ -83,9 +81,9 @@ impl KnownOrigins {
     }
 }
 
-/// Returns the known origins of the master at `address`. If the master is new and too many are
+/// Returns the known run ids of the master at `address`. If the master is new and too many are
 /// remembered, forgets the unused master that answered longest ago.
-fn find(masters: &mut Masters, address: &str) -> KnownOrigins {
+fn find(masters: &mut Masters, address: &str) -> RunIds {
     /// The most masters that are remembered. Masters in use are never forgotten, even if there are
     /// more of them.
     const MOST: usize = 4096;
@@ -116,42 +114,40 @@ mod tests {
     #[test]
     fn an_origin_that_answered_is_known() {
         let start = clock::monotonic();
-        let known_origins = KnownOrigins::default();
-        assert_eq!(known_origins.known(start), []);
-        known_origins.meet("a", start, start).unwrap();
-        known_origins.hear("a", start + SECOND);
-        known_origins.hear("a", start); // reported late, by a connection that ended earlier
-        let known = known_origins.known(start + 2 * SECOND);
+        let run_ids = RunIds::default();
+        assert_eq!(run_ids.known(start), []);
+        run_ids.meet("a", start, start).unwrap();
+        run_ids.hear("a", start + SECOND);
+        run_ids.hear("a", start); // reported late, by a connection that ended earlier
+        let known = run_ids.known(start + 2 * SECOND);
         assert_eq!(known, [("a".to_owned(), 1_001)]);
-        // A later process of the server answers. The question named origin `a`.
-        known_origins
+        // A later process of the server answers. The question named run id `a`.
+        run_ids
             .meet("b", start + 2 * SECOND, start + 3 * SECOND)
             .unwrap();
-        let known = known_origins.known(start + 3 * SECOND);
+        let known = run_ids.known(start + 3 * SECOND);
         assert_eq!(known, [("b".to_owned(), 1)]);
         // The first process still answers.
-        known_origins.hear("a", start + 4 * SECOND);
-        let known = known_origins.known(start + 4 * SECOND);
+        run_ids.hear("a", start + 4 * SECOND);
+        let known = run_ids.known(start + 4 * SECOND);
         assert_eq!(known, [("b".to_owned(), 1_001), ("a".to_owned(), 1)]);
-        // The next question names both origins.
+        // The next question names both run ids.
         let (asked, now) = (start + 4 * SECOND, start + 5 * SECOND);
-        known_origins.meet("b", asked, now).unwrap();
-        assert_eq!(known_origins.known(now), [("b".to_owned(), 1)]);
+        run_ids.meet("b", asked, now).unwrap();
+        assert_eq!(run_ids.known(now), [("b".to_owned(), 1)]);
     }
 
     #[test]
     fn a_server_that_was_not_told_of_every_origin_is_refused() {
         let start = clock::monotonic();
-        let known_origins = KnownOrigins::default();
-        known_origins.meet("a", start, start + SECOND).unwrap();
-        let refused = known_origins
-            .meet("b", start, start + 2 * SECOND)
-            .unwrap_err();
+        let run_ids = RunIds::default();
+        run_ids.meet("a", start, start + SECOND).unwrap();
+        let refused = run_ids.meet("b", start, start + 2 * SECOND).unwrap_err();
         assert!(matches!(refused, DialError::Changed), "{refused}");
         let asked = start + 3 * SECOND;
-        assert_eq!(known_origins.known(asked).len(), 2);
-        known_origins.meet("b", asked, asked).unwrap();
-        assert_eq!(known_origins.known(asked), [("b".to_owned(), 1)]);
+        assert_eq!(run_ids.known(asked).len(), 2);
+        run_ids.meet("b", asked, asked).unwrap();
+        assert_eq!(run_ids.known(asked), [("b".to_owned(), 1)]);
     }
 
     #[test]
