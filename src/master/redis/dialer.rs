@@ -23,9 +23,11 @@ pub(in crate::master) struct Dialer {
 impl Dialer {
     pub(in crate::master) fn new(endpoint: Endpoint, master: usize, config: &MasterConfig) -> Self {
         let name = config.connection_name.to_string();
+        let tracker = config.restart_tracker.clone();
+        tracker.add(master, &endpoint.origin_name());
         Self {
             master,
-            tracker: config.restart_tracker.at(&endpoint.origin_name()),
+            tracker,
             observer: config.health.observer(master).clone(),
             greeter: Greeter::new(endpoint, &name, config.connect_timeout, config.now),
         }
@@ -44,14 +46,17 @@ impl Dialer {
     /// Asks whether the server may have lost locks. Must be called after the login, while no
     /// command is unanswered.
     async fn loss(&self, wire: &mut Wire) -> Result<Option<Loss>, DialError> {
-        let tracker = &self.tracker;
-        if tracker.quarantine == Quarantine::Off {
+        let quarantine = self.tracker.quarantine;
+        if quarantine == Quarantine::Off {
             return Ok(None);
         }
-        let query = tracker.query(self.master);
-        restart_query::ask(tracker, &query, wire.out());
-        let read =
-            |frame: &[u8]| restart_query::read(tracker, &query, &self.observer, &reply(frame));
-        wire.answer(read).await?
+        let (known, asked) = self.tracker.known(self.master);
+        restart_query::ask(&known, quarantine, wire.out());
+        let read = |frame: &[u8]| restart_query::read(&reply(frame), quarantine, &self.observer);
+        let Some(found) = wire.answer(read).await?? else {
+            return Ok(None);
+        };
+        self.tracker.meet(self.master, &found.run_id, asked)?;
+        Ok(found.loss)
     }
 }

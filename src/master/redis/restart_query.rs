@@ -4,47 +4,43 @@ use super::encode::encode;
 use crate::{
     core::{
         protocol::{command::Reply, script::ORIGIN},
-        restart::{Incarnation, Loss, ORIGIN_KEY, Quarantine, origin_arguments},
+        restart::{Incarnation, ORIGIN_KEY, Quarantine, origin_arguments},
     },
     master::{
         connect_error::ConnectError,
         dial_error::DialError,
         observer::{MasterEvent, MasterObserver},
-        restart::{RestartQuery, RestartTracker},
         server_error::ServerError,
     },
 };
 
 /// Appends the query to `out`.
-pub(super) fn ask(tracker: &RestartTracker, query: &RestartQuery, out: &mut Vec<u8>) {
-    let arguments = origin_arguments(&query.known, tracker.quarantine);
+pub(super) fn ask(known: &[(String, u64)], quarantine: Quarantine, out: &mut Vec<u8>) {
+    let arguments = origin_arguments(known, quarantine);
     let mut words = vec!["EVAL", ORIGIN.text(), "1", ORIGIN_KEY];
     words.extend(arguments.iter().map(String::as_str));
     let words: Vec<_> = words.into_iter().map(str::as_bytes).collect();
     encode(out, &words);
 }
 
-/// Reads the answer. Returns no loss if the server denies the question and quarantine is not strict.
+/// Reads the answer. Returns `None` if the server denies the question and `quarantine` is not
+/// strict.
 pub(super) fn read(
-    tracker: &RestartTracker,
-    query: &RestartQuery,
-    observer: &MasterObserver,
     reply: &Reply<'_>,
-) -> Result<Option<Loss>, DialError> {
+    quarantine: Quarantine,
+    observer: &MasterObserver,
+) -> Result<Option<Incarnation>, DialError> {
     const NONSENSE: &str = "its answer makes no sense";
     let why = match reply {
         Reply::Text(text) => match Incarnation::parse(text) {
-            Some(found) => {
-                tracker.meet(query, &found.run_id)?;
-                return Ok(found.loss);
-            }
+            Some(found) => return Ok(Some(found)),
             None => NONSENSE,
         },
         Reply::Error(error) => error,
         _ => NONSENSE,
     };
     let kind = ServerError::of(why);
-    if kind.is_denial() && tracker.quarantine != Quarantine::Strict {
+    if kind.is_denial() && quarantine != Quarantine::Strict {
         observer.on(MasterEvent::OriginDenied { why });
         return Ok(None);
     }
@@ -59,7 +55,7 @@ pub(super) fn read(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{core::vote::lists::Membership, driver::time::clock};
+    use crate::core::vote::lists::Membership;
 
     /// The error texts are those of Redis 6 and 7, and of Valkey.
     #[test]
@@ -89,11 +85,9 @@ mod tests {
             .chain(passing.map(|error| (error, false)))
         {
             let answer = |quarantine| {
-                let tracker = RestartTracker::new(quarantine, clock::monotonic);
-                let query = tracker.query(0);
                 let reply = Reply::Error(error.into());
                 let observer = MasterObserver::new(None, "m".into(), Membership::Stays);
-                read(&tracker, &query, &observer, &reply)
+                read(&reply, quarantine, &observer)
             };
             assert_eq!(answer(Quarantine::Observed).is_ok(), is_denied, "{error}");
             let refused = answer(Quarantine::Strict).unwrap_err();

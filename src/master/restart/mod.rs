@@ -18,33 +18,18 @@ pub(crate) struct RestartTracker {
     pub(crate) quarantine: Quarantine,
     now: fn() -> Instant,
     masters: Arc<Mutex<BTreeMap<usize, Met>>>,
-    /// The known run ids of the master that is dialled.
-    run_ids: RunIds,
 }
 
-/// The findings of the last dial of one master.
-#[derive(Clone, Debug)]
+/// One master.
+#[derive(Debug)]
 struct Met {
-    /// The run id of the server. No other master may be a server with this run id, because no
-    /// server may vote as two masters.
+    run_ids: RunIds,
+    /// The run id that the last dial found. No other master may be a server with this run id,
+    /// because no server may vote as two masters.
     ///
     /// `None` after a dial reached the server of another master and was refused. Two servers may
     /// have swapped addresses. A dial of the other master may then find the run id that was here.
     server: Option<String>,
-    /// The run id that the last dial found.
-    run_id: String,
-    /// The known run ids of the master.
-    run_ids: RunIds,
-}
-
-/// A question that a dial asks the master: may it have forgotten locks?
-#[derive(Debug)]
-pub(crate) struct RestartQuery {
-    master: usize,
-    run_ids: RunIds,
-    /// The known run ids of the master, each with the milliseconds since it last answered.
-    pub(crate) known: Vec<(String, u64)>,
-    asked: Instant,
 }
 
 impl RestartTracker {
@@ -53,68 +38,62 @@ impl RestartTracker {
             quarantine,
             now,
             masters: Arc::default(),
-            run_ids: RunIds::default(),
         }
     }
 
-    /// Returns a clone of this tracker for the dialer of a master with `run_ids`.
-    fn with(&self, run_ids: &RunIds) -> Self {
-        Self {
-            run_ids: run_ids.clone(),
-            ..self.clone()
+    /// Adds a `master`, unless quarantine is off. `address` includes the database, because each
+    /// database has its own origin key.
+    pub(super) fn add(&self, master: usize, address: &str) {
+        if self.quarantine != Quarantine::Off {
+            let met = Met {
+                run_ids: RunIds::of(address),
+                server: None,
+            };
+            self.masters.lock().insert(master, met);
         }
     }
 
-    /// Returns a clone of this tracker for the dialer of the master at `address`. The address
-    /// includes the database, because each database has its own origin key.
-    pub(super) fn at(&self, address: &str) -> Self {
-        match self.quarantine {
-            Quarantine::Off => self.clone(),
-            Quarantine::Observed | Quarantine::Strict => self.with(&RunIds::of(address)),
-        }
+    /// Returns the [known](RunIds::known) run ids of `master`, and the time.
+    pub(super) fn known(&self, master: usize) -> (Vec<(String, u64)>, Instant) {
+        let now = (self.now)();
+        let masters = self.masters.lock();
+        let known = masters.get(&master).map(|met| met.run_ids.known(now));
+        (known.unwrap_or_default(), now)
     }
 
-    /// Returns the query for a dial of `master`.
-    pub(crate) fn query(&self, master: usize) -> RestartQuery {
-        let asked = (self.now)();
-        RestartQuery {
-            master,
-            run_ids: self.run_ids.clone(),
-            known: self.run_ids.known(asked),
-            asked,
-        }
-    }
-
-    /// Notes that the master of `query` is the server with `run_id`. Fails if another master is the
-    /// same server, or if another server answered at the address after the query.
-    pub(crate) fn meet(&self, query: &RestartQuery, run_id: &str) -> Result<(), DialError> {
-        let (mut masters, master) = (self.masters.lock(), query.master);
+    /// Notes that `master` is the server with `run_id`. The question to it named all run ids that
+    /// were known at `asked`. Fails if another master is the same server, or if another server
+    /// answered at the address after the question.
+    pub(super) fn meet(
+        &self,
+        master: usize,
+        run_id: &str,
+        asked: Instant,
+    ) -> Result<(), DialError> {
+        let mut masters = self.masters.lock();
         let is_same = |met: &Met| met.server.as_deref() == Some(run_id);
-        let mut same = masters.iter().filter(|(_, met)| is_same(met));
-        let other = same.find_map(|(other, _)| (*other != master).then_some(other + 1));
-        if let Some(other) = other {
-            // The known run ids are kept, because the master's own server may come back without its
+        let mut others = masters.iter().filter(|(other, _)| **other != master);
+        let same = others.find_map(|(other, met)| is_same(met).then_some(other + 1));
+        let Some(met) = masters.get_mut(&master) else {
+            return Ok(());
+        };
+        if let Some(other) = same {
+            // The run ids are kept, because the master's own server may come back without its
             // locks.
-            if let Some(met) = masters.get_mut(&master) {
-                met.server = None;
-            }
+            met.server = None;
             return Err(DialError::SameServer { other });
         }
-        let run_ids = query.run_ids.clone();
-        run_ids.meet(run_id, query.asked, (self.now)())?;
-        let met = Met {
-            server: Some(run_id.to_owned()),
-            run_id: run_id.to_owned(),
-            run_ids,
-        };
-        masters.insert(master, met);
+        met.run_ids.meet(run_id, asked, (self.now)())?;
+        met.server = Some(run_id.to_owned());
         Ok(())
     }
 
     /// Notes that `master` answered at `at`.
     pub(super) fn heard(&self, master: usize, at: Instant) {
-        if let Some(met) = self.masters.lock().get(&master) {
-            met.run_ids.hear(&met.run_id, at);
+        if let Some(met) = self.masters.lock().get(&master)
+            && let Some(server) = &met.server
+        {
+            met.run_ids.hear(server, at);
         }
     }
 }
@@ -125,29 +104,32 @@ mod tests {
     use crate::driver::time::clock;
 
     #[test]
-    fn a_server_under_two_addresses_is_refused_and_the_origin_is_remembered() {
+    fn a_server_under_two_addresses_is_refused_and_its_run_id_is_remembered() {
         let tracker = RestartTracker::new(Quarantine::Observed, clock::monotonic);
-        let known = [RunIds::default(), RunIds::default()];
-        let run_id = |master: usize| {
-            let mut run_ids = known[master].known(clock::monotonic()).into_iter();
-            (run_ids.next().map(|(run_id, _)| run_id), run_ids.next())
+        for (master, address) in ["swapped 0", "swapped 1"].into_iter().enumerate() {
+            tracker.add(master, address);
+        }
+        let known = |master| {
+            let (known, _) = tracker.known(master);
+            let run_ids = known.into_iter().map(|(run_id, _)| run_id);
+            run_ids.collect::<Vec<_>>()
         };
-        let meet = |master: usize, run_id| {
-            let query = tracker.with(&known[master]).query(master);
-            tracker.meet(&query, run_id)
+        let meet = |master, run_id| {
+            let (_, asked) = tracker.known(master);
+            tracker.meet(master, run_id, asked)
         };
         meet(0, "a").unwrap();
         meet(1, "b").unwrap();
         let refused = meet(1, "a").unwrap_err();
         let text = refused.to_string();
         assert!(text.contains("the same server as master 1"), "{text}");
-        assert_eq!(run_id(1), (Some("b".to_owned()), None));
+        assert_eq!(known(1), ["b"]);
         // The servers have swapped addresses.
         meet(0, "b").unwrap();
         meet(1, "a").unwrap();
         // Server b has restarted.
         meet(0, "c").unwrap();
-        assert_eq!(run_id(0), (Some("c".to_owned()), None));
+        assert_eq!(known(0), ["c"]);
         assert!(meet(1, "c").is_err());
         meet(0, "c").unwrap();
     }
@@ -155,14 +137,14 @@ mod tests {
     /// Each coordinator counts its own votes, so both may use the server.
     #[test]
     fn two_coordinators_may_use_the_same_server_and_share_its_run_ids() {
-        let known = RunIds::default();
-        let [one, other] =
-            [0, 1].map(|_| RestartTracker::new(Quarantine::Observed, clock::monotonic));
-        let query = one.with(&known).query(0);
-        assert_eq!(query.known, []);
-        one.meet(&query, "a").unwrap();
-        let query = other.with(&known).query(1);
-        assert_eq!(query.known[0].0, "a");
-        other.meet(&query, "a").unwrap();
+        let mut known_before = 0;
+        for master in 0..2 {
+            let tracker = RestartTracker::new(Quarantine::Observed, clock::monotonic);
+            tracker.add(master, "shared");
+            let (known, asked) = tracker.known(master);
+            assert_eq!(known.len(), known_before);
+            tracker.meet(master, "a", asked).unwrap();
+            known_before = 1;
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The run ids that this process has found at each master. All coordinators of the process share
 //! them.
 
-use std::{sync::Arc, time::Instant};
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use parking_lot::Mutex;
 
@@ -12,10 +12,10 @@ use crate::sim::Process;
 /// The run ids of the servers that answered at the address of one master, and when each of them
 /// last answered. A server has another run id after a restart. Clones share the same list.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct RunIds(Arc<Mutex<Vec<(String, Instant)>>>);
+pub(crate) struct RunIds(Arc<Mutex<BTreeMap<String, Instant>>>);
 
 /// The known run ids of each real master, by address and database.
-type Masters = std::collections::BTreeMap<String, RunIds>;
+type Masters = BTreeMap<String, RunIds>;
 
 impl RunIds {
     /// Returns the known run ids of the master with this address and database. They are kept after
@@ -59,8 +59,8 @@ impl RunIds {
         now: Instant,
     ) -> Result<(), DialError> {
         let mut run_ids = self.0.lock();
-        run_ids.retain(|(known, heard)| known != run_id && *heard > asked);
-        run_ids.push((run_id.to_owned(), now));
+        run_ids.retain(|known, heard| known != run_id && *heard > asked);
+        run_ids.insert(run_id.to_owned(), now);
         if run_ids.len() > 1 {
             return Err(DialError::Changed);
         }
@@ -70,14 +70,12 @@ impl RunIds {
     /// Notes that `run_id` answered at `at`.
     pub(in crate::master) fn hear(&self, run_id: &str, at: Instant) {
         let mut run_ids = self.0.lock();
-        match run_ids.iter_mut().find(|(known, _)| known == run_id) {
-            Some((_, heard)) => *heard = at.max(*heard),
-            None => run_ids.push((run_id.to_owned(), at)),
-        }
+        let heard = run_ids.entry(run_id.to_owned()).or_insert(at);
+        *heard = at.max(*heard);
     }
 
     fn last_heard(&self) -> Option<Instant> {
-        self.0.lock().iter().map(|(_, heard)| *heard).max()
+        self.0.lock().values().copied().max()
     }
 }
 
@@ -112,7 +110,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn an_origin_that_answered_is_known() {
+    fn a_run_id_that_answered_is_known() {
         let start = clock::monotonic();
         let run_ids = RunIds::default();
         assert_eq!(run_ids.known(start), []);
@@ -130,7 +128,7 @@ mod tests {
         // The first process still answers.
         run_ids.hear("a", start + 4 * SECOND);
         let known = run_ids.known(start + 4 * SECOND);
-        assert_eq!(known, [("b".to_owned(), 1_001), ("a".to_owned(), 1)]);
+        assert_eq!(known, [("a".to_owned(), 1), ("b".to_owned(), 1_001)]);
         // The next question names both run ids.
         let (asked, now) = (start + 4 * SECOND, start + 5 * SECOND);
         run_ids.meet("b", asked, now).unwrap();
@@ -138,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_was_not_told_of_every_origin_is_refused() {
+    fn a_server_that_was_not_told_of_every_run_id_is_refused() {
         let start = clock::monotonic();
         let run_ids = RunIds::default();
         run_ids.meet("a", start, start + SECOND).unwrap();
