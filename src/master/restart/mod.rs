@@ -1,6 +1,5 @@
 //! Remembers which server each master of a coordinator is, and which it was.
 
-pub(in crate::master) mod quarantine;
 pub(crate) mod run_ids;
 
 use std::{collections::BTreeMap, sync::Arc, time::Instant};

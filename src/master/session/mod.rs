@@ -16,10 +16,7 @@ use self::{
     request::Request,
     unanswered::Item,
 };
-use super::{
-    config::MasterConfig, health::LastHeard, observer::MasterEvent,
-    restart::quarantine::QuarantineEnd,
-};
+use super::{config::MasterConfig, health::LastHeard, observer::MasterEvent};
 use crate::{
     core::{
         restart::Loss,
@@ -34,6 +31,7 @@ pub(in crate::master) mod liveness;
 pub(in crate::master) mod mailbox;
 pub(in crate::master) mod outage;
 pub(in crate::master) mod owed;
+mod quarantine;
 mod replies;
 pub(crate) mod request;
 #[cfg(test)]
@@ -77,7 +75,8 @@ pub(crate) struct Session {
     /// The releases that have waited for a node timeout, oldest first. They are sent before the
     /// requests in `posts`.
     late: VecDeque<Arc<Request>>,
-    quarantine: QuarantineEnd,
+    /// The end of the quarantine, if there is one.
+    quarantined_until: Option<Instant>,
     last_heard: Option<LastHeard>,
     /// The current connection. If there is none, this is what is left of the last one.
     pub(in crate::master) link: Link,
@@ -94,7 +93,7 @@ impl Session {
             posts: Posts::default(),
             owed: Owed::default(),
             late: VecDeque::new(),
-            quarantine: QuarantineEnd::default(),
+            quarantined_until: None,
             last_heard: config.health.last_heard(mailbox.master()),
             link: Link::new(&config, mailbox.master(), Duration::ZERO, 0),
             mailbox,
@@ -111,8 +110,9 @@ impl Session {
         reports_changes: bool,
         window: usize,
     ) {
+        self.quarantine(loss);
         let (mailbox, config) = (&self.mailbox, &self.config);
-        let until = self.quarantine.connected(loss, mailbox, config);
+        let until = self.quarantined_until;
         config.health.connected(mailbox.master(), round_trip, until);
         self.link = Link::new(config, mailbox.master(), round_trip, window);
         mailbox.up(self.link.liveness.timeout());
@@ -218,7 +218,7 @@ impl Session {
         while self.link.has_room()
             && let Some(request) = self.next_request()
         {
-            match self.quarantine.remaining(now) {
+            match self.quarantine_left(now) {
                 Some(remaining) if request.command.verb().quarantine_applies() => {
                     self.fail(&request, Failure::Quarantined { remaining }, now);
                 }
@@ -238,13 +238,7 @@ impl Session {
             next = next.into_iter().chain(self.next_of_backlog()).min();
         }
         let next = next.map(|at| self.link.liveness.judged_at(at));
-        next.into_iter().chain(self.quarantine.until).min()
-    }
-
-    /// If the quarantine ends at `now`, reports this, and returns `true`.
-    pub(in crate::master) fn ends_quarantine(&mut self, now: Instant) -> bool {
-        self.quarantine
-            .end_if_over(now, &self.mailbox, &self.config)
+        next.into_iter().chain(self.quarantined_until).min()
     }
 
     /// Returns the time up to which deadlines may be judged, if a deadline at `due` is over. See
