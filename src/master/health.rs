@@ -35,23 +35,17 @@ pub(crate) struct Entry {
     label: Option<Arc<str>>,
     master: Arc<str>,
     membership: Membership,
-    connection: ConnectionHealth,
+    state: MasterState,
+    /// The time at which this state began.
+    since: Instant,
+    failures: u32,
+    refusal: Option<DialRefusal>,
     round_trip: Option<Duration>,
     quarantined_until: Option<Instant>,
     quarantine_reason: Option<&'static str>,
     error: Option<Arc<str>>,
     errors: Episode,
     last_heard: LastHeard,
-}
-
-/// The connection to one master, or the lack of one.
-#[derive(Clone, Debug)]
-struct ConnectionHealth {
-    state: MasterState,
-    /// The time at which this state began.
-    since: Instant,
-    failures: u32,
-    refusal: Option<DialRefusal>,
 }
 
 impl Entry {
@@ -63,15 +57,15 @@ impl Entry {
             label: self.label.clone(),
             master: self.master.clone(),
             membership: self.membership,
-            state: self.connection.state.clone(),
-            age: now.saturating_duration_since(self.connection.since),
+            state: self.state.clone(),
+            age: now.saturating_duration_since(self.since),
             round_trip: self.round_trip,
-            failures: self.connection.failures,
+            failures: self.failures,
             quarantine: left,
             quarantine_reason: left.and(self.quarantine_reason),
             error: self.error.clone(),
             last_heard: self.last_heard.before(now),
-            refusal: self.connection.refusal,
+            refusal: self.refusal,
         }
     }
 
@@ -85,8 +79,7 @@ impl Entry {
     pub(crate) fn has_other_connection(&self, before: &Self) -> bool {
         let kind = |entry: &Self| {
             let is_quarantined = entry.quarantined_until.is_some();
-            let ConnectionHealth { state, since, .. } = &entry.connection;
-            (mem::discriminant(state), *since, is_quarantined)
+            (mem::discriminant(&entry.state), entry.since, is_quarantined)
         };
         kind(self) != kind(before)
     }
@@ -100,12 +93,10 @@ impl HealthBoard {
             label: label.cloned(),
             master: master.clone(),
             membership,
-            connection: ConnectionHealth {
-                state: MasterState::Connecting,
-                since,
-                failures: 0,
-                refusal: None,
-            },
+            state: MasterState::Connecting,
+            since,
+            failures: 0,
+            refusal: None,
             round_trip: None,
             quarantined_until: None,
             quarantine_reason: None,
@@ -234,8 +225,8 @@ impl HealthBoard {
         failures: u32,
     ) {
         self.change(master, MasterState::Down(why.clone()), |entry| {
-            entry.connection.failures = failures;
-            entry.connection.refusal = refusal;
+            entry.failures = failures;
+            entry.refusal = refusal;
         });
     }
 
@@ -246,12 +237,11 @@ impl HealthBoard {
     fn change(&self, master: usize, state: MasterState, more: impl FnOnce(&mut Entry)) {
         let now = (self.now)();
         self.update(master, |entry| {
-            let connection = &mut entry.connection;
-            if mem::discriminant(&connection.state) != mem::discriminant(&state) {
-                connection.since = now;
+            if mem::discriminant(&entry.state) != mem::discriminant(&state) {
+                entry.since = now;
             }
-            connection.state = state;
-            connection.refusal = None;
+            entry.state = state;
+            entry.refusal = None;
             more(entry);
         });
     }
