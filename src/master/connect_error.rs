@@ -1,6 +1,6 @@
 //! The reasons why no connection to a server can be made.
 
-use std::{future::Future, io, sync::Arc, time::Duration};
+use std::{future::Future, io, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::time::timeout;
@@ -137,15 +137,8 @@ fn during(step: &Option<ConnectStep>) -> String {
         .map_or_else(String::new, |step| format!(": {step}"))
 }
 
-/// The step that a dial has reached. Clones share it.
-#[derive(Clone, Default)]
-pub(crate) struct Progress(Arc<Mutex<Option<ConnectStep>>>);
-
-impl Progress {
-    pub(super) fn reach(&self, step: impl Into<Option<ConnectStep>>) {
-        *self.0.lock() = step.into();
-    }
-}
+/// The step that a dial has reached.
+pub(super) type Progress = Mutex<Option<ConnectStep>>;
 
 /// Runs `dial`. Gives up the dial if it is not over after `limit`. The error then has the step
 /// that `progress` shows.
@@ -156,6 +149,6 @@ pub(super) async fn in_time<T, E: From<ConnectError>>(
 ) -> Result<T, E> {
     match timeout(limit, dial).await {
         Ok(dialled) => dialled,
-        Err(_) => Err(ConnectError::Timeout(limit, progress.0.lock().clone()).into()),
+        Err(_) => Err(ConnectError::Timeout(limit, progress.lock().clone()).into()),
     }
 }

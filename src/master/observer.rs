@@ -18,7 +18,10 @@ pub(crate) struct MasterObserver {
     /// The label of the coordinator.
     label: Option<Arc<str>>,
     address: Arc<str>,
-    metrics: Arc<MasterMetrics>,
+    votes: Arc<By<Counter>>,
+    reconnects: Counter,
+    quarantines: Counter,
+    can_vote: Gauge,
 }
 
 /// Something that happened to a master.
@@ -55,9 +58,17 @@ impl MasterObserver {
     /// Registers the metrics of the master with this `address`, of the coordinator with this
     /// `label`.
     pub(crate) fn new(label: Option<Arc<str>>, address: Arc<str>, membership: Membership) -> Self {
-        let of = label.as_deref();
+        let own = label.as_deref().map(|label| ("label", label));
+        let labels = |more: &[_]| [&[("master", &*address)], more, own.as_slice()].concat();
+        let votes = |outcome| counter(names::VOTES, &labels(&[("outcome", outcome)]));
         Self {
-            metrics: Arc::new(MasterMetrics::register(of, &address, membership)),
+            votes: Arc::new(By::new(OUTCOMES, votes)),
+            reconnects: counter(names::RECONNECTS, &labels(&[])),
+            quarantines: counter(names::QUARANTINES, &labels(&[])),
+            can_vote: gauge(
+                names::CAN_VOTE,
+                &labels(&[("membership", membership.word())]),
+            ),
             label,
             address,
         }
@@ -71,23 +82,23 @@ impl MasterObserver {
     pub(crate) fn on(&self, event: MasterEvent<'_>) {
         log(self.label.as_deref(), &self.address, event);
         if let MasterEvent::Quarantined { .. } = event {
-            self.metrics.quarantines.increment(1);
+            self.quarantines.increment(1);
         }
     }
 
     /// Counts a connection after the first one.
     pub(super) fn reconnected(&self) {
-        self.metrics.reconnects.increment(1);
+        self.reconnects.increment(1);
     }
 
     pub(super) fn set_can_vote(&self, can_vote: bool) {
         let value = f64::from(u8::from(can_vote));
-        self.metrics.can_vote.set(value);
+        self.can_vote.set(value);
     }
 
     /// Counts a vote with this [`outcome`].
     pub(super) fn voted(&self, outcome: &str) {
-        if let Some(votes) = self.metrics.votes.at(outcome) {
+        if let Some(votes) = self.votes.at(outcome) {
             votes.increment(1);
         }
     }
@@ -132,33 +143,6 @@ fn log(label: Option<&str>, master: &str, event: MasterEvent<'_>) {
             warn!(target: MASTER, label, %master, %why, "master takes no locks");
         }
         MasterEvent::VotesAgain => info!(target: MASTER, label, %master, "master votes again"),
-    }
-}
-
-#[derive(Debug)]
-struct MasterMetrics {
-    votes: By<Counter>,
-    reconnects: Counter,
-    quarantines: Counter,
-    can_vote: Gauge,
-}
-
-impl MasterMetrics {
-    /// If the coordinator has no label, the metrics have none.
-    fn register(label: Option<&str>, address: &str, membership: Membership) -> Self {
-        let own = label.map(|label| ("label", label));
-        let labels = |more: &[_]| [&[("master", address)], more, own.as_slice()].concat();
-        Self {
-            votes: By::new(OUTCOMES, |outcome| {
-                counter(names::VOTES, &labels(&[("outcome", outcome)]))
-            }),
-            reconnects: counter(names::RECONNECTS, &labels(&[])),
-            quarantines: counter(names::QUARANTINES, &labels(&[])),
-            can_vote: gauge(
-                names::CAN_VOTE,
-                &labels(&[("membership", membership.word())]),
-            ),
-        }
     }
 }
 

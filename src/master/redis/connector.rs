@@ -34,43 +34,45 @@ impl Connector {
         address: &Address,
         progress: &Progress,
     ) -> Result<Wire, ConnectError> {
-        match address {
+        let (wire, address) = match address {
             Address::Given(address, connect) => {
                 let step = ConnectStep::Connect(address.to_string());
-                progress.reach(step.clone());
+                *progress.lock() = Some(step.clone());
                 let wire = connect().await;
                 let wire = wire.map_err(|error| ConnectError::Failed(step, error))?;
-                progress.reach(ConnectStep::Login(address.to_string()));
-                Ok(wire)
+                (wire, address.to_string())
             }
             // The dialer asks the Sentinels for an address, and connects to that.
             #[cfg(feature = "sentinel")]
-            Address::Sentinels(_) => Err(ConnectError::Sentinel("they were not asked".to_owned())),
+            Address::Sentinels(_) => {
+                return Err(ConnectError::Sentinel("they were not asked".to_owned()));
+            }
             Address::Tcp(host, port) => {
                 let (stream, address) = self.connect_tcp(host, *port, progress).await?;
-                progress.reach(ConnectStep::Login(address.to_string()));
-                Ok(Wire::new(stream))
+                (Wire::new(stream), address.to_string())
             }
             #[cfg(feature = "tls")]
             Address::Tls(host, port) => {
                 let (stream, address) = self.connect_tcp(host, *port, progress).await?;
-                progress.reach(ConnectStep::Tls(address.to_string()));
+                *progress.lock() = Some(ConnectStep::Tls(address.to_string()));
                 let wire = super::tls::connect(self.tls.clone(), host, stream).await?;
-                progress.reach(ConnectStep::Login(address.to_string()));
-                Ok(wire)
+                (wire, address.to_string())
             }
             #[cfg(unix)]
             Address::Unix(path) => {
-                progress.reach(ConnectStep::Login(address.text().to_string()));
                 let stream = tokio::net::UnixStream::connect(path).await;
-                stream.map(Wire::new).map_err(ConnectError::Socket)
+                let stream = stream.map_err(ConnectError::Socket)?;
+                (Wire::new(stream), address.text().to_string())
             }
             #[cfg(not(unix))]
-            Address::Unix(_) => Err(ConnectError::Socket(std::io::Error::new(
-                std::io::ErrorKind::Unsupported,
-                "this system has no unix sockets",
-            ))),
-        }
+            Address::Unix(_) => {
+                let error = std::io::ErrorKind::Unsupported;
+                let error = std::io::Error::new(error, "this system has no unix sockets");
+                return Err(ConnectError::Socket(error));
+            }
+        };
+        *progress.lock() = Some(ConnectStep::Login(address));
+        Ok(wire)
     }
 
     /// Connects to one of the addresses of a host. Returns the stream and that address.
@@ -82,7 +84,7 @@ impl Connector {
     ) -> Result<(TcpStream, SocketAddr), ConnectError> {
         const MOST_NAMED: usize = 3;
         let step = ConnectStep::Lookup(host.to_owned());
-        progress.reach(step.clone());
+        *progress.lock() = Some(step.clone());
         let addresses = LOOKUPS.resolve(host, port, self.now).await;
         let addresses = addresses.map_err(|error| ConnectError::Failed(step, error))?;
         let mut named: Vec<_> = addresses.iter().map(ToString::to_string).collect();
@@ -91,7 +93,7 @@ impl Connector {
             named.push("others".to_owned());
         }
         let step = ConnectStep::Connect(named.join(", "));
-        progress.reach(step.clone());
+        *progress.lock() = Some(step.clone());
         let stream = race(&addresses, connect_tcp).await;
         stream.map_err(|error| ConnectError::Failed(step, error))
     }

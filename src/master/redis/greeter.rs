@@ -72,7 +72,7 @@ impl Greeter {
     /// Connects to the server and sends the greeting. If the master has Sentinels, asks them for
     /// its address first.
     pub(in crate::master) async fn log_in(&self) -> Result<LoggedIn, ConnectError> {
-        self.progress.reach(None);
+        *self.progress.lock() = None;
         #[cfg(feature = "sentinel")]
         if let Address::Sentinels(sentinels) = &self.endpoint.address {
             let mut inquiry = Inquiry::new(sentinels, &self.connector);
