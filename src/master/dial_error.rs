@@ -4,12 +4,7 @@ use super::{connect_error::ConnectError, redis::wire_error::WireError};
 use crate::core::view::health::DialRefusal;
 
 /// The rights that the quarantine needs, in the syntax of `ACL SETUSER`.
-macro_rules! origin_rights {
-    () => {
-        "+eval +info +time +hmget +hset ~quorlock:guard"
-    };
-}
-pub(crate) use origin_rights;
+pub(super) const ORIGIN_RIGHTS: &str = "+eval +info +time +hmget +hset ~quorlock:guard";
 
 /// The reason why a dial failed.
 #[derive(Debug, thiserror::Error)]
@@ -26,7 +21,7 @@ pub(crate) enum DialError {
     #[error(
         "it cannot be asked whether it restarted: {why}; give its user the rights {}, \
          or use quarantine that is not strict",
-        origin_rights!()
+        ORIGIN_RIGHTS
     )]
     RightsMissing { why: String },
     #[error("it is the same server as master {other}: every master must be a server of its own")]

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tracing::{debug, info, warn};
 
-use super::dial_error::origin_rights;
+use super::dial_error::ORIGIN_RIGHTS;
 use crate::{
     core::vote::{Failure, Vote, lists::Membership},
     log::MASTER,
@@ -124,8 +124,7 @@ fn log(label: Option<&str>, master: &str, event: MasterEvent<'_>) {
             debug!(target: MASTER, label, %master, %why, "master still down");
         }
         MasterEvent::OriginDenied { why } => {
-            let rights = origin_rights!();
-            warn!(target: MASTER, label, %master, %why, "no client would notice if it restarted empty: its user needs the rights {rights}");
+            warn!(target: MASTER, label, %master, %why, "no client would notice if it restarted empty: its user needs the rights {ORIGIN_RIGHTS}");
         }
         MasterEvent::Quarantined { left, why } => {
             warn!(target: MASTER, label, %master, ?left, %why, "master may have forgotten locks: it has no vote until they have expired");

@@ -13,7 +13,7 @@ use tokio::time::sleep;
 
 use super::{
     config::MasterConfig,
-    redis::{Dialer, LoggedIn, RedisConnection},
+    redis::{Dialer, RedisConnection},
     session::{Session, mailbox::Mailbox, outage::Outage},
     task::{LazyTimer, poll_yield},
 };
@@ -112,15 +112,10 @@ async fn serve(
     session: &mut Session,
 ) -> Option<(Arc<str>, bool)> {
     outage.connected(session.mailbox.observer());
-    let LoggedIn {
-        round_trip,
-        reports_changes,
-        ..
-    } = connection.logged_in;
     session.connect(
-        round_trip,
+        connection.round_trip,
         connection.loss,
-        reports_changes,
+        connection.reports_changes,
         outage.window(),
     );
     let mut timer = LazyTimer::new(session.clock());

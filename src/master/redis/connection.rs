@@ -6,15 +6,19 @@ use std::{
     ptr,
     sync::Arc,
     task::{Context, Poll},
-    time::Instant,
+    time::{Duration, Instant},
 };
+
+#[cfg(feature = "sentinel")]
+use std::pin::Pin;
 
 use ::redis::{PushKind, Value};
 
 use super::{
     encode::{self, Encoded, ScriptAs, encode},
-    greeter::LoggedIn,
+    native_release::NativeRelease,
     resp::{is_push, reply},
+    wire::Wire,
 };
 use crate::{
     core::{
@@ -27,33 +31,52 @@ use crate::{
     },
 };
 
-/// An open connection to a server.
+/// An open connection to a server that has accepted the login.
 pub(in crate::master) struct RedisConnection {
-    pub(in crate::master) logged_in: LoggedIn,
+    pub(super) wire: Wire,
+    /// The time that the server took to answer the greeting.
+    pub(in crate::master) round_trip: Duration,
+    /// `true` if the server reports changes of keys.
+    pub(in crate::master) reports_changes: bool,
     /// The loss of locks, if the dial found a sign of any.
     pub(in crate::master) loss: Option<Loss>,
-    /// Set once the server has refused its native release. The user may lack the right to it, or a
-    /// proxy may have passed the connection on to another server.
+    /// The command with which the server releases mutexes, if it has one.
+    native: Option<NativeRelease>,
+    /// Set once the server has refused that command. The user may lack the right to it, or a proxy
+    /// may have passed the connection on to another server.
     is_native_refused: bool,
     /// The scripts whose texts were sent. A server keeps only the scripts of kinds that are used,
     /// because each script that it keeps slows down all others a little.
     scripts: Vec<&'static Script>,
+    /// Resolves with the reason when the server is no longer the master.
+    #[cfg(feature = "sentinel")]
+    pub(super) moved: Option<Pin<Box<dyn Future<Output = Arc<str>> + Send>>>,
 }
 
 impl RedisConnection {
-    pub(super) fn new(logged_in: LoggedIn, loss: Option<Loss>) -> Self {
+    pub(super) fn new(
+        wire: Wire,
+        round_trip: Duration,
+        reports_changes: bool,
+        native: Option<NativeRelease>,
+    ) -> Self {
         Self {
-            logged_in,
-            loss,
+            wire,
+            round_trip,
+            reports_changes,
+            loss: None,
+            native,
             is_native_refused: false,
             scripts: Vec::new(),
+            #[cfg(feature = "sentinel")]
+            moved: None,
         }
     }
 
     /// Drops the bytes that were not sent. The server then never receives them. Called before a
     /// connection to a silent server is closed.
     pub(in crate::master) fn give_up(&self) {
-        self.logged_in.wire.forget_unsent();
+        self.wire.forget_unsent();
     }
 
     /// Writes and reads as much as possible, and hands each reply to `session`. Resolves with the
@@ -63,13 +86,12 @@ impl RedisConnection {
         cx: &mut Context<'_>,
         session: &mut Session,
     ) -> Poll<Arc<str>> {
-        let logged_in = &mut self.logged_in;
         #[cfg(feature = "sentinel")]
-        if let Some(moved) = &mut logged_in.moved {
+        if let Some(moved) = &mut self.moved {
             // The old master may live on. It must not get commands from the kernel's buffers.
             if let Poll::Ready(why) = moved.as_mut().poll(cx) {
-                logged_in.wire.forget_unsent();
-                logged_in.moved = None;
+                self.wire.forget_unsent();
+                self.moved = None;
                 return Poll::Ready(why);
             }
         }
@@ -87,7 +109,7 @@ impl RedisConnection {
                 let mut reply = reply(frame);
                 // The usual replies mean the same whether or not a release needs the script.
                 let is_usual = matches!(reply, Reply::Int(0 | 1) | Reply::Ok);
-                let native = logged_in.native.filter(|_| !is_usual && releases(session));
+                let native = self.native.filter(|_| !is_usual && releases(session));
                 let must_use_script = native.is_some() && is_denial(&reply);
                 self.is_native_refused |= must_use_script;
                 if native.is_some_and(|native| !self.is_native_refused && !native.has(&reply)) {
@@ -97,20 +119,19 @@ impl RedisConnection {
             };
             handled.map_or_else(ControlFlow::Break, ControlFlow::Continue)
         };
-        let polled = logged_in.wire.poll(cx, on_read, on_frame);
+        let polled = self.wire.poll(cx, on_read, on_frame);
         if let Some(at) = read_at.get() {
             session.on_bytes(at);
         }
-        session.link.has_unread = logged_in.wire.has_unread();
+        session.link.has_unread = self.wire.has_unread();
         polled.map(|end| end.unwrap_or_else(|error| error.to_string().into()))
     }
 }
 
 impl Transmit for RedisConnection {
     fn send(&mut self, request: &Request) {
-        let LoggedIn { wire, native, .. } = &mut self.logged_in;
-        let out = wire.out();
-        if let Some(native) = native.filter(|_| !self.is_native_refused)
+        let out = self.wire.out();
+        if let Some(native) = self.native.filter(|_| !self.is_native_refused)
             && let Some((key, token)) = request.command.comparison()
         {
             return native.encode(key, token.bytes(&mut None), out);
@@ -133,15 +154,15 @@ impl Transmit for RedisConnection {
             begins,
         } = change;
         let verb: &[u8] = if begins { b"SUBSCRIBE" } else { b"UNSUBSCRIBE" };
-        encode(self.logged_in.wire.out(), &[verb, channel.as_bytes()]);
+        encode(self.wire.out(), &[verb, channel.as_bytes()]);
     }
 
     fn send_caching(&mut self) {
-        self.logged_in.wire.out().extend_from_slice(CACHING);
+        self.wire.out().extend_from_slice(CACHING);
     }
 
     fn has_input(&self) -> bool {
-        self.logged_in.wire.has_input()
+        self.wire.has_input()
     }
 }
 

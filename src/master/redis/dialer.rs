@@ -36,9 +36,9 @@ impl Dialer {
     /// Opens a connection, within the connect timeout.
     pub(in crate::master) async fn dial(&self) -> Result<RedisConnection, DialError> {
         let dial = async {
-            let mut logged_in = self.greeter.log_in().await?;
-            let loss = self.loss(&mut logged_in.wire).await?;
-            Ok(RedisConnection::new(logged_in, loss))
+            let mut connection = self.greeter.log_in().await?;
+            connection.loss = self.loss(&mut connection.wire).await?;
+            Ok(connection)
         };
         self.greeter.in_time(dial).await
     }

@@ -4,14 +4,12 @@ use std::{
     ops::ControlFlow,
     time::{Duration, Instant},
 };
-#[cfg(feature = "sentinel")]
-use std::{pin::Pin, sync::Arc};
 
 #[cfg(feature = "sentinel")]
 use super::sentinel::Inquiry;
 use super::{
-    address::Address, connector::Connector, endpoint::Endpoint, greeting::Greeting,
-    native_release::NativeRelease, wire::Wire, wire_error::WireError,
+    address::Address, connection::RedisConnection, connector::Connector, endpoint::Endpoint,
+    greeting::Greeting, wire_error::WireError,
 };
 use crate::master::connect_error::{ConnectError, Progress, in_time};
 
@@ -21,24 +19,6 @@ pub(in crate::master) struct Greeter {
     connector: Connector,
     progress: Progress,
 }
-
-/// A connection whose greeting was answered.
-pub(in crate::master) struct LoggedIn {
-    pub(in crate::master) wire: Wire,
-    /// The time that the server took to answer the greeting.
-    pub(in crate::master) round_trip: Duration,
-    /// `true` if the server reports changes of keys.
-    pub(in crate::master) reports_changes: bool,
-    /// The command with which the server releases mutexes, if it has one.
-    pub(super) native: Option<NativeRelease>,
-    /// Resolves when the server is no longer the master.
-    #[cfg(feature = "sentinel")]
-    pub(super) moved: Option<Moved>,
-}
-
-/// Resolves with the reason when the server is no longer the master.
-#[cfg(feature = "sentinel")]
-pub(super) type Moved = Pin<Box<dyn Future<Output = Arc<str>> + Send>>;
 
 impl Greeter {
     /// `name` is the name of each connection, and `limit` the time for one.
@@ -71,29 +51,30 @@ impl Greeter {
 
     /// Connects to the server and sends the greeting. If the master has Sentinels, asks them for
     /// its address first.
-    pub(in crate::master) async fn log_in(&self) -> Result<LoggedIn, ConnectError> {
+    pub(in crate::master) async fn log_in(&self) -> Result<RedisConnection, ConnectError> {
         *self.progress.lock() = None;
         #[cfg(feature = "sentinel")]
         if let Address::Sentinels(sentinels) = &self.endpoint.address {
             let mut inquiry = Inquiry::new(sentinels, &self.connector);
             let place = inquiry.locate().await?;
             let address = inquiry.address_of(&place);
-            let logged_in = self.log_in_at(&address).await;
-            let mut logged_in = logged_in.map_err(|error| error.at(&place))?;
-            logged_in.moved = Some(Box::pin(inquiry.moved(place)));
-            return Ok(logged_in);
+            let connection = self.log_in_at(&address).await;
+            let mut connection = connection.map_err(|error| error.at(&place))?;
+            connection.moved = Some(Box::pin(inquiry.moved(place)));
+            return Ok(connection);
         }
         self.log_in_at(&self.endpoint.address).await
     }
 
-    async fn log_in_at(&self, address: &Address) -> Result<LoggedIn, ConnectError> {
+    async fn log_in_at(&self, address: &Address) -> Result<RedisConnection, ConnectError> {
         let mut wire = self.connector.connect(address, &self.progress).await?;
         let Greeting { bytes, steps } = &self.endpoint.greeting;
         wire.out().extend_from_slice(bytes);
         let mut steps = steps.iter();
-        let (mut reports_changes, mut native) = (true, None);
+        let (mut has_answered, mut reports_changes, mut native) = (false, true, None);
         let asked = (self.connector.now)();
-        let mut on_frame = |frame: &[u8]| {
+        let on_frame = |frame: &[u8]| {
+            has_answered = true;
             let step = steps.next();
             reports_changes &= step.is_none_or(|step| !step.is_refused_tracking(frame));
             native = native.or_else(|| step.and_then(|step| step.found_native(frame)));
@@ -102,22 +83,15 @@ impl Greeter {
                 result => ControlFlow::Break(result),
             }
         };
-        let mut has_answered = false;
-        let on_frame = |frame: &[u8]| {
-            has_answered = true;
-            on_frame(frame)
-        };
         let answered = wire.answers(on_frame).await;
         answered.map_err(|error| no_greeting(address, error, has_answered))??;
         let round_trip = (self.connector.now)().saturating_duration_since(asked);
-        Ok(LoggedIn {
+        Ok(RedisConnection::new(
             wire,
             round_trip,
             reports_changes,
             native,
-            #[cfg(feature = "sentinel")]
-            moved: None,
-        })
+        ))
     }
 }
 

@@ -33,10 +33,6 @@ pub(super) use ::redis::Client;
 pub use self::resp::{read_reply, reply_lengths};
 pub use self::stream::MasterStream;
 pub(super) use self::{
-    address::Connecting,
-    connection::RedisConnection,
-    dialer::Dialer,
-    endpoint::Endpoint,
-    greeter::{Greeter, LoggedIn},
-    wire::Wire,
+    address::Connecting, connection::RedisConnection, dialer::Dialer, endpoint::Endpoint,
+    greeter::Greeter, wire::Wire,
 };

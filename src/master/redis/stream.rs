@@ -8,7 +8,7 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::{greeter::LoggedIn, wire::Stream};
+use super::{connection::RedisConnection, wire::Stream};
 
 /// A stream to a master that has accepted the login: see
 /// [`MasterSpec::connect`](crate::MasterSpec::connect).
@@ -18,9 +18,9 @@ pub struct MasterStream {
     stream: Pin<Box<dyn Stream>>,
 }
 
-impl From<LoggedIn> for MasterStream {
-    fn from(logged_in: LoggedIn) -> Self {
-        let (stream, early) = logged_in.wire.into_parts();
+impl From<RedisConnection> for MasterStream {
+    fn from(connection: RedisConnection) -> Self {
+        let (stream, early) = connection.wire.into_parts();
         Self { early, stream }
     }
 }
