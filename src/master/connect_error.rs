@@ -82,9 +82,9 @@ pub enum ConnectError {
 impl ConnectError {
     /// Returns this error with the address at which it happened.
     #[cfg(feature = "sentinel")]
-    pub(super) fn at(self, address: &impl std::fmt::Display) -> Self {
+    pub(super) fn at(self, address: &str) -> Self {
         Self::At {
-            address: address.to_string(),
+            address: address.to_owned(),
             error: Box::new(self),
         }
     }

@@ -2,13 +2,11 @@
 
 use std::{
     mem,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::{
@@ -45,7 +43,8 @@ pub(crate) struct Entry {
     quarantine_reason: Option<&'static str>,
     error: Option<Arc<str>>,
     errors: Episode,
-    last_heard: LastHeard,
+    /// The time of the last reply. The clones of an entry share it.
+    last_heard: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Entry {
@@ -53,6 +52,7 @@ impl Entry {
         let left = self.quarantined_until;
         let left = left.map(|until| until.saturating_duration_since(now));
         let left = left.filter(|left| !left.is_zero());
+        let last_heard = *self.last_heard.lock();
         MasterHealth {
             label: self.label.clone(),
             master: self.master.clone(),
@@ -64,7 +64,7 @@ impl Entry {
             quarantine: left,
             quarantine_reason: left.and(self.quarantine_reason),
             error: self.error.clone(),
-            last_heard: self.last_heard.before(now),
+            last_heard: last_heard.map(|heard| now.saturating_duration_since(heard)),
             refusal: self.refusal,
         }
     }
@@ -102,7 +102,7 @@ impl HealthBoard {
             quarantine_reason: None,
             error: None,
             errors: Episode::default(),
-            last_heard: LastHeard::never(since),
+            last_heard: Arc::default(),
         };
         let entries = roster.members().map(entry).collect();
         let observer = |(master, membership): (&Arc<str>, Membership)| {
@@ -151,7 +151,7 @@ impl HealthBoard {
         self.change(master, MasterState::Connected, |entry| {
             is_first = entry.round_trip.is_none();
             entry.round_trip = Some(round_trip);
-            entry.last_heard.note((self.now)());
+            *entry.last_heard.lock() = Some((self.now)());
             entry.quarantined_until = quarantined_until;
         });
         if !is_first {
@@ -204,8 +204,9 @@ impl HealthBoard {
     }
 
     /// Returns the time of the last reply of the master, to be updated by its connection.
-    pub(super) fn last_heard(&self, master: usize) -> Option<LastHeard> {
-        self.look(master, |entry| entry.last_heard.clone())
+    pub(super) fn last_heard(&self, master: usize) -> Arc<Mutex<Option<Instant>>> {
+        let last_heard = self.look(master, |entry| entry.last_heard.clone());
+        last_heard.unwrap_or_default()
     }
 
     fn look<T>(&self, master: usize, look: impl FnOnce(&Entry) -> T) -> Option<T> {
@@ -255,35 +256,5 @@ impl HealthBoard {
             }
         });
         self.observers[master].set_can_vote(can_vote);
-    }
-}
-
-/// The time of the last reply of one master. Its clones share it.
-#[derive(Clone, Debug)]
-pub(super) struct LastHeard {
-    began: Instant,
-    /// The nanoseconds since `began`, plus 1. 0 before the first reply.
-    nanos: Arc<AtomicU64>,
-}
-
-impl LastHeard {
-    fn never(began: Instant) -> Self {
-        Self {
-            began,
-            nanos: Arc::default(),
-        }
-    }
-
-    pub(super) fn note(&self, now: Instant) {
-        let nanos = now.saturating_duration_since(self.began).as_nanos();
-        let nanos = u64::try_from(nanos).unwrap_or(u64::MAX);
-        self.nanos.store(nanos.saturating_add(1), Ordering::Relaxed);
-    }
-
-    /// Returns how long before `now` the last reply came.
-    fn before(&self, now: Instant) -> Option<Duration> {
-        let nanos = self.nanos.load(Ordering::Relaxed).checked_sub(1)?;
-        let heard = self.began + Duration::from_nanos(nanos);
-        Some(now.saturating_duration_since(heard))
     }
 }

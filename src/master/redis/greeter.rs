@@ -56,11 +56,10 @@ impl Greeter {
         #[cfg(feature = "sentinel")]
         if let Address::Sentinels(sentinels) = &self.endpoint.address {
             let mut inquiry = Inquiry::new(sentinels, &self.connector);
-            let place = inquiry.locate().await?;
-            let address = inquiry.address_of(&place);
+            let address = inquiry.locate().await?;
             let connection = self.log_in_at(&address).await;
-            let mut connection = connection.map_err(|error| error.at(&place))?;
-            connection.moved = Some(Box::pin(inquiry.moved(place)));
+            let mut connection = connection.map_err(|error| error.at(&address.text()))?;
+            connection.moved = Some(Box::pin(inquiry.moved(address.text())));
             return Ok(connection);
         }
         self.log_in_at(&self.endpoint.address).await

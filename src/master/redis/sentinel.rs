@@ -4,7 +4,7 @@
 //! of the Sentinels. So a Sentinel that the others have left behind cannot lead a client back to
 //! the master before the failover.
 
-use std::{fmt, future::Future, mem::take, ops::ControlFlow, sync::Arc, time::Duration};
+use std::{future::Future, mem::take, ops::ControlFlow, sync::Arc, time::Duration};
 
 use ::redis::{FromRedisValue, Value};
 use futures::{
@@ -14,7 +14,7 @@ use futures::{
 use tokio::time::{sleep, timeout};
 
 use super::{
-    address::{Address, Sentinel, Sentinels, tcp_address},
+    address::{Address, Sentinel, Sentinels},
     connector::Connector,
     encode::encode,
     resp::reply,
@@ -27,19 +27,6 @@ use crate::{
         server_error::{ServerError, without_user},
     },
 };
-
-/// The place of a master, as a Sentinel names it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    host: String,
-    port: u16,
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&tcp_address(&self.host, self.port))
-    }
-}
 
 /// Asks Sentinels. The connections to the Sentinels stay open between questions.
 pub(super) struct Inquiry {
@@ -58,28 +45,29 @@ impl Inquiry {
         }
     }
 
-    /// Returns the place that a majority of the Sentinels name. All Sentinels are asked at once, so
-    /// none delays the answers of the others.
+    /// Returns the address that a majority of the Sentinels name. All Sentinels are asked at once,
+    /// so none delays the answers of the others.
     pub(super) async fn locate(&mut self) -> Answer {
         let (of, mut asked) = self.ask();
         of.located(&mut asked).await
     }
 
-    /// Waits until a majority of the Sentinels name a place other than `from`. Returns the reason
-    /// to end the connection to `from`.
+    /// Waits until a majority of the Sentinels name an address other than `from`. Returns the
+    /// reason to end the connection to `from`.
     ///
     /// The server at `from` may go on as a master for a while. It learns of the failover later than
     /// the Sentinels.
-    pub(super) async fn moved(mut self, from: Place) -> Arc<str> {
+    pub(super) async fn moved(mut self, from: Arc<str>) -> Arc<str> {
         const PAUSE: Duration = Duration::from_secs(1);
         sleep(PAUSE).await;
         loop {
             let (of, mut asked) = self.ask();
             // The master goes on while no majority of the Sentinels answers.
-            if let Ok(place) = of.located(&mut asked).await
-                && place != from
+            if let Ok(address) = of.located(&mut asked).await
+                && let to = address.text()
+                && to != from
             {
-                return format!("the Sentinels now name {place}, no longer {from}").into();
+                return format!("the Sentinels now name {to}, no longer {from}").into();
             }
             // The others may answer during the pause. They would otherwise lose their connections
             // each time, because a question without an answer ends its connection.
@@ -102,26 +90,22 @@ impl Inquiry {
         });
         (of, asked.collect())
     }
-
-    pub(super) fn address_of(&self, place: &Place) -> Address {
-        self.of.address_of(place.host.clone(), place.port)
-    }
 }
 
-type Answer = Result<Place, ConnectError>;
+type Answer = Result<Address, ConnectError>;
 
-/// Returns the place that a majority names. An answer is `None` if it has not come.
-fn agreed(answers: &[Option<Answer>]) -> Option<&Place> {
-    let places = || answers.iter().flatten().flatten();
-    let is_agreed = |place: &&Place| {
-        let same = places().filter(|other| other == place);
+/// Returns the address that a majority names. An answer is `None` if it has not come.
+fn agreed(answers: &[Option<Answer>]) -> Option<&Address> {
+    let addresses = || answers.iter().flatten().flatten();
+    let is_agreed = |address: &&Address| {
+        let same = addresses().filter(|other| other.text() == address.text());
         same.count() >= majority(answers.len())
     };
-    places().find(is_agreed)
+    addresses().find(is_agreed)
 }
 
 impl Sentinels {
-    /// Returns the place that a majority names, as soon as there is one.
+    /// Returns the address that a majority names, as soon as there is one.
     async fn located(
         &self,
         asked: &mut FuturesUnordered<impl Future<Output = (usize, Answer)>>,
@@ -129,8 +113,8 @@ impl Sentinels {
         let mut answers: Vec<_> = self.sentinels.iter().map(|_| None).collect();
         while let Some((index, answer)) = asked.next().await {
             answers[index] = Some(answer);
-            if let Some(place) = agreed(&answers) {
-                return Ok(place.clone());
+            if let Some(address) = agreed(&answers) {
+                return Ok(address.clone());
             }
         }
         Err(self.disagree(&answers))
@@ -176,9 +160,9 @@ impl Sentinels {
             Some(Err(error)) => ControlFlow::Break(Err(error)),
             None => ControlFlow::Break(self.read(frame)),
         };
-        let place = wire.answers(on_frame).await??;
+        let address = wire.answers(on_frame).await??;
         *kept = Some(wire);
-        Ok(place)
+        Ok(address)
     }
 
     fn read(&self, frame: &[u8]) -> Answer {
@@ -189,7 +173,7 @@ impl Sentinels {
             }
             Reply::Error(error) => without_user(&error),
             _ => match place(frame) {
-                Some(place) => return Ok(place),
+                Some((host, port)) => return Ok(self.address_of(host, port)),
                 None => "its answer makes no sense".to_owned(),
             },
         };
@@ -199,7 +183,7 @@ impl Sentinels {
     fn disagree(&self, answers: &[Option<Answer>]) -> ConnectError {
         let said = answers.iter().flatten().zip(&self.sentinels);
         let said = said.map(|(answer, Sentinel { name, .. })| match answer {
-            Ok(place) => format!("{name} names {place}"),
+            Ok(address) => format!("{name} names {}", address.text()),
             Err(error) => format!("{name}: {error}"),
         });
         let said: Vec<_> = said.collect();
@@ -225,7 +209,8 @@ fn check_login(frame: &[u8]) -> Result<(), ConnectError> {
     }
 }
 
-fn place(frame: &[u8]) -> Option<Place> {
+/// Reads the host and the port of a master.
+fn place(frame: &[u8]) -> Option<(String, u16)> {
     /// The longest host name in DNS. The name is in errors and logs, so it must not be endless.
     const MOST_HOST: usize = 253;
     let answer @ Value::Array(_) = ::redis::parse_redis_value(frame).ok()? else {
@@ -235,7 +220,7 @@ fn place(frame: &[u8]) -> Option<Place> {
     let port = port.parse().ok().filter(|port| *port > 0)?;
     let has_length = (1..=MOST_HOST).contains(&host.len());
     let is_host = has_length && host.chars().all(|c| c.is_ascii_graphic());
-    is_host.then_some(Place { host, port })
+    is_host.then_some((host, port))
 }
 
 #[cfg(test)]
@@ -279,7 +264,7 @@ mod tests {
             (":1\r\n", "its answer makes no sense"),
         ] {
             let said = match sentinels.read(frame.as_bytes()) {
-                Ok(place) => place.to_string(),
+                Ok(address) => address.text().to_string(),
                 Err(error) => error.to_string(),
             };
             assert_eq!(said, expected, "{frame:?}");
@@ -292,11 +277,8 @@ mod tests {
     }
 
     #[test]
-    fn a_majority_of_all_sentinels_must_name_the_same_place() {
-        let named = |host: &str| {
-            let host = host.to_owned();
-            Some(Ok(Place { host, port: 1 }))
-        };
+    fn a_majority_of_all_sentinels_must_name_the_same_address() {
+        let named = |host: &str| Some(Ok(Address::Tcp(host.to_owned(), 1)));
         let silent = || Some(Err(ConnectError::Sentinel("down".to_owned())));
         for (answers, expected) in [
             (vec![named("a")], Some("a:1")),
@@ -306,8 +288,8 @@ mod tests {
             (vec![named("a"), named("b"), silent()], None),
             (vec![named("a"), silent()], None),
         ] {
-            let place = agreed(&answers).map(Place::to_string);
-            assert_eq!(place.as_deref(), expected);
+            let address = agreed(&answers).map(Address::text);
+            assert_eq!(address.as_deref(), expected);
         }
     }
 }

@@ -8,6 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
+
 use self::{
     link::Link,
     listeners::Change,
@@ -16,7 +18,7 @@ use self::{
     request::Request,
     unanswered::Item,
 };
-use super::{config::MasterConfig, health::LastHeard, observer::MasterEvent};
+use super::{config::MasterConfig, observer::MasterEvent};
 use crate::{
     core::{
         restart::Loss,
@@ -77,7 +79,8 @@ pub(crate) struct Session {
     late: VecDeque<Arc<Request>>,
     /// The end of the quarantine, if there is one.
     quarantined_until: Option<Instant>,
-    last_heard: Option<LastHeard>,
+    /// The time of the last reply, which the health of the master shows.
+    last_heard: Arc<Mutex<Option<Instant>>>,
     /// The current connection. If there is none, this is what is left of the last one.
     pub(in crate::master) link: Link,
 }

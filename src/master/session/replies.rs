@@ -197,10 +197,8 @@ impl Session {
     /// Takes out the oldest command, whose reply came at `now`.
     fn pop(&mut self, now: Instant) -> Result<Sent, Arc<str>> {
         // All replies of one read have the same time.
-        if self.link.last_reply != Some(now)
-            && let Some(last_heard) = &self.last_heard
-        {
-            last_heard.note(now);
+        if self.link.last_reply != Some(now) {
+            *self.last_heard.lock() = Some(now);
         }
         self.link.pop(now)
     }
