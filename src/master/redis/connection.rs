@@ -121,7 +121,7 @@ impl RedisConnection {
         };
         let polled = self.wire.poll(cx, on_read, on_frame);
         if let Some(at) = read_at.get() {
-            session.on_bytes(at);
+            session.link.liveness.on_bytes(at);
         }
         session.link.has_unread = self.wire.has_unread();
         polled.map(|end| end.unwrap_or_else(|error| error.to_string().into()))

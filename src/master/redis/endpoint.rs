@@ -9,19 +9,16 @@ use ::redis::{
 #[cfg(feature = "tls")]
 use tokio_rustls::rustls::ClientConfig;
 
+use super::address::{Address, Connect, check_database, check_tcp};
 #[cfg(feature = "sentinel")]
 use super::sentinel_url;
-use super::{
-    address::{Address, Connect, check_database, check_tcp},
-    greeting::Greeting,
-};
 
 /// The address of a server, and the login.
 #[derive(Clone)]
 pub(in crate::master) struct Endpoint {
     pub(super) address: Address,
-    settings: RedisConnectionInfo,
-    pub(super) greeting: Greeting,
+    /// The login and the database.
+    pub(super) settings: RedisConnectionInfo,
     /// The number of the process that this one simulates for a server in it, and 0 otherwise. Each
     /// process knows other run ids.
     process: u64,
@@ -121,11 +118,9 @@ impl Endpoint {
     }
 
     fn new(address: Address, settings: RedisConnectionInfo) -> Self {
-        let greeting = Greeting::new(&settings);
         Self {
             address,
             settings,
-            greeting,
             process: 0,
             #[cfg(feature = "tls")]
             tls: None,
@@ -141,11 +136,7 @@ impl Endpoint {
         if settings.username().is_none() && !user.is_empty() {
             settings = settings.set_username(user);
         }
-        Self {
-            greeting: Greeting::new(&settings),
-            settings,
-            ..self
-        }
+        Self { settings, ..self }
     }
 
     /// Returns the endpoint of a server in this process. `process` is the number of the process
@@ -281,7 +272,7 @@ fn fault_of(url: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::MasterSpec;
+    use crate::{MasterSpec, master::redis::greeting::Greeting};
 
     #[test]
     fn addresses_tell_servers_apart_and_show_no_secrets() {
@@ -348,7 +339,8 @@ mod tests {
         ] {
             let [endpoint, same] = [url, same_as].map(|url| Endpoint::from_url(url).unwrap());
             let endpoint = endpoint.login("me", "p /");
-            assert_eq!(endpoint.greeting.bytes, same.greeting.bytes, "{url}");
+            let greeting = |endpoint: &Endpoint| Greeting::new(&endpoint.settings, "n").bytes;
+            assert_eq!(greeting(&endpoint), greeting(&same), "{url}");
             assert_eq!(endpoint.origin_name(), same.origin_name(), "{url}");
         }
     }

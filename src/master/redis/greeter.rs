@@ -15,7 +15,8 @@ use crate::master::connect_error::{ConnectError, Progress, in_time};
 
 /// Opens connections to one server, and logs in.
 pub(in crate::master) struct Greeter {
-    endpoint: Endpoint,
+    address: Address,
+    greeting: Greeting,
     connector: Connector,
     progress: Progress,
 }
@@ -23,20 +24,20 @@ pub(in crate::master) struct Greeter {
 impl Greeter {
     /// `name` is the name of each connection, and `limit` the time for one.
     pub(in crate::master) fn new(
-        mut endpoint: Endpoint,
+        endpoint: Endpoint,
         name: &str,
         limit: Duration,
         now: fn() -> Instant,
     ) -> Self {
-        endpoint.greeting.name_connection(name);
         Self {
+            greeting: Greeting::new(&endpoint.settings, name),
+            address: endpoint.address,
             connector: Connector {
                 now,
                 limit,
                 #[cfg(feature = "tls")]
-                tls: endpoint.tls.clone(),
+                tls: endpoint.tls,
             },
-            endpoint,
             progress: Progress::default(),
         }
     }
@@ -54,7 +55,7 @@ impl Greeter {
     pub(in crate::master) async fn log_in(&self) -> Result<RedisConnection, ConnectError> {
         *self.progress.lock() = None;
         #[cfg(feature = "sentinel")]
-        if let Address::Sentinels(sentinels) = &self.endpoint.address {
+        if let Address::Sentinels(sentinels) = &self.address {
             let mut inquiry = Inquiry::new(sentinels, &self.connector);
             let address = inquiry.locate().await?;
             let connection = self.log_in_at(&address).await;
@@ -62,12 +63,12 @@ impl Greeter {
             connection.moved = Some(Box::pin(inquiry.moved(address.text())));
             return Ok(connection);
         }
-        self.log_in_at(&self.endpoint.address).await
+        self.log_in_at(&self.address).await
     }
 
     async fn log_in_at(&self, address: &Address) -> Result<RedisConnection, ConnectError> {
         let mut wire = self.connector.connect(address, &self.progress).await?;
-        let Greeting { bytes, steps } = &self.endpoint.greeting;
+        let Greeting { bytes, steps } = &self.greeting;
         wire.out().extend_from_slice(bytes);
         let mut steps = steps.iter();
         let (mut has_answered, mut reports_changes, mut native) = (false, true, None);

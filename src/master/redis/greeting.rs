@@ -15,7 +15,6 @@ use crate::{
 };
 
 /// The commands that prepare a new connection, as bytes to send.
-#[derive(Clone)]
 pub(super) struct Greeting {
     pub(super) bytes: Vec<u8>,
     pub(super) steps: Vec<Step>,
@@ -32,7 +31,9 @@ pub(super) enum Step {
 }
 
 impl Greeting {
-    pub(super) fn new(settings: &RedisConnectionInfo) -> Self {
+    /// `name` is that of the connection. It has no other name: neither a URL nor a ready client of
+    /// the `redis` crate can set one.
+    pub(super) fn new(settings: &RedisConnectionInfo, name: &str) -> Self {
         let mut hello = ::redis::cmd("HELLO");
         hello.arg(3);
         if let Some(password) = settings.password() {
@@ -60,15 +61,9 @@ impl Greeting {
             encode(&mut bytes, &[native.name()]);
             steps.push(Step::FindNative(native));
         }
+        encode(&mut bytes, &[b"CLIENT", b"SETNAME", name.as_bytes()]);
+        steps.push(Step::Name);
         Self { bytes, steps }
-    }
-
-    /// Adds the command that names the connection. A connection has no other name: neither a URL
-    /// nor a ready client of the `redis` crate can set one.
-    pub(super) fn name_connection(&mut self, name: &str) {
-        let words: [&[u8]; 3] = [b"CLIENT", b"SETNAME", name.as_bytes()];
-        encode(&mut self.bytes, &words);
-        self.steps.push(Step::Name);
     }
 }
 

@@ -1,7 +1,5 @@
 //! URLs of masters behind Sentinel.
 
-use std::borrow::Cow;
-
 use ::redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
 
 use super::{
@@ -129,7 +127,7 @@ fn auth_of(query: &str) -> Result<Vec<u8>, &'static str> {
 /// Reads the parts of a URL as the redis crate does.
 fn info(login: &str, host: &str, database: &str) -> Option<ConnectionInfo> {
     let at = if login.is_empty() { "" } else { "@" };
-    let url: Cow<'_, str> = format!("redis://{login}{at}{host}/{database}").into();
+    let url = format!("redis://{login}{at}{host}/{database}");
     url.into_connection_info().ok()
 }
 

@@ -25,11 +25,6 @@ use crate::{
 };
 
 impl Session {
-    /// Notes that bytes came, even if they do not complete a reply.
-    pub(crate) fn on_bytes(&mut self, now: Instant) {
-        self.link.liveness.on_bytes(now);
-    }
-
     /// Handles the reply to the oldest command, and casts the vote that the reply means. `now` was
     /// read after the reply came. Fails if no command is unanswered, if `reply` cannot be a reply
     /// to the oldest one, or if it says that the master has become a replica.

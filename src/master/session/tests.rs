@@ -670,7 +670,7 @@ fn apply(
         }
         Event::Message => session.on_message("0"),
         Event::Bytes => {
-            session.on_bytes(now);
+            session.link.liveness.on_bytes(now);
         }
     }
     Ok(())
