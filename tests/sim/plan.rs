@@ -361,29 +361,16 @@ impl Plan {
     }
 
     pub(super) fn draw(seed: u64, model: Model) -> Self {
-        let mut plan = Self::draw_without_keepers(seed, model);
-        plan.draw_keepers();
-        plan
-    }
-
-    /// Draws a plan that ends soon after its faults.
-    pub(super) fn draw_without_keepers(seed: u64, model: Model) -> Self {
         let mut plan = Self::draw_unchanged(seed, model);
         if !plan.draw_groups() {
             plan.draw_change();
         }
-        plan
-    }
-
-    /// Draws a plan without groups.
-    pub(super) fn draw_lists_only(seed: u64, model: Model) -> Self {
-        let mut plan = Self::draw_unchanged(seed, model);
-        plan.draw_change();
+        plan.draw_keepers();
         plan
     }
 
     /// Draws a plan in which the masters are not changed.
-    pub(super) fn draw_unchanged(seed: u64, model: Model) -> Self {
+    fn draw_unchanged(seed: u64, model: Model) -> Self {
         let random = &mut Random::new(seed);
         let masters = random.pick(&[3, 3, 3, 5, 5, 4, 1]);
         let masters = if model == Model::Within { masters } else { 3 };

@@ -287,27 +287,6 @@ fn commands_of_a_broken_connection_are_no_votes() {
     assert!(late > 0);
 }
 
-/// Each of these seeds once broke a rule, because of a defect in the crate or in the checker.
-#[test]
-#[ignore = "slow without optimisation; `./dev sim` runs it"]
-fn seeds_that_found_a_defect_break_no_rule() {
-    for seed in [
-        1_458, 1_670, 1_803, 2_025, 3_639, 4_792, 9_936, 18_214, 75_155, 1_189_781, 3_386_336,
-        5_031_296, 7_003_922, 10_433_216, 10_563_435,
-    ] {
-        // Most of them are older than changes of the masters, than groups, and than keepers.
-        for plan in [
-            Plan::draw,
-            Plan::draw_without_keepers,
-            Plan::draw_lists_only,
-            Plan::draw_unchanged,
-        ] {
-            let violations = run_plan(plan(seed, Model::Within), false).violations;
-            assert!(violations.is_empty(), "seed {seed}:{violations:?}");
-        }
-    }
-}
-
 #[test]
 fn a_panic_that_the_crate_catches_is_counted() {
     let panics = || drop(caught(|| panic!("planted")));
