@@ -30,19 +30,13 @@ pub(super) struct About {
 }
 
 /// The settings with which a server begins: it has a complete log, and evicts nothing.
-const SETTINGS: [(&str, &str); 12] = [
+const SETTINGS: [(&str, &str); 6] = [
     ("appendfsync", "always"),
     ("appendonly", "yes"),
-    ("lua-time-limit", "5000"),
-    ("maxclients", "10000"),
     ("maxmemory", "0"),
     ("maxmemory-policy", "noeviction"),
-    ("min-replicas-to-write", "0"),
     ("no-appendfsync-on-rewrite", "no"),
-    ("stop-writes-on-bgsave-error", "yes"),
-    ("tcp-keepalive", "300"),
     ("timeout", "0"),
-    ("tracking-table-max-keys", "1000000"),
 ];
 
 impl About {
@@ -87,19 +81,16 @@ impl About {
     }
 
     /// Returns the reply to `INFO`.
-    pub(super) fn info(&self, clients: usize) -> String {
+    pub(super) fn info(&self) -> String {
         let setting = |name: &str| self.settings.get(name).map_or("", String::as_str);
         let valkey = "server_name:valkey\r\nvalkey_version:9.0.0\r\n";
         let second = self.promotions.checked_sub(1);
         let second = second.map_or_else(|| "0".repeat(40), |number| self.id("replication", number));
         format!(
             "# Server\r\nredis_version:{}\r\n{}redis_mode:standalone\r\nrun_id:{}\r\n\
-             connected_clients:{clients}\r\nmaxclients:{}\r\n\
-             maxmemory:{}\r\nmaxmemory_policy:{}\r\nloading:0\r\n\
-             aof_enabled:{}\r\naof_rewrite_in_progress:0\r\naof_rewrite_scheduled:0\r\n\
-             aof_last_rewrite_time_sec:-1\r\naof_last_bgrewrite_status:ok\r\n\
-             role:master\r\nconnected_slaves:0\r\nrepl_backlog_active:0\r\n\
-             master_replid:{}\r\nmaster_replid2:{second}\r\ncluster_enabled:0\r\n",
+             maxmemory:{}\r\nmaxmemory_policy:{}\r\naof_enabled:{}\r\n\
+             role:master\r\nconnected_slaves:0\r\n\
+             master_replid:{}\r\nmaster_replid2:{second}\r\n",
             self.number(),
             if self.version == Version::Valkey9 {
                 valkey
@@ -107,7 +98,6 @@ impl About {
                 ""
             },
             self.id("run", self.restarts),
-            setting("maxclients"),
             setting("maxmemory"),
             setting("maxmemory-policy"),
             u8::from(setting("appendonly") == "yes"),

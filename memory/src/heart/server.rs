@@ -67,21 +67,16 @@ impl Server {
     /// Executes all commands in `bytes`, after the incomplete command that came before. `now` is
     /// the true time.
     pub fn receive(&mut self, connection: u64, bytes: &[u8], now: u64) {
-        self.feed(connection, bytes);
+        if let Some(connection) = self.database.connections.get(connection) {
+            connection.input.extend_from_slice(bytes);
+        }
         while let Some(words) = self.next_command(connection) {
             self.execute(connection, &words, now);
         }
     }
 
-    /// Adds what a connection has received. [`next_command`](Self::next_command) reads it.
-    pub fn feed(&mut self, connection: u64, bytes: &[u8]) {
-        if let Some(connection) = self.database.connections.get(connection) {
-            connection.input.extend_from_slice(bytes);
-        }
-    }
-
     /// Takes the next whole command that a connection has received.
-    pub fn next_command(&mut self, connection: u64) -> Option<Vec<Vec<u8>>> {
+    fn next_command(&mut self, connection: u64) -> Option<Vec<Vec<u8>>> {
         let connections = &mut self.database.connections;
         let taken = take_command(&mut connections.get(connection)?.input);
         taken.unwrap_or_else(|error| {

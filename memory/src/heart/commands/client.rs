@@ -12,17 +12,12 @@ use crate::heart::{
 
 /// The subcommands, each with the number of its words after the subcommand, or the least number if
 /// this is negative.
-const SUBCOMMANDS: [(&str, i32, Run); 11] = [
+const SUBCOMMANDS: [(&str, i32, Run); 8] = [
     ("CACHING", 1, caching),
     ("GETNAME", 0, getname),
     ("ID", 0, |db, _| Ok(Reply::count(db.caller as usize))),
-    ("INFO", 0, |db, _| {
-        Ok(Reply::Verbatim(db.connections.describe(db.caller)))
-    }),
     ("KILL", -1, kill),
     ("LIST", 0, list),
-    ("NO-EVICT", 1, |_, _| Ok(Reply::ok())),
-    ("NO-TOUCH", 1, |_, _| Ok(Reply::ok())),
     ("SETINFO", 2, |_, _| Ok(Reply::ok())),
     ("SETNAME", 1, setname),
     ("TRACKING", -1, tracking),

@@ -163,7 +163,7 @@ const COMMANDS: &[Command] = &[
     Command::data("DBSIZE", 1, keys::dbsize),
     Command::data("DECR", 2, strings::decr),
     Command::data("DEL", -2, keys::del),
-    Command::data("DELEX", -2, strings::delex).only(Version::Redis8),
+    Command::data("DELEX", 4, strings::delex).only(Version::Redis8),
     Command::data("DELIFEQ", 3, strings::delifeq).only(Version::Valkey9),
     Command::data("ECHO", 2, server::echo),
     Command::outside("EVAL", -3, |db, words| scripts::eval(db, words, call)),

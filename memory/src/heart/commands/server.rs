@@ -45,9 +45,7 @@ pub(super) fn ping(_db: &mut Database, words: Words<'_>) -> Answer {
 }
 
 pub(super) fn info(db: &mut Database, _words: Words<'_>) -> Answer {
-    Ok(Reply::Verbatim(
-        db.about.info(db.connections.numbers().count()),
-    ))
+    Ok(Reply::Verbatim(db.about.info()))
 }
 
 pub(super) fn time(db: &mut Database, _words: Words<'_>) -> Answer {

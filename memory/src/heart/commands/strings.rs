@@ -1,6 +1,6 @@
 //! Commands on strings.
 
-use super::words::{arity, is, whole};
+use super::words::{is, whole};
 use crate::heart::{
     database::{Answer, Database, SYNTAX, Words},
     keyspace::Value,
@@ -102,22 +102,14 @@ fn add(db: &mut Database, key: &[u8], by: i64) -> Answer {
     Ok(Reply::Int(sum))
 }
 
-/// Deletes a key with a condition on its value.
+/// Deletes a key that has a given value.
 pub(super) fn delex(db: &mut Database, words: Words<'_>) -> Answer {
-    let wanted = match words {
-        [_, _] => return Ok(Reply::Int(db.remove(words[1]).into())),
-        [_, _, option, value] if is(option, "IFEQ") => Ok(*value),
-        [_, _, option, value] if is(option, "IFNE") => Err(*value),
-        [_, _, _] => return Err(arity("delex")),
-        _ => return Err("ERR Invalid condition".into()),
-    };
-    let is_met = match db.text(words[1]) {
-        Ok(None) => false,
-        Ok(Some(text)) => wanted.map_or_else(|other| text != other, |value| text == value),
-        Err(_) => {
-            return Err("ERR Key should be of string type if conditions are specified".into());
-        }
-    };
+    if !is(words[2], "IFEQ") {
+        return Err("ERR Invalid condition".into());
+    }
+    let found = db.text(words[1]);
+    let is_met = found == Ok(Some(words[3]));
+    found.map_err(|_| "ERR Key should be of string type if conditions are specified")?;
     Ok(Reply::Int((is_met && db.remove(words[1])).into()))
 }
 
