@@ -46,8 +46,6 @@ pub struct Program {
 
 /// The name of the connections of a check.
 pub(crate) const CHECK: &str = "quorlock-check";
-/// The longest TTL of a program with quarantine off, unless it sets another.
-pub(crate) const NO_QUARANTINE: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// Returns the programs in the text of `CLIENT LIST`, without replicas, checks and connections that
 /// have sent nothing. Also returns why programs may be missing: if our own connection has no name,
@@ -119,52 +117,41 @@ impl Expected {
     /// Returns whether a program with our keys also writes the origin key, as far as its name says.
     pub(crate) fn writes_origin_key(&self, program: &Program) -> bool {
         let name = program.name.as_ref();
-        name.is_some_and(|name| name.keys == self.ours.keys && name.max_ttl != NO_QUARANTINE)
+        name.is_some_and(|name| {
+            name.keys == self.ours.keys && name.max_ttl != ConnectionName::NO_QUARANTINE
+        })
+    }
+
+    /// Returns the first setting of a program that is a surprise, and what to call the program.
+    fn surprise(&self, name: &ConnectionName, is_here: bool) -> Option<(Row, String)> {
+        let max_ttl = name.max_ttl;
+        let is_other_ttl = self.has_quarantine
+            && ![self.ours.max_ttl, ConnectionName::NO_QUARANTINE].contains(&max_ttl);
+        let who = who(name).to_owned();
+        match name {
+            _ if name.keys != self.ours.keys => Some((OTHER_TEMPLATE, who)),
+            _ if !self.lists.contains(&name.lists) => Some((OTHER_LISTS, who)),
+            _ if !is_here => Some((OTHER_DATABASE, who)),
+            _ if is_other_ttl => Some((OTHER_MAX_TTL, format!("{who} with {max_ttl:?}"))),
+            _ => None,
+        }
     }
 }
 
 /// Returns the findings about programs that may hold one lock together with us, or wait for it in
 /// vain. We use this `database` of the master.
 pub(crate) fn find(programs: &[Program], database: i64, expected: &Expected) -> Vec<Finding> {
-    let Expected {
-        ours,
-        has_quarantine,
-        lists,
-        ..
-    } = expected;
-    let is_other = |name: &ConnectionName| name.keys != ours.keys;
-    let others = |row: Row, is_it: &dyn Fn(&ConnectionName, bool) -> bool| {
-        let names = programs
-            .iter()
-            .filter_map(|one| Some((one.name.as_ref()?, one.database == database)));
-        let names = names.filter(|(name, is_here)| is_it(name, *is_here));
-        let who: BTreeSet<_> = names.map(|(name, _)| who(name)).collect();
-        (!who.is_empty()).then(|| row.with(in_short(&who)))
-    };
-    let template = others(OTHER_TEMPLATE, &|name, _| is_other(name));
-    let mut findings: Vec<_> = template.into_iter().collect();
-    findings.extend(others(OTHER_LISTS, &|name, _| {
-        !is_other(name) && !lists.contains(&name.lists)
-    }));
-    findings.extend(others(OTHER_DATABASE, &|name, is_here| {
-        !is_other(name) && lists.contains(&name.lists) && !is_here
-    }));
-    let ttls: BTreeSet<_> = programs
-        .iter()
-        .filter_map(|one| Some(one.name.as_ref()?.max_ttl))
-        .collect();
-    findings.extend(
-        ttls.into_iter()
-            .filter(|ttl| *has_quarantine && ![ours.max_ttl, NO_QUARANTINE].contains(ttl))
-            .filter_map(|ttl| {
-                let finding = others(OTHER_MAX_TTL, &|name, is_here| {
-                    !is_other(name) && name.max_ttl == ttl && is_here
-                })?;
-                let value = format!("{ttl:?} in {}, and {:?} here", finding.value, ours.max_ttl);
-                Some(Finding { value, ..finding })
-            }),
-    );
-    findings
+    let mut found = BTreeMap::<&str, (Row, BTreeSet<String>)>::new();
+    for program in programs {
+        let name = program.name.as_ref();
+        let is_here = program.database == database;
+        if let Some((row, who)) = name.and_then(|name| expected.surprise(name, is_here)) {
+            let (_, all) = found.entry(row.setting).or_insert((row, BTreeSet::new()));
+            all.insert(who);
+        }
+    }
+    let found = found.into_values();
+    found.map(|(row, who)| row.with(in_short(&who))).collect()
 }
 
 /// Returns the finding about programs that have only the masters before our change, and others that
@@ -196,7 +183,7 @@ fn who(name: &ConnectionName) -> &str {
         .unwrap_or("a program without a client name")
 }
 
-fn in_short(who: &BTreeSet<&str>) -> String {
+fn in_short(who: &BTreeSet<impl ToString>) -> String {
     const MOST: usize = 5;
     let mut texts: Vec<_> = who.iter().take(MOST).map(ToString::to_string).collect();
     if who.len() > MOST {
@@ -295,12 +282,17 @@ mod tests {
             ),
             (
                 vec![name("a:1", "k", 30, "x"), name("b:1", "k", 90, "y")],
-                vec![
-                    ("max_ttl", "30s in x, and 60s here"),
-                    ("max_ttl", "90s in y, and 60s here"),
-                ],
+                vec![("max_ttl", "x with 30s, y with 90s")],
             ),
-            (vec![name("a:1", "k", NO_QUARANTINE.as_secs(), "x")], vec![]),
+            (
+                vec![name(
+                    "a:1",
+                    "k",
+                    ConnectionName::NO_QUARANTINE.as_secs(),
+                    "x",
+                )],
+                vec![],
+            ),
         ] {
             let programs = programs.iter().map(|name| Program::named(name, 0));
             let programs: Vec<_> = programs.collect();

@@ -12,7 +12,7 @@ use crate::{
     Shared, expected,
     facts::{Facts, Master},
     judge,
-    programs::{NO_QUARANTINE, read},
+    programs::read,
     table::{DOWN, LOGIN},
     together::List,
 };
@@ -236,7 +236,7 @@ fn a_lost_origin_key_is_told_from_one_that_was_never_written() {
     let of = |key, max_ttl| ConnectionName::new(ours.lists, key, max_ttl, None).to_string();
     let name = ours.to_string();
     let other = of("app:quorlock:check", ours.max_ttl);
-    let off = of("quorlock:check", NO_QUARANTINE);
+    let off = of("quorlock:check", ConnectionName::NO_QUARANTINE);
     for (age, name, expected) in [
         ("never", &*name, None),
         ("none", "", Some(Info)),

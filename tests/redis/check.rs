@@ -970,7 +970,7 @@ fn programs_with_other_masters_or_settings_are_found() {
         let max_ttl = about("max_ttl").await.unwrap();
         assert_eq!(
             (max_ttl.severity, &*max_ttl.value),
-            (Warn, "300s in hasty, and 600s here")
+            (Warn, "hasty with 300s")
         );
         let template = about("key template").await.unwrap();
         assert_eq!((template.severity, &*template.value), (Info, "prefixed"));

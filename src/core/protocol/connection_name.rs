@@ -3,7 +3,7 @@
 use std::{fmt, time::Duration};
 
 use super::client_name::ClientName;
-use crate::core::{hash::hash, vote::lists_id::ListsId};
+use crate::core::{hash::hash, time::lease::Ttl, vote::lists_id::ListsId};
 
 /// What the name of a connection says about its program. Every connection to a Redis master has
 /// such a name, so `CLIENT LIST` shows which programs use a master, and how.
@@ -37,6 +37,9 @@ pub struct ConnectionName {
 }
 
 impl ConnectionName {
+    /// The [longest TTL](Self::max_ttl) of a program without
+    /// [quarantine](crate::Builder::quarantine), unless the program sets one.
+    pub const NO_QUARANTINE: Duration = Ttl::MOST;
     const PREFIX: &str = "quorlock:";
     const NO_CLIENT: &str = "-";
     /// The digits of the hash.
