@@ -3,13 +3,11 @@
 /// What a user lacks, or a server does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Denial {
-    /// The right to a channel.
-    Channel,
     /// The right to a command.
     Command,
     /// The server forbids the command to everybody, or in scripts, or does not know it.
     Forbidden,
-    /// The right to a key.
+    /// The right to a key or a channel.
     Key,
 }
 
@@ -24,8 +22,8 @@ impl Denial {
             ("not allowed from script", Denial::Forbidden),
             ("one of the keys", Denial::Key),
             ("access a key", Denial::Key),
-            ("a channel", Denial::Channel),
-            ("the channel", Denial::Channel),
+            ("a channel", Denial::Key),
+            ("the channel", Denial::Key),
             ("run this command", Denial::Command),
             ("no permissions", Denial::Command),
         ];

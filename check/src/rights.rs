@@ -78,7 +78,7 @@ pub(crate) fn is_without(facts: &Facts, right: &str) -> bool {
         // The user may have the right to the command, but not to the key of the example lock. The
         // user may still have the right to the keys of other locks.
         Some(Denial::Key) => right.starts_with(char::is_lowercase),
-        Some(Denial::Channel) | None => false,
+        None => false,
     }
 }
 

@@ -20,8 +20,9 @@ type Found = (Row, Option<String>);
 /// Returns the findings about one master.
 pub(crate) fn find(facts: &Facts, shared: &Shared, expected: &Expected) -> Vec<Finding> {
     let found = server(facts).into_iter().chain(answers(facts));
-    let found = found.chain(losses(facts, shared, expected));
-    let found = found.filter_map(|(row, value)| Some(row.with(value?)));
+    let found = found.filter_map(|(row, value)| Some((row, value?)));
+    let found = found.chain(loss(facts, shared, expected));
+    let found = found.map(|(row, value)| row.with(value));
     let clock = facts.clock.and_then(Reading::off);
     let clock = clock.map(|off| CLOCK_OFF.with(format!("{off:.1?} off this machine")));
     let writes = facts.write_error();
@@ -34,7 +35,7 @@ pub(crate) fn find(facts: &Facts, shared: &Shared, expected: &Expected) -> Vec<F
 }
 
 /// Finds what the server is, and how it is set up.
-fn server(facts: &Facts) -> [Found; 12] {
+fn server(facts: &Facts) -> [Found; 11] {
     let value = |field: &str| facts.get(field).map(str::to_owned);
     // A field that every `INFO` has.
     let unless = |field: &str, good: &str| {
@@ -66,14 +67,13 @@ fn server(facts: &Facts) -> [Found; 12] {
         (FAILS_OVER, mode.filter(|mode| mode != "standalone")),
         (EVICTS, policy.clone().filter(|_| is_limited)),
         (MAY_EVICT, policy.filter(|_| !is_limited)),
-        (EVICTED, above_zero("evicted_keys")),
         (TIMEOUT, above_zero("timeout")),
         (INFO_DENIED, when(!facts.has_info(), "denied")),
     ]
 }
 
 /// Finds what the master refuses.
-fn answers(facts: &Facts) -> [Found; 7] {
+fn answers(facts: &Facts) -> [Found; 8] {
     let is_silent = facts.denial("PUBLISH").is_some() || facts.is("may_listen", "no");
     let counters = facts
         .counters
@@ -93,6 +93,7 @@ fn answers(facts: &Facts) -> [Found; 7] {
         (NO_MESSAGES, when(is_silent, "denied")),
         (COUNTERS_UNKNOWN, counters.cloned()),
         (UNSEEN, facts.unseen.clone()),
+        (UNTRACKED, facts.untracked.clone()),
     ]
 }
 
@@ -111,11 +112,10 @@ fn other_server(facts: &Facts) -> Option<String> {
     Some(format!("with {sign}"))
 }
 
-/// Returns the rows about a loss of locks, with the value of the one that is found.
-fn losses(facts: &Facts, shared: &Shared, expected: &Expected) -> Vec<Found> {
-    let untracked = facts.untracked.clone();
+/// Returns the row about a loss of locks, with its value.
+fn loss(facts: &Facts, shared: &Shared, expected: &Expected) -> Option<(Row, String)> {
     if shared.quarantine == Quarantine::Off {
-        return vec![lossy(facts), (UNTRACKED_WAITERS, untracked)];
+        return lossy(facts);
     }
     // A younger program may not have asked for the key yet.
     const SETTLED: Duration = Duration::from_secs(2);
@@ -125,19 +125,18 @@ fn losses(facts: &Facts, shared: &Shared, expected: &Expected) -> Vec<Found> {
         let is_here = program.database == facts.database;
         is_here && expected.writes_origin_key(program) && program.age >= SETTLED
     });
-    let left = facts.no_vote_for(shared).filter(|left| !left.is_zero());
     let (row, value) = match facts.get("origin_age") {
         None => (GUARD_DENIED, "not readable".to_owned()),
         Some("none") if is_used => (LOST, "gone".to_owned()),
         Some("another") if is_used => (LOST, "another server's".to_owned()),
         Some("none") => (NEW, "missing".to_owned()),
         Some("another") => (RESTARTED, "of an earlier process".to_owned()),
-        Some(_) => match left {
-            Some(left) => (QUARANTINED, format!("in quarantine for {left:.1?}")),
-            None => return vec![(UNTRACKED, untracked)],
-        },
+        Some(_) => {
+            let left = facts.no_vote_for(shared).filter(|left| !left.is_zero())?;
+            (QUARANTINED, format!("in quarantine for {left:.1?}"))
+        }
     };
-    vec![(row, Some(value)), (UNTRACKED, untracked)]
+    Some((row, value))
 }
 
 /// Returns the first setting with which a restart may lose locks. An unknown value counts as one
@@ -145,18 +144,13 @@ fn losses(facts: &Facts, shared: &Shared, expected: &Expected) -> Vec<Found> {
 ///
 /// With safe settings, the end of the log may still be torn after a crash. This loses no lock,
 /// because the server confirms a write only after its fsync.
-fn lossy(facts: &Facts) -> Found {
+fn lossy(facts: &Facts) -> Option<(Row, String)> {
     let safe = [
         (KEEPS_NOTHING, "1"),
         (KEEPS_TOO_LITTLE, "always"),
         (KEEPS_TOO_LITTLE.about("no-appendfsync-on-rewrite"), "no"),
     ];
-    let gap = safe
-        .into_iter()
-        .find(|(row, safe)| !facts.is(row.setting, safe));
-    let row = gap.map_or(KEEPS_NOTHING, |(row, _)| row);
-    (
-        row,
-        gap.map(|(row, _)| facts.get(row.setting).unwrap_or("unknown").to_owned()),
-    )
+    let mut rows = safe.into_iter();
+    let (row, _) = rows.find(|(row, safe)| !facts.is(row.setting, safe))?;
+    Some((row, facts.get(row.setting).unwrap_or("unknown").to_owned()))
 }

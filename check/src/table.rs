@@ -61,10 +61,7 @@ const NO_VOTE: &str = "it is up, and has no vote";
 const REDIAL: &str = "CLIENT KILL TYPE normal there before a new program comes, so that programs that knew it dial \
      again and give it no vote; or keep programs away for a quarantine; and no FLUSHALL or FLUSHDB \
      while locks are held";
-const START_EMPTY: &str = "stop replication and start one of them empty";
 const SYNC: &str = "synchronize the clocks; chronyc tracking says how far they are off";
-const TRACKING: &str =
-    "ACL SETUSER <user> +client|tracking +client|caching; behind a proxy, list the server itself";
 
 // A master that cannot be asked.
 table! {
@@ -86,7 +83,6 @@ table! {
 table! {
     CONFIG_DENIED = Unknown "CONFIG GET"; "its settings are unknown";
         "ACL SETUSER <user> +config|get, or look at the settings by hand";
-    EVICTED = Warn "evicted_keys"; "keys were evicted, and locks may have been among them"; NOEVICTION;
     EVICTS = Refuse "maxmemory_policy"; EVICTION; NOEVICTION;
     FAILS_OVER = Warn "redis_mode"; "a fail-over loses the newest locks"; "run standalone masters for locks";
     INFO_DENIED = Unknown "INFO"; "it is unknown what it is, and what it does when memory is short";
@@ -123,8 +119,8 @@ table! {
     RESTARTED = Warn "quorlock:guard"; "it restarted, so the next program that dials it begins a quarantine"; "wait";
     UNTRACKED = Warn "CLIENT TRACKING";
         "programs that run do not notice if it loses its keys, by FLUSHALL or as a replica for a \
-         while, and two of them may get one lock; and waiters poll"; TRACKING;
-    UNTRACKED_WAITERS = Info "CLIENT TRACKING"; "it tells nobody of changes, so waiters poll"; TRACKING;
+         while, and two of them may get one lock; and waiters poll";
+        "ACL SETUSER <user> +client|tracking +client|caching; behind a proxy, list the server itself";
 }
 
 // What the user may do. `rights.rs` has the settings and the rights of the kinds of locks.
@@ -157,9 +153,7 @@ table! {
     COUNTERS_UNKNOWN = Unknown "quorlock:fence:*";
         "counters of fencing tokens that are ahead of time would stop a change of the masters";
         "ACL SETUSER <user> +scan +time";
-    EVEN_NUMBER = Info "masters"; "it survives no more failures than one master fewer"; "list an odd number";
     FEW_MASTERS = Warn "masters"; "the loss of one master is the loss of all locks"; "list 3 or 5";
-    HOST = Warn "hosts"; "its loss is the loss of all locks"; "give each master a machine of its own";
     NO_MAJORITY = Refuse "votes"; "no lock can be acquired"; "see the other findings";
     OTHER_DATABASE = Warn "database";
         "these programs use another database of the server: they and you may hold one lock at once";
@@ -174,11 +168,7 @@ table! {
     QUARANTINES = Warn "votes"; "a program that starts now can acquire no lock until the quarantines are over";
         "wait";
     SHARED_DATA = Warn "master_replid"; "one of them took the data of the other, and lost its own locks then";
-        START_EMPTY;
-    SHARED_DATA_UNNOTICED = Refuse "master_replid";
-        "one of them took the data of the other, and lost its own locks then"; START_EMPTY;
-    SLOW_DRIFT = Warn "drift"; "clocks that are being corrected run apart by more";
-        "Builder::drift_ppm of 1000 or more";
+        "stop replication and start one of them empty";
     TWIN = Refuse "run_id"; "a server that is listed twice would vote twice"; "list every server once";
     UNSEEN = Unknown "lists"; "programs with other lists of masters would not be seen";
         "ACL SETUSER <user> +client|list +client|setname";

@@ -18,22 +18,13 @@ pub(crate) type List = (&'static str, BTreeSet<usize>);
 pub(crate) fn find(masters: &[Master], lists: &[List], shared: &Shared) -> Vec<Finding> {
     let mut findings: Vec<_> = votes(masters, lists, shared).into_iter().collect();
     findings.extend(related(masters, is_twin).map(|on| TWIN.with("the same").on(on)));
-    findings.extend(shared_data(masters, shared));
-    findings.extend(lists.iter().filter_map(|(name, list)| {
-        let row = match list.len() {
-            1 | 2 => FEW_MASTERS,
-            even if even % 2 == 0 => EVEN_NUMBER,
-            _ => return None,
-        };
-        Some(row.with(format!("{} in the list of {name}", list.len())))
-    }));
-    findings.extend(hosts(masters, lists));
+    findings
+        .extend(related(masters, have_shared).map(|on| SHARED_DATA.with("of one origin").on(on)));
+    let few = lists.iter().filter(|(_, list)| list.len() < 3);
+    findings.extend(
+        few.map(|(name, list)| FEW_MASTERS.with(format!("{} in the list of {name}", list.len()))),
+    );
     findings.extend(counters(masters, lists));
-    /// The rate at which two clocks run apart, in ppm, while time daemons slew one clock forward
-    /// and the other clock back by 500 ppm each.
-    const SLEW: u32 = 1_000;
-    let ppm = shared.drift_ppm;
-    findings.extend((ppm < SLEW).then(|| SLOW_DRIFT.with(format!("{ppm} ppm"))));
     findings
 }
 
@@ -60,29 +51,20 @@ fn votes(masters: &[Master], lists: &[List], shared: &Shared) -> Option<Finding>
         facts.no_vote_for(shared)
     });
     let waits: Vec<_> = waits.collect();
-    let is_by = |number: usize, by| waits[number].is_some_and(|wait| wait <= by);
-    let is_now = |number| is_by(number, Duration::ZERO);
-    if is_majority(lists, is_now) {
-        return None;
-    }
-    let lacking = lists
-        .iter()
-        .filter(|list| count(list, is_now) * 2 <= list.1.len());
-    let lacking = lacking.map(|list| {
-        let (name, masters) = list;
-        let (all, need) = (masters.len(), masters.len() / 2 + 1);
-        format!("{} of {all} {name} now (need {need})", count(list, is_now))
+    let lacking = lists.iter().filter_map(|list| {
+        let (now, (name, all)) = (
+            count(list, |number| waits[number] == Some(Duration::ZERO)),
+            list,
+        );
+        let (all, need) = (all.len(), all.len() / 2 + 1);
+        (now < need).then(|| format!("{now} of {all} {name} now (need {need})"))
     });
-    let value = format!("only {}", lacking.collect::<Vec<_>>().join(", "));
-    let mut later: Vec<_> = waits.iter().flatten().copied().collect();
-    later.sort();
-    let enough = later
-        .into_iter()
-        .find(|wait| is_majority(lists, |number| is_by(number, *wait)));
-    Some(match enough {
-        Some(wait) => QUARANTINES.with(format!("{value}, for another {wait:.1?}")),
-        None => NO_MAJORITY.with(value),
-    })
+    let lacking: Vec<_> = lacking.collect();
+    let row = match is_majority(lists, |number| waits[number].is_some()) {
+        true => QUARANTINES,
+        false => NO_MAJORITY,
+    };
+    (!lacking.is_empty()).then(|| row.with(format!("only {}", lacking.join(", "))))
 }
 
 fn is_twin(one: &Master, other: &Master) -> bool {
@@ -90,19 +72,12 @@ fn is_twin(one: &Master, other: &Master) -> bool {
     run_id.is_some() && run_id == other.id("run_id")
 }
 
-/// Finds masters that have the same data, or once had the same data.
-fn shared_data(masters: &[Master], shared: &Shared) -> impl Iterator<Item = Finding> {
-    let shared_once = |one: &Master, other: &Master| {
-        let [ours, theirs] =
-            [one, other].map(|one| ["master_replid", "master_replid2"].map(|field| one.id(field)));
-        let is_shared = ours.iter().any(|id| id.is_some() && theirs.contains(id));
-        is_shared && !is_twin(one, other)
-    };
-    let row = match shared.quarantine {
-        Quarantine::Off => SHARED_DATA_UNNOTICED,
-        _ => SHARED_DATA,
-    };
-    related(masters, shared_once).map(move |on| row.with("of one origin").on(on))
+/// Returns whether two masters have the same data, or once had the same data.
+fn have_shared(one: &Master, other: &Master) -> bool {
+    let [ours, theirs] =
+        [one, other].map(|one| ["master_replid", "master_replid2"].map(|field| one.id(field)));
+    let is_shared = ours.iter().any(|id| id.is_some() && theirs.contains(id));
+    is_shared && !is_twin(one, other)
 }
 
 /// Puts masters together that are related in pairs. Returns the addresses of each group of several
@@ -122,38 +97,6 @@ fn related(
     groups
         .into_iter()
         .map(|group| group.iter().map(|master| master.address.clone()).collect())
-}
-
-/// Finds hosts whose loss leaves no majority of some list. The addresses of the masters name the
-/// hosts.
-fn hosts(masters: &[Master], lists: &[List]) -> Vec<Finding> {
-    let mut hosts = BTreeMap::<&str, BTreeSet<usize>>::new();
-    for (number, master) in masters.iter().enumerate() {
-        hosts
-            .entry(host(&master.address))
-            .or_default()
-            .insert(number);
-    }
-    if masters.len() <= 2 {
-        hosts.clear(); // another finding says that every master is needed
-    }
-    hosts.retain(|_, on_it| !is_majority(lists, |number| !on_it.contains(&number)));
-    let found = hosts.into_iter().map(|(host, on_it)| {
-        let on = on_it.iter().map(|number| masters[*number].address.clone());
-        HOST.with(host).on(on)
-    });
-    found.collect()
-}
-
-/// Returns the host of an address. Each memory master counts as a host of its own, because memory
-/// masters are for tests.
-fn host(address: &str) -> &str {
-    match address.rsplit_once(':') {
-        Some((host, _)) if host != "memory" => {
-            address.strip_prefix("unix:").map_or(host, |_| "unix")
-        }
-        _ => address,
-    }
 }
 
 /// Returns a finding if so many masters of a list have a counter of one lock that is ahead of time

@@ -233,12 +233,11 @@ fn a_master_that_evicted_its_keys_is_found_and_then_in_quarantine() {
             "a program that is known to have used the master",
             async || {
                 let report = check(&apart(&masters)).await;
-                (found(&report) == [(Refuse, GUARD), (Warn, "evicted_keys")]).then_some(())
+                (found(&report) == [(Refuse, GUARD)]).then_some(())
             },
         )
         .await;
 
-        masters[0].command(&["CONFIG", "RESETSTAT"]);
         masters[0].command(&["CLIENT", "KILL", "TYPE", "normal"]);
         let report = until("a redial", async || {
             let report = check(&apart(&masters)).await;
@@ -258,7 +257,7 @@ fn masters_that_were_flushed_are_found_in_quarantine() {
         for master in &masters {
             master.command(&["FLUSHALL"]);
         }
-        let none = "votes: only 0 of 3 masters now (need 2), for ";
+        let none = "votes: only 0 of 3 masters now (need 2): a program that starts";
         let report = until("quarantines", async || {
             let report = check(&apart(&masters)).await;
             report.to_string().contains(none).then_some(report)
@@ -316,7 +315,7 @@ fn a_master_with_the_data_of_another_is_found() {
         .await;
         connected.close().await;
         let report = check_for(&shared(Quarantine::Off), &apart(&masters)).await;
-        assert_eq!(found(&report), [(Refuse, had)], "{report}");
+        assert_eq!(found(&report), [(Warn, had)], "{report}");
     });
 }
 
@@ -473,13 +472,12 @@ fn a_server_of_a_cluster_is_found() {
 }
 
 #[test]
-fn the_number_of_masters_and_their_hosts_are_checked() {
-    with_masters(4, async |masters| {
+fn one_or_two_masters_are_few() {
+    with_masters(3, async |masters| {
         for (count, expected) in [
             (1, vec![(Warn, "masters")]),
             (2, vec![(Warn, "masters")]),
-            (3, vec![(Warn, "hosts")]),
-            (4, vec![(Warn, "hosts"), (Info, "masters")]),
+            (3, vec![]),
         ] {
             let report = check(&urls(&masters[..count])).await;
             let mut found = found(&report);
@@ -806,15 +804,7 @@ fn a_master_that_reports_no_changes_is_found() {
                 let report = as_user(&masters, &shared, &rules).await;
                 let of_it = |finding: &&Finding| finding.setting == "CLIENT TRACKING";
                 let finding = report.findings.iter().find(of_it).unwrap();
-                let expected = match quarantine {
-                    Quarantine::Off => Info,
-                    _ => Warn,
-                };
-                assert_eq!(
-                    finding.severity, expected,
-                    "{quarantine:?} {missing}: {report}"
-                );
-                assert_eq!(finding.why.contains("FLUSHALL"), expected == Warn);
+                assert_eq!(finding.severity, Warn, "{quarantine:?} {missing}");
                 let fix = finding.fix.split(';').next().unwrap();
                 let rights = fix.strip_prefix("ACL SETUSER <user> ").unwrap();
                 let rights: Vec<_> = rights.split(' ').collect();

@@ -73,7 +73,7 @@ fn the_status_and_the_doctor_show_the_lists() {
     }
     let (_, shown, _) = ended(&mut joint(new, old, "doctor"));
     let rows = format!(
-        "\nMASTER CHANGE\n{} stays\n{} stays\n{} joins\n{} leaves\n\n",
+        "MASTER CHANGE\n{} stays\n{} stays\n{} joins\n{} leaves\n\n",
         address(1),
         address(2),
         address(3),

@@ -76,10 +76,9 @@ impl Masters {
         assert_eq!(holder.ended().0.code(), Some(0));
 
         let (status, shown, err) = ended(&mut self.quorlock(more, "doctor"));
-        // All test servers are on one host.
-        assert_eq!((status, &*err), (2, ""), "{shown}");
+        assert_eq!((status, &*err), (0, ""), "{shown}");
         assert!(
-            shown.contains("those of the set \"locks\" in ") && shown.contains("3 masters: 1 warn"),
+            shown.contains("those of the set \"locks\" in ") && shown.contains("3 masters: "),
             "{shown}"
         );
     }
@@ -198,7 +197,7 @@ fn a_master_with_another_certificate_is_a_failed_vote() {
     assert_eq!(status, 0, "{shown}");
     assert_eq!(shown.matches("no answer: ").count(), 1, "{shown}");
     let (status, shown, _) = ended(&mut masters.quorlock(&trusted, "doctor"));
-    assert_eq!(status, 2, "{shown}");
+    assert_eq!(status, 1, "{shown}");
 }
 
 #[test]
