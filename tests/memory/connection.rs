@@ -1,10 +1,11 @@
 //! The end of connections that do not answer, and new dials.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, future::ready};
 
 use futures::future::join;
-use quorlock::{AcquireError, Coordinator, Fault};
+use quorlock::{AcquireError, Coordinator, Fault, MasterSpec, Quarantine};
 use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, duplex},
     task::yield_now,
     time::{Instant, sleep},
 };
@@ -360,4 +361,42 @@ async fn a_failed_extension_or_release_waits_for_no_first_connection() {
     let (took, released) = timed(guard.release()).await;
     released.unwrap_err();
     assert!(took <= millis(51), "{took:?}");
+}
+
+/// A server that is flushed says so to every connection that tracks keys, also between the replies
+/// of the greeting. If that counted as a reply, each command would get the reply to the one before.
+#[tokio::test(start_paused = true)]
+async fn a_push_between_the_replies_of_a_greeting_is_no_reply() {
+    const PUSH: &str = ">2\r\n$10\r\ninvalidate\r\n_\r\n";
+    const GREETING: [&str; 6] = [
+        "%1\r\n$4\r\nrole\r\n$6\r\nmaster\r\n",
+        "+OK\r\n",
+        "+OK\r\n",
+        "-ERR unknown command\r\n",
+        "-ERR unknown command\r\n",
+        "+OK\r\n",
+    ];
+    const TRACKS: usize = 2;
+    for before in TRACKS..GREETING.len() {
+        let spec = MasterSpec::from_stream("redis://flushed", move || {
+            let (client, mut server) = duplex(4_096);
+            let mut greeting = GREETING.map(str::to_owned);
+            greeting[before].insert_str(0, PUSH);
+            tokio::spawn(async move {
+                // `SET .. NX` finds a key, and the release says for how long it lives.
+                for reply in [&greeting.concat(), "_\r\n", ":-9000\r\n"] {
+                    let read = server.read(&mut [0; 4_096]).await.unwrap();
+                    assert!(read > 0);
+                    server.write_all(reply.as_bytes()).await.unwrap();
+                }
+                server.read_u8().await
+            });
+            ready(Ok(client))
+        });
+        let locks = Coordinator::builder().quarantine(Quarantine::Off);
+        let locks = locks.master(spec).build().unwrap();
+        let refused = locks.mutex("r").try_acquire().await.unwrap_err();
+        let is_held = matches!(refused, AcquireError::Contended { .. });
+        assert!(is_held, "a push before reply {before}: {refused}");
+    }
 }

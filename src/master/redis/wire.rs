@@ -20,7 +20,11 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::{keepalive::keep_alive, resp::FrameScan, wire_error::WireError};
+use super::{
+    keepalive::keep_alive,
+    resp::{FrameScan, is_push},
+    wire_error::WireError,
+};
 use crate::master::task::poll_yield;
 
 /// The transport of a connection.
@@ -188,12 +192,17 @@ impl Wire {
         poll_yield(cx)
     }
 
-    /// Hands replies to `on_frame` until `on_frame` returns `Break`.
+    /// Hands replies to `on_frame` until `on_frame` returns `Break`. A push is no reply: a server
+    /// that is flushed sends one to each connection that tracks keys, at any time.
     pub(in crate::master) async fn answers<B>(
         &mut self,
         mut on_frame: impl FnMut(&[u8]) -> ControlFlow<B>,
     ) -> Result<B, WireError> {
-        poll_fn(|cx| self.poll(cx, || (), |frame, (), _| on_frame(frame))).await
+        let mut on_reply = |frame: &[u8]| match is_push(frame) {
+            true => ControlFlow::Continue(()),
+            false => on_frame(frame),
+        };
+        poll_fn(|cx| self.poll(cx, || (), |frame, (), _| on_reply(frame))).await
     }
 
     /// Waits for the next reply. Calls `read` with the reply, and returns the result of `read`.
