@@ -42,7 +42,12 @@ mod table;
 mod tests;
 mod together;
 
-use std::{cmp::Reverse, collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures_util::future::join_all;
 use quorlock::{ConfigError, ConnectionName, ListsId, MasterSpec, Quarantine, example_keys};
@@ -106,8 +111,8 @@ impl Shared {
 }
 
 /// Checks `masters`, and those that the programs are [leaving](quorlock::Builder::leaving). Fails
-/// if a master or the key template cannot be used, as [`Builder::build`](quorlock::Builder::build)
-/// does.
+/// if a master or the key template cannot be used, and if the lists name one server twice, as
+/// [`Builder::build`](quorlock::Builder::build) does.
 ///
 /// The check changes nothing on the masters: it does not even write the origin key, as the first
 /// connection of a program does. It opens five connections to each master. That takes at most twice
@@ -146,30 +151,46 @@ pub async fn check(
 /// Masters with their addresses, and the numbers of those in each list.
 type Distinct<'a> = (Vec<(Arc<str>, &'a MasterSpec)>, [BTreeSet<usize>; 2]);
 
-/// Returns each master once, and the numbers of those in each list. A server that a list has twice
-/// is asked twice, and found by its run ID.
+/// Returns each master once. Fails if one list has a server twice, or if the lists have it with
+/// different databases.
 fn distinct<'a>(
     masters: &'a [MasterSpec],
     leaving: &'a [MasterSpec],
 ) -> Result<Distinct<'a>, ConfigError> {
     let mut specs = Vec::<(Arc<str>, &MasterSpec)>::new();
-    for (master, spec) in (1..).zip(masters.iter().chain(leaving)) {
-        let bad = |reason| ConfigError::BadMaster { master, reason };
-        specs.push((spec.address().map_err(bad)?, spec));
-    }
-    let leaving = specs.split_off(masters.len());
-    let mut theirs = BTreeSet::new();
-    for (address, spec) in leaving {
-        let mut ours = specs[..masters.len()].iter();
-        let known = ours
-            .position(|(other, known)| *other == address && known.database() == spec.database());
-        let known = known.filter(|number| !theirs.contains(number));
-        theirs.insert(known.unwrap_or(specs.len()));
+    let mut lists = [BTreeMap::new(), BTreeMap::new()];
+    let listed = masters
+        .iter()
+        .map(|spec| (0, spec))
+        .chain(leaving.iter().map(|spec| (1, spec)));
+    for (second, (list, spec)) in (1..).zip(listed) {
+        let bad = |reason| ConfigError::BadMaster {
+            master: second,
+            reason,
+        };
+        let address = spec.address().map_err(bad)?;
+        let known = specs.iter().position(|(other, _)| *other == address);
+        let number = known.unwrap_or(specs.len());
+        if let Some(first) = lists[list].insert(number, second) {
+            let address = address.to_string();
+            return Err(ConfigError::DuplicateMaster {
+                first,
+                second,
+                address,
+            });
+        }
         if known.is_none() {
             specs.push((address, spec));
+        } else if specs[number].1.database() != spec.database() {
+            // It is in the first list, which has no server twice.
+            return Err(ConfigError::OtherDatabase {
+                first: number + 1,
+                second,
+                address: address.to_string(),
+            });
         }
     }
-    Ok((specs, [(0..masters.len()).collect(), theirs]))
+    Ok((specs, lists.map(|list| list.into_keys().collect())))
 }
 
 /// Returns what the connections of programs with these addresses may show.

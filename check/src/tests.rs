@@ -1,6 +1,6 @@
 use std::{collections::BTreeMap, future::pending, io, mem, time::Duration};
 
-use quorlock::{ConnectionName, ListsId, MasterSpec, Quarantine};
+use quorlock::{ConnectionName, Coordinator, ListsId, MasterSpec, Quarantine};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, duplex},
     time::timeout,
@@ -9,7 +9,7 @@ use tokio::{
 use crate::{
     Expected, Report,
     Severity::{self, Info, Refuse, Unknown, Warn},
-    Shared, distinct, expected,
+    Shared, expected,
     facts::{Facts, Master},
     judge,
     programs::read,
@@ -649,32 +649,23 @@ fn a_counter_counts_if_the_other_masters_are_no_majority() {
     );
 }
 
-/// A master of both lists is asked once. One that a list has twice is asked twice, and has one run
-/// ID. So has one with two databases.
-#[test]
-fn a_master_of_both_lists_is_one_master() {
-    let specs = |urls: &[&str]| {
-        urls.iter()
-            .map(|url| MasterSpec::from(*url))
-            .collect::<Vec<_>>()
-    };
-    for (masters, leaving, lists) in [
-        (
-            &["redis://a", "redis://b"][..],
-            &["redis://b", "redis://c"][..],
-            [vec![0, 1], vec![1, 2]],
-        ),
-        (&["redis://a", "redis://a"], &[], [vec![0, 1], vec![]]),
-        (&["redis://a"], &["redis://a/1"], [vec![0], vec![1]]),
-        (
-            &["redis://a"],
-            &["redis://a", "redis://a", "redis://b", "redis://b"],
-            [vec![0], vec![0, 1, 2, 3]],
-        ),
-    ] {
-        let (masters, leaving) = (specs(masters), specs(leaving));
-        let (_, numbers) = distinct(&masters, &leaving).unwrap();
-        assert_eq!(numbers.map(Vec::from_iter), lists);
+/// The errors are those of `Builder::build`, and need no answer of a master.
+#[tokio::test]
+async fn lists_that_name_a_server_twice_are_refused() {
+    let lists: [(&[&str], &[&str]); 3] = [
+        (&["redis://a", "redis://b", "redis://a/1"], &[]),
+        (&["redis://a"], &["redis://b", "redis://a", "redis://b"]),
+        (&["redis://a", "redis://b"], &["redis://c", "redis://b/1"]),
+    ];
+    for (masters, leaving) in lists {
+        let [masters, leaving] = [masters, leaving].map(|list| {
+            let specs = list.iter().map(|url| MasterSpec::from(*url));
+            specs.collect::<Vec<_>>()
+        });
+        let checked = crate::check(&masters, &leaving, &Shared::default()).await;
+        let builder = Coordinator::builder().masters(masters).leaving(leaving);
+        let expected = builder.build().unwrap_err().to_string();
+        assert_eq!(checked.unwrap_err().to_string(), expected);
     }
 }
 
