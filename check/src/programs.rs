@@ -122,33 +122,33 @@ impl Expected {
         })
     }
 
-    /// Returns the first setting of a program that is a surprise, and what to call the program.
-    fn surprise(&self, name: &ConnectionName, is_here: bool) -> Option<(Row, String)> {
-        let max_ttl = name.max_ttl;
+    /// Returns the settings of a program that are a surprise, and what to call the program. With
+    /// another key template, it shares no key with us, so the rest means nothing.
+    fn surprises(&self, name: &ConnectionName, is_here: bool) -> Vec<(Row, String)> {
+        let (who, max_ttl) = (who(name).to_owned(), name.max_ttl);
+        if name.keys != self.ours.keys {
+            return vec![(OTHER_TEMPLATE, who)];
+        }
         let is_other_ttl = self.has_quarantine
             && ![self.ours.max_ttl, ConnectionName::NO_QUARANTINE].contains(&max_ttl);
-        let who = who(name).to_owned();
-        match name {
-            _ if name.keys != self.ours.keys => Some((OTHER_TEMPLATE, who)),
-            _ if !self.lists.contains(&name.lists) => Some((OTHER_LISTS, who)),
-            _ if !is_here => Some((OTHER_DATABASE, who)),
-            _ if is_other_ttl => Some((OTHER_MAX_TTL, format!("{who} with {max_ttl:?}"))),
-            _ => None,
-        }
+        let lists = (!self.lists.contains(&name.lists)).then(|| (OTHER_LISTS, who.clone()));
+        let database = (!is_here).then(|| (OTHER_DATABASE, who.clone()));
+        let max_ttl = is_other_ttl.then(|| (OTHER_MAX_TTL, format!("{who} with {max_ttl:?}")));
+        [lists, database, max_ttl].into_iter().flatten().collect()
     }
 }
 
 /// Returns the findings about programs that may hold one lock together with us, or wait for it in
 /// vain. We use this `database` of the master.
 pub(crate) fn find(programs: &[Program], database: i64, expected: &Expected) -> Vec<Finding> {
-    let mut found = BTreeMap::<&str, (Row, BTreeSet<String>)>::new();
-    for program in programs {
-        let name = program.name.as_ref();
+    let surprises = programs.iter().filter_map(|program| {
         let is_here = program.database == database;
-        if let Some((row, who)) = name.and_then(|name| expected.surprise(name, is_here)) {
-            let (_, all) = found.entry(row.setting).or_insert((row, BTreeSet::new()));
-            all.insert(who);
-        }
+        Some(expected.surprises(program.name.as_ref()?, is_here))
+    });
+    let mut found = BTreeMap::<&str, (Row, BTreeSet<String>)>::new();
+    for (row, who) in surprises.flatten() {
+        let (_, all) = found.entry(row.setting).or_insert((row, BTreeSet::new()));
+        all.insert(who);
     }
     let found = found.into_values();
     found.map(|(row, who)| row.with(in_short(&who))).collect()
@@ -279,6 +279,10 @@ mod tests {
             (
                 vec![name("c:1", "other", 30, "x")],
                 vec![("key template", "x")],
+            ),
+            (
+                vec![name("c:1", "k", 30, "x")],
+                vec![("lists", "x"), ("max_ttl", "x with 30s")],
             ),
             (
                 vec![name("a:1", "k", 30, "x"), name("b:1", "k", 90, "y")],

@@ -699,14 +699,24 @@ fn the_lists_of_a_change_or_of_groups_are_expected() {
 #[test]
 fn a_program_in_another_database_is_found_and_writes_no_origin_key_here() {
     let name = surprised_by_nobody().ours;
-    let hasty = ConnectionName::new(name.lists, "quorlock:check", Duration::from_secs(9), None);
+    let hasty = ConnectionName::new(
+        ListsId::of(["z:1"], []),
+        "quorlock:check",
+        Duration::from_secs(9),
+        None,
+    );
     for (name, database, expected) in [
         (&name, 0, vec![(Refuse, "quorlock:guard")]),
         (&name, 3, vec![(Warn, "database"), (Info, "quorlock:guard")]),
         (
             &hasty,
             3,
-            vec![(Warn, "database"), (Info, "quorlock:guard")],
+            vec![
+                (Warn, "database"),
+                (Warn, "lists"),
+                (Warn, "max_ttl"),
+                (Info, "quorlock:guard"),
+            ],
         ),
     ] {
         let mut master = master("c", &[("never", "none")]);
