@@ -61,6 +61,7 @@ const NO_VOTE: &str = "it is up, and has no vote";
 const REDIAL: &str = "CLIENT KILL TYPE normal there before a new program comes, so that programs that knew it dial \
      again and give it no vote; or keep programs away for a quarantine; and no FLUSHALL or FLUSHDB \
      while locks are held";
+const START_EMPTY: &str = "stop replication and start one of them empty";
 const SYNC: &str = "synchronize the clocks; chronyc tracking says how far they are off";
 
 // A master that cannot be asked.
@@ -168,7 +169,9 @@ table! {
     QUARANTINES = Warn "votes"; "a program that starts now can acquire no lock until the quarantines are over";
         "wait";
     SHARED_DATA = Warn "master_replid"; "one of them took the data of the other, and lost its own locks then";
-        "stop replication and start one of them empty";
+        START_EMPTY;
+    SHARED_DATA_UNNOTICED = Refuse "master_replid";
+        "one of them took the data of the other, lost its own locks then, and votes at once"; START_EMPTY;
     TWIN = Refuse "run_id"; "a server that is listed twice would vote twice"; "list every server once";
     UNSEEN = Unknown "lists"; "programs with other lists of masters would not be seen";
         "ACL SETUSER <user> +client|list +client|setname";

@@ -374,15 +374,18 @@ fn masters_that_share_data_are_found_once_however_many_pairs_they_are() {
         )
     };
     let before = |name: &str| master(name, &[("master_replid2:0000", "master_replid2:x")]);
-    for masters in [["a", "b", "c"].map(now), ["a", "b", "c"].map(before)] {
-        let masters = [&masters[..], &["d", "e"].map(|name| master(name, &[]))].concat();
-        let report = check(&masters, &Shared::default());
-        let [finding] = &report.findings[..] else {
-            panic!("{report}");
-        };
-        let text = finding.to_string();
-        let expected = "warn: a:6379, b:6379, c:6379: master_replid: of one origin: ";
-        assert!(text.starts_with(expected), "{text}");
+    for (quarantine, severity) in [(Quarantine::Observed, "warn"), (Quarantine::Off, "refuse")] {
+        for masters in [["a", "b", "c"].map(now), ["a", "b", "c"].map(before)] {
+            let masters = [&masters[..], &["d", "e"].map(|name| master(name, &[]))].concat();
+            let report = check(&masters, &with_quarantine(quarantine));
+            let [finding] = &report.findings[..] else {
+                panic!("{report}");
+            };
+            let text = finding.to_string();
+            let expected =
+                format!("{severity}: a:6379, b:6379, c:6379: master_replid: of one origin: ");
+            assert!(text.starts_with(&expected), "{text}");
+        }
     }
 }
 

@@ -18,8 +18,12 @@ pub(crate) type List = (&'static str, BTreeSet<usize>);
 pub(crate) fn find(masters: &[Master], lists: &[List], shared: &Shared) -> Vec<Finding> {
     let mut findings: Vec<_> = votes(masters, lists, shared).into_iter().collect();
     findings.extend(related(masters, is_twin).map(|on| TWIN.with("the same").on(on)));
+    let shared_data = match shared.quarantine {
+        Quarantine::Off => SHARED_DATA_UNNOTICED,
+        _ => SHARED_DATA,
+    };
     findings
-        .extend(related(masters, have_shared).map(|on| SHARED_DATA.with("of one origin").on(on)));
+        .extend(related(masters, have_shared).map(|on| shared_data.with("of one origin").on(on)));
     let few = lists.iter().filter(|(_, list)| list.len() < 3);
     findings.extend(
         few.map(|(name, list)| FEW_MASTERS.with(format!("{} in the list of {name}", list.len()))),

@@ -315,7 +315,7 @@ fn a_master_with_the_data_of_another_is_found() {
         .await;
         connected.close().await;
         let report = check_for(&shared(Quarantine::Off), &apart(&masters)).await;
-        assert_eq!(found(&report), [(Warn, had)], "{report}");
+        assert_eq!(found(&report), [(Refuse, had)], "{report}");
     });
 }
 
