@@ -119,8 +119,8 @@ table! {
         "wait";
     RESTARTED = Warn "quorlock:guard"; "it restarted, so the next program that dials it begins a quarantine"; "wait";
     UNTRACKED = Warn "CLIENT TRACKING";
-        "programs that run do not notice if it loses its keys, by FLUSHALL or as a replica for a \
-         while, and two of them may get one lock; and waiters poll";
+        "it tells nobody of changes: waiters poll, and programs with quarantine do not notice if it loses \
+         its keys, by FLUSHALL or as a replica for a while, and two of them may get one lock";
         "ACL SETUSER <user> +client|tracking +client|caching; behind a proxy, list the server itself";
 }
 
