@@ -1,6 +1,6 @@
 //! Commands on keys of any type.
 
-use super::words::{is, matches, whole};
+use super::words::{is, matches, pattern_of, whole};
 use crate::heart::{
     database::{Answer, Database, Error, SYNTAX, Words},
     effect::Effect,
@@ -62,8 +62,9 @@ fn expire_in(db: &mut Database, words: Words<'_>, unit: i64) -> Answer {
 }
 
 pub(super) fn keys(db: &mut Database, words: Words<'_>) -> Answer {
+    let pattern = pattern_of(words[1])?;
     let names = db.keys.names(db.micros);
-    Ok(Reply::bulks(names.filter(|name| matches(words[1], name))))
+    Ok(Reply::bulks(names.filter(|name| matches(pattern, name))))
 }
 
 pub(super) fn dbsize(db: &mut Database, _words: Words<'_>) -> Answer {
@@ -79,7 +80,7 @@ pub(super) fn scan(db: &mut Database, words: Words<'_>) -> Answer {
     let (mut pattern, mut count) = (None, 10);
     for option in words[2..].chunks(2) {
         match option {
-            [name, value] if is(name, "MATCH") => pattern = Some(*value),
+            [name, value] if is(name, "MATCH") => pattern = Some(pattern_of(value)?),
             [name, value] if is(name, "COUNT") => {
                 let number = usize::try_from(whole(value)?).ok();
                 count = number.filter(|number| *number > 0).ok_or(SYNTAX)?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::words::{arity, is, matches, unknown_subcommand};
+use super::words::{arity, is, matches, pattern_of, unknown_subcommand};
 use crate::heart::{
     database::{Answer, Database, Words},
     effect::Effect,
@@ -12,6 +12,8 @@ use crate::heart::{
 pub(super) fn config(db: &mut Database, words: Words<'_>) -> Answer {
     match words {
         [_, get, patterns @ ..] if is(get, "GET") && !patterns.is_empty() => {
+            let patterns = patterns.iter().map(|word| pattern_of(word));
+            let patterns: Vec<_> = patterns.collect::<Answer<_>>()?;
             let asks = |name: &String| {
                 let mut patterns = patterns.iter();
                 patterns.any(|pattern| matches(&pattern.to_ascii_lowercase(), name.as_bytes()))

@@ -24,6 +24,20 @@ pub(super) fn is(word: &[u8], name: &str) -> bool {
     word.eq_ignore_ascii_case(name.as_bytes())
 }
 
+/// Returns a pattern, unless it has a set of bytes in brackets, which [`matches`] takes literally.
+pub(super) fn pattern_of(word: &[u8]) -> Answer<&[u8]> {
+    let mut is_escaped = false;
+    let has_set = word.iter().any(|byte| {
+        let is_set = *byte == b'[' && !is_escaped;
+        is_escaped = *byte == b'\\' && !is_escaped;
+        is_set
+    });
+    match has_set {
+        true => Err("ERR quorlock-memory knows no [ in patterns".into()),
+        false => Ok(word),
+    }
+}
+
 /// Returns whether `text` matches a pattern with `*`, `?` and `\`.
 pub(super) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     match (pattern, text) {
@@ -50,10 +64,18 @@ mod tests {
             ("a?c", "ac", false),
             (r"\*", "*", true),
             (r"\*", "a", false),
+            (r"\[a]", "[a]", true),
             ("quorlock:fence:*", "quorlock:fence:{a}", true),
         ] {
-            let found = matches(pattern.as_bytes(), text.as_bytes());
+            let found = matches(pattern_of(pattern.as_bytes()).unwrap(), text.as_bytes());
             assert_eq!(found, expected, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_with_brackets_is_refused() {
+        for pattern in ["[ab]", "a*[", r"\\["] {
+            assert!(pattern_of(pattern.as_bytes()).is_err(), "{pattern}");
         }
     }
 }
