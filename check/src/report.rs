@@ -40,8 +40,7 @@ pub struct Finding {
     /// have the server's own names. A name never changes, so a program can use it to ignore
     /// findings that it expects.
     pub setting: &'static str,
-    /// The addresses of the masters with this finding. Empty if it is about the lists, or about
-    /// this program.
+    /// The addresses of the masters with this finding. Empty if it is about the lists.
     pub masters: Vec<Arc<str>>,
     /// The value that was found.
     pub value: String,

@@ -141,7 +141,7 @@ table! {
          the check does not touch your own keys";
 }
 
-// All masters together, other programs, and this program.
+// All masters together, and other programs.
 table! {
     APART = Refuse "lists";
         "their majorities may share no master, so two of them may hold one lock at once";

@@ -1,4 +1,4 @@
-//! The findings about all masters together, and about the settings of this program.
+//! The findings about all masters together.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -56,10 +56,8 @@ fn votes(masters: &[Master], lists: &[List], shared: &Shared) -> Option<Finding>
     });
     let waits: Vec<_> = waits.collect();
     let lacking = lists.iter().filter_map(|list| {
-        let (now, (name, all)) = (
-            count(list, |number| waits[number] == Some(Duration::ZERO)),
-            list,
-        );
+        let now = count(list, |number| waits[number] == Some(Duration::ZERO));
+        let (name, all) = list;
         let (all, need) = (all.len(), all.len() / 2 + 1);
         (now < need).then(|| format!("{now} of {all} {name} now (need {need})"))
     });
