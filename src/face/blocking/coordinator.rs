@@ -16,6 +16,7 @@ use crate::{
         builder::Builder,
         coordinator,
         error::{ConfigError, ReadyError},
+        lock,
         owner::Owner,
     },
     master::MasterSpec,
@@ -51,10 +52,18 @@ impl Blocking<coordinator::Coordinator> {
         coordinator::Coordinator::builder()
     }
 
-    /// Returns a view of what another coordinator made, such as a lock of
-    /// [groups](crate::Groups), or of that coordinator. All views share one thread.
-    pub fn with<T>(&self, other: T) -> Blocking<T> {
-        self.thread.view(other)
+    /// Wraps a lock of another coordinator, for example of [groups](crate::Groups). Its calls use
+    /// the thread of this view.
+    ///
+    /// A coordinator is no lock, and makes its [own view](crate::Coordinator::blocking):
+    ///
+    /// ```compile_fail,E0308
+    /// # fn wraps(view: &quorlock::blocking::Coordinator, locks: &quorlock::Groups) {
+    /// view.with(locks.of("orders/42"));
+    /// # }
+    /// ```
+    pub fn with(&self, lock: lock::Lock) -> Lock {
+        self.thread.view(lock)
     }
 
     /// Returns the mutex called `name`: see [`mutex`](crate::Coordinator::mutex).
