@@ -1,4 +1,4 @@
-//! What blocks, and its background thread.
+//! The type of everything that blocks, and its thread.
 
 use std::{fmt, io, ops::Deref, sync::mpsc, thread, time::Duration};
 
@@ -11,11 +11,10 @@ use tokio::{
 use super::park::block_on;
 use crate::{core::config::error::ConfigError, driver::query::health_events::HealthEvents};
 
-/// A type of the async API for [code without async](super). It derefs to that type.
+/// An async type, wrapped for [code without async](super). It derefs to that type.
 #[derive(Clone)]
-#[must_use = "a lock is not held until it is acquired, and dropping a guard releases its lock: \
+#[must_use = "it does nothing when it is dropped at once, except that a guard releases its lock: \
               bind it, as in `let _guard = ..`, and not to `_`"]
-#[clippy::has_significant_drop]
 pub struct Blocking<T> {
     pub(super) inner: T,
     pub(super) thread: BackgroundThread,
