@@ -163,27 +163,32 @@ impl Groups {
 
     /// Returns the mutex called `name`: see [`Coordinator::mutex`].
     pub fn mutex(&self, name: impl AsRef<str>) -> Lock {
-        self.of(&name).mutex(name)
+        let name = name.as_ref();
+        self.of(name).mutex(name)
     }
 
     /// Returns the reentrant lock called `name` for `owner`: see [`Coordinator::reentrant`].
     pub fn reentrant(&self, name: impl AsRef<str>, owner: &Owner) -> Lock {
-        self.of(&name).reentrant(name, owner)
+        let name = name.as_ref();
+        self.of(name).reentrant(name, owner)
     }
 
     /// Returns the fair lock called `name` for `owner`: see [`Coordinator::fair`].
     pub fn fair(&self, name: impl AsRef<str>, owner: &Owner) -> Lock {
-        self.of(&name).fair(name, owner)
+        let name = name.as_ref();
+        self.of(name).fair(name, owner)
     }
 
     /// Returns the read-write lock called `name` for `owner`: see [`Coordinator::read_write`].
     pub fn read_write(&self, name: impl AsRef<str>, owner: &Owner) -> ReadWriteLock {
-        self.of(&name).read_write(name, owner)
+        let name = name.as_ref();
+        self.of(name).read_write(name, owner)
     }
 
     /// Returns the semaphore called `name`: see [`Coordinator::semaphore`].
     pub fn semaphore(&self, name: impl AsRef<str>, permits: usize) -> Lock {
-        self.of(&name).semaphore(name, permits)
+        let name = name.as_ref();
+        self.of(name).semaphore(name, permits)
     }
 
     /// Returns the coordinator of a name, to look at its group or to
@@ -194,7 +199,8 @@ impl Groups {
     /// coordinator of another group, which is closed, too.
     pub fn of(&self, name: impl AsRef<str>) -> &Coordinator {
         let inner = &*self.0;
-        let (group, old) = (inner.choice.of(name.as_ref()), inner.old.of(name.as_ref()));
+        let name = name.as_ref();
+        let (group, old) = (inner.choice.of(name), inner.old.of(name));
         let member = &inner.members[&(group, old)];
         if let Some(opened) = member.opened.get() {
             return opened;
