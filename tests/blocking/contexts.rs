@@ -10,7 +10,8 @@ use std::{
 };
 
 use quorlock::{
-    AcquireError, ConfigError, ExtendError, InspectError, ReadyError, ReleaseError, RunError,
+    AcquireError, ConfigError, ExtendError, InspectError, Inspection, ReadyError, ReleaseError,
+    RunError,
     blocking::{Coordinator, Guard},
 };
 use tokio::{
@@ -52,7 +53,7 @@ fn works(locks: &Coordinator) {
 }
 
 /// Makes every call that blocks, and checks its error.
-fn is_refused(locks: &Coordinator, guard: Guard) {
+fn is_refused(locks: &Coordinator, guard: Guard, held: &Inspection) {
     const ERROR: ConfigError = ConfigError::CannotBlock;
     let lock = locks.mutex("refused");
     let acquired = [
@@ -69,6 +70,8 @@ fn is_refused(locks: &Coordinator, guard: Guard) {
     };
     assert!(matches!(lock.inspect(), Err(InspectError::Config(ERROR))));
     assert!(matches!(lock.is_held(), Err(InspectError::Config(ERROR))));
+    assert!(matches!(lock.available(), Err(InspectError::Config(ERROR))));
+    assert_eq!(locks.break_held(held).map(drop), Err(ERROR));
     assert!(matches!(locks.ready(LONG), Err(ReadyError::Config(ERROR))));
     assert!(matches!(
         locks.all_ready(LONG),
@@ -94,10 +97,11 @@ fn is_refused_in(run: impl FnOnce(Box<dyn FnOnce() + Send>)) {
     let masters = masters();
     let locks = coordinator(&masters);
     let guard = acquire_on_all(&locks.mutex("held"));
+    let held = locks.mutex("held").inspect().unwrap();
     let commands = || masters.iter().map(|master| master.commands()).sum::<u64>();
     let before = commands();
     let theirs = locks.clone();
-    run(Box::new(move || is_refused(&theirs, guard)));
+    run(Box::new(move || is_refused(&theirs, guard, &held)));
     until("the release", || have_no_keys(&masters));
     assert_eq!(commands() - before, 3);
     works(&locks); // the coordinator was not closed
