@@ -18,7 +18,7 @@ use super::{
     masters::Masters,
     observe::observer::LockObserver,
     pending_releases::PendingReleases,
-    renew::renewer::Renewer,
+    renewer::Renewer,
     time::{clock, timers::Timers, timestamps::Timestamps},
     waiting::local_waiters::LocalWaiters,
 };

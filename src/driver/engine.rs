@@ -28,7 +28,7 @@ use super::{
         inspect::{self, NotInspected, PendingInspection},
         ready::ready,
     },
-    renew::renewer::Renewer,
+    renewer::Renewer,
     supervisors,
     time::{clock, timers::Timers},
 };

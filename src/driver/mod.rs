@@ -10,7 +10,7 @@ pub(crate) mod masters;
 pub(crate) mod observe;
 mod pending_releases;
 pub(crate) mod query;
-pub(crate) mod renew;
+pub(crate) mod renewer;
 mod signal;
 mod supervisors;
 pub(crate) mod time;

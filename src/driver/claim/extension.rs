@@ -20,7 +20,7 @@ use crate::{
         view::lock_state::{LockState, LostReason},
         vote::{SlotVote, effect::Effect, master_set::MasterSet, quorum::Outcome, round::Round},
     },
-    driver::{context::Context, live_round::LiveRound, renew::renewer::Renew, time::clock},
+    driver::{context::Context, live_round::LiveRound, renewer::Renew, time::clock},
     master::CountVotes,
 };
 

@@ -12,7 +12,7 @@ use std::{
 use parking_lot::{Mutex, MutexGuard};
 
 use super::{
-    context::Context, live_round::LiveRound, observe::observer::HoldSpan, renew::renewer::TimerKey,
+    context::Context, live_round::LiveRound, observe::observer::HoldSpan, renewer::TimerKey,
     signal::Signal, time::clock,
 };
 use crate::{

@@ -1,4 +1,4 @@
-//! Renews locks. All guards of a coordinator share one schedule and one task.
+//! Renews locks. All guards of a coordinator share one task.
 
 use std::{
     collections::{BTreeMap, VecDeque},

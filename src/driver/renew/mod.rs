@@ -1,3 +1,0 @@
-//! Renews held locks.
-
-pub(in crate::driver) mod renewer;
