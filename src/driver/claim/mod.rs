@@ -12,8 +12,15 @@ use std::{
 use parking_lot::{Mutex, MutexGuard};
 
 use super::{
-    context::Context, live_round::LiveRound, observe::observer::HoldSpan, renewer::TimerKey,
-    signal::Signal, time::clock,
+    context::Context,
+    live_round::LiveRound,
+    observe::{
+        metrics::{LEFT, LOST, RELEASED},
+        observer::HoldSpan,
+    },
+    renewer::TimerKey,
+    signal::Signal,
+    time::clock,
 };
 use crate::{
     core::{
@@ -175,15 +182,15 @@ impl Claim {
             Notice::InDoubt { remaining, round } => {
                 observer.in_doubt(name, &hold, remaining, &self.votes(&round));
             }
-            Notice::Left => self.end_hold("left"),
+            Notice::Left => self.end_hold(LEFT),
             // A lock that a waiter for several names has lost meanwhile is no one's loss.
             Notice::Lost { .. } if !self.has_hold_begun.load(Ordering::Relaxed) => {}
             Notice::Lost { reason, stalled } => {
                 let votes = self.votes(&self.newest_round());
                 observer.lost(lock, &hold, (reason, stalled), &votes);
-                self.end_hold("lost");
+                self.end_hold(LOST);
             }
-            Notice::Released => self.end_hold("released"),
+            Notice::Released => self.end_hold(RELEASED),
             Notice::Renewed {
                 validity,
                 was_in_doubt,

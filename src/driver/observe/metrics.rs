@@ -53,7 +53,11 @@ impl LockMetrics {
     }
 }
 
-const ENDS: &[&str] = &["left", "lost", "released"];
+pub(in crate::driver) const LEFT: &str = "left";
+pub(in crate::driver) const LOST: &str = "lost";
+pub(in crate::driver) const RELEASED: &str = "released";
+
+const ENDS: &[&str] = &[LEFT, LOST, RELEASED];
 const REASONS: &[&str] = &["disowned", "expired", "renewal_limit"];
 const RENEWALS: &[&str] = &["confirmed", "failed"];
 const ROUNDS: &[&str] = &["cut_short", "lost", "too_late", "won"];

@@ -11,7 +11,7 @@ use std::{
 use parking_lot::Mutex;
 use tracing::{Span, debug, debug_span, field, info, warn};
 
-use super::metrics::LockMetrics;
+use super::metrics::{LockMetrics, RELEASED};
 use crate::{
     core::{
         protocol::{command::Verb, name::LockId},
@@ -168,7 +168,7 @@ impl LockObserver {
         if let Some(span) = &hold.span {
             span.record("end", end);
         }
-        if end == "released" {
+        if end == RELEASED {
             hold.inside(|| debug!(target: LOCK, %name, "lock released"));
         }
     }
