@@ -132,8 +132,9 @@ impl MasterSpec {
     /// The URL, `redis://` or `unix://`, has the login and the database. It also names the master:
     /// give each server the URL that all programs give it, because that tells masters apart. A
     /// stream that is dropped should not deliver what it still holds, so that no late command
-    /// arrives. The system cannot be asked whether such a stream has ended. If it ends while this
-    /// process stands still, the next command may be sent to it and fail at this master.
+    /// arrives. The system cannot be asked whether such a stream has ended. So if a stream ends
+    /// while this process stands still, the next command may still be written to that stream, and
+    /// fail at this master.
     ///
     /// `connect` and the streams run in the task that serves all masters of a coordinator. So they
     /// must not block, and if they panic, the coordinator is closed.

@@ -232,8 +232,8 @@ impl coordinator::Coordinator {
     ///
     /// The connections stay on the runtime of this coordinator. That runtime must run while the
     /// view is used. Each view has a thread of its own for time limits, and its clones share it.
-    /// So make one view and clone it. The thread ends after the last clone of the view and the
-    /// last of its locks and guards are dropped.
+    /// So make one view and clone it. The thread ends after the view, its clones, and all that
+    /// they made are dropped.
     ///
     /// # Errors
     ///

@@ -170,10 +170,10 @@ impl Builder {
     ///
     /// The drift allowance is this part of the TTL, and 2 ms more for the granularity of Redis'
     /// expiry. Every validity is shorter than the TTL by the drift allowance. The setting must
-    /// cover the errors of a master's wall clock and of the client's clock together: at least
-    /// 1,000, by which two clocks run apart while time daemons slew them. Use 100,000 if a time
-    /// daemon may slew a clock by more than the default. By default, chrony slews a clock by up to
-    /// 8.3 % to correct a large error.
+    /// cover the errors of a master's wall clock and of the client's clock together. Use at least
+    /// 1,000: time daemons that slew two clocks in opposite directions make them run apart by that
+    /// much. Use 100,000 if a time daemon may slew a clock by more than the default. By default,
+    /// chrony slews a clock by up to 8.3 % to correct a large error.
     pub fn drift_ppm(mut self, ppm: u32) -> Self {
         self.settings.drift_ppm = ppm;
         self

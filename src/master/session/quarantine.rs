@@ -8,7 +8,8 @@ use crate::{
     master::observer::MasterEvent,
 };
 
-/// A quarantine goes on while the master is down.
+/// The quarantine of the master: its beginning, its end and the time that is left. It goes on while
+/// the master is down.
 impl Session {
     /// Notes that there is a connection, after a dial that found this `loss`.
     pub(super) fn quarantine(&mut self, loss: Option<Loss>) {
