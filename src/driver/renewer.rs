@@ -224,6 +224,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::{Coordinator, MemoryMaster};
 
     #[derive(Default)]
     struct Wakes(AtomicUsize);
@@ -234,10 +235,14 @@ mod tests {
         }
     }
 
-    struct Idle;
+    #[derive(Default)]
+    struct Idle {
+        calls: AtomicUsize,
+    }
 
     impl Renew for Idle {
         fn renew(self: Arc<Self>) -> Option<Arc<LiveRound>> {
+            self.calls.fetch_add(1, Ordering::Relaxed);
             None
         }
     }
@@ -245,7 +250,7 @@ mod tests {
     /// On the multi-thread runtime, a needless wake-up can cost a switch to another thread.
     #[tokio::test(start_paused = true)]
     async fn only_a_claim_that_is_due_before_the_task_wakes_up_wakes_it() {
-        let claim: Arc<dyn Renew> = Arc::new(Idle);
+        let claim: Arc<dyn Renew> = Arc::<Idle>::default();
         let renewer = Arc::<Renewer>::default();
         let wakes = Arc::<Wakes>::default();
         let waker = Waker::from(wakes.clone());
@@ -266,5 +271,41 @@ mod tests {
         assert_eq!(add(9).1, 2);
         assert!(poll().is_pending());
         assert_eq!(add(10).1, 2);
+    }
+
+    #[test]
+    fn claims_that_are_due_at_the_same_time_are_all_renewed() {
+        let renewer = Renewer::default();
+        let claims = [(); 2].map(|()| Arc::<Idle>::default());
+        let due = clock::now();
+        for claim in &claims {
+            renewer.add(due, Arc::downgrade(claim) as Weak<dyn Renew>);
+        }
+        assert!(renewer.renew_some(due, 3).is_none());
+        assert_eq!(
+            claims.map(|claim| claim.calls.load(Ordering::Relaxed)),
+            [1; 2]
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_renewal_that_begins_again_while_it_is_due_has_one_timer() {
+        let masters = [(); 3].map(|()| MemoryMaster::new());
+        let locks = Coordinator::new(&masters).unwrap();
+        let lock = locks.reentrant("r", &locks.owner());
+        let guard = lock.acquire().await.unwrap();
+        let renewer = &locks.engine().context().renewer;
+        let timers = || renewer.state.lock().timers.len();
+        renewer.close(); // this test does the work of the task
+        clock::sleep_until(clock::now() + locks.ttl() / 2).await;
+        let claim = renewer.pop_due(clock::now()).unwrap().upgrade().unwrap();
+        assert_eq!(timers(), 0);
+        guard.stop_renewing();
+        let again = lock.acquire().await.unwrap();
+        assert_eq!(timers(), 1);
+        claim.renew();
+        assert_eq!(timers(), 1);
+        drop((guard, again));
+        assert_eq!(timers(), 0);
     }
 }
