@@ -1,11 +1,18 @@
 //! The end of connections that do not answer, and new dials.
 
-use std::{collections::BTreeSet, future::ready};
+use std::{
+    collections::BTreeSet,
+    future::ready,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use futures::future::join;
 use quorlock::{AcquireError, Coordinator, Fault, MasterSpec, Quarantine};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt, duplex},
+    io::{self, AsyncReadExt, AsyncWriteExt, DuplexStream, duplex},
     task::yield_now,
     time::{Instant, sleep},
 };
@@ -363,35 +370,45 @@ async fn a_failed_extension_or_release_waits_for_no_first_connection() {
     assert!(took <= millis(51), "{took:?}");
 }
 
-/// A server that is flushed says so to every connection that tracks keys, also between the replies
-/// of the greeting. If that counted as a reply, each command would get the reply to the one before.
+/// The push of a server that is flushed, to each connection that tracks keys.
+const FLUSHED: &str = ">2\r\n$10\r\ninvalidate\r\n_\r\n";
+const GREETING: [&str; 6] = [
+    "%1\r\n$4\r\nrole\r\n$6\r\nmaster\r\n",
+    "+OK\r\n",
+    "+OK\r\n",
+    "-ERR unknown command\r\n",
+    "-ERR unknown command\r\n",
+    "+OK\r\n",
+];
+
+/// Returns a stream to a server that writes the next one of these texts after each read, and then
+/// only reads.
+fn scripted(replies: impl IntoIterator<Item = String, IntoIter: Send> + 'static) -> DuplexStream {
+    let (client, mut server) = duplex(4_096);
+    let replies = replies.into_iter();
+    tokio::spawn(async move {
+        for reply in replies {
+            let read = server.read(&mut [0; 4_096]).await.unwrap();
+            assert!(read > 0);
+            server.write_all(reply.as_bytes()).await.unwrap();
+        }
+        io::copy(&mut server, &mut io::sink()).await
+    });
+    client
+}
+
+/// A push may also come between the replies of the greeting. If that counted as a reply, each
+/// command would get the reply to the one before.
 #[tokio::test(start_paused = true)]
 async fn a_push_between_the_replies_of_a_greeting_is_no_reply() {
-    const PUSH: &str = ">2\r\n$10\r\ninvalidate\r\n_\r\n";
-    const GREETING: [&str; 6] = [
-        "%1\r\n$4\r\nrole\r\n$6\r\nmaster\r\n",
-        "+OK\r\n",
-        "+OK\r\n",
-        "-ERR unknown command\r\n",
-        "-ERR unknown command\r\n",
-        "+OK\r\n",
-    ];
     const TRACKS: usize = 2;
     for before in TRACKS..GREETING.len() {
         let spec = MasterSpec::from_stream("redis://flushed", move || {
-            let (client, mut server) = duplex(4_096);
             let mut greeting = GREETING.map(str::to_owned);
-            greeting[before].insert_str(0, PUSH);
-            tokio::spawn(async move {
-                // `SET .. NX` finds a key, and the release says for how long it lives.
-                for reply in [&greeting.concat(), "_\r\n", ":-9000\r\n"] {
-                    let read = server.read(&mut [0; 4_096]).await.unwrap();
-                    assert!(read > 0);
-                    server.write_all(reply.as_bytes()).await.unwrap();
-                }
-                server.read_u8().await
-            });
-            ready(Ok(client))
+            greeting[before].insert_str(0, FLUSHED);
+            // `SET .. NX` finds a key, and the release says for how long it lives.
+            let replies = [&greeting.concat(), "_\r\n", ":-9000\r\n"];
+            ready(Ok(scripted(replies.map(str::to_owned))))
         });
         let locks = Coordinator::builder().quarantine(Quarantine::Off);
         let locks = locks.master(spec).build().unwrap();
@@ -399,4 +416,22 @@ async fn a_push_between_the_replies_of_a_greeting_is_no_reply() {
         let is_held = matches!(refused, AcquireError::Contended { .. });
         assert!(is_held, "a push before reply {before}: {refused}");
     }
+}
+
+/// The push comes with the last answer of the dial, and nothing comes after it.
+#[tokio::test(start_paused = true)]
+async fn a_flush_just_after_a_dial_is_noticed_at_once() {
+    let dials = Arc::<AtomicUsize>::default();
+    let count = dials.clone();
+    let spec = MasterSpec::from_stream("redis://flushed-after-dial", move || {
+        let push = match count.fetch_add(1, Ordering::Relaxed) {
+            0 => FLUSHED,
+            _ => "",
+        };
+        let origin = format!("$13\r\n0 5 a earlier\r\n{push}");
+        ready(Ok(scripted([GREETING.concat(), origin])))
+    });
+    let _locks = Coordinator::builder().master(spec).build().unwrap();
+    sleep(seconds(1)).await;
+    assert_eq!(dials.load(Ordering::Relaxed), 2);
 }

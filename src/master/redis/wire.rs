@@ -96,6 +96,8 @@ pub(crate) struct Wire {
     filled: usize,
     /// The search for the end of the first reply in `input`.
     scan: FrameScan,
+    /// Set if `input` may have whole replies, because `on_frame` has returned `Break`.
+    has_replies: bool,
     /// Set if the last poll ended before it had read everything.
     has_unread: bool,
 }
@@ -118,6 +120,7 @@ impl Wire {
             input: vec![0; Self::FIRST_INPUT],
             filled: 0,
             scan: FrameScan::default(),
+            has_replies: false,
             has_unread: false,
         }
     }
@@ -163,7 +166,8 @@ impl Wire {
     ///
     /// Calls `on_read` after each read. Then calls `on_frame` with each whole reply and the value
     /// that `on_read` returned. `on_frame` may append to the bytes to write. Resolves when
-    /// `on_frame` returns `Break`, or with the error of the stream.
+    /// `on_frame` returns `Break`, or with the error of the stream. The replies that were read
+    /// before `Break` and not handed out come first: nothing more may arrive after them.
     ///
     /// Each call writes and also reads. A server that cannot send its replies stops reading
     /// commands.
@@ -173,6 +177,11 @@ impl Wire {
         on_read: impl Fn() -> R,
         mut on_frame: impl FnMut(&[u8], R, &mut Vec<u8>) -> ControlFlow<B>,
     ) -> Poll<Result<B, WireError>> {
+        if self.has_replies
+            && let ControlFlow::Break(done) = self.take_frames(on_read(), &mut on_frame)?
+        {
+            return Poll::Ready(Ok(done));
+        }
         let mut reads = 0;
         while reads < Self::MOST_READS || mutant!(ReadsWithoutPause) {
             reads += 1;
@@ -289,6 +298,7 @@ impl Wire {
             self.input.copy_within(used..self.filled, 0);
             self.filled -= used;
         }
+        self.has_replies = flow.is_break() && self.filled > 0;
         Ok(flow)
     }
 }
