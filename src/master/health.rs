@@ -43,8 +43,27 @@ pub(crate) struct Entry {
     quarantine_reason: Option<&'static str>,
     error: Option<Arc<str>>,
     errors: Episode,
-    /// The time of the last reply. The clones of an entry share it.
-    last_heard: Arc<Mutex<Option<Instant>>>,
+    last_heard: LastHeard,
+}
+
+/// The time when something last came from a server. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LastHeard(Arc<Mutex<Option<Instant>>>);
+
+impl LastHeard {
+    /// Notes that something came at `now`. Connections may do so out of order.
+    pub(super) fn hear(&self, now: Instant) {
+        let mut last = self.0.lock();
+        *last = (*last).max(Some(now));
+    }
+
+    pub(super) fn at(&self) -> Option<Instant> {
+        *self.0.lock()
+    }
+
+    pub(super) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
 }
 
 impl Entry {
@@ -52,7 +71,7 @@ impl Entry {
         let left = self.quarantined_until;
         let left = left.map(|until| until.saturating_duration_since(now));
         let left = left.filter(|left| !left.is_zero());
-        let last_heard = *self.last_heard.lock();
+        let last_heard = self.last_heard.at();
         MasterHealth {
             label: self.label.clone(),
             master: self.master.clone(),
@@ -102,7 +121,7 @@ impl HealthBoard {
             quarantine_reason: None,
             error: None,
             errors: Episode::default(),
-            last_heard: Arc::default(),
+            last_heard: LastHeard::default(),
         };
         let entries = roster.members().map(entry).collect();
         let observer = |(master, membership): (&Arc<str>, Membership)| {
@@ -151,7 +170,7 @@ impl HealthBoard {
         self.change(master, MasterState::Connected, |entry| {
             is_first = entry.round_trip.is_none();
             entry.round_trip = Some(round_trip);
-            *entry.last_heard.lock() = Some((self.now)());
+            entry.last_heard.hear((self.now)());
             entry.quarantined_until = quarantined_until;
         });
         if !is_first {
@@ -203,10 +222,9 @@ impl HealthBoard {
         self.look(master, |entry| entry.error.is_some()) == Some(true)
     }
 
-    /// Returns the time of the last reply of the master, to be updated by its connection.
-    pub(super) fn last_heard(&self, master: usize) -> Arc<Mutex<Option<Instant>>> {
-        let last_heard = self.look(master, |entry| entry.last_heard.clone());
-        last_heard.unwrap_or_default()
+    /// Returns the time for the connection to `master`.
+    pub(super) fn last_heard(&self, master: usize) -> LastHeard {
+        self.entries.borrow()[master].last_heard.clone()
     }
 
     fn look<T>(&self, master: usize, look: impl FnOnce(&Entry) -> T) -> Option<T> {

@@ -1,10 +1,17 @@
 //! Masters that may have forgotten locks do not vote until those locks are over.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    future::ready,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use quorlock::{
     AcquireError, ConfigError, Coordinator, ExtendError, Failure, Fault, Kind, LockState,
-    LostReason, MasterState, MemoryMaster, Quarantine, Renewal, Votes,
+    LostReason, MasterSpec, MasterState, MemoryMaster, Quarantine, Renewal, Votes,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -335,6 +342,35 @@ async fn all_coordinators_of_a_process_quarantine_a_forgetful_master() {
             }
         }
     }
+}
+
+/// A server at another address restarts and then gets the address of a master. A coordinator of
+/// this process still has its connection to the server before, from which it has heard meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_coordinator_knows_when_others_of_its_process_last_heard_from_the_server_before() {
+    let servers = [MemoryMaster::new(), MemoryMaster::new()];
+    let current = Arc::<AtomicUsize>::default();
+    let coordinator = async || {
+        let (servers, current) = (servers.clone(), current.clone());
+        let dial = move || ready(servers[current.load(Ordering::Relaxed)].connect());
+        let spec = MasterSpec::from_stream("redis://moved", dial);
+        let locks = Coordinator::builder().max_ttl(TTL).master(spec);
+        let locks = locks.build().unwrap();
+        sleep(millis(1)).await;
+        locks
+    };
+    let early = coordinator().await;
+    let other_program = [servers[1].for_another_process()];
+    let _other_program = connect(&other_program, Quarantine::Observed).await;
+    sleep(2 * QUARANTINE).await;
+    servers[1].restart();
+    sleep(2 * QUARANTINE).await;
+    assert_eq!(quarantine_left(&early, 0).await, None);
+    current.store(1, Ordering::Relaxed);
+    sleep(seconds(1)).await;
+    let late = coordinator().await;
+    let left = quarantine_left(&late, 0).await.unwrap();
+    assert!(left > QUARANTINE - millis(10), "{left:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -43,7 +43,7 @@ pub struct MasterHealth {
     ///
     /// [`Coordinator::ready`]: crate::Coordinator::ready
     pub error: Option<Arc<str>>,
-    /// The time since the last reply of the master. `None` before the first connection.
+    /// The time since something last came from the master. `None` before the first connection.
     pub last_heard: Option<Duration>,
     pub(crate) refusal: Option<DialRefusal>,
 }

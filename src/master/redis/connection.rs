@@ -26,6 +26,7 @@ use crate::{
         restart::Loss,
     },
     master::{
+        health::LastHeard,
         server_error::ServerError,
         session::{Session, Transmit, listeners::Change, request::Request},
     },
@@ -38,6 +39,8 @@ pub(in crate::master) struct RedisConnection {
     pub(in crate::master) round_trip: Duration,
     /// `true` if the server reports changes of keys.
     pub(in crate::master) reports_changes: bool,
+    /// The times to set when something comes.
+    pub(super) last_heard: Vec<LastHeard>,
     /// The loss of locks, if the dial found a sign of any.
     pub(in crate::master) loss: Option<Loss>,
     /// The command with which the server releases mutexes, if it has one.
@@ -64,6 +67,7 @@ impl RedisConnection {
             wire,
             round_trip,
             reports_changes,
+            last_heard: Vec::new(),
             loss: None,
             native,
             is_native_refused: false,
@@ -100,6 +104,9 @@ impl RedisConnection {
         let on_read = || {
             let now = clock();
             read_at.set(Some(now));
+            for last_heard in &self.last_heard {
+                last_heard.hear(now);
+            }
             now
         };
         let on_frame = |frame: &[u8], now: Instant, out: &mut Vec<u8>| {

@@ -2,12 +2,11 @@
 
 use super::{
     connection::RedisConnection, endpoint::Endpoint, greeter::Greeter, resp::reply, restart_query,
-    wire::Wire,
 };
 use crate::{
     core::restart::{Loss, Quarantine},
     master::{
-        config::MasterConfig, dial_error::DialError, observer::MasterObserver,
+        config::MasterConfig, dial_error::DialError, health::LastHeard, observer::MasterObserver,
         restart::RestartTracker,
     },
 };
@@ -18,6 +17,7 @@ pub(in crate::master) struct Dialer {
     master: usize,
     tracker: RestartTracker,
     observer: MasterObserver,
+    last_heard: LastHeard,
 }
 
 impl Dialer {
@@ -29,6 +29,7 @@ impl Dialer {
             master,
             tracker,
             observer: config.health.observer(master).clone(),
+            last_heard: config.health.last_heard(master),
             greeter: Greeter::new(endpoint, &name, config.connect_timeout, config.now),
         }
     }
@@ -37,7 +38,8 @@ impl Dialer {
     pub(in crate::master) async fn dial(&self) -> Result<RedisConnection, DialError> {
         let dial = async {
             let mut connection = self.greeter.log_in().await?;
-            connection.loss = self.loss(&mut connection.wire).await?;
+            connection.last_heard.push(self.last_heard.clone());
+            connection.loss = self.loss(&mut connection).await?;
             Ok(connection)
         };
         self.greeter.in_time(dial).await
@@ -45,18 +47,20 @@ impl Dialer {
 
     /// Asks whether the server may have lost locks. Must be called after the login, while no
     /// command is unanswered.
-    async fn loss(&self, wire: &mut Wire) -> Result<Option<Loss>, DialError> {
+    async fn loss(&self, connection: &mut RedisConnection) -> Result<Option<Loss>, DialError> {
         let quarantine = self.tracker.quarantine;
         if quarantine == Quarantine::Off {
             return Ok(None);
         }
         let (known, asked) = self.tracker.known(self.master);
+        let wire = &mut connection.wire;
         restart_query::ask(&known, quarantine, wire.out());
         let read = |frame: &[u8]| restart_query::read(&reply(frame), quarantine, &self.observer);
         let Some(found) = wire.answer(read).await?? else {
             return Ok(None);
         };
-        self.tracker.meet(self.master, &found.run_id, asked)?;
+        let last_heard = self.tracker.meet(self.master, &found.run_id, asked)?;
+        connection.last_heard.extend(last_heard);
         Ok(found.loss)
     }
 }

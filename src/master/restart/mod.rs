@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use parking_lot::Mutex;
 
-use super::dial_error::DialError;
+use super::{dial_error::DialError, health::LastHeard};
 use crate::core::restart::Quarantine;
 use run_ids::RunIds;
 
@@ -61,20 +61,20 @@ impl RestartTracker {
     }
 
     /// Notes that `master` is the server with `run_id`. The question to it named all run ids that
-    /// were known at `asked`. Fails if another master is the same server, or if another server
-    /// answered at the address after the question.
+    /// were known at `asked`. Returns the [time](RunIds::meet) for the connection. Fails if another
+    /// master is the same server, or if another server answered at the address after the question.
     pub(super) fn meet(
         &self,
         master: usize,
         run_id: &str,
         asked: Instant,
-    ) -> Result<(), DialError> {
+    ) -> Result<Option<LastHeard>, DialError> {
         let mut masters = self.masters.lock();
         let is_same = |met: &Met| met.server.as_deref() == Some(run_id);
         let mut others = masters.iter().filter(|(other, _)| **other != master);
         let same = others.find_map(|(other, met)| is_same(met).then_some(other + 1));
         let Some(met) = masters.get_mut(&master) else {
-            return Ok(());
+            return Ok(None);
         };
         if let Some(other) = same {
             // The run ids are kept, because the master's own server may come back without its
@@ -82,18 +82,9 @@ impl RestartTracker {
             met.server = None;
             return Err(DialError::SameServer { other });
         }
-        met.run_ids.meet(run_id, asked, (self.now)())?;
+        let last_heard = met.run_ids.meet(run_id, asked, (self.now)())?;
         met.server = Some(run_id.to_owned());
-        Ok(())
-    }
-
-    /// Notes that `master` answered at `at`.
-    pub(super) fn heard(&self, master: usize, at: Instant) {
-        if let Some(met) = self.masters.lock().get(&master)
-            && let Some(server) = &met.server
-        {
-            met.run_ids.hear(server, at);
-        }
+        Ok(Some(last_heard))
     }
 }
 

@@ -5,14 +5,14 @@ use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use parking_lot::Mutex;
 
-use crate::master::dial_error::DialError;
+use crate::master::{dial_error::DialError, health::LastHeard};
 #[cfg(test)]
 use crate::sim::Process;
 
-/// The run ids of the servers that answered at the address of one master, and when each of them
-/// last answered. A server has another run id after a restart. Clones share the same list.
+/// The run ids of the servers that answered at the address of one master, and when each of them was
+/// last heard. A server has another run id after a restart. Clones share the same list.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct RunIds(Arc<Mutex<BTreeMap<String, Instant>>>);
+pub(crate) struct RunIds(Arc<Mutex<BTreeMap<String, LastHeard>>>);
 
 /// The known run ids of each real master, by address and database.
 type Masters = BTreeMap<String, RunIds>;
@@ -29,7 +29,7 @@ impl RunIds {
         find(&mut MASTERS.lock(), address)
     }
 
-    /// Returns each known run id with the number of milliseconds since it last answered. The number
+    /// Returns each known run id with the number of milliseconds since it was last heard. The number
     /// is rounded up, because the master counts whole milliseconds. There are several run ids if
     /// several servers answer at one address.
     pub(in crate::master) fn known(&self, now: Instant) -> Vec<(String, u64)> {
@@ -37,45 +37,41 @@ impl RunIds {
         if mutant!(ForgetsRunIds) {
             run_ids.clear();
         }
-        let known = run_ids.iter().map(|(run_id, heard)| {
-            let away = now.saturating_duration_since(*heard).as_millis();
+        let known = run_ids.iter().filter_map(|(run_id, heard)| {
+            let away = now.saturating_duration_since(heard.at()?).as_millis();
             let away = u64::try_from(away).unwrap_or(u64::MAX);
-            (run_id.clone(), away.saturating_add(1))
+            Some((run_id.clone(), away.saturating_add(1)))
         });
         known.collect()
     }
 
     /// Notes that `run_id` answered at `now`. The question to it named all run ids that were known
-    /// at `asked`.
+    /// at `asked`. Returns the time for its connection, which keeps it as long as it lasts.
     ///
-    /// Removes the other run ids that last answered before `asked`, because the question named
-    /// them. A server with another run id counts its quarantine from a time after their last
-    /// answers. Fails if another run id answered after `asked`, because the question could not take
-    /// that answer into account.
+    /// Removes the other run ids that have no connection and were last heard before `asked`, because
+    /// the question named them. A server with another run id counts its quarantine from a time after
+    /// they were last heard. Fails if another run id was heard after `asked`, because the question
+    /// could not take that into account.
     pub(in crate::master) fn meet(
         &self,
         run_id: &str,
         asked: Instant,
         now: Instant,
-    ) -> Result<(), DialError> {
+    ) -> Result<LastHeard, DialError> {
         let mut run_ids = self.0.lock();
-        run_ids.retain(|known, heard| known != run_id && *heard > asked);
-        run_ids.insert(run_id.to_owned(), now);
-        if run_ids.len() > 1 {
+        let met = run_ids.entry(run_id.to_owned()).or_default().clone();
+        met.hear(now);
+        let is_later = |heard: &LastHeard| heard.at() > Some(asked);
+        run_ids.retain(|_, heard| heard.is_shared() || is_later(heard));
+        let mut others = run_ids.iter().filter(|(known, _)| *known != run_id);
+        if others.any(|(_, heard)| is_later(heard)) {
             return Err(DialError::Changed);
         }
-        Ok(())
-    }
-
-    /// Notes that `run_id` answered at `at`.
-    pub(in crate::master) fn hear(&self, run_id: &str, at: Instant) {
-        let mut run_ids = self.0.lock();
-        let heard = run_ids.entry(run_id.to_owned()).or_insert(at);
-        *heard = at.max(*heard);
+        Ok(met)
     }
 
     fn last_heard(&self) -> Option<Instant> {
-        self.0.lock().values().copied().max()
+        self.0.lock().values().filter_map(LastHeard::at).max()
     }
 }
 
@@ -114,23 +110,27 @@ mod tests {
         let start = clock::monotonic();
         let run_ids = RunIds::default();
         assert_eq!(run_ids.known(start), []);
-        run_ids.meet("a", start, start).unwrap();
-        run_ids.hear("a", start + SECOND);
-        run_ids.hear("a", start); // reported late, by a connection that ended earlier
+        let a = run_ids.meet("a", start, start).unwrap();
+        a.hear(start + SECOND);
+        a.hear(start); // reported late, by another connection
         let known = run_ids.known(start + 2 * SECOND);
         assert_eq!(known, [("a".to_owned(), 1_001)]);
-        // A later process of the server answers. The question named run id `a`.
+        // A later process of the server answers. The question named run id `a`, which still has a
+        // connection.
         run_ids
             .meet("b", start + 2 * SECOND, start + 3 * SECOND)
             .unwrap();
         let known = run_ids.known(start + 3 * SECOND);
-        assert_eq!(known, [("b".to_owned(), 1)]);
-        // The first process still answers.
-        run_ids.hear("a", start + 4 * SECOND);
+        assert_eq!(known, [("a".to_owned(), 2_001), ("b".to_owned(), 1)]);
+        a.hear(start + 4 * SECOND);
         let known = run_ids.known(start + 4 * SECOND);
         assert_eq!(known, [("a".to_owned(), 1), ("b".to_owned(), 1_001)]);
-        // The next question names both run ids.
+        // The next questions name both run ids, until that connection has ended.
         let (asked, now) = (start + 4 * SECOND, start + 5 * SECOND);
+        run_ids.meet("b", asked, now).unwrap();
+        let known = run_ids.known(now);
+        assert_eq!(known, [("a".to_owned(), 1_001), ("b".to_owned(), 1)]);
+        drop(a);
         run_ids.meet("b", asked, now).unwrap();
         assert_eq!(run_ids.known(now), [("b".to_owned(), 1)]);
     }
@@ -153,10 +153,11 @@ mod tests {
         let start = clock::monotonic();
         let mut masters = Masters::new();
         let used = find(&mut masters, "used");
-        used.hear("origin", start);
+        used.meet("origin", start, start).unwrap();
         for address in 0..5_000 {
             let unused = find(&mut masters, &address.to_string());
-            unused.hear("origin", start + SECOND + Duration::from_millis(address));
+            let heard = start + SECOND + Duration::from_millis(address);
+            unused.meet("origin", start, heard).unwrap();
         }
         assert_eq!(masters.len(), 4_096);
         assert_eq!(find(&mut masters, "used").known(start).len(), 1);

@@ -24,7 +24,8 @@ pub(in crate::master) struct Link {
     pub(in crate::master) sent: Unanswered,
     /// The most commands that may be in `sent`.
     pub(in crate::master) window: usize,
-    pub(in crate::master) last_reply: Option<Instant>,
+    /// Set once the master has answered a command.
+    pub(in crate::master) has_answered: bool,
     /// Set while the health of the master shows an error.
     pub(in crate::master) is_unfit: bool,
     /// Set once the master has lost all of its keys while the connection lasted.
@@ -58,7 +59,7 @@ impl Link {
             liveness: Liveness::new(config.node_timeout, round_trip, began),
             sent: Unanswered::default(),
             window,
-            last_reply: None,
+            has_answered: false,
             is_unfit: config.health.is_unfit(master),
             is_flushed: false,
             has_unread: false,
@@ -87,7 +88,7 @@ impl Link {
     pub(in crate::master) fn pop(&mut self, now: Instant) -> Result<Sent, Arc<str>> {
         let sent = self.sent.pop().ok_or("a reply came without a command")?;
         self.window = (self.window + 1).min(Self::MOST_IN_WINDOW);
-        self.last_reply = Some(now);
+        self.has_answered = true;
         self.liveness.restart(now);
         Ok(sent)
     }

@@ -8,8 +8,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use parking_lot::Mutex;
-
 use self::{
     link::Link,
     listeners::Change,
@@ -79,8 +77,6 @@ pub(crate) struct Session {
     late: VecDeque<Arc<Request>>,
     /// The end of the quarantine, if there is one.
     quarantined_until: Option<Instant>,
-    /// The time of the last reply, which the health of the master shows.
-    last_heard: Arc<Mutex<Option<Instant>>>,
     /// The current connection. If there is none, this is what is left of the last one.
     pub(in crate::master) link: Link,
 }
@@ -97,7 +93,6 @@ impl Session {
             owed: Owed::default(),
             late: VecDeque::new(),
             quarantined_until: None,
-            last_heard: config.health.last_heard(mailbox.master()),
             link: Link::new(&config, mailbox.master(), Duration::ZERO, 0),
             mailbox,
             config,
@@ -125,7 +120,6 @@ impl Session {
     /// Notes that the connection is gone, and that a dial follows at once. Casts the open votes on
     /// what was sent. Requests that were not sent wait for the dial.
     pub(in crate::master) fn interrupt(&mut self, why: &Arc<str>) {
-        self.track_reply();
         self.owed.disconnect();
         self.mailbox.interrupt();
         self.posts.change = None; // the next connection subscribes anew
@@ -139,7 +133,6 @@ impl Session {
     /// Notes that there is no connection. Casts all open votes, and keeps the releases that the
     /// master is owed.
     pub(in crate::master) fn disconnect(&mut self, why: &Arc<str>) {
-        self.track_reply();
         self.owed.disconnect();
         let unknown = Failure::Disconnected(why.clone());
         // The votes come first, because they may decide which releases are owed.
@@ -254,7 +247,6 @@ impl Session {
     /// Casts a failed vote on each request whose deadline is over at `now`. Returns whether the
     /// master has been silent for too long.
     pub(in crate::master) fn expire(&mut self, now: Instant) -> bool {
-        self.track_reply();
         let (mailbox, liveness) = (&self.mailbox, &self.link.liveness);
         let late = Failure::TimedOut {
             after: liveness.timeout(),
@@ -401,20 +393,11 @@ impl Session {
         let why = "not sent: too many commands are unanswered";
         self.fail(request, Failure::Unreachable(why.into()), now);
     }
-
-    /// Tells the restart tracker when the last reply came. All coordinators of this process share
-    /// this time, so it is also updated while the connection lasts.
-    fn track_reply(&self) {
-        if let Some(at) = self.link.last_reply {
-            self.config.restart_tracker.heard(self.master(), at);
-        }
-    }
 }
 
 impl Drop for Session {
     /// Casts the open votes: a runtime may drop its tasks, or one may panic, while callers wait.
     fn drop(&mut self) {
-        self.track_reply();
         // A panic may be unwinding this task already. Another one must not leave this method.
         let _ = caught(|| drop(self.give_up(&Failure::Closed, &Failure::Closed)));
         let _ = caught(|| self.config.health.closed(self.master()));

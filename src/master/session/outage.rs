@@ -45,7 +45,7 @@ impl Outage {
 
     /// Notes whether the master has answered a command on the current connection.
     pub(in crate::master) fn polled(&mut self, observer: &MasterObserver, link: &Link) {
-        if self.was_useless && !self.is_end_logged && link.last_reply.is_some() {
+        if self.was_useless && !self.is_end_logged && link.has_answered {
             self.is_end_logged = true;
             observer.on(MasterEvent::AnswersAgain);
         }
@@ -72,14 +72,13 @@ impl Outage {
         const LEAST: Duration = Duration::from_secs(1);
         /// A master whose connections break sooner gets fewer and fewer dials, even if it answers.
         const BRIEF: Duration = Duration::from_millis(50);
-        let has_answered = link.last_reply.is_some();
         let age = now.saturating_duration_since(link.began);
         self.is_silent = was_given_up;
-        let has_worked = has_answered || !was_given_up;
+        let has_worked = link.has_answered || !was_given_up;
         self.was_useless = !has_worked || age < LEAST;
         if !self.was_useless {
             (self.failures, self.in_vain) = (0, 0);
-        } else if has_answered && !was_given_up && age >= BRIEF {
+        } else if link.has_answered && !was_given_up && age >= BRIEF {
             self.in_vain = 0;
         }
         let was_idle = link.sent.is_empty() || link.liveness.silence().is_some();

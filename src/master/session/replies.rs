@@ -15,11 +15,7 @@ use crate::{
     master::{
         observer::MasterEvent,
         server_error::ServerError,
-        session::{
-            listeners::Topic,
-            request::Request,
-            unanswered::{Item, Sent},
-        },
+        session::{listeners::Topic, request::Request, unanswered::Item},
     },
     user_code::caught,
 };
@@ -29,7 +25,7 @@ impl Session {
     /// read after the reply came. Fails if no command is unanswered, if `reply` cannot be a reply
     /// to the oldest one, or if it says that the master has become a replica.
     pub(crate) fn on_reply(&mut self, reply: &Reply<'_>, now: Instant) -> Result<(), Arc<str>> {
-        let sent = self.pop(now)?;
+        let sent = self.link.pop(now)?;
         let request = match &sent.item {
             Item::Request(request) => request,
             Item::Change(_) => return self.on_refused_change(reply),
@@ -158,7 +154,7 @@ impl Session {
             _ if mutant!(ConfirmsOldest) => {}
             _ => return Err("a subscription was confirmed out of order".into()),
         }
-        self.pop(now)?;
+        self.link.pop(now)?;
         Ok(())
     }
 
@@ -187,15 +183,6 @@ impl Session {
     /// Returns whether `request` is sent with a request to report changes.
     pub(crate) fn watches(&self, request: &Request) -> bool {
         request.command.watch && self.mailbox.reports_changes()
-    }
-
-    /// Takes out the oldest command, whose reply came at `now`.
-    fn pop(&mut self, now: Instant) -> Result<Sent, Arc<str>> {
-        // All replies of one read have the same time.
-        if self.link.last_reply != Some(now) {
-            *self.last_heard.lock() = Some(now);
-        }
-        self.link.pop(now)
     }
 }
 
