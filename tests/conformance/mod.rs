@@ -463,10 +463,7 @@ impl Subject {
             redial: Backoff::new(MILLISECOND * 20, seconds(1)).unwrap(),
             now: || now().into_std(),
             random: || u64::MAX / 2,
-            restart_tracker: RestartTracker::new(
-                crate::core::restart::Quarantine::Off,
-                clock::monotonic,
-            ),
+            restart_tracker: RestartTracker::new(crate::core::restart::Quarantine::Off, 1),
             quarantine: Duration::ZERO,
             health: HealthBoard::new(
                 &Roster::new([spec.address().unwrap()], Quorum::of(1)),

@@ -73,7 +73,7 @@ impl Opener {
             redial: Backoff::between(Duration::from_millis(20), Duration::from_secs(1)),
             now,
             random: clock::random_u64,
-            restart_tracker: RestartTracker::new(config.quarantine, now),
+            restart_tracker: RestartTracker::new(config.quarantine, listed.masters.len()),
             quarantine: quarantine_length(config.max_ttl, config.drift),
             health: HealthBoard::new(&listed.roster, config.label.as_ref(), now),
         }

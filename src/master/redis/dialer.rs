@@ -5,31 +5,24 @@ use super::{
 };
 use crate::{
     core::restart::{Loss, Quarantine},
-    master::{
-        config::MasterConfig, dial_error::DialError, health::LastHeard, observer::MasterObserver,
-        restart::RestartTracker,
-    },
+    master::{config::MasterConfig, dial_error::DialError, restart::run_ids::RunIds},
 };
 
 /// Opens connections to one server.
 pub(in crate::master) struct Dialer {
     greeter: Greeter,
     master: usize,
-    tracker: RestartTracker,
-    observer: MasterObserver,
-    last_heard: LastHeard,
+    config: MasterConfig,
+    run_ids: RunIds,
 }
 
 impl Dialer {
     pub(in crate::master) fn new(endpoint: Endpoint, master: usize, config: &MasterConfig) -> Self {
         let name = config.connection_name.to_string();
-        let tracker = config.restart_tracker.clone();
-        tracker.add(master, &endpoint.origin_name());
         Self {
             master,
-            tracker,
-            observer: config.health.observer(master).clone(),
-            last_heard: config.health.last_heard(master),
+            config: config.clone(),
+            run_ids: RunIds::of(&endpoint.origin_name()),
             greeter: Greeter::new(endpoint, &name, config.connect_timeout, config.now),
         }
     }
@@ -38,7 +31,8 @@ impl Dialer {
     pub(in crate::master) async fn dial(&self) -> Result<RedisConnection, DialError> {
         let dial = async {
             let mut connection = self.greeter.log_in().await?;
-            connection.last_heard.push(self.last_heard.clone());
+            let last_heard = self.config.health.last_heard(self.master);
+            connection.last_heard.push(last_heard);
             connection.loss = self.loss(&mut connection).await?;
             Ok(connection)
         };
@@ -48,19 +42,24 @@ impl Dialer {
     /// Asks whether the server may have lost locks. Must be called after the login, while no
     /// command is unanswered.
     async fn loss(&self, connection: &mut RedisConnection) -> Result<Option<Loss>, DialError> {
-        let quarantine = self.tracker.quarantine;
+        let (config, now) = (&self.config, self.config.now);
+        let quarantine = config.restart_tracker.quarantine;
         if quarantine == Quarantine::Off {
             return Ok(None);
         }
-        let (known, asked) = self.tracker.known(self.master);
+        let asked = now();
+        let known = self.run_ids.known(asked);
         let wire = &mut connection.wire;
         restart_query::ask(&known, quarantine, wire.out());
-        let read = |frame: &[u8]| restart_query::read(&reply(frame), quarantine, &self.observer);
+        let observer = config.health.observer(self.master);
+        let read = |frame: &[u8]| restart_query::read(&reply(frame), quarantine, observer);
         let Some(found) = wire.answer(read).await?? else {
             return Ok(None);
         };
-        let last_heard = self.tracker.meet(self.master, &found.run_id, asked)?;
-        connection.last_heard.extend(last_heard);
+        // A refusal keeps the run ids: the master's own server may come back without its locks.
+        config.restart_tracker.meet(self.master, &found.run_id)?;
+        let last_heard = self.run_ids.meet(&found.run_id, asked, now())?;
+        connection.last_heard.push(last_heard);
         Ok(found.loss)
     }
 }

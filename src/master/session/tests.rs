@@ -760,7 +760,7 @@ fn config() -> MasterConfig {
         redial: Backoff::between(Duration::from_millis(20), Duration::from_secs(1)),
         now: clock,
         random: || u64::MAX / 2,
-        restart_tracker: RestartTracker::new(Quarantine::Off, clock),
+        restart_tracker: RestartTracker::new(Quarantine::Off, 1),
         quarantine: Duration::ZERO,
         health: HealthBoard::new(&Roster::new(["m".into()], Quorum::of(1)), None, clock),
     }
