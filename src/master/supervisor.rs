@@ -17,6 +17,7 @@ use super::{
     session::{Session, mailbox::Mailbox, outage::Outage},
     task::{LazyTimer, poll_yield},
 };
+use crate::core::restart::Loss;
 
 /// Serves `mailbox` until nothing is left to deliver and nothing more will be posted.
 ///
@@ -45,9 +46,8 @@ async fn run(dialer: Dialer, session: &mut Session) {
             return;
         };
         let (why, refusal, has_worked, was_given_up) = match dialled {
-            Ok(connection) => {
-                let Some((why, was_given_up)) = serve(connection, &mut outage, session).await
-                else {
+            Ok(dialled) => {
+                let Some((why, was_given_up)) = serve(dialled, &mut outage, session).await else {
                     return;
                 };
                 let now = (session.clock())();
@@ -103,18 +103,18 @@ async fn unless_done<T>(session: &mut Session, step: impl Future<Output = T>) ->
     .await
 }
 
-/// Serves one connection until the connection breaks or is given up. Returns the reason, and
-/// whether the connection was given up. Returns `None` once nothing is left to deliver and nothing
-/// more will be posted.
+/// Serves one connection, whose dial found this `loss`, until the connection breaks or is given up.
+/// Returns the reason, and whether the connection was given up. Returns `None` once nothing is left
+/// to deliver and nothing more will be posted.
 async fn serve(
-    mut connection: RedisConnection,
+    (mut connection, loss): (RedisConnection, Option<Loss>),
     outage: &mut Outage,
     session: &mut Session,
 ) -> Option<(Arc<str>, bool)> {
     outage.connected(session.mailbox.observer());
     session.connect(
         connection.round_trip,
-        connection.loss,
+        loss,
         connection.reports_changes,
         outage.window(),
     );

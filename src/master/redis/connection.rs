@@ -21,10 +21,7 @@ use super::{
     wire::Wire,
 };
 use crate::{
-    core::{
-        protocol::{command::Reply, script::Script},
-        restart::Loss,
-    },
+    core::protocol::{command::Reply, script::Script},
     master::{
         health::LastHeard,
         server_error::ServerError,
@@ -41,8 +38,6 @@ pub(in crate::master) struct RedisConnection {
     pub(in crate::master) reports_changes: bool,
     /// The times to set when something comes.
     pub(super) last_heard: Vec<LastHeard>,
-    /// The loss of locks, if the dial found a sign of any.
-    pub(in crate::master) loss: Option<Loss>,
     /// The command with which the server releases mutexes, if it has one.
     native: Option<NativeRelease>,
     /// Set once the server has refused that command. The user may lack the right to it, or a proxy
@@ -68,7 +63,6 @@ impl RedisConnection {
             round_trip,
             reports_changes,
             last_heard: Vec::new(),
-            loss: None,
             native,
             is_native_refused: false,
             scripts: Vec::new(),

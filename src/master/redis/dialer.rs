@@ -27,14 +27,17 @@ impl Dialer {
         }
     }
 
-    /// Opens a connection, within the connect timeout.
-    pub(in crate::master) async fn dial(&self) -> Result<RedisConnection, DialError> {
+    /// Opens a connection, within the connect timeout. Returns it with the loss of locks, if there
+    /// is a sign of any.
+    pub(in crate::master) async fn dial(
+        &self,
+    ) -> Result<(RedisConnection, Option<Loss>), DialError> {
         let dial = async {
             let mut connection = self.greeter.log_in().await?;
             let last_heard = self.config.health.last_heard(self.master);
             connection.last_heard.push(last_heard);
-            connection.loss = self.loss(&mut connection).await?;
-            Ok(connection)
+            let loss = self.loss(&mut connection).await?;
+            Ok((connection, loss))
         };
         self.greeter.in_time(dial).await
     }
