@@ -42,7 +42,7 @@ use crate::{
         vote::{roster::Roster, votes::Votes},
     },
     master::{HealthBoard, Mailbox, Supervisor},
-    user_code::caught,
+    user_code::shielded,
 };
 
 /// The driver of a coordinator.
@@ -207,7 +207,7 @@ impl Drop for TimersEnd {
     /// Wakes all that sleep. A panic may be unwinding the task already, and their wakers are code
     /// of the program.
     fn drop(&mut self) {
-        let _ = caught(|| drop(self.0.take()));
+        shielded(|| drop(self.0.take()));
     }
 }
 

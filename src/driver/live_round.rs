@@ -18,7 +18,7 @@ use crate::{
     },
     driver::{observe::observer::LockObserver, time::clock},
     master::CountVotes,
-    user_code::caught,
+    user_code::{caught, shielded},
 };
 
 /// A round that masters vote in. The task that serves a master casts the vote of that master.
@@ -206,7 +206,10 @@ impl LiveRound {
         let wakers = voted.into_iter().chain(decided).chain(settled);
         let mut panicked = None;
         for waker in wakers {
-            panicked = caught(|| waker.wake()).err().or(panicked);
+            match caught(|| waker.wake()) {
+                Err(panic) if panicked.is_none() => panicked = Some(panic),
+                woken => shielded(|| drop(woken)),
+            }
         }
         if let Some(panic) = panicked {
             resume_unwind(panic); // after all tasks were woken

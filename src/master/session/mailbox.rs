@@ -2,8 +2,8 @@
 
 use std::{
     any::Any,
-    cell::OnceCell,
     collections::VecDeque,
+    mem,
     panic::resume_unwind,
     sync::{
         Arc, Weak,
@@ -22,7 +22,7 @@ use super::{
 use crate::{
     core::vote::{Failure, SlotVote, Vote},
     master::observer::{MasterObserver, outcome},
-    user_code::caught,
+    user_code::{caught, shielded},
 };
 
 /// The queue of one master. Posting never blocks, never spawns a task and needs no runtime.
@@ -226,7 +226,7 @@ impl Mailbox {
 
     /// Casts the vote of the master on `request`. `now` was read after the vote was known. The
     /// caller must hold no mutex, because the vote may wake a task. If code of the program panics,
-    /// the supervisor goes on with this panic.
+    /// the supervisor panics with it.
     pub(in crate::master) fn cast(
         &self,
         request: &Request,
@@ -238,13 +238,24 @@ impl Mailbox {
         let counted = caught(|| request.votes_to.count(self.master, vote, now));
         let woken = caught(|| request.votes_to.wake());
         let recorded = caught(|| self.observer.voted(outcome));
-        if let Err(panic) = counted.and(woken).and(recorded) {
-            let queue = self.queue.lock();
-            let later = queue.panic.set(panic);
-            queue.wake();
-            drop(queue); // the drop of a panic may be code of the program
-            drop(later);
+        for panic in [counted, woken, recorded]
+            .into_iter()
+            .filter_map(Result::err)
+        {
+            self.keep(panic);
         }
+    }
+
+    /// Keeps the first panic for the supervisor.
+    fn keep(&self, panic: Box<dyn Any + Send>) {
+        let mut panic = Some(panic);
+        let mut queue = self.queue.lock();
+        if queue.panic.is_none() {
+            mem::swap(&mut queue.panic, &mut panic);
+            queue.wake();
+        }
+        drop(queue);
+        shielded(|| drop(panic));
     }
 
     /// Casts a failed vote. The caller must hold no mutex.
@@ -265,7 +276,7 @@ struct Queue {
     waker: Option<Waker>,
     is_abandoned: bool,
     /// The first panic of the program's code when a vote was cast.
-    panic: OnceCell<Box<dyn Any + Send>>,
+    panic: Option<Box<dyn Any + Send>>,
 }
 
 /// Requests for one master that were not sent, oldest first.
@@ -318,31 +329,41 @@ mod tests {
     };
 
     /// Panics with a value whose drop is code of the program.
-    struct Panics(Arc<Mailbox>);
+    struct Panics(Arc<Mailbox>, Arc<AtomicU64>);
 
-    struct Payload(Arc<Mailbox>);
+    /// Counts its drop if no mutex is held, and panics again.
+    struct Payload(Arc<Mailbox>, Arc<AtomicU64>);
 
     impl CountVotes for Panics {
         fn count(&self, _: usize, _: SlotVote, _: Instant) {
-            panic_any(Payload(self.0.clone()));
+            panic_any(Payload(self.0.clone(), self.1.clone()));
+        }
+
+        fn wake(&self) {
+            panic_any(Payload(self.0.clone(), self.1.clone()));
         }
     }
 
     impl Drop for Payload {
         fn drop(&mut self) {
-            assert!(self.0.queue.try_lock().is_some(), "the mutex is held");
+            let is_free = self.0.queue.try_lock().is_some();
+            self.1.fetch_add(is_free.into(), Ordering::Relaxed);
+            panic!("the drop of a payload");
         }
     }
 
     #[test]
-    fn no_mutex_is_held_while_a_later_panic_is_dropped() {
+    fn the_first_panic_is_kept_and_later_ones_are_dropped_while_no_mutex_is_held() {
         let observer = MasterObserver::new(None, "m".into(), Membership::Stays);
         let mailbox = Arc::new(Mailbox::new(0, observer, monotonic));
+        let dropped = Arc::<AtomicU64>::default();
         let command = command(Kind::Mutex, Verb::Acquire, 1);
-        let request = Request::new(command, monotonic(), Panics(mailbox.clone()));
+        let panics = Panics(mailbox.clone(), dropped.clone());
+        let request = Request::new(command, monotonic(), panics);
         for _ in 0..2 {
             mailbox.fail(&request, Failure::Closed);
         }
-        assert!(mailbox.queue.lock().panic.get().is_some());
+        assert!(mailbox.queue.lock().panic.is_some());
+        assert_eq!(dropped.load(Ordering::Relaxed), 3);
     }
 }

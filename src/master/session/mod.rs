@@ -22,7 +22,7 @@ use crate::{
         restart::Loss,
         vote::{Failure, Vote},
     },
-    user_code::caught,
+    user_code::shielded,
 };
 
 pub(in crate::master) mod link;
@@ -399,7 +399,7 @@ impl Drop for Session {
     /// Casts the open votes: a runtime may drop its tasks, or one may panic, while callers wait.
     fn drop(&mut self) {
         // A panic may be unwinding this task already. Another one must not leave this method.
-        let _ = caught(|| drop(self.give_up(&Failure::Closed, &Failure::Closed)));
-        let _ = caught(|| self.config.health.closed(self.master()));
+        shielded(|| drop(self.give_up(&Failure::Closed, &Failure::Closed)));
+        shielded(|| self.config.health.closed(self.master()));
     }
 }
