@@ -16,6 +16,8 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use crate::user_code::shielded;
+
 /// The lookups of this process.
 pub(super) static LOOKUPS: Lookups =
     Lookups::new(|host| (host, 0).to_socket_addrs().map(Iterator::collect));
@@ -119,13 +121,20 @@ impl Lookups {
             let at = now();
             let is_late = at.saturating_duration_since(asked) > Self::LATE;
             let is_kept = is_late && found.is_ok();
-            let hosts = &mut self.state.lock().hosts;
-            if let Some(answer) = hosts.get(&host) {
-                answer.send_replace(Some(Answer { found, at }));
-            }
-            if !is_kept {
-                hosts.remove(&host);
-            }
+            let Some(answer) = self.sender(&host, is_kept) else {
+                continue;
+            };
+            // Wakers are code of the program. The other hosts in line must not wait for no thread.
+            shielded(|| drop(answer.send_replace(Some(Answer { found, at }))));
+        }
+    }
+
+    /// Returns the sender of the answer. No mutex may be held while it is used.
+    fn sender(&self, host: &str, is_kept: bool) -> Option<watch::Sender<Option<Answer>>> {
+        let hosts = &mut self.state.lock().hosts;
+        match is_kept {
+            true => hosts.get(host).cloned(),
+            false => hosts.remove(host),
         }
     }
 
@@ -142,10 +151,12 @@ impl Lookups {
 mod tests {
     use std::{
         collections::BTreeSet,
+        pin::pin,
         sync::{
             LazyLock,
-            atomic::{AtomicU64, Ordering::Relaxed},
+            atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
         },
+        task::{Context, Wake},
     };
 
     use parking_lot::Condvar;
@@ -275,5 +286,36 @@ mod tests {
         }
         until(|| lookups.threads() == 1).await;
         assert_eq!(begun("silent"), hosts.len());
+    }
+
+    /// A waker of the program.
+    struct Panics {
+        lookups: &'static Lookups,
+        saw_mutex_held: AtomicBool,
+    }
+
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            let is_held = self.lookups.state.try_lock().is_none();
+            self.saw_mutex_held.store(is_held, Relaxed);
+            panic!("a waker of the program");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_waker_may_panic_and_is_called_while_no_mutex_is_held() {
+        let lookups = Lookups::leaked();
+        let panics = Arc::new(Panics {
+            lookups,
+            saw_mutex_held: AtomicBool::default(),
+        });
+        let waker = panics.clone().into();
+        let mut dial = pin!(lookups.resolve("woken", 7, clock::monotonic));
+        let polled = dial.as_mut().poll(&mut Context::from_waker(&waker));
+        assert!(polled.is_pending());
+        answer("woken");
+        until(|| lookups.threads() == 0).await;
+        assert!(!panics.saw_mutex_held.load(Relaxed));
+        dial.await.unwrap();
     }
 }
