@@ -118,7 +118,8 @@ impl Expected {
     pub(crate) fn writes_origin_key(&self, program: &Program) -> bool {
         let name = program.name.as_ref();
         name.is_some_and(|name| {
-            name.keys == self.ours.keys && name.max_ttl != ConnectionName::NO_QUARANTINE
+            name.keys == self.ours.keys
+                && name.max_ttl != ConnectionName::MAX_TTL_WITHOUT_QUARANTINE
         })
     }
 
@@ -130,7 +131,11 @@ impl Expected {
             return vec![(OTHER_TEMPLATE, who)];
         }
         let is_other_ttl = self.has_quarantine
-            && ![self.ours.max_ttl, ConnectionName::NO_QUARANTINE].contains(&max_ttl);
+            && ![
+                self.ours.max_ttl,
+                ConnectionName::MAX_TTL_WITHOUT_QUARANTINE,
+            ]
+            .contains(&max_ttl);
         let lists = (!self.lists.contains(&name.lists)).then(|| (OTHER_LISTS, who.clone()));
         let database = (!is_here).then(|| (OTHER_DATABASE, who.clone()));
         let max_ttl = is_other_ttl.then(|| (OTHER_MAX_TTL, format!("{who} with {max_ttl:?}")));
@@ -292,7 +297,7 @@ mod tests {
                 vec![name(
                     "a:1",
                     "k",
-                    ConnectionName::NO_QUARANTINE.as_secs(),
+                    ConnectionName::MAX_TTL_WITHOUT_QUARANTINE.as_secs(),
                     "x",
                 )],
                 vec![],

@@ -232,7 +232,7 @@ fn a_lost_origin_key_is_told_from_one_that_was_never_written() {
     let of = |key, max_ttl| ConnectionName::new(ours.lists, key, max_ttl, None).to_string();
     let name = ours.to_string();
     let other = of("app:quorlock:check", ours.max_ttl);
-    let off = of("quorlock:check", ConnectionName::NO_QUARANTINE);
+    let off = of("quorlock:check", ConnectionName::MAX_TTL_WITHOUT_QUARANTINE);
     for (age, name, expected) in [
         ("never", &*name, None),
         ("none", "", Some(Info)),

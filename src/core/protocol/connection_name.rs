@@ -39,7 +39,7 @@ pub struct ConnectionName {
 impl ConnectionName {
     /// The [longest TTL](Self::max_ttl) of a program without
     /// [quarantine](crate::Builder::quarantine), unless the program sets one.
-    pub const NO_QUARANTINE: Duration = Ttl::MOST;
+    pub const MAX_TTL_WITHOUT_QUARANTINE: Duration = Ttl::MOST;
     const PREFIX: &str = "quorlock:";
     const NO_CLIENT: &str = "-";
     /// The digits of the hash.
