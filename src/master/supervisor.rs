@@ -50,7 +50,7 @@ async fn run(dialer: Dialer, session: &mut Session) {
                 let Some((why, was_given_up)) = serve(dialled, &mut outage, session).await else {
                     return;
                 };
-                let now = (session.clock())();
+                let now = (session.config.now)();
                 let has_worked = outage.disconnected(&session.link, was_given_up, now);
                 (why, None, has_worked, was_given_up)
             }
@@ -83,7 +83,7 @@ async fn run(dialer: Dialer, session: &mut Session) {
 /// a connection. Returns `None` if nothing is left to deliver before `step` ends.
 async fn unless_done<T>(session: &mut Session, step: impl Future<Output = T>) -> Option<T> {
     let mut step = pin!(step);
-    let mut timer = LazyTimer::new(session.clock());
+    let mut timer = LazyTimer::new(session.config.now);
     poll_fn(|cx| {
         loop {
             if let Poll::Ready(output) = step.as_mut().poll(cx) {
@@ -118,7 +118,7 @@ async fn serve(
         connection.reports_changes,
         outage.window(),
     );
-    let mut timer = LazyTimer::new(session.clock());
+    let mut timer = LazyTimer::new(session.config.now);
     poll_fn(|cx| {
         // More iterations in one poll would delay other tasks.
         for _ in 0..8 {

@@ -93,7 +93,7 @@ impl RedisConnection {
                 return Poll::Ready(why);
             }
         }
-        let clock = session.clock();
+        let clock = session.config.now;
         let read_at = Cell::new(None);
         let on_read = || {
             let now = clock();

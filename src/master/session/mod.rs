@@ -277,11 +277,6 @@ impl Session {
         self.link.sent.is_empty() && !self.has_backlog()
     }
 
-    /// Returns the clock to read when replies come.
-    pub(crate) fn clock(&self) -> fn() -> Instant {
-        self.config.now
-    }
-
     fn master(&self) -> usize {
         self.mailbox.master()
     }

@@ -103,7 +103,7 @@ fn any_connection() -> impl Strategy<Value = (usize, Vec<(u64, Event)>)> {
 
 fn check_votes(window: usize, events: Vec<(u64, Event)>) -> Result<(), TestCaseError> {
     set_clock(Duration::ZERO);
-    let mut wire = Wire::default();
+    let mut wire = FakeWire::default();
     let mut session = connected(window);
     let mut posted = Vec::new();
     let mut is_broken = false;
@@ -135,7 +135,7 @@ fn check_votes(window: usize, events: Vec<(u64, Event)>) -> Result<(), TestCaseE
 #[test]
 fn a_stall_during_the_dial_does_not_make_a_connection_patient() {
     set_clock(Duration::ZERO);
-    let (mut wire, mut posted) = (Wire::default(), Vec::new());
+    let (mut wire, mut posted) = (FakeWire::default(), Vec::new());
     let mut session = session();
     session.connect(60 * CONNECT, None, true, 1);
     let (verb, is_owed) = (Verb::Acquire, false);
@@ -152,7 +152,7 @@ fn a_stall_during_the_dial_does_not_make_a_connection_patient() {
 #[test]
 fn a_stall_fails_no_command_that_waits_for_room() {
     set_clock(Duration::ZERO);
-    let (mut wire, mut posted) = (Wire::default(), Vec::new());
+    let (mut wire, mut posted) = (FakeWire::default(), Vec::new());
     let mut session = connected(1);
     for _ in 0..2 {
         let (verb, is_owed) = (Verb::Acquire, false);
@@ -250,7 +250,7 @@ impl AsyncWrite for LateSocket {
 #[test]
 fn a_release_that_is_no_longer_owed_sets_no_timer() {
     set_clock(Duration::ZERO);
-    let (mut wire, mut posted) = (Wire::default(), Vec::new());
+    let (mut wire, mut posted) = (FakeWire::default(), Vec::new());
     let mut session = connected(1);
     let (verb, is_owed) = (Verb::Release, true);
     let post = Event::Post { verb, is_owed };
@@ -267,7 +267,7 @@ fn a_release_that_is_no_longer_owed_sets_no_timer() {
 #[test]
 fn owed_releases_are_paced_by_the_replies() {
     set_clock(Duration::ZERO);
-    let mut wire = Wire::default();
+    let mut wire = FakeWire::default();
     let mut session = connected(Link::WINDOW);
     let mut posted = Vec::new();
     for _ in 0..100 {
@@ -275,7 +275,7 @@ fn owed_releases_are_paced_by_the_replies() {
         let post = Event::Post { verb, is_owed };
         apply(post, &mut session, &mut wire, &mut posted).unwrap();
     }
-    let mut answer = |error: bool, until: u64, wire: &mut Wire| {
+    let mut answer = |error: bool, until: u64, wire: &mut FakeWire| {
         let before = wire.sent;
         while ELAPSED.get() < Duration::from_millis(until) {
             while wire.in_flight > 0 {
@@ -303,7 +303,7 @@ fn owed_releases_are_paced_by_the_replies() {
 #[test]
 fn releases_that_wait_for_room_have_not_failed() {
     set_clock(Duration::ZERO);
-    let (mut wire, mut posted) = (Wire::default(), Vec::new());
+    let (mut wire, mut posted) = (FakeWire::default(), Vec::new());
     let mut session = connected(Link::WINDOW);
     for _ in 0..50_000 {
         let (verb, is_owed) = (Verb::Release, true);
@@ -333,7 +333,7 @@ fn releases_that_wait_for_room_have_not_failed() {
 #[test]
 fn a_late_release_gets_its_vote_and_is_owed() {
     set_clock(Duration::ZERO);
-    let (mut wire, mut posted) = (Wire::default(), Vec::new());
+    let (mut wire, mut posted) = (FakeWire::default(), Vec::new());
     let mut session = connected(1);
     for _ in 0..4 {
         let (verb, is_owed) = (Verb::Release, true);
@@ -392,7 +392,7 @@ fn a_release_outlives_connections() {
         session.connect(Duration::ZERO, None, true, Link::WINDOW);
         let (release, has_failed) = post(Verb::Release, &mut session);
         assert!(!has_failed);
-        let mut wire = Wire::default();
+        let mut wire = FakeWire::default();
         session.send(&mut wire);
         assert_eq!(wire.sent, 2 * connection);
         session.disconnect(&"broken".into());
@@ -406,7 +406,7 @@ fn a_release_outlives_connections() {
 fn after_a_silence_nothing_is_sent_before_what_has_arrived_is_read() {
     for (silence, sent) in [(CONNECT - TIMEOUT, 1), (CONNECT, 0)] {
         set_clock(Duration::ZERO);
-        let mut wire = Wire::default();
+        let mut wire = FakeWire::default();
         let mut session = connected(Link::WINDOW);
         set_clock(silence);
         wire.has_input = true;
@@ -433,7 +433,7 @@ fn a_connection_that_was_silent_is_given_up_sooner() {
         (long, Verb::Extend, None, 3),
     ] {
         set_clock(Duration::ZERO);
-        let mut wire = Wire::default();
+        let mut wire = FakeWire::default();
         let mut session = connected(Link::WINDOW);
         set_clock(silence);
         let votes = Votes::default();
@@ -459,7 +459,7 @@ fn a_connection_that_was_silent_is_given_up_sooner() {
 fn a_request_that_was_not_sent_waits_for_the_first_dial() {
     for is_dialled in [true, false] {
         set_clock(Duration::ZERO);
-        let mut wire = Wire::default();
+        let mut wire = FakeWire::default();
         let mut session = connected(1);
         let requests = [(); 3].map(|()| request(Verb::Acquire, false));
         let post = |number: usize, session: &mut Session| {
@@ -514,7 +514,7 @@ fn the_wait_for_a_dial_ends_in_time() {
         );
     }
     assert!(session.posts.requests.is_empty() && session.late.is_empty());
-    let mut wire = Wire::default();
+    let mut wire = FakeWire::default();
     session.connect(Duration::ZERO, None, true, Link::WINDOW);
     session.send(&mut wire);
     assert_eq!(wire.sent, 1);
@@ -536,7 +536,7 @@ fn a_request_that_waited_for_a_dial_obeys_the_quarantine() {
     session.take(&Context::from_waker(Waker::noop()));
     let (age, sign) = (Duration::ZERO, Sign::Restarted);
     session.connect(Duration::ZERO, Some(Loss { age, sign }), true, Link::WINDOW);
-    let mut wire = Wire::default();
+    let mut wire = FakeWire::default();
     session.send(&mut wire);
     assert_eq!((wire.sent, *request.votes_to.0.votes.lock()), (0, 1));
 }
@@ -568,7 +568,7 @@ fn a_quarantined_master_gets_only_releases() {
         let mut session = session();
         session.config.quarantine = CONNECT;
         let (age, sign) = (Duration::ZERO, Sign::Earlier);
-        let (mut wire, mut requests) = (Wire::default(), Vec::new());
+        let (mut wire, mut requests) = (FakeWire::default(), Vec::new());
         for verb in [Verb::Acquire, Verb::Extend, Verb::Release] {
             let request = request(verb, verb == Verb::Release);
             assert!(session.mailbox.post(request.clone()).is_none());
@@ -606,7 +606,7 @@ fn the_number_of_owed_releases_is_bounded() {
 }
 
 /// Does one iteration of the supervisor's loop. Returns whether the connection must be given up.
-fn poll(session: &mut Session, wire: &mut Wire) -> bool {
+fn poll(session: &mut Session, wire: &mut FakeWire) -> bool {
     session.send(wire);
     let now = clock();
     if session.next_expiry().is_none_or(|at| at > now) {
@@ -618,7 +618,7 @@ fn poll(session: &mut Session, wire: &mut Wire) -> bool {
 fn apply(
     event: Event,
     session: &mut Session,
-    wire: &mut Wire,
+    wire: &mut FakeWire,
     posted: &mut Vec<(Arc<Request<Counter>>, Duration)>,
 ) -> Result<(), Arc<str>> {
     let now = clock();
@@ -678,14 +678,14 @@ fn apply(
 
 /// Counts what is sent.
 #[derive(Default)]
-struct Wire {
+struct FakeWire {
     has_input: bool,
     sent: usize,
     in_flight: usize,
     resent: usize,
 }
 
-impl Transmit for Wire {
+impl Transmit for FakeWire {
     fn send(&mut self, _: &Request) {
         self.sent += 1;
         self.in_flight += 1;
