@@ -119,7 +119,7 @@ pub enum ConnectStep {
     /// Connecting to this address.
     #[error("connecting to {0}")]
     Connect(String),
-    /// Waiting for the answer to the login.
+    /// Waiting for the answer to the login, or to the question about restarts after it.
     #[error("waiting for {0} to answer the login")]
     Login(String),
     /// Looking up the name of this host.

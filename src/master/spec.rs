@@ -50,9 +50,11 @@ use crate::core::restart::ORIGIN_KEY;
 /// time. Plain independent masters are better. The servers of one Sentinel service are one master,
 /// and must never be listed as several. See
 /// [`docs::operations`](crate::docs::operations#masters-behind-sentinel) for what you must ensure.
-// `Builder::build` reports the reason why a master cannot be used, with the number of the master.
 #[derive(Clone)]
-pub struct MasterSpec(Result<redis::Endpoint, String>);
+pub struct MasterSpec(
+    // `Builder::build` reports the reason why a master cannot be used, with its number.
+    Result<redis::Endpoint, String>,
+);
 
 impl From<&str> for MasterSpec {
     fn from(url: &str) -> Self {

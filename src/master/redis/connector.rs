@@ -28,7 +28,7 @@ pub(super) struct Connector {
 }
 
 impl Connector {
-    /// Opens a stream. Shows in `progress` what takes the time, also after that.
+    /// Opens a stream. `progress` shows the current step. After this it is the wait for the login.
     pub(super) async fn connect(
         &self,
         address: &Address,
@@ -42,7 +42,7 @@ impl Connector {
                 let wire = wire.map_err(|error| ConnectError::Failed(step, error))?;
                 (wire, address.to_string())
             }
-            // The dialer asks the Sentinels for an address, and connects to that.
+            // The greeter asks the Sentinels for an address, and connects to that.
             #[cfg(feature = "sentinel")]
             Address::Sentinels(_) => {
                 return Err(ConnectError::Sentinel("they were not asked".to_owned()));

@@ -31,8 +31,7 @@ pub(super) enum Step {
 }
 
 impl Greeting {
-    /// `name` is that of the connection. It has no other name: neither a URL nor a ready client of
-    /// the `redis` crate can set one.
+    /// `name` names the connection. Nothing else can.
     pub(super) fn new(settings: &RedisConnectionInfo, name: &str) -> Self {
         let mut hello = ::redis::cmd("HELLO");
         hello.arg(3);
