@@ -13,8 +13,8 @@ pub(crate) fn caught<T>(step: impl FnOnce() -> T) -> thread::Result<T> {
     catch_unwind(AssertUnwindSafe(step))
 }
 
-/// Runs `step`, which may call code of the program, and ignores a panic. The drop of a panic is code
-/// of the program, too.
+/// Runs `step`, which may call code of the program, and ignores a panic. The drop of a panic is
+/// code of the program, too.
 pub(crate) fn shielded(step: impl FnOnce()) {
     if let Err(panic) = caught(step) {
         let _ = caught(|| drop(panic));

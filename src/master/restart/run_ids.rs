@@ -29,9 +29,9 @@ impl RunIds {
         find(&mut MASTERS.lock(), address)
     }
 
-    /// Returns each known run id with the number of milliseconds since it was last heard. The number
-    /// is rounded up, because the master counts whole milliseconds. There are several run ids if
-    /// several servers answer at one address.
+    /// Returns each known run id with the number of milliseconds since it was last heard. The
+    /// number is rounded up, because the master counts whole milliseconds. There are several run
+    /// ids if several servers answer at one address.
     pub(in crate::master) fn known(&self, now: Instant) -> Vec<(String, u64)> {
         let mut run_ids = self.0.lock();
         if mutant!(ForgetsRunIds) {
@@ -48,10 +48,10 @@ impl RunIds {
     /// Notes that `run_id` answered at `now`. The question to it named all run ids that were known
     /// at `asked`. Returns the time for its connection, which keeps it as long as it lasts.
     ///
-    /// Removes the other run ids that have no connection and were last heard before `asked`, because
-    /// the question named them. A server with another run id counts its quarantine from a time after
-    /// they were last heard. Fails if another run id was heard after `asked`, because the question
-    /// could not take that into account.
+    /// Removes the other run ids that have no connection and were last heard before `asked`,
+    /// because the question named them. A server with another run id counts its quarantine from a
+    /// time after they were last heard. Fails if another run id was heard after `asked`, because
+    /// the question could not take that into account.
     pub(in crate::master) fn meet(
         &self,
         run_id: &str,
