@@ -1,5 +1,5 @@
-//! Checks the examples in the pages: GitHub must show them as rustdoc does, and those of the
-//! recipes must be parts of programs that the tests run.
+//! Checks the pages: GitHub must show their examples as rustdoc does, the examples of the recipes
+//! must be parts of programs that the tests run, and rustdoc must know the links between pages.
 
 use crate::{
     assert_none,
@@ -16,6 +16,43 @@ fn no_example_has_hidden_lines() {
         .flat_map(|page| hidden_lines(&page, &read(&page)))
         .collect();
     assert_none(&found);
+}
+
+/// Rustdoc knows no files: `page!` in src/lib.rs has a definition of each label for it.
+#[test]
+fn links_to_other_pages_are_labels_that_rustdoc_knows() {
+    let lib = read("src/lib.rs");
+    let pages = files("docs", "md").into_iter();
+    let found: Vec<_> = pages
+        .flat_map(|page| broken_links(&page, &read(&page), &lib))
+        .collect();
+    assert_none(&found);
+}
+
+fn broken_links(page: &str, text: &str, lib: &str) -> Vec<String> {
+    let is_page = |target: &str| {
+        let file = target.split(['#', ')']).next().unwrap_or_default();
+        file.ends_with(".md") && !file.contains('/')
+    };
+    let is_broken = |line: &str| match line.split_once("]: ") {
+        Some((label, target)) if line.starts_with('[') => {
+            is_page(target) && !lib.contains(&format!("\"{label}]: crate::"))
+        }
+        _ => line.split("](").skip(1).any(is_page),
+    };
+    let lines = text.lines().enumerate();
+    let broken = lines.filter(|(_, line)| is_broken(line));
+    let found = broken.map(|(at, _)| format!("{page}:{}: rustdoc cannot follow the link", at + 1));
+    found.collect()
+}
+
+#[test]
+fn a_link_that_rustdoc_cannot_follow_is_found() {
+    let lib = "\"[b]: crate::docs::b\\n\",";
+    let text = "[b][b] [c](c.md#d)\n[e](#e) [f](../f.md)\n[b]: b.md\n[g]: g.md#h\n[i]: i.svg\n";
+    let found = broken_links("a.md", text, lib);
+    let lines = found.iter().map(|one| one.split(':').nth(1).unwrap());
+    assert_eq!(lines.collect::<Vec<_>>(), ["1", "4"]);
 }
 
 #[test]
