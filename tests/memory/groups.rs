@@ -340,6 +340,7 @@ async fn groups_that_cannot_be_used_are_refused() {
     let none = Coordinator::builder;
     let of = |groups| (none(), groups, Vec::new());
     for ((settings, groups, leaving), expected) in [
+        (of(Vec::new()), "no groups were given"),
         (
             of(vec![group("a"), group("a")]),
             "two groups are called \"a\"",
@@ -388,7 +389,7 @@ async fn groups_that_cannot_be_used_are_refused() {
         ),
         (
             (none(), Vec::new(), vec![group("a")]),
-            "no masters were given",
+            "no groups were given",
         ),
         (
             (

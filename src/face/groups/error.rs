@@ -39,6 +39,10 @@ pub enum GroupsError {
     #[error("masters were given without a group, too: list all of them in groups")]
     MastersWithoutGroup,
 
+    /// No groups were given.
+    #[error("no groups were given: list at least one")]
+    NoGroups,
+
     /// The settings cannot be used.
     #[error(transparent)]
     Settings(#[from] ConfigError),

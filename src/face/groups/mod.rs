@@ -22,7 +22,7 @@ use self::{
 use super::{
     builder::{Builder, listed::Listed, open::Opener},
     coordinator::Coordinator,
-    error::{ConfigError, ReadyError},
+    error::ReadyError,
     lock::{Lock, read_write::ReadWriteLock},
     owner::Owner,
 };
@@ -156,7 +156,7 @@ impl Groups {
             choice: Choice::new(&groups),
             old: Choice::new(&leaving),
             members,
-            first: first.ok_or(ConfigError::NoMasters)?,
+            first: first.ok_or(GroupsError::NoGroups)?,
             opener: Mutex::new(Some(Arc::new(opener))),
         })))
     }
