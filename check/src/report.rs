@@ -91,7 +91,8 @@ impl fmt::Display for Finding {
     }
 }
 
-/// The result of a [`check`](crate::check()). `Display` shows one line for each finding.
+/// The result of a [`check`](crate::check()). `Display` shows one line for each finding, or `no
+/// findings`.
 ///
 /// A restart of the server undoes a fix by `CONFIG SET` or `ACL SETUSER`. To keep the fix, also
 /// write it into the configuration file or the ACL file.
@@ -114,6 +115,9 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.findings.is_empty() {
+            return f.write_str("no findings");
+        }
         for (number, finding) in self.findings.iter().enumerate() {
             f.write_str(if number == 0 { "" } else { "\n" })?;
             finding.fmt(f)?;

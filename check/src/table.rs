@@ -114,7 +114,7 @@ table! {
         "it lost its keys after it was dialled, and locks with them; or the programs have quarantine \
          off, or no program may write the key"; REDIAL;
     NEW = Info "quorlock:guard"; "it is new, or it lost its locks: a program that never saw it takes it for new";
-        "nothing, if no program has run yet, or all are Strict";
+        "nothing, if no program has run yet, or all are Strict; otherwise start no program for a quarantine";
     QUARANTINED = Warn "quorlock:guard"; "it may have forgotten locks, and has no vote until those have expired";
         "wait";
     RESTARTED = Warn "quorlock:guard"; "it restarted, so the next program that dials it begins a quarantine"; "wait";

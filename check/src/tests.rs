@@ -111,6 +111,9 @@ fn nothing_is_found_on_masters_that_are_fit() {
             "{quarantine:?}"
         );
     }
+    let masters = ["a", "b", "c"].map(|name| master(name, &[]));
+    let report = check(&masters, &Shared::default());
+    assert_eq!(report.to_string(), "no findings");
     let valkey = ("redis_mode:standalone", "server_mode:standalone");
     assert_eq!(with_one(&[valkey], &Shared::default()), []);
 }
