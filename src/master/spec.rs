@@ -187,8 +187,7 @@ impl MasterSpec {
         url: &str,
         connect: impl Fn() -> redis::Connecting + Send + Sync + 'static,
     ) -> Self {
-        let endpoint = redis::Endpoint::from_url(url);
-        Self(endpoint.and_then(|endpoint| endpoint.through(Arc::new(connect))))
+        Self(redis::Endpoint::through(Arc::new(connect), url))
     }
 
     /// Returns the masters in a list of URLs, such as the value of an environment variable. Commas

@@ -101,10 +101,9 @@ fn mute() -> DuplexStream {
 fn a_url_that_says_how_to_connect_is_refused_with_a_given_stream() {
     for (url, reason) in [
         ("redis://a:x", "the port in its URL is not a number"),
-        #[cfg(feature = "tls")]
         ("rediss://a", "the streams to it are given"),
-        #[cfg(feature = "sentinel")]
         ("redis+sentinel://a/s", "the streams to it are given"),
+        ("http://a", "the streams to it are given"),
     ] {
         let error = Coordinator::new([MasterSpec::from_stream(url, refuse)]).unwrap_err();
         assert!(error.to_string().contains(reason), "{error}");

@@ -152,18 +152,21 @@ impl Endpoint {
         }
     }
 
-    /// Sets how streams to the server are opened.
-    pub(in crate::master) fn through(self, connect: Connect) -> Result<Self, String> {
-        match self.address {
-            Address::Tcp(..) | Address::Unix(_) => Ok(Self {
-                address: Address::Given(self.address(), connect),
-                ..self
-            }),
-            _ => Err(
+    /// Reads the URL of a server to which `connect` opens the streams.
+    pub(in crate::master) fn through(connect: Connect, url: &str) -> Result<Self, String> {
+        let scheme = url.trim().split("://").next().unwrap_or_default();
+        let scheme = scheme.to_ascii_lowercase();
+        if !(["redis", "valkey"].contains(&&*scheme) || scheme.ends_with("unix")) {
+            return Err(
                 "the streams to it are given, so its URL should begin with redis:// or unix://"
                     .to_owned(),
-            ),
+            );
         }
+        let endpoint = Self::from_url(url)?;
+        Ok(Self {
+            address: Address::Given(endpoint.address(), connect),
+            ..endpoint
+        })
     }
 
     /// Sets the TLS configuration, unless there is one already.
