@@ -90,6 +90,8 @@ impl<'de> serde::Deserialize<'de> for MasterSpec {
     }
 }
 
+/// The client must come from [`quorlock::redis`](crate::redis), which is the crate `redis` 1.8 or a
+/// later 1.x.
 impl From<redis::Client> for MasterSpec {
     fn from(client: redis::Client) -> Self {
         Self(redis::Endpoint::from_info(client.get_connection_info()))
