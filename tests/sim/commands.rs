@@ -74,6 +74,11 @@ pub(super) fn script_of(words: &Words<'_>) -> Option<&'static Script> {
     SCRIPTS.iter().find(is_it).map(|(_, script)| *script)
 }
 
+/// Returns whether a command asks for the origin record, as the last command of a dial does.
+pub(super) fn asks_for_origin(words: &Words<'_>) -> bool {
+    matches!(words, [b"EVAL", _, _, key, ..] if *key == ORIGIN_KEY.as_bytes())
+}
+
 /// Returns whether a command asks for the origin record, as a program does that knew no master and
 /// takes this one for new if it has no record.
 pub(super) fn takes_for_new(words: &Words<'_>) -> bool {

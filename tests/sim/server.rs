@@ -40,8 +40,8 @@ pub(super) struct Server {
     snapshot: Option<Data>,
     /// The time of the clock, in milliseconds, when the last process that lost data ended.
     lost_at: Option<u64>,
-    /// The connections that were open when data was last lost. Their replies come after the report
-    /// of the loss, so they must not count.
+    /// The connections that were open when data was last lost, after their dial. Their replies come
+    /// after the report of the loss, so they must not count.
     stale: Vec<u64>,
     /// The time that is added to each way, in microseconds.
     pub(super) slow: u64,
@@ -359,6 +359,9 @@ impl World {
             return;
         }
         let reply = server.execute(connection, words, now);
+        if commands::asks_for_origin(words) {
+            server.stale.retain(|one| *one != number); // the dial sees the loss
+        }
         self.log(|| {
             let words = Shown(words);
             format!("master {master} answers connection {number}: {words}: {reply:?}")
