@@ -24,7 +24,8 @@ pub(super) fn is(word: &[u8], name: &str) -> bool {
     word.eq_ignore_ascii_case(name.as_bytes())
 }
 
-/// Returns a pattern, unless it has a set of bytes in brackets, which [`matches`] takes literally.
+/// Returns a pattern, unless it has a set of bytes in brackets. [`matches()`] would take the set
+/// literally.
 pub(super) fn pattern_of(word: &[u8]) -> Answer<&[u8]> {
     let mut is_escaped = false;
     let has_set = word.iter().any(|byte| {
