@@ -229,14 +229,7 @@ fn a_master_that_evicted_its_keys_is_found_and_then_in_quarantine() {
         set(&masters[0], "maxmemory", "0");
         set(&masters[0], "maxmemory-policy", "noeviction");
         // A program that is connected for two seconds must have written the key.
-        until(
-            "a program that is known to have used the master",
-            async || {
-                let report = check(&apart(&masters)).await;
-                (found(&report) == [(Refuse, GUARD)]).then_some(())
-            },
-        )
-        .await;
+        until_origin_is_refused(&masters).await;
 
         masters[0].command(&["CLIENT", "KILL", "TYPE", "normal"]);
         let report = until("a redial", async || {
@@ -696,20 +689,22 @@ fn each_missing_right_has_its_finding() {
     });
 }
 
+/// Waits until the check refuses the origin key: a program is known to have used the master.
+async fn until_origin_is_refused(masters: &[Server]) {
+    until("a refused origin key", async || {
+        let report = check(&apart(masters)).await;
+        (found(&report) == [(Refuse, GUARD)]).then_some(())
+    })
+    .await;
+}
+
 #[test]
 fn an_origin_key_that_makes_no_sense_is_found() {
     with_masters(0, async |_| {
         let masters = durable();
         let locks = used(&masters).await;
         masters[0].command(&["HSET", GUARD, "since", "soon"]);
-        until(
-            "a program that is known to have used the master",
-            async || {
-                let report = check(&apart(&masters)).await;
-                (found(&report) == [(Refuse, GUARD)]).then_some(())
-            },
-        )
-        .await;
+        until_origin_is_refused(&masters).await;
         locks.close().await;
     });
 }
