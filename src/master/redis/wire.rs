@@ -185,14 +185,19 @@ impl Wire {
         let mut reads = 0;
         while reads < Self::MOST_READS || mutant!(ReadsWithoutPause) {
             reads += 1;
-            self.write(cx)?;
+            let written = self.write(cx);
             let read = self.poll_read(cx);
             self.has_unread = read.is_ready();
-            ready!(read)?;
             let is_full = self.filled == self.input.len();
-            if let ControlFlow::Break(done) = self.take_frames(on_read(), &mut on_frame)? {
+            if matches!(read, Poll::Ready(Ok(())))
+                && let ControlFlow::Break(done) = self.take_frames(on_read(), &mut on_frame)?
+            {
                 return Poll::Ready(Ok(done));
             }
+            // A server that refuses a connection says why, and closes it without a read. What it
+            // said comes before the failed write.
+            written?;
+            ready!(read)?;
             // The server sends faster than this process reads.
             if is_full && !mutant!(ReadsWithoutPause) {
                 break;
