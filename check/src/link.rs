@@ -36,16 +36,14 @@ impl Link {
         let stream = master.connect(CHECK, shared.connect_timeout).await;
         let stream = stream.map_err(|error| refused(&error))?;
         let unlimited = AsyncConnectionConfig::new().set_response_timeout(None);
-        let login = RedisConnectionInfo::default(); // there is nothing left to log in to
-        let opening = MultiplexedConnection::new_with_config(&login, stream, unlimited);
-        // It may send commands of its own.
-        let limit = shared.node_timeout;
-        let opened = timeout(limit, opening).await.map_err(|_| silent(limit))?;
+        // There is nothing left to log in to. Few users have the right to name their library.
+        let login = RedisConnectionInfo::default().set_skip_set_lib_name();
+        let opened = MultiplexedConnection::new_with_config(&login, stream, unlimited).await;
         let (connection, task) = opened.map_err(|error| DOWN.with(error.to_string()))?;
         Ok(Self {
             connection,
             task: spawn(task),
-            limit,
+            limit: shared.node_timeout,
         })
     }
 
