@@ -41,7 +41,10 @@ pub(crate) async fn ask(
     let sent = wall_micros();
     let answers = link.ask(&questions(keys)).await?;
     let mut facts = read(&answers, master.database(), [sent, wall_micros()])?;
-    facts.is_one_of_several = is_one_of_several(master, shared, &facts).await;
+    match is_one_of_several(master, shared, &facts).await {
+        Ok(is_it) => facts.is_one_of_several = is_it,
+        Err(why) => facts.uncompared = Some(why.value),
+    }
     if is_change {
         facts.counters = Some(counters(&mut link).await);
     }
@@ -118,23 +121,30 @@ fn said(error: &str) -> String {
 }
 
 /// Opens further connections to the address of a master, and returns whether one of them met
-/// another server. One that fails shows nothing: perhaps the master takes no more connections.
-async fn is_one_of_several(master: &MasterSpec, shared: &Shared, facts: &Facts) -> bool {
+/// another server. Or the reason why that is unknown: perhaps the master takes no more connections.
+async fn is_one_of_several(
+    master: &MasterSpec,
+    shared: &Shared,
+    facts: &Facts,
+) -> Result<bool, Finding> {
     /// The number of further connections. A balancer that draws lots between two servers is found
     /// in 15 of 16 checks.
     const MORE: usize = 4;
-    let run_ids = join_all((0..MORE).map(|_| async {
-        let mut link = Link::open(master, shared).await.ok()?;
-        let answers = link.ask(pipe().cmd("INFO").arg("server")).await.ok()?;
-        let info = text(answers.first()?.as_ref().ok()?);
-        Facts::parse(&info, 0, 0).get("run_id").map(str::to_owned)
+    let Some(ours) = facts.get("run_id") else {
+        return Ok(false); // the missing run id is a finding of its own
+    };
+    let met = join_all((0..MORE).map(|_| async {
+        let mut link = Link::open(master, shared).await?;
+        let answers = link.ask(pipe().cmd("INFO").arg("server")).await?;
+        let info = answers.into_iter().next().unwrap_or(Ok(Value::Nil));
+        let info = text(&info.map_err(|error| NOT_NOW.with(said(&error)))?);
+        Ok(Facts::parse(&info, 0, 0).get("run_id") != Some(ours))
     }));
-    let ours = facts.get("run_id");
-    run_ids
-        .await
-        .iter()
-        .flatten()
-        .any(|run_id| ours.is_some_and(|ours| ours != run_id))
+    let met = met.await;
+    if met.contains(&Ok(true)) {
+        return Ok(true);
+    }
+    met.into_iter().find(Result::is_err).unwrap_or(Ok(false))
 }
 
 /// Looks at all counters of a master. Returns those that are too far ahead, or why it shows none.

@@ -46,6 +46,8 @@ pub(crate) struct Facts {
     pub(crate) unseen: Option<String>,
     /// Whether another connection to the address met a server with another run id.
     pub(crate) is_one_of_several: bool,
+    /// The reason why that is unknown.
+    pub(crate) uncompared: Option<String>,
     /// The key of each counter that is too far ahead of the master's clock, and how far. Or the
     /// reason why the master does not show its counters. `None` if it was not asked.
     pub(crate) counters: Option<Result<BTreeMap<String, Duration>, String>>,

@@ -73,7 +73,7 @@ fn server(facts: &Facts) -> [Found; 11] {
 }
 
 /// Finds what the master refuses.
-fn answers(facts: &Facts) -> [Found; 8] {
+fn answers(facts: &Facts) -> [Found; 9] {
     let is_silent = facts.denial("PUBLISH").is_some() || facts.is("may_listen", "no");
     let counters = facts
         .counters
@@ -92,6 +92,7 @@ fn answers(facts: &Facts) -> [Found; 8] {
         ),
         (NO_MESSAGES, when(is_silent, "denied")),
         (COUNTERS_UNKNOWN, counters.cloned()),
+        (UNCOMPARED, facts.uncompared.clone()),
         (UNSEEN, facts.unseen.clone()),
         (UNTRACKED, facts.untracked.clone()),
     ]

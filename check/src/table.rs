@@ -102,6 +102,8 @@ table! {
         "give each server an address of its own, and list the servers themselves";
     TIMEOUT = Warn "timeout"; "it closes connections that only wait, and each one has to be dialled again";
         "CONFIG SET timeout 0";
+    UNCOMPARED = Unknown "run_id"; "several servers at this address would not be seen";
+        "make sure that it takes four more connections, and check again";
 }
 
 // A master that answers: whether a loss of its locks is noticed.

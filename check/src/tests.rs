@@ -184,12 +184,16 @@ fn each_setting_has_its_finding() {
 fn a_missing_answer_is_a_finding() {
     let why = || "answered NOPERM its user".to_owned();
     type Change = fn(&mut Facts, String);
-    let changes: [(Change, _); 5] = [
+    let changes: [(Change, _); 6] = [
         (
             |facts, why| facts.withheld = Some(why),
             (Unknown, "CONFIG GET"),
         ),
         (|facts, why| facts.unseen = Some(why), (Unknown, "lists")),
+        (
+            |facts, why| facts.uncompared = Some(why),
+            (Unknown, "run_id"),
+        ),
         (
             |facts, why| facts.counters = Some(Err(why)),
             (Unknown, "quorlock:fence:*"),

@@ -455,6 +455,27 @@ fn several_servers_behind_one_address_are_found() {
     });
 }
 
+/// Only the first connection to the address works.
+#[test]
+fn it_is_found_if_several_servers_behind_one_address_would_not_be_seen() {
+    with_masters(0, async |_| {
+        let masters = durable();
+        let mut urls = apart(&masters);
+        let mut first = Some(masters[0].port());
+        let (sender, streams) = std::sync::mpsc::channel();
+        urls[0] = impostor(move |stream| drop(sender.send(stream)));
+        let pass_on = move |stream| {
+            if let Some(port) = first.take() {
+                forward(stream, port);
+            }
+        };
+        thread::spawn(move || streams.iter().for_each(pass_on));
+        let report = check_for(&shared(Quarantine::Off), &urls).await;
+        assert_eq!(found(&report), [(Unknown, "run_id")], "{report}");
+        assert!(report.to_string().contains("would not be seen"), "{report}");
+    });
+}
+
 /// Passes everything on between a client and the server at `port`, in both directions.
 fn forward(client: TcpStream, port: u16) {
     let server = TcpStream::connect(("127.0.0.1", port)).unwrap();
