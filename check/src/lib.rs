@@ -105,14 +105,16 @@ impl Shared {
     pub fn quarantine_length(&self) -> Duration {
         const GRANULARITY: Duration = Duration::from_millis(2);
         const LEAST: Duration = Duration::from_secs(3);
-        let drift = self.max_ttl.mul_f64(f64::from(self.drift_ppm) / 1e6);
-        (self.max_ttl + drift + GRANULARITY).max(LEAST)
+        let drift = self.max_ttl.as_secs_f64() * (f64::from(self.drift_ppm) / 1e6);
+        let drift = Duration::try_from_secs_f64(drift).unwrap_or(Duration::MAX);
+        let length = self.max_ttl.saturating_add(drift);
+        length.saturating_add(GRANULARITY).max(LEAST)
     }
 }
 
 /// Checks `masters`, and those that the programs are [leaving](quorlock::Builder::leaving). Fails
-/// if a master or the key template cannot be used, and if the lists name one server twice, as
-/// [`Builder::build`](quorlock::Builder::build) does.
+/// if a master or the key template cannot be used, if the lists name one server twice, and if they
+/// name no master or too many, as [`Builder::build`](quorlock::Builder::build) does.
 ///
 /// The check changes nothing on the masters: it does not even write the origin key, as the first
 /// connection of a program does. It opens five connections to each master. That takes at most twice
@@ -151,12 +153,17 @@ pub async fn check(
 /// Masters with their addresses, and the numbers of those in each list.
 type Distinct<'a> = (Vec<(Arc<str>, &'a MasterSpec)>, [BTreeSet<usize>; 2]);
 
-/// Returns each master once. Fails if one list has a server twice, or if the lists have it with
-/// different databases.
+/// Returns each master once. Fails if one list has a server twice, if the lists have it with
+/// different databases, or if there are no masters or too many.
 fn distinct<'a>(
     masters: &'a [MasterSpec],
     leaving: &'a [MasterSpec],
 ) -> Result<Distinct<'a>, ConfigError> {
+    /// The most masters that a lock can use.
+    const MOST: usize = 64;
+    if masters.is_empty() {
+        return Err(ConfigError::NoMasters);
+    }
     let mut specs = Vec::<(Arc<str>, &MasterSpec)>::new();
     let mut lists = [BTreeMap::new(), BTreeMap::new()];
     let listed = masters
@@ -189,6 +196,10 @@ fn distinct<'a>(
                 address: address.to_string(),
             });
         }
+    }
+    if specs.len() > MOST {
+        let (given, most) = (specs.len(), MOST);
+        return Err(ConfigError::TooManyMasters { given, most });
     }
     Ok((specs, lists.map(|list| list.into_keys().collect())))
 }

@@ -103,6 +103,15 @@ fn with_third(change: impl FnOnce(&mut Facts), shared: &Shared) -> Vec<(Severity
 }
 
 #[test]
+fn a_quarantine_without_end_is_as_long_as_can_be() {
+    let shared = Shared {
+        max_ttl: Duration::MAX,
+        ..Shared::default()
+    };
+    assert_eq!(shared.quarantine_length(), Duration::MAX);
+}
+
+#[test]
 fn nothing_is_found_on_masters_that_are_fit() {
     for quarantine in [Quarantine::Off, Quarantine::Observed, Quarantine::Strict] {
         assert_eq!(
@@ -661,8 +670,14 @@ fn a_counter_counts_if_the_other_masters_are_no_majority() {
 
 /// The errors are those of `Builder::build`, and need no answer of a master.
 #[tokio::test]
-async fn lists_that_name_a_server_twice_are_refused() {
-    let lists: [(&[&str], &[&str]); 3] = [
+async fn lists_that_a_builder_refuses_are_refused() {
+    let many: Vec<_> = (0..65).map(|number| format!("redis://m{number}")).collect();
+    let many: Vec<_> = many.iter().map(String::as_str).collect();
+    let lists: [(&[&str], &[&str]); 7] = [
+        (&[], &[]),
+        (&[], &["redis://a"]),
+        (&many, &[]),
+        (&many[..33], &many[32..]),
         (&["redis://a", "redis://b", "redis://a/1"], &[]),
         (&["redis://a"], &["redis://b", "redis://a", "redis://b"]),
         (&["redis://a", "redis://b"], &["redis://c", "redis://b/1"]),
