@@ -118,8 +118,8 @@ impl Shared {
 ///
 /// The check changes nothing on the masters: it does not even write the origin key, as the first
 /// connection of a program does. It opens five connections to each master. That takes at most twice
-/// the connect timeout, and then three round trips. While the masters are changed, it also looks at
-/// all keys for counters of fencing tokens, about 1,000 with each command, which needs the right
+/// the connect timeout, and two round trips. While the masters are changed, it also looks at all
+/// keys for counters of fencing tokens, about 1,000 with each command, which needs the right
 /// `+scan`.
 ///
 /// # Cancel safety

@@ -9,7 +9,8 @@ use crate::{
 
 impl MasterSpec {
     /// Opens a connection to the master as a coordinator does, and logs in. It gives up after
-    /// `limit`. `name` is what `CLIENT LIST` shows.
+    /// `limit`. `name` is what `CLIENT LIST` shows. A name with spaces or characters that are not
+    /// ASCII is not used.
     ///
     /// The stream speaks RESP3, and the database is selected. Tracking of keys is on, with `OPTIN`,
     /// if the user may do that. A client of your own can use the stream, such as
