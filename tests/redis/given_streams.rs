@@ -1,12 +1,16 @@
 //! Streams that the program opens, and connections for the program's own questions.
 
 use std::{
+    env, fs,
     future::pending,
-    io,
+    io::{self, Write as _},
+    os::unix::net::UnixListener,
+    process,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    thread,
     time::Duration,
 };
 
@@ -91,6 +95,28 @@ fn the_reason_of_a_server_that_closes_the_stream_at_once_is_told() {
         let error = spec.connect("check", Duration::from_secs(5)).await;
         let error = error.unwrap_err();
         assert!(matches!(error, ConnectError::MaxClients(_)), "{error}");
+    });
+}
+
+/// The runtime often learns of the answer only after the write has failed.
+#[test]
+fn the_reason_of_a_server_that_closes_a_unix_socket_at_once_is_told() {
+    run(async {
+        let path = env::temp_dir().join(format!("quorlock-{}-full.sock", process::id()));
+        let listener = UnixListener::bind(&path).unwrap();
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let reason = b"-ERR max number of clients reached\r\n";
+                stream.unwrap().write_all(reason).unwrap();
+            }
+        });
+        let spec = MasterSpec::from(format!("unix://{}", path.display()));
+        for _ in 0..200 {
+            let error = spec.connect("check", Duration::from_secs(5)).await;
+            let error = error.unwrap_err();
+            assert!(matches!(error, ConnectError::MaxClients(_)), "{error}");
+        }
+        fs::remove_file(path).unwrap();
     });
 }
 

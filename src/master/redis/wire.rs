@@ -195,8 +195,12 @@ impl Wire {
                 return Poll::Ready(Ok(done));
             }
             // A server that refuses a connection says why, and closes it without a read. What it
-            // said comes before the failed write.
-            written?;
+            // said comes before the failed write, also if the runtime does not know of it yet.
+            if let Err(error) = written
+                && (read.is_ready() || !self.has_input())
+            {
+                return Poll::Ready(Err(error));
+            }
             ready!(read)?;
             // The server sends faster than this process reads.
             if is_full && !mutant!(ReadsWithoutPause) {
