@@ -62,7 +62,7 @@ run() {
     log="$work/${1// /-}.log"
     printf '\n==> %s\n' "$1"
     : >"$log"
-    for tests in "--lib conformance" "--test redis"; do
+    for tests in "-p quorlock --lib conformance" "-p quorlock-tests --test redis"; do
         # shellcheck disable=SC2086 # several words
         QUORLOCK_TEST_SERVER="$2" QUORLOCK_TEST_SERVERS="$3" \
             cargo test --all-features --no-fail-fast $tests >>"$log" 2>&1 || true
