@@ -90,6 +90,36 @@ fn a_script_leaves_nothing_for_the_next_one() {
     assert_eq!(keys.names(NOW).count(), 1);
 }
 
+#[test]
+fn a_scan_misses_no_key_while_others_are_deleted() {
+    let mut keys = Keyspace::default();
+    for number in 0..100 {
+        keys.run(&["SET", &format!("key:{number}"), "1"], NOW);
+    }
+    let (mut cursor, mut pages) = (b"0".to_vec(), 0);
+    loop {
+        let reply = keys.run(&[b"SCAN", &*cursor, b"COUNT", b"10"], NOW).reply;
+        let Reply::Array(parts) = reply else {
+            panic!("{reply:?}");
+        };
+        let [Reply::Bulk(next), Reply::Array(names)] = &*parts else {
+            panic!("{parts:?}");
+        };
+        for name in names {
+            let Reply::Bulk(name) = name else {
+                panic!("{name:?}");
+            };
+            keys.run(&[b"DEL", &**name], NOW);
+        }
+        (cursor, pages) = (next.clone(), pages + 1);
+        if cursor == b"0" {
+            break;
+        }
+    }
+    assert_eq!(keys.names(NOW).count(), 0);
+    assert!((10..=100).contains(&pages), "{pages}");
+}
+
 /// On a server, too, but there the error is deeper.
 #[test]
 fn a_table_that_contains_itself_ends_in_an_error() {

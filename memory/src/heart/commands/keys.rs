@@ -1,5 +1,7 @@
 //! Commands on keys of any type.
 
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+
 use super::words::{is, matches, pattern_of, whole};
 use crate::heart::{
     database::{Answer, Database, Error, SYNTAX, Words},
@@ -71,12 +73,13 @@ pub(super) fn dbsize(db: &mut Database, _words: Words<'_>) -> Answer {
     Ok(Reply::count(db.keys.names(db.micros).count()))
 }
 
-/// The cursor is the number of keys that were looked at.
+/// Looks at keys in the order of their hashes. The cursor is the next hash, so that keys which come
+/// or go meanwhile do not move it.
 pub(super) fn scan(db: &mut Database, words: Words<'_>) -> Answer {
     let cursor = str::from_utf8(words[1])
         .ok()
         .and_then(|text| text.parse().ok());
-    let cursor: usize = cursor.ok_or("ERR invalid cursor")?;
+    let cursor: u64 = cursor.ok_or("ERR invalid cursor")?;
     let (mut pattern, mut count) = (None, 10);
     for option in words[2..].chunks(2) {
         match option {
@@ -88,12 +91,17 @@ pub(super) fn scan(db: &mut Database, words: Words<'_>) -> Answer {
             _ => return Err(SYNTAX),
         }
     }
-    let mut names = db.keys.names(db.micros).skip(cursor);
-    let page: Vec<_> = names.by_ref().take(count).collect();
-    let next = names.next().map_or(0, |_| cursor + count);
-    let matching = page
-        .iter()
-        .filter(|name| pattern.is_none_or(|pattern| matches(pattern, name)));
+    let hasher = BuildHasherDefault::<DefaultHasher>::new();
+    let names = db.keys.names(db.micros);
+    let names = names.map(|name| (hasher.hash_one(name) >> 32, name));
+    let mut names: Vec<_> = names.filter(|(hash, _)| *hash >= cursor).collect();
+    names.sort_unstable();
+    // Keys with the same hash come together.
+    let last = names.get(count - 1).map_or(u64::MAX, |(hash, _)| *hash);
+    let (page, rest) = names.split_at(names.partition_point(|(hash, _)| *hash <= last));
+    let next = rest.first().map_or(0, |(hash, _)| *hash);
+    let names = page.iter().map(|(_, name)| name);
+    let matching = names.filter(|name| pattern.is_none_or(|pattern| matches(pattern, name)));
     Ok(Reply::Array(vec![
         Reply::bulk(next.to_string()),
         Reply::bulks(matching),
