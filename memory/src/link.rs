@@ -27,7 +27,6 @@ pub(crate) struct Link {
     is_read: bool,
     /// Set once the client no longer reads.
     is_unheard: bool,
-    has_lost_replies: bool,
     arrival: Timer,
     expiry: Timer,
 }
@@ -42,7 +41,6 @@ impl Link {
             out: Vec::new(),
             is_read: false,
             is_unheard: false,
-            has_lost_replies: false,
             arrival: Timer::default(),
             expiry: Timer::default(),
         }
@@ -51,23 +49,23 @@ impl Link {
     /// Serves the connection until it ends.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.state.lock();
-        let fault = state.fault_of(self.number, cx.waker());
+        let Some(fault) = state.fault_of(self.number, cx.waker()) else {
+            return Poll::Ready(());
+        };
         let is_open = state.server.is_open(self.number);
         drop(state);
-        if fault == Fault::Down || self.has_lost_replies && fault != Fault::Mute {
-            return Poll::Ready(());
-        }
-        if fault == Fault::Hang && is_open {
+        if fault == Fault::Hang {
             return Poll::Pending; // what was sent stays in the stream
         }
         // What this poll makes the server send comes with the next poll, as it does for the other
         // connections. A client would otherwise hear of its own change before all others.
-        self.write(&fault, cx);
+        self.write(cx);
         self.read(cx);
         self.arrive(&fault, cx);
         self.expire(cx);
-        let is_over = self.is_read && self.in_transit.is_empty() && self.is_written();
-        if is_over || !is_open {
+        let is_over = !is_open || self.is_read && self.in_transit.is_empty();
+        let is_written = self.is_written() && !self.state.lock().has_output(self.number);
+        if is_over && is_written {
             return Poll::Ready(());
         }
         Poll::Pending
@@ -120,13 +118,8 @@ impl Link {
         }
     }
 
-    fn write(&mut self, fault: &Fault, cx: &mut Context<'_>) {
-        let taken = self.state.lock().take_output(self.number);
-        if *fault == Fault::Mute {
-            self.has_lost_replies |= !taken.is_empty();
-            return;
-        }
-        self.out.extend(taken);
+    fn write(&mut self, cx: &mut Context<'_>) {
+        self.out.extend(self.state.lock().take_output(self.number));
         while !self.is_written() {
             match Pin::new(&mut self.stream).poll_write(cx, &self.out) {
                 Poll::Pending => return,

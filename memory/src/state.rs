@@ -29,6 +29,7 @@ pub(crate) struct State {
 #[derive(Default)]
 struct End {
     output: Vec<u8>,
+    has_lost_replies: bool,
     waker: Option<Waker>,
 }
 
@@ -67,20 +68,29 @@ impl State {
         number
     }
 
+    /// Closes a connection. What it has not got yet is lost.
     pub(crate) fn close(&mut self, number: u64) {
         self.server.close(number);
-        self.ends.remove(&number);
+        let end = self.ends.remove(&number);
+        end.and_then(|end| end.waker)
+            .into_iter()
+            .for_each(Waker::wake);
     }
 
-    /// Returns the current fault. `waker` is woken when it changes, and when there is output.
-    pub(crate) fn fault_of(&mut self, number: u64, waker: &Waker) -> Fault {
-        if let Some(end) = self.ends.get_mut(&number) {
-            match &mut end.waker {
-                Some(known) => known.clone_from(waker),
-                none => *none = Some(waker.clone()),
-            }
+    /// Returns the current fault, and `None` once the connection is closed. `waker` is woken when
+    /// it changes, and when there is output.
+    pub(crate) fn fault_of(&mut self, number: u64, waker: &Waker) -> Option<Fault> {
+        let end = self.ends.get_mut(&number)?;
+        match &mut end.waker {
+            Some(known) => known.clone_from(waker),
+            none => *none = Some(waker.clone()),
         }
-        self.fault.clone()
+        Some(self.fault.clone())
+    }
+
+    pub(crate) fn has_output(&self, number: u64) -> bool {
+        let end = self.ends.get(&number);
+        end.is_some_and(|end| !end.output.is_empty())
     }
 
     pub(crate) fn take_output(&mut self, number: u64) -> Vec<u8> {
@@ -114,7 +124,7 @@ impl State {
         returned
     }
 
-    /// Sets the fault, and wakes all connections.
+    /// Sets the fault, breaks the connections that do not outlive the change, and wakes the others.
     pub(crate) fn inject(&mut self, fault: Fault) {
         let error = match &fault {
             Fault::ErrorReply(error) => Some(error.as_str()),
@@ -122,6 +132,15 @@ impl State {
         };
         self.server.refuse_with(error);
         self.fault = fault;
+        let breaks = |end: &End| match self.fault {
+            Fault::Down => true,
+            Fault::Mute => false,
+            _ => end.has_lost_replies,
+        };
+        let broken = self.ends.iter().filter(|(_, end)| breaks(end));
+        for number in broken.map(|(number, _)| *number).collect::<Vec<_>>() {
+            self.close(number);
+        }
         self.wake_all();
     }
 
@@ -134,10 +153,17 @@ impl State {
     /// Gives connections what they are to get, and wakes their tasks.
     fn spread(&mut self) {
         for (number, bytes) in self.server.outputs() {
+            if bytes.is_empty() {
+                self.close(number); // the server has cut it
+            }
             let Some(end) = self.ends.get_mut(&number) else {
                 continue;
             };
-            end.output.extend(bytes);
+            if self.fault == Fault::Mute {
+                end.has_lost_replies = true;
+            } else {
+                end.output.extend(bytes);
+            }
             if let Some(waker) = &end.waker {
                 waker.wake_by_ref();
             }

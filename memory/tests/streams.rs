@@ -161,7 +161,12 @@ async fn a_master_that_is_down_breaks_connections_and_refuses_them() {
     let refused = master.connect().unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
     master.inject(Fault::None);
-    assert_eq!(Client::new(&master).ask("GET a").await, "$1\r\n1\r\n");
+    let mut client = Client::new(&master);
+    assert_eq!(client.ask("GET a").await, "$1\r\n1\r\n");
+    // However short it is.
+    master.inject(Fault::Down);
+    master.inject(Fault::None);
+    assert_eq!(client.heard().await.as_deref(), Some(""));
 }
 
 #[tokio::test(start_paused = true)]
@@ -213,6 +218,12 @@ async fn a_mute_master_executes_and_breaks_connections_when_it_speaks_again() {
     master.inject(Fault::None);
     assert_eq!(client.next().await, "");
     assert_eq!(silent.ask("PING").await, "+PONG\r\n");
+    // A push is lost, however short the fault is.
+    silent.ask("SUBSCRIBE c").await;
+    master.inject(Fault::Mute);
+    master.command(&["PUBLISH", "c", "m"]);
+    master.inject(Fault::None);
+    assert_eq!(silent.heard().await.as_deref(), Some(""));
 }
 
 #[tokio::test(start_paused = true)]
@@ -342,6 +353,27 @@ async fn a_server_closes_connections() {
     victim.ask("PING").await;
     assert_eq!(killer.ask("CLIENT KILL ID 4").await, ":1\r\n");
     assert_eq!(victim.next().await, "");
+}
+
+#[tokio::test]
+async fn a_connection_that_ends_gets_all_replies() {
+    let master = MemoryMaster::new();
+    master.set("a", "x".repeat(1 << 20), None); // more than is on the way at once
+    for (lines, replies) in [
+        ("GET a\r\nQUIT", "\r\n+OK\r\n"),
+        ("GET a\r\n*x", "invalid multibulk length\r\n"),
+        ("GET a\r\nPING", "\r\n+PONG\r\n"), // the client ends it
+        ("PING", "+PONG\r\n"),
+    ] {
+        let mut client = Client::new(&master);
+        client.send(lines).await;
+        client.0.shutdown().await.unwrap();
+        let mut got = String::new();
+        client.0.read_to_string(&mut got).await.unwrap();
+        assert!(got.ends_with(replies), "{lines}: {} bytes", got.len());
+        let is_whole = got.len() > 1 << 20;
+        assert_eq!(is_whole, lines.starts_with("GET"), "{lines}");
+    }
 }
 
 #[tokio::test]
