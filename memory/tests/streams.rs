@@ -88,6 +88,24 @@ async fn the_last_millisecond_of_a_key() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_key_may_live_for_as_long_as_numbers_go() {
+    let master = MemoryMaster::new();
+    let mut client = Client::new(&master);
+    client.ask("HELLO 3").await;
+    client.ask("CLIENT TRACKING ON").await;
+    master.set("a", "1", Some(Duration::MAX));
+    assert_eq!(client.ask("GET a").await, "$1\r\n1\r\n");
+    assert!(client.ask("TTL a").await.starts_with(":9"));
+    master.set_clock(-3_000_000_000_000_000, 0); // before 1970
+    master.command(&["PEXPIRE", "a", &i64::MAX.to_string()]);
+    let largest = (i64::MAX / 1_000).to_string();
+    assert!(
+        matches!(master.command(&["TTL", "a"]), Reply::Int(left) if left.to_string() == largest)
+    );
+    assert_eq!(master.keys(), ["a"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn time_is_the_time_of_day_by_tokios_clock() {
     const HOUR: Duration = Duration::from_secs(3_600);
     let seconds = |master: &MemoryMaster| {

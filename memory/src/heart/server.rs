@@ -139,7 +139,7 @@ impl Server {
     /// Writes a value in database 0, as another client would. `ttl` is in milliseconds.
     pub fn put(&mut self, key: &str, value: Value, ttl: Option<u64>, now: u64) {
         self.within(0, now, |database| {
-            let expires = ttl.map(|ttl| database.now().saturating_add(ttl));
+            let expires = ttl.map(|ttl| database.now().saturating_add(ttl).min(i64::MAX as u64));
             database.put(key.as_bytes(), value, expires);
         });
         self.tell();
@@ -212,7 +212,8 @@ impl Server {
             let entries = self.data.values().filter_map(|keys| keys.entries.get(key));
             entries.filter_map(|entry| entry.expires)
         });
-        self.clock.when((expiries.min()? + 1).saturating_mul(1_000))
+        self.clock
+            .when(expiries.min()?.saturating_add(1).saturating_mul(1_000))
     }
 
     /// Returns the time that the server shows, in microseconds since 1970.

@@ -39,7 +39,7 @@ pub(super) fn ttl(db: &mut Database, words: Words<'_>) -> Answer {
     Ok(Reply::Int(if left < 0 {
         left
     } else {
-        (left + 500) / 1_000
+        left.saturating_add(500) / 1_000
     }))
 }
 
