@@ -398,6 +398,8 @@ async fn a_connection_that_ends_gets_all_replies() {
 async fn a_server_demands_a_login_and_rights() {
     let master = MemoryMaster::new();
     master.with(|server: &mut Server, _| server.require_login("me", "secret"));
+    let shown = master.with(|server, _| format!("{server:?}"));
+    assert!(!shown.contains("secret"), "{shown}");
     let mut client = Client::new(&master);
     for (line, expected) in [
         ("GET a", "-NOAUTH Authentication required.\r\n"),
