@@ -40,14 +40,31 @@ pub(super) fn pattern_of(word: &[u8]) -> Answer<&[u8]> {
 }
 
 /// Returns whether `text` matches a pattern with `*`, `?` and `\`.
-pub(super) fn matches(pattern: &[u8], text: &[u8]) -> bool {
-    match (pattern, text) {
-        ([], _) => text.is_empty(),
-        ([b'*', rest @ ..], _) => (0..=text.len()).any(|at| matches(rest, &text[at..])),
-        (_, []) => false,
-        ([b'?', rest @ ..], [_, text @ ..]) => matches(rest, text),
-        ([b'\\', literal, rest @ ..], [byte, text @ ..])
-        | ([literal, rest @ ..], [byte, text @ ..]) => literal == byte && matches(rest, text),
+pub(super) fn matches(mut pattern: &[u8], mut text: &[u8]) -> bool {
+    // What follows the last star, and the text that the star has not taken.
+    let mut star = None;
+    loop {
+        let met = match (pattern, text) {
+            ([], []) => return true,
+            ([b'*', rest @ ..], _) => {
+                star = Some((rest, text));
+                star
+            }
+            ([b'?', rest @ ..], [_, left @ ..]) => Some((rest, left)),
+            ([b'\\', literal, rest @ ..], [byte, left @ ..])
+            | ([literal, rest @ ..], [byte, left @ ..]) => {
+                (literal == byte).then_some((rest, left))
+            }
+            _ => None,
+        };
+        if met.is_none() {
+            // The star takes one byte more. What came before it stays as it is.
+            star = star.and_then(|(rest, left)| Some((rest, left.get(1..)?)));
+        }
+        let Some(next) = met.or(star) else {
+            return false;
+        };
+        (pattern, text) = next;
     }
 }
 
@@ -66,6 +83,11 @@ mod tests {
             (r"\*", "*", true),
             (r"\*", "a", false),
             (r"\[a]", "[a]", true),
+            (r"\*", r"\", false),
+            ("a*b*c", "abcbc", true),
+            ("a*b*cd", "abcbc", false),
+            ("********************b", &"a".repeat(60), false),
+            (&"a*".repeat(30), &"a".repeat(29), false),
             ("quorlock:fence:*", "quorlock:fence:{a}", true),
         ] {
             let found = matches(pattern_of(pattern.as_bytes()).unwrap(), text.as_bytes());
