@@ -242,7 +242,8 @@ function redis.replicate_commands()
   return true
 end
 function redis.error_reply(text)
-  return { err = string.gsub(text, '^%-', '', 1) }
+  text = string.gsub(text, '^%-', '', 1)
+  return { err = string.find(text, ' ', 1, true) and text or 'ERR ' .. text }
 end
 function redis.status_reply(text)
   return { ok = text }

@@ -95,7 +95,8 @@ fn kill(db: &mut Database, words: Words<'_>) -> Answer {
     }
     let victim = whole(victim)
         .ok()
-        .and_then(|victim| u64::try_from(victim).ok());
+        .and_then(|victim| u64::try_from(victim).ok())
+        .filter(|victim| *victim > 0);
     let victim = victim.ok_or("ERR client-id should be greater than 0")?;
     if !db.connections.is_open(victim) {
         return Ok(Reply::Int(0));

@@ -47,10 +47,15 @@ pub(super) fn script(db: &mut Database, words: Words<'_>) -> Answer {
             });
             Ok(Reply::Array(known.collect()))
         }
-        [_, flush, ..] if is(flush, "FLUSH") => {
+        [_, flush, how @ ..] if is(flush, "FLUSH") => {
+            let is_known = |how: &&[u8]| is(how, "ASYNC") || is(how, "SYNC");
+            if how.len() > 1 || !how.iter().all(is_known) {
+                return Err("ERR SCRIPT FLUSH only support SYNC|ASYNC option".into());
+            }
             db.scripts.clear();
             Ok(Reply::ok())
         }
+        [_, exists] if is(exists, "EXISTS") => Err(arity("script|exists")),
         [_, load, ..] if is(load, "LOAD") => Err(arity("script|load")),
         _ => Err(unknown_subcommand("SCRIPT", words[1])),
     }

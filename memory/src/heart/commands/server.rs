@@ -25,6 +25,12 @@ pub(super) fn config(db: &mut Database, words: Words<'_>) -> Answer {
             let text = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
             let pairs = pairs.chunks_exact(2);
             let pairs = pairs.map(|pair| (text(pair[0]).to_lowercase(), text(pair[1])));
+            let pairs: Vec<_> = pairs.collect();
+            let is_unknown = |(name, _): &&(String, String)| !db.about.settings.contains_key(name);
+            if let Some((name, _)) = pairs.iter().find(is_unknown) {
+                let error = "ERR Unknown option or number of arguments for CONFIG SET";
+                return Err(format!("{error} - '{name}'").into());
+            }
             Arc::make_mut(&mut db.about).settings.extend(pairs);
             Ok(Reply::ok())
         }

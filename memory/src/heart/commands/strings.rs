@@ -32,8 +32,8 @@ pub(super) fn set(db: &mut Database, words: Words<'_>) -> Answer {
             }
             _ if is(option, "KEEPTTL") => keeps = true,
             _ if is(option, "GET") => gets = true,
-            _ if is(option, "NX") && must_exist.is_none() => must_exist = Some(false),
-            _ if is(option, "XX") && must_exist.is_none() => must_exist = Some(true),
+            _ if is(option, "NX") && must_exist != Some(true) => must_exist = Some(false),
+            _ if is(option, "XX") && must_exist != Some(false) => must_exist = Some(true),
             _ => return Err(SYNTAX),
         }
     }

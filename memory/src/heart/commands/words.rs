@@ -14,10 +14,11 @@ pub(super) fn unknown_subcommand(name: &str, sub: &[u8]) -> Error {
 
 /// Returns a whole number.
 pub(super) fn whole(word: &[u8]) -> Answer<i64> {
-    let text = str::from_utf8(word)
-        .ok()
-        .filter(|text| !text.starts_with('+'));
-    text.and_then(|text| text.parse().ok()).ok_or(NOT_INTEGER)
+    let text = str::from_utf8(word).ok();
+    let number: Option<i64> = text.and_then(|text| text.parse().ok());
+    // As on a server, each number is written in one way: not as +1, 01 or -0.
+    let number = number.filter(|number| number.to_string().as_bytes() == word);
+    number.ok_or(NOT_INTEGER)
 }
 
 pub(super) fn is(word: &[u8], name: &str) -> bool {
