@@ -5,7 +5,10 @@ use std::{
     mem,
 };
 
-use super::{effect::Effect, reply::Reply};
+use super::{
+    effect::Effect,
+    reply::{Input, Reply},
+};
 
 /// All connections. Each has a number.
 #[derive(Debug, Default)]
@@ -26,8 +29,7 @@ pub(super) struct Connections {
 /// A connection, as the server sees it.
 #[derive(Debug, Default)]
 pub(super) struct Connection {
-    /// What it has received and not executed.
-    pub(super) input: Vec<u8>,
+    pub(super) input: Input,
     pub(super) is_resp3: bool,
     pub(super) is_logged_in: bool,
     /// Set by the last command: the server closes the connection after the reply.

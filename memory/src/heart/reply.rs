@@ -1,5 +1,7 @@
 //! What a server answers, and the commands that it reads, as RESP.
 
+use std::mem;
+
 /// What a server answers.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -124,56 +126,59 @@ pub(super) fn written(number: f64) -> String {
     }
 }
 
-/// Takes the first command from `input`, which may also be a line of words. Returns `None` if the
-/// command is incomplete, and an error if the bytes are no command.
-pub(super) fn take_command(input: &mut Vec<u8>) -> Result<Option<Vec<Vec<u8>>>, String> {
-    while let Some((line, start)) = take_line(input, 0) {
-        let (words, end) = if let Some(count) = line.strip_prefix(b"*") {
-            let count = number(count, 1_048_576).ok_or("invalid multibulk length")?;
-            let Some(found) = take_words(input, start, count)? else {
-                return Ok(None);
-            };
-            found
-        } else {
-            let words = line.split(u8::is_ascii_whitespace);
-            let words = words.filter(|word| !word.is_empty());
-            (words.map(<[u8]>::to_vec).collect(), start)
-        };
-        input.drain(..end);
-        if !words.is_empty() {
-            return Ok(Some(words));
-        }
-    }
-    Ok(None)
+/// What a connection has received and not executed.
+#[derive(Debug, Default)]
+pub(super) struct Input {
+    bytes: Vec<u8>,
+    /// How many of the bytes have been read.
+    read: usize,
+    /// The words of an incomplete command, and how many are missing.
+    words: Vec<Vec<u8>>,
+    missing: usize,
 }
 
-/// Returns the words that begin at `at`, and where they end. `None` if they are incomplete.
-#[expect(
-    clippy::type_complexity,
-    reason = "words, if they have come, and their end"
-)]
-fn take_words(
-    input: &[u8],
-    mut at: usize,
-    count: usize,
-) -> Result<Option<(Vec<Vec<u8>>, usize)>, String> {
-    let mut words = Vec::new();
-    for _ in 0..count {
-        let Some((head, start)) = take_line(input, at) else {
-            return Ok(None);
-        };
-        let length = head.strip_prefix(b"$").ok_or_else(|| {
-            let found = head.first().map_or('\n', |byte| char::from(*byte));
-            format!("expected '$', got '{found}'")
-        })?;
-        let length = number(length, 512 << 20).ok_or("invalid bulk length")?;
-        at = start + length + 2;
-        let Some(word) = input.get(start..at) else {
-            return Ok(None);
-        };
-        words.push(word[..length].to_vec());
+impl Input {
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        self.bytes.drain(..mem::take(&mut self.read));
+        self.bytes.extend_from_slice(bytes);
     }
-    Ok(Some((words, at)))
+
+    /// Takes the first command, which may also be a line of words. Returns `None` if the command is
+    /// incomplete, and an error if the bytes are no command.
+    pub(super) fn take_command(&mut self) -> Result<Option<Vec<Vec<u8>>>, String> {
+        while let Some((line, start)) = take_line(&self.bytes, self.read) {
+            self.read = if self.missing > 0 {
+                let end = start + length_of(line)? + 2;
+                let Some(word) = self.bytes.get(start..end) else {
+                    return Ok(None);
+                };
+                self.words.push(word[..word.len() - 2].to_vec());
+                self.missing -= 1;
+                end
+            } else if let Some(count) = line.strip_prefix(b"*") {
+                self.missing = number(count, 1_048_576).ok_or("invalid multibulk length")?;
+                start
+            } else {
+                let words = line.split(u8::is_ascii_whitespace);
+                let words = words.filter(|word| !word.is_empty());
+                self.words.extend(words.map(<[u8]>::to_vec));
+                start
+            };
+            if self.missing == 0 && !self.words.is_empty() {
+                return Ok(Some(mem::take(&mut self.words)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Returns the length of the word that follows this line.
+fn length_of(line: &[u8]) -> Result<usize, String> {
+    let length = line.strip_prefix(b"$").ok_or_else(|| {
+        let found = line.first().map_or('\n', |byte| char::from(*byte));
+        format!("expected '$', got '{found}'")
+    })?;
+    Ok(number(length, 512 << 20).ok_or("invalid bulk length")?)
 }
 
 /// Returns the line that begins at `from`, and where the next one begins.
@@ -243,15 +248,16 @@ mod tests {
         let stream = b"*2\r\n$3\r\nGET\r\n$2\r\n\r\n\r\n*0\r\n\r\nPING a\r\n*1\r\n$0\r\n\r\n";
         let expected: [&[&[u8]]; 3] = [&[b"GET", b"\r\n"], &[b"PING", b"a"], &[b""]];
         for size in 1..=stream.len() {
-            let (mut input, mut found) = (Vec::new(), Vec::new());
+            let (mut input, mut found) = (Input::default(), Vec::new());
             for piece in stream.chunks(size) {
-                input.extend_from_slice(piece);
-                while let Some(words) = take_command(&mut input).unwrap() {
+                input.push(piece);
+                while let Some(words) = input.take_command().unwrap() {
                     found.push(words);
                 }
             }
             assert_eq!(found, expected, "pieces of {size}");
-            assert_eq!(input, b"");
+            input.push(b"");
+            assert_eq!(input.bytes, b"");
         }
     }
 
@@ -263,8 +269,9 @@ mod tests {
             ("*1\r\n:1\r\n", "expected '$', got ':'"),
             ("*1\r\n$x\r\n", "invalid bulk length"),
         ] {
-            let error = take_command(&mut nonsense.as_bytes().to_vec()).unwrap_err();
-            assert_eq!(error, expected);
+            let mut input = Input::default();
+            input.push(nonsense.as_bytes());
+            assert_eq!(input.take_command().unwrap_err(), expected);
         }
     }
 }

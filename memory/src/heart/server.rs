@@ -10,7 +10,7 @@ use super::{
     database::{Answer, Database, Error, Words},
     effect::Effect,
     keyspace::{Entry, Keyspace, Value},
-    reply::{Reply, take_command},
+    reply::Reply,
 };
 
 /// The keys of all databases, by their numbers.
@@ -68,7 +68,7 @@ impl Server {
     /// the true time.
     pub fn receive(&mut self, connection: u64, bytes: &[u8], now: u64) {
         if let Some(connection) = self.database.connections.get(connection) {
-            connection.input.extend_from_slice(bytes);
+            connection.input.push(bytes);
         }
         while let Some(words) = self.next_command(connection) {
             self.execute(connection, &words, now);
@@ -78,7 +78,7 @@ impl Server {
     /// Takes the next whole command that a connection has received.
     fn next_command(&mut self, connection: u64) -> Option<Vec<Vec<u8>>> {
         let connections = &mut self.database.connections;
-        let taken = take_command(&mut connections.get(connection)?.input);
+        let taken = connections.get(connection)?.input.take_command();
         taken.unwrap_or_else(|error| {
             let error = Reply::Error(format!("ERR Protocol error: {error}"));
             connections.send(connection, &error);
