@@ -36,6 +36,8 @@ pub struct Server {
     /// The error that all commands are answered with.
     refusal: Option<Error>,
     commands: u64,
+    /// How many keys there were when the expired ones were last deleted.
+    kept: usize,
 }
 
 impl Server {
@@ -154,7 +156,15 @@ impl Server {
             self.data.clear();
         }
         self.data.insert(index, mem::take(&mut self.database.keys));
+        if self.count() > 2 * self.kept + 1_000 {
+            self.delete_expired();
+        }
         ran
+    }
+
+    fn count(&self) -> usize {
+        let keys = self.data.values();
+        keys.map(|keys| keys.entries.len()).sum()
     }
 
     /// Tells all connections what the last command has done.
@@ -188,9 +198,16 @@ impl Server {
     }
 
     /// Deletes the keys that have expired, and tells the connections that track them. Without this,
-    /// a key that has expired is gone, too, but nobody hears of it until someone writes it.
+    /// a key that has expired is gone, too, but nobody hears of it until someone writes it, or
+    /// until there are many more keys than before.
     pub fn expire(&mut self, now: u64) {
-        let millis = self.micros(now) / 1_000;
+        self.database.micros = self.micros(now);
+        self.delete_expired();
+        self.tell();
+    }
+
+    fn delete_expired(&mut self) {
+        let millis = self.database.now();
         for keys in self.data.values_mut() {
             let is_kept = |key: &Vec<u8>, entry: &mut Entry| {
                 let is_expired = entry.is_expired(millis);
@@ -201,7 +218,7 @@ impl Server {
             };
             keys.entries.retain(is_kept);
         }
-        self.tell();
+        self.kept = self.count();
     }
 
     /// Returns when the next key that `connection` tracks will have expired, in true time.

@@ -147,6 +147,19 @@ fn commands_of_connections_fail_on_keys() {
     }
 }
 
+#[test]
+fn keys_that_have_expired_do_not_pile_up() {
+    let mut server = Server::new("test", Version::default());
+    server.run(&["SET", "a", "1"], NOW);
+    for number in 0..10_000 {
+        let key = format!("key:{number}");
+        server.run(&["SET", &key, "1", "PX", "1"], NOW + 10_000 * number);
+    }
+    let count = server.snapshot()[&0].entries.len();
+    assert!(count <= 1_010, "{count} keys, of which 2 are alive");
+    assert_eq!(server.run(&["EXISTS", "a"], NOW), Reply::Int(1));
+}
+
 /// A command may arrive twice, or after its connection has ended.
 #[test]
 fn a_command_without_a_connection_runs_and_is_not_answered() {
