@@ -118,7 +118,6 @@ impl Engine {
         }
     }
 
-    #[cfg(test)]
     pub(crate) fn context(&self) -> &Context {
         &self.context
     }

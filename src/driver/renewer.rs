@@ -12,12 +12,18 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::{
-    core::vote::{quorum::Outcome, round::Round},
+    core::{
+        protocol::name::LockId,
+        vote::{quorum::Outcome, round::Round},
+    },
     driver::{live_round::LiveRound, time::clock},
 };
 
 /// A claim that can be renewed.
 pub(crate) trait Renew: Send + Sync {
+    /// Returns whether a guard has this lock now.
+    fn holds(&self, lock_id: &LockId) -> bool;
+
     /// Renews the lock if its renewal is due. Returns the round of the renewal, if one was posted.
     /// Adds itself to the renewer again, unless this method need not be called again.
     fn renew(self: Arc<Self>) -> Option<Arc<LiveRound>>;
@@ -47,6 +53,8 @@ struct RenewerState {
 }
 
 impl Renewer {
+    const MANY: usize = 250;
+
     /// Renews `claim` at `due`, once.
     pub(crate) fn add(&self, due: Instant, claim: Weak<dyn Renew>) -> TimerKey {
         let mut state = self.state.lock();
@@ -61,8 +69,18 @@ impl Renewer {
 
     /// Returns whether there are so many claims that renewals which are due together would be late.
     pub(crate) fn is_crowded(&self) -> bool {
-        const MANY: usize = 250;
-        self.state.lock().timers.len() >= MANY
+        self.state.lock().timers.len() >= Self::MANY
+    }
+
+    /// Returns whether one of the claims has this lock now. Does not look through many claims.
+    pub(crate) fn holds(&self, lock_id: &LockId) -> bool {
+        if self.is_crowded() {
+            return false;
+        }
+        // The last reference to a claim must not be dropped while the state is locked.
+        let claims: Vec<_> = self.state.lock().timers.values().cloned().collect();
+        let mut claims = claims.iter().filter_map(Weak::upgrade);
+        claims.any(|claim| claim.holds(lock_id))
     }
 
     /// Does not renew the claim with this `key`, unless that has begun.
@@ -241,6 +259,10 @@ mod tests {
     }
 
     impl Renew for Idle {
+        fn holds(&self, _: &LockId) -> bool {
+            false
+        }
+
         fn renew(self: Arc<Self>) -> Option<Arc<LiveRound>> {
             self.calls.fetch_add(1, Ordering::Relaxed);
             None

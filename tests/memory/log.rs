@@ -2,12 +2,12 @@
 
 use std::pin::pin;
 
-use quorlock::{Coordinator, Fault, MemoryMaster};
+use quorlock::{AcquireError, Coordinator, Fault, MemoryMaster};
 use testkit::captured_log::CapturedLog;
 use tokio::time::{sleep, timeout};
 use tracing::Level;
 
-use crate::world::{KINDS, NAME, World, error, millis, seconds};
+use crate::world::{KINDS, NAME, World, error, lock, millis, seconds};
 
 #[tokio::test(start_paused = true)]
 async fn an_outage_is_logged_as_one_warning() {
@@ -71,6 +71,49 @@ async fn the_life_of_a_lock_is_logged() {
         ],
         "{lines:#?}"
     );
+}
+
+/// A task that waits for a lock of its own program may wait in vain.
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_longer_than_a_ttl_is_logged_and_names_a_guard_of_the_same_coordinator() {
+    let (said, _listening) = CapturedLog::listen();
+    for (kind, is_own) in KINDS
+        .into_iter()
+        .flat_map(|kind| [(kind, true), (kind, false)])
+    {
+        let world = World::new(3).await;
+        let holder = if is_own {
+            world.locks.clone()
+        } else {
+            Coordinator::new(&world.masters).unwrap()
+        };
+        let held = lock(kind, &holder, &holder.owner())
+            .acquire()
+            .await
+            .unwrap();
+        said.take();
+        let waiting = lock(kind, &world.locks, &world.locks.owner());
+        let late = waiting.acquire_within(seconds(25)).await.unwrap_err();
+        let last = late.last_attempt();
+        assert!(
+            matches!(last, AcquireError::Contended { own_guard, .. } if *own_guard == is_own),
+            "{last:?}"
+        );
+        let words = [
+            "held by another holder",
+            "held by a guard of this coordinator",
+        ];
+        assert!(
+            late.to_string().contains(words[usize::from(is_own)]),
+            "{late}"
+        );
+        let waits = |(_, line): &(Level, String)| line.contains("waiting for a lock");
+        let lines: Vec<_> = said.take().into_iter().filter(waits).collect();
+        let level = if is_own { Level::WARN } else { Level::INFO };
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert_eq!(lines[0].0, level, "{lines:?}");
+        held.release().await.unwrap();
+    }
 }
 
 /// Another client takes a master that lost the key before the key is put back there.

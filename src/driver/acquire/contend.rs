@@ -54,7 +54,8 @@ pub(in crate::driver) async fn contend(
             Err(NotAcquired::Denied(denied)) => denied,
             result => return result,
         };
-        contest.deadline.note_failure(&denied, is_last)?;
+        let deadline = &contest.deadline;
+        deadline.note_failure(context, request, &denied, is_last)?;
         contest.wait(&denied, start).await;
     }
 }

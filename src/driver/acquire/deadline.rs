@@ -3,13 +3,13 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::{Duration, Instant},
 };
 
 use super::denied::{Denied, NotAcquired};
-use crate::driver::time::clock;
+use crate::driver::{claim::request::LockRequest, context::Context, time::clock};
 
 /// The start and the end of a wait, and the attempts that failed meanwhile. Its clones count
 /// together: parts of a wait have a clone each, and its error tells of all attempts.
@@ -17,8 +17,15 @@ use crate::driver::time::clock;
 pub(in crate::driver) struct Deadline {
     start: Instant,
     pub(in crate::driver) end: Option<Instant>,
+    failures: Arc<Failures>,
+}
+
+#[derive(Debug, Default)]
+struct Failures {
     /// The number of attempts that failed.
-    failures: Arc<AtomicU32>,
+    count: AtomicU32,
+    /// `true` once the wait was logged, because it took longer than a TTL.
+    is_logged: AtomicBool,
 }
 
 impl Deadline {
@@ -33,8 +40,11 @@ impl Deadline {
     }
 
     /// Counts the attempt `denied`, which failed. Returns an error if the wait ends with it.
+    /// Otherwise, logs the wait once it has taken longer than a TTL.
     pub(in crate::driver) fn note_failure(
         &self,
+        context: &Context,
+        request: &LockRequest,
         denied: &Denied,
         is_last: bool,
     ) -> Result<(), NotAcquired> {
@@ -44,8 +54,19 @@ impl Deadline {
         if is_last {
             return Err(self.expired(denied.clone()));
         }
-        self.failures.fetch_add(1, Ordering::Relaxed);
+        self.failures.count.fetch_add(1, Ordering::Relaxed);
+        let waited = self.waited();
+        if waited > request.ttl.duration() && !self.failures.is_logged.swap(true, Ordering::Relaxed)
+        {
+            let own_guard = context.renewer.holds(&request.lock_id);
+            let (name, obstacle) = (request.lock_id.name(), &denied.obstacle);
+            context.observer.waits(name, waited, obstacle, own_guard);
+        }
         Ok(())
+    }
+
+    fn waited(&self) -> Duration {
+        clock::now().saturating_duration_since(self.start)
     }
 
     /// Returns `at`, or the end of the wait if the end is earlier.
@@ -80,29 +101,13 @@ impl Deadline {
     /// Returns the error for a wait that ends with the denied attempt `last`.
     pub(in crate::driver) fn expired(&self, last: Denied) -> NotAcquired {
         NotAcquired::Deadline {
-            waited: clock::now().saturating_duration_since(self.start),
-            attempts: self.failures.load(Ordering::Relaxed).saturating_add(1),
+            waited: self.waited(),
+            attempts: self
+                .failures
+                .count
+                .load(Ordering::Relaxed)
+                .saturating_add(1),
             last,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn the_attempts_of_all_parts_of_a_wait_are_counted() {
-        let wait = Deadline::new(Some(Duration::ZERO));
-        let part = wait.clone();
-        let denied = Denied::owner_busy();
-        for deadline in [&part, &wait, &part] {
-            deadline.note_failure(&denied, false).unwrap();
-        }
-        let error = wait.note_failure(&denied, true).unwrap_err();
-        assert!(
-            matches!(error, NotAcquired::Deadline { attempts: 4, .. }),
-            "{error:?}"
-        );
     }
 }

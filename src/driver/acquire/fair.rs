@@ -337,7 +337,8 @@ impl<'a> FairWait<'a> {
         let denied = Denied::by(round.clone(), outcome, free_in);
         self.context
             .note_denied(self.request.lock_id.name(), &denied);
-        self.deadline.note_failure(&denied, is_last)?;
+        self.deadline
+            .note_failure(self.context, self.request, &denied, is_last)?;
         let chance = round.read(|round| Chance::of_round(round, outcome));
         self.chances = self.context.note_chance(chance, round.read(Round::start));
         Ok(round.read(|round| self.queued.note_round(round, self.chances)))

@@ -92,7 +92,7 @@ pub(super) async fn acquire(
             Some(Err(NotAcquired::Denied(denied))) => {
                 let end = deadline.cap(context.retry_at(refusals));
                 refusals = refusals.saturating_add(1);
-                deadline.note_failure(&denied, is_last)?;
+                deadline.note_failure(context, request, &denied, is_last)?;
                 // The lock may become free before the next try. That future must not keep its
                 // permit, its turn or its position from others then.
                 let pause = pin!(context.timers.sleep_until(end));

@@ -102,7 +102,8 @@ impl<'a> Prefix<'a> {
             match self.attempt(most_now, !is_last).await {
                 Ok(()) => most = most.saturating_mul(2),
                 Err(NotAcquired::Denied(denied)) => {
-                    deadline.note_failure(&denied, is_last)?;
+                    let Part { context, request } = self.parts[self.levels.len()];
+                    deadline.note_failure(context, request, &denied, is_last)?;
                     mutant!(KeepsLater => self.parts[self.levels.len()..].rotate_left(1));
                     most = 1;
                 }

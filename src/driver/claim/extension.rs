@@ -15,7 +15,7 @@ use crate::{
     core::{
         claim::ClaimState,
         config::error::ConfigError,
-        protocol::command::Command,
+        protocol::{command::Command, name::LockId},
         time::lease::Ttl,
         view::lock_state::{LockState, LostReason},
         vote::{SlotVote, effect::Effect, master_set::MasterSet, quorum::Outcome, round::Round},
@@ -283,6 +283,10 @@ fn ensure_held(mut locked: Locked<'_>) -> Result<(), NotExtended> {
 }
 
 impl Renew for Claim {
+    fn holds(&self, lock_id: &LockId) -> bool {
+        self.terms.lock_id == *lock_id && self.state() == LockState::Held
+    }
+
     fn renew(self: Arc<Self>) -> Option<Arc<LiveRound>> {
         let mut locked = self.lock();
         let (next_look, command) = locked.step(ClaimState::renew);

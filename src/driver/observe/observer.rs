@@ -106,6 +106,21 @@ impl LockObserver {
         }
     }
 
+    /// Logs a wait for a lock that has taken longer than a TTL.
+    pub(in crate::driver) fn waits(
+        &self,
+        name: &str,
+        waited: Duration,
+        reason: &Obstacle,
+        own_guard: bool,
+    ) {
+        if own_guard {
+            warn!(target: LOCK, %name, ?waited, "waiting for a lock that a guard of this coordinator holds");
+        } else {
+            info!(target: LOCK, %name, ?waited, %reason, "waiting for a lock for longer than its TTL");
+        }
+    }
+
     pub(in crate::driver) fn in_doubt(
         &self,
         name: &str,

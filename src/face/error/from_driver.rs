@@ -9,6 +9,7 @@ use crate::{
     driver::{
         acquire::denied::{Denied, NotAcquired},
         claim::{Claim, extension::NotExtended, request::LockRequest},
+        context::Context,
         live_round::LiveRound,
         masters::Masters,
         query::inspect::NotInspected,
@@ -19,12 +20,12 @@ impl AcquireError {
     pub(crate) fn from_driver(
         error: NotAcquired,
         request: &LockRequest,
-        masters: &Masters,
+        context: &Context,
     ) -> Self {
         match error {
             NotAcquired::Closed => Self::Closed,
             NotAcquired::Config(error) => Self::Config(error),
-            NotAcquired::Denied(denied) => Self::from_denied(denied, request, masters),
+            NotAcquired::Denied(denied) => Self::from_denied(denied, request, context),
             NotAcquired::Deadline {
                 waited,
                 attempts,
@@ -33,23 +34,28 @@ impl AcquireError {
                 name: request.lock_id.name().clone(),
                 waited,
                 attempts,
-                last: Box::new(Self::from_denied(last, request, masters)),
+                last: Box::new(Self::from_denied(last, request, context)),
             },
         }
     }
 
-    fn from_denied(denied: Denied, request: &LockRequest, masters: &Masters) -> Self {
+    fn from_denied(denied: Denied, request: &LockRequest, context: &Context) -> Self {
         let name = request.lock_id.name().clone();
         let Some(round) = denied.round else {
             return Self::OwnerBusy { name };
         };
-        let votes = masters.votes(&round);
+        let votes = context.masters.votes(&round);
+        let contended = |reason, own_guard| Self::Contended {
+            name: name.clone(),
+            reason,
+            own_guard,
+            votes: votes.clone(),
+        };
         match denied.obstacle {
-            Obstacle::HeldFor(remaining) => Self::Contended {
-                name,
-                reason: Contention::Held { remaining },
-                votes,
-            },
+            Obstacle::HeldFor(remaining) => {
+                let own_guard = context.renewer.holds(&request.lock_id);
+                contended(Contention::Held { remaining }, own_guard)
+            }
             Obstacle::NoQuorum => Self::NoQuorum { name, votes },
             Obstacle::OtherKind => Self::OtherKind {
                 name,
@@ -62,16 +68,8 @@ impl AcquireError {
                 remaining,
                 votes,
             },
-            Obstacle::Queued => Self::Contended {
-                name,
-                reason: Contention::Queued,
-                votes,
-            },
-            Obstacle::Split => Self::Contended {
-                name,
-                reason: Contention::Split,
-                votes,
-            },
+            Obstacle::Queued => contended(Contention::Queued, false),
+            Obstacle::Split => contended(Contention::Split, false),
             Obstacle::TooSlow(elapsed) => Self::TooSlow {
                 name,
                 elapsed,

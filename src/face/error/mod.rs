@@ -67,13 +67,17 @@ pub enum AcquireError {
     ///
     /// `votes` does not name the holder of a mutex. [`Lock::inspect`](crate::Lock::inspect) does,
     /// if that holder has a [client name](crate::Builder::client_name). It takes another round.
-    #[error("could not lock {name:?}: {}: {votes}", describe(*.reason, .votes))]
+    #[error("could not lock {name:?}: {}: {votes}", describe(*.reason, *.own_guard, .votes))]
     #[non_exhaustive]
     Contended {
         /// The lock's name.
         name: Arc<str>,
         /// The reason why the attempt did not win.
         reason: Contention,
+        /// Whether a guard of the same coordinator had the lock when this error was made. A task
+        /// that waits for its own guard waits in vain. Known while guards are renewed, and fewer
+        /// than 250 are.
+        own_guard: bool,
         /// The votes of the round that failed.
         votes: Votes,
     },
@@ -219,18 +223,14 @@ pub enum Contention {
     Split,
 }
 
-fn describe(reason: Contention, votes: &Votes) -> String {
+fn describe(reason: Contention, own_guard: bool, votes: &Votes) -> String {
     let (refused, masters) = (votes.refused_count(), votes.master_count());
+    let holder = ["another holder", "a guard of this coordinator"][usize::from(own_guard)];
     match reason {
-        Contention::Held { remaining: None } => {
-            format!("held by another holder on {refused} of {masters} masters")
-        }
-        Contention::Held {
-            remaining: Some(remaining),
-        } => {
-            format!(
-                "held by another holder on {refused} of {masters} masters for {remaining:.1?} more"
-            )
+        Contention::Held { remaining } => {
+            let left = remaining.map(|left| format!(" for {left:.1?} more"));
+            let left = left.unwrap_or_default();
+            format!("held by {holder} on {refused} of {masters} masters{left}")
         }
         Contention::Queued => "other waiters come first".to_owned(),
         Contention::Split => {
@@ -458,6 +458,7 @@ mod tests {
             let error = AcquireError::Contended {
                 name: "orders/42".into(),
                 reason,
+                own_guard: false,
                 votes,
             };
             assert_eq!(

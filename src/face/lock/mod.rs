@@ -247,8 +247,8 @@ impl Lock {
         acquired: Result<Level, NotAcquired>,
         request: &LockRequest,
     ) -> Result<Guard, AcquireError> {
-        let masters = self.engine.masters();
-        let level = acquired.map_err(|error| AcquireError::from_driver(error, request, masters))?;
+        let context = self.engine.context();
+        let level = acquired.map_err(|error| AcquireError::from_driver(error, request, context))?;
         Ok(Guard::new(level, Vec::new()))
     }
 

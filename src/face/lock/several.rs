@@ -76,7 +76,7 @@ fn guard_of_all(
 ) -> Result<Guard, AcquireError> {
     let mut levels = acquired.map_err(|NotAllAcquired { at, error }| {
         let Part { context, request } = &parts[at];
-        AcquireError::from_driver(error, request, &context.masters)
+        AcquireError::from_driver(error, request, context)
     })?;
     let others = levels.split_off(1);
     Ok(Guard::new(levels.remove(0), others))
