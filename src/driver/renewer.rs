@@ -53,8 +53,6 @@ struct RenewerState {
 }
 
 impl Renewer {
-    const MANY: usize = 250;
-
     /// Renews `claim` at `due`, once.
     pub(crate) fn add(&self, due: Instant, claim: Weak<dyn Renew>) -> TimerKey {
         let mut state = self.state.lock();
@@ -69,7 +67,8 @@ impl Renewer {
 
     /// Returns whether there are so many claims that renewals which are due together would be late.
     pub(crate) fn is_crowded(&self) -> bool {
-        self.state.lock().timers.len() >= Self::MANY
+        const MANY: usize = 250;
+        self.state.lock().timers.len() >= MANY
     }
 
     /// Returns whether one of the claims has this lock now. Does not look through many claims.

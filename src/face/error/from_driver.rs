@@ -45,17 +45,13 @@ impl AcquireError {
             return Self::OwnerBusy { name };
         };
         let votes = context.masters.votes(&round);
-        let contended = |reason, own_guard| Self::Contended {
-            name: name.clone(),
-            reason,
-            own_guard,
-            votes: votes.clone(),
-        };
         match denied.obstacle {
-            Obstacle::HeldFor(remaining) => {
-                let own_guard = context.renewer.holds(&request.lock_id);
-                contended(Contention::Held { remaining }, own_guard)
-            }
+            Obstacle::HeldFor(remaining) => Self::Contended {
+                name,
+                reason: Contention::Held { remaining },
+                own_guard: context.renewer.holds(&request.lock_id),
+                votes,
+            },
             Obstacle::NoQuorum => Self::NoQuorum { name, votes },
             Obstacle::OtherKind => Self::OtherKind {
                 name,
@@ -68,8 +64,15 @@ impl AcquireError {
                 remaining,
                 votes,
             },
-            Obstacle::Queued => contended(Contention::Queued, false),
-            Obstacle::Split => contended(Contention::Split, false),
+            obstacle @ (Obstacle::Queued | Obstacle::Split) => Self::Contended {
+                name,
+                reason: match obstacle {
+                    Obstacle::Queued => Contention::Queued,
+                    _ => Contention::Split,
+                },
+                own_guard: false,
+                votes,
+            },
             Obstacle::TooSlow(elapsed) => Self::TooSlow {
                 name,
                 elapsed,
