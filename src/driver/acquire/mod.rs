@@ -4,7 +4,7 @@ pub(in crate::driver) mod attempt;
 pub(in crate::driver) mod contend;
 pub(in crate::driver) mod deadline;
 pub(crate) mod denied;
-pub(in crate::driver) mod fair;
+pub(in crate::driver) mod queued;
 pub(crate) mod several;
 mod slots;
 
@@ -22,7 +22,7 @@ use attempt::{attempt, attempt_timeout, reenter};
 use contend::contend;
 use deadline::Deadline;
 use denied::{Denied, NotAcquired};
-use fair::acquire_fair;
+use queued::acquire_queued;
 
 /// Makes one attempt. If it splits the votes on a semaphore, makes a second one, in which one
 /// master chooses the slot.
@@ -70,7 +70,7 @@ pub(super) async fn acquire(
     let contest = deadline.clone();
     let mut acquired = pin!(async {
         if request.lock_id.kind().has_queue() {
-            acquire_fair(context, request, owner, &owned, contest).await
+            acquire_queued(context, request, owner, &owned, contest).await
         } else {
             contend(context, request, contest).await
         }

@@ -1,5 +1,5 @@
-//! A waiter of this coordinator for a fair lock. A master calls the waiter at the head of its
-//! queue: it publishes the ticket of that waiter.
+//! A waiter of this coordinator for a lock with queues. A master calls the waiter at the head of
+//! its queue: it publishes the ticket of that waiter.
 
 use std::{
     ops::ControlFlow,
@@ -16,7 +16,7 @@ use crate::{
 
 /// A waiter that masters can call. It stops listening when dropped.
 #[derive(Debug)]
-pub(crate) struct FairWaiter<'a> {
+pub(crate) struct CalledWaiter<'a> {
     context: &'a Context,
     events: Arc<Events>,
     turn: Topic,
@@ -24,7 +24,7 @@ pub(crate) struct FairWaiter<'a> {
     watched: OnceLock<Topic>,
 }
 
-impl<'a> FairWaiter<'a> {
+impl<'a> CalledWaiter<'a> {
     /// Listens for calls of `ticket`. Requests that are posted later can cause calls. A call is
     /// missed only if the master refuses the subscription, or if the connection breaks. The waiter
     /// then asks again at its next poll.
@@ -83,7 +83,7 @@ impl<'a> FairWaiter<'a> {
     }
 }
 
-impl Drop for FairWaiter<'_> {
+impl Drop for CalledWaiter<'_> {
     fn drop(&mut self) {
         for topic in self.watched.get().into_iter().chain([&self.turn]) {
             self.context.masters.ignore(topic, &self.listener());

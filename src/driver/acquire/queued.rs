@@ -1,4 +1,4 @@
-//! Waits for a fair lock in the queues of all masters, with the same ticket on all masters.
+//! Waits for a lock with queues on the masters, with the same ticket in all of them.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -37,7 +37,7 @@ use crate::{
         live_round::LiveRound,
         query::reachability::majority_answers,
         time::clock,
-        waiting::fair_waiter::FairWaiter,
+        waiting::called_waiter::CalledWaiter,
     },
 };
 
@@ -57,7 +57,7 @@ enum QueueEnd {
 
 /// Makes rounds until one wins the lock. Between rounds, waits in the queues of all masters, or
 /// aside.
-pub(in crate::driver) async fn acquire_fair(
+pub(in crate::driver) async fn acquire_queued(
     context: &Arc<Context>,
     request: &LockRequest,
     owner: &LockOwner,
@@ -65,7 +65,7 @@ pub(in crate::driver) async fn acquire_fair(
     deadline: Deadline,
 ) -> Result<Level, NotAcquired> {
     let spec = request.lock_id.kind().spec();
-    let mut wait = FairWait {
+    let mut wait = QueuedWait {
         context,
         request,
         owner,
@@ -101,7 +101,7 @@ pub(in crate::driver) async fn acquire_fair(
 
 /// A wait for a fair lock, in the queues of the masters or aside. The waiter has one ticket at a
 /// time.
-struct FairWait<'a> {
+struct QueuedWait<'a> {
     context: &'a Arc<Context>,
     request: &'a LockRequest,
     owner: &'a LockOwner,
@@ -112,7 +112,7 @@ struct FairWait<'a> {
     chances: Chances,
 }
 
-impl<'a> FairWait<'a> {
+impl<'a> QueuedWait<'a> {
     /// Waits in the queues.
     async fn wait_queued(&mut self) -> Result<QueueEnd, NotAcquired> {
         let mut permit = self.permit().await?;
@@ -194,7 +194,7 @@ impl<'a> FairWait<'a> {
         &self,
         claim: &Arc<Claim>,
         chooser: Option<usize>,
-        waiter: &Option<FairWaiter<'_>>,
+        waiter: &Option<CalledWaiter<'_>>,
     ) {
         if let Some(waiter) = waiter {
             waiter.begin_attempt();
@@ -214,7 +214,7 @@ impl<'a> FairWait<'a> {
     /// Begins the first round. The lock may be free, so the round joins the queues only if another
     /// waiter of this process had to wait in them lately. If it does not, one master may choose the
     /// slot.
-    fn begin(&self, is_last: bool) -> (Level, Option<FairWaiter<'a>>, Option<usize>) {
+    fn begin(&self, is_last: bool) -> (Level, Option<CalledWaiter<'a>>, Option<usize>) {
         let joins = !is_last && self.rivals(|rivals| rivals.is_queue_likely());
         let waiter = joins.then(|| self.join());
         let queue = joins.then_some(self.queued.options);
@@ -259,13 +259,13 @@ impl<'a> FairWait<'a> {
 
     /// Prepares a round that joins the queues of the masters. The waiter listens before it joins,
     /// so it misses no call.
-    fn join(&self) -> FairWaiter<'a> {
+    fn join(&self) -> CalledWaiter<'a> {
         self.rivals(|rivals| rivals.note_queued(true));
         self.listen()
     }
 
-    fn listen(&self) -> FairWaiter<'a> {
-        FairWaiter::new(self.context, &self.ticket)
+    fn listen(&self) -> CalledWaiter<'a> {
+        CalledWaiter::new(self.context, &self.ticket)
     }
 
     fn draw_ticket(&mut self) {
@@ -356,7 +356,7 @@ impl<'a> FairWait<'a> {
         &self,
         claim: &Claim,
         round: &LiveRound,
-        waiter: &Option<FairWaiter<'_>>,
+        waiter: &Option<CalledWaiter<'_>>,
     ) {
         let timeout = self.queued.options.waiter_timeout;
         let known = round.read(|round| round.may_have_key() - round.unanswered());
@@ -375,7 +375,7 @@ impl<'a> FairWait<'a> {
         &mut self,
         claim: &Claim,
         split: Option<Arc<LiveRound>>,
-        waiter: &Option<FairWaiter<'_>>,
+        waiter: &Option<CalledWaiter<'_>>,
     ) {
         if let Some(round) = split {
             claim.yield_grants(
@@ -392,7 +392,7 @@ impl<'a> FairWait<'a> {
 
     /// Waits until another round may win, or until a round is needed to keep the position in the
     /// queues.
-    async fn wait(&mut self, waiter: &FairWaiter<'_>, round: &LiveRound, chooser: Option<usize>) {
+    async fn wait(&mut self, waiter: &CalledWaiter<'_>, round: &LiveRound, chooser: Option<usize>) {
         let (now, random) = (clock::now(), clock::random_u64());
         match round.read(|round| self.queued.wait_after(round, chooser, random)) {
             Some(wait) => {
