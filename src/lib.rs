@@ -205,6 +205,7 @@ macro_rules! page {
             "[rolling restarts]: crate::docs::operations#rolling-restarts\n",
             "[settings]: crate::docs::settings\n",
             "[tls]: crate::docs::operations#tls\n",
+            "[pauses]: crate::docs::algorithm#waiting\n",
             "[why it holds]: crate::docs::algorithm#why-it-holds\n",
             "[`ConfigError::NotFenced`]: crate::ConfigError::NotFenced\n",
             "[`Fence`]: crate::Fence\n",

@@ -59,7 +59,7 @@ impl Context {
             masters,
             timers,
             observer: Arc::new(observer),
-            local_waiters: LocalWaiters::new(config.polling_rivals),
+            local_waiters: LocalWaiters::new(config.waiters_poll),
             config,
             renewer,
             pending_releases: Arc::new(PendingReleases::new()),

@@ -122,11 +122,6 @@ impl Masters {
         self.quorum().is_every_majority_in(connected)
     }
 
-    /// Returns whether a majority of every set is connected and reports changes of keys.
-    pub(crate) fn can_watch(&self) -> bool {
-        self.quorum().is_every_majority_in(self.reporting())
-    }
-
     /// Returns the masters that are connected and report changes of keys.
     pub(crate) fn reporting(&self) -> MasterSet {
         self.those(Mailbox::reports_changes)

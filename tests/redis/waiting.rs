@@ -137,8 +137,8 @@ fn a_server_that_forgets_tracked_keys_wakes_their_waiters() {
             let set = master.command(&["CONFIG", "SET", "tracking-table-max-keys", "1"]);
             assert_eq!(set, "OK");
         }
-        // After many false reports, a waiter pauses for the least poll interval. The polls come so
-        // late that a waiter without reports misses the limit.
+        // After many false reports, a waiter pauses for half a second. The polls come so late that
+        // a waiter without reports misses the limit.
         let pause = millis(500);
         let patient = || patient().poll_interval(pause, pause * 10);
         let locks = coordinator(patient(), &masters);

@@ -36,11 +36,6 @@ impl Round {
         self.may_have_key() | self.masters(|vote| self.queues && vote.is_refusal())
     }
 
-    /// Returns the masters that will be free after `time`, if no holder extends the lock.
-    pub(crate) fn free_within(&self, time: Duration) -> MasterSet {
-        self.masters(|vote| vote.held_for().is_some_and(|left| left <= time))
-    }
-
     /// Returns the time until a majority of every set will be free, if no holder extends the lock.
     /// `None` if too few masters have said how long the lock will live there.
     pub(crate) fn free_in(&self) -> Option<Duration> {
@@ -609,10 +604,6 @@ mod tests {
             vote('f'),
             Vote::Refuse(Refusal::Queued { position: None }),
         ]);
-        for (time, free) in [(0, &[4][..]), (4, &[4]), (5, &[0, 4]), (9, &[0, 1, 4])] {
-            let found = round.free_within(millis(time));
-            assert_eq!(found, free.iter().copied().collect(), "{time}");
-        }
         assert_eq!(round.free_in(), Some(millis(9)));
         let free = [
             vote('g'),

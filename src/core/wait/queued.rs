@@ -5,7 +5,7 @@ use std::{mem, time::Duration};
 
 use super::{
     chances::{Chances, Position},
-    contender::{Contender, Wait},
+    pauses::{Pauses, Wait},
     retry::Backoff,
 };
 use crate::core::{
@@ -18,8 +18,9 @@ use crate::core::{
 /// its position, and find out what no master reports.
 #[derive(Debug)]
 pub(crate) struct QueuedWaiter {
-    contender: Contender,
+    pauses: Pauses,
     retry: Backoff,
+    poll: Backoff,
     pub(crate) options: QueueOptions,
     /// The number of times that the time in the ticket was corrected.
     corrections: u32,
@@ -52,8 +53,9 @@ impl QueuedWaiter {
         // not all poll at the same time.
         let poll = Backoff::between(waiter_timeout * 3 / 10, waiter_timeout / 3);
         Self {
-            contender: Contender::new(retry, poll),
+            pauses: Pauses::new(retry, poll),
             retry,
+            poll,
             options: QueueOptions {
                 waiter_timeout,
                 is_fresh: true,
@@ -113,7 +115,16 @@ impl QueuedWaiter {
         if self.is_head && !was_head && matches!(obstacle, Obstacle::HeldFor(_)) {
             return None;
         }
-        Some(self.contender.wait_in_queue(&obstacle, random))
+        let wait = self.pauses.after((&obstacle, false), true, random);
+        // The next round keeps the position.
+        let end = wait.end.min(self.poll.spread(random));
+        // Waiters that split the votes give back their grants, and so call each other. Without a
+        // pause, they would do that at the speed of the network.
+        let pause = match obstacle {
+            Obstacle::Split => end / 2,
+            _ => Duration::ZERO,
+        };
+        Some(Wait { pause, end })
     }
 
     /// Returns how long the waiter waits for a call after the master that chooses the slot has put

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// the waiters of other processes would get nothing while this process has waiters. After some
 /// hand-overs, or after some time, the next waiter gives way for a moment. `parking_lot` calls this
 /// eventual fairness.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rivals {
     /// The number of attempts without a rival until the lock counts as uncontested.
     memory: u8,
@@ -18,25 +18,38 @@ pub(crate) struct Rivals {
     /// The time of the first hand-over of the run.
     since: Option<Instant>,
     hand_overs: u32,
-    /// The number of hand-overs after which a waiter gives way.
-    limit: u32,
+}
+
+/// The client that an attempt has met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Met {
+    NoOne,
+    /// A client that asked at the same moment, or just before.
+    Rival,
+    /// A client that asked all masters at once, so this one got only the agreed master. It would
+    /// lose to such clients again and again if it went on to ask one master first.
+    Hasty,
+}
+
+impl Met {
+    pub(crate) fn rival_if(has_met: bool) -> Self {
+        if has_met { Self::Rival } else { Self::NoOne }
+    }
 }
 
 impl Rivals {
-    const MEMORY: u8 = 8;
-    const LEAST: u32 = 8;
-    const MOST: u32 = 1_024;
-    /// The share of each hand-over in the longest time of a run.
-    const TIME: Duration = Duration::from_micros(12_500);
-    /// The shortest run beside rivals that poll. After it, the lock is free until one of them asks.
-    const POLLED: Duration = Duration::from_millis(400);
+    const MEMORY: u8 = 16;
+    /// The hand-overs, and the time, after which a run is over.
+    const RUN: (u32, Duration) = (8, Duration::from_millis(100));
+    /// The same beside rivals that poll. After the run, the lock is free until one of them asks.
+    const RUN_BESIDE_POLLERS: (u32, Duration) = (u32::MAX, Duration::from_millis(400));
 
-    /// Notes whether an attempt met another client that asked at the same moment.
-    pub(crate) fn note_met(&mut self, has_met: bool) {
-        self.memory = if has_met {
-            Self::MEMORY
-        } else {
-            self.memory.saturating_sub(1)
+    /// Notes whom an attempt has met.
+    pub(crate) fn note_met(&mut self, met: Met) {
+        self.memory = match met {
+            Met::NoOne => self.memory.saturating_sub(1),
+            Met::Rival => Self::MEMORY,
+            Met::Hasty => 0,
         };
     }
 
@@ -51,20 +64,20 @@ impl Rivals {
         self.since.get_or_insert(now);
     }
 
-    /// Notes that a waiter gave way. If it got the lock after that, no other client wants the lock,
-    /// so the next run may be longer.
-    pub(crate) fn note_way(&mut self, is_won: bool) {
-        self.limit = if is_won {
-            (self.limit * 2).min(Self::MOST)
-        } else {
-            Self::LEAST
-        };
-        self.end_run();
-    }
-
     pub(crate) fn end_run(&mut self) {
         self.hand_overs = 0;
         self.since = None;
+    }
+
+    /// Returns whether the run is over, so that the next waiter gives way. `are_told` says whether
+    /// masters tell the rivals of a release. Otherwise they ask from time to time.
+    pub(crate) fn is_run_over(&self, are_told: bool, now: Instant) -> bool {
+        let (most, time) = match are_told {
+            true => Self::RUN,
+            false => Self::RUN_BESIDE_POLLERS,
+        };
+        let is_late = |since| now.saturating_duration_since(since) >= time;
+        self.hand_overs >= most || self.since.is_some_and(is_late)
     }
 
     /// Returns whether the next waiter is likely to wait in the queues of masters. Then it joins
@@ -77,100 +90,45 @@ impl Rivals {
     pub(crate) fn are_likely(&self) -> bool {
         self.memory > 0
     }
-
-    /// Returns whether another client asks for the lock all the time: the last attempt met a rival,
-    /// or the one before it.
-    pub(crate) fn are_certain(&self) -> bool {
-        self.memory + 1 >= Self::MEMORY
-    }
-
-    /// Returns whether the run is over, so that the next waiter gives way. `hear` says whether
-    /// masters tell the rivals of a release. Otherwise they ask from time to time.
-    pub(crate) fn is_run_over(&self, hear: bool, now: Instant) -> bool {
-        let (most, time) = (self.limit, Self::TIME * self.limit);
-        let (most, time) = if hear {
-            (most, time)
-        } else {
-            (u32::MAX, time.max(Self::POLLED))
-        };
-        let is_late = |since| now.saturating_duration_since(since) >= time;
-        self.hand_overs >= most || self.since.is_some_and(is_late)
-    }
-}
-
-impl Default for Rivals {
-    fn default() -> Self {
-        Self {
-            memory: 0,
-            was_queued: false,
-            since: None,
-            hand_overs: 0,
-            limit: Self::LEAST,
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::disallowed_methods, reason = "an origin for the tables")]
+    #![expect(clippy::disallowed_methods, reason = "an origin for the tests")]
 
     use super::*;
 
     #[test]
-    fn a_rival_is_remembered_for_some_attempts() {
+    fn a_rival_is_remembered_for_some_attempts_and_until_a_hasty_one() {
         let mut rivals = Rivals::default();
         assert!(!rivals.are_likely());
-        rivals.note_met(true);
-        for attempt in 0..8 {
+        rivals.note_met(Met::Rival);
+        for _ in 0..Rivals::MEMORY {
             assert!(rivals.are_likely());
-            assert_eq!(rivals.are_certain(), attempt < 2);
-            rivals.note_met(false);
+            rivals.note_met(Met::NoOne);
         }
         assert!(!rivals.are_likely());
-        rivals.note_met(false);
+        rivals.note_met(Met::NoOne);
         assert!(!rivals.are_likely());
-    }
-
-    /// Returns the number of hand-overs until the run is over, `millis` apart.
-    fn length(rivals: &mut Rivals, hear: bool, now: &mut Instant, millis: u64) -> u32 {
-        (0..5_000)
-            .find(|_| {
-                *now += Duration::from_millis(millis);
-                let is_run_over = rivals.is_run_over(hear, *now);
-                if !is_run_over {
-                    rivals.note_hand_over(*now);
-                }
-                is_run_over
-            })
-            .unwrap()
+        rivals.note_met(Met::Rival);
+        rivals.note_met(Met::Hasty);
+        assert!(!rivals.are_likely());
     }
 
     #[test]
     fn a_run_ends_after_some_hand_overs_or_some_time() {
-        let mut now = Instant::now();
-        let mut rivals = Rivals::default();
-        assert_eq!(length(&mut rivals, true, &mut now, 0), 8);
-        rivals.end_run();
-        let hand_overs = length(&mut rivals, true, &mut now, 30);
-        assert_eq!(hand_overs, 4, "100 ms after the first");
-        for limit in [16, 32, 64, 128, 256, 512, 1_024, 1_024] {
-            rivals.note_way(true);
-            assert_eq!(length(&mut rivals, true, &mut now, 0), limit);
-        }
-        rivals.note_way(false);
-        assert_eq!(length(&mut rivals, true, &mut now, 0), 8);
-        rivals.end_run();
-        assert!(!rivals.is_run_over(true, now));
-    }
-
-    #[test]
-    fn a_run_beside_rivals_that_poll_ends_after_some_time() {
-        let mut now = Instant::now();
-        let mut rivals = Rivals::default();
-        for (limit, hand_overs) in [(8, 400), (16, 400), (32, 400), (64, 800), (128, 1_600)] {
-            assert_eq!(rivals.limit, limit);
-            assert_eq!(length(&mut rivals, false, &mut now, 1), hand_overs);
-            rivals.note_way(true);
+        let now = Instant::now();
+        for (are_told, apart, hand_overs) in [(true, 0, 8), (true, 30, 4), (false, 1, 400)] {
+            let mut rivals = Rivals::default();
+            let mut times = (0..).map(|count| now + Duration::from_millis(apart) * count);
+            let run = times.position(|at| {
+                let is_over = rivals.is_run_over(are_told, at);
+                rivals.note_hand_over(at);
+                is_over
+            });
+            assert_eq!(run, Some(hand_overs), "{are_told} {apart}");
+            rivals.end_run();
+            assert!(!rivals.is_run_over(are_told, now));
         }
     }
 }

@@ -23,7 +23,7 @@ use crate::{
         },
         context::Context,
         time::clock,
-        waiting::{local_waiters::LocalWaiter, watched::Watched},
+        waiting::local_waiters::LocalWaiter,
     },
 };
 
@@ -111,11 +111,12 @@ async fn decide(
     if let Some(first) = first.filter(|_| has_slots) {
         level.claim.ask_for_slot_of(Some(first), None, true).await;
     } else if let Some(first) = first
-        && let Some(left) = level.claim.refused_by(first).await
+        && let Some(obstacle) = level.claim.refused_by(first).await
     {
+        let round = level.claim.newest_round();
         return Err(Denied {
-            watched: Watched::One(first),
-            ..Denied::in_round(Obstacle::HeldFor(left), level.claim.newest_round())
+            watched: Some(round.clone()),
+            ..Denied::in_round(obstacle, round)
         });
     }
     let outcome = outcome(&level.claim, waiter.is_some()).await;
@@ -194,9 +195,8 @@ async fn take_back(
         return Denied::in_round(Obstacle::OtherKind, release);
     }
     let mut denied = Denied::by(acquisition, outcome, release.read(Round::free_in));
-    if let (Some(waiter), Obstacle::HeldFor(_)) = (waiter, &denied.obstacle) {
-        let agreed = waiter.agreed(release.read(Round::held_by_others));
-        denied.watched = Watched::All { release, agreed };
+    if let Obstacle::HeldFor(_) = denied.obstacle {
+        denied.watched = waiter.map(|_| release);
     }
     denied
 }

@@ -1,7 +1,10 @@
 //! Waits for a mutex or a reentrant lock. The waiters of a coordinator make attempts in turn, at
 //! times when the lock is likely to be free.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use super::{
     attempt::{attempt, attempt_timeout},
@@ -10,10 +13,11 @@ use super::{
 };
 use crate::{
     core::{
-        vote::{obstacle::Obstacle, round::Round},
+        vote::{master_set::MasterSet, obstacle::Obstacle, round::Round},
         wait::{
             chances::{Chance, Chances},
-            contender::{Contender, Event, FailedAttempt, Next},
+            pauses::Pauses,
+            rivals::{Met, Rivals},
         },
     },
     driver::{
@@ -33,16 +37,14 @@ pub(in crate::driver) async fn contend(
     deadline: Deadline,
 ) -> Result<Level, NotAcquired> {
     let mut contest = Contest::begin(context, request, deadline);
-    contest.give_way(Event::Came).await;
     loop {
-        // A waiter that stepped back, or was silent for too long, has lost its turn.
-        if let Some(event) = contest.waiter.turn(contest.deadline.end).await {
-            contest.give_way(event).await;
-        }
+        let is_handed_over = contest.wait_for_turn().await;
         let is_last = contest.deadline.is_over();
         let attempt_timeout = attempt_timeout(context, request);
         let permit_by = contest.deadline.permit_by(attempt_timeout);
-        contest.waiter.expect(permit_by + attempt_timeout);
+        if contest.waiter.has_joined() {
+            contest.waiter.expect(permit_by + attempt_timeout);
+        }
         if !is_last && !may_win(context, request, contest.chances).await {
             contest.wait_aside().await?;
             continue;
@@ -50,27 +52,41 @@ pub(in crate::driver) async fn contend(
         contest.checks = 0;
         contest.waiter.begin_attempt();
         let start = clock::now();
-        let denied = match contest.attempt(permit_by, is_last, start).await {
-            Err(NotAcquired::Denied(denied)) => denied,
-            result => return result,
-        };
-        let deadline = &contest.deadline;
-        deadline.note_failure(context, request, &denied, is_last)?;
-        contest.wait(&denied, start).await;
+        let result = contest.attempt(permit_by, is_last).await;
+        contest.took = clock::now().saturating_duration_since(start);
+        contest.note_run(result.is_ok(), is_handed_over);
+        contest.note(&result, start);
+        match result {
+            Err(NotAcquired::Denied(denied)) => {
+                let deadline = &contest.deadline;
+                deadline.note_failure(context, request, &denied, is_last)?;
+                contest.wait(&denied).await;
+            }
+            ended => return ended,
+        }
     }
 }
 
-/// A wait for a lock without queues on the masters.
+/// A wait for a lock without queues on the masters. If no one is known to want the lock, the first
+/// attempt asks all masters at once, and the waiter joins its queue only if it is refused.
+///
+/// The clients that wait for a lock notice a release at about the same time. If all of them asked
+/// all masters, each would get some masters, and none a majority. So they ask one master first, on
+/// which all agree, and only the client that gets this master asks the others.
 struct Contest<'a> {
     context: &'a Arc<Context>,
     request: &'a LockRequest,
     deadline: Deadline,
     waiter: LocalWaiter<'a>,
-    contender: Contender,
+    pauses: Pauses,
     /// The master to ask before the others. `None` if all masters are asked at once.
     first: Option<usize>,
     /// The time when all masters are asked again at the latest.
     ask_all_at: Instant,
+    /// `true` if news led to the last attempt.
+    has_news: bool,
+    /// The time that the last attempt took.
+    took: Duration,
     chances: Chances,
     /// The number of checks since the waiter is aside.
     checks: u32,
@@ -78,34 +94,68 @@ struct Contest<'a> {
 
 impl<'a> Contest<'a> {
     fn begin(context: &'a Arc<Context>, request: &'a LockRequest, deadline: Deadline) -> Self {
-        let (waiters, masters) = (&context.local_waiters, &context.masters);
+        let (waiters, lock_id) = (&context.local_waiters, &request.lock_id);
+        let waiter = waiters.waiter(&context.masters, &context.timers, lock_id);
+        let first = if waiters.is_calm(lock_id) {
+            None
+        } else {
+            waiter.join();
+            waiter.agreed(MasterSet::ALL)
+        };
         Self {
             context,
             request,
             deadline,
-            waiter: waiters.join(masters, &context.timers, &request.lock_id),
-            contender: Contender::new(context.config.retry, context.config.poll),
-            first: None,
+            first,
+            waiter,
+            pauses: Pauses::new(context.config.retry, context.config.poll),
             ask_all_at: next_poll(context),
+            has_news: false,
+            took: Duration::ZERO,
             chances: context.chances(),
             checks: 0,
         }
     }
 
-    /// Gives way if the waiter must do so after `event`.
-    async fn give_way(&mut self, mut event: Event) {
-        loop {
-            let (pause, then) = match self.waiter.next(&mut self.contender, event) {
-                Next::Ask(first) => {
-                    self.first = self.waiter.agreed(first);
-                    return;
-                }
-                Next::GiveWay(pause) => (pause, Event::GaveWay),
-                Next::LeaveToPollers(pause) => (pause, Event::LeftToPollers),
-            };
-            let end = self.deadline.cap(clock::now() + pause);
-            self.waiter.sleep_until(end).await;
-            event = then;
+    /// Waits for this waiter's turn, and gives way to other processes after a run. Returns whether
+    /// a guard of this process has just released the lock. The commands of this waiter then come
+    /// right after the release, so it gets all masters.
+    async fn wait_for_turn(&mut self) -> bool {
+        if !self.waiter.has_joined() {
+            return false;
+        }
+        let has_waited = self.waiter.turn(self.deadline.end).await;
+        let is_handed_over = self.waiter.is_released();
+        let (now, told) = (clock::now(), self.waiter.agreed(MasterSet::ALL));
+        let run = |rivals: &mut _| Rivals::is_run_over(rivals, told.is_some(), now);
+        if is_handed_over && self.waiter.rivals(run) {
+            let end = now + self.time_to_give_way(told.is_some());
+            self.waiter.sleep_until(self.deadline.cap(end)).await;
+            self.first = told;
+            return false;
+        }
+        if is_handed_over {
+            self.first = None;
+        } else if has_waited {
+            self.first = told; // the waiter before this one probably has the lock
+        }
+        is_handed_over
+    }
+
+    /// Returns the master of `free` to ask first, if other clients are likely to ask now, too.
+    fn likely_first(&self, free: MasterSet) -> Option<usize> {
+        let are_likely = self.waiter.rivals(|rivals| rivals.are_likely());
+        are_likely.then(|| self.waiter.agreed(free)).flatten()
+    }
+
+    /// Returns for how long this waiter gives way. The rivals need it to notice that the lock is
+    /// free, and to ask for it.
+    fn time_to_give_way(&self, are_told: bool) -> Duration {
+        const LEAST: Duration = Duration::from_millis(2);
+        const MOST: Duration = Duration::from_millis(100);
+        match are_told {
+            true => (self.took * 2).clamp(LEAST, MOST),
+            false => self.context.config.retry.most().min(MOST * 2) + self.took,
         }
     }
 
@@ -118,79 +168,77 @@ impl<'a> Contest<'a> {
         Ok(())
     }
 
-    /// Makes the attempt that begins at `start`.
-    async fn attempt(
-        &mut self,
-        permit_by: Instant,
-        is_last: bool,
-        start: Instant,
-    ) -> Result<Level, NotAcquired> {
-        self.ask_all_once_in_a_poll();
-        let waiter = (!is_last).then_some(&self.waiter);
-        let first = waiter.and(self.first);
-        let result = attempt(self.context, self.request, || permit_by, first, waiter).await;
-        match &result {
-            Ok(level) => self.note_attempt(start, Ok(level)),
-            Err(NotAcquired::Denied(denied)) => self.note_attempt(start, Err(denied)),
-            Err(_) => {}
-        }
-        result
-    }
-
-    /// Asks all masters if it is time to do so. The one that is asked first may be wrong: it may
-    /// have kept a key that the others have lost.
-    fn ask_all_once_in_a_poll(&mut self) {
-        if clock::now() >= self.ask_all_at {
+    /// Asks all masters at once from time to time. The one that is asked first may have kept a key
+    /// that the others have lost.
+    async fn attempt(&mut self, permit_by: Instant, is_last: bool) -> Result<Level, NotAcquired> {
+        if is_last || clock::now() >= self.ask_all_at {
             self.first = None;
         }
         if self.first.is_none() {
             self.ask_all_at = next_poll(self.context);
         }
+        let waiter = (!is_last && self.waiter.is_told()).then_some(&self.waiter);
+        attempt(self.context, self.request, || permit_by, self.first, waiter).await
     }
 
-    /// Notes the result of the attempt that began at `start`.
-    fn note_attempt(&mut self, start: Instant, result: Result<&Level, &Denied>) {
-        let attempt = match result {
-            Ok(level) => Ok(level.claim.newest_round().read(Round::held_by_others)),
-            Err(denied) => Err(&denied.obstacle),
+    /// Notes what the attempt that began at `start` shows of the masters, and of other clients.
+    fn note(&mut self, result: &Result<Level, NotAcquired>, start: Instant) {
+        let (chance, met) = match result {
+            Ok(level) => {
+                let beside = level.claim.newest_round().read(Round::held_by_others);
+                (Chance::Had, Met::rival_if(!beside.is_empty()))
+            }
+            Err(NotAcquired::Denied(denied)) => (denied.chance(), self.met(denied)),
+            Err(_) => return,
         };
-        let contender = &self.contender;
-        (self.waiter).rivals(|rivals| contender.note(attempt, rivals, clock::now()));
-        if contender.shows_others(attempt) {
-            self.waiter.note_others();
-        }
-        let chance = result.map_or_else(Denied::chance, |_| Chance::Had);
+        self.waiter.rivals(|rivals| rivals.note_met(met));
         self.chances = self.context.note_chance(chance, start);
     }
 
-    /// Waits until another attempt may win. The last attempt began at `start`.
-    async fn wait(&mut self, denied: &Denied, start: Instant) {
+    fn met(&self, denied: &Denied) -> Met {
+        match (&denied.obstacle, denied.took_some()) {
+            (_, true) if self.first.is_some() => Met::Hasty,
+            (Obstacle::Split, _) | (Obstacle::HeldFor(_), true) => Met::Rival,
+            (Obstacle::HeldFor(_), false) if self.has_news => Met::Rival,
+            _ => Met::NoOne,
+        }
+    }
+
+    /// Notes an attempt in the run of this process.
+    fn note_run(&self, is_won: bool, is_handed_over: bool) {
+        self.waiter.rivals(|rivals| match (is_handed_over, is_won) {
+            (true, true) => rivals.note_hand_over(clock::now()),
+            (true, false) | (false, true) => rivals.end_run(),
+            (false, false) => {} // a guard of this process may have the lock
+        });
+    }
+
+    /// Waits until another attempt may win.
+    async fn wait(&mut self, denied: &Denied) {
         if denied.obstacle == Obstacle::OwnerBusy {
             self.waiter.step_back(); // other owners do not wait for the tasks of this owner
         }
-        let now = clock::now();
-        let failed = FailedAttempt {
-            obstacle: &denied.obstacle,
-            took_some: denied.took_some(),
-            is_heard: denied.watched.is_heard(self.waiter.masters),
-            expiry: denied.expiry(start),
-            took: now.saturating_duration_since(start),
-        };
-        let wait = self.contender.wait_after(failed, clock::random_u64());
-        if !wait.pause.is_zero() {
-            let end = self.deadline.cap(now + wait.pause);
+        let contested = denied.contested();
+        let (now, random) = (clock::now(), clock::random_u64());
+        let met = (&denied.obstacle, denied.took_some());
+        let is_told = self.waiter.agreed(contested).is_some();
+        let wait = self.pauses.after(met, is_told, random);
+        let pause = wait.pause.max(self.pauses.rest(now)).min(wait.end);
+        if !pause.is_zero() {
+            let end = self.deadline.cap(now + pause);
             self.waiter.pause_until(end).await;
         }
         let end = self.deadline.cap(now + wait.end);
-        let event = self.waiter.event(&denied.watched, end).await;
-        let event = event.unwrap_or_else(|| Event::Silence {
-            free: denied.free(),
-        });
-        self.give_way(event).await;
+        let news = self.waiter.news(denied.watched.as_ref(), contested, end);
+        // After a wait without news, other masters are free only if the TTLs there have ended.
+        let news = news.await;
+        self.has_news = news.is_some();
+        let free = news.unwrap_or_else(|| denied.free_within(wait.end));
+        self.first = self.likely_first(free);
     }
 }
 
 /// Returns when all masters are asked again at the latest.
 fn next_poll(context: &Context) -> Instant {
-    clock::now() + context.config.poll.spread(clock::random_u64())
+    clock::now() + context.config.poll.most()
 }

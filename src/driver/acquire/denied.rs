@@ -1,17 +1,14 @@
 //! Acquisitions that did not end in a lock, as values. The face turns them into errors.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use crate::{
     core::{
         config::error::ConfigError,
-        vote::{master_set::MasterSet, obstacle::Obstacle, quorum::Outcome, round::Round},
-        wait::{chances::Chance, false_reports::Expiry},
+        vote::{Vote, master_set::MasterSet, obstacle::Obstacle, quorum::Outcome, round::Round},
+        wait::chances::Chance,
     },
-    driver::{live_round::LiveRound, time::clock, waiting::watched::Watched},
+    driver::{live_round::LiveRound, time::clock},
 };
 
 /// An attempt that did not end in a lock.
@@ -20,7 +17,9 @@ pub(crate) struct Denied {
     pub(crate) obstacle: Obstacle,
     /// The round of the attempt, if there was one.
     pub(crate) round: Option<Arc<LiveRound>>,
-    pub(crate) watched: Watched,
+    /// The round whose answers make masters tell a waiter of the next change. The waiter asks again
+    /// then.
+    pub(crate) watched: Option<Arc<LiveRound>>,
 }
 
 impl Denied {
@@ -36,7 +35,7 @@ impl Denied {
         Self {
             obstacle,
             round: Some(round),
-            watched: Watched::None,
+            watched: None,
         }
     }
 
@@ -49,31 +48,22 @@ impl Denied {
         }
     }
 
-    /// Returns the masters on which the lock is likely to be free after the wait.
-    pub(crate) fn free(&self) -> MasterSet {
-        let (Obstacle::HeldFor(Some(left)), Watched::All { release, .. }) =
-            (&self.obstacle, &self.watched)
-        else {
-            return MasterSet::ALL;
-        };
-        release.read(|release| release.free_within(*left))
+    /// Returns the masters that other clients want now, too. A waiter asks one of them first.
+    pub(crate) fn contested(&self) -> MasterSet {
+        match (&self.obstacle, &self.watched) {
+            (_, Some(round)) => round.read(Round::held_by_others),
+            (Obstacle::Split | Obstacle::Queued | Obstacle::Quarantined(_), None) => MasterSet::ALL,
+            (_, None) => MasterSet::NONE,
+        }
     }
 
-    /// Returns when the lock expires on the master whose reports count. `None` if there is no such
-    /// master. The attempt began at `start`.
-    pub(crate) fn expiry(&self, start: Instant) -> Option<Expiry> {
-        let (master, left) = match (&self.watched, &self.obstacle) {
-            (Watched::One(master), Obstacle::HeldFor(left)) => (*master, *left),
-            (Watched::All { release, agreed }, _) => {
-                let master = (*agreed)?;
-                (
-                    master,
-                    release.read(|release| release.vote(master)?.held_for()),
-                )
-            }
-            (Watched::One(_) | Watched::None, _) => return None,
-        };
-        Some(Expiry::new(master, left, start, clock::now()))
+    /// Returns the masters that will be free after `time`, if no holder extends the lock.
+    pub(crate) fn free_within(&self, time: Duration) -> MasterSet {
+        let is_free = |vote: &Vote| vote.held_for().is_some_and(|left| left <= time);
+        match &self.watched {
+            Some(round) => round.read(|round| round.masters(is_free)),
+            None => MasterSet::NONE,
+        }
     }
 
     /// Returns whether any master granted the lock.
@@ -86,7 +76,7 @@ impl Denied {
         Self {
             obstacle: Obstacle::OwnerBusy,
             round: None,
-            watched: Watched::None,
+            watched: None,
         }
     }
 }

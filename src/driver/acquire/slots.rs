@@ -8,6 +8,7 @@ use crate::{
     core::{
         protocol::name::LockId,
         vote::{master_set::MasterSet, round::Round},
+        wait::rivals::Met,
     },
     driver::{context::Context, live_round::LiveRound, time::clock},
 };
@@ -31,20 +32,20 @@ pub(super) fn likely_chooser(
 
 /// Notes that all masters chose the same slot.
 pub(super) fn note_won(context: &Context, lock_id: &LockId) {
-    note(context, lock_id, false);
+    note(context, lock_id, Met::NoOne);
 }
 
 /// Notes a `round` that was lost. Returns whether masters chose different slots in it.
 pub(super) fn note_lost(context: &Context, lock_id: &LockId, round: &LiveRound) -> bool {
     let is_split = round.read(Round::is_split_over_slots);
-    note(context, lock_id, is_split);
+    note(context, lock_id, Met::rival_if(is_split));
     is_split
 }
 
-fn note(context: &Context, lock_id: &LockId, is_split: bool) {
+fn note(context: &Context, lock_id: &LockId, met: Met) {
     if lock_id.kind().spec().has_slots {
         let waiters = &context.local_waiters;
-        waiters.rivals(lock_id, |rivals| rivals.note_met(is_split));
+        waiters.rivals(lock_id, |rivals| rivals.note_met(met));
     }
 }
 

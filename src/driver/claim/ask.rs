@@ -16,7 +16,10 @@ use crate::{
         claim::{ClaimState, Terms, ask::NextRound},
         protocol::identity::{Identity, QueueOptions},
         time::lease::CLOCK_WINDOW,
-        vote::{Refusal, SlotVote, Vote, master_set::MasterSet, quorum::Outcome, round::Round},
+        vote::{
+            Refusal, SlotVote, Vote, master_set::MasterSet, obstacle::Obstacle, quorum::Outcome,
+            round::Round,
+        },
     },
     driver::{
         context::Context,
@@ -76,18 +79,18 @@ impl Claim {
         claim
     }
 
-    /// Waits for the answer of the `first` master. If another holds the lock there, returns for how
-    /// long, and asks no other master. Otherwise asks the other masters in the same round.
+    /// Waits for the answer of the `first` master. If another holds the lock there, returns that
+    /// obstacle, and asks no other master. Otherwise asks the other masters in the same round.
     ///
     /// Clients that wait for one lock ask the same master first, so all but one of them stop there.
     /// The master reports the next change of the key to those that it refuses.
-    pub(crate) async fn refused_by(&self, first: usize) -> Option<Option<Duration>> {
+    pub(crate) async fn refused_by(&self, first: usize) -> Option<Obstacle> {
         let round = self.newest_round();
         if let Vote::Refuse(Refusal::Held(report)) = round.voted(first).await {
             if round.is_pending() {
                 round.record(clock::now());
             }
-            return Some(report.remaining());
+            return Some(Obstacle::HeldFor(report.remaining()));
         }
         self.ask_others(round, None);
         None

@@ -3,33 +3,32 @@
 
 use std::{
     collections::HashMap,
-    mem,
+    future, mem,
     pin::pin,
     sync::{
-        Arc, Weak,
+        Arc, OnceLock, Weak,
         atomic::{AtomicUsize, Ordering},
     },
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use futures::future::select;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::{events::Events, watched::Watched};
+use super::events::Events;
 use crate::{
     core::{
         protocol::name::LockId,
-        vote::master_set::MasterSet,
+        vote::{Vote, master_set::MasterSet},
         wait::{
             agreed_master::rank,
-            contender::{Contender, Event, Next},
-            polling_rivals::PollingRivals,
             rivals::Rivals,
             wait_order::{Turn, WaitOrder},
         },
     },
     driver::{
+        live_round::LiveRound,
         masters::Masters,
         time::{clock, timers::Timers},
     },
@@ -45,8 +44,8 @@ pub(crate) struct LocalWaiters {
     /// The rivals, by the last byte of the hash of the lock's key. An entry outlives the queue. Two
     /// locks may share an entry. Then a waiter may give way early, or waste a round trip.
     rivals: Mutex<HashMap<u8, Rivals>>,
-    /// `None` unless the setting says that there are such rivals.
-    polling_rivals: Option<Mutex<PollingRivals>>,
+    /// `true` if waiters poll as clients of other libraries do: they hear of no release.
+    poll: bool,
 }
 
 /// The waiters for one lock. They contend on the masters one at a time, in the order in which they
@@ -69,38 +68,41 @@ struct QueueState {
 }
 
 impl LocalWaiters {
-    /// `polling_rivals` says whether clients that poll want the locks, too.
-    pub(crate) fn new(polling_rivals: bool) -> Self {
+    pub(crate) fn new(poll: bool) -> Self {
         Self {
-            polling_rivals: polling_rivals.then(Mutex::default),
+            poll,
             ..Self::default()
         }
     }
 
-    /// Joins the wait queue for `lock_id`.
-    pub(crate) fn join<'a>(
+    /// Returns a waiter for `lock_id` that has not joined its queue.
+    pub(crate) fn waiter<'a>(
         &'a self,
         masters: &'a Masters,
         timers: &'a Timers,
         lock_id: &'a LockId,
     ) -> LocalWaiter<'a> {
-        let mut queues = self.queues.lock();
-        let queue = queues.entry(lock_id.clone()).or_default();
-        let number = {
-            let mut state = queue.state.lock();
-            state.waiters += 1;
-            state.order.number()
-        };
-        let queue = queue.clone();
-        self.count.store(queues.len(), Ordering::Release);
         LocalWaiter {
             waiters: self,
             masters,
             timers,
             lock_id,
-            queue,
-            number,
+            place: OnceLock::new(),
         }
+    }
+
+    fn join(&self, lock_id: &LockId) -> Place {
+        let mut queues = self.queues.lock();
+        let queue = queues.entry(lock_id.clone()).or_default().clone();
+        self.count.store(queues.len(), Ordering::Release);
+        let number = {
+            let mut state = queue.state.lock();
+            state.waiters += 1;
+            let number = state.order.number();
+            state.order.turn(number, clock::now(), Arc::default);
+            number
+        };
+        Place { queue, number }
     }
 
     /// Returns whether no one is known to want the lock: no task of this coordinator waits for it,
@@ -118,7 +120,7 @@ impl LocalWaiters {
     /// waiter can miss the lock because of this guard only if it joined its queue before the
     /// release was posted. So the number includes the queue of that waiter.
     pub(crate) fn note_release(&self, lock_id: &LockId) {
-        if self.count.load(Ordering::Acquire) == 0 {
+        if self.poll || self.count.load(Ordering::Acquire) == 0 {
             return;
         }
         let queue = self.queues.lock().get(lock_id).cloned();
@@ -147,9 +149,10 @@ impl LocalWaiters {
 
     /// Removes `waiter`. Returns the handle that wakes the next waiter, if its turn has come.
     fn remove(&self, waiter: &LocalWaiter<'_>) -> Option<Arc<Notify>> {
+        let Place { queue, number } = waiter.place.get()?;
         let mut queues = self.queues.lock();
-        let mut state = waiter.queue.state.lock();
-        let next = state.order.leave(waiter.number, clock::now());
+        let mut state = queue.state.lock();
+        let next = state.order.leave(*number, clock::now());
         state.waiters -= 1;
         if state.waiters > 0 {
             return next;
@@ -159,43 +162,58 @@ impl LocalWaiters {
         if state.is_watching {
             // The next waiter to join makes another queue.
             let masters = waiter.masters;
-            masters.ignore(&waiter.topic(), &waiter.queue.listener());
+            masters.ignore(&waiter.topic(), &queue.listener());
         }
         next
     }
 }
 
-/// A waiter in its queue. It leaves the queue when dropped.
+/// A waiter. It joins its queue when it has to wait, at the latest, and leaves it when dropped.
 #[derive(Debug)]
 pub(crate) struct LocalWaiter<'a> {
     waiters: &'a LocalWaiters,
     pub(crate) masters: &'a Masters,
     timers: &'a Timers,
     lock_id: &'a LockId,
+    place: OnceLock<Place>,
+}
+
+/// The place of a waiter in its queue.
+#[derive(Debug)]
+pub(crate) struct Place {
     queue: Arc<WaitQueue>,
     number: u64,
 }
 
 impl LocalWaiter<'_> {
+    /// Joins the queue, unless this waiter has joined it.
+    pub(crate) fn join(&self) -> &Place {
+        self.place.get_or_init(|| self.waiters.join(self.lock_id))
+    }
+
+    pub(crate) fn has_joined(&self) -> bool {
+        self.place.get().is_some()
+    }
+
+    fn has_turn(&self) -> bool {
+        let Place { queue, number } = self.join();
+        queue.state.lock().order.contends(*number)
+    }
+
     /// Waits until this waiter has its turn to contend, until `deadline`, or until the timers have
     /// ended. If the waiter is not polled for too long, it loses its turn and must wait again.
-    /// Returns an event if there was a wait.
-    pub(crate) async fn turn(&self, deadline: Option<Instant>) -> Option<Event> {
+    /// Returns whether there was a wait.
+    pub(crate) async fn turn(&self, deadline: Option<Instant>) -> bool {
+        let Place { queue, number } = self.join();
         let mut has_waited = false;
         loop {
-            let event = has_waited.then(|| Event::Turn {
-                is_released: self.is_released(),
-            });
             let now = clock::now();
-            let turn = {
-                let mut state = self.queue.state.lock();
-                state.order.turn(self.number, now, Arc::default)
-            };
+            let turn = queue.state.lock().order.turn(*number, now, Arc::default);
             let Turn::Wait { wakeup, look_again } = turn else {
-                return event;
+                return has_waited;
             };
             if deadline.is_some_and(|deadline| deadline <= now) || self.timers.have_ended() {
-                return event;
+                return has_waited;
             }
             let end = deadline.map_or(look_again, |deadline| deadline.min(look_again));
             let end = self.timers.sleep_until(end);
@@ -206,7 +224,8 @@ impl LocalWaiter<'_> {
 
     /// If this waiter has its turn, notes that it does not act before `at`.
     pub(crate) fn expect(&self, at: Instant) {
-        self.queue.state.lock().order.expect(self.number, at);
+        let Place { queue, number } = self.join();
+        queue.state.lock().order.expect(*number, at);
     }
 
     /// Sleeps until `at`. The waiter keeps its turn meanwhile.
@@ -219,17 +238,20 @@ impl LocalWaiter<'_> {
     pub(crate) async fn pause_until(&self, at: Instant) {
         self.expect(at);
         let is_released = || self.is_released();
-        let (signal, timers) = (&self.queue.events.signal, self.timers);
+        let (signal, timers) = (&self.join().queue.events.signal, self.timers);
         signal.wait_until(at, timers, is_released).await;
     }
 
     /// Moves this waiter to the end of its queue.
     pub(crate) fn step_back(&mut self) {
         let next = {
-            let mut state = self.queue.state.lock();
-            let next = state.order.step_back(self.number, clock::now());
+            let Some(Place { queue, number }) = self.place.get_mut() else {
+                return;
+            };
+            let mut state = queue.state.lock();
+            let next = state.order.step_back(*number, clock::now());
             if next.is_some() {
-                self.number = state.order.number();
+                *number = state.order.number();
             }
             next
         };
@@ -240,62 +262,81 @@ impl LocalWaiter<'_> {
     /// this waiter's turn: a last attempt at a deadline must not take the events of the waiter that
     /// contends.
     pub(crate) fn begin_attempt(&self) {
-        let state = self.queue.state.lock();
-        if state.order.contends(self.number) {
-            self.queue.events.forget();
+        let Some(Place { queue, number }) = self.place.get() else {
+            return;
+        };
+        let state = queue.state.lock();
+        if state.order.contends(*number) {
+            queue.events.forget();
         }
     }
 
     /// Starts to get the changes that masters report. A master reports a change only after a
     /// command that watches the lock.
     pub(crate) fn watch(&self) {
-        let was_watching = mem::replace(&mut self.queue.state.lock().is_watching, true);
+        let queue = &self.join().queue;
+        let was_watching = mem::replace(&mut queue.state.lock().is_watching, true);
         if !was_watching {
-            self.masters.listen(&self.topic(), &self.queue.listener());
+            self.masters.listen(&self.topic(), &queue.listener());
         }
     }
 
-    /// Waits until the lock may be free, or until `end`. The masters in `watched` tell of changes.
-    /// Does not wait if another waiter has taken over: the events are for that one.
-    pub(crate) async fn event(&self, watched: &Watched, end: Instant) -> Option<Event> {
-        if !self.queue.state.lock().order.contends(self.number) {
-            return None;
+    /// Waits until the lock may be free: until a guard of this process releases it, the master that
+    /// all clients ask first among the `contested` ones reports a change, or a majority of every
+    /// set do so or have answered in `watched` that the lock is free there. Returns the masters of
+    /// which one is to be asked first, and `None` if there is no news until `end`. Does not wait if
+    /// another waiter has taken over: the events are for that one.
+    ///
+    /// Releases are sent to all masters at once, so the report of one master is enough. A change
+    /// may also be a renewal. A holder that renews the lock puts its key back on masters that have
+    /// lost the key. Those masters are not asked first. Otherwise a waiter would take them for a
+    /// moment at each renewal, and the holder could never put its key back.
+    pub(crate) async fn news(
+        &self,
+        watched: Option<&Arc<LiveRound>>,
+        contested: MasterSet,
+        end: Instant,
+    ) -> Option<MasterSet> {
+        if !self.has_turn() {
+            return Some(contested);
         }
         self.expect(end);
-        let events = &self.queue.events;
-        let event = || watched.event(events.heard(), self.masters.quorum());
-        let (signal, timers) = (&events.signal, self.timers);
-        let changed = pin!(signal.wait_until(end, timers, || event().is_some()));
+        let events = &self.join().queue.events;
+        let agreed = self.agreed(contested);
+        let freed = || {
+            watched.map_or(MasterSet::NONE, |round| {
+                round.read(|round| round.masters(Vote::is_freed))
+            })
+        };
+        let is_majority = |set| self.masters.quorum().is_every_majority_in(set);
+        let may_be_free = || {
+            let heard = events.heard();
+            heard.is_released
+                || agreed.is_some_and(|agreed| heard.changed.contains(agreed))
+                || is_majority(heard.changed | freed())
+        };
+        let changed = pin!(events.signal.wait_until(end, self.timers, may_be_free));
         // A release that was decided may still get answers that the lock is free.
-        select(changed, pin!(watched.until(|| event().is_some()))).await;
-        event()
+        let answered = pin!(async {
+            match watched {
+                Some(round) => round.until(|| may_be_free().then_some(())).await,
+                None => future::pending().await,
+            }
+        });
+        select(changed, answered).await;
+        let (changed, freed) = (events.heard().changed, freed());
+        if is_majority(changed | freed) {
+            let news = changed - freed;
+            return Some(if news.is_empty() { freed } else { news });
+        }
+        may_be_free().then_some(contested)
     }
 
     /// Returns whether a guard of this process has released the lock since the last attempt of any
     /// waiter in this queue began.
     pub(crate) fn is_released(&self) -> bool {
-        self.queue.events.heard().is_released
-    }
-
-    /// Returns what `contender`, which is this waiter, does after `event`.
-    pub(crate) fn next(&self, contender: &mut Contender, event: Event) -> Next {
-        let hears = self.masters.can_watch();
-        let pollers = self.time_for_pollers();
-        self.rivals(|rivals| contender.on(event, rivals, hears, pollers, clock::now()))
-    }
-
-    /// Returns for how long this waiter leaves the lock to clients that poll.
-    fn time_for_pollers(&self) -> Option<Duration> {
-        let rivals = self.waiters.polling_rivals.as_ref()?.lock();
-        let wall = Duration::from_micros(clock::wall_micros());
-        rivals.time_to_leave(self.lock_id.key(), wall, clock::now())
-    }
-
-    /// Notes that clients of other processes want the lock. Some of them may poll.
-    pub(crate) fn note_others(&self) {
-        if let Some(rivals) = &self.waiters.polling_rivals {
-            rivals.lock().note(self.lock_id.key(), clock::now());
-        }
+        let place = self.place.get();
+        place.is_some_and(|place| place.queue.events.heard().is_released)
     }
 
     /// Reads or changes what is known of the other clients that want the lock.
@@ -303,8 +344,16 @@ impl LocalWaiter<'_> {
         self.waiters.rivals(self.lock_id, visit)
     }
 
+    /// Returns whether masters may tell this waiter of changes.
+    pub(crate) fn is_told(&self) -> bool {
+        !self.waiters.poll
+    }
+
     /// Returns the master in `among` that all clients agree to ask first.
     pub(crate) fn agreed(&self, among: MasterSet) -> Option<usize> {
+        if self.waiters.poll {
+            return None;
+        }
         self.masters.agreed(self.lock_id.key(), among)
     }
 

@@ -3,4 +3,3 @@
 pub(in crate::driver) mod called_waiter;
 pub(in crate::driver) mod events;
 pub(in crate::driver) mod local_waiters;
-pub(crate) mod watched;

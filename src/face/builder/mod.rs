@@ -62,7 +62,7 @@ impl Coordinator {
 /// | [`drift_ppm`](Self::drift_ppm) | 10,000 ppm (1 %) |
 /// | [`retry_delay`](Self::retry_delay) | 10 ms to 200 ms |
 /// | [`poll_interval`](Self::poll_interval) | 500 ms to 1.5 s |
-/// | [`polling_rivals`](Self::polling_rivals) | `false` |
+/// | [`waiters_poll`](Self::waiters_poll) | `false` |
 /// | [`waiter_timeout`](Self::waiter_timeout) | 3 s, or four node timeouts if that is longer |
 /// | [`key_template`](Self::key_template) | `{name}` |
 /// | [`client_name`](Self::client_name) | none |
@@ -184,10 +184,9 @@ impl Builder {
     /// few masters answered, if the vote was split, or if no majority of masters can report
     /// changes.
     ///
-    /// The delay grows, and reaches the upper bound after a few failures. If changes wake a waiter
-    /// again and again, it makes at most one attempt in a tenth of the lower bound. The lower bound
-    /// should be longer than the time that it takes to acquire a majority. Otherwise contenders may
-    /// split the vote again.
+    /// The delay grows, and reaches the upper bound after a few failures. The lower bound should be
+    /// longer than the time that it takes to acquire a majority. Otherwise contenders may split the
+    /// vote again.
     pub fn retry_delay(mut self, least: Duration, most: Duration) -> Self {
         self.settings.retry_delay = (least, most);
         self
@@ -209,21 +208,15 @@ impl Builder {
         self
     }
 
-    /// Declares whether clients of other libraries, which poll, want the same locks. Defaults to
-    /// `false`.
+    /// Sets whether waiters poll like those of most other libraries. Defaults to `false`.
     ///
-    /// Waiters of this crate are told of each release, so they come before clients that poll. With
-    /// `true`, waiters leave a lock that other processes want alone for the first half of each
-    /// 280 ms of the wall clock. A lock that only one process wants is as fast as without this
-    /// setting.
-    ///
-    /// Set this in all programs of this crate that use the locks, and keep their clocks within a
-    /// few tens of milliseconds of each other. A waiter cannot tell clients that poll from waiters
-    /// in other processes of this crate. So if only such waiters want a lock, it is idle for half
-    /// of the time. The setting does not apply to locks with queues and to
-    /// [`try_acquire`](crate::Lock::try_acquire).
-    pub fn polling_rivals(mut self, are_there: bool) -> Self {
-        self.settings.polling_rivals = are_there;
+    /// Waiters of this crate are told of each release, so clients of libraries that poll for the
+    /// same locks get few turns. With `true`, waiters are told nothing: they ask again after a
+    /// [`retry_delay`](Self::retry_delay), which should be about the delay of those clients. Set
+    /// this in all programs of this crate that share locks with them. It does not apply to locks
+    /// with queues.
+    pub fn waiters_poll(mut self, poll: bool) -> Self {
+        self.settings.waiters_poll = poll;
         self
     }
 

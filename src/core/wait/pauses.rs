@@ -1,0 +1,221 @@
+//! How long a waiter waits after an attempt that failed.
+
+use std::{
+    mem,
+    time::{Duration, Instant},
+};
+
+use super::retry::Backoff;
+use crate::core::vote::obstacle::Obstacle;
+
+/// The waits of one waiter between its attempts.
+///
+/// Reports of changes lead to at most four attempts a second after a burst of 28, whatever masters
+/// report. A server whose table of tracked keys is too small reports keys that did not change. And
+/// if a hundred processes want a lock, each of them would ask after each release.
+#[derive(Debug)]
+pub(crate) struct Pauses {
+    /// The delay before a retry if no master says when the lock may be free.
+    retry: Backoff,
+    /// The delay before a retry if masters say earlier when the lock may be free.
+    poll: Backoff,
+    /// The obstacle to the last attempt, and whether masters granted the lock for a moment.
+    obstacle: Option<(mem::Discriminant<Obstacle>, bool)>,
+    /// The number of attempts in a row that met this obstacle, without the first one.
+    repeats: u32,
+    /// The time up to which the attempts so far last at one per [`INTERVAL`](Self::INTERVAL).
+    used_until: Option<Instant>,
+}
+
+/// A wait before the next attempt. Both times are counted from now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wait {
+    /// The time during which no report of a master ends the wait.
+    pub(crate) pause: Duration,
+    /// The time after which the wait ends without an event. If `end` is not after `pause`, no event
+    /// can end the wait.
+    pub(crate) end: Duration,
+}
+
+impl Wait {
+    fn without_events(time: Duration) -> Self {
+        Self {
+            pause: time,
+            end: time,
+        }
+    }
+}
+
+impl Pauses {
+    const INTERVAL: Duration = Duration::from_millis(250);
+    const BURST: u32 = 28;
+    /// A waiter that has used the burst gets this many attempts at a time. The first of them only
+    /// finds out what has happened meanwhile.
+    const SERIES: u32 = 2;
+    /// The time that is added to a TTL to be sure that the key is gone. A key lives to the end of
+    /// its last millisecond.
+    const EXPIRY_MARGIN: Duration = Duration::from_millis(2);
+
+    pub(crate) fn new(retry: Backoff, poll: Backoff) -> Self {
+        Self {
+            retry,
+            poll,
+            obstacle: None,
+            repeats: 0,
+            used_until: None,
+        }
+    }
+
+    /// Returns the wait after an attempt that met `obstacle`. `took_some` says whether
+    /// masters granted the lock for a moment, although another client holds it. `is_told` says
+    /// whether a master tells the waiter when the lock may be free.
+    pub(crate) fn after(
+        &mut self,
+        (obstacle, took_some): (&Obstacle, bool),
+        is_told: bool,
+        random: u64,
+    ) -> Wait {
+        let met = Some((mem::discriminant(obstacle), took_some));
+        self.repeats = if self.obstacle == met {
+            self.repeats.saturating_add(1)
+        } else {
+            0
+        };
+        self.obstacle = met;
+        let delay = self.retry.delay(self.repeats, random);
+        match obstacle {
+            Obstacle::HeldFor(left) => {
+                let poll = if is_told {
+                    self.poll.spread(random)
+                } else {
+                    delay
+                };
+                let expiry = left.map_or(Duration::MAX, |left| {
+                    left.saturating_add(Self::EXPIRY_MARGIN)
+                });
+                let end = expiry.min(poll);
+                // Several clients may each take some masters and give them back. A client that came
+                // back at once would contend with the same clients again.
+                let pause = if took_some { delay } else { Duration::ZERO };
+                let pause = pause.min(end);
+                Wait { pause, end }
+            }
+            // No majority can vote before the quarantine ends. The delay after the quarantine is
+            // random, so waiters do not all come back at once.
+            Obstacle::Quarantined(left) => Wait::without_events(left.saturating_add(delay)),
+            Obstacle::NoQuorum
+            | Obstacle::OtherKind
+            | Obstacle::OwnerBusy
+            | Obstacle::Queued
+            | Obstacle::Split
+            | Obstacle::TooSlow(_) => Wait::without_events(delay),
+        }
+    }
+
+    /// Counts an attempt. Returns the time in which no report leads to another one.
+    pub(crate) fn rest(&mut self, now: Instant) -> Duration {
+        let used_until = self.used_until.map_or(now, |used| used.max(now)) + Self::INTERVAL;
+        self.used_until = Some(used_until);
+        match used_until.saturating_duration_since(now + Self::INTERVAL * Self::BURST) {
+            Duration::ZERO => Duration::ZERO,
+            _ => Self::INTERVAL * Self::SERIES,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn millis(count: u64) -> Duration {
+        Duration::from_millis(count)
+    }
+
+    /// Delays are in the middle of their ranges: retries come after 15 ms, 25 ms and later 105 ms,
+    /// and polls after 1 s.
+    const RANDOM: u64 = u64::MAX / 2 + 1;
+
+    fn pauses() -> Pauses {
+        let retry = Backoff::new(millis(10), millis(200)).unwrap();
+        Pauses::new(retry, Backoff::new(millis(500), millis(1_500)).unwrap())
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "an origin for the tables")]
+    fn now() -> Instant {
+        Instant::now()
+    }
+
+    #[test]
+    fn the_wait_depends_on_the_obstacle_and_on_how_often_it_was_met() {
+        use Obstacle::{HeldFor, NoQuorum, OtherKind, OwnerBusy, Quarantined, Queued, Split};
+        let (held, told, alone) = (HeldFor(None), true, false);
+        let left = |time| HeldFor(Some(millis(time)));
+        for waits in [
+            &[
+                (NoQuorum, told, 15, 15),
+                (NoQuorum, told, 25, 25),
+                (Split, told, 15, 15),
+            ][..],
+            &[(OtherKind, told, 15, 15)],
+            &[(OwnerBusy, told, 15, 15), (OwnerBusy, told, 25, 25)],
+            &[(Obstacle::TooSlow(millis(9)), told, 15, 15)],
+            &[(Queued, told, 15, 15)],
+            &[(Quarantined(millis(3_000)), told, 3_015, 3_015)],
+            &[
+                (Split, told, 15, 15),
+                (Split, told, 25, 25),
+                (Split, told, 45, 45),
+            ],
+            &[(held.clone(), told, 0, 1_000)],
+            &[(left(700), told, 0, 702)],
+            &[(left(7_000), told, 0, 1_000)],
+            &[(held.clone(), alone, 0, 15), (held, alone, 0, 25)],
+            &[(left(7), alone, 0, 9)],
+        ] {
+            let mut pauses = pauses();
+            for (obstacle, is_told, pause, end) in waits {
+                let wait = pauses.after((obstacle, false), *is_told, RANDOM);
+                let expected = Wait {
+                    pause: millis(*pause),
+                    end: millis(*end),
+                };
+                assert_eq!(wait, expected, "{obstacle:?} in {waits:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_waiter_that_took_some_masters_comes_back_later_and_later() {
+        let mut pauses = pauses();
+        let mut pause = |took_some| {
+            let met = (&Obstacle::HeldFor(None), took_some);
+            pauses.after(met, true, RANDOM).pause
+        };
+        assert_eq!([true, true, false].map(&mut pause), [15, 25, 0].map(millis));
+        let mut expires = self::pauses();
+        let met = (&Obstacle::HeldFor(Some(millis(3))), true);
+        assert_eq!(expires.after(met, true, RANDOM).pause, millis(5));
+    }
+
+    /// Each attempt is followed by a report, at once.
+    #[test]
+    fn no_report_leads_to_more_than_a_burst_and_four_attempts_a_second() {
+        let (mut pauses, start) = (pauses(), now());
+        let (mut at, mut attempts) = (start, Vec::new());
+        while at < start + millis(100_000) {
+            attempts.push(at);
+            at += pauses.rest(at);
+        }
+        let within = |time| {
+            let end = start + millis(time);
+            attempts.iter().filter(|at| **at < end).count()
+        };
+        assert_eq!(within(1), 29, "the burst, and one that finds it used");
+        assert!(
+            (400..=435).contains(&within(100_000)),
+            "{}",
+            within(100_000)
+        );
+        assert_eq!(pauses.rest(at + millis(8_000)), millis(0), "a new burst");
+    }
+}
