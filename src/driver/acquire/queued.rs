@@ -17,7 +17,8 @@ use crate::{
         claim::ask::NextRound,
         protocol::{
             access::Access,
-            identity::{Identity, QueueOptions, Ticket},
+            identity::{Identity, Ticket},
+            name::LockId,
         },
         vote::{master_set::MasterSet, quorum::Outcome, round::Round},
         wait::{
@@ -53,6 +54,26 @@ enum QueueEnd {
         quarantine: Option<Duration>,
     },
     Won(Level),
+}
+
+/// The result of a round.
+enum Decided {
+    Won,
+    /// The master that chooses the slot has put others first.
+    OthersFirst,
+    Lost(Outcome),
+    /// See [`QueueEnd::Skewed`].
+    Skewed(Duration),
+}
+
+/// What a waiter has while it makes rounds with one claim.
+struct Stay<'a> {
+    /// `None` until the waiter joins the queues.
+    waiter: Option<CalledWaiter<'a>>,
+    /// The master that chooses the slot in the newest round. `None` if each chooses by itself.
+    chooser: Option<usize>,
+    /// A round that was lost, and whose grants the waiter keeps for the next one.
+    kept: Option<Arc<LiveRound>>,
 }
 
 /// Makes rounds until one wins the lock. Between rounds, waits in the queues of all masters, or
@@ -117,61 +138,84 @@ impl<'a> QueuedWait<'a> {
     async fn wait_queued(&mut self) -> Result<QueueEnd, NotAcquired> {
         let mut permit = self.permit().await?;
         let mut is_last = self.deadline.is_over();
-        let (level, mut waiter, mut chooser) = self.begin(is_last);
-        let (claim, mut split, mut ballots) = (&level.claim, None, 0);
+        let (level, mut stay) = self.begin(is_last);
         loop {
-            let queue = waiter.is_some().then_some(self.queued.options);
-            let first = chooser.take();
-            if !claim.ask_for_slot_of(first, queue, is_last).await {
-                drop(permit);
-                self.wait_for_turn(claim, split.take(), &waiter).await;
-            } else {
-                let outcome = claim.outcome(!is_last).await;
-                if outcome == Outcome::Won {
-                    self.note_win(claim);
-                    return Ok(QueueEnd::Won(level));
+            match self.decide(&level.claim, &stay, is_last).await {
+                Decided::Won => return Ok(QueueEnd::Won(level)),
+                Decided::Skewed(clock) => return Ok(QueueEnd::Skewed(clock)),
+                Decided::OthersFirst => {
+                    drop(permit);
+                    self.wait_for_turn(&level.claim, &mut stay).await;
                 }
-                let round = claim.newest_round();
-                if let Some(clock) = round.read(|round| self.queued.correction(round)) {
-                    return Ok(QueueEnd::Skewed(clock));
-                }
-                if self.raise_ballot(claim, queue, &mut ballots) {
-                    continue;
-                }
-                chooser = self.next_chooser(&round, first);
-                split = chooser.map(|_| round.clone());
-                if chooser.is_none() {
-                    self.yield_grants(claim, &round, &waiter).await;
-                }
-                drop(permit);
-                if self.note_loss(&round, outcome, is_last).await? == Position::Aside {
-                    // Dropping `level` also removes the ticket from the queues.
-                    let quarantine = round.read(Round::quarantined);
-                    return Ok(QueueEnd::Unable { quarantine });
-                }
-                if let (None, Some(waiter)) = (chooser, &waiter) {
-                    self.wait(waiter, &round, first).await;
-                    chooser = self
-                        .likely_chooser(Some(&round))
-                        .filter(|_| first.is_none());
+                Decided::Lost(outcome) => {
+                    let round = level.claim.newest_round();
+                    let had_chosen = self.choose_again(&level.claim, &round, &mut stay).await;
+                    drop(permit);
+                    if self.note_loss(&round, outcome, is_last).await? == Position::Aside {
+                        // Dropping `level` also removes the ticket from the queues.
+                        let quarantine = round.read(Round::quarantined);
+                        return Ok(QueueEnd::Unable { quarantine });
+                    }
+                    self.wait(&round, had_chosen, &mut stay).await;
                 }
             }
-            if chooser.is_none() {
-                waiter.get_or_insert_with(|| self.join());
+            if stay.chooser.is_none() {
+                stay.waiter.get_or_insert_with(|| self.join());
             }
             permit = self.permit().await?;
             is_last = self.deadline.is_over();
-            self.ask_again(claim, chooser, &waiter);
+            self.ask_again(&level.claim, &stay);
         }
     }
 
-    /// Returns the master that chooses the slot in the next round. It may be wrong, so all choose
-    /// in the round after its own.
-    fn next_chooser(&self, round: &LiveRound, first: Option<usize>) -> Option<usize> {
-        let lock_id = &self.request.lock_id;
-        let is_split = slots::note_lost(self.context, lock_id, round);
-        let next = || slots::chooser(self.context, lock_id, Some(round));
-        (is_split && first.is_none()).then(next).flatten()
+    /// Decides after a lost round whether one master chooses the slot in the next one. If not,
+    /// gives back the grants. Returns the master that had chosen it.
+    async fn choose_again(
+        &self,
+        claim: &Claim,
+        round: &Arc<LiveRound>,
+        stay: &mut Stay<'_>,
+    ) -> Option<usize> {
+        let had_chosen = stay.chooser.take();
+        // The chooser may be wrong, so all choose in the round after its own.
+        let is_split = slots::note_lost(self.context, self.lock_id(), round);
+        if is_split && had_chosen.is_none() {
+            stay.chooser = slots::chooser(self.context, self.lock_id(), Some(round));
+        }
+        stay.kept = stay.chooser.map(|_| round.clone());
+        if stay.kept.is_none() {
+            self.yield_grants(claim, round, stay).await;
+        }
+        had_chosen
+    }
+
+    /// Waits for the result of the newest round, which may take further ballots for a fencing
+    /// token.
+    async fn decide(&mut self, claim: &Arc<Claim>, stay: &Stay<'_>, is_last: bool) -> Decided {
+        let queue = stay.waiter.as_ref().map(|_| self.queued.options);
+        if !claim.ask_for_slot_of(stay.chooser, queue, is_last).await {
+            return Decided::OthersFirst;
+        }
+        let mut ballots = 0;
+        loop {
+            let outcome = claim.outcome(!is_last).await;
+            if outcome == Outcome::Won {
+                self.note_win(claim);
+                return Decided::Won;
+            }
+            let round = claim.newest_round();
+            if let Some(clock) = round.read(|round| self.queued.correction(round)) {
+                return Decided::Skewed(clock);
+            }
+            if ballots == MORE_BALLOTS || !claim.raise_ballot(queue) {
+                return Decided::Lost(outcome);
+            }
+            ballots += 1;
+        }
+    }
+
+    fn lock_id(&self) -> &'a LockId {
+        &self.request.lock_id
     }
 
     fn likely_chooser(&self, last: Option<&LiveRound>) -> Option<usize> {
@@ -190,22 +234,17 @@ impl<'a> QueuedWait<'a> {
 
     /// Posts another round. If there is a master that chooses the slot, asks that one first. A
     /// `waiter` stays in the queues.
-    fn ask_again(
-        &self,
-        claim: &Arc<Claim>,
-        chooser: Option<usize>,
-        waiter: &Option<CalledWaiter<'_>>,
-    ) {
-        if let Some(waiter) = waiter {
+    fn ask_again(&self, claim: &Arc<Claim>, stay: &Stay<'_>) {
+        if let Some(waiter) = &stay.waiter {
             waiter.begin_attempt();
         }
         claim.ask_again(NextRound {
-            asked: chooser.map_or(MasterSet::ALL, MasterSet::only),
+            asked: stay.chooser.map_or(MasterSet::ALL, MasterSet::only),
             // The round is a new attempt. The command that gives back the grants of the last
             // attempt may arrive late, and then leaves the grants of the new attempt alone. The new
             // attempt replaces the old one on masters that still have its grant.
             identity: Some(self.identity()),
-            queue: waiter.as_ref().map(|_| self.queued.options),
+            queue: stay.waiter.as_ref().map(|_| self.queued.options),
             candidate: None,
             watch: self.queued.is_head,
         });
@@ -214,14 +253,19 @@ impl<'a> QueuedWait<'a> {
     /// Begins the first round. The lock may be free, so the round joins the queues only if another
     /// waiter of this process had to wait in them lately. If it does not, one master may choose the
     /// slot.
-    fn begin(&self, is_last: bool) -> (Level, Option<CalledWaiter<'a>>, Option<usize>) {
+    fn begin(&self, is_last: bool) -> (Level, Stay<'a>) {
         let joins = !is_last && self.rivals(|rivals| rivals.is_queue_likely());
         let waiter = joins.then(|| self.join());
         let queue = joins.then_some(self.queued.options);
         let chooser = self.likely_chooser(None).filter(|_| !joins);
         let claim = Claim::begin(self.context, self.request, self.identity(), chooser, queue);
         let level = Level::new(claim, self.request.access, Some(self.owned.clone()));
-        (level, waiter, chooser)
+        let stay = Stay {
+            waiter,
+            chooser,
+            kept: None,
+        };
+        (level, stay)
     }
 
     /// Returns the identity of a new attempt.
@@ -306,19 +350,6 @@ impl<'a> QueuedWait<'a> {
         self.chances.position(self.queued.options.waiter_timeout)
     }
 
-    /// Posts another ballot for a fencing token, at most [`MORE_BALLOTS`] times in a row. Returns
-    /// whether a ballot was posted.
-    fn raise_ballot(
-        &self,
-        claim: &Arc<Claim>,
-        queue: Option<QueueOptions>,
-        in_a_row: &mut u32,
-    ) -> bool {
-        let is_raised = *in_a_row < MORE_BALLOTS && claim.raise_ballot(queue);
-        *in_a_row = if is_raised { *in_a_row + 1 } else { 0 };
-        is_raised
-    }
-
     /// Notes a round that was not won. Returns the position for the next wait, or an error if the
     /// wait ends with the round.
     async fn note_loss(
@@ -352,16 +383,11 @@ impl<'a> QueuedWait<'a> {
     /// The wait is needed because a round can be lost before all masters have answered. From the
     /// first answers alone, the waiter could wrongly conclude that it is the next waiter, or that
     /// the votes are split. The waiter would then ask again far too soon.
-    async fn yield_grants(
-        &self,
-        claim: &Claim,
-        round: &LiveRound,
-        waiter: &Option<CalledWaiter<'_>>,
-    ) {
+    async fn yield_grants(&self, claim: &Claim, round: &LiveRound, stay: &Stay<'_>) {
         let timeout = self.queued.options.waiter_timeout;
         let known = round.read(|round| round.may_have_key() - round.unanswered());
         claim.yield_grants(known, timeout);
-        if let Some(waiter) = waiter {
+        if let Some(waiter) = &stay.waiter {
             let end = clock::now() + self.context.node_timeout();
             let called = pin!(waiter.called(MasterSet::NONE, end));
             select(pin!(round.settled()), called).await;
@@ -370,20 +396,16 @@ impl<'a> QueuedWait<'a> {
     }
 
     /// Waits for a call after the master that chooses the slot has put others first. Gives back the
-    /// grants of the round before, if it was `split` over slots.
-    async fn wait_for_turn(
-        &mut self,
-        claim: &Claim,
-        split: Option<Arc<LiveRound>>,
-        waiter: &Option<CalledWaiter<'_>>,
-    ) {
-        if let Some(round) = split {
+    /// grants that were kept from the round before.
+    async fn wait_for_turn(&mut self, claim: &Claim, stay: &mut Stay<'_>) {
+        stay.chooser = None;
+        if let Some(round) = stay.kept.take() {
             claim.yield_grants(
                 round.read(Round::may_have_key),
                 self.queued.options.waiter_timeout,
             );
         }
-        if let Some(waiter) = waiter {
+        if let Some(waiter) = &stay.waiter {
             let wait = self.queued.wait_for_turn(clock::random_u64());
             let end = self.deadline.cap(clock::now() + wait);
             waiter.called(MasterSet::NONE, end).await;
@@ -391,16 +413,23 @@ impl<'a> QueuedWait<'a> {
     }
 
     /// Waits until another round may win, or until a round is needed to keep the position in the
-    /// queues.
-    async fn wait(&mut self, waiter: &CalledWaiter<'_>, round: &LiveRound, chooser: Option<usize>) {
+    /// queues. Does not wait if the next round is for a slot, or joins the queues. `had_chosen` is
+    /// the master that had chosen the slot in `round`.
+    async fn wait(&mut self, round: &LiveRound, had_chosen: Option<usize>, stay: &mut Stay<'_>) {
+        let (None, Some(waiter)) = (stay.chooser, &stay.waiter) else {
+            return;
+        };
         let (now, random) = (clock::now(), clock::random_u64());
-        match round.read(|round| self.queued.wait_after(round, chooser, random)) {
+        match round.read(|round| self.queued.wait_after(round, had_chosen, random)) {
             Some(wait) => {
                 let [pause, end] = [wait.pause, wait.end].map(|time| self.deadline.cap(now + time));
                 self.context.timers.sleep_until(pause).await;
                 waiter.called(round.read(Round::held_by_others), end).await;
             }
             None => waiter.watch(self.request.lock_id.key()), // in the next round
+        }
+        if had_chosen.is_none() {
+            stay.chooser = self.likely_chooser(Some(round));
         }
     }
 }
