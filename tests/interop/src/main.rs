@@ -101,6 +101,7 @@ impl Run {
     fn findings(&self, peer: &Peer, program: &Program, servers: &[Server]) -> Findings {
         let pair = Pair {
             ours: &peer.ours(),
+            ours_that_polls: &peer.ours_that_polls(),
             peer: program,
             masters: &servers[..peer.masters],
         };
@@ -127,6 +128,7 @@ impl Run {
     fn must_clash(&self, what: &str, ours: &Program, peer: &Program, servers: &[Server]) -> Clash {
         let pair = Pair {
             ours,
+            ours_that_polls: ours,
             peer,
             masters: servers,
         };
@@ -142,7 +144,7 @@ impl Run {
             false => Extent::FULL,
         };
         if let Some(seconds) = self.seconds {
-            extent.counting = [2, 1].map(|half| Duration::from_secs(seconds.into()) * half / 2);
+            extent.counting = [2, 1, 1].map(|half| Duration::from_secs(seconds.into()) * half / 2);
         }
         extent
     }

@@ -93,7 +93,7 @@ impl<'a> Page<'a> {
     }
 
     pub fn text(&self) -> String {
-        let [busy, paused] = self.extent.counting.map(|length| length.as_secs());
+        let [busy, paused, polling] = self.extent.counting.map(|length| length.as_secs());
         let values = [
             ("{{locks}}", self.locks()),
             ("{{wake-ups}}", self.wake_ups()),
@@ -102,6 +102,7 @@ impl<'a> Page<'a> {
             ("{{total}}", self.total()),
             ("{{busy}}", busy.to_string()),
             ("{{paused}}", paused.to_string()),
+            ("{{polling}}", polling.to_string()),
             ("{{pause}}", PAUSE.as_millis().to_string()),
             ("{{rounds}}", self.extent.wake_ups.to_string()),
             ("{{server}}", server_version(&self.servers[0])),
@@ -151,16 +152,16 @@ impl<'a> Page<'a> {
     }
 
     fn counters(&self) -> String {
-        self.lines(6, |_, findings| match &findings.counts {
+        self.lines(8, |_, findings| match &findings.counts {
             Ok(counts) => {
                 let lost: u64 = counts.iter().map(|count| count.lost).sum();
                 let cells = counts.iter().flat_map(|count| {
-                    let (ours, peers) = count.shares.split_at(2);
+                    let (ours, peers) = count.shares.split_at(count.shares.len() / 2);
                     [share(peers), share(ours)]
                 });
                 [lost.to_string()].into_iter().chain(cells).collect()
             }
-            Err(_) => vec!["FAILED".to_owned(); 5],
+            Err(_) => vec!["FAILED".to_owned(); 7],
         })
     }
 

@@ -13,6 +13,7 @@ use crate::{Failure, Outcome};
 #[derive(Clone, Copy, Debug)]
 pub struct Pair<'a> {
     pub ours: &'a Program,
+    pub ours_that_polls: &'a Program,
     pub peer: &'a Program,
     pub masters: &'a [Server],
 }
@@ -21,22 +22,30 @@ pub struct Pair<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
     pub wake_ups: u32,
-    /// How long processes count without pauses, and then with pauses.
-    pub counting: [Duration; 2],
+    /// How long processes count without pauses, with pauses, and beside waiters that poll.
+    pub counting: [Duration; 3],
     pub clash: Duration,
 }
 
 impl Extent {
     pub const FULL: Self = Self {
         wake_ups: 10,
-        counting: [Duration::from_secs(60), Duration::from_secs(30)],
+        counting: [
+            Duration::from_secs(60),
+            Duration::from_secs(30),
+            Duration::from_secs(30),
+        ],
         clash: Duration::from_secs(10),
     };
 
     /// Only checks that the scenarios run. The times mean nothing.
     pub const QUICK: Self = Self {
         wake_ups: 2,
-        counting: [Duration::from_secs(3), Duration::from_secs(2)],
+        counting: [
+            Duration::from_secs(3),
+            Duration::from_secs(2),
+            Duration::from_secs(2),
+        ],
         clash: Duration::from_secs(3),
     };
 }
@@ -55,8 +64,8 @@ pub struct Findings {
     pub woken_here: Outcome<Vec<Duration>>,
     /// The times until the peer had the lock that this crate released, in order.
     pub woken_there: Outcome<Vec<Duration>>,
-    /// The counters without pauses, and with pauses.
-    pub counts: Outcome<[Count; 2]>,
+    /// The counters without pauses, with pauses, and beside waiters that poll.
+    pub counts: Outcome<[Count; 3]>,
 }
 
 type Scenario = fn(&mut Process, &mut Process, &str) -> Outcome<()>;
@@ -103,15 +112,25 @@ impl Pair<'_> {
         scenarios::kind_mismatch(&mut ours, &mut peer, &fresh(NAMES[0]))
     }
 
-    fn counts(&self, [busy, paused]: [Duration; 2]) -> Outcome<[Count; 2]> {
-        let busy = self.count(busy, Duration::ZERO)?.check()?;
-        Ok([busy, self.count(paused, PAUSE)?.check()?])
+    fn counts(&self, [busy, paused, polling]: [Duration; 3]) -> Outcome<[Count; 3]> {
+        Ok([
+            self.count(busy, Duration::ZERO)?.check()?,
+            self.count(paused, PAUSE)?.check()?,
+            self.count_among_pollers(polling)?.check()?,
+        ])
     }
 
     /// Counts with two processes of this crate and two of the peer.
     pub fn count(&self, length: Duration, pause: Duration) -> Outcome<Count> {
         let programs = [self.ours, self.ours, self.peer, self.peer];
         scenarios::counter(&programs, self.masters, &fresh(NAMES[0]), [length, pause])
+    }
+
+    /// Counts with three processes of each side. The waiters of this crate poll, too.
+    fn count_among_pollers(&self, length: Duration) -> Outcome<Count> {
+        let programs = [[self.ours_that_polls; 3], [self.peer; 3]].concat();
+        let times = [length, Duration::ZERO];
+        scenarios::counter(&programs, self.masters, &fresh(NAMES[0]), times)
     }
 
     /// Checks that the scenarios find that the two sides do not exclude each other. Returns how

@@ -98,6 +98,11 @@ impl Peer {
         ours(self.ours, self.template)
     }
 
+    /// Returns the same program with waiters that poll.
+    pub fn ours_that_polls(&self) -> Program {
+        ours(&format!("polling {}", self.ours), self.template)
+    }
+
     /// Returns the program of this crate with a kind of lock that does not match.
     pub fn ours_as_other_kind(&self) -> Program {
         let other = match self.ours {
@@ -108,7 +113,7 @@ impl Peer {
     }
 }
 
-/// Returns the program of this crate.
+/// Returns the program of this crate. If `kind` begins with `polling`, its waiters poll.
 pub fn ours(kind: &str, template: &str) -> Program {
     Program {
         name: format!("quorlock {kind}"),

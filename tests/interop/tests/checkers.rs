@@ -13,6 +13,7 @@ fn every_check_finds_the_faults_of_a_lock() {
     let (ours, faulty) = (peers::ours("reentrant", "{name}"), peers::faulty());
     let pair = Pair {
         ours: &ours,
+        ours_that_polls: &ours,
         peer: &faulty,
         masters: &masters,
     };
@@ -34,6 +35,7 @@ fn a_lock_under_another_key_is_found() {
     let masters = masters(3);
     let pair = Pair {
         ours: &peers::ours("reentrant", "{name}"),
+        ours_that_polls: &peers::ours("reentrant", "{name}"),
         peer: &peers::ours("reentrant", "redlock:{name}"),
         masters: &masters,
     };
@@ -57,6 +59,7 @@ fn a_clash_that_does_not_come_is_a_failure() {
     let ours = peers::ours("mutex", "{name}");
     let pair = Pair {
         ours: &ours,
+        ours_that_polls: &ours,
         peer: &ours,
         masters: &masters,
     };

@@ -13,10 +13,21 @@ pub(super) struct Quorlock {
 }
 
 impl Quorlock {
-    /// `kind` is `mutex` or `reentrant`. A key template may follow it, after an `@`.
+    /// `kind` is `mutex` or `reentrant`. A key template may follow it, after an `@`. If waiters
+    /// poll, `polling` comes before it.
     pub(super) fn new(kind: &str, urls: Vec<String>) -> Result<Self, String> {
         let (kind, template) = kind.split_once('@').unwrap_or((kind, "{name}"));
+        let (kind, polls) = match kind.strip_prefix("polling ") {
+            Some(kind) => (kind, true),
+            None => (kind, false),
+        };
         let builder = Coordinator::builder().masters(urls).key_template(template);
+        let builder = if polls {
+            let [least, most] = [25, 200].map(Duration::from_millis);
+            builder.waiters_poll(true).retry_delay(least, most)
+        } else {
+            builder
+        };
         let locks = builder.build().map_err(|error| error.to_string())?;
         Ok(Self {
             owner: locks.owner(),
