@@ -26,9 +26,9 @@ pub(crate) enum Met {
     NoOne,
     /// A client that asked at the same moment, or just before.
     Rival,
-    /// A client that asked all masters at once, so this one got only the agreed master. It would
-    /// lose to such clients again and again if it went on to ask one master first.
-    Hasty,
+    /// A client that has the agreed master, although this one has won the lock. Who asked that
+    /// master first would be refused.
+    AtAgreed,
 }
 
 impl Met {
@@ -49,7 +49,7 @@ impl Rivals {
         self.memory = match met {
             Met::NoOne => self.memory.saturating_sub(1),
             Met::Rival => Self::MEMORY,
-            Met::Hasty => 0,
+            Met::AtAgreed => 0,
         };
     }
 
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rival_is_remembered_for_some_attempts_and_until_a_hasty_one() {
+    fn a_rival_is_remembered_for_some_attempts_unless_the_agreed_master_refuses() {
         let mut rivals = Rivals::default();
         assert!(!rivals.are_likely());
         rivals.note_met(Met::Rival);
@@ -111,7 +111,7 @@ mod tests {
         rivals.note_met(Met::NoOne);
         assert!(!rivals.are_likely());
         rivals.note_met(Met::Rival);
-        rivals.note_met(Met::Hasty);
+        rivals.note_met(Met::AtAgreed);
         assert!(!rivals.are_likely());
     }
 

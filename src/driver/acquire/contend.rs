@@ -83,8 +83,11 @@ struct Contest<'a> {
     first: Option<usize>,
     /// The time when all masters are asked again at the latest.
     ask_all_at: Instant,
-    /// `true` if news led to the last attempt.
+    /// `true` if news led to the last attempt, at once.
     has_news: bool,
+    /// `true` after an attempt that got the agreed master and not the others. There are clients
+    /// that ask all masters at once then, and a waiter that asks in two steps loses to them.
+    asks_all: bool,
     /// The time that the last attempt took.
     took: Duration,
     chances: Chances,
@@ -111,6 +114,7 @@ impl<'a> Contest<'a> {
             pauses: Pauses::new(context.config.retry, context.config.poll),
             ask_all_at: next_poll(context),
             has_news: false,
+            asks_all: false,
             took: Duration::ZERO,
             chances: context.chances(),
             checks: 0,
@@ -145,7 +149,8 @@ impl<'a> Contest<'a> {
     /// Returns the master of `free` to ask first, if other clients are likely to ask now, too.
     fn likely_first(&self, free: MasterSet) -> Option<usize> {
         let are_likely = self.waiter.rivals(|rivals| rivals.are_likely());
-        are_likely.then(|| self.waiter.agreed(free)).flatten()
+        let is_one_asked = are_likely && !self.asks_all;
+        is_one_asked.then(|| self.waiter.agreed(free)).flatten()
     }
 
     /// Returns for how long this waiter gives way. The rivals need it to notice that the lock is
@@ -184,23 +189,41 @@ impl<'a> Contest<'a> {
     /// Notes what the attempt that began at `start` shows of the masters, and of other clients.
     fn note(&mut self, result: &Result<Level, NotAcquired>, start: Instant) {
         let (chance, met) = match result {
-            Ok(level) => {
-                let beside = level.claim.newest_round().read(Round::held_by_others);
-                (Chance::Had, Met::rival_if(!beside.is_empty()))
-            }
+            Ok(level) => (Chance::Had, Some(self.met_beside(level))),
             Err(NotAcquired::Denied(denied)) => (denied.chance(), self.met(denied)),
             Err(_) => return,
         };
-        self.waiter.rivals(|rivals| rivals.note_met(met));
+        if let Some(met) = met {
+            self.waiter.rivals(|rivals| rivals.note_met(met));
+        }
         self.chances = self.context.note_chance(chance, start);
     }
 
-    fn met(&self, denied: &Denied) -> Met {
-        match (&denied.obstacle, denied.took_some()) {
-            (_, true) if self.first.is_some() => Met::Hasty,
-            (Obstacle::Split, _) | (Obstacle::HeldFor(_), true) => Met::Rival,
-            (Obstacle::HeldFor(_), false) if self.has_news => Met::Rival,
-            _ => Met::NoOne,
+    /// Returns whom an attempt has met that won the lock.
+    fn met_beside(&self, level: &Level) -> Met {
+        let beside = level.claim.newest_round().read(Round::held_by_others);
+        let agreed = self.waiter.agreed(MasterSet::ALL);
+        match agreed.is_some_and(|agreed| beside.contains(agreed)) {
+            true => Met::AtAgreed,
+            false => Met::rival_if(!beside.is_empty()),
+        }
+    }
+
+    /// Returns whom a lost attempt has met, if it tells. A lock that others have had for long does
+    /// not.
+    fn met(&mut self, denied: &Denied) -> Option<Met> {
+        let took_some = denied.took_some();
+        match denied.obstacle {
+            Obstacle::HeldFor(_) | Obstacle::Split if took_some && self.first.is_some() => {
+                self.asks_all = true;
+            }
+            _ if self.has_news => self.asks_all = false,
+            _ => {}
+        }
+        match denied.obstacle {
+            Obstacle::Split => Some(Met::Rival),
+            Obstacle::HeldFor(_) if took_some || self.has_news => Some(Met::Rival),
+            _ => None,
         }
     }
 
@@ -232,7 +255,7 @@ impl<'a> Contest<'a> {
         let news = self.waiter.news(denied.watched.as_ref(), contested, end);
         // After a wait without news, other masters are free only if the TTLs there have ended.
         let news = news.await;
-        self.has_news = news.is_some();
+        self.has_news = news.is_some() && pause.is_zero();
         let free = news.unwrap_or_else(|| denied.free_within(wait.end));
         self.first = self.likely_first(free);
     }
