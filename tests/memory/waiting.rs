@@ -8,7 +8,7 @@ use std::{
 
 use quorlock::{AcquireError, Coordinator, Fault, Guard, Kind, MemoryMaster};
 use tokio::{
-    task::JoinHandle,
+    task::{JoinHandle, JoinSet},
     time::{Instant, sleep, sleep_until, timeout},
 };
 
@@ -715,5 +715,71 @@ async fn one_master_that_always_refuses_does_not_keep_a_waiter_from_the_others()
         // The waiter asks all masters once in a poll interval, with its next attempt.
         let most = POLL + millis(millis_between);
         assert!(took <= most, "{bad} {millis_between}: {took:?}");
+    }
+}
+
+/// A client that died has left its key on one master. Whichever master that is, calls do not wait
+/// for the end of the key.
+#[tokio::test(start_paused = true)]
+async fn a_key_that_was_left_on_one_master_delays_no_call() {
+    for left_on in 0..3 {
+        let world = World::new(3).await;
+        world.inject_all(&delay(1));
+        world.occupy([left_on], seconds(20));
+        for _ in 0..20 {
+            let (took, guard) = timed(world.locks.mutex(NAME).acquire()).await;
+            assert!(took <= millis(10), "{left_on}: {took:?}");
+            guard.unwrap().release().await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_ends_a_first_attempt_that_becomes_a_wait() {
+    for at in 0..20 {
+        let world = World::new(3).await;
+        let locks = Coordinator::builder().masters(&world.masters);
+        let locks = locks.poll_interval(seconds(60), seconds(60)).build();
+        let locks = locks.unwrap();
+        let _held = world.locks.mutex(NAME).acquire().await.unwrap();
+        drop(locks.mutex("another").acquire().await.unwrap());
+        world.inject_all(&delay(5));
+        let waiting = tokio::spawn({
+            let lock = locks.mutex(NAME);
+            async move { lock.acquire().await }
+        });
+        sleep(millis(at)).await;
+        let (took, _) = timed(async { tokio::join!(locks.close(), waiting) }).await;
+        assert!(took <= millis(30), "{at}: {took:?}");
+    }
+}
+
+/// The tasks of one process seldom give way to no one. Later calls take one round trip.
+#[tokio::test(start_paused = true)]
+async fn tasks_of_one_process_are_no_rivals_to_each_other() {
+    let world = World::new(3).await;
+    world.inject_all(&delay(1));
+    let mut tasks = JoinSet::new();
+    let end = Instant::now() + seconds(10);
+    for _ in 0..8 {
+        let lock = world.locks.mutex(NAME);
+        tasks.spawn(async move {
+            let mut acquired = 0;
+            while Instant::now() < end {
+                let guard = lock.acquire().await.unwrap();
+                sleep(millis(1)).await;
+                drop(guard);
+                acquired += 1;
+            }
+            acquired
+        });
+    }
+    let acquired: u32 = tasks.join_all().await.iter().sum();
+    assert!(acquired > 4_900, "{acquired} in 10 s, each held for 1 ms");
+    sleep(seconds(1)).await;
+    for _ in 0..9 {
+        let (took, guard) = timed(world.locks.mutex(NAME).acquire()).await;
+        assert!(took <= millis(1), "{took:?}");
+        guard.unwrap().release().await.unwrap();
     }
 }

@@ -18,6 +18,8 @@ pub(crate) struct Rivals {
     /// The time of the first hand-over of the run.
     since: Option<Instant>,
     hand_overs: u32,
+    /// The number of times in a row that a waiter gave way to no one.
+    vain: u32,
 }
 
 /// The client that an attempt has met.
@@ -38,18 +40,20 @@ impl Met {
 }
 
 impl Rivals {
-    const MEMORY: u8 = 16;
-    /// The hand-overs, and the time, after which a run is over.
+    const MEMORY: u8 = 8;
+    /// The hand-overs, and the time, after which a run is over. Both double each time that a waiter
+    /// gave way to no one.
     const RUN: (u32, Duration) = (8, Duration::from_millis(100));
-    /// The same beside rivals that poll. After the run, the lock is free until one of them asks.
-    const RUN_BESIDE_POLLERS: (u32, Duration) = (u32::MAX, Duration::from_millis(400));
+    const MOST_VAIN: u32 = 7;
+    /// The shortest run if the rivals poll. After the run, the lock is free until one of them asks.
+    const RUN_IF_POLLED: Duration = Duration::from_millis(400);
 
     /// Notes whom an attempt has met.
     pub(crate) fn note_met(&mut self, met: Met) {
         self.memory = match met {
             Met::NoOne => self.memory.saturating_sub(1),
             Met::Rival => Self::MEMORY,
-            Met::AtAgreed => 0,
+            Met::AtAgreed => self.memory / 2,
         };
     }
 
@@ -64,6 +68,16 @@ impl Rivals {
         self.since.get_or_insert(now);
     }
 
+    /// Notes that a waiter gave way, and whether it got the lock then.
+    pub(crate) fn note_way(&mut self, is_won: bool) {
+        self.vain = if is_won {
+            Self::MOST_VAIN.min(self.vain + 1)
+        } else {
+            0
+        };
+        self.end_run();
+    }
+
     pub(crate) fn end_run(&mut self) {
         self.hand_overs = 0;
         self.since = None;
@@ -72,9 +86,11 @@ impl Rivals {
     /// Returns whether the run is over, so that the next waiter gives way. `are_told` says whether
     /// masters tell the rivals of a release. Otherwise they ask from time to time.
     pub(crate) fn is_run_over(&self, are_told: bool, now: Instant) -> bool {
+        let times = 1 << self.vain;
+        let (most, time) = (Self::RUN.0 * times, Self::RUN.1 * times);
         let (most, time) = match are_told {
-            true => Self::RUN,
-            false => Self::RUN_BESIDE_POLLERS,
+            true => (most, time),
+            false => (u32::MAX, time.max(Self::RUN_IF_POLLED)),
         };
         let is_late = |since| now.saturating_duration_since(since) >= time;
         self.hand_overs >= most || self.since.is_some_and(is_late)
@@ -111,6 +127,8 @@ mod tests {
         rivals.note_met(Met::NoOne);
         assert!(!rivals.are_likely());
         rivals.note_met(Met::Rival);
+        (0..3).for_each(|_| rivals.note_met(Met::AtAgreed));
+        assert!(rivals.are_likely());
         rivals.note_met(Met::AtAgreed);
         assert!(!rivals.are_likely());
     }
@@ -129,6 +147,13 @@ mod tests {
             assert_eq!(run, Some(hand_overs), "{are_told} {apart}");
             rivals.end_run();
             assert!(!rivals.is_run_over(are_told, now));
+            (0..9).for_each(|_| rivals.note_way(true));
+            (0..1_023).for_each(|_| rivals.note_hand_over(now));
+            assert!(!rivals.is_run_over(are_told, now + Duration::from_millis(12_799)));
+            assert!(rivals.is_run_over(are_told, now + Duration::from_millis(12_800)));
+            rivals.note_way(false);
+            (0..8).for_each(|_| rivals.note_hand_over(now));
+            assert_eq!(rivals.is_run_over(are_told, now), are_told);
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::{
         wait::{
             chances::{Chance, Chances},
             pauses::Pauses,
-            rivals::{Met, Rivals},
+            rivals::Met,
         },
     },
     driver::{
@@ -38,7 +38,7 @@ pub(in crate::driver) async fn contend(
 ) -> Result<Level, NotAcquired> {
     let mut contest = Contest::begin(context, request, deadline);
     loop {
-        let is_handed_over = contest.wait_for_turn().await;
+        let begun = contest.wait_for_turn().await;
         let is_last = contest.deadline.is_over();
         let attempt_timeout = attempt_timeout(context, request);
         let permit_by = contest.deadline.permit_by(attempt_timeout);
@@ -54,12 +54,14 @@ pub(in crate::driver) async fn contend(
         let start = clock::now();
         let result = contest.attempt(permit_by, is_last).await;
         contest.took = clock::now().saturating_duration_since(start);
-        contest.note_run(result.is_ok(), is_handed_over);
+        contest.note_run(result.is_ok(), begun);
         contest.note(&result, start);
         match result {
             Err(NotAcquired::Denied(denied)) => {
                 let deadline = &contest.deadline;
                 deadline.note_failure(context, request, &denied, is_last)?;
+                contest.waiter.join();
+                context.check_open()?; // closing wakes only waiters that have joined
                 contest.wait(&denied).await;
             }
             ended => return ended,
@@ -95,6 +97,16 @@ struct Contest<'a> {
     checks: u32,
 }
 
+/// The way in which an attempt begins.
+#[derive(Clone, Copy, Debug)]
+enum Start {
+    Plain,
+    /// After a pause in which other processes could take the lock.
+    GaveWay,
+    /// Right after the release by a guard of this process.
+    HandedOver,
+}
+
 impl<'a> Contest<'a> {
     fn begin(context: &'a Arc<Context>, request: &'a LockRequest, deadline: Deadline) -> Self {
         let (waiters, lock_id) = (&context.local_waiters, &request.lock_id);
@@ -121,29 +133,32 @@ impl<'a> Contest<'a> {
         }
     }
 
-    /// Waits for this waiter's turn, and gives way to other processes after a run. Returns whether
-    /// a guard of this process has just released the lock. The commands of this waiter then come
-    /// right after the release, so it gets all masters.
-    async fn wait_for_turn(&mut self) -> bool {
+    /// Waits for this waiter's turn, and gives way to other processes after a run.
+    async fn wait_for_turn(&mut self) -> Start {
         if !self.waiter.has_joined() {
-            return false;
+            return Start::Plain;
         }
         let has_waited = self.waiter.turn(self.deadline.end).await;
-        let is_handed_over = self.waiter.is_released();
+        // News before the turn are of another waiter.
+        self.has_news &= !has_waited;
         let (now, told) = (clock::now(), self.waiter.agreed(MasterSet::ALL));
-        let run = |rivals: &mut _| Rivals::is_run_over(rivals, told.is_some(), now);
-        if is_handed_over && self.waiter.rivals(run) {
+        if !self.waiter.is_released() {
+            if has_waited {
+                self.first = told; // the waiter before this one probably has the lock
+            }
+            return Start::Plain;
+        }
+        if self
+            .waiter
+            .rivals(|rivals| rivals.is_run_over(told.is_some(), now))
+        {
             let end = now + self.time_to_give_way(told.is_some());
             self.waiter.sleep_until(self.deadline.cap(end)).await;
-            self.first = told;
-            return false;
+            self.first = self.likely_first(MasterSet::ALL);
+            return Start::GaveWay;
         }
-        if is_handed_over {
-            self.first = None;
-        } else if has_waited {
-            self.first = told; // the waiter before this one probably has the lock
-        }
-        is_handed_over
+        self.first = None; // the commands come right after the release, so they get all masters
+        Start::HandedOver
     }
 
     /// Returns the master of `free` to ask first, if other clients are likely to ask now, too.
@@ -156,7 +171,7 @@ impl<'a> Contest<'a> {
     /// Returns for how long this waiter gives way. The rivals need it to notice that the lock is
     /// free, and to ask for it.
     fn time_to_give_way(&self, are_told: bool) -> Duration {
-        const LEAST: Duration = Duration::from_millis(2);
+        const LEAST: Duration = Duration::from_millis(5);
         const MOST: Duration = Duration::from_millis(100);
         match are_told {
             true => (self.took * 2).clamp(LEAST, MOST),
@@ -228,11 +243,12 @@ impl<'a> Contest<'a> {
     }
 
     /// Notes an attempt in the run of this process.
-    fn note_run(&self, is_won: bool, is_handed_over: bool) {
-        self.waiter.rivals(|rivals| match (is_handed_over, is_won) {
-            (true, true) => rivals.note_hand_over(clock::now()),
-            (true, false) | (false, true) => rivals.end_run(),
-            (false, false) => {} // a guard of this process may have the lock
+    fn note_run(&self, is_won: bool, begun: Start) {
+        self.waiter.rivals(|rivals| match (begun, is_won) {
+            (Start::HandedOver, true) => rivals.note_hand_over(clock::now()),
+            (Start::GaveWay, _) => rivals.note_way(is_won),
+            (Start::HandedOver, false) | (Start::Plain, true) => rivals.end_run(),
+            (Start::Plain, false) => {} // a guard of this process may have the lock
         });
     }
 

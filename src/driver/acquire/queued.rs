@@ -120,8 +120,8 @@ pub(in crate::driver) async fn acquire_queued(
     }
 }
 
-/// A wait for a fair lock, in the queues of the masters or aside. The waiter has one ticket at a
-/// time.
+/// A wait for a lock with queues, in the queues of the masters or aside. The waiter has one ticket
+/// at a time.
 struct QueuedWait<'a> {
     context: &'a Arc<Context>,
     request: &'a LockRequest,
@@ -140,7 +140,7 @@ impl<'a> QueuedWait<'a> {
         let mut is_last = self.deadline.is_over();
         let (level, mut stay) = self.begin(is_last);
         loop {
-            match self.decide(&level.claim, &stay, is_last).await {
+            match self.decide(&level.claim, &mut stay, is_last).await {
                 Decided::Won => return Ok(QueueEnd::Won(level)),
                 Decided::Skewed(clock) => return Ok(QueueEnd::Skewed(clock)),
                 Decided::OthersFirst => {
@@ -191,7 +191,7 @@ impl<'a> QueuedWait<'a> {
 
     /// Waits for the result of the newest round, which may take further ballots for a fencing
     /// token.
-    async fn decide(&mut self, claim: &Arc<Claim>, stay: &Stay<'_>, is_last: bool) -> Decided {
+    async fn decide(&mut self, claim: &Arc<Claim>, stay: &mut Stay<'_>, is_last: bool) -> Decided {
         let queue = stay.waiter.as_ref().map(|_| self.queued.options);
         if !claim.ask_for_slot_of(stay.chooser, queue, is_last).await {
             return Decided::OthersFirst;
@@ -210,6 +210,7 @@ impl<'a> QueuedWait<'a> {
             if ballots == MORE_BALLOTS || !claim.raise_ballot(queue) {
                 return Decided::Lost(outcome);
             }
+            stay.chooser = None; // all choose in a further ballot
             ballots += 1;
         }
     }

@@ -181,8 +181,8 @@ impl Builder {
 
     /// Sets the bounds of the random delay between two attempts. Defaults to 10 ms and 200 ms. The
     /// delay applies when a waiter cannot wait for a change of the lock. This is the case if too
-    /// few masters answered, if the vote was split, or if no majority of masters can report
-    /// changes.
+    /// few masters answered, if the vote was split, or if none of the masters that refused
+    /// reports changes.
     ///
     /// The delay grows, and reaches the upper bound after a few failures. The lower bound should be
     /// longer than the time that it takes to acquire a majority. Otherwise contenders may split the
