@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// eventual fairness.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rivals {
-    /// The number of attempts without a rival until the lock counts as uncontested.
+    /// The number of wins without a rival until the lock counts as uncontested.
     memory: u8,
     /// `true` if the last attempt to join the queues of the masters had to wait in them.
     was_queued: bool,
@@ -31,12 +31,6 @@ pub(crate) enum Met {
     /// A client that has the agreed master, although this one has won the lock. Who asked that
     /// master first would be refused.
     AtAgreed,
-}
-
-impl Met {
-    pub(crate) fn rival_if(has_met: bool) -> Self {
-        if has_met { Self::Rival } else { Self::NoOne }
-    }
 }
 
 impl Rivals {
@@ -115,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rival_is_remembered_for_some_attempts_unless_the_agreed_master_refuses() {
+    fn a_rival_is_remembered_for_some_wins_unless_the_agreed_master_refuses() {
         let mut rivals = Rivals::default();
         assert!(!rivals.are_likely());
         rivals.note_met(Met::Rival);

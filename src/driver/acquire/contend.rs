@@ -54,8 +54,7 @@ pub(in crate::driver) async fn contend(
         let start = clock::now();
         let result = contest.attempt(permit_by, is_last).await;
         contest.took = clock::now().saturating_duration_since(start);
-        contest.note_run(result.is_ok(), begun);
-        contest.note(&result, start);
+        contest.note(&result, begun, start);
         match result {
             Err(NotAcquired::Denied(denied)) => {
                 let deadline = &contest.deadline;
@@ -201,26 +200,37 @@ impl<'a> Contest<'a> {
         attempt(self.context, self.request, || permit_by, self.first, waiter).await
     }
 
-    /// Notes what the attempt that began at `start` shows of the masters, and of other clients.
-    fn note(&mut self, result: &Result<Level, NotAcquired>, start: Instant) {
+    /// Notes the attempt that began at `start` in the run of this process, and what it shows of the
+    /// masters and of other clients.
+    fn note(&mut self, result: &Result<Level, NotAcquired>, begun: Start, start: Instant) {
         let (chance, met) = match result {
             Ok(level) => (Chance::Had, Some(self.met_beside(level))),
             Err(NotAcquired::Denied(denied)) => (denied.chance(), self.met(denied)),
             Err(_) => return,
         };
-        if let Some(met) = met {
-            self.waiter.rivals(|rivals| rivals.note_met(met));
-        }
+        self.waiter.rivals(|rivals| {
+            match (begun, result.is_ok()) {
+                (Start::HandedOver, true) => rivals.note_hand_over(clock::now()),
+                (Start::GaveWay, is_won) => rivals.note_way(is_won),
+                (Start::HandedOver, false) | (Start::Plain, true) => rivals.end_run(),
+                (Start::Plain, false) => {} // a guard of this process may have the lock
+            }
+            if let Some(met) = met {
+                rivals.note_met(met);
+            }
+        });
         self.chances = self.context.note_chance(chance, start);
     }
 
     /// Returns whom an attempt has met that won the lock.
     fn met_beside(&self, level: &Level) -> Met {
         let beside = level.claim.newest_round().read(Round::held_by_others);
-        let agreed = self.waiter.agreed(MasterSet::ALL);
-        match agreed.is_some_and(|agreed| beside.contains(agreed)) {
-            true => Met::AtAgreed,
-            false => Met::rival_if(!beside.is_empty()),
+        if beside.is_empty() {
+            return Met::NoOne;
+        }
+        match self.waiter.agreed(MasterSet::ALL) {
+            Some(agreed) if beside.contains(agreed) => Met::AtAgreed,
+            _ => Met::Rival,
         }
     }
 
@@ -240,16 +250,6 @@ impl<'a> Contest<'a> {
             Obstacle::HeldFor(_) if took_some || self.has_news => Some(Met::Rival),
             _ => None,
         }
-    }
-
-    /// Notes an attempt in the run of this process.
-    fn note_run(&self, is_won: bool, begun: Start) {
-        self.waiter.rivals(|rivals| match (begun, is_won) {
-            (Start::HandedOver, true) => rivals.note_hand_over(clock::now()),
-            (Start::GaveWay, _) => rivals.note_way(is_won),
-            (Start::HandedOver, false) | (Start::Plain, true) => rivals.end_run(),
-            (Start::Plain, false) => {} // a guard of this process may have the lock
-        });
     }
 
     /// Waits until another attempt may win.

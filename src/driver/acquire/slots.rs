@@ -38,7 +38,11 @@ pub(super) fn note_won(context: &Context, lock_id: &LockId) {
 /// Notes a `round` that was lost. Returns whether masters chose different slots in it.
 pub(super) fn note_lost(context: &Context, lock_id: &LockId, round: &LiveRound) -> bool {
     let is_split = round.read(Round::is_split_over_slots);
-    note(context, lock_id, Met::rival_if(is_split));
+    note(
+        context,
+        lock_id,
+        if is_split { Met::Rival } else { Met::NoOne },
+    );
     is_split
 }
 
