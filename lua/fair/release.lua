@@ -38,9 +38,7 @@ end
 if stored.err then
   return redis.call('HMGET', KEYS[1], ARGV[1]) -- throws the same error
 end
-if not is_mine and redis.call('EXISTS', KEYS[1]) == 1 then
-  return describe_holder(KEYS[1], 'quorlock:fair', 0)
-end
+-- While another holds the lock, only the first waiter looks when it will be free.
 if head and (is_mine or was_next) then
   local now = clock()
   denied = best_effort(function()
@@ -49,5 +47,8 @@ if head and (is_mine or was_next) then
       notify(head)
     end
   end)
+end
+if not is_mine and not denied and redis.call('EXISTS', KEYS[1]) == 1 then
+  return describe_holder(KEYS[1], 'quorlock:fair', 0)
 end
 return denied or (is_mine and 1 or 0)

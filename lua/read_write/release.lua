@@ -33,7 +33,13 @@ local function leave(queue)
 end
 -- A writer that became a reader has queued as a writer, so the ticket may be in either queue.
 local denied = best_effort(function()
+  local was_first = redis.call('ZRANGE', KEYS[2], 0, 0)[1] == ARGV[4]
   leave(KEYS[2])
+  -- While others hold the lock, only the first writer looks when it will be free.
+  local first = was_first and next_waiter(KEYS[2], now)
+  if first then
+    notify(first)
+  end
 end)
 denied = best_effort(function()
   leave(KEYS[4])

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use quorlock::{AcquireError, Coordinator, Fault, Guard, Kind, MemoryMaster};
+use quorlock::{AcquireError, Coordinator, Fault, Guard, Kind, MemoryMaster, Renewal};
 use tokio::{
     task::{JoinHandle, JoinSet},
     time::{Instant, sleep, sleep_until, timeout},
@@ -815,5 +815,47 @@ async fn waiters_that_poll_are_served_give_up_and_are_closed_in_time() {
         sleep(seconds(1)).await;
         let (took, _) = timed(async { tokio::join!(locks.close(), waiting) }).await;
         assert!(took <= millis(10), "{kind}: {took:?}");
+    }
+}
+
+/// The first waiter in the queues gives up while the lock is held. The next one hears of that, and
+/// is ready when the lease of the holder, which is dead, ends.
+#[tokio::test(start_paused = true)]
+async fn the_next_waiter_is_ready_when_the_first_gives_up() {
+    for (kind, reads) in [
+        (Kind::Fair, false),
+        (Kind::ReadWrite, false),
+        (Kind::ReadWrite, true),
+        (Kind::Semaphore, false),
+    ] {
+        for gives_up_at in [300, 900, 1_500, 1_990] {
+            let world = World::new(3).await;
+            world.inject_all(&delay(1));
+            let dead = another(&world.masters).await;
+            let (first, next) = (another(&world.masters).await, another(&world.masters).await);
+            let wait = |locks: &Coordinator, reads, renewal, within| {
+                let (owner, limit) = (locks.owner(), millis(within));
+                let lock = match kind {
+                    Kind::Fair => locks.fair(NAME, &owner),
+                    Kind::ReadWrite if reads => locks.read_write(NAME, &owner).read(),
+                    Kind::ReadWrite => locks.read_write(NAME, &owner).write(),
+                    _ => locks.semaphore(NAME, 1),
+                };
+                let lock = lock.ttl(seconds(2)).renewal(renewal);
+                async move { lock.acquire_within(limit).await }
+            };
+            let held = wait(&dead, false, Renewal::Off, 100).await.unwrap();
+            let from = Instant::now();
+            let first = tokio::spawn(wait(&first, reads, Renewal::Off, gives_up_at));
+            sleep(millis(20)).await;
+            drop(wait(&next, reads, Renewal::Off, 9_000).await.unwrap());
+            let took = from.elapsed();
+            assert!(
+                took <= millis(2_030),
+                "{kind} {reads} {gives_up_at}: {took:?}"
+            );
+            assert!(first.await.unwrap().is_err());
+            drop(held);
+        }
     }
 }

@@ -110,10 +110,9 @@ async fn a_fair_lock_is_released() {
         "fair acquire a1: granted, enqueue b@2 -5s, enqueue c@3 20s, fair release a1: granted +turn-c:c@3, left nothing | c@3 20s | - -",
         "fair acquire a1: granted, enqueue b@2 -5s, fair release a1: granted, left nothing",
         "fair acquire a1: granted, enqueue a@1 20s, enqueue b@2 20s, fair release a1: granted +turn-b:b@2, left nothing | b@2 20s | - -",
-        // A waiter leaves the queue. If it was first and the lock is free, the next waiter is
-        // woken.
+        // A waiter leaves the queue. If it was first, the next waiter is woken.
         "fair acquire a1: granted, fair acquire b1 ~20s: held a x1 #1 40s, fair release b1: held a x1 40s, left a=1 fair=1 40s",
-        "fair acquire a1: granted, enqueue b@2 20s, enqueue c@3 20s, fair release b1: held a x1 40s, left a=1 fair=1 40s | c@3 20s | - -",
+        "fair acquire a1: granted, enqueue b@2 20s, enqueue c@3 20s, fair release b1: held a x1 40s +turn-c:c@3, left a=1 fair=1 40s | c@3 20s | - -",
         "enqueue b@2 20s, enqueue c@3 20s, fair release b1: gone +turn-c:c@3, left nothing | c@3 20s | - -",
         "enqueue b@2 20s, enqueue c@3 20s, fair release c1: gone, left nothing | b@2 20s | - -",
         "enqueue b@2 20s, fair release b1: gone, left nothing",
