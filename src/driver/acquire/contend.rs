@@ -38,7 +38,7 @@ pub(in crate::driver) async fn contend(
 ) -> Result<Level, NotAcquired> {
     let mut contest = Contest::begin(context, request, deadline);
     loop {
-        let begun = contest.wait_for_turn().await;
+        let start = contest.wait_for_turn().await;
         let is_last = contest.deadline.is_over();
         let attempt_timeout = attempt_timeout(context, request);
         let permit_by = contest.deadline.permit_by(attempt_timeout);
@@ -51,10 +51,11 @@ pub(in crate::driver) async fn contend(
         }
         contest.checks = 0;
         contest.waiter.begin_attempt();
-        let start = clock::now();
-        let result = contest.attempt(permit_by, is_last).await;
-        contest.took = clock::now().saturating_duration_since(start);
-        contest.note(&result, begun, start);
+        let (first, at) = (contest.first(start, is_last), clock::now());
+        let waiter = (!is_last && contest.waiter.is_told()).then_some(&contest.waiter);
+        let result = attempt(context, request, || permit_by, first, waiter).await;
+        contest.took = clock::now().saturating_duration_since(at);
+        contest.note(&result, first, start, at);
         match result {
             Err(NotAcquired::Denied(denied)) => {
                 let deadline = &contest.deadline;
@@ -76,19 +77,19 @@ pub(in crate::driver) async fn contend(
 /// which all agree, and only the client that gets this master asks the others.
 struct Contest<'a> {
     context: &'a Arc<Context>,
-    request: &'a LockRequest,
     deadline: Deadline,
     waiter: LocalWaiter<'a>,
     pauses: Pauses,
-    /// The master to ask before the others. `None` if all masters are asked at once.
-    first: Option<usize>,
+    /// The masters that are likely to be free.
+    free: MasterSet,
     /// The time when all masters are asked again at the latest.
     ask_all_at: Instant,
     /// `true` if news led to the last attempt, at once.
     has_news: bool,
-    /// `true` after an attempt that got the agreed master and not the others. There are clients
-    /// that ask all masters at once then, and a waiter that asks in two steps loses to them.
-    asks_all: bool,
+    /// `true` after an attempt that got the agreed master and not the others, until the next one
+    /// that follows news at once. Other clients ask all masters at once then, and a waiter that
+    /// asks in two steps loses to them.
+    was_outrun: bool,
     /// The time that the last attempt took.
     took: Duration,
     chances: Chances,
@@ -100,6 +101,8 @@ struct Contest<'a> {
 #[derive(Clone, Copy, Debug)]
 enum Start {
     Plain,
+    /// Right after another waiter of this process, which probably has the lock now.
+    NextInLine,
     /// After a pause in which other processes could take the lock.
     GaveWay,
     /// Right after the release by a guard of this process.
@@ -110,22 +113,18 @@ impl<'a> Contest<'a> {
     fn begin(context: &'a Arc<Context>, request: &'a LockRequest, deadline: Deadline) -> Self {
         let (waiters, lock_id) = (&context.local_waiters, &request.lock_id);
         let waiter = waiters.waiter(&context.masters, &context.timers, lock_id);
-        let first = if waiters.is_calm(lock_id) {
-            None
-        } else {
+        if !waiters.is_calm(lock_id) {
             waiter.join();
-            waiter.agreed(MasterSet::ALL)
-        };
+        }
         Self {
             context,
-            request,
             deadline,
-            first,
             waiter,
             pauses: Pauses::new(context.config.retry, context.config.poll),
+            free: MasterSet::ALL,
             ask_all_at: next_poll(context),
             has_news: false,
-            asks_all: false,
+            was_outrun: false,
             took: Duration::ZERO,
             chances: context.chances(),
             checks: 0,
@@ -138,33 +137,52 @@ impl<'a> Contest<'a> {
             return Start::Plain;
         }
         let has_waited = self.waiter.turn(self.deadline.end).await;
-        // News before the turn are of another waiter.
-        self.has_news &= !has_waited;
-        let (now, told) = (clock::now(), self.waiter.agreed(MasterSet::ALL));
+        if has_waited {
+            // What this waiter knew is older than the attempts of the waiter before it.
+            (self.free, self.has_news) = (MasterSet::ALL, false);
+        }
         if !self.waiter.is_released() {
-            if has_waited {
-                self.first = told; // the waiter before this one probably has the lock
-            }
-            return Start::Plain;
+            return if has_waited {
+                Start::NextInLine
+            } else {
+                Start::Plain
+            };
         }
-        if self
+        let (now, are_told) = (clock::now(), self.waiter.is_told());
+        if !self
             .waiter
-            .rivals(|rivals| rivals.is_run_over(told.is_some(), now))
+            .rivals(|rivals| rivals.is_run_over(are_told, now))
         {
-            let end = now + self.time_to_give_way(told.is_some());
-            self.waiter.sleep_until(self.deadline.cap(end)).await;
-            self.first = self.likely_first(MasterSet::ALL);
-            return Start::GaveWay;
+            return Start::HandedOver;
         }
-        self.first = None; // the commands come right after the release, so they get all masters
-        Start::HandedOver
+        let end = now + self.time_to_give_way(are_told);
+        self.waiter.sleep_until(self.deadline.cap(end)).await;
+        self.free = MasterSet::ALL;
+        Start::GaveWay
     }
 
-    /// Returns the master of `free` to ask first, if other clients are likely to ask now, too.
-    fn likely_first(&self, free: MasterSet) -> Option<usize> {
-        let are_likely = self.waiter.rivals(|rivals| rivals.are_likely());
-        let is_one_asked = are_likely && !self.asks_all;
-        is_one_asked.then(|| self.waiter.agreed(free)).flatten()
+    /// Returns the master to ask before the others, or `None` if all masters are asked at once.
+    ///
+    /// All are asked from time to time, because the one that is asked first may have kept a key
+    /// that the others have lost.
+    fn first(&mut self, start: Start, is_last: bool) -> Option<usize> {
+        let is_one_asked = !is_last
+            && clock::now() < self.ask_all_at
+            && match start {
+                Start::NextInLine => true,
+                Start::HandedOver => false, // these commands come first, so they get all masters
+                Start::Plain | Start::GaveWay => {
+                    let asks_all = self.was_outrun && self.has_news;
+                    !asks_all && self.waiter.rivals(|rivals| rivals.are_likely())
+                }
+            };
+        let first = is_one_asked
+            .then(|| self.waiter.agreed(self.free))
+            .flatten();
+        if first.is_none() {
+            self.ask_all_at = next_poll(self.context);
+        }
+        first
     }
 
     /// Returns for how long this waiter gives way. The rivals need it to notice that the lock is
@@ -187,39 +205,34 @@ impl<'a> Contest<'a> {
         Ok(())
     }
 
-    /// Asks all masters at once from time to time. The one that is asked first may have kept a key
-    /// that the others have lost.
-    async fn attempt(&mut self, permit_by: Instant, is_last: bool) -> Result<Level, NotAcquired> {
-        if is_last || clock::now() >= self.ask_all_at {
-            self.first = None;
-        }
-        if self.first.is_none() {
-            self.ask_all_at = next_poll(self.context);
-        }
-        let waiter = (!is_last && self.waiter.is_told()).then_some(&self.waiter);
-        attempt(self.context, self.request, || permit_by, self.first, waiter).await
-    }
-
-    /// Notes the attempt that began at `start` in the run of this process, and what it shows of the
+    /// Notes the attempt that began at `at` in the run of this process, and what it shows of the
     /// masters and of other clients.
-    fn note(&mut self, result: &Result<Level, NotAcquired>, begun: Start, start: Instant) {
+    fn note(
+        &mut self,
+        result: &Result<Level, NotAcquired>,
+        first: Option<usize>,
+        start: Start,
+        at: Instant,
+    ) {
         let (chance, met) = match result {
             Ok(level) => (Chance::Had, Some(self.met_beside(level))),
-            Err(NotAcquired::Denied(denied)) => (denied.chance(), self.met(denied)),
+            Err(NotAcquired::Denied(denied)) => (denied.chance(), self.met(denied, first)),
             Err(_) => return,
         };
         self.waiter.rivals(|rivals| {
-            match (begun, result.is_ok()) {
+            match (start, result.is_ok()) {
                 (Start::HandedOver, true) => rivals.note_hand_over(clock::now()),
                 (Start::GaveWay, is_won) => rivals.note_way(is_won),
-                (Start::HandedOver, false) | (Start::Plain, true) => rivals.end_run(),
-                (Start::Plain, false) => {} // a guard of this process may have the lock
+                (Start::HandedOver, false) | (Start::Plain | Start::NextInLine, true) => {
+                    rivals.end_run();
+                }
+                (_, false) => {} // a guard of this process may have the lock
             }
             if let Some(met) = met {
                 rivals.note_met(met);
             }
         });
-        self.chances = self.context.note_chance(chance, start);
+        self.chances = self.context.note_chance(chance, at);
     }
 
     /// Returns whom an attempt has met that won the lock.
@@ -236,15 +249,13 @@ impl<'a> Contest<'a> {
 
     /// Returns whom a lost attempt has met, if it tells. A lock that others have had for long does
     /// not.
-    fn met(&mut self, denied: &Denied) -> Option<Met> {
+    fn met(&mut self, denied: &Denied, first: Option<usize>) -> Option<Met> {
         let took_some = denied.took_some();
-        match denied.obstacle {
-            Obstacle::HeldFor(_) | Obstacle::Split if took_some && self.first.is_some() => {
-                self.asks_all = true;
-            }
-            _ if self.has_news => self.asks_all = false,
-            _ => {}
-        }
+        let is_taken = matches!(denied.obstacle, Obstacle::HeldFor(_) | Obstacle::Split);
+        self.was_outrun = match first {
+            Some(_) if is_taken && took_some => true,
+            _ => self.was_outrun && !self.has_news,
+        };
         match denied.obstacle {
             Obstacle::Split => Some(Met::Rival),
             Obstacle::HeldFor(_) if took_some || self.has_news => Some(Met::Rival),
@@ -268,12 +279,9 @@ impl<'a> Contest<'a> {
             self.waiter.pause_until(end).await;
         }
         let end = self.deadline.cap(now + wait.end);
-        let news = self.waiter.news(denied.watched.as_ref(), contested, end);
-        // After a wait without news, other masters are free only if the TTLs there have ended.
-        let news = news.await;
+        let news = (self.waiter.news(denied.watched.as_ref(), contested, end)).await;
         self.has_news = news.is_some() && pause.is_zero();
-        let free = news.unwrap_or_else(|| denied.free_within(wait.end));
-        self.first = self.likely_first(free);
+        self.free = news.unwrap_or(MasterSet::NONE);
     }
 }
 

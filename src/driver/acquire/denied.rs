@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     core::{
         config::error::ConfigError,
-        vote::{Vote, master_set::MasterSet, obstacle::Obstacle, quorum::Outcome, round::Round},
+        vote::{master_set::MasterSet, obstacle::Obstacle, quorum::Outcome, round::Round},
         wait::chances::Chance,
     },
     driver::{live_round::LiveRound, time::clock},
@@ -54,15 +54,6 @@ impl Denied {
             (_, Some(round)) => round.read(Round::held_by_others),
             (Obstacle::Split | Obstacle::Queued | Obstacle::Quarantined(_), None) => MasterSet::ALL,
             (_, None) => MasterSet::NONE,
-        }
-    }
-
-    /// Returns the masters that will be free after `time`, if no holder extends the lock.
-    pub(crate) fn free_within(&self, time: Duration) -> MasterSet {
-        let is_free = |vote: &Vote| vote.held_for().is_some_and(|left| left <= time);
-        match &self.watched {
-            Some(round) => round.read(|round| round.masters(is_free)),
-            None => MasterSet::NONE,
         }
     }
 
