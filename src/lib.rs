@@ -119,12 +119,8 @@ mod sim;
 pub use crate::face::blocking;
 pub use crate::{
     core::{
-        protocol::{
-            access::Access,
-            connection_name::ConnectionName,
-            example::{ExampleKey, example_keys},
-            kind::Kind,
-        },
+        kind::example::{ExampleKey, example_keys},
+        protocol::{access::Access, connection_name::ConnectionName, kind::Kind},
         restart::Quarantine,
         time::renewal::Renewal,
         view::{

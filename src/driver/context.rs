@@ -13,19 +13,19 @@ use futures::future::select;
 use parking_lot::Mutex;
 
 use super::{
-    acquire::denied::{Denied, NotAcquired},
     live_round::LiveRound,
     masters::Masters,
     observe::observer::LockObserver,
     pending_releases::PendingReleases,
     renewer::Renewer,
-    time::{clock, timers::Timers, timestamps::Timestamps},
+    time::{clock, timers::Timers},
+    timestamps::Timestamps,
     waiting::local_waiters::LocalWaiters,
 };
 use crate::core::{
     config::Config,
-    protocol::command::Verb,
     view::health::MasterHealth,
+    vote::verb::Verb,
     vote::{obstacle::Obstacle, round::Round},
     wait::chances::{Chance, Chances},
 };
@@ -46,6 +46,10 @@ pub(crate) struct Context {
     chances: Mutex<Chances>,
     is_closed: AtomicBool,
 }
+
+/// The coordinator is closed, or its tasks have ended.
+#[derive(Debug)]
+pub(crate) struct Closed;
 
 impl Context {
     pub(crate) fn new(
@@ -70,9 +74,9 @@ impl Context {
     }
 
     /// Returns an error if the coordinator is closed, or if its tasks have ended.
-    pub(crate) fn check_open(&self) -> Result<(), NotAcquired> {
+    pub(crate) fn check_open(&self) -> Result<(), Closed> {
         if self.is_closed.load(Ordering::Acquire) || self.timers.have_ended() {
-            return Err(NotAcquired::Closed);
+            return Err(Closed);
         }
         Ok(())
     }
@@ -120,22 +124,6 @@ impl Context {
     pub(crate) fn retry_at(&self, failures: u32) -> Instant {
         let retry = self.config.retry;
         clock::now() + retry.delay(failures, clock::random_u64())
-    }
-
-    /// Notes that an attempt at the lock `name` failed.
-    pub(crate) fn note_denied(&self, name: &str, denied: &Denied) {
-        let (observer, Some(round)) = (&self.observer, &denied.round) else {
-            return;
-        };
-        if let reason @ (Obstacle::NoQuorum | Obstacle::Quarantined(_) | Obstacle::TooSlow(_)) =
-            &denied.obstacle
-        {
-            let votes = || self.masters.votes(round).to_string();
-            observer.lacks_quorum(name, reason, votes);
-        } else if !round.is_pending() {
-            // A round that is pending has asked one master only.
-            observer.found_quorum();
-        }
     }
 
     /// Notes that too few masters answered for an attempt at the lock `name`, so that there was

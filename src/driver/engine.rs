@@ -18,12 +18,12 @@ use super::{
         self,
         deadline::Deadline,
         denied::{NotAcquired, NotAllAcquired},
+        observed::{observed, observed_all},
         several::{self, Part},
     },
     claim::{level::Level, owned_lock::LockOwner, request::LockRequest},
     context::Context,
     masters::Masters,
-    observe::observed::{observed, observed_all},
     query::{
         inspect::{self, NotInspected, PendingInspection},
         ready::ready,

@@ -14,4 +14,5 @@ pub(crate) mod renewer;
 mod signal;
 mod supervisors;
 pub(crate) mod time;
+mod timestamps;
 pub(crate) mod waiting;

@@ -5,7 +5,7 @@ use std::{future::Future, io, time::Duration};
 use parking_lot::Mutex;
 use tokio::time::timeout;
 
-use super::redis::wire_error::WireError;
+use super::wire_error::WireError;
 use crate::core::view::health::DialRefusal;
 
 /// The reason why a connection to a master could not be made, or why the master refused the login.

@@ -1,6 +1,6 @@
 //! The reasons why a dial fails.
 
-use super::{connect_error::ConnectError, redis::wire_error::WireError};
+use super::{connect_error::ConnectError, wire_error::WireError};
 use crate::core::view::health::DialRefusal;
 
 /// The rights that the quarantine needs, in the syntax of `ACL SETUSER`.

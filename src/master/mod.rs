@@ -14,15 +14,16 @@ pub(crate) mod session;
 mod spec;
 mod supervisor;
 mod task;
+mod wire_error;
 
 pub(crate) use config::MasterConfig;
 pub use connect_error::{ConnectError, ConnectStep};
 pub(crate) use health::{Entry, HealthBoard};
 #[cfg(test)]
 pub(crate) use observer::MasterObserver;
+pub use redis::MasterStream;
 #[cfg(test)]
 pub(crate) use redis::wire::{Stream, Wire};
-pub use redis::{MasterStream, wire_error::WireError};
 #[cfg(feature = "__internals")]
 pub use redis::{read_reply, reply_lengths};
 pub(crate) use restart::RestartTracker;
@@ -33,3 +34,4 @@ pub(crate) use session::{
 };
 pub use spec::MasterSpec;
 pub(crate) use spec::Supervisor;
+pub use wire_error::WireError;

@@ -1,6 +1,6 @@
 //! The meanings of the error replies of servers. The words differ between versions.
 
-use crate::core::{protocol::command::Verb, vote::Failure};
+use crate::core::{vote::Failure, vote::verb::Verb};
 
 /// The meaning of an error reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -38,7 +38,7 @@ use crate::{
         ballot::Ballot,
         protocol::{
             client_name::ClientName,
-            command::{Action, Command, Holding, Verb},
+            command::{Action, Command, Holding},
             connection_name::ConnectionName,
             identity::Identity,
             kind::Kind,
@@ -48,7 +48,7 @@ use crate::{
             lease::{Drift, Ttl},
             timeout::NodeTimeout,
         },
-        vote::{Failure, Refusal, SlotVote, Vote, quorum::Quorum, roster::Roster},
+        vote::{Failure, Refusal, SlotVote, Vote, quorum::Quorum, roster::Roster, verb::Verb},
         wait::retry::Backoff,
     },
     driver::time::clock::{self, wall_micros},

@@ -8,12 +8,9 @@ use crate::{
     Kind,
     core::{
         kind::table::fixture::scripts,
-        protocol::{
-            command::Verb,
-            script::{ORIGIN, Script},
-        },
+        protocol::script::{ORIGIN, Script},
         restart::ORIGIN_KEY,
-        vote::Slot,
+        vote::{Slot, verb::Verb},
     },
 };
 

@@ -20,9 +20,9 @@ use super::{
 use crate::{
     Kind,
     core::{
-        protocol::{command::Verb, script::ORIGIN},
+        protocol::script::ORIGIN,
         restart::ORIGIN_KEY,
-        vote::shown_slot,
+        vote::{shown_slot, verb::Verb},
     },
 };
 

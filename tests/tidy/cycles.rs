@@ -1,4 +1,5 @@
-//! Checks that the imports of files have no cycle.
+//! Checks that the imports of files have no cycle, and that the rooms of a floor have none. A room
+//! is a folder, or a file next to it.
 //!
 //! A file depends on the files that it names in a `use` or another path. Each path is resolved to
 //! the deepest file that it names. A name that a parent re-exports is a dependency on the parent.
@@ -20,6 +21,39 @@ fn imports_have_no_cycle() {
             panic!("an import cycle:\n{}\n", describe(&graph, &cycle));
         }
     }
+}
+
+#[test]
+fn rooms_have_no_cycle() {
+    let graph = graph(&sources());
+    for floor in ["src/driver/", "src/master/"] {
+        let rooms = rooms(&graph, floor);
+        if let Some(cycle) = shortest_cycle(&rooms) {
+            panic!("a cycle of rooms:\n{}\n", describe(&rooms, &cycle));
+        }
+    }
+}
+
+/// Returns the rooms of a floor. Its `mod.rs` is no room.
+fn rooms(graph: &Graph, floor: &str) -> Graph {
+    let room = |path: &str| {
+        let rest = path.strip_prefix(floor)?;
+        let first = rest.split('/').next()?;
+        (first != "mod.rs").then(|| format!("{floor}{first}"))
+    };
+    let mut rooms = Graph::default();
+    for (file, named) in &graph.0 {
+        for (other, line) in named {
+            if let (Some(from), Some(to)) = (room(file), room(other))
+                && from != to
+            {
+                let from = rooms.0.entry(from).or_default();
+                from.entry(to.clone()).or_insert(*line);
+                rooms.0.entry(to).or_default();
+            }
+        }
+    }
+    rooms
 }
 
 fn graph(sources: &[Source]) -> Graph {
@@ -99,6 +133,22 @@ fn a_cycle_is_found() {
         let cycle = shortest_cycle(&graph).unwrap();
         assert_eq!(describe(&graph, &cycle), expected);
     }
+}
+
+#[test]
+fn a_cycle_of_rooms_is_found() {
+    let graph = graph(&made_up(&[
+        ("f/a/one", "use crate::f::b::two::T;"),
+        ("f/a/other", ""),
+        ("f/b/one", "use crate::f::a::other::O;"),
+        ("f/b/two", "use crate::f::a::other::O;"),
+        ("f/c", "use crate::f::b::one::O;"),
+    ]));
+    assert_eq!(shortest_cycle(&graph), None);
+    let rooms = rooms(&graph, "src/f/");
+    let cycle = shortest_cycle(&rooms).unwrap();
+    let expected = "src/f/a:1 names src/f/b\nsrc/f/b:1 names src/f/a";
+    assert_eq!(describe(&rooms, &cycle), expected);
 }
 
 #[test]

@@ -7,11 +7,11 @@ use crate::core::{
     ballot::Ballot,
     protocol::{
         access::Access,
-        command::{Action, Command, Verb},
+        command::{Action, Command},
         identity::{Identity, QueueOptions},
     },
     time::lease::Lease,
-    vote::{master_set::MasterSet, quorum::Outcome, round::Round},
+    vote::{master_set::MasterSet, quorum::Outcome, round::Round, verb::Verb},
 };
 
 /// The differences between the next round of a claim and the last one.

@@ -10,13 +10,13 @@ use crate::core::{
     config::error::ConfigError,
     protocol::{
         access::Access,
-        command::{Action, Command, Verb},
+        command::{Action, Command},
     },
     time::{
         lease::{Lease, Ttl},
         renewal::{Renewal, RenewalPlan},
     },
-    vote::{effect::Effect, master_set::MasterSet, quorum::Outcome, round::Round},
+    vote::{effect::Effect, master_set::MasterSet, quorum::Outcome, round::Round, verb::Verb},
 };
 
 impl<R: ReadRound> ClaimState<R> {

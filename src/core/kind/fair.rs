@@ -6,14 +6,14 @@ use super::{
 };
 use crate::core::{
     protocol::{
-        command::{Action, Command, Reply, Verb},
+        command::{Action, Command, Reply},
         companion::Companion,
         identity::{QueueOptions, whole_millis},
         reply,
         script::{Script, fenced, lua, owned},
         words::Words,
     },
-    vote::{Refusal, SlotVote},
+    vote::{Refusal, SlotVote, verb::Verb},
 };
 
 /// A fair lock that is held is extended, healed and left by the scripts of a reentrant lock.

@@ -2,6 +2,7 @@
 //!
 //! [`Kind`](super::protocol::kind::Kind) lists the kinds.
 
+pub(crate) mod example;
 pub(crate) mod fair;
 mod mutex;
 mod read_write;

@@ -8,14 +8,14 @@ use super::{
 };
 use crate::core::{
     protocol::{
-        command::{Action, Command, Reply, Verb},
+        command::{Action, Command, Reply},
         companion::Companion,
         identity::whole_millis,
         reply,
         script::{Script, fenced, lua},
         words::Words,
     },
-    vote::{Refusal, SlotVote},
+    vote::{Refusal, SlotVote, verb::Verb},
 };
 
 pub(super) static SPEC: Spec = Spec {

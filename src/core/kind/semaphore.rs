@@ -10,14 +10,14 @@ use super::{
 };
 use crate::core::{
     protocol::{
-        command::{Action, Command, Reply, Verb},
+        command::{Action, Command, Reply},
         companion::Companion,
         identity::whole_millis,
         reply,
         script::{Script, fenced, lua},
         words::Words,
     },
-    vote::{Refusal, SlotVote, Vote},
+    vote::{Refusal, SlotVote, Vote, verb::Verb},
 };
 
 pub(super) static SPEC: Spec = Spec {

@@ -97,12 +97,10 @@ pub(crate) mod fixture {
 
     use super::*;
     use crate::core::protocol::{
-        command::{
-            Verb,
-            fixture::{command, fenced},
-        },
+        command::fixture::{command, fenced},
         script::Script,
     };
+    use crate::core::vote::verb::Verb;
 
     /// Returns all scripts that lock commands run.
     pub(crate) fn scripts() -> impl Iterator<Item = &'static Script> {
@@ -139,13 +137,14 @@ mod tests {
         access::Access,
         client_name::ClientName,
         command::{
-            Action, Holding, Verb,
+            Action, Holding,
             fixture::{command, fenced, holding, lock_id, of, ttl},
         },
         identity::Identity,
         name::Token,
         script::Script,
     };
+    use crate::core::vote::verb::Verb;
 
     fn words(command: &Command) -> String {
         let words = command.words();

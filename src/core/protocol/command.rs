@@ -12,7 +12,7 @@ use super::{
 use crate::core::{
     ballot::Ballot,
     time::lease::Ttl,
-    vote::{Slot, Vote},
+    vote::{Slot, verb::Verb},
 };
 
 /// An action on one lock. A master executes it atomically.
@@ -39,39 +39,9 @@ pub(crate) struct Holding {
     pub(crate) ballot: Option<Ballot>,
 }
 
-macro_rules! actions {
-    ($(
-        $(#[doc = $doc:literal])+
-        $verb:ident $(($($data:ty),+))? $({ $($field:ident: $of:ty),+ })?,
-    )+) => {
-        /// The action of a [`Command`] on its lock, with what it needs.
-        #[derive(Clone, Debug)]
-        pub(crate) enum Action {
-            $($(#[doc = $doc])+ $verb $(($($data),+))? $({ $($field: $of),+ })?,)+
-        }
-
-        /// The name of an [`Action`].
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(crate) enum Verb {
-            $($(#[doc = $doc])+ $verb,)+
-        }
-
-        impl Action {
-            fn verb(&self) -> Verb {
-                match self {
-                    $(Self::$verb { .. } => Verb::$verb,)+
-                }
-            }
-        }
-
-        #[cfg(test)]
-        impl Verb {
-            pub(crate) const ALL: [Self; [$(Self::$verb),+].len()] = [$(Self::$verb),+];
-        }
-    };
-}
-
-actions! {
+/// The action of a [`Command`] on its lock, with what it needs.
+#[derive(Clone, Debug)]
+pub(crate) enum Action {
     /// Takes a lock that is free. If the lock has a queue, other waiters may come first, and the
     /// options are those of an attempt that waits.
     Acquire(Holding, Ttl, Option<QueueOptions>),
@@ -92,6 +62,21 @@ actions! {
     Release { holding: Holding, was_won: bool },
     /// Deletes the key, and keeps the place in the queue for the waiter timeout.
     Yield(Holding, Duration),
+}
+
+impl Action {
+    fn verb(&self) -> Verb {
+        match self {
+            Self::Acquire { .. } => Verb::Acquire,
+            Self::Break { .. } => Verb::Break,
+            Self::Extend { .. } => Verb::Extend,
+            Self::Heal { .. } => Verb::Heal,
+            Self::Inspect { .. } => Verb::Inspect,
+            Self::Probe { .. } => Verb::Probe,
+            Self::Release { .. } => Verb::Release,
+            Self::Yield { .. } => Verb::Yield,
+        }
+    }
 }
 
 /// A master's reply. It has a case for each reply that some command tells apart.
@@ -158,51 +143,6 @@ impl Command {
             | Action::Release { holding, .. }
             | Action::Yield(holding, _) => Some(holding),
             Action::Break(..) | Action::Inspect | Action::Probe => None,
-        }
-    }
-}
-
-impl Verb {
-    /// Returns whether a quarantine keeps a master from voting on this verb.
-    pub(crate) fn quarantine_applies(self) -> bool {
-        match self {
-            Self::Acquire | Self::Extend | Self::Heal | Self::Probe => true,
-            Self::Break | Self::Inspect | Self::Release | Self::Yield => false,
-        }
-    }
-
-    /// Returns whether this verb may leave a key on a master that did not have it before. A master
-    /// that grants such a verb takes locks.
-    pub(crate) fn takes(self) -> bool {
-        match self {
-            Self::Acquire | Self::Heal | Self::Probe => true,
-            Self::Break | Self::Extend | Self::Inspect | Self::Release | Self::Yield => false,
-        }
-    }
-
-    /// Returns the word for a grant of this verb.
-    pub(crate) fn granted_word(self) -> &'static str {
-        match self {
-            Self::Acquire => "granted",
-            Self::Break => "broken",
-            Self::Extend | Self::Heal => "confirmed",
-            Self::Inspect => "answered",
-            Self::Probe => "can vote",
-            Self::Release | Self::Yield => "released",
-        }
-    }
-
-    /// Returns whether `vote` counts towards the majority that this verb needs.
-    pub(crate) fn is_done(self, vote: &Vote) -> bool {
-        match (self, vote) {
-            (_, Vote::Grant) => true,
-            (_, Vote::Fail(_)) => false,
-            // A key that is gone, or that belongs to another holder, counts as released.
-            (Self::Break | Self::Release | Self::Yield, Vote::Refuse(_)) => true,
-            (
-                Self::Acquire | Self::Extend | Self::Heal | Self::Inspect | Self::Probe,
-                Vote::Refuse(_),
-            ) => false,
         }
     }
 }
@@ -295,34 +235,6 @@ pub(crate) mod fixture {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::vote::{Failure, Refusal};
-
-    #[test]
-    fn a_quarantine_applies_to_what_relies_on_the_memory_of_a_master() {
-        let applies = Verb::ALL.map(Verb::quarantine_applies);
-        assert_eq!(
-            applies,
-            [true, false, true, true, false, true, false, false]
-        );
-    }
-
-    #[test]
-    fn votes_count_as_done_depending_on_the_verb() {
-        let gone = Vote::Refuse(Refusal::Gone);
-        let failed = Vote::Fail(Failure::Closed);
-        for verb in Verb::ALL {
-            let is_release = matches!(verb, Verb::Break | Verb::Release | Verb::Yield);
-            assert!(verb.is_done(&Vote::Grant), "{verb:?}");
-            assert_eq!(verb.is_done(&gone), is_release, "{verb:?}");
-            assert!(!verb.is_done(&failed), "{verb:?}");
-        }
-    }
-
-    #[test]
-    fn acquisitions_healings_and_probes_may_leave_a_key() {
-        let takes = Verb::ALL.map(Verb::takes);
-        assert_eq!(takes, [true, false, false, true, false, true, false, false]);
-    }
 
     #[test]
     fn a_release_undoes_the_acquisition_of_the_same_attempt() {

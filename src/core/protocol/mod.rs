@@ -6,7 +6,6 @@ pub(crate) mod client_name;
 pub(crate) mod command;
 pub(crate) mod companion;
 pub(crate) mod connection_name;
-pub(crate) mod example;
 pub(crate) mod identity;
 pub(crate) mod kind;
 pub(crate) mod name;

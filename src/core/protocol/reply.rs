@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use super::{
-    command::{Command, Reply, Verb},
+    command::{Command, Reply},
     refusal_text,
 };
+use crate::core::vote::verb::Verb;
 use crate::core::vote::{Failure, Refusal, Vote};
 
 /// Returns the vote that `reply` means for a lock of any kind. `None` if this depends on the kind.
@@ -80,13 +81,10 @@ mod tests {
     use super::*;
     use crate::core::{
         protocol::{
-            command::{
-                Verb,
-                fixture::{command, fenced},
-            },
+            command::fixture::{command, fenced},
             kind::Kind,
         },
-        vote::held_report::HeldReport,
+        vote::{held_report::HeldReport, verb::Verb},
     };
 
     #[test]

@@ -4,13 +4,14 @@ use std::{iter, num::NonZeroU16};
 
 use super::{
     access::Access,
-    command::{Command, Holding, Verb},
+    command::{Command, Holding},
     companion::{CHANNEL, Companion},
     identity::{Identity, QueueOptions, Ticket},
     name::Token,
     script::{self, Script},
 };
 use crate::core::time::lease::{CLOCK_WINDOW, Ttl};
+use crate::core::vote::verb::Verb;
 
 use Word::{Bytes, Number};
 

@@ -347,8 +347,8 @@ pub(crate) fn queue(seen: &[Option<Seen>]) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::core::{
-        protocol::command::{Verb, fixture},
-        vote::roster::Roster,
+        protocol::command::fixture,
+        vote::{roster::Roster, verb::Verb},
     };
 
     fn seen(texts: &[&str]) -> Vec<Option<Seen>> {

@@ -39,7 +39,7 @@ mod tests {
 
     use super::*;
     use crate::core::{
-        protocol::command::Verb,
+        vote::verb::Verb,
         vote::{Failure, Refusal, quorum::Quorum},
     };
 

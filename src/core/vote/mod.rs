@@ -12,6 +12,7 @@ mod questions;
 pub(crate) mod quorum;
 pub(crate) mod roster;
 pub(crate) mod round;
+pub(crate) mod verb;
 pub(crate) mod votes;
 
 use held_report::HeldReport;

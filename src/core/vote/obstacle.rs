@@ -116,7 +116,7 @@ impl Obstacle {
 mod tests {
     use super::*;
     use crate::core::{
-        protocol::command::Verb,
+        vote::verb::Verb,
         vote::{Failure, Refusal, Vote, held_report::HeldReport, quorum::Quorum},
     };
 

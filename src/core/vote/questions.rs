@@ -221,7 +221,7 @@ mod tests {
     use super::*;
     use crate::{
         core::{
-            protocol::command::Verb,
+            vote::verb::Verb,
             vote::{
                 quorum::{Outcome, Quorum},
                 round::fixture::{millis, round, vote},

@@ -11,7 +11,7 @@ use super::{
     quorum::{Outcome, Quorum},
     votes::{CastVote, CastVotes},
 };
-use crate::core::protocol::command::Verb;
+use crate::core::vote::verb::Verb;
 
 /// One command to all masters. Each master counts once, and the round is decided as early as
 /// possible.

@@ -11,7 +11,7 @@ use std::{
 use super::{
     Failure, Slot, SlotVote, Vote, lists::Tally, master_set::MasterSet, roster::Roster, shown_slot,
 };
-use crate::core::protocol::command::Verb;
+use crate::core::vote::verb::Verb;
 
 /// The votes of all masters in one round, in the order in which the masters were configured.
 ///

@@ -118,7 +118,7 @@ mod tests {
 
     use super::*;
     use crate::core::{
-        protocol::command::Verb,
+        vote::verb::Verb,
         vote::{Failure, Refusal, Vote, quorum::Quorum},
     };
 

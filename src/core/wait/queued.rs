@@ -161,7 +161,7 @@ mod tests {
 
     use super::*;
     use crate::core::{
-        protocol::command::Verb,
+        vote::verb::Verb,
         vote::{Failure, Refusal, held_report::HeldReport, quorum::Quorum},
         wait::chances::Chance,
     };

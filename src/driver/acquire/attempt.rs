@@ -150,7 +150,7 @@ pub(super) async fn conclude(
         }
         outcome => {
             let denied = take_back(context, &level, outcome, waiter).await;
-            context.note_denied(level.claim.name(), &denied);
+            denied.note(context, level.claim.name());
             Err(denied)
         }
     }

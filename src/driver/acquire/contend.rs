@@ -10,6 +10,7 @@ use super::{
     attempt::{attempt, attempt_timeout},
     deadline::Deadline,
     denied::{Denied, NotAcquired},
+    reachability::may_win,
 };
 use crate::{
     core::{
@@ -23,7 +24,6 @@ use crate::{
     driver::{
         claim::{level::Level, request::LockRequest},
         context::Context,
-        query::reachability::may_win,
         time::clock,
         waiting::local_waiters::LocalWaiter,
     },

@@ -8,7 +8,11 @@ use crate::{
         vote::{master_set::MasterSet, obstacle::Obstacle, quorum::Outcome, round::Round},
         wait::chances::Chance,
     },
-    driver::{live_round::LiveRound, time::clock},
+    driver::{
+        context::{Closed, Context},
+        live_round::LiveRound,
+        time::clock,
+    },
 };
 
 /// An attempt that did not end in a lock.
@@ -36,6 +40,22 @@ impl Denied {
             obstacle,
             round: Some(round),
             watched: None,
+        }
+    }
+
+    /// Tells the observer of this attempt at the lock `name`.
+    pub(super) fn note(&self, context: &Context, name: &str) {
+        let (observer, Some(round)) = (&context.observer, &self.round) else {
+            return;
+        };
+        if let reason @ (Obstacle::NoQuorum | Obstacle::Quarantined(_) | Obstacle::TooSlow(_)) =
+            &self.obstacle
+        {
+            let votes = || context.masters.votes(round).to_string();
+            observer.lacks_quorum(name, reason, votes);
+        } else if !round.is_pending() {
+            // A round that is pending has asked one master only.
+            observer.found_quorum();
         }
     }
 
@@ -92,6 +112,12 @@ pub(crate) struct NotAllAcquired {
     /// The number of the lock that was not acquired.
     pub(crate) at: usize,
     pub(crate) error: NotAcquired,
+}
+
+impl From<Closed> for NotAcquired {
+    fn from(_: Closed) -> Self {
+        Self::Closed
+    }
 }
 
 impl From<Denied> for NotAcquired {

@@ -9,6 +9,7 @@ use super::{
     attempt::attempt_timeout,
     deadline::Deadline,
     denied::{Denied, NotAcquired},
+    reachability::majority_answers,
     slots,
 };
 use crate::{
@@ -36,7 +37,6 @@ use crate::{
         },
         context::Context,
         live_round::LiveRound,
-        query::reachability::majority_answers,
         time::clock,
         waiting::called_waiter::CalledWaiter,
     },
@@ -219,10 +219,6 @@ impl<'a> QueuedWait<'a> {
         &self.request.lock_id
     }
 
-    fn likely_chooser(&self, last: Option<&LiveRound>) -> Option<usize> {
-        slots::likely_chooser(self.context, &self.request.lock_id, last)
-    }
-
     fn note_win(&self, claim: &Arc<Claim>) {
         if claim.rounds() == 1 {
             self.rivals(|rivals| rivals.note_queued(false));
@@ -258,7 +254,7 @@ impl<'a> QueuedWait<'a> {
         let joins = !is_last && self.rivals(|rivals| rivals.is_queue_likely());
         let waiter = joins.then(|| self.join());
         let queue = joins.then_some(self.queued.options);
-        let chooser = self.likely_chooser(None).filter(|_| !joins);
+        let chooser = slots::likely_chooser(self.context, self.lock_id(), None).filter(|_| !joins);
         let claim = Claim::begin(self.context, self.request, self.identity(), chooser, queue);
         let level = Level::new(claim, self.request.access, Some(self.owned.clone()));
         let stay = Stay {
@@ -310,7 +306,15 @@ impl<'a> QueuedWait<'a> {
     }
 
     fn listen(&self) -> CalledWaiter<'a> {
-        CalledWaiter::new(self.context, &self.ticket)
+        let Context {
+            masters, timers, ..
+        } = &**self.context;
+        CalledWaiter::new(
+            masters,
+            timers,
+            self.context.config.retry.least(),
+            &self.ticket,
+        )
     }
 
     fn draw_ticket(&mut self) {
@@ -365,10 +369,8 @@ impl<'a> QueuedWait<'a> {
             // already cast a failure.
             round.settled().await;
         }
-        let free_in = round.read(Round::free_in);
-        let denied = Denied::by(round.clone(), outcome, free_in);
-        self.context
-            .note_denied(self.request.lock_id.name(), &denied);
+        let denied = Denied::by(round.clone(), outcome, round.read(Round::free_in));
+        denied.note(self.context, self.request.lock_id.name());
         self.deadline
             .note_failure(self.context, self.request, &denied, is_last)?;
         let chance = round.read(|round| Chance::of_round(round, outcome));
@@ -430,7 +432,7 @@ impl<'a> QueuedWait<'a> {
             None => waiter.watch(self.request.lock_id.key()), // in the next round
         }
         if had_chosen.is_none() {
-            stay.chooser = self.likely_chooser(Some(round));
+            stay.chooser = slots::likely_chooser(self.context, self.lock_id(), Some(round));
         }
     }
 }

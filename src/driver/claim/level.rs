@@ -13,8 +13,8 @@ use super::{Claim, owned_lock::OwnedLock};
 use crate::{
     core::{
         claim::leave::{Leave, OwedRelease},
-        protocol::{access::Access, command::Verb},
-        vote::{Refusal, SlotVote, Vote, master_set::MasterSet, quorum::Outcome},
+        protocol::access::Access,
+        vote::{Refusal, SlotVote, Vote, master_set::MasterSet, quorum::Outcome, verb::Verb},
     },
     driver::{live_round::LiveRound, pending_releases::PendingRelease, time::clock},
     master::CountVotes,

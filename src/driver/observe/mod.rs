@@ -1,5 +1,4 @@
 //! Spans, metrics and logs about locks and rounds.
 
 pub(in crate::driver) mod metrics;
-pub(in crate::driver) mod observed;
 pub(in crate::driver) mod observer;

@@ -14,10 +14,10 @@ use tracing::{Span, debug, debug_span, field, info, warn};
 use super::metrics::{LockMetrics, RELEASED};
 use crate::{
     core::{
-        protocol::{command::Verb, name::LockId},
+        protocol::name::LockId,
         time::episode::Episode,
         view::lock_state::LostReason,
-        vote::{Slot, obstacle::Obstacle, quorum::Outcome, shown_slot, votes::Votes},
+        vote::{Slot, obstacle::Obstacle, quorum::Outcome, shown_slot, verb::Verb, votes::Votes},
     },
     driver::time::clock,
     log::{LOCK, MASTER},
@@ -306,7 +306,7 @@ impl HoldSpan {
 }
 
 /// Returns the time, if there are metrics.
-pub(super) fn now_if_metered() -> Option<Instant> {
+pub(in crate::driver) fn now_if_metered() -> Option<Instant> {
     IS_ON.then(clock::monotonic)
 }
 

@@ -7,11 +7,11 @@ use parking_lot::Mutex;
 use crate::{
     core::{
         protocol::{
-            command::{Action, Command, Verb},
+            command::{Action, Command},
             name::LockId,
         },
         view::inspection::{self, Inspection, MasterView, Seen},
-        vote::{SlotVote, Vote, quorum::Outcome, round::Round, votes::Votes},
+        vote::{SlotVote, Vote, quorum::Outcome, round::Round, verb::Verb, votes::Votes},
     },
     driver::{context::Context, live_round::LiveRound},
     master::CountVotes,

@@ -2,5 +2,4 @@
 
 pub(crate) mod health_events;
 pub(crate) mod inspect;
-pub(in crate::driver) mod reachability;
 pub(in crate::driver) mod ready;

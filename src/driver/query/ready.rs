@@ -6,10 +6,11 @@ use futures::future::select;
 
 use crate::{
     core::{
-        protocol::command::{Action, Command, Verb},
+        protocol::command::{Action, Command},
         vote::{
             Failure, Vote,
             round::Round,
+            verb::Verb,
             votes::{CastVote, VoteRow, Votes},
         },
     },

@@ -1,5 +1,4 @@
-//! Clocks, timers and timestamps.
+//! Clocks and timers.
 
 pub(crate) mod clock;
 pub(crate) mod timers;
-pub(in crate::driver) mod timestamps;

@@ -4,20 +4,26 @@
 use std::{
     ops::ControlFlow,
     sync::{Arc, OnceLock, Weak},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use super::events::Events;
 use crate::{
     core::{protocol::identity::Ticket, vote::master_set::MasterSet},
-    driver::{context::Context, time::clock},
+    driver::{
+        masters::Masters,
+        time::{clock, timers::Timers},
+    },
     master::{Listener, Topic},
 };
 
 /// A waiter that masters can call. It stops listening when dropped.
 #[derive(Debug)]
 pub(crate) struct CalledWaiter<'a> {
-    context: &'a Context,
+    masters: &'a Masters,
+    timers: &'a Timers,
+    /// How long this waiter waits for more calls after the first one.
+    more: Duration,
     events: Arc<Events>,
     turn: Topic,
     /// The key whose changes wake this waiter.
@@ -28,14 +34,21 @@ impl<'a> CalledWaiter<'a> {
     /// Listens for calls of `ticket`. Requests that are posted later can cause calls. A call is
     /// missed only if the master refuses the subscription, or if the connection breaks. The waiter
     /// then asks again at its next poll.
-    pub(crate) fn new(context: &'a Context, ticket: &Ticket) -> Self {
+    pub(crate) fn new(
+        masters: &'a Masters,
+        timers: &'a Timers,
+        more: Duration,
+        ticket: &Ticket,
+    ) -> Self {
         let waiter = Self {
-            context,
+            masters,
+            timers,
+            more,
             events: Arc::default(),
             turn: Topic::Turn(ticket.clone()),
             watched: OnceLock::new(),
         };
-        context.masters.listen(&waiter.turn, &waiter.listener());
+        masters.listen(&waiter.turn, &waiter.listener());
         waiter
     }
 
@@ -44,7 +57,7 @@ impl<'a> CalledWaiter<'a> {
     pub(crate) fn watch(&self, key: &Arc<str>) {
         let topic = Topic::Key(key.clone());
         if self.watched.set(topic.clone()).is_ok() {
-            self.context.masters.listen(&topic, &self.listener());
+            self.masters.listen(&topic, &self.listener());
         }
     }
 
@@ -54,19 +67,19 @@ impl<'a> CalledWaiter<'a> {
     }
 
     /// Waits until a majority of masters have called this waiter, or until `end`. After the first
-    /// call, or the first change on a master in `held`, waits for more calls only for the shortest
-    /// retry delay. Masters that are not in `held` report what this waiter does itself.
+    /// call, or the first change on a master in `held`, waits for `more` calls only for a short
+    /// time. Masters that are not in `held` report what this waiter does itself.
     ///
     /// A change may be a renewal. During the delay, the holder can put its key back on masters that
     /// have lost the key. Otherwise this waiter would take those masters for a moment.
     pub(crate) async fn called(&self, held: MasterSet, end: Instant) {
-        let (quorum, mut last) = (self.context.masters.quorum(), None);
+        let (quorum, mut last) = (self.masters.quorum(), None);
         let check = || {
             let heard = self.events.heard();
             let now = clock::now();
             let is_quiet = heard.called.is_empty() && heard.changed.and(held).is_empty();
             if !is_quiet && last.is_none() {
-                last = Some(end.min(now + self.context.config.retry.least()));
+                last = Some(end.min(now + self.more));
             }
             let until = last.unwrap_or(end);
             if quorum.is_every_majority_in(heard.called) || now >= until {
@@ -75,7 +88,7 @@ impl<'a> CalledWaiter<'a> {
                 ControlFlow::Continue(Some(until))
             }
         };
-        self.events.signal.wait(&self.context.timers, check).await;
+        self.events.signal.wait(self.timers, check).await;
     }
 
     fn listener(&self) -> Weak<dyn Listener> {
@@ -86,7 +99,7 @@ impl<'a> CalledWaiter<'a> {
 impl Drop for CalledWaiter<'_> {
     fn drop(&mut self) {
         for topic in self.watched.get().into_iter().chain([&self.turn]) {
-            self.context.masters.ignore(topic, &self.listener());
+            self.masters.ignore(topic, &self.listener());
         }
     }
 }

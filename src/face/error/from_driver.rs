@@ -3,8 +3,8 @@
 use super::{AcquireError, Contention, ExtendError, InspectError, ReleaseError};
 use crate::{
     core::{
-        protocol::{command::Verb, name::LockId},
-        vote::{obstacle::Obstacle, round::Round, votes::Votes},
+        protocol::name::LockId,
+        vote::{obstacle::Obstacle, round::Round, verb::Verb, votes::Votes},
     },
     driver::{
         acquire::denied::{Denied, NotAcquired},

@@ -409,7 +409,7 @@ pub enum ReleaseError {
 mod tests {
     use super::*;
     use crate::core::{
-        protocol::command::Verb,
+        vote::verb::Verb,
         vote::{Refusal, quorum::Quorum, roster::Roster, votes::CastVote},
     };
 

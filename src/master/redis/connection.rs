@@ -15,7 +15,7 @@ use std::pin::Pin;
 use ::redis::{PushKind, Value};
 
 use super::{
-    encode::{self, Encoded, ScriptAs, encode},
+    encode::{self, ScriptAs, encode, encoded},
     native_release::NativeRelease,
     resp::{is_push, reply},
     wire::Wire,
@@ -137,7 +137,7 @@ impl Transmit for RedisConnection {
         {
             return native.encode(key, token.bytes(&mut None), out);
         }
-        let encode = || Encoded::new(&request.command, out);
+        let encode = || encoded(&request.command, out);
         let encoded = request.encoded.get_or_init(encode);
         if let Some(script) = encoded.script
             && !self.scripts.iter().any(|sent| ptr::eq(*sent, script))

@@ -1,54 +1,18 @@
 //! Encodes commands as bytes, usually without an allocation per command.
 
-use crate::core::protocol::{command::Command, script::Script, words::decimal};
+use crate::{
+    core::protocol::{command::Command, script::Script, words::decimal},
+    master::session::encoded::Encoded,
+};
 
-/// A lock command for masters that have its script.
-pub(in crate::master) struct Encoded {
-    /// The script that a master must have.
-    pub(in crate::master) script: Option<&'static Script>,
-    bytes: EncodedBytes,
-}
-
-/// The bytes of a command, which are the same for all masters. They need an allocation only if they
-/// are many, as for a lock with a long name.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "the large variant is the usual one, and exists to avoid an allocation"
-)]
-enum EncodedBytes {
-    Few([u8; Self::FEW], usize),
-    Many(Box<[u8]>),
-}
-
-impl EncodedBytes {
-    const FEW: usize = 240;
-}
-
-impl Encoded {
-    /// Encodes a command. Uses the space after the contents of `scratch`, and leaves the contents
-    /// unchanged.
-    pub(in crate::master) fn new(command: &Command, scratch: &mut Vec<u8>) -> Self {
-        let start = scratch.len();
-        let script = encode_command(command, ScriptAs::Hash, scratch);
-        let bytes = &scratch[start..];
-        let mut few = [0; EncodedBytes::FEW];
-        let bytes = match few.get_mut(..bytes.len()) {
-            Some(start) => {
-                start.copy_from_slice(bytes);
-                EncodedBytes::Few(few, bytes.len())
-            }
-            None => EncodedBytes::Many(bytes.into()),
-        };
-        scratch.truncate(start);
-        Self { script, bytes }
-    }
-
-    pub(in crate::master) fn as_slice(&self) -> &[u8] {
-        match &self.bytes {
-            EncodedBytes::Few(bytes, length) => &bytes[..*length],
-            EncodedBytes::Many(bytes) => bytes,
-        }
-    }
+/// Encodes a command for masters that have its script. Uses the space after the contents of
+/// `scratch`, and leaves the contents unchanged.
+pub(super) fn encoded(command: &Command, scratch: &mut Vec<u8>) -> Encoded {
+    let start = scratch.len();
+    let script = encode_command(command, ScriptAs::Hash, scratch);
+    let encoded = Encoded::new(script, &scratch[start..]);
+    scratch.truncate(start);
+    encoded
 }
 
 /// The form in which a script is sent.
@@ -117,12 +81,10 @@ fn push_length(out: &mut Vec<u8>, kind: u8, length: usize) {
 mod tests {
     use super::*;
     use crate::core::protocol::{
-        command::{
-            Verb,
-            fixture::{holding, lock_id, of as command_for},
-        },
+        command::fixture::{holding, lock_id, of as command_for},
         kind::Kind,
     };
+    use crate::core::vote::verb::Verb;
 
     #[test]
     fn commands_are_arrays_of_bulk_strings() {
@@ -142,7 +104,7 @@ mod tests {
                 let lock_id = lock_id(Kind::Mutex, &"n".repeat(length));
                 let command = command_for(&lock_id, verb, holding(Kind::Mutex, 1, None));
                 let mut out = b"before ".to_vec();
-                let encoded = Encoded::new(&command, &mut out);
+                let encoded = encoded(&command, &mut out);
                 assert_eq!(out, b"before ");
                 encode_command(&command, ScriptAs::Hash, &mut out);
                 assert_eq!(&out[7..], encoded.as_slice(), "{verb:?} {length}");

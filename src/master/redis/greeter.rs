@@ -9,9 +9,12 @@ use std::{
 use super::sentinel::Inquiry;
 use super::{
     address::Address, connection::RedisConnection, connector::Connector, endpoint::Endpoint,
-    greeting::Greeting, wire_error::WireError,
+    greeting::Greeting,
 };
-use crate::master::connect_error::{ConnectError, Progress, in_time};
+use crate::master::{
+    connect_error::{ConnectError, Progress, in_time},
+    wire_error::WireError,
+};
 
 /// Opens connections to one server, and logs in.
 pub(in crate::master) struct Greeter {

@@ -25,7 +25,6 @@ mod stream;
 #[cfg(feature = "tls")]
 mod tls;
 pub(super) mod wire;
-pub(super) mod wire_error;
 
 pub(super) use ::redis::Client;
 

@@ -9,8 +9,8 @@
 
 use std::borrow::Cow;
 
-use super::wire_error::WireError;
 use crate::core::protocol::command::Reply;
+use crate::master::wire_error::WireError;
 
 /// Reads the reply to a lock command.
 pub(in crate::master) fn reply(frame: &[u8]) -> Reply<'_> {

@@ -20,11 +20,8 @@ use tokio_rustls::{
     },
 };
 
-use super::{
-    wire::{Stream, Wire},
-    wire_error::WireError,
-};
-use crate::master::connect_error::ConnectError;
+use super::wire::{Stream, Wire};
+use crate::master::{connect_error::ConnectError, wire_error::WireError};
 
 /// A configuration with the system's trusted roots, which are read once.
 static SYSTEM: LazyLock<Result<Arc<ClientConfig>, String>> = LazyLock::new(|| {

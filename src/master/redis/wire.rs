@@ -23,9 +23,8 @@ use tokio::{
 use super::{
     keepalive::keep_alive,
     resp::{FrameScan, is_push},
-    wire_error::WireError,
 };
-use crate::master::task::poll_yield;
+use crate::master::{task::poll_yield, wire_error::WireError};
 
 /// The transport of a connection.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send {

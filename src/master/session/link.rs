@@ -9,7 +9,7 @@ use super::{
     liveness::Liveness,
     unanswered::{Item, Sent, Unanswered},
 };
-use crate::{core::protocol::command::Verb, master::config::MasterConfig};
+use crate::{core::vote::verb::Verb, master::config::MasterConfig};
 
 /// The commands that were sent over one connection, and what the connection has shown of the
 /// master.

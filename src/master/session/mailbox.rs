@@ -318,11 +318,8 @@ mod tests {
     use super::*;
     use crate::{
         core::{
-            protocol::{
-                command::{Verb, fixture::command},
-                kind::Kind,
-            },
-            vote::lists::Membership,
+            protocol::{command::fixture::command, kind::Kind},
+            vote::{lists::Membership, verb::Verb},
         },
         driver::time::clock::monotonic,
         master::session::request::CountVotes,

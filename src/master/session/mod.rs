@@ -25,6 +25,7 @@ use crate::{
     user_code::shielded,
 };
 
+pub(in crate::master) mod encoded;
 pub(in crate::master) mod link;
 pub(crate) mod listeners;
 pub(in crate::master) mod liveness;

@@ -153,11 +153,8 @@ mod tests {
     use super::*;
     use crate::{
         core::{
-            protocol::{
-                command::{Verb, fixture::command},
-                kind::Kind,
-            },
-            vote::{SlotVote, Vote},
+            protocol::{command::fixture::command, kind::Kind},
+            vote::{SlotVote, Vote, verb::Verb},
         },
         driver::time::clock,
         master::session::request::CountVotes,

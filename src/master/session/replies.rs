@@ -5,12 +5,9 @@ use std::{mem, panic::resume_unwind, sync::Arc, time::Instant};
 use super::Session;
 use crate::{
     core::{
-        protocol::{
-            command::{Reply, Verb},
-            identity::Ticket,
-        },
+        protocol::{command::Reply, identity::Ticket},
         restart::Quarantine,
-        vote::{Failure, Vote},
+        vote::{Failure, Vote, verb::Verb},
     },
     master::{
         observer::MasterEvent,

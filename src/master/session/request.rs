@@ -3,8 +3,8 @@
 use std::sync::OnceLock;
 use std::{fmt, time::Instant};
 
+use super::encoded::Encoded;
 use crate::core::{protocol::command::Command, vote::SlotVote};
-use crate::master::redis::encode::Encoded;
 
 /// The receiver of the votes on one [`Request`].
 ///

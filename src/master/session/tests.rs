@@ -24,13 +24,13 @@ use crate::{
     MasterSpec, MemoryMaster,
     core::{
         protocol::{
-            command::{Reply, Verb, fixture::command},
+            command::{Reply, fixture::command},
             connection_name::ConnectionName,
             kind::Kind,
         },
         restart::{Loss, Quarantine, Sign},
         time::timeout::NodeTimeout,
-        vote::{SlotVote, Vote, lists::Membership, quorum::Quorum, roster::Roster},
+        vote::{SlotVote, Vote, lists::Membership, quorum::Quorum, roster::Roster, verb::Verb},
         wait::retry::Backoff,
     },
     driver::time::clock::monotonic,

@@ -14,7 +14,7 @@ use std::{array::from_fn, cell::RefCell, ops::Range, time::Duration};
 use super::*;
 use crate::core::{
     ballot::{BallotReply, ballot_reply},
-    protocol::command::Verb,
+    vote::verb::Verb,
     vote::{
         Failure, Refusal, Vote,
         master_set::MasterSet,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::core::{
-    protocol::command::Verb,
+    vote::verb::Verb,
     vote::{
         Vote,
         quorum::{Outcome, Quorum},

@@ -1,7 +1,10 @@
 //! The keys of the example lock, for the crate `quorlock-check` and for rules of ACLs.
 
-use super::{companion::Companion, name::KeyTemplate};
-use crate::core::{config::error::ConfigError, kind::table};
+use super::table;
+use crate::core::{
+    config::error::ConfigError,
+    protocol::{companion::Companion, name::KeyTemplate},
+};
 
 /// A key of a lock, on each master.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,16 +5,16 @@ use std::{pin::Pin, time::Instant};
 
 use tracing::{Instrument, Span};
 
-use super::observer::now_if_metered;
+use super::{
+    denied::{NotAcquired, NotAllAcquired},
+    several::Part,
+};
 use crate::{
     core::{protocol::name::LockId, vote::obstacle::Obstacle},
     driver::{
-        acquire::{
-            denied::{NotAcquired, NotAllAcquired},
-            several::Part,
-        },
         claim::{level::Level, request::LockRequest},
         context::Context,
+        observe::observer::now_if_metered,
     },
 };
 

@@ -2,8 +2,8 @@
 
 use crate::{
     core::{
-        protocol::command::{Action, Command, Verb},
-        vote::{Vote, round::Round},
+        protocol::command::{Action, Command},
+        vote::{Vote, round::Round, verb::Verb},
         wait::chances::{Chances, Position},
     },
     driver::{claim::request::LockRequest, context::Context, live_round::LiveRound, time::clock},
