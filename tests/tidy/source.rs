@@ -13,8 +13,6 @@ pub(crate) struct Source {
     pub(crate) path: String,
     /// The number of lines outside of tests.
     pub(crate) length: usize,
-    /// All tokens, comments and tests included.
-    pub(crate) tokens: Vec<Token>,
     /// The tokens without comments and tests.
     pub(crate) code: Vec<Token>,
     /// The test modules that have a file of their own.
@@ -75,13 +73,12 @@ pub(crate) fn files(folder: &str, extension: &str) -> Vec<String> {
 
 impl Source {
     pub(crate) fn new(path: &str, text: &str) -> Self {
-        let tokens = tokens(text);
-        let code = tokens.iter().filter(|t| t.kind != TokenKind::Comment);
+        let code = tokens(text).into_iter();
+        let code = code.filter(|token| token.kind != TokenKind::Comment);
         let mut source = Self {
             path: path.to_owned(),
             length: text.lines().count(),
-            code: code.cloned().collect(),
-            tokens,
+            code: code.collect(),
             test_modules: Vec::new(),
         };
         source.remove_tests();
