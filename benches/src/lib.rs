@@ -1,10 +1,10 @@
 //! Code shared by the benches. `README.md` explains what each of them measures.
 
 pub mod alloc;
+pub mod capacity;
 pub mod contestants;
 pub mod fault;
 pub mod figure;
-pub mod groups;
 pub mod handover;
 pub mod load;
 pub mod options;

@@ -23,19 +23,8 @@ pub fn urls(servers: &[Server]) -> Vec<String> {
     servers.iter().map(Server::url).collect()
 }
 
-/// Starts servers that listen on as many loopback addresses each: on 127.0.0.1, 127.0.0.2, and so
-/// on. There may be 16. Only Linux has more than the first of them.
-pub fn masters_at(count: usize, addresses: usize) -> Vec<Server> {
-    let addresses: Vec<_> = (1..=addresses)
-        .map(|last| format!("127.0.0.{last}"))
-        .collect();
-    let mut options = vec!["--bind"];
-    options.extend(addresses.iter().map(String::as_str));
-    (0..count).map(|_| Server::start_with(&options)).collect()
-}
-
 /// Returns a number in `INFO`.
-pub fn info(server: &Server, field: &str) -> Result<f64> {
+fn info(server: &Server, field: &str) -> Result<f64> {
     let said = server.command(&["INFO"]);
     let values = said.lines().filter_map(|line| line.split_once(':'));
     let value = values.into_iter().find(|(name, _)| *name == field);

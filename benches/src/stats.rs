@@ -164,15 +164,3 @@ pub fn cpu_us(process: &str) -> f64 {
     };
     nanos().unwrap_or_default() as f64 / 1000.0
 }
-
-/// Returns how often this thread has waited so far, or zero if the system does not tell.
-pub fn thread_wakeups() -> f64 {
-    let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
-    let count = |line: &str| {
-        line.strip_prefix("voluntary_ctxt_switches:")?
-            .trim()
-            .parse()
-            .ok()
-    };
-    status.lines().find_map(count).unwrap_or_default()
-}

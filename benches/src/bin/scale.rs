@@ -1,14 +1,14 @@
 //! Measures one process that holds and renews many locks: the memory and the processor time that
 //! they take, and whether renewals are in time. Then measures fair locks with many waiters, and
-//! groups of masters.
+//! what groups of masters carry.
 
 use std::time::{Duration, Instant};
 
 use futures::stream::{self, StreamExt};
 use quorlock::{Coordinator, Guard};
 use quorlock_benches::alloc::{self, Counting};
+use quorlock_benches::capacity;
 use quorlock_benches::figure::figure;
-use quorlock_benches::groups;
 use quorlock_benches::load::{self, AT_ONCE, Flavour, Result};
 use quorlock_benches::options::Options;
 use quorlock_benches::queue;
@@ -35,9 +35,9 @@ fn main() -> Result<()> {
         Flavour::CurrentThread.runtime()?.block_on(run)?;
         servers::check_empty(&servers, "waiters")?;
     }
-    drop(servers);
-    if options.wants("groups") {
-        groups::run(&options)?;
+    if options.wants("capacity") {
+        let run = capacity::run(&options, &servers);
+        Flavour::CurrentThread.runtime()?.block_on(run)?;
     }
     Ok(())
 }
