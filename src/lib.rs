@@ -170,7 +170,7 @@ pub mod __internals;
 /// the definitions here.
 ///
 /// Pictures are labels, too. Rustdoc copies no files, so here the label of a picture stands for the
-/// picture itself, as a `data:` URI. `./dev pictures` writes these URIs.
+/// picture itself, as a `data:` URI.
 macro_rules! page {
     ($file:literal $(, $picture:literal)*) => {
         concat!(
