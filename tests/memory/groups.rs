@@ -300,17 +300,6 @@ async fn programs_with_both_lists_of_groups_exclude_those_with_either() {
     );
 }
 
-/// Old and new programs do not exclude each other for a name that moves. That is why the groups are
-/// changed in steps.
-#[tokio::test(start_paused = true)]
-async fn a_change_of_the_groups_in_one_step_has_two_holders() {
-    let world = World::new();
-    let (old, new) = (world.open(&["a", "b"], &[]), world.open(&IDS, &[]));
-    let name = name_in(&new, "c");
-    let _old = old.mutex(&name).try_acquire().await.unwrap();
-    let _new = new.mutex(&name).try_acquire().await.unwrap();
-}
-
 /// One set of masters is changed to groups, and back.
 #[tokio::test(start_paused = true)]
 async fn masters_without_groups_become_a_group() {

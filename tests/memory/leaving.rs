@@ -155,28 +155,6 @@ async fn a_waiter_of_both_lists_hears_of_a_release_by_either() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tokens_grow_over_a_change() {
-    let old = masters::<3>();
-    let new = masters::<3>();
-    let mut last = None;
-    for locks in [
-        Coordinator::new(&old).unwrap(),
-        joint(&new, &old),
-        Coordinator::new(&old).unwrap(),
-        joint(&new, &old),
-        Coordinator::new(&new).unwrap(),
-        joint(&new, &old),
-    ] {
-        for _ in 0..3 {
-            let guard = locks.mutex("r").fenced().acquire().await.unwrap();
-            let token = guard.fencing_token();
-            assert!(token > last, "{token:?} after {last:?}");
-            last = token;
-        }
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn the_lists_are_checked() {
     let old = masters::<3>();
     let new = with_another(&old);

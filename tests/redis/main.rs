@@ -24,7 +24,6 @@ mod fair_order;
 mod fenced;
 mod foreign_keys;
 mod given_streams;
-mod groups;
 mod hang;
 mod hopeless_waiters;
 mod idle;

@@ -1,6 +1,5 @@
 //! A client process. Its tasks acquire locks, and add elements to the sets that the locks protect.
 
-use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 use std::panic;
 use std::path::PathBuf;
@@ -9,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use quorlock::{AcquireError, Groups, Guard, Lock, Quarantine, Renewal};
+use quorlock::{AcquireError, Coordinator, Guard, Lock, Quarantine, Renewal};
 use testkit::random::Random;
 use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
@@ -19,7 +18,6 @@ use crate::Result;
 use crate::clock::{self, Nanos, WrongClock};
 use crate::command;
 use crate::locks::{LockNumber, MOST_TTL, NODE_TIMEOUT, settings, validity};
-use crate::members::Members;
 use crate::note::Note;
 use crate::store::StoreClient;
 
@@ -31,9 +29,9 @@ const TASKS: u64 = 4;
 /// The instructions that a client gets at its start.
 #[derive(Clone, Debug)]
 pub struct Orders {
-    pub masters: Members,
+    pub masters: Vec<String>,
     /// The masters that the client leaves, while the masters are changed.
-    pub leaving: Members,
+    pub leaving: Vec<String>,
     pub store: PathBuf,
     pub quarantine: Quarantine,
     /// Set if holders write without checking their guards again.
@@ -58,8 +56,8 @@ impl Orders {
 
     pub fn to_arguments(&self) -> Vec<String> {
         vec![
-            self.masters.to_string(),
-            self.leaving.to_string(),
+            self.masters.join(","),
+            self.leaving.join(","),
             self.store.display().to_string(),
             format!("{:?}", self.quarantine),
             self.is_careless.to_string(),
@@ -87,13 +85,17 @@ impl Orders {
         else {
             return Err(format!("not the orders of a client: {arguments:?}").into());
         };
+        let urls = |text: &str| {
+            let urls = text.split(',').filter(|url| !url.is_empty());
+            urls.map(str::to_owned).collect()
+        };
         let guards = [Quarantine::Observed, Quarantine::Off, Quarantine::Strict];
         let named = guards
             .into_iter()
             .find(|known| format!("{known:?}") == *guard);
         Ok(Self {
-            masters: Members::parse(masters),
-            leaving: Members::parse(leaving),
+            masters: urls(masters),
+            leaving: urls(leaving),
             store: store.into(),
             quarantine: named.ok_or("no such quarantine")?,
             is_careless: is_careless.parse()?,
@@ -138,10 +140,12 @@ async fn work(orders: Orders) -> Result<()> {
         return command::run_all(&orders, configuration, over).await;
     }
     let settings = settings().quarantine(orders.quarantine);
-    let locks = orders.masters.open(settings, &orders.leaving)?;
+    let settings = settings.masters(&orders.masters).leaving(&orders.leaving);
+    let locks = settings.build()?;
     if orders.quarantine == Quarantine::Observed {
         // From then on, the client notices when a master has forgotten its locks.
-        wait_for_all_masters(&locks, orders.seed, over.clone()).await?;
+        let lock = locks.mutex(format!("ready-{}", orders.seed));
+        wait_for_all_grants(&lock, &over).await?;
     }
     write(&Note::Ready)?;
     let ops = Arc::new(AtomicU64::new(1));
@@ -166,22 +170,7 @@ async fn work(orders: Orders) -> Result<()> {
     Ok(())
 }
 
-/// Waits until all masters grant a lock of their group.
-async fn wait_for_all_masters(locks: &Groups, seed: u64, over: watch::Receiver<()>) -> Result<()> {
-    let used = LockNumber::all().map(|lock| locks.of(lock.name()).label());
-    let mut groups: BTreeSet<_> = used.collect();
-    let mut names = (0_u64..).map(|number| format!("ready-{seed}-{number}"));
-    while !groups.is_empty() {
-        let name = names.next().unwrap_or_default();
-        let group = locks.of(&name);
-        if groups.remove(&group.label()) {
-            wait_for_all_grants(&group.mutex(name), &over).await?;
-        }
-    }
-    Ok(())
-}
-
-/// Waits until all masters of the lock's group grant it.
+/// Waits until all masters grant the lock.
 async fn wait_for_all_grants(lock: &Lock, over: &watch::Receiver<()>) -> Result<()> {
     let mut why = "no attempt".to_owned();
     while over.has_changed().is_ok() {
@@ -202,7 +191,7 @@ async fn wait_for_all_grants(lock: &Lock, over: &watch::Receiver<()>) -> Result<
 }
 
 /// Acquires a lock that no one else uses, again and again.
-async fn probe(locks: Groups, seed: u64, mut over: watch::Receiver<()>) -> Result<()> {
+async fn probe(locks: Coordinator, seed: u64, mut over: watch::Receiver<()>) -> Result<()> {
     let name = format!("probe-{seed}");
     let lock = locks.mutex(&name);
     while over.has_changed().is_ok() {
@@ -227,7 +216,7 @@ pub fn write(note: &Note) -> io::Result<()> {
 
 /// A task of the client.
 struct Task {
-    locks: Groups,
+    locks: Coordinator,
     store: StoreClient,
     is_careless: bool,
     least_ttl: Duration,

@@ -20,7 +20,6 @@ use crate::history::{Failure, History};
 use crate::links::Link;
 use crate::locks::{KINDS, LockNumber, MOST_TTL};
 use crate::masters::Master;
-use crate::members::Members;
 use crate::nemesis::{Done, Nemesis};
 use crate::note::Note;
 use crate::plan::{CLIENTS, Class, Episode, Fault, MASTERS};
@@ -178,8 +177,8 @@ impl Setting {
                     true => Some(self.configure(place, &masters)?),
                     false => None,
                 },
-                masters: Members::ungrouped(masters),
-                leaving: Members::default(),
+                masters,
+                leaving: Vec::new(),
                 seed: episode.seed.wrapping_add(place as u64),
             })
         };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 pub use quorlock::__internals::KINDS;
-use quorlock::{__internals::has_owner, Builder, Coordinator, Groups, Kind, Lock, Owner};
+use quorlock::{__internals::has_owner, Builder, Coordinator, Kind, Lock, Owner};
 use testkit::random::Random;
 
 /// The number of locks of each kind. The second half is fenced.
@@ -81,17 +81,15 @@ impl LockNumber {
         self.kind() == Kind::ReadWrite && !self.is_fenced()
     }
 
-    pub fn lock_of_reader(self, locks: &Groups, owner: &Owner) -> Lock {
+    pub fn lock_of_reader(self, locks: &Coordinator, owner: &Owner) -> Lock {
         locks.read_write(self.name(), owner).read()
     }
 
-    pub fn lock(self, locks: &Groups, owner: &Owner) -> Lock {
+    pub fn lock(self, locks: &Coordinator, owner: &Owner) -> Lock {
         let lock = if self.is_semaphore() {
             locks.semaphore(self.name(), PERMITS)
         } else {
-            locks
-                .of(self.name())
-                .of_kind(self.kind(), self.name(), owner)
+            locks.of_kind(self.kind(), self.name(), owner)
         };
         if self.is_fenced() {
             lock.fenced()

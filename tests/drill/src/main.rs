@@ -12,7 +12,6 @@ mod history;
 mod links;
 mod locks;
 mod masters;
-mod members;
 mod nemesis;
 mod note;
 mod plan;
@@ -52,9 +51,7 @@ fn main() -> ExitCode {
         Some((first, arguments)) if first == command::WORD => {
             command::run(arguments).map(|()| true)
         }
-        Some((first, arguments)) if change::WORDS.contains(&first.as_str()) => {
-            change::run(first, arguments)
-        }
+        Some((first, arguments)) if first == "change" => change::run(arguments),
         _ => Options::parse(&arguments).and_then(|options| options.run()),
     };
     match result {

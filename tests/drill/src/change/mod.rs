@@ -1,24 +1,25 @@
-//! Changes of the masters, or of groups of masters: client processes go from one configuration to
-//! another without a gap, by the steps in `docs/operations.md`. Some of them are killed on the way.
+//! Changes of the masters: client processes go from one list to another without a gap, by the steps
+//! in `docs/operations.md`. Some of them are killed on the way.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use quorlock::Quarantine;
 use testkit::random::Random;
+use testkit::server::Server;
 use tokio::runtime::Runtime;
 
 use self::findings::Findings;
-use self::layout::{Change, Layout, Supply, get_to_know};
 use crate::client::Orders;
 use crate::clock;
 use crate::episode::Counts;
 use crate::fleet::Fleet;
 use crate::history::History;
-use crate::locks::{LEAST_TTL, QUARANTINE};
-use crate::members::Members;
+use crate::locks::{LEAST_TTL, QUARANTINE, settings};
+use crate::masters;
 use crate::plan::MASTERS;
 use crate::spans::Span;
 use crate::store::Store;
@@ -26,13 +27,8 @@ use crate::watch::Watch;
 use crate::{OUTPUT, Result};
 
 mod findings;
-mod layout;
 
-/// The first arguments of the program for such drills: of masters, and of groups of masters.
-pub const WORDS: [&str; 2] = ["change", GROUPS];
-const GROUPS: &str = "groups";
-
-const USAGE: &str = "usage: drill change|groups [ROUNDS] [--short] [--one-step] [--seed NUMBER]";
+const USAGE: &str = "usage: drill change [ROUNDS] [--short] [--one-step] [--seed NUMBER]";
 
 /// The number of client processes.
 const CLIENTS: usize = 8;
@@ -42,12 +38,9 @@ const CLIENTS: usize = 8;
 const WAIT: Duration = QUARANTINE;
 
 struct Options {
-    /// The first argument of the program. The report is named after it.
-    word: String,
-    /// In each round, the masters are replaced one by one, and then all at once. A group is added
-    /// in one round, and removed in the next.
+    /// In each round, the masters are replaced one by one, and then all at once.
     rounds: u64,
-    /// Makes one change only: all masters at once, or a group more.
+    /// Makes one change only: all masters at once.
     is_short: bool,
     /// Leaves out the step with both lists. Clients then overlap.
     in_one_step: bool,
@@ -55,9 +48,8 @@ struct Options {
 }
 
 impl Options {
-    fn parse(word: &str, arguments: &[String]) -> Result<Self> {
+    fn parse(arguments: &[String]) -> Result<Self> {
         let mut options = Self {
-            word: word.to_owned(),
             rounds: 1,
             is_short: false,
             in_one_step: false,
@@ -78,26 +70,19 @@ impl Options {
         Ok(options)
     }
 
-    fn has_groups(&self) -> bool {
-        self.word == GROUPS
-    }
-
-    fn changes(&self) -> Vec<Change> {
+    /// Returns how many masters each change replaces.
+    fn changes(&self) -> Vec<usize> {
         let rounds = if self.is_short { 1 } else { self.rounds };
-        if self.has_groups() {
-            let in_turn = [Change::AddGroup, Change::RemoveGroup].into_iter().cycle();
-            return in_turn.take(rounds as usize).collect();
-        }
         let one_by_one = if self.is_short { 0 } else { MASTERS };
-        let mut round = vec![Change::Replace(1); one_by_one];
-        round.push(Change::Replace(MASTERS));
+        let mut round = vec![1; one_by_one];
+        round.push(MASTERS);
         (0..rounds).flat_map(|_| round.clone()).collect()
     }
 }
 
 /// Returns whether there was no violation.
-pub fn run(word: &str, arguments: &[String]) -> Result<bool> {
-    let options = Options::parse(word, arguments)?;
+pub fn run(arguments: &[String]) -> Result<bool> {
+    let options = Options::parse(arguments)?;
     println!("seed {}", options.seed);
     let output = Path::new(OUTPUT);
     fs::create_dir_all(output)?;
@@ -107,7 +92,7 @@ pub fn run(word: &str, arguments: &[String]) -> Result<bool> {
     let _ = fs::remove_dir_all(directory);
     let findings = findings?;
     println!("\n{findings}");
-    fs::write(output.join(format!("{word}.txt")), findings.to_string())?;
+    fs::write(output.join("change.txt"), findings.to_string())?;
     Ok(findings.violations.is_empty())
 }
 
@@ -121,8 +106,8 @@ fn carry_out(options: &Options, directory: &Path, output: &Path) -> Result<Findi
     let quarantine = drill.orders[0].quarantine;
     let from = clock::now();
     let watch = Watch::start(&[], quarantine);
-    for change in options.changes() {
-        drill.change(change, options.in_one_step, &runtime)?;
+    for count in options.changes() {
+        drill.change(count, options.in_one_step, &runtime)?;
     }
     let work = Span::new(from, clock::now());
     let log = drill.fleet.finish()?;
@@ -141,7 +126,7 @@ fn carry_out(options: &Options, directory: &Path, output: &Path) -> Result<Findi
     if !findings.violations.is_empty() {
         let line = |(client, note)| format!("{client:?} {note}\n");
         let lines: String = log.into_iter().map(line).collect();
-        fs::write(output.join(format!("{}.log", options.word)), lines)?;
+        fs::write(output.join("change.log"), lines)?;
     }
     Ok(findings)
 }
@@ -149,8 +134,9 @@ fn carry_out(options: &Options, directory: &Path, output: &Path) -> Result<Findi
 /// The clients, and the masters that all of them use.
 struct Drill {
     random: Random,
-    supply: Supply,
-    layout: Layout,
+    programs: Vec<Option<PathBuf>>,
+    /// The last owner of a server stops it.
+    servers: Vec<Rc<Server>>,
     fleet: Fleet,
     orders: Vec<Orders>,
     restarted: usize,
@@ -161,14 +147,16 @@ impl Drill {
     fn start(options: &Options, store: &Path, runtime: &Runtime) -> Result<Self> {
         let mut random = Random::new(options.seed);
         let quarantine = random.pick(&[Quarantine::Observed, Quarantine::Strict]);
-        let mut supply = Supply::new(Random::new(random.number()));
-        let layout = supply.first(options.has_groups());
-        get_to_know(&layout, quarantine, runtime)?;
+        let programs = masters::programs();
+        let servers: Vec<_> = (0..MASTERS)
+            .map(|_| start(&programs, &mut random))
+            .collect();
+        get_to_know(&servers, quarantine, runtime)?;
         let least_ttl = random.pick(&[LEAST_TTL, Duration::from_secs(1)]);
         println!("guard {quarantine:?}, TTLs from {least_ttl:?}");
         let orders = |place| Orders {
-            masters: layout.members(),
-            leaving: Members::default(),
+            masters: urls(&servers),
+            leaving: Vec::new(),
             store: store.to_owned(),
             quarantine,
             is_careless: false,
@@ -183,8 +171,8 @@ impl Drill {
         fleet.wait_until_ready()?;
         Ok(Self {
             random,
-            supply,
-            layout,
+            programs,
+            servers,
             fleet,
             orders,
             restarted: 0,
@@ -192,29 +180,33 @@ impl Drill {
         })
     }
 
-    fn change(&mut self, change: Change, in_one_step: bool, runtime: &Runtime) -> Result<()> {
-        let start = Instant::now();
-        let (next, what) = self.supply.next(&self.layout, change)?;
+    /// Replaces the first masters of the list by new ones at its end.
+    fn change(&mut self, count: usize, in_one_step: bool, runtime: &Runtime) -> Result<()> {
+        let began = Instant::now();
+        let mut next = self.servers[count..].to_vec();
+        next.extend((0..count).map(|_| start(&self.programs, &mut self.random)));
         get_to_know(&next, self.orders[0].quarantine, runtime)?;
         if !in_one_step {
-            self.restart_all(&next.members(), &self.layout.members())?;
+            self.restart_all(&urls(&next), &urls(&self.servers))?;
             thread::sleep(WAIT);
         }
-        self.restart_all(&next.members(), &Members::default())?;
-        // The last owner of an old master stops it.
-        self.layout = next;
-        println!("{what} in {:.1?}", start.elapsed());
+        self.restart_all(&urls(&next), &[])?;
+        self.servers = next;
+        println!(
+            "replaced {count} of {MASTERS} masters in {:.1?}",
+            began.elapsed()
+        );
         Ok(())
     }
 
     /// Restarts the clients one after the other, in any order, with these masters.
-    fn restart_all(&mut self, masters: &Members, leaving: &Members) -> Result<()> {
+    fn restart_all(&mut self, masters: &[String], leaving: &[String]) -> Result<()> {
         let mut left: Vec<_> = (0..CLIENTS).collect();
         while !left.is_empty() {
             let place = left.swap_remove(self.random.index(left.len()));
             let orders = &mut self.orders[place];
-            orders.masters = masters.clone();
-            orders.leaving = leaving.clone();
+            orders.masters = masters.to_vec();
+            orders.leaving = leaving.to_vec();
             let is_killed = self.random.is_one_in(2);
             self.fleet.replace(place, orders.clone(), is_killed)?;
             self.restarted += 1;
@@ -222,4 +214,25 @@ impl Drill {
         }
         Ok(())
     }
+}
+
+fn start(programs: &[Option<PathBuf>], random: &mut Random) -> Rc<Server> {
+    let program = &programs[random.index(programs.len())];
+    Rc::new(Server::start_program(program.as_deref(), &[], &[]))
+}
+
+fn urls(servers: &[Rc<Server>]) -> Vec<String> {
+    servers.iter().map(|server| server.url()).collect()
+}
+
+/// Dials new masters before any client does, and waits until the quarantine of a first contact is
+/// over.
+fn get_to_know(servers: &[Rc<Server>], quarantine: Quarantine, runtime: &Runtime) -> Result<()> {
+    let settings = settings().quarantine(quarantine).masters(urls(servers));
+    runtime.block_on(async {
+        let locks = settings.build()?;
+        locks.all_ready(Duration::from_secs(30)).await?;
+        locks.close().await;
+        Ok(())
+    })
 }
