@@ -9,6 +9,5 @@
 mod common;
 mod contexts;
 mod ending;
-mod servers;
 mod threads;
 mod views;

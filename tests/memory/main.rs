@@ -17,7 +17,6 @@ mod client_name;
 mod close;
 mod config;
 mod connection;
-mod contention;
 mod crowd;
 mod errors;
 mod executors;
@@ -38,7 +37,6 @@ mod min_hold;
 mod owners;
 mod pending_releases;
 mod quarantine;
-mod random_faults;
 mod read_write;
 #[cfg(feature = "metrics")]
 mod recorder;
