@@ -9,7 +9,6 @@ pub mod handover;
 pub mod load;
 pub mod options;
 pub mod permits;
-pub mod plot;
 pub mod queue;
 pub mod results;
 pub mod servers;

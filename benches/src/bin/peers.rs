@@ -1,8 +1,6 @@
 //! Measures acquiring and releasing without contention, and compares it to the limit of the machine
 //! and to other crates.
 
-use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
 #[cfg(feature = "metrics")]
@@ -18,7 +16,6 @@ use quorlock_benches::contestants::{
 use quorlock_benches::figure::figure;
 use quorlock_benches::load::{self, Flavour, Length, Result};
 use quorlock_benches::options::Options;
-use quorlock_benches::plot::{self, Group};
 use quorlock_benches::results::{Metric, Results, Row};
 use quorlock_benches::servers::{self, Server, ServerCpu};
 use quorlock_benches::stats::Outcome;
@@ -64,8 +61,6 @@ fn main() -> Result<()> {
     let servers = servers::masters(MASTERS);
     let results = setup.run(&servers)?;
     table(&results, &setup.widths);
-    let plot = draw(&results, &setup.widths)?;
-    println!("\nplot: {plot}\n");
     ratios(&results, &setup.widths);
     runtimes(&results, &setup.widths);
     extras(&results, &setup.widths);
@@ -190,23 +185,6 @@ fn table(results: &Results, widths: &[usize]) {
             }
         }
     }
-}
-
-fn draw(results: &Results, widths: &[usize]) -> Result<String> {
-    let groups: Vec<Group> = widths
-        .iter()
-        .map(|&width| Group {
-            label: format!("{width} tasks"),
-            bars: CONTESTANTS
-                .map(|who| Some(results.best(Metric::Throughput, who, width)?.1))
-                .into(),
-        })
-        .collect();
-    let title = "acquire + release cycles a second, 5 masters, better runtime of each";
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/peers.svg");
-    fs::create_dir_all(path.parent().ok_or("no directory for the plot")?)?;
-    fs::write(&path, plot::bars(title, &CONTESTANTS, &groups))?;
-    Ok("target/peers.svg".to_owned())
 }
 
 fn ratios(results: &Results, widths: &[usize]) {

@@ -18,7 +18,6 @@ mod plan;
 mod report;
 mod spans;
 mod store;
-mod timeline;
 mod watch;
 
 use std::error::Error;
@@ -135,12 +134,7 @@ impl Options {
         };
         print!("\n{report}");
         fs::write(output.join("report.txt"), report.to_string())?;
-        let title = format!("quorlock drill, seed {}", self.seed);
-        fs::write(
-            output.join("timeline.svg"),
-            timeline::draw(&title, &outcomes),
-        )?;
-        println!("\nsee {OUTPUT}/report.txt and {OUTPUT}/timeline.svg");
+        println!("\nsee {OUTPUT}/report.txt");
         ended?;
         Ok(outcomes.iter().all(|outcome| outcome.violations.is_empty()))
     }
