@@ -147,16 +147,6 @@ fn nothing_is_found_on_fit_masters_but_that_they_are_new() {
 }
 
 #[test]
-fn a_server_with_default_settings_loses_locks_in_a_restart() {
-    with_masters(3, async |masters| {
-        let report = check_for(&shared(Quarantine::Off), &apart(&masters)).await;
-        assert_eq!(found(&report), [(Refuse, "aof_enabled")], "{report}");
-        let about = report.findings.iter().find(|one| one.severity == Refuse);
-        assert_eq!(about.unwrap().masters.len(), 3);
-    });
-}
-
-#[test]
 fn each_setting_has_its_finding() {
     with_masters(0, async |_| {
         let masters = durable();
@@ -272,26 +262,6 @@ fn masters_that_were_flushed_are_found_in_quarantine() {
         .await;
         assert!(found(&report).contains(&(Warn, "votes")), "{report}");
         locks.close().await;
-    });
-}
-
-/// A check cannot find this loss of data. `docs/operations.md` says so.
-#[test]
-fn a_flush_is_not_found_after_an_observer_wrote_the_origin_key_anew() {
-    with_masters(0, async |_| {
-        let masters = durable();
-        let knew = used(&masters).await;
-        // The step that flushes the master also does what the first dial of a program would do that
-        // has never seen the master.
-        let record = masters[0].command(&["HGETALL", GUARD]);
-        let script = "redis.call('FLUSHALL') redis.call('HSET', KEYS[1], unpack(ARGV))";
-        let mut words = vec!["EVAL", script, "1", GUARD];
-        words.extend(record.lines());
-        masters[0].command(&words);
-        assert_eq!(masters[0].command(&["HGETALL", GUARD]), record);
-        let report = check(&apart(&masters)).await;
-        assert_eq!(found(&report), [], "{report}");
-        knew.close().await;
     });
 }
 
@@ -496,22 +466,6 @@ fn a_server_of_a_cluster_is_found() {
         let report = check_for(&shared(Quarantine::Off), &apart(&masters)).await;
         assert!(found(&report).contains(&(Warn, "redis_mode")), "{report}");
         assert_eq!(report.worst(), Some(Warn), "{report}");
-    });
-}
-
-#[test]
-fn one_or_two_masters_are_few() {
-    with_masters(3, async |masters| {
-        for (count, expected) in [
-            (1, vec![(Warn, "masters")]),
-            (2, vec![(Warn, "masters")]),
-            (3, vec![]),
-        ] {
-            let report = check(&urls(&masters[..count])).await;
-            let mut found = found(&report);
-            found.retain(|(_, setting)| *setting != GUARD);
-            assert_eq!(found, expected, "{report}");
-        }
     });
 }
 
@@ -772,47 +726,6 @@ fn rights_that_the_guard_lacks_are_found() {
             found.contains(&(Unknown, "INFO")) && !found.contains(&gone),
             "{report}"
         );
-    });
-}
-
-/// A right that only other kinds of locks need is not a fault.
-#[test]
-fn the_least_rights_for_mutexes_are_enough() {
-    with_masters(0, async |_| {
-        let masters = durable();
-        used_before(&masters).await;
-        // The rules include the rights of the quarantine.
-        let rules = [
-            "~locks:*",
-            "~quorlock:guard",
-            "+hello",
-            "+client|tracking",
-            "+client|caching",
-            "+set",
-            "+get",
-            "+pttl",
-            "+pexpire",
-            "+del",
-            "+eval",
-            "+evalsha",
-            "+info",
-            "+time",
-            "+hmget",
-            "+hset",
-            "+config|get",
-            "+client|list",
-            "+client|setname",
-        ];
-        // Another client may have a lock with this name. A user without `EXISTS` cannot see it.
-        let key = "locks:quorlock:check";
-        masters[0].command(&["SET", key, "somebody's"]);
-        let mut shared = shared(Quarantine::Observed);
-        shared.key_template = "locks:{name}".to_owned();
-        let report = as_user(&masters, &shared, &rules).await;
-        assert_eq!(masters[0].command(&["GET", key]), "somebody's");
-        let mut expected = about_kinds(Info, |kind| kind != Kind::Mutex);
-        expected.extend([(Info, TOKENS), (Info, INSPECT), (Info, MESSAGES)]);
-        assert_eq!(found(&report), expected, "{report}");
     });
 }
 

@@ -13,10 +13,11 @@
 //!   `the_deadlines_of_waiters_do_not_add_up`
 //! - testLockAcquiredBooleanTimeoutDrift_Descrete:
 //!   `an_attempt_takes_no_queue_position_and_overtakes_no_one`
-//! - testAbandonedTimeoutDrift_Descrete: `dead_waiters_cost_one_waiter_timeout_and_no_hot_loop`
+//! - testAbandonedTimeoutDrift_Descrete: `a_dead_head_makes_no_hot_loop` in
+//!   `waiter_timeout.rs`
 //! - testTryLockNonDelayed, testTryLockWait: `a_wait_lasts_as_long_as_its_limit` in `reentrant.rs`
 //! - testForceUnlock: there is no such operation. The test for a deleted key is
-//!   `a_deleted_key_is_noticed_without_an_announcement`
+//!   `a_key_that_another_program_deletes_wakes_the_next_waiter`
 //! - testExpire, testAutoExpire, testGetHoldCount, testIsHeldByCurrentThread,
 //!   testIsHeldByCurrentThreadOtherThread, testIsLocked, testIsLockedOtherThread, testLockUnlock,
 //!   testReentrancy: `reentrant.rs`, which tests both reentrant and fair locks
@@ -26,20 +27,15 @@
 //!   `masters_that_stand_still_during_an_attempt_keep_no_queue_entry`
 
 use std::{
-    env,
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
 use quorlock::{AcquireError, Builder, Coordinator, Guard, Owner, Refusal, Renewal, Vote};
-use tokio::{
-    task::JoinHandle,
-    time::{sleep, timeout},
-};
+use tokio::{task::JoinHandle, time::timeout};
 
 use crate::{
     common::*,
-    process::Process,
     waiter_processes::{DEADLINES, QUEUE, until_queued},
 };
 
@@ -308,41 +304,6 @@ fn enqueue_dead(master: &Server, ticket: &str, waiter_timeout: Option<Duration>)
     }
 }
 
-/// Redisson: testAbandonedTimeoutDrift_Descrete, testFirstThreadDeathTimeoutDrift. In Redisson, the
-/// timeouts of dead waiters add up, and the waiters after them ask as fast as they can.
-#[test]
-fn dead_waiters_cost_one_waiter_timeout_and_no_hot_loop() {
-    with_masters(3, async |masters| {
-        let locks = coordinator(patient().node_timeout(millis(200)), &masters);
-        drop(acquire_on_all(&locks.fair("warm", &locks.owner())).await);
-        let waiter_timeout = millis(1_000);
-        for master in &masters {
-            for dead in 1..=3 {
-                let ticket = format!("000000000000000{dead}:another:{dead}");
-                enqueue_dead(master, &ticket, Some(waiter_timeout));
-            }
-        }
-        let before = scripts_run(&masters[0]);
-        let start = Instant::now();
-        let served = Served::default();
-        let waiters = (0..4).map(|_| served.waiter(&locks).1);
-        finish(waiters.collect::<Vec<_>>()).await;
-        let took = start.elapsed();
-        assert!(took > waiter_timeout * 9 / 10, "{took:?}");
-        // The waiter after the dead waiters notices their end at its next poll at the latest.
-        assert!(took < waiter_timeout * 2 + WOKEN * 2, "{took:?}");
-        let asked = scripts_run(&masters[0]) - before;
-        assert!(asked < 100, "{asked} scripts");
-        close_at_once(&locks).await;
-        assert_no_keys(&masters);
-    });
-}
-
-/// Returns the number of scripts that the server has run.
-fn scripts_run(master: &Server) -> u64 {
-    master.calls(|command| command == "evalsha")
-}
-
 /// In Redisson, a queue head without a deadline blocks the lock forever.
 #[test]
 fn a_waiter_without_a_deadline_delays_no_one() {
@@ -359,69 +320,6 @@ fn a_waiter_without_a_deadline_delays_no_one() {
         guard.release().await.unwrap();
         close_at_once(&locks).await;
         assert_no_keys(&masters);
-    });
-}
-
-/// An environment variable of the waiting processes. Each of them is a second run of a test.
-const MASTERS: &str = "QUORLOCK_FAIR_MASTERS";
-
-#[test]
-fn a_process_killed_in_the_queue_costs_one_waiter_timeout_at_most() {
-    let builder = || {
-        patient()
-            .node_timeout(millis(200))
-            .waiter_timeout(millis(1_200))
-    };
-    if let Ok(masters) = env::var(MASTERS) {
-        return run(async {
-            let locks = builder().masters(masters.split(',')).build().unwrap();
-            drop(locks.fair("r", &locks.owner()).acquire().await);
-        });
-    }
-    with_masters_alone(3, async |masters| {
-        let locks = coordinator(builder(), &masters);
-        let guard = acquire_on_all_as_new_owner(&locks).await;
-        let test = "fair::a_process_killed_in_the_queue_costs_one_waiter_timeout_at_most";
-        let mut process = Process::start(test, [(MASTERS, urls(&masters).join(",").into())]);
-        until_queued(&masters, 1).await;
-        let served = Served::default();
-        let (_, task) = served.waiter(&locks);
-        until_queued(&masters, 2).await;
-        process.kill();
-        let start = Instant::now();
-        drop(guard);
-        finish([task]).await;
-        let took = start.elapsed();
-        assert!(took < millis(1_200 + 400) + WOKEN * 2, "{took:?}");
-        close_at_once(&locks).await;
-        assert_no_keys(&masters);
-    });
-}
-
-/// In Redisson, a waiter that waits for longer than its deadline is removed, and comes last.
-#[test]
-fn a_waiter_that_waits_longer_than_the_waiter_timeout_keeps_its_position() {
-    with_masters(3, async |masters| {
-        let builder = || brisk().waiter_timeout(millis(400));
-        let clients = clients(2, builder, &masters);
-        let guard = acquire_on_all_as_new_owner(&clients[0]).await;
-        let served = Served::default();
-        let (mut came, mut tasks) = (Vec::new(), Vec::new());
-        for n in 0..4 {
-            let (owner, task) = served.waiter(&clients[n % 2]);
-            until_queued(&masters, n + 1).await;
-            came.push(owner.id().to_owned());
-            tasks.push(task);
-        }
-        let order = tickets(&masters[0]);
-        let start = Instant::now();
-        while start.elapsed() < millis(1_600) {
-            sleep(millis(20)).await;
-            assert_eq!(tickets(&masters[0]), order);
-        }
-        drop(guard);
-        finish(tasks).await;
-        assert_eq!(served.list(), came);
     });
 }
 
@@ -462,28 +360,6 @@ fn a_key_that_another_program_deletes_wakes_the_next_waiter() {
         drop(guard);
         close_at_once(&locks).await;
         assert_no_keys(&masters);
-    });
-}
-
-#[test]
-fn the_holder_reenters_although_others_wait() {
-    with_masters_alone(3, async |masters| {
-        let clients = clients(2, patient, &masters);
-        let owner = clients[0].owner();
-        let lock = clients[0].fair("r", &owner);
-        let outer = acquire_on_all(&lock).await;
-        let served = Served::default();
-        let (_, task) = served.waiter(&clients[1]);
-        until_queued(&masters, 1).await;
-        let inner = timeout(WOKEN, lock.acquire()).await.unwrap().unwrap();
-        let innermost = lock.try_acquire().await.unwrap();
-        assert_eq!(innermost.depth(), 3);
-        drop((outer, inner));
-        sleep(WOKEN).await; // long enough for the waiter, if it were woken
-        assert!(served.list().is_empty());
-        until_queued(&masters, 1).await; // reentering adds no queue entry
-        innermost.release().await.unwrap();
-        finish([task]).await;
     });
 }
 
@@ -558,35 +434,6 @@ fn masters_that_stand_still_during_an_attempt_keep_no_queue_entry() {
         until_queued(&masters, 0).await;
         guard.release().await.unwrap();
         others.close().await;
-        assert_no_keys(&masters);
-    });
-}
-
-#[test]
-fn a_master_that_stands_still_changes_no_order_and_costs_little_time() {
-    with_masters(3, async |masters| {
-        let clients = clients(3, brisk, &masters);
-        let guard = acquire_on_all_as_new_owner(&clients[0]).await;
-        let served = Served::default();
-        let (mut came, mut tasks) = (Vec::new(), Vec::new());
-        for n in 0..9 {
-            if n == 4 {
-                masters[0].pause();
-            }
-            let (owner, task) = served.waiter(&clients[n % 3]);
-            until_queued(&masters[1..], n + 1).await;
-            came.push(owner.id().to_owned());
-            tasks.push(task);
-        }
-        let start = Instant::now();
-        drop(guard);
-        finish(tasks).await;
-        assert!(start.elapsed() < millis(3_000), "{:?}", start.elapsed());
-        assert_eq!(served.list(), came);
-        masters[0].resume();
-        for locks in &clients {
-            locks.close().await;
-        }
         assert_no_keys(&masters);
     });
 }

@@ -1,70 +1,13 @@
 //! Fencing tokens on real masters.
 
-use std::fmt::Display;
-
-use quorlock::{Coordinator, Guard, Kind, Lock, Renewal};
+use quorlock::{Coordinator, Kind, Lock};
 
 use crate::common::*;
 
 const COUNTER: &str = "quorlock:fence:{r}";
 
-fn fenced(kind: Kind, locks: &Coordinator) -> Lock {
-    named("r", kind, locks)
-}
-
 pub(crate) fn named(name: &str, kind: Kind, locks: &Coordinator) -> Lock {
     lock_of_kind(kind, name, locks, &locks.owner()).fenced()
-}
-
-/// Returns the token of `guard`. Fails unless the token is larger than `last`.
-#[track_caller]
-fn larger(guard: &Guard, last: u64, when: impl Display) -> u64 {
-    let token = u64::from(guard.fencing_token().unwrap());
-    assert!(token > last, "{when}: {token}, and {last} before");
-    token
-}
-
-#[test]
-fn every_holder_has_a_larger_token_than_the_one_before() {
-    with_masters(5, async |masters| {
-        let locks = coordinator(patient(), &masters);
-        for kind in KINDS {
-            let mut last = 0;
-            for _ in 0..50 {
-                let guard = fenced(kind, &locks).acquire().await.unwrap();
-                let token = u64::from(guard.fencing_token().unwrap());
-                assert!(token > last && token < 1 << 53);
-                assert_eq!(guard.rounds(), 1, "{}", guard.votes());
-                last = token;
-                guard.release().await.unwrap();
-            }
-            // Counters that are ahead on a minority cost nothing. On a majority, they cost a second
-            // round.
-            for (ahead, rounds) in [(2, 1), (5, 2)] {
-                for master in &masters[..ahead] {
-                    last += 20_000; // the sum over all kinds stays within the window
-                    let counter = last.to_string();
-                    master.command(&["SET", COUNTER, &counter]);
-                }
-                let guard = fenced(kind, &locks).acquire().await.unwrap();
-                let token = u64::from(guard.fencing_token().unwrap());
-                assert_eq!(guard.rounds(), rounds, "{kind}: {}", guard.settled().await);
-                guard.extend(LONG * 2).await.unwrap();
-                assert_eq!(guard.fencing_token(), Some(token.into()));
-                let seen: Vec<u64> = masters
-                    .iter()
-                    .map(|master| master.command(&["GET", COUNTER]).parse().unwrap())
-                    .collect();
-                let behind = seen.iter().filter(|seen| **seen <= token).count();
-                assert!(behind >= 3, "{token}: {seen:?}");
-                guard.release().await.unwrap();
-            }
-            for master in &masters {
-                master.command(&["DEL", COUNTER]);
-            }
-        }
-        locks.close().await;
-    });
 }
 
 /// The script writes the lock before it checks the candidate. If the check fails, the script must
@@ -88,58 +31,6 @@ fn a_user_without_the_right_to_read_the_time_leaves_no_lock() {
             "{refused}"
         );
         assert_no_keys(&masters);
-    });
-}
-
-/// Each master in turn is down, comes back with its data, hangs, and answers errors. Two clients
-/// acquire the lock.
-#[test]
-fn tokens_grow_while_one_master_after_the_other_fails() {
-    if server::only_urls() {
-        return;
-    }
-    let persistent = || Server::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
-    let mut masters: Vec<_> = (0..3).map(|_| persistent()).collect();
-    run(async {
-        let both = [
-            coordinator(brisk(), &masters),
-            coordinator(brisk(), &masters),
-        ];
-        let mut last = 0;
-        for kind in KINDS {
-            let mut turns = async |when: &str| {
-                for locks in both.iter().cycle().take(4) {
-                    let lock = fenced(kind, locks).ttl(LONG).renewal(Renewal::Off);
-                    let guard = lock.acquire_within(TEST_TIMEOUT / 4).await.unwrap();
-                    last = larger(&guard, last, format_args!("{kind} {when}"));
-                    let _ = guard.release().await; // a failed release stays pending
-                }
-            };
-            for master in &mut masters {
-                master.kill();
-                turns("down").await;
-                master.restart();
-                turns("back with its data").await;
-                master.pause();
-                turns("hung").await;
-                master.resume();
-                turns("resumed").await;
-                master.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
-                turns("answering errors").await;
-                master.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
-                for locks in &both {
-                    let whole = locks.mutex("whole");
-                    until_votes(&whole, "all votes", |votes| votes.granted_count() == 3).await;
-                }
-            }
-            for master in &masters {
-                // The master that came back with its data may have an old lock.
-                master.command(&["DEL", "r"]);
-            }
-        }
-        for locks in both {
-            locks.close().await;
-        }
     });
 }
 

@@ -10,10 +10,8 @@
 )]
 
 mod basics;
-mod cancel;
 mod change;
 mod check;
-mod client_name;
 mod common;
 mod connection_name;
 mod contention;
@@ -25,7 +23,6 @@ mod fenced;
 mod foreign_keys;
 mod given_streams;
 mod hang;
-mod hopeless_waiters;
 mod idle;
 mod impostors;
 mod lock_names;
@@ -46,7 +43,6 @@ mod reentrant;
 mod renewal;
 mod restart;
 mod rights;
-mod runtimes;
 mod script_flush;
 mod semaphore;
 #[cfg(feature = "sentinel")]

@@ -16,10 +16,7 @@ use testkit::{captured_log::CapturedLog, proxy::Proxy};
 use tokio::join;
 use tracing::Level;
 
-use crate::{
-    check::{check_for, shared},
-    common::*,
-};
+use crate::common::*;
 
 /// The longest TTL in these tests.
 const TTL: Duration = Duration::from_millis(1_500);
@@ -246,11 +243,6 @@ fn no_second_lock_is_granted_by_a_master_that_restarted_empty() {
 }
 
 #[test]
-fn no_second_lock_is_granted_by_one_of_five_masters_that_restarted_empty() {
-    check_for_a_second_lock_on(5, Loss::Everything);
-}
-
-#[test]
 fn no_second_lock_is_granted_by_a_master_that_lost_unsaved_writes() {
     check_for_a_second_lock_on(3, Loss::Snapshot);
 }
@@ -315,125 +307,6 @@ pub(crate) fn is_copy(replica: &Server) -> Option<()> {
     info.contains("master_link_status:up").then_some(())
 }
 
-#[test]
-fn a_majority_in_quarantine_says_when_it_ends_and_a_waiter_gets_the_lock_then() {
-    with_masters(3, async |mut masters| {
-        let locks = connected(quarantining(Quarantine::Observed), &urls(&masters)).await;
-        let held = locks.mutex("held");
-        let held = held.try_acquire().await.unwrap();
-        let began = Instant::now();
-        masters[0].restart();
-        masters[1].restart();
-        let left = until("a quarantine", async || {
-            match locks.mutex("r").try_acquire().await {
-                Err(AcquireError::Quarantined {
-                    remaining: left, ..
-                }) => Some(left),
-                Err(AcquireError::NoQuorum { .. }) => None,
-                other => panic!("{other:?}"),
-            }
-        })
-        .await;
-        assert!(left <= Duration::from_secs(3), "{left:?}");
-        assert!(left + began.elapsed() >= QUARANTINE, "{left:?}");
-        let seen = Instant::now();
-        let next = locks.mutex("r").acquire().await.unwrap();
-        let took = seen.elapsed();
-        assert!(
-            took + Duration::from_millis(20) >= left,
-            "{took:?} {left:?}"
-        );
-        assert!(next.is_valid());
-        // Two of the three masters could not renew the held lock.
-        assert!(!held.is_valid());
-    });
-}
-
-#[test]
-fn a_client_that_has_never_seen_a_master_trusts_an_empty_one_unless_strict() {
-    with_masters(6, async |mut masters| {
-        let strict = masters.split_off(3);
-        for (guard, mut masters) in [
-            (Quarantine::Observed, masters),
-            (Quarantine::Strict, strict),
-        ] {
-            let knows_them = connected(quarantining(guard), &urls(&masters)).await;
-            knows_them.close().await;
-            drop(knows_them); // it must not connect again
-            // Another library holds the lock on two of three masters.
-            for master in &masters[..2] {
-                let _ = master.command(&["SET", "r", "another's", "NX", "PX", "600000"]);
-            }
-            masters[1].restart();
-            let locks = quarantining(guard).masters(other_addresses(&masters));
-            let locks = locks.build().unwrap();
-            let second = locks.mutex("r").try_acquire().await;
-            match guard {
-                Quarantine::Strict => {
-                    let Err(AcquireError::Contended { votes, .. }) = second else {
-                        panic!("{second:?}");
-                    };
-                    assert!(is_quarantined(&votes, 1), "{votes}");
-                }
-                _ => assert_eq!(second.unwrap().votes().granted_count(), 2),
-            }
-        }
-    });
-}
-
-/// All clients that acquire locks are strict. The first client that connects to the restarted
-/// master is not strict, and acquires no lock.
-#[test]
-fn a_strict_client_does_not_trust_an_observer() {
-    const LONGEST: Duration = Duration::from_secs(6);
-    with_masters(3, async |mut masters| {
-        let strict = || {
-            quarantining(Quarantine::Strict)
-                .max_ttl(LONGEST)
-                .ttl(LONGEST)
-        };
-        let proxy = Proxy::delay_requests(masters[1].port(), Duration::ZERO);
-        let mut urls = urls(&masters);
-        urls[1] = proxy.url();
-        let here = connected(strict(), &urls).await;
-        assert_eq!(masters[2].command(&["SET", "r", "another's"]), "OK");
-        let first = here
-            .mutex("r")
-            .renewal(Renewal::Off)
-            .try_acquire()
-            .await
-            .unwrap();
-        assert_eq!(first.settled().await.granted_count(), 2);
-        masters[2].command(&["DEL", "r"]);
-        // The client `here` cannot reach the second master from now on.
-        proxy.lead_to(1);
-        masters[1].restart();
-        let observer = quarantining(Quarantine::Observed).masters(other_addresses(&masters));
-        let observer = observer.build().unwrap();
-        observer.all_ready(TEST_TIMEOUT / 4).await.unwrap();
-        assert_eq!(masters[1].command(&["HGET", KEY, "since"]), "0");
-
-        let proxies = masters.iter();
-        let proxies = proxies.map(|master| Proxy::delay_requests(master.port(), Duration::ZERO));
-        let proxies: Vec<_> = proxies.collect();
-        let there = strict().masters(proxies.iter().map(Proxy::url));
-        let there = there.build().unwrap();
-        let second = there.mutex("r").try_acquire().await;
-        assert!(first.is_valid(), "the machine is too slow for this test");
-        let Err(AcquireError::Contended { votes, .. }) = second else {
-            panic!("{second:?}");
-        };
-        assert!(is_quarantined(&votes, 1), "{votes}");
-        let mut shared = shared(Quarantine::Strict);
-        shared.max_ttl = TTL;
-        let urls: Vec<_> = proxies.iter().map(Proxy::url).collect();
-        let report = check_for(&shared, &urls).await.to_string();
-        assert!(report.contains("in quarantine for"), "{report}");
-        let second = there.mutex("r").acquire().await.unwrap();
-        assert!(second.is_valid() && !first.is_valid());
-    });
-}
-
 /// Each database of a server has its own origin key.
 #[test]
 fn another_database_does_not_count_as_a_master_that_forgot() {
@@ -446,19 +319,6 @@ fn another_database_does_not_count_as_a_master_that_forgot() {
             let votes = guard.settled().await;
             assert_eq!(votes.granted_count(), 3, "{votes}");
         }
-    });
-}
-
-/// A new coordinator knows what an earlier coordinator of the process knew.
-#[test]
-fn a_process_knows_a_master_that_it_has_seen() {
-    with_masters(3, async |mut masters| {
-        make_known(&urls(&masters)).await;
-        masters[1].restart();
-        let locks = quarantining(Quarantine::Observed).masters(urls(&masters));
-        let guard = locks.build().unwrap().mutex("r").try_acquire().await;
-        let votes = guard.unwrap().settled().await;
-        assert!(is_quarantined(&votes, 1), "{votes}");
     });
 }
 
@@ -579,37 +439,6 @@ fn a_duplicate_master_that_comes_back_empty_has_no_vote() {
         })
         .await;
         assert!(is_quarantined(&back, 0), "{back}");
-    });
-}
-
-/// Renewals go on without that master. They put the lock back when the master has its vote again.
-#[test]
-fn a_lock_is_renewed_while_a_master_is_in_quarantine() {
-    with_masters(3, async |mut masters| {
-        // The TTL is twice the needed time, because the machine may be busy when a renewal is due.
-        let builder = quarantining(Quarantine::Observed)
-            .max_ttl(2 * TTL)
-            .ttl(2 * TTL);
-        let locks = connected(builder, &urls(&masters)).await;
-        let owner = locks.owner();
-        let mut held = Vec::new();
-        for kind in KINDS {
-            held.push(acquire_on_all(&lock(&locks, kind, "held", &owner)).await);
-        }
-        let began = Instant::now();
-        masters[0].restart();
-        // The renewals alone put the locks back. The test extends no lock.
-        for (kind, held) in KINDS.into_iter().zip(&held) {
-            let key = format!("held {kind:?}");
-            until("the lock is back", async || {
-                assert!(held.is_valid(), "{kind:?}");
-                (masters[0].command(&["EXISTS", &key]) == "1").then_some(())
-            })
-            .await;
-            let took = began.elapsed();
-            assert!(took >= QUARANTINE, "{kind:?} {took:?}");
-            assert_eq!(held.state(), LockState::Held);
-        }
     });
 }
 

@@ -3,7 +3,8 @@
 //! masters.
 //!
 //! The list has each test of `RedissonReadWriteLockTest`, with the tests that cover it or the
-//! reason why there are none. Tests of leases are in `redisson_read_write_leases.rs`:
+//! reason why there are none. Tests of leases are in `redisson_read_write_leases.rs`, and some are in
+//! `tests/memory/read_write.rs`:
 //!
 //! - testReadLockExpiration: `a_short_lease_of_one_reader_does_not_end_that_of_another`
 //! - testReadLockIsLocked, testIsLocked, testIsLockedOtherThread, testIsHeldByCurrentThread,
@@ -17,34 +18,28 @@
 //! - testReadLockLeaseTimeout: `the_levels_of_a_reader_have_one_lease`. In Redisson, each level has
 //!   a lease of its own, and here the owner has one. Releasing a level does not shorten it
 //! - testWR: `a_writer_that_stops_reading_still_writes`
-//! - testWriteRead: `all_waiting_readers_read_at_once_after_the_writer`
+//! - testWriteRead: `a_writer_that_leaves_calls_the_readers_behind_it` in `tests/memory`
 //! - testWriteReadReentrancy: `a_writer_that_also_reads_becomes_a_reader`
 //! - testWriteLock: `readers_come_in_after_the_last_level_that_writes`
-//! - testMultiRead: `a_writer_waits_for_every_reader`. A forced unlock is under testForceUnlock
-//! - testForceUnlock: `a_break_removes_the_readers_or_the_writer_that_was_seen`
+//! - testMultiRead: `readers_share_the_lock_and_a_writer_excludes_everyone` in `tests/memory`. A forced unlock is under testForceUnlock
+//! - testForceUnlock: `every_holder_that_was_seen_is_broken` in `tests/memory/break_held.rs`
 //! - testReadWriteTTL: `a_writer_that_becomes_a_reader_is_renewed_all_the_time`
 //! - testExpireRead: `readers_do_not_wait_for_a_lease`
 //! - testExpireWrite: `a_writer_whose_lease_ended_takes_nothing_from_the_next`
-//! - testAutoExpire: `a_process_that_is_gone_holds_the_lock_no_longer_than_its_ttl`
+//! - testAutoExpire: `a_dead_reader_costs_the_rest_of_its_own_lease` in `tests/memory`
 //! - testHoldCount, testReentrancy, testLockUnlock:
 //!   `depth_is_the_number_of_levels_of_a_reader_or_writer`
 //! - testUnlockFail: only a guard can release a lock, and it can release only its own lock
 //! - testConcurrency_SingleInstance, testConcurrency_MultiInstance,
-//!   testConcurrencyLoop_MultiInstance: `readers_never_see_half_of_what_a_writer_does`
-//! - testMultiInstanceReadLockZombieCleanup: `a_dead_reader_does_not_stay_while_others_read`
+//!   testConcurrencyLoop_MultiInstance: `readers_never_see_half_of_what_a_writer_writes` in `recipes`
+//! - testMultiInstanceReadLockZombieCleanup: `a_dead_reader_costs_the_rest_of_its_own_lease` in
+//!   `tests/memory`
 //! - testMultiInstanceZombieReadLockPerformance: Redisson has turned it off
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::Arc;
 
 use quorlock::{Access, AcquireError, ConfigError, Coordinator, Guard, Holder, Kind, Lock, Owner};
-use tokio::{
-    sync::Barrier,
-    task::{JoinHandle, yield_now},
-    time::timeout,
-};
+use tokio::{sync::Barrier, task::JoinHandle, time::timeout};
 
 use crate::{common::*, reentrant::is_contended};
 
@@ -161,36 +156,6 @@ fn a_writer_that_stops_reading_still_writes() {
     });
 }
 
-/// Redisson: testWriteRead.
-#[test]
-fn all_waiting_readers_read_at_once_after_the_writer() {
-    const READERS: usize = 20;
-    with_masters(3, async |masters| {
-        let locks = coordinator(patient(), &masters);
-        let writing = acquire_on_all(&write(&locks, &locks.owner())).await;
-        let everyone = Arc::new(Barrier::new(READERS));
-        let readers = (0..READERS).map(|_| {
-            let lock = read(&locks, &locks.owner());
-            let everyone = everyone.clone();
-            tokio::spawn(async move {
-                let guard = lock.acquire().await.unwrap();
-                everyone.wait().await;
-                assert!(guard.is_valid());
-                guard.release().await.unwrap();
-            })
-        });
-        let readers: Vec<_> = readers.collect();
-        until_waiting(&read(&locks, &locks.owner()), READERS).await;
-        assert!(readers.iter().all(|reader| !reader.is_finished()));
-        writing.release().await.unwrap();
-        for reader in readers {
-            timeout(TEST_TIMEOUT / 8, reader).await.unwrap().unwrap();
-        }
-        close_at_once(&locks).await;
-        assert_no_keys(&masters);
-    });
-}
-
 /// Redisson: testWriteReadReentrancy. In Redisson, a reader that tries to write is refused like any
 /// other.
 #[test]
@@ -249,62 +214,6 @@ fn readers_come_in_after_the_last_level_that_writes() {
     });
 }
 
-/// Redisson: testMultiRead.
-#[test]
-fn a_writer_waits_for_every_reader() {
-    with_masters(3, async |masters| {
-        let locks = coordinator(patient(), &masters);
-        let [one, other, writer] = [(); 3].map(|()| locks.owner());
-        let first = acquire_on_all(&read(&locks, &one)).await;
-        assert!(is_upgrade(&write(&locks, &one).try_acquire().await));
-        let second = acquire_on_all(&read(&locks, &other)).await;
-        let writing = waiting(write(&locks, &writer));
-        until_waiting(&read(&locks, &writer), 1).await;
-        first.release().await.unwrap();
-        assert!(is_contended(&write(&locks, &one).try_acquire().await));
-        assert!(second.is_valid() && !writing.is_finished());
-        second.release().await.unwrap();
-        let writing = served(writing).await;
-        assert_eq!(writing.access(), Access::Exclusive);
-        let by = holders(&read(&locks, &one)).await.remove(0).owner;
-        assert_eq!(by.as_deref(), Some(writer.id()));
-        writing.release().await.unwrap();
-        drop(acquire_on_all(&write(&locks, &one)).await);
-        close_at_once(&locks).await;
-        assert_no_keys(&masters);
-    });
-}
-
-/// Redisson: testForceUnlock. In Redisson, a forced unlock of readers leaves the writer, and one of
-/// the writer leaves readers. Here, a break leaves all holders that were not seen.
-#[test]
-fn a_break_removes_the_readers_or_the_writer_that_was_seen() {
-    with_masters(3, async |masters| {
-        let locks = coordinator(patient(), &masters);
-        let [one, other, writer] = [(); 3].map(|()| locks.owner());
-        let seen_none = write(&locks, &writer).inspect().await.unwrap();
-        let first = acquire_on_all(&read(&locks, &one)).await;
-        locks.break_held(&seen_none).await;
-        let seen_first = read(&locks, &one).inspect().await.unwrap();
-        let second = acquire_on_all(&read(&locks, &other)).await;
-        locks.break_held(&seen_first).await;
-        assert!(first.extend(LONG).await.is_err());
-        second.extend(LONG).await.unwrap();
-        second.release().await.unwrap();
-
-        let writing = acquire_on_all(&write(&locks, &writer)).await;
-        locks.break_held(&seen_first).await;
-        writing.extend(LONG).await.unwrap();
-        let seen = read(&locks, &one).inspect().await.unwrap();
-        locks.break_held(&seen).await;
-        assert!(writing.extend(LONG).await.is_err());
-        assert!(!read(&locks, &one).is_held().await.unwrap());
-        drop((first, writing));
-        close_at_once(&locks).await;
-        assert_no_keys(&masters);
-    });
-}
-
 /// Redisson: testHoldCount, testReentrancy, testLockUnlock.
 #[test]
 fn depth_is_the_number_of_levels_of_a_reader_or_writer() {
@@ -351,53 +260,4 @@ fn depth_is_the_number_of_levels_of_a_reader_or_writer() {
         close_at_once(&locks).await;
         assert_no_keys(&masters);
     });
-}
-
-/// Redisson: testConcurrency*. A writer changes two counters, one after the other. If two writers
-/// held the lock at once, an update would be lost. A reader between the changes would see two
-/// different numbers.
-#[test]
-fn readers_never_see_half_of_what_a_writer_does() {
-    const CLIENTS: usize = 4;
-    const OWNERS: usize = 4;
-    const LOOPS: usize = 6;
-    with_masters(3, async |masters| {
-        let counters: Arc<[AtomicU64; 2]> = Arc::default();
-        let mut tasks = Vec::new();
-        for number in 0..CLIENTS * OWNERS {
-            let locks = coordinator(patient(), &masters);
-            let counters = counters.clone();
-            tasks.push(tokio::spawn(async move {
-                let lock = locks.read_write("r", &locks.owner());
-                for round in 0..LOOPS {
-                    if (number + round) % 2 == 0 {
-                        let guard = lock.write().acquire().await.unwrap();
-                        increment(&counters).await;
-                        assert!(guard.is_valid());
-                    } else {
-                        let guard = lock.read().acquire().await.unwrap();
-                        let first = counters[0].load(Ordering::SeqCst);
-                        yield_now().await;
-                        assert_eq!(counters[1].load(Ordering::SeqCst), first);
-                        assert!(guard.is_valid());
-                    }
-                }
-                locks.close().await;
-            }));
-        }
-        for task in tasks {
-            timeout(TEST_TIMEOUT / 2, task).await.unwrap().unwrap();
-        }
-        let writes = (CLIENTS * OWNERS * LOOPS / 2) as u64;
-        assert_eq!(counters[1].load(Ordering::SeqCst), writes);
-        assert_no_keys(&masters);
-    });
-}
-
-async fn increment(counters: &[AtomicU64; 2]) {
-    for counter in counters {
-        let before = counter.load(Ordering::SeqCst);
-        yield_now().await;
-        counter.store(before + 1, Ordering::SeqCst);
-    }
 }

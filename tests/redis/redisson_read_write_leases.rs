@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use quorlock::{Access, AcquireError, Coordinator, Guard, Lock, LostReason, Owner, Renewal};
+use quorlock::{Access, AcquireError, Coordinator, Guard, Lock, LostReason, Renewal};
 use tokio::time::sleep;
 
 use crate::{
@@ -166,60 +166,6 @@ fn a_writer_whose_lease_ended_takes_nothing_from_the_next() {
         assert!(is_contended(&read(&others, &reader).try_acquire().await));
         next.release().await.unwrap();
         others.close().await;
-        assert_no_keys(&masters);
-    });
-}
-
-/// Acquires a lock in a process that then ends without a release. Returns the guard, which must
-/// live on: it would release the lock.
-async fn left_behind(masters: &[Server], lock: fn(&Coordinator, &Owner) -> Lock) -> Guard {
-    let (theirs, urls) = (runtime(), urls(masters));
-    let acquired = theirs.spawn(async move {
-        let builder = patient().node_timeout(millis(300)).ttl(LEASE);
-        let locks = builder.masters(urls).build().unwrap();
-        let lock = lock(&locks, &locks.owner());
-        let guard = lock.acquire_within(TEST_TIMEOUT / 8).await.unwrap();
-        guard.settled().await;
-        sleep(2 * LEASE).await; // the lock is renewed meanwhile
-        assert!(guard.is_valid());
-        guard
-    });
-    let guard = acquired.await.unwrap();
-    theirs.shutdown_background();
-    guard
-}
-
-/// Redisson: testAutoExpire.
-#[test]
-fn a_process_that_is_gone_holds_the_lock_no_longer_than_its_ttl() {
-    with_masters(3, async |masters| {
-        let locks = coordinator(patient(), &masters);
-        for left in [read, write] {
-            let gone = left_behind(&masters, left).await;
-            let start = Instant::now();
-            let next = write(&locks, &locks.owner());
-            let next = next.acquire_within(TEST_TIMEOUT / 8).await.unwrap();
-            let took = start.elapsed();
-            assert!(took < LEASE + NOTICED, "{took:?}");
-            next.release().await.unwrap();
-            drop(gone);
-        }
-    });
-}
-
-/// Redisson: testMultiInstanceReadLockZombieCleanup.
-#[test]
-fn a_dead_reader_does_not_stay_while_others_read() {
-    with_masters(3, async |masters| {
-        let locks = coordinator(patient(), &masters);
-        let gone = left_behind(&masters, read).await;
-        let alive = acquire_on_all(&read(&locks, &locks.owner())).await;
-        sleep(LEASE + LEASE / 3).await; // the lease of the dead reader has ended
-        alive.release().await.unwrap();
-        let writing = acquire_on_all(&write(&locks, &locks.owner())).await;
-        writing.release().await.unwrap();
-        drop(gone);
-        close_at_once(&locks).await;
         assert_no_keys(&masters);
     });
 }

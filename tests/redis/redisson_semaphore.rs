@@ -2,8 +2,8 @@
 //! `RPermitExpirableSemaphore`, at commit 66863978 (4.7.1-SNAPSHOT), as far as it applies to a
 //! majority of masters.
 //!
-//! The list has each test of `RedissonPermitExpirableSemaphoreTest`, with the tests here that cover
-//! it or the reason why there are none:
+//! The list has each test of `RedissonPermitExpirableSemaphoreTest`, with the tests that cover it or
+//! the reason why there are none. Some are in `tests/memory/semaphore.rs`:
 //!
 //! - testGetInClusterNameMapper: `the_template_also_names_a_semaphore`. Masters are independent
 //! - testUpdateLeaseTime, testGetLeaseTime: `a_permit_is_extended_until_its_lease_has_ended`. Only
@@ -15,35 +15,27 @@
 //! - testExpire, testExpireTryAcquire, testReleaseExpired:
 //!   `an_expired_permit_goes_to_the_waiter_and_a_late_release_frees_nothing`
 //! - testTrySetPermits: the first number is not kept. The largest number that is in use counts
-//! - testSetPermits: `the_number_may_grow_and_shrink_while_permits_are_held`. With more holders
+//! - testSetPermits: `the_number_of_permits_may_change` in `tests/memory`. With more holders
 //!   than permits, Redisson reports a negative number of free permits, and this crate 0
 //! - testAddPermits: a number is named, and not added to. Its results are those of testSetPermits
 //! - testBlockingAcquire, testTryAcquire: `a_permit_that_another_task_releases_goes_to_the_waiter`
 //! - testAcquire: `a_permit_that_another_task_releases_goes_to_the_waiter`. Each call is a future
 //! - testBlockingAcquireMany, testTryAcquireMany, testRelease, testAcquireAsyncMany,
-//!   testReleaseAsyncMany: `each_of_many_permits_is_released_by_itself`. A call takes one permit
+//!   testReleaseAsyncMany: `any_majority_serves_every_number_of_permits` in
+//!   `tests/memory`. A call takes one permit
 //! - testReleaseManyExpiredDoesNotThrow, testTryReleaseManyExpired:
-//!   `permits_that_expired_are_free_once`
+//!   `an_expired_permit_goes_to_the_waiter_and_a_late_release_frees_nothing`
 //! - testReleaseWithoutPermits, testReleaseManyNotExistOrExpired: only a guard can release a
 //!   permit, and it can release only its own. Expired permits are under testTryReleaseManyExpired
 //! - testConcurrency_SingleInstance, testConcurrencyLoop_MultiInstance:
-//!   `many_clients_share_one_permit_without_losing_an_update`
+//!   `many_tasks_share_the_permits` in `tests/memory`
 //! - testConcurrencyMultiPermits, testConcurrencyMultiPermits2: a call takes one permit. Two jobs
 //!   that need all permits could each hold one, and wait for each other
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use quorlock::{AcquireError, Coordinator, ExtendError, Guard, Lock, LostReason, Renewal};
-use tokio::{
-    task::yield_now,
-    time::{sleep, timeout},
-};
+use tokio::time::sleep;
 
 use crate::{
     common::*,
@@ -191,45 +183,6 @@ fn an_expired_permit_goes_to_the_waiter_and_a_late_release_frees_nothing() {
     });
 }
 
-/// Redisson: testSetPermits, and the numbers of testAddPermits.
-#[test]
-fn the_number_may_grow_and_shrink_while_permits_are_held() {
-    with_masters(3, async |masters| {
-        let locks = coordinator(patient(), &masters);
-        for number in [10, 15, 15, 5] {
-            let lock = locks.semaphore("r", number);
-            assert_eq!(lock.available().await.unwrap(), number);
-            assert_eq!(held(&lock).await, 0);
-        }
-        let mut guards = lease(&locks.semaphore("r", 5), 3, LONG).await;
-        for (number, free) in [(5, 2), (3, 0), (2, 0), (4, 1)] {
-            let lock = locks.semaphore("r", number);
-            assert_eq!(lock.available().await.unwrap(), free);
-            assert_eq!(held(&lock).await, 3);
-        }
-        for small in [3, 2] {
-            let refused = locks.semaphore("r", small).try_acquire().await;
-            assert!(is_contended(&refused));
-        }
-        guards.extend(lease(&locks.semaphore("r", 4), 1, LONG).await);
-        assert!(guards.iter().all(Guard::is_valid));
-        // A program with the smaller number waits until enough others are gone.
-        let waiting = waiting(locks.semaphore("r", 2));
-        until_waiting(&locks.semaphore("r", 2), 1).await;
-        for left in [3, 2, 1] {
-            assert!(!waiting.is_finished());
-            guards.pop().unwrap().release().await.unwrap();
-            if left > 1 {
-                until_free(&locks.semaphore("r", 4), 4 - left).await;
-            }
-        }
-        served(waiting).await.release().await.unwrap();
-        drop(guards);
-        close_at_once(&locks).await;
-        assert_no_keys(&masters);
-    });
-}
-
 /// Redisson: testBlockingAcquire, testTryAcquire, testAcquire.
 #[test]
 fn a_permit_that_another_task_releases_goes_to_the_waiter() {
@@ -256,93 +209,6 @@ fn a_permit_that_another_task_releases_goes_to_the_waiter() {
         }
         guard.release().await.unwrap();
         close_at_once(&locks).await;
-        assert_no_keys(&masters);
-    });
-}
-
-/// Redisson: testBlockingAcquireMany, testTryAcquireMany, testRelease, testAcquireAsyncMany,
-/// testReleaseAsyncMany. Redisson takes and releases many permits in one call.
-#[test]
-fn each_of_many_permits_is_released_by_itself() {
-    with_masters(3, async |masters| {
-        let locks = coordinator(patient(), &masters);
-        let lock = locks.semaphore("r", 10);
-        let mut guards = lease(&lock, 4, LONG).await;
-        guards.extend(lease(&lock, 5, LONG).await);
-        assert_eq!(lock.available().await.unwrap(), 1);
-        for (count, free) in [(3, 4), (4, 8), (2, 10)] {
-            for guard in guards.drain(..count) {
-                guard.release().await.unwrap();
-            }
-            assert!(guards.iter().all(Guard::is_valid));
-            until_free(&lock, free).await;
-        }
-        close_at_once(&locks).await;
-        assert_no_keys(&masters);
-    });
-}
-
-/// Redisson: testReleaseManyExpiredDoesNotThrow, testTryReleaseManyExpired.
-#[test]
-fn permits_that_expired_are_free_once() {
-    with_masters(3, async |masters| {
-        let locks = short_leases(&masters);
-        let lock = locks.semaphore("r", 10);
-        let stay = lease(&lock, 3, LONG).await;
-        let expire = lease(&lock, 3, 3 * LEASE).await;
-        until_free(&lock, 4).await;
-        for guard in &expire {
-            assert_eq!(guard.lost().await.reason, LostReason::Expired);
-        }
-        until_free(&lock, 7).await;
-        let last = lease(&lock, 1, 3 * LEASE).await.remove(0);
-        until_free(&lock, 6).await;
-        for guard in stay {
-            guard.release().await.unwrap();
-        }
-        assert_eq!(last.lost().await.reason, LostReason::Expired);
-        until_free(&lock, 10).await;
-        for guard in expire {
-            guard.release().await.unwrap();
-        }
-        let all = lease(&lock, 10, LONG).await;
-        assert!(is_contended(&lock.try_acquire().await));
-        assert!(all.iter().all(Guard::is_valid));
-    });
-}
-
-/// Redisson: testConcurrency_SingleInstance, testConcurrencyLoop_MultiInstance. If two tasks held
-/// the permit at once, the counter would have the wrong value.
-#[test]
-fn many_clients_share_one_permit_without_losing_an_update() {
-    const CLIENTS: usize = 4;
-    const TASKS: usize = 6;
-    const LOOPS: u64 = 5;
-    with_masters(3, async |masters| {
-        let count = Arc::new(AtomicU64::new(0));
-        let mut tasks = Vec::new();
-        let clients = [(); CLIENTS].map(|()| coordinator(patient(), &masters));
-        for task in 0..CLIENTS * TASKS {
-            let lock = clients[task % CLIENTS].semaphore("r", 1);
-            let count = count.clone();
-            tasks.push(tokio::spawn(async move {
-                for _ in 0..LOOPS {
-                    let guard = lock.acquire().await.unwrap();
-                    let before = count.load(Ordering::SeqCst);
-                    yield_now().await;
-                    count.store(before + 1, Ordering::SeqCst);
-                    assert!(guard.is_valid());
-                }
-            }));
-        }
-        for task in tasks {
-            timeout(TEST_TIMEOUT / 2, task).await.unwrap().unwrap();
-        }
-        let total = (CLIENTS * TASKS) as u64 * LOOPS;
-        assert_eq!(count.load(Ordering::SeqCst), total);
-        for locks in &clients {
-            close_at_once(locks).await;
-        }
         assert_no_keys(&masters);
     });
 }

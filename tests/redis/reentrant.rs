@@ -2,13 +2,13 @@
 //! and `RedissonRedLock`, as far as it applies to a majority of masters.
 //!
 //! The first list has each test of `RedissonLockTest`, with the tests here that cover it or the
-//! reason why there are none:
+//! reason why there are none. Some are in `tests/memory`, where they need no server:
 //!
 //! - testReentrancy: `an_owner_reenters_and_others_get_the_lock_after_its_last_guard`
 //! - testGetHoldCount: `depth_is_the_number_of_levels_that_the_owner_holds`
 //! - testIsLocked, testIsLockedOtherThread, testIsHeldByCurrentThread,
 //!   testIsHeldByCurrentThreadOtherThread: `every_client_sees_who_holds_a_lock`
-//! - testLockUnlock: `a_released_lock_can_be_acquired_again`
+//! - testLockUnlock: `depth_is_the_number_of_levels_that_the_owner_holds`
 //! - testUnlockFail: only a guard can release a lock, and it can release only its own lock. Tests
 //!   of releases by others are in `redisson.rs`
 //! - testForceUnlock: there is no such operation. Tests of deleted keys are in `redisson.rs` and
@@ -18,13 +18,15 @@
 //! - testRemainTimeToLive, testRemainTimeToLive2: `releasing_a_level_does_not_shorten_the_lease`
 //! - testTryLockWait: `a_wait_lasts_as_long_as_its_limit`
 //! - testLockUninterruptibly: a wait is a future, which can always be dropped
-//! - testLockIsNotRenewedAfterInterruptedTryLock: `a_wait_that_gave_up_leaves_nothing_to_renew`
-//! - testRedisFailed: `without_a_majority_of_masters_an_attempt_fails_at_once`
+//! - testLockIsNotRenewedAfterInterruptedTryLock:
+//!   `an_owners_dropped_acquire_within_leaves_nothing` in `tests/memory/cancel.rs`
+//! - testRedisFailed: `an_acquisition_fails_in_time_with_two_faulty_masters` in
+//!   `tests/memory/faults.rs`
 //! - testConcurrency_SingleInstance, testConcurrency_MultiInstance,
 //!   testConcurrencyLoop_MultiInstance, testConcurrencyTryLockUnLock:
 //!   `many_owners_increment_a_counter_without_losing_an_update`
-//! - testSubscriptionsPerConnection, testSinglePubSub:
-//!   `waiters_share_subscriptions_and_leave_none_open`
+//! - testSubscriptionsPerConnection, testSinglePubSub: a coordinator has one connection to each
+//!   master, and no subscriptions
 //! - testLockListener: this crate does not use keyspace events
 //! - testInCluster, testLockFailoverInCluster: masters are independent. Tests of masters that fail
 //!   are in `restart.rs` and `renewal.rs`
@@ -34,9 +36,11 @@
 //! - testLockLeasetimeWithMilliSeconds, WithSeconds, WithMinutes, testTryLockLeasetime,
 //!   testMultiThreads: `many_owners_increment_a_counter_without_losing_an_update`. Rust has one
 //!   type for durations
-//! - testLockFailed: `a_lock_held_by_another_on_two_of_three_masters_is_refused`
-//! - testLockSuccess, testLockSuccess2: `a_lock_held_by_another_on_one_of_three_masters_is_granted`
-//! - testConnectionFailed: `a_master_that_is_down_costs_neither_the_lock_nor_time`
+//! - testLockFailed: `an_attempt_is_lost_as_soon_as_a_majority_is_impossible` in
+//!   `tests/memory/acquire.rs`
+//! - testLockSuccess, testLockSuccess2: `a_lock_is_won_as_soon_as_a_majority_has_granted` in
+//!   `tests/memory/acquire.rs`
+//! - testConnectionFailed: `a_lock_is_acquired_with_one_faulty_master` in `tests/memory/faults.rs`
 //! - test: `an_owner_reenters_and_others_get_the_lock_after_its_last_guard`
 
 use std::{
@@ -175,39 +179,6 @@ fn every_client_sees_who_holds_a_lock() {
     });
 }
 
-/// An owner that has a majority of masters holds the lock, and is reported as the holder. A
-/// `RedissonRedLock` that has two of three masters reports that it is not held.
-#[test]
-fn a_lock_on_a_majority_counts_as_held() {
-    with_masters(3, async |mut masters| {
-        masters[2].kill();
-        let locks = coordinator(patient(), &masters);
-        let owner = locks.owner();
-        let lock = locks.reentrant("r", &owner);
-        let guard = lock.acquire_within(TEST_TIMEOUT / 4).await.unwrap();
-        assert_eq!(guard.settled().await.granted_count(), 2);
-        assert_eq!(holder(&lock).await.unwrap().depth, 1);
-        guard.release().await.unwrap(); // a majority is enough for the release, too
-        assert!(!lock.is_held().await.unwrap());
-    });
-}
-
-/// Redisson: testLockUnlock.
-#[test]
-fn a_released_lock_can_be_acquired_again() {
-    with_both(3, async |masters, kind| {
-        let locks = coordinator(patient(), masters);
-        let mine = lock(kind, &locks, &locks.owner());
-        for _ in 0..20 {
-            let guard = mine.try_acquire().await.unwrap();
-            assert_eq!(guard.depth(), 1);
-            guard.release().await.unwrap();
-        }
-        close_at_once(&locks).await;
-        assert_no_keys(masters);
-    });
-}
-
 /// Redisson: testExpire. In Redisson, a late unlock throws for a plain lock, but not for a fair
 /// lock.
 #[test]
@@ -340,51 +311,6 @@ fn a_wait_lasts_as_long_as_its_limit() {
     });
 }
 
-/// Redisson: testLockIsNotRenewedAfterInterruptedTryLock.
-#[test]
-fn a_wait_that_gave_up_leaves_nothing_to_renew() {
-    with_both(3, async |masters, kind| {
-        let builder = || patient().node_timeout(millis(200)).ttl(millis(600));
-        let (locks, others) = (
-            coordinator(builder(), masters),
-            coordinator(builder(), masters),
-        );
-        let mine = lock(kind, &locks, &locks.owner());
-        let guard = acquire_on_all(&lock(kind, &others, &others.owner())).await;
-        let gone = timeout(millis(300), mine.acquire()).await;
-        assert!(gone.is_err());
-        guard.release().await.unwrap();
-        close_at_once(&others).await;
-        close_at_once(&locks).await;
-        assert_no_keys(masters);
-        sleep(millis(400)).await; // long enough for two renewals
-        assert_no_keys(masters);
-    });
-}
-
-/// Redisson: testRedisFailed.
-#[test]
-fn without_a_majority_of_masters_an_attempt_fails_at_once() {
-    with_masters(3, async |mut masters| {
-        let locks = coordinator(patient(), &masters);
-        let owner = locks.owner();
-        let lock = locks.reentrant("r", &owner);
-        let guard = acquire_on_all(&lock).await;
-        masters.iter_mut().for_each(Server::kill);
-        let start = Instant::now();
-        for owner in [&owner, &locks.owner()] {
-            let refused = locks.reentrant("r", owner).try_acquire().await;
-            assert!(
-                matches!(refused, Err(AcquireError::NoQuorum { .. })),
-                "{refused:?}"
-            );
-        }
-        assert_eq!(guard.depth(), 1); // the level that was not acquired does not count
-        assert!(guard.release().await.is_err());
-        assert!(start.elapsed() < Duration::from_secs(2));
-    });
-}
-
 /// Redisson: testConcurrency* and the lease times of `RedissonRedLockTest`. Each owner acquires the
 /// lock twice. If two tasks held the lock at once, the counter would have the wrong value.
 #[test]
@@ -423,143 +349,5 @@ fn many_owners_increment_a_counter_without_losing_an_update() {
             masters.iter().all(is_empty).then_some(())
         })
         .await;
-    });
-}
-
-#[test]
-fn waiters_share_the_connection_of_their_coordinator() {
-    with_masters(3, async |masters| {
-        let (locks, others) = (
-            coordinator(patient(), &masters),
-            coordinator(patient(), &masters),
-        );
-        let owner = others.owner();
-        let names = ["a", "b", "c"];
-        let mut guards = Vec::new();
-        for name in names {
-            guards.push(acquire_on_all(&others.reentrant(name, &owner)).await);
-        }
-        let mut waiting = Vec::new();
-        for name in names {
-            for _ in 0..10 {
-                let lock = locks.reentrant(name, &locks.owner());
-                waiting.push(tokio::spawn(
-                    async move { drop(lock.acquire().await.unwrap()) },
-                ));
-            }
-        }
-        for master in &masters {
-            until("a watched key for each name", async || {
-                (watched(master) == names.len()).then_some(())
-            })
-            .await;
-            let clients = master.command(&["CLIENT", "LIST"]);
-            let ours = clients
-                .lines()
-                .filter(|client| client.contains(" flags=t "));
-            assert_eq!(ours.count(), 2, "one for each coordinator");
-        }
-        drop(guards);
-        for task in waiting {
-            timeout(TEST_TIMEOUT / 2, task).await.unwrap().unwrap();
-        }
-        close_at_once(&locks).await;
-        assert_no_keys(&masters);
-    });
-}
-
-/// Lets another client hold the lock on `masters`.
-fn occupy(masters: &[Server]) {
-    for master in masters {
-        assert_eq!(master.command(&["HSET", "r", "another's:1", "1"]), "1");
-        assert_eq!(master.command(&["PEXPIRE", "r", "60000"]), "1");
-    }
-}
-
-/// Redisson: `RedissonRedLockTest` testLockFailed.
-#[test]
-fn a_lock_held_by_another_on_two_of_three_masters_is_refused() {
-    with_masters(3, async |masters| {
-        let locks = coordinator(patient(), &masters);
-        occupy(&masters[..2]);
-        let lock = locks.reentrant("r", &locks.owner());
-        assert!(is_contended(&lock.try_acquire().await));
-        let refused = lock.acquire_within(millis(200)).await;
-        assert!(matches!(refused, Err(AcquireError::Deadline { .. })));
-        close_at_once(&locks).await;
-        assert_no_keys(&masters[2..]);
-        for master in &masters[..2] {
-            assert_eq!(master.command(&["HGETALL", "r"]), "another's:1\n1");
-        }
-    });
-}
-
-/// Redisson: `RedissonRedLockTest` testLockSuccess, testLockSuccess2.
-#[test]
-fn a_lock_held_by_another_on_one_of_three_masters_is_granted() {
-    for taken in 0..3 {
-        with_masters(3, async |masters| {
-            let locks = coordinator(patient(), &masters);
-            occupy(&masters[taken..=taken]);
-            let lock = locks.reentrant("r", &locks.owner());
-            let guard = lock.acquire_within(TEST_TIMEOUT / 8).await.unwrap();
-            let votes = guard.settled().await;
-            assert_eq!(
-                (votes.granted_count(), votes.refused_count()),
-                (2, 1),
-                "{votes}"
-            );
-            guard.release().await.unwrap();
-            let held = masters[taken].command(&["HGETALL", "r"]);
-            assert_eq!(held, "another's:1\n1");
-        });
-    }
-}
-
-/// Redisson: `RedissonRedLockTest` testConnectionFailed. In Redisson, the retries for each node
-/// that is down use up a part of the time to wait.
-#[test]
-fn a_master_that_is_down_costs_neither_the_lock_nor_time() {
-    with_masters(3, async |mut masters| {
-        let locks = coordinator(patient(), &masters);
-        let owner = locks.owner();
-        let lock = locks.reentrant("r", &owner);
-        acquire_on_all(&lock).await.release().await.unwrap();
-        masters[0].kill();
-        until_votes(&lock, "the dead master unreachable", |votes| {
-            is_unreachable(votes, 0)
-        })
-        .await;
-        let start = Instant::now();
-        for _ in 0..20 {
-            let outer = lock.acquire_within(millis(500)).await.unwrap();
-            let inner = lock.acquire_within(millis(500)).await.unwrap();
-            assert_eq!(inner.depth(), 2);
-            outer.release().await.unwrap();
-            inner.release().await.unwrap();
-        }
-        assert!(start.elapsed() < Duration::from_secs(2));
-    });
-}
-
-/// Redisson renews the lock on each node separately, and does not know whether a majority is left.
-#[test]
-fn all_guards_of_an_owner_see_that_the_majority_is_gone() {
-    with_masters(3, async |mut masters| {
-        let builder = brisk().ttl(millis(900));
-        let locks = coordinator(builder, &masters);
-        let lock = locks.reentrant("r", &locks.owner());
-        let (outer, inner) = (acquire_on_all(&lock).await, acquire_on_all(&lock).await);
-        masters[0].kill();
-        sleep(millis(1_500)).await;
-        assert!(outer.is_valid() && inner.is_valid(), "a majority is left");
-        masters[1].kill();
-        let start = Instant::now();
-        for guard in [&outer, &inner] {
-            let lost = timeout(millis(2_000), guard.lost()).await.unwrap();
-            assert_eq!(lost.reason, LostReason::Expired);
-        }
-        assert!(start.elapsed() < millis(1_500));
-        assert!(!outer.is_valid() && !inner.is_valid());
     });
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use quorlock::{AcquireError, Coordinator, Guard};
+use quorlock::{Coordinator, Guard};
 use tokio::{
     task::JoinHandle,
     time::{sleep, timeout},
@@ -106,46 +106,6 @@ fn a_waiter_that_waits_longer_than_the_waiter_timeout_keeps_its_position() {
 }
 
 #[test]
-fn a_waiter_succeeds_a_killed_holder_when_its_ttl_is_over() {
-    if WaiterProcesses::is_child() {
-        return;
-    }
-    let waiter_timeout = millis(20_000); // so long that no waiter polls meanwhile
-    with_masters_alone(5, async |masters| {
-        let test = "waiter_timeout::a_waiter_succeeds_a_killed_holder_when_its_ttl_is_over";
-        let locks = coordinator(with_waiter_timeout(waiter_timeout), &masters);
-        let job = Job {
-            ttl: millis(1_800),
-            ..Job::forever(waiter_timeout)
-        };
-        let mut holder = process(test, &masters, job);
-        until("a holder", async || {
-            masters.iter().all(|m| pttl(m, LOCK) > 0).then_some(())
-        })
-        .await;
-        let next = waiter(&locks);
-        until_queued(&masters, 1).await;
-        holder.kill();
-        let since = Instant::now();
-        let mut left: Vec<_> = masters.iter().map(|m| pttl(m, LOCK)).collect();
-        left.sort_unstable();
-        let (took, guard) = wait_of(next, since).await;
-        let over = |position: usize| Duration::from_millis(left[position].unsigned_abs());
-        println!("{:?} after the TTL", took.saturating_sub(over(2)));
-        assert!(took + millis(20) > over(2), "{took:?}, {left:?}");
-        assert!(took < over(4) + WOKEN, "{took:?}, {left:?}");
-        guard.release().await.unwrap();
-        close_at_once(&locks).await;
-        // On some masters, the TTL of the killed holder may not be over yet.
-        until("no key", async || {
-            masters.iter().all(|m| pttl(m, LOCK) == -2).then_some(())
-        })
-        .await;
-        assert_no_keys(&masters);
-    });
-}
-
-#[test]
 fn a_waiter_that_died_in_the_middle_of_the_queue_delays_no_one() {
     if WaiterProcesses::is_child() {
         return;
@@ -191,73 +151,6 @@ fn dead_at(master: &Server, position: &str) -> u64 {
     let ticket = master.command(&["ZRANGE", QUEUE, position, position]);
     let millis = master.command(&["ZSCORE", DEADLINES, &ticket]);
     millis.parse::<u64>().unwrap() * 1_000
-}
-
-/// Waits until none of `masters` has a queue. Returns how long that took.
-async fn until_no_queue(masters: &[Server]) -> Duration {
-    let since = Instant::now();
-    until("no queue", async || {
-        let is_gone = |master: &Server| master.command(&["EXISTS", QUEUE, DEADLINES]) == "0";
-        masters.iter().all(is_gone).then_some(())
-    })
-    .await;
-    since.elapsed()
-}
-
-#[test]
-fn a_waiter_that_gives_up_or_is_dropped_leaves_every_queue_at_once() {
-    with_masters_alone(5, async |masters| {
-        let locks = coordinator(with_waiter_timeout(millis(6_000)), &masters);
-        let others = coordinator(with_waiter_timeout(millis(6_000)), &masters);
-        let guard = held_by_all(&others).await;
-        let lock = locks.fair(LOCK, &locks.owner());
-        let giving_up = tokio::spawn(async move { lock.acquire_within(millis(400)).await });
-        until_queued(&masters, 1).await;
-        let refused = giving_up.await.unwrap();
-        assert!(
-            matches!(refused, Err(AcquireError::Deadline { .. })),
-            "{refused:?}"
-        );
-        let took = until_no_queue(&masters).await;
-        assert!(took < WOKEN, "given up: {took:?}");
-        for _ in 0..3 {
-            let waiting = waiter(&locks);
-            until_queued(&masters, 1).await;
-            waiting.abort();
-            let took = until_no_queue(&masters).await;
-            assert!(took < WOKEN, "dropped: {took:?}");
-        }
-        guard.release().await.unwrap();
-        close_at_once(&others).await;
-        close_at_once(&locks).await;
-        assert_no_keys(&masters);
-    });
-}
-
-#[test]
-fn a_killed_waiter_is_in_no_queue_after_twice_the_waiter_timeout() {
-    if WaiterProcesses::is_child() {
-        return;
-    }
-    let waiter_timeout = millis(800);
-    with_masters_alone(5, async |masters| {
-        let test = "waiter_timeout::a_killed_waiter_is_in_no_queue_after_twice_the_waiter_timeout";
-        let locks = coordinator(with_waiter_timeout(waiter_timeout), &masters);
-        let guard = held_by_all(&locks).await;
-        let job = Job {
-            waiters: 5,
-            ..Job::forever(waiter_timeout)
-        };
-        let mut processes = process(test, &masters, job);
-        until_queued(&masters, 5).await;
-        processes.kill();
-        let took = until_no_queue(&masters).await;
-        println!("gone in {took:?}");
-        assert!(took < 2 * waiter_timeout + WOKEN, "{took:?}");
-        guard.release().await.unwrap();
-        close_at_once(&locks).await;
-        assert_no_keys(&masters);
-    });
 }
 
 const WAITERS: u32 = 100;
