@@ -9,10 +9,7 @@ use parking_lot::RwLock;
 use quorlock::{
     Builder, Coordinator, Failure, Guard, Kind, Lock, Owner, Quarantine, VoteRow, Votes,
 };
-pub(crate) use testkit::{
-    polled::polled,
-    server::{self, Server, skipped},
-};
+pub(crate) use testkit::server::{self, Server, skipped};
 use tokio::time::{sleep, timeout};
 
 /// The time limit for one test, even on a slow machine. A test that hangs fails after this time.
@@ -40,17 +37,17 @@ pub(crate) fn with_masters_alone(n: usize, test: impl AsyncFnOnce(Vec<Server>)) 
     });
 }
 
-/// Runs `test` like [`with_masters_alone`], on masters of the server program and of each version
-/// whose program is there, without a time limit.
+/// Runs `test` like [`with_masters`], on masters of the server program and of each version whose
+/// program is there, without a time limit.
 pub(crate) fn on_each_version(n: usize, test: impl AsyncFn(&str, Vec<Server>)) {
     with_own_masters(n, |masters| {
-        let _alone = MACHINE.write();
+        let _with_others = MACHINE.read();
         runtime().block_on(test("the server program", masters));
     });
     for version in ["redis-7.0", "redis-8.6", "valkey-9.1"] {
         if let Some(program) = server::version(version) {
             let masters = (0..n).map(|_| Server::start_version(&program)).collect();
-            let _alone = MACHINE.write();
+            let _with_others = MACHINE.read();
             runtime().block_on(test(version, masters));
         }
     }

@@ -40,12 +40,6 @@ impl Process {
         Self { process, output }
     }
 
-    /// Kills the process with SIGKILL, and waits for its end.
-    pub(crate) fn kill(&mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
-    }
-
     /// Stops the process with SIGSTOP, and waits until it has stopped.
     pub(crate) fn pause(&self) {
         self.signal("STOP");
