@@ -1,7 +1,7 @@
 //! Single parts of the crate, which `fuzz/` and `tests/` reach. Not part of the API.
 
 use crate::core::{
-    config::error::ConfigError,
+    config_error::ConfigError,
     kind::table,
     protocol::{kind::Kind, name::KeyTemplate},
 };

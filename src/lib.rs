@@ -119,6 +119,10 @@ mod sim;
 pub use crate::face::blocking;
 pub use crate::{
     core::{
+        error::{
+            AcquireError, ConfigError, Contention, ExtendError, InspectError, LostError,
+            ReadyError, ReleaseError, RunError,
+        },
         kind::example::{ExampleKey, example_keys},
         protocol::{access::Access, connection_name::ConnectionName, kind::Kind},
         restart::Quarantine,
@@ -140,10 +144,6 @@ pub use crate::{
     face::{
         builder::Builder,
         coordinator::Coordinator,
-        error::{
-            AcquireError, ConfigError, Contention, ExtendError, InspectError, LostError,
-            ReadyError, ReleaseError, RunError,
-        },
         fence::{Fence, FencingToken, StaleToken},
         groups::{Groups, error::GroupsError, group::Group},
         guard::Guard,

@@ -24,11 +24,15 @@
 //! | `ballot` | fencing tokens |
 //! | `restart` | when a master that may have lost locks may vote again |
 //! | `hash` | the hash of texts that all programs must agree on |
-//! | `config` | the settings of a coordinator, and why some are refused |
+//! | `config` | the settings of a coordinator |
+//! | `config_error` | why a setting or a name is refused |
+//! | `error` | the errors of calls |
 
 pub(crate) mod ballot;
 pub(crate) mod claim;
 pub(crate) mod config;
+pub(crate) mod config_error;
+pub(crate) mod error;
 pub(crate) mod hash;
 pub(crate) mod kind;
 pub(crate) mod protocol;

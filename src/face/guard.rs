@@ -8,12 +8,10 @@ use std::{
 
 use futures::future::select_all;
 
-use super::{
-    error::{ConfigError, ExtendError, LostError, ReleaseError},
-    fence::FencingToken,
-};
+use super::fence::FencingToken;
 use crate::{
     core::{
+        error::{ConfigError, ExtendError, LostError, ReleaseError},
         protocol::access::Access,
         view::lock_state::{LockState, LostReason},
         vote::{quorum::Outcome, shown_slot, votes::Votes},

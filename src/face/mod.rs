@@ -1,4 +1,4 @@
-//! The public types: coordinator, lock, guard, owner, fence and errors.
+//! The public types: coordinator, lock, guard, owner and fence.
 
 // Rustdoc shows the methods of a type in the order of these files. What most users need comes
 // first.
@@ -7,8 +7,8 @@ mod connect;
 pub(crate) mod coordinator;
 pub(crate) mod ready;
 
-pub(crate) mod error;
 pub(crate) mod fence;
+mod from_driver;
 pub(crate) mod groups;
 pub(crate) mod guard;
 pub(crate) mod lock;

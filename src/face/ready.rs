@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use super::{coordinator::Coordinator, error::ReadyError};
-use crate::{core::vote::votes::Votes, driver::time::clock};
+use super::coordinator::Coordinator;
+use crate::{
+    core::{error::ReadyError, vote::votes::Votes},
+    driver::time::clock,
+};
 
 impl Coordinator {
     /// Waits until a majority of masters can vote, at most for `limit`. Returns the answer of each

@@ -7,7 +7,7 @@ use std::{
 
 use super::{ClaimState, ClaimStep, Notice, Phase, ReadRound, has_failed};
 use crate::core::{
-    config::error::ConfigError,
+    config_error::ConfigError,
     protocol::{
         access::Access,
         command::{Action, Command},

@@ -2,7 +2,7 @@
 
 use super::table;
 use crate::core::{
-    config::error::ConfigError,
+    config_error::ConfigError,
     protocol::{companion::Companion, name::KeyTemplate},
 };
 

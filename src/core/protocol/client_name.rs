@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::core::config::error::ConfigError;
+use crate::core::config_error::ConfigError;
 
 /// The client name of a coordinator. Masters store it with every lock: after the token of a mutex,
 /// and in the ID of an owner.

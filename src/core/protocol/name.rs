@@ -11,7 +11,7 @@ use super::{
     companion::{Companion, Companions, FENCE, RESERVED},
     kind::Kind,
 };
-use crate::core::config::error::ConfigError;
+use crate::core::config_error::ConfigError;
 
 /// The name and the kind of a lock, and its keys on every master.
 #[derive(Clone)]

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::core::config::error::ConfigError;
+use crate::core::config_error::ConfigError;
 
 /// The largest difference between the rates of clocks that is allowed while a lock is held.
 ///

@@ -9,7 +9,7 @@ use super::denied::{Denied, NotAcquired};
 use crate::{
     core::{
         ballot::MORE_BALLOTS,
-        config::error::ConfigError,
+        config_error::ConfigError,
         protocol::{
             identity::{Identity, Ticket},
             name::Token,

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     core::{
-        config::error::ConfigError,
+        config_error::ConfigError,
         vote::{master_set::MasterSet, obstacle::Obstacle, quorum::Outcome, round::Round},
         wait::chances::Chance,
     },

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     core::{
         claim::ClaimState,
-        config::error::ConfigError,
+        config_error::ConfigError,
         protocol::{command::Command, name::LockId},
         time::lease::Ttl,
         view::lock_state::{LockState, LostReason},

@@ -9,7 +9,7 @@ use tokio::{
 };
 
 use super::park::block_on;
-use crate::{core::config::error::ConfigError, driver::query::health_events::HealthEvents};
+use crate::{core::config_error::ConfigError, driver::query::health_events::HealthEvents};
 
 /// An async type, wrapped for [code without async](super). It derefs to that type.
 #[derive(Clone)]

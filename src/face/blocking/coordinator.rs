@@ -8,17 +8,12 @@ use super::{
 };
 use crate::{
     core::{
+        error::{ConfigError, ReadyError},
         view::{health::MasterHealth, inspection::Inspection},
         vote::votes::Votes,
     },
     driver::query::health_events,
-    face::{
-        builder::Builder,
-        coordinator,
-        error::{ConfigError, ReadyError},
-        lock,
-        owner::Owner,
-    },
+    face::{builder::Builder, coordinator, lock, owner::Owner},
     master::MasterSpec,
 };
 

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use super::background::Blocking;
 use crate::{
-    core::vote::votes::Votes,
-    face::{
+    core::{
         error::{ConfigError, ExtendError, LostError, ReleaseError},
-        guard,
+        vote::votes::Votes,
     },
+    face::guard,
 };
 
 /// A lock that is held, as an async [`Guard`](crate::Guard).

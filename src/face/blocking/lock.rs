@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use super::{background::Blocking, guard::Guard};
 use crate::{
-    core::{time::renewal::Renewal, view::inspection::Inspection},
-    face::{
+    core::{
         error::{AcquireError, InspectError, RunError},
-        guard, lock,
+        time::renewal::Renewal,
+        view::inspection::Inspection,
     },
+    face::{guard, lock},
 };
 
 /// A named lock on all masters of a [`Coordinator`](super::Coordinator), as an async

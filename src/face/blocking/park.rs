@@ -12,7 +12,7 @@ use std::{
 
 use tokio::task::coop::poll_proceed;
 
-use crate::core::config::error::ConfigError;
+use crate::core::config_error::ConfigError;
 
 /// Polls `future` on this thread until it is done. Drops it unpolled in an async task.
 ///

@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use crate::{
-    core::vote::{
-        lists::Membership, lists_id::ListsId, master_set::MasterSet, quorum::Quorum, roster::Roster,
+    core::{
+        config_error::ConfigError,
+        vote::{
+            lists::Membership, lists_id::ListsId, master_set::MasterSet, quorum::Quorum,
+            roster::Roster,
+        },
     },
-    face::error::ConfigError,
     master::MasterSpec,
 };
 

@@ -5,10 +5,11 @@ use std::{sync::Arc, time::Duration};
 use tokio::runtime::Handle;
 
 use self::{listed::Listed, open::Opener};
-use super::{coordinator::Coordinator, error::ConfigError};
+use super::coordinator::Coordinator;
 use crate::{
     core::{
         config::{Config, Settings},
+        config_error::ConfigError,
         restart::Quarantine,
         time::renewal::Renewal,
         vote::lists_id::ListsId,

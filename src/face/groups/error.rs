@@ -1,6 +1,6 @@
 //! The reasons why groups of masters cannot be used.
 
-use crate::face::error::ConfigError;
+use crate::core::config_error::ConfigError;
 
 /// The error of [`Groups::new`](crate::Groups::new) and [`Groups::change`](crate::Groups::change).
 /// Nothing was sent.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::error::GroupsError;
 use crate::{
-    core::vote::lists_id::ListsId,
-    face::{builder::listed::Listed, error::ConfigError},
+    core::{config_error::ConfigError, vote::lists_id::ListsId},
+    face::builder::listed::Listed,
     master::MasterSpec,
 };
 

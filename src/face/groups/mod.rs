@@ -22,11 +22,10 @@ use self::{
 use super::{
     builder::{Builder, listed::Listed, open::Opener},
     coordinator::Coordinator,
-    error::ReadyError,
     lock::{Lock, read_write::ReadWriteLock},
     owner::Owner,
 };
-use crate::core::vote::votes::Votes;
+use crate::core::{error::ReadyError, vote::votes::Votes};
 
 /// Groups of masters. Each name belongs to one group, whose coordinator has its locks.
 ///

@@ -2,9 +2,8 @@
 
 use super::Lock;
 use crate::{
-    core::view::inspection::Inspection,
+    core::{error::InspectError, view::inspection::Inspection},
     driver::{engine::Engine, query::inspect::PendingInspection},
-    face::error::InspectError,
 };
 
 /// Questions to the masters.

@@ -4,13 +4,10 @@ use std::{fmt, pin::pin, sync::Arc, time::Duration};
 
 use futures::future::{Either, select};
 
-use super::{
-    error::{AcquireError, ConfigError, RunError},
-    guard::Guard,
-    owner::Owner,
-};
+use super::{guard::Guard, owner::Owner};
 use crate::{
     core::{
+        error::{AcquireError, ConfigError, RunError},
         protocol::{access::Access, kind::Kind, name::LockId},
         time::{lease::Ttl, renewal::Renewal},
     },

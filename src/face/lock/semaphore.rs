@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use super::Lock;
 use crate::{
-    core::protocol::{access::Access, kind::Kind},
+    core::{
+        error::{ConfigError, InspectError},
+        protocol::{access::Access, kind::Kind},
+    },
     driver::{claim::owned_lock::LockOwner, engine::Engine},
-    face::error::{ConfigError, InspectError},
 };
 
 impl Lock {

@@ -4,16 +4,16 @@ use std::{sync::Arc, time::Duration};
 
 use super::Lock;
 use crate::{
-    core::protocol::{kind::Kind, name::LockId},
+    core::{
+        error::{AcquireError, ConfigError},
+        protocol::{kind::Kind, name::LockId},
+    },
     driver::{
         acquire::{denied::NotAllAcquired, several::Part},
         claim::{level::Level, request::LockRequest},
         engine::{self, Engine},
     },
-    face::{
-        error::{AcquireError, ConfigError},
-        guard::Guard,
-    },
+    face::guard::Guard,
 };
 
 impl Lock {

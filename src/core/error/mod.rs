@@ -5,14 +5,13 @@
 use std::{sync::Arc, time::Duration};
 
 pub use self::ready::ReadyError;
-pub use crate::core::config::error::ConfigError;
+pub use crate::core::config_error::ConfigError;
 use crate::core::{
     protocol::kind::Kind,
     view::{inspection::MasterView, lock_state::LostReason},
     vote::{Vote, votes::Votes},
 };
 
-mod from_driver;
 mod ready;
 
 /// The reason why a lock was not acquired.

@@ -1,10 +1,9 @@
 //! The settings of a coordinator, checked once.
 
-pub(crate) mod error;
-
 use std::{sync::Arc, time::Duration};
 
 use super::{
+    config_error::ConfigError,
     protocol::{client_name::ClientName, name::KeyTemplate},
     restart::Quarantine,
     time::{
@@ -14,7 +13,6 @@ use super::{
     },
     wait::retry::Backoff,
 };
-use error::ConfigError;
 
 /// The default maximum of the TTL. A master that forgot locks is quarantined for about this long.
 const LONGEST_TTL: Duration = Duration::from_secs(60);

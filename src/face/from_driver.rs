@@ -1,8 +1,8 @@
 //! Makes the errors of the API from the values that the driver returns.
 
-use super::{AcquireError, Contention, ExtendError, InspectError, ReleaseError};
 use crate::{
     core::{
+        error::{AcquireError, Contention, ExtendError, InspectError, ReleaseError},
         protocol::name::LockId,
         vote::{obstacle::Obstacle, round::Round, verb::Verb, votes::Votes},
     },

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::core::{
-    config::error::ConfigError,
+    config_error::ConfigError,
     vote::{Vote, votes::Votes},
 };
 
