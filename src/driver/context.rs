@@ -24,6 +24,7 @@ use super::{
 };
 use crate::core::{
     config::Config,
+    error::AcquireError,
     view::health::MasterHealth,
     vote::verb::Verb,
     vote::{obstacle::Obstacle, round::Round},
@@ -46,10 +47,6 @@ pub(crate) struct Context {
     chances: Mutex<Chances>,
     is_closed: AtomicBool,
 }
-
-/// The coordinator is closed, or its tasks have ended.
-#[derive(Debug)]
-pub(crate) struct Closed;
 
 impl Context {
     pub(crate) fn new(
@@ -74,9 +71,9 @@ impl Context {
     }
 
     /// Returns an error if the coordinator is closed, or if its tasks have ended.
-    pub(crate) fn check_open(&self) -> Result<(), Closed> {
+    pub(crate) fn check_open(&self) -> Result<(), AcquireError> {
         if self.is_closed.load(Ordering::Acquire) || self.timers.have_ended() {
-            return Err(Closed);
+            return Err(AcquireError::Closed);
         }
         Ok(())
     }

@@ -17,7 +17,6 @@ use super::{
     acquire::{
         self,
         deadline::Deadline,
-        denied::{NotAcquired, NotAllAcquired},
         observed::{observed, observed_all},
         several::{self, Part},
     },
@@ -37,6 +36,7 @@ use crate::sim::Process;
 use crate::{
     core::{
         config::Config,
+        error::AcquireError,
         protocol::{client_name::ClientName, name::LockId},
         view::inspection::Inspection,
         vote::{roster::Roster, votes::Votes},
@@ -118,6 +118,7 @@ impl Engine {
         }
     }
 
+    #[cfg(test)]
     pub(crate) fn context(&self) -> &Context {
         &self.context
     }
@@ -131,7 +132,7 @@ impl Engine {
     }
 
     /// Makes one attempt.
-    pub(crate) async fn try_acquire(&self, request: &LockRequest) -> Result<Level, NotAcquired> {
+    pub(crate) async fn try_acquire(&self, request: &LockRequest) -> Result<Level, AcquireError> {
         let call = pin!(acquire::try_acquire(&self.context, request));
         let acquired = observed(&self.context, request, call).await;
         acquired.inspect(|level| level.claim.hold(request))
@@ -143,7 +144,7 @@ impl Engine {
         &self,
         request: &LockRequest,
         limit: Option<Duration>,
-    ) -> Result<Level, NotAcquired> {
+    ) -> Result<Level, AcquireError> {
         let _waiter = self.context.observer.count_waiter(&request.lock_id);
         let call = pin!(acquire::acquire(&self.context, request, limit));
         let acquired = observed(&self.context, request, call).await;
@@ -223,7 +224,7 @@ impl Drop for EndOnPanic {
 }
 
 /// Makes one attempt at several mutexes at once.
-pub(crate) async fn try_acquire_all(parts: &[Part]) -> Result<Vec<Level>, NotAllAcquired> {
+pub(crate) async fn try_acquire_all(parts: &[Part]) -> Result<Vec<Level>, AcquireError> {
     let call = pin!(several::try_acquire_all(parts));
     let acquired = observed_all(parts, call).await;
     acquired.inspect(|levels| hold_all(levels, parts))
@@ -233,7 +234,7 @@ pub(crate) async fn try_acquire_all(parts: &[Part]) -> Result<Vec<Level>, NotAll
 pub(crate) async fn acquire_all(
     parts: &[Part],
     limit: Option<Duration>,
-) -> Result<Vec<Level>, NotAllAcquired> {
+) -> Result<Vec<Level>, AcquireError> {
     let first = parts.first();
     let _waiter = first.map(|part| part.context.observer.count_waiter(&part.request.lock_id));
     let call = pin!(several::acquire_all(parts, limit));

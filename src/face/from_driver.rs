@@ -2,86 +2,17 @@
 
 use crate::{
     core::{
-        error::{AcquireError, Contention, ExtendError, InspectError, ReleaseError},
+        error::{ExtendError, InspectError, ReleaseError},
         protocol::name::LockId,
-        vote::{obstacle::Obstacle, round::Round, verb::Verb, votes::Votes},
+        vote::{round::Round, verb::Verb, votes::Votes},
     },
     driver::{
-        acquire::denied::{Denied, NotAcquired},
-        claim::{Claim, extension::NotExtended, request::LockRequest},
-        context::Context,
+        claim::{Claim, extension::NotExtended},
         live_round::LiveRound,
         masters::Masters,
         query::inspect::NotInspected,
     },
 };
-
-impl AcquireError {
-    pub(crate) fn from_driver(
-        error: NotAcquired,
-        request: &LockRequest,
-        context: &Context,
-    ) -> Self {
-        match error {
-            NotAcquired::Closed => Self::Closed,
-            NotAcquired::Config(error) => Self::Config(error),
-            NotAcquired::Denied(denied) => Self::from_denied(denied, request, context),
-            NotAcquired::Deadline {
-                waited,
-                attempts,
-                last,
-            } => Self::Deadline {
-                name: request.lock_id.name().clone(),
-                waited,
-                attempts,
-                last: Box::new(Self::from_denied(last, request, context)),
-            },
-        }
-    }
-
-    fn from_denied(denied: Denied, request: &LockRequest, context: &Context) -> Self {
-        let name = request.lock_id.name().clone();
-        let Some(round) = denied.round else {
-            return Self::OwnerBusy { name };
-        };
-        let votes = context.masters.votes(&round);
-        match denied.obstacle {
-            Obstacle::HeldFor(remaining) => Self::Contended {
-                name,
-                reason: Contention::Held { remaining },
-                own_guard: context.renewer.holds(&request.lock_id),
-                votes,
-            },
-            Obstacle::NoQuorum => Self::NoQuorum { name, votes },
-            Obstacle::OtherKind => Self::OtherKind {
-                name,
-                asked: request.lock_id.kind(),
-                votes,
-            },
-            Obstacle::OwnerBusy => Self::OwnerBusy { name },
-            Obstacle::Quarantined(remaining) => Self::Quarantined {
-                name,
-                remaining,
-                votes,
-            },
-            obstacle @ (Obstacle::Queued | Obstacle::Split) => Self::Contended {
-                name,
-                reason: match obstacle {
-                    Obstacle::Queued => Contention::Queued,
-                    _ => Contention::Split,
-                },
-                own_guard: false,
-                votes,
-            },
-            Obstacle::TooSlow(elapsed) => Self::TooSlow {
-                name,
-                elapsed,
-                ttl: request.ttl.duration(),
-                votes,
-            },
-        }
-    }
-}
 
 impl ExtendError {
     pub(crate) fn from_driver(error: NotExtended, claim: &Claim) -> Self {

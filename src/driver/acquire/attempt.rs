@@ -5,11 +5,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::denied::{Denied, NotAcquired};
+use super::denied::Denied;
 use crate::{
     core::{
         ballot::MORE_BALLOTS,
         config_error::ConfigError,
+        error::AcquireError,
         protocol::{
             identity::{Identity, Ticket},
             name::Token,
@@ -29,43 +30,46 @@ use crate::{
 
 /// Makes one attempt. If the request has an owner, waits until the owner's other attempts at this
 /// lock are over. If they are not over at the instant that `permit_by` returns, sends nothing. If
-/// there is a `first` master, asks it before the others.
+/// there is a `first` master, asks it before the others. An error ends the call: no
+/// further attempt can win.
 pub(in crate::driver) async fn attempt(
     context: &Arc<Context>,
     request: &LockRequest,
     permit_by: impl FnOnce() -> Instant,
     first: Option<usize>,
     waiter: Option<&LocalWaiter<'_>>,
-) -> Result<Level, NotAcquired> {
+) -> Result<Result<Level, Denied>, AcquireError> {
     if let (Some(waiter), Some(_)) = (waiter, first) {
         waiter.watch(); // before the command that asks for the report
     }
     context.check_open()?;
     let Some(owner) = &request.owner else {
         let level = begin_by_token(context, request, first);
-        return Ok(decide(context, level, first, waiter).await?);
+        return Ok(decide(context, level, first, waiter).await);
     };
     let (owned, timers) = (owner.lock(&request.lock_id), &context.timers);
     // This task tries to reenter before it waits for the permit, too. The future that has the
     // permit may not be polled now, because the task of that future is reentering.
-    if let Some(reentered) = reenter(request, &owned).await {
-        return reentered;
+    if let Some(reentered) = reenter(request, &owned).await? {
+        return Ok(reentered);
     }
     let Some(_permit) = owned.permit(Some(permit_by()), timers).await else {
         context.check_open()?; // the wait ends sooner if the timers do
-        return Err(Denied::owner_busy().into());
+        return Ok(Err(Denied::owner_busy()));
     };
-    if let Some(reentered) = reenter(request, &owned).await {
-        return reentered;
+    if let Some(reentered) = reenter(request, &owned).await? {
+        return Ok(reentered);
     }
     let has_queue = request.lock_id.kind().has_queue();
     let ticket = has_queue.then(|| Ticket::new(context.timestamps.next(), owner.id()));
     let identity = owner.identity(ticket);
     let claim = Claim::begin(context, request, identity, first, None);
     let level = Level::new(claim, request.access, Some(owned.clone()));
-    let level = decide(context, level, first, waiter).await?;
-    owned.won(&level.claim);
-    Ok(level)
+    let decided = decide(context, level, first, waiter).await;
+    if let Ok(level) = &decided {
+        owned.won(&level.claim);
+    }
+    Ok(decided)
 }
 
 /// Begins an attempt at a lock that is held by a token. If there is a `first` master, asks only
@@ -206,25 +210,26 @@ async fn take_back(
 pub(in crate::driver) async fn reenter(
     request: &LockRequest,
     owned: &Arc<OwnedLock>,
-) -> Option<Result<Level, NotAcquired>> {
-    let claim = owned.claim()?;
+) -> Result<Option<Result<Level, Denied>>, AcquireError> {
+    let Some(claim) = owned.claim() else {
+        return Ok(None);
+    };
     if request.counter.is_some() && claim.fencing_token().is_none() {
-        return Some(Err(NotAcquired::Config(ConfigError::NotFenced)));
+        return Err(ConfigError::NotFenced.into());
     }
-    let (level, extension) = match claim.reenter(owned.clone(), request) {
-        Ok(reentered) => reentered?,
-        Err(error) => return Some(Err(NotAcquired::Config(error))),
+    let Some((level, extension)) = claim.reenter(owned.clone(), request)? else {
+        return Ok(None);
     };
     let round = extension.round.clone();
     let refused = match claim.confirm_extension(&extension).await {
-        Ok(()) => return Some(Ok(level)),
+        Ok(()) => return Ok(Some(Ok(level))),
         Err(NotExtended::NoQuorum { .. }) => Obstacle::NoQuorum,
         Err(NotExtended::TooSlow(_)) => Obstacle::TooSlow(round.elapsed(clock::now())),
         // The lock was lost, and the owner's other guards report the loss. The caller goes on as if
         // the owner had never held the lock.
         Err(NotExtended::Config(_) | NotExtended::Expired { .. } | NotExtended::Lost(_)) => {
-            return None;
+            return Ok(None);
         }
     };
-    Some(Err(Denied::in_round(refused, round).into()))
+    Ok(Some(Err(Denied::in_round(refused, round))))
 }

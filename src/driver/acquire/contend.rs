@@ -9,11 +9,12 @@ use std::{
 use super::{
     attempt::{attempt, attempt_timeout},
     deadline::Deadline,
-    denied::{Denied, NotAcquired},
+    denied::Denied,
     reachability::may_win,
 };
 use crate::{
     core::{
+        error::AcquireError,
         vote::{master_set::MasterSet, obstacle::Obstacle, round::Round},
         wait::{
             chances::{Chance, Chances},
@@ -35,7 +36,7 @@ pub(in crate::driver) async fn contend(
     context: &Arc<Context>,
     request: &LockRequest,
     deadline: Deadline,
-) -> Result<Level, NotAcquired> {
+) -> Result<Level, AcquireError> {
     let mut contest = Contest::begin(context, request, deadline);
     loop {
         let start = contest.wait_for_turn().await;
@@ -53,18 +54,18 @@ pub(in crate::driver) async fn contend(
         contest.waiter.begin_attempt();
         let (first, at) = (contest.first(start, is_last), clock::now());
         let waiter = (!is_last && contest.waiter.is_told()).then_some(&contest.waiter);
-        let result = attempt(context, request, || permit_by, first, waiter).await;
+        let result = attempt(context, request, || permit_by, first, waiter).await?;
         contest.took = clock::now().saturating_duration_since(at);
         contest.note(&result, first, start, at);
         match result {
-            Err(NotAcquired::Denied(denied)) => {
+            Ok(level) => return Ok(level),
+            Err(denied) => {
                 let deadline = &contest.deadline;
                 deadline.note_failure(context, request, &denied, is_last)?;
                 contest.waiter.join();
                 context.check_open()?; // closing wakes only waiters that have joined
                 contest.wait(&denied).await;
             }
-            ended => return ended,
         }
     }
 }
@@ -197,7 +198,7 @@ impl<'a> Contest<'a> {
     }
 
     /// Waits until the next check whether a majority of masters answer in time.
-    async fn wait_aside(&mut self) -> Result<(), NotAcquired> {
+    async fn wait_aside(&mut self) -> Result<(), AcquireError> {
         self.context.check_open()?;
         let end = self.deadline.cap(self.context.retry_at(self.checks));
         self.waiter.sleep_until(end).await;
@@ -209,15 +210,14 @@ impl<'a> Contest<'a> {
     /// masters and of other clients.
     fn note(
         &mut self,
-        result: &Result<Level, NotAcquired>,
+        result: &Result<Level, Denied>,
         first: Option<usize>,
         start: Start,
         at: Instant,
     ) {
         let (chance, met) = match result {
             Ok(level) => (Chance::Had, Some(self.met_beside(level))),
-            Err(NotAcquired::Denied(denied)) => (denied.chance(), self.met(denied, first)),
-            Err(_) => return,
+            Err(denied) => (denied.chance(), self.met(denied, first)),
         };
         self.waiter.rivals(|rivals| {
             match (start, result.is_ok()) {

@@ -8,8 +8,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::denied::{Denied, NotAcquired};
-use crate::driver::{claim::request::LockRequest, context::Context, time::clock};
+use super::denied::Denied;
+use crate::{
+    core::error::AcquireError,
+    driver::{claim::request::LockRequest, context::Context, time::clock},
+};
 
 /// The start and the end of a wait, and the attempts that failed meanwhile. Its clones count
 /// together: parts of a wait have a clone each, and its error tells of all attempts.
@@ -47,12 +50,12 @@ impl Deadline {
         request: &LockRequest,
         denied: &Denied,
         is_last: bool,
-    ) -> Result<(), NotAcquired> {
+    ) -> Result<(), AcquireError> {
         if denied.obstacle.is_final() {
-            return Err(denied.clone().into());
+            return Err(denied.error(context, request));
         }
         if is_last {
-            return Err(self.expired(denied.clone()));
+            return Err(self.expired(context, request, denied));
         }
         self.failures.count.fetch_add(1, Ordering::Relaxed);
         let waited = self.waited();
@@ -99,15 +102,18 @@ impl Deadline {
     }
 
     /// Returns the error for a wait that ends with the denied attempt `last`.
-    pub(in crate::driver) fn expired(&self, last: Denied) -> NotAcquired {
-        NotAcquired::Deadline {
+    pub(in crate::driver) fn expired(
+        &self,
+        context: &Context,
+        request: &LockRequest,
+        last: &Denied,
+    ) -> AcquireError {
+        let failures = self.failures.count.load(Ordering::Relaxed);
+        AcquireError::Deadline {
+            name: request.lock_id.name().clone(),
             waited: self.waited(),
-            attempts: self
-                .failures
-                .count
-                .load(Ordering::Relaxed)
-                .saturating_add(1),
-            last,
+            attempts: failures.saturating_add(1),
+            last: Box::new(last.error(context, request)),
         }
     }
 }

@@ -1,18 +1,14 @@
-//! Acquisitions that did not end in a lock, as values. The face turns them into errors.
+//! Attempts that did not end in a lock.
 
 use std::{sync::Arc, time::Duration};
 
 use crate::{
     core::{
-        config_error::ConfigError,
+        error::{AcquireError, Contention},
         vote::{master_set::MasterSet, obstacle::Obstacle, quorum::Outcome, round::Round},
         wait::chances::Chance,
     },
-    driver::{
-        context::{Closed, Context},
-        live_round::LiveRound,
-        time::clock,
-    },
+    driver::{claim::request::LockRequest, context::Context, live_round::LiveRound, time::clock},
 };
 
 /// An attempt that did not end in a lock.
@@ -90,38 +86,50 @@ impl Denied {
             watched: None,
         }
     }
-}
 
-/// The reason why a lock was not acquired.
-#[derive(Clone, Debug)]
-pub(crate) enum NotAcquired {
-    Closed,
-    Config(ConfigError),
-    /// The time to wait is over.
-    Deadline {
-        waited: Duration,
-        attempts: u32,
-        last: Denied,
-    },
-    Denied(Denied),
-}
-
-/// The reason why several locks were not acquired.
-#[derive(Debug)]
-pub(crate) struct NotAllAcquired {
-    /// The number of the lock that was not acquired.
-    pub(crate) at: usize,
-    pub(crate) error: NotAcquired,
-}
-
-impl From<Closed> for NotAcquired {
-    fn from(_: Closed) -> Self {
-        Self::Closed
-    }
-}
-
-impl From<Denied> for NotAcquired {
-    fn from(denied: Denied) -> Self {
-        Self::Denied(denied)
+    /// Returns the error of a call that ends with this attempt at the lock of `request`.
+    pub(in crate::driver) fn error(
+        &self,
+        context: &Context,
+        request: &LockRequest,
+    ) -> AcquireError {
+        let name = request.lock_id.name().clone();
+        let Some(round) = &self.round else {
+            return AcquireError::OwnerBusy { name };
+        };
+        let votes = context.masters.votes(round);
+        let reason = match self.obstacle {
+            Obstacle::HeldFor(remaining) => Contention::Held { remaining },
+            Obstacle::Queued => Contention::Queued,
+            Obstacle::Split => Contention::Split,
+            Obstacle::NoQuorum => return AcquireError::NoQuorum { name, votes },
+            Obstacle::OtherKind => {
+                let asked = request.lock_id.kind();
+                return AcquireError::OtherKind { name, asked, votes };
+            }
+            Obstacle::OwnerBusy => return AcquireError::OwnerBusy { name },
+            Obstacle::Quarantined(remaining) => {
+                return AcquireError::Quarantined {
+                    name,
+                    remaining,
+                    votes,
+                };
+            }
+            Obstacle::TooSlow(elapsed) => {
+                return AcquireError::TooSlow {
+                    name,
+                    elapsed,
+                    ttl: request.ttl.duration(),
+                    votes,
+                };
+            }
+        };
+        let is_held = matches!(reason, Contention::Held { .. });
+        AcquireError::Contended {
+            name,
+            reason,
+            own_guard: is_held && context.renewer.holds(&request.lock_id),
+            votes,
+        }
     }
 }

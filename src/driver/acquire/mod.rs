@@ -19,11 +19,10 @@ use super::{
     context::Context,
     time::clock,
 };
-use crate::core::vote::obstacle::Obstacle;
+use crate::core::{error::AcquireError, vote::obstacle::Obstacle};
 use attempt::{attempt, attempt_timeout, reenter};
 use contend::contend;
 use deadline::Deadline;
-use denied::{Denied, NotAcquired};
 use queued::acquire_queued;
 
 /// Makes one attempt. If it splits the votes on a semaphore, makes a second one, in which one
@@ -31,30 +30,29 @@ use queued::acquire_queued;
 pub(super) async fn try_acquire(
     context: &Arc<Context>,
     request: &LockRequest,
-) -> Result<Level, NotAcquired> {
+) -> Result<Level, AcquireError> {
     let lock_id = &request.lock_id;
     let permit_by = || clock::now() + attempt_timeout(context, request);
     let chooser = slots::likely_chooser(context, lock_id, None);
-    let result = attempt(context, request, permit_by, chooser, None).await;
-    if result.is_ok() {
-        slots::note_won(context, lock_id);
-    }
-    let Err(NotAcquired::Denied(Denied {
-        obstacle,
-        round: Some(round),
-        ..
-    })) = &result
-    else {
-        return result;
+    let denied = match attempt(context, request, permit_by, chooser, None).await? {
+        Ok(level) => {
+            slots::note_won(context, lock_id);
+            return Ok(level);
+        }
+        Err(denied) => denied,
     };
-    slots::note_lost(context, lock_id, round);
-    if *obstacle != Obstacle::Split || !lock_id.kind().spec().has_slots {
-        return result;
+    let round = denied.round.as_deref();
+    if let Some(round) = round {
+        slots::note_lost(context, lock_id, round);
+    }
+    if denied.obstacle != Obstacle::Split || !lock_id.kind().spec().has_slots {
+        return Err(denied.error(context, request));
     }
     // Also if one master chose in the first attempt: the slot may have become free there sooner
     // than on the others.
-    let chooser = slots::chooser(context, lock_id, Some(round));
-    attempt(context, request, permit_by, chooser, None).await
+    let chooser = slots::chooser(context, lock_id, round);
+    let second = attempt(context, request, permit_by, chooser, None).await?;
+    second.map_err(|denied| denied.error(context, request))
 }
 
 /// Waits until the lock is acquired. If there is a `limit`, the last attempt begins when that time
@@ -63,7 +61,7 @@ pub(super) async fn acquire(
     context: &Arc<Context>,
     request: &LockRequest,
     limit: Option<Duration>,
-) -> Result<Level, NotAcquired> {
+) -> Result<Level, AcquireError> {
     let deadline = Deadline::new(limit);
     let Some(owner) = &request.owner else {
         return contend(context, request, deadline).await;
@@ -90,8 +88,8 @@ pub(super) async fn acquire(
         // The future `acquired` may have the permit, but reentering needs no permit. That future
         // keeps its position in the queues until this task has reentered. Nobody waits for it
         // meanwhile, because the owner holds the lock.
-        match reenter(request, &owned).await {
-            Some(Err(NotAcquired::Denied(denied))) => {
+        match reenter(request, &owned).await? {
+            Some(Err(denied)) => {
                 let end = deadline.cap(context.retry_at(refusals));
                 refusals = refusals.saturating_add(1);
                 deadline.note_failure(context, request, &denied, is_last)?;
@@ -102,7 +100,7 @@ pub(super) async fn acquire(
                     return acquired;
                 }
             }
-            Some(reentered) => return reentered,
+            Some(Ok(level)) => return Ok(level),
             None => {} // the lock was released or lost meanwhile
         }
     }

@@ -5,12 +5,9 @@ use std::{pin::Pin, time::Instant};
 
 use tracing::{Instrument, Span};
 
-use super::{
-    denied::{NotAcquired, NotAllAcquired},
-    several::Part,
-};
+use super::several::Part;
 use crate::{
-    core::{protocol::name::LockId, vote::obstacle::Obstacle},
+    core::{error::AcquireError, protocol::name::LockId},
     driver::{
         claim::{level::Level, request::LockRequest},
         context::Context,
@@ -24,20 +21,20 @@ use crate::{
 pub(in crate::driver) async fn observed(
     context: &Context,
     request: &LockRequest,
-    call: Pin<&mut impl Future<Output = Result<Level, NotAcquired>>>,
-) -> Result<Level, NotAcquired> {
+    call: Pin<&mut impl Future<Output = Result<Level, AcquireError>>>,
+) -> Result<Level, AcquireError> {
     let wait = Wait::begin(context, request);
     let result = call.instrument(wait.span.clone()).await;
     wait.end(result.as_ref());
     result
 }
 
-/// Does the same for a call for several locks. Each lock has its span. If the call fails, only the
-/// lock that was not acquired is recorded.
+/// Does the same for a call for several locks. Each lock has its span. If the call fails, it says
+/// the number of the lock that was not acquired, and only that lock is recorded.
 pub(in crate::driver) async fn observed_all(
     parts: &[Part],
-    call: Pin<&mut impl Future<Output = Result<Vec<Level>, NotAllAcquired>>>,
-) -> Result<Vec<Level>, NotAllAcquired> {
+    call: Pin<&mut impl Future<Output = Result<Vec<Level>, (usize, AcquireError)>>>,
+) -> Result<Vec<Level>, AcquireError> {
     let waits = parts
         .iter()
         .map(|part| Wait::begin(&part.context, &part.request));
@@ -47,11 +44,11 @@ pub(in crate::driver) async fn observed_all(
     for (at, mut wait) in waits.into_iter().enumerate() {
         match &result {
             Ok(levels) => wait.end(Ok(&levels[at])),
-            Err(failed) if failed.at == at => wait.end(Err(&failed.error)),
+            Err((missing, error)) if *missing == at => wait.end(Err(error)),
             Err(_) => wait.outcome = None,
         }
     }
-    result
+    result.map_err(|(_, error)| error)
 }
 
 /// The wait of one call. Dropping this value records the wait.
@@ -77,7 +74,7 @@ impl<'a> Wait<'a> {
         }
     }
 
-    fn end(mut self, result: Result<&Level, &NotAcquired>) {
+    fn end(mut self, result: Result<&Level, &AcquireError>) {
         let (observer, name) = (&self.context.observer, self.lock.name());
         match result {
             Ok(level) => {
@@ -85,14 +82,10 @@ impl<'a> Wait<'a> {
                 let won = (claim.validity(), claim.fencing_token(), claim.slot());
                 observer.acquired(name, &self.span, won);
             }
-            Err(NotAcquired::Denied(last) | NotAcquired::Deadline { last, .. }) => {
-                let round = last.round.as_ref();
-                let votes = round.map(|round| self.context.masters.votes(round));
-                observer.not_acquired(name, &self.span, &last.obstacle, votes);
-            }
-            Err(NotAcquired::Closed | NotAcquired::Config(_)) => {}
+            Err(AcquireError::Closed | AcquireError::Config(_)) => {}
+            Err(error) => observer.not_acquired(name, &self.span, error),
         }
-        self.outcome = outcome(result);
+        self.outcome = result.map_or_else(outcome, |_| Some("acquired"));
         if let Some(outcome) = self.outcome {
             self.span.record("outcome", outcome);
         }
@@ -108,20 +101,15 @@ impl Drop for Wait<'_> {
     }
 }
 
-fn outcome(result: Result<&Level, &NotAcquired>) -> Option<&'static str> {
-    let denied = match result {
-        Ok(_) => return Some("acquired"),
-        Err(NotAcquired::Closed) => return Some("closed"),
-        Err(NotAcquired::Config(_)) => return None,
-        Err(NotAcquired::Denied(last) | NotAcquired::Deadline { last, .. }) => last,
-    };
-    Some(match denied.obstacle {
-        Obstacle::HeldFor(_) | Obstacle::OwnerBusy | Obstacle::Queued | Obstacle::Split => {
-            "contended"
-        }
-        Obstacle::NoQuorum => "no_quorum",
-        Obstacle::OtherKind => "other_kind",
-        Obstacle::Quarantined(_) => "quarantined",
-        Obstacle::TooSlow(_) => "too_slow",
+/// Returns the word for a call that failed. `None` if the call was a mistake.
+fn outcome(error: &AcquireError) -> Option<&'static str> {
+    Some(match error.last_attempt() {
+        AcquireError::Closed => "closed",
+        AcquireError::Contended { .. } | AcquireError::OwnerBusy { .. } => "contended",
+        AcquireError::NoQuorum { .. } => "no_quorum",
+        AcquireError::OtherKind { .. } => "other_kind",
+        AcquireError::Quarantined { .. } => "quarantined",
+        AcquireError::TooSlow { .. } => "too_slow",
+        AcquireError::Config(_) | AcquireError::Deadline { .. } => return None,
     })
 }

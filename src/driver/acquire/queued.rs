@@ -6,16 +6,14 @@ use futures::future::select;
 use tokio::{sync::SemaphorePermit, task::yield_now};
 
 use super::{
-    attempt::attempt_timeout,
-    deadline::Deadline,
-    denied::{Denied, NotAcquired},
-    reachability::majority_answers,
+    attempt::attempt_timeout, deadline::Deadline, denied::Denied, reachability::majority_answers,
     slots,
 };
 use crate::{
     core::{
         ballot::MORE_BALLOTS,
         claim::ask::NextRound,
+        error::AcquireError,
         protocol::{
             access::Access,
             identity::{Identity, Ticket},
@@ -84,7 +82,7 @@ pub(in crate::driver) async fn acquire_queued(
     owner: &LockOwner,
     owned: &Arc<OwnedLock>,
     deadline: Deadline,
-) -> Result<Level, NotAcquired> {
+) -> Result<Level, AcquireError> {
     let spec = request.lock_id.kind().spec();
     let mut wait = QueuedWait {
         context,
@@ -135,7 +133,7 @@ struct QueuedWait<'a> {
 
 impl<'a> QueuedWait<'a> {
     /// Waits in the queues.
-    async fn wait_queued(&mut self) -> Result<QueueEnd, NotAcquired> {
+    async fn wait_queued(&mut self) -> Result<QueueEnd, AcquireError> {
         let mut permit = self.permit().await?;
         let mut is_last = self.deadline.is_over();
         let (level, mut stay) = self.begin(is_last);
@@ -272,7 +270,7 @@ impl<'a> QueuedWait<'a> {
 
     /// Waits aside until a majority of masters answer in time, or until the deadline. No client can
     /// win before the `quarantine` ends.
-    async fn wait_aside(&self, mut quarantine: Option<Duration>) -> Result<(), NotAcquired> {
+    async fn wait_aside(&self, mut quarantine: Option<Duration>) -> Result<(), AcquireError> {
         // Masters do not call this waiter. Closing the coordinator wakes it.
         let waiter = self.listen();
         let mut checks = 0_u32;
@@ -324,7 +322,7 @@ impl<'a> QueuedWait<'a> {
 
     /// Waits for the permit to make a round. Without the permit, two attempts of one owner could
     /// run at the same time and take over each other's grants.
-    async fn permit(&self) -> Result<SemaphorePermit<'a>, NotAcquired> {
+    async fn permit(&self) -> Result<SemaphorePermit<'a>, AcquireError> {
         /// The time between two looks whether the owner still has the lock.
         const LOOK: Duration = Duration::from_millis(10);
         let timeout = attempt_timeout(self.context, self.request);
@@ -333,7 +331,8 @@ impl<'a> QueuedWait<'a> {
             let permit = self.owned.permit(end, &self.context.timers).await;
             self.context.check_open()?;
             let Some(permit) = permit else {
-                return Err(self.deadline.expired(Denied::owner_busy()));
+                let denied = Denied::owner_busy();
+                return Err(self.deadline.expired(self.context, self.request, &denied));
             };
             if self.owned.claim().is_none() {
                 return Ok(permit);
@@ -350,11 +349,6 @@ impl<'a> QueuedWait<'a> {
         }
     }
 
-    /// Returns the position for the next wait.
-    fn position(&self) -> Position {
-        self.chances.position(self.queued.options.waiter_timeout)
-    }
-
     /// Notes a round that was not won. Returns the position for the next wait, or an error if the
     /// wait ends with the round.
     async fn note_loss(
@@ -362,8 +356,8 @@ impl<'a> QueuedWait<'a> {
         round: &Arc<LiveRound>,
         outcome: Outcome,
         is_last: bool,
-    ) -> Result<Position, NotAcquired> {
-        let position = self.position();
+    ) -> Result<Position, AcquireError> {
+        let position = self.chances.position(self.queued.options.waiter_timeout);
         if round.read(Round::lacks_masters) || position == Position::Aside {
             // Waits for the other votes, to complete the table of votes. Masters that are down have
             // already cast a failure.

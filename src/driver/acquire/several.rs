@@ -13,10 +13,11 @@ use super::{
     attempt::{begin_by_token, conclude, outcome},
     contend::contend,
     deadline::Deadline,
-    denied::{Denied, NotAcquired, NotAllAcquired},
+    denied::Denied,
 };
 use crate::{
     core::{
+        error::AcquireError,
         view::lock_state::LockState,
         vote::{obstacle::Obstacle, quorum::Outcome},
         wait::chances::Position,
@@ -35,23 +36,22 @@ pub(crate) struct Part {
     pub(crate) request: LockRequest,
 }
 
-/// Makes one attempt at all locks at once.
+/// Makes one attempt at all locks at once. An error has the number of the lock that was not
+/// acquired.
 pub(in crate::driver) async fn try_acquire_all(
     parts: &[Part],
-) -> Result<Vec<Level>, NotAllAcquired> {
+) -> Result<Vec<Level>, (usize, AcquireError)> {
     let mut prefix = Prefix::new(parts);
-    let attempt = prefix.attempt(parts.len(), false).await;
-    // Further ballots for one lock may have taken so long that another is lost by now.
-    let attempt = attempt.and_then(|()| prefix.lost().map_or(Ok(()), Err));
-    prefix.end(attempt)
+    let acquired = prefix.try_fill().await;
+    prefix.end(acquired)
 }
 
 /// Waits until all locks are acquired. At the deadline, makes a last attempt at those that are
-/// missing.
+/// missing. An error has the number of the lock that was not acquired.
 pub(in crate::driver) async fn acquire_all(
     parts: &[Part],
     limit: Option<Duration>,
-) -> Result<Vec<Level>, NotAllAcquired> {
+) -> Result<Vec<Level>, (usize, AcquireError)> {
     let mut prefix = Prefix::new(parts);
     let acquired = prefix.fill(Deadline::new(limit)).await;
     prefix.end(acquired)
@@ -82,32 +82,43 @@ impl<'a> Prefix<'a> {
         }
     }
 
-    /// Returns the locks, or the reason why the first missing one was not acquired.
-    fn end(self, acquired: Result<(), NotAcquired>) -> Result<Vec<Level>, NotAllAcquired> {
+    /// Returns the locks, or the number of the first missing one and the reason why it was not
+    /// acquired.
+    fn end(self, acquired: Result<(), AcquireError>) -> Result<Vec<Level>, (usize, AcquireError)> {
         let at = self.aside.unwrap_or(self.levels.len());
         match acquired {
             Ok(()) => Ok(self.levels),
-            Err(error) => Err(NotAllAcquired { at, error }),
+            Err(error) => Err((at, error)),
         }
     }
 
+    /// Makes one attempt at all locks.
+    async fn try_fill(&mut self) -> Result<(), AcquireError> {
+        let won = self.attempt(self.parts.len(), false).await?;
+        // Further ballots for one lock may have taken so long that another is lost by now.
+        let Some(denied) = won.err().or_else(|| self.lost()) else {
+            return Ok(());
+        };
+        let Part { context, request } = self.parts[self.levels.len()];
+        Err(denied.error(context, request))
+    }
+
     /// Acquires the missing locks.
-    async fn fill(&mut self, deadline: Deadline) -> Result<(), NotAcquired> {
+    async fn fill(&mut self, deadline: Deadline) -> Result<(), AcquireError> {
         // After a wait, the next locks may be contended, too. Taking and returning them would
         // disturb others, so their number begins with one.
         let mut most = self.parts.len();
         loop {
             let is_last = deadline.is_over();
             let most_now = if is_last { usize::MAX } else { self.calm(most) };
-            match self.attempt(most_now, !is_last).await {
+            match self.attempt(most_now, !is_last).await? {
                 Ok(()) => most = most.saturating_mul(2),
-                Err(NotAcquired::Denied(denied)) => {
+                Err(denied) => {
                     let Part { context, request } = self.parts[self.levels.len()];
                     deadline.note_failure(context, request, &denied, is_last)?;
                     mutant!(KeepsLater => self.parts[self.levels.len()..].rotate_left(1));
                     most = 1;
                 }
-                Err(error) => return Err(error),
             }
             self.give_back_lost();
             if self.levels.len() == self.parts.len() {
@@ -131,10 +142,14 @@ impl<'a> Prefix<'a> {
     }
 
     /// Makes an attempt at each of the next locks, at most `most`, all at once. Keeps those before
-    /// the first one that was not acquired.
-    async fn attempt(&mut self, most: usize, will_retry: bool) -> Result<(), NotAcquired> {
+    /// the first one that was not acquired. An error ends the call.
+    async fn attempt(
+        &mut self,
+        most: usize,
+        will_retry: bool,
+    ) -> Result<Result<(), Denied>, AcquireError> {
         let Some(next) = self.parts.get(self.levels.len()) else {
-            return Ok(()); // all were won before the coordinator was closed
+            return Ok(Ok(())); // all were won before the coordinator was closed
         };
         next.context.check_open()?;
         if self.levels.is_empty() {
@@ -151,15 +166,17 @@ impl<'a> Prefix<'a> {
             if outcome != Outcome::Won {
                 begun = Vec::new().into_iter(); // gives the others back
             }
-            let level = conclude(context, level, outcome, None).await?;
-            self.levels.push(level);
+            match conclude(context, level, outcome, None).await {
+                Ok(level) => self.levels.push(level),
+                Err(denied) => return Ok(Err(denied)),
+            }
         }
-        Ok(())
+        Ok(Ok(()))
     }
 
     /// Waits for the next lock. Meanwhile, extends the locks that are held. Returns early if one of
     /// them is lost.
-    async fn wait(&mut self, deadline: &Deadline) -> Result<(), NotAcquired> {
+    async fn wait(&mut self, deadline: &Deadline) -> Result<(), AcquireError> {
         let held = self.levels.len();
         let Part { context, request } = self.parts[held];
         let mut waiting = pin!(contend(context, request, deadline.clone()));
@@ -215,11 +232,11 @@ impl<'a> Prefix<'a> {
     }
 
     /// Does the same, and returns the reason why the lock was not acquired.
-    fn lost(&mut self) -> Option<NotAcquired> {
+    fn lost(&mut self) -> Option<Denied> {
         let is_lost = |level: &Level| matches!(level.claim.state(), LockState::Lost(_));
         let at = self.levels.iter().position(is_lost)?;
         let round = self.levels.split_off(at).first()?.claim.newest_round();
         let obstacle = Obstacle::TooSlow(round.elapsed(clock::now()));
-        Some(Denied::in_round(obstacle, round).into())
+        Some(Denied::in_round(obstacle, round))
     }
 }

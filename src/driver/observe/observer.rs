@@ -14,6 +14,7 @@ use tracing::{Span, debug, debug_span, field, info, warn};
 use super::metrics::{LockMetrics, RELEASED};
 use crate::{
     core::{
+        error::AcquireError,
         protocol::name::LockId,
         time::episode::Episode,
         view::lock_state::LostReason,
@@ -69,15 +70,8 @@ impl LockObserver {
         );
     }
 
-    pub(in crate::driver) fn not_acquired(
-        &self,
-        name: &str,
-        call: &Span,
-        reason: &Obstacle,
-        votes: Option<Votes>,
-    ) {
-        let votes = votes.as_ref().map(field::display);
-        call.in_scope(|| debug!(target: LOCK, %name, %reason, votes, "lock not acquired"));
+    pub(in crate::driver) fn not_acquired(&self, name: &str, call: &Span, error: &AcquireError) {
+        call.in_scope(|| debug!(target: LOCK, %name, %error, "lock not acquired"));
     }
 
     /// Records that a call for `lock`, which began at `since`, is over.

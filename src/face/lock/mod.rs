@@ -11,11 +11,7 @@ use crate::{
         protocol::{access::Access, kind::Kind, name::LockId},
         time::{lease::Ttl, renewal::Renewal},
     },
-    driver::{
-        acquire::denied::NotAcquired,
-        claim::{level::Level, request::LockRequest},
-        engine::Engine,
-    },
+    driver::{claim::request::LockRequest, engine::Engine},
 };
 
 mod inspect;
@@ -161,8 +157,8 @@ impl Lock {
         if !self.others.is_empty() {
             return self.try_acquire_all(request).await;
         }
-        let acquired = self.engine.try_acquire(&request).await;
-        self.guard(acquired, &request)
+        let level = self.engine.try_acquire(&request).await?;
+        Ok(Guard::new(level, Vec::new()))
     }
 
     /// Waits for the lock. If the lock is not acquired when `limit` has passed, makes one last
@@ -235,17 +231,7 @@ impl Lock {
         if !self.others.is_empty() {
             return self.acquire_all(request, limit).await;
         }
-        let acquired = self.engine.acquire(&request, limit).await;
-        self.guard(acquired, &request)
-    }
-
-    fn guard(
-        &self,
-        acquired: Result<Level, NotAcquired>,
-        request: &LockRequest,
-    ) -> Result<Guard, AcquireError> {
-        let context = self.engine.context();
-        let level = acquired.map_err(|error| AcquireError::from_driver(error, request, context))?;
+        let level = self.engine.acquire(&request, limit).await?;
         Ok(Guard::new(level, Vec::new()))
     }
 

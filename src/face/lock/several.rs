@@ -9,7 +9,7 @@ use crate::{
         protocol::{kind::Kind, name::LockId},
     },
     driver::{
-        acquire::{denied::NotAllAcquired, several::Part},
+        acquire::several::Part,
         claim::{level::Level, request::LockRequest},
         engine::{self, Engine},
     },
@@ -43,7 +43,7 @@ impl Lock {
 
     pub(super) async fn try_acquire_all(&self, first: LockRequest) -> Result<Guard, AcquireError> {
         let parts = self.parts(first);
-        guard_of_all(engine::try_acquire_all(&parts).await, &parts)
+        engine::try_acquire_all(&parts).await.map(guard_of_all)
     }
 
     pub(super) async fn acquire_all(
@@ -52,7 +52,7 @@ impl Lock {
         limit: Option<Duration>,
     ) -> Result<Guard, AcquireError> {
         let parts = self.parts(first);
-        guard_of_all(engine::acquire_all(&parts, limit).await, &parts)
+        engine::acquire_all(&parts, limit).await.map(guard_of_all)
     }
 
     fn parts(&self, first: LockRequest) -> Vec<Part> {
@@ -70,16 +70,9 @@ impl Lock {
     }
 }
 
-fn guard_of_all(
-    acquired: Result<Vec<Level>, NotAllAcquired>,
-    parts: &[Part],
-) -> Result<Guard, AcquireError> {
-    let mut levels = acquired.map_err(|NotAllAcquired { at, error }| {
-        let Part { context, request } = &parts[at];
-        AcquireError::from_driver(error, request, context)
-    })?;
+fn guard_of_all(mut levels: Vec<Level>) -> Guard {
     let others = levels.split_off(1);
-    Ok(Guard::new(levels.remove(0), others))
+    Guard::new(levels.remove(0), others)
 }
 
 /// Returns the first lock and the others, each once. All clients take them in the order of their
