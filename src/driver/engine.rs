@@ -24,7 +24,7 @@ use super::{
     context::Context,
     masters::Masters,
     query::{
-        inspect::{self, NotInspected, PendingInspection},
+        inspect::{self, PendingInspection},
         ready::ready,
     },
     renewer::Renewer,
@@ -36,7 +36,7 @@ use crate::sim::Process;
 use crate::{
     core::{
         config::Config,
-        error::AcquireError,
+        error::{AcquireError, InspectError},
         protocol::{client_name::ClientName, name::LockId},
         view::inspection::Inspection,
         vote::{roster::Roster, votes::Votes},
@@ -168,7 +168,7 @@ impl Engine {
     pub(crate) async fn inspect(
         &self,
         pending: &PendingInspection,
-    ) -> Result<Inspection, NotInspected> {
+    ) -> Result<Inspection, InspectError> {
         inspect::inspect(&self.context, pending).await
     }
 

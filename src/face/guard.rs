@@ -14,7 +14,7 @@ use crate::{
         error::{ConfigError, ExtendError, LostError, ReleaseError},
         protocol::access::Access,
         view::lock_state::{LockState, LostReason},
-        vote::{quorum::Outcome, shown_slot, votes::Votes},
+        vote::{shown_slot, votes::Votes},
     },
     driver::claim::{Claim, level::Level},
     meter::Counted,
@@ -308,7 +308,6 @@ impl Guard {
             let Err(error) = extended else {
                 continue;
             };
-            let error = ExtendError::from_driver(error, claim);
             let is_end = matches!(
                 error,
                 ExtendError::Lost { .. } | ExtendError::Expired { .. }
@@ -342,10 +341,7 @@ impl Guard {
     /// Dropping the future does not stop the release.
     pub async fn release(self) -> Result<(), ReleaseError> {
         for (claim, release) in self.post(Level::release) {
-            if release.decided().await != Outcome::Won {
-                claim.settled_in_time(&release).await; // so that the error shows every vote
-                return Err(ReleaseError::from_driver(&release, claim));
-            }
+            claim.confirm_release(&release).await?;
         }
         Ok(())
     }

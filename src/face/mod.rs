@@ -8,7 +8,6 @@ pub(crate) mod coordinator;
 pub(crate) mod ready;
 
 pub(crate) mod fence;
-mod from_driver;
 pub(crate) mod groups;
 pub(crate) mod guard;
 pub(crate) mod lock;

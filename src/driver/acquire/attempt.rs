@@ -10,7 +10,7 @@ use crate::{
     core::{
         ballot::MORE_BALLOTS,
         config_error::ConfigError,
-        error::AcquireError,
+        error::{AcquireError, ExtendError},
         protocol::{
             identity::{Identity, Ticket},
             name::Token,
@@ -18,10 +18,7 @@ use crate::{
         vote::{obstacle::Obstacle, quorum::Outcome, round::Round},
     },
     driver::{
-        claim::{
-            Claim, extension::NotExtended, level::Level, owned_lock::OwnedLock,
-            request::LockRequest,
-        },
+        claim::{Claim, level::Level, owned_lock::OwnedLock, request::LockRequest},
         context::Context,
         time::clock,
         waiting::local_waiters::LocalWaiter,
@@ -223,11 +220,11 @@ pub(in crate::driver) async fn reenter(
     let round = extension.round.clone();
     let refused = match claim.confirm_extension(&extension).await {
         Ok(()) => return Ok(Some(Ok(level))),
-        Err(NotExtended::NoQuorum { .. }) => Obstacle::NoQuorum,
-        Err(NotExtended::TooSlow(_)) => Obstacle::TooSlow(round.elapsed(clock::now())),
+        Err(ExtendError::NoQuorum { .. }) => Obstacle::NoQuorum,
+        Err(ExtendError::TooSlow { .. }) => Obstacle::TooSlow(round.elapsed(clock::now())),
         // The lock was lost, and the owner's other guards report the loss. The caller goes on as if
         // the owner had never held the lock.
-        Err(NotExtended::Config(_) | NotExtended::Expired { .. } | NotExtended::Lost(_)) => {
+        Err(ExtendError::Config(_) | ExtendError::Expired { .. } | ExtendError::Lost { .. }) => {
             return Ok(None);
         }
     };

@@ -15,6 +15,7 @@ use crate::{
     core::{
         claim::ClaimState,
         config_error::ConfigError,
+        error::ExtendError,
         protocol::{command::Command, name::LockId},
         time::lease::Ttl,
         view::lock_state::{LockState, LostReason},
@@ -23,25 +24,6 @@ use crate::{
     driver::{context::Context, live_round::LiveRound, renewer::Renew, time::clock},
     master::CountVotes,
 };
-
-/// The reason why a lock was not extended.
-#[derive(Debug)]
-pub(crate) enum NotExtended {
-    Config(ConfigError),
-    /// The validity had ended.
-    Expired {
-        since: Duration,
-    },
-    /// A majority of masters say that another client holds the lock, or that no one holds it.
-    Lost(Arc<LiveRound>),
-    /// No majority confirmed.
-    NoQuorum {
-        remaining: Duration,
-        round: Arc<LiveRound>,
-    },
-    /// A majority confirmed after the validity had ended.
-    TooSlow(Arc<LiveRound>),
-}
 
 /// An extension that is under way.
 #[derive(Debug)]
@@ -117,9 +99,9 @@ impl Claim {
     pub(crate) fn extend(
         self: &Arc<Self>,
         ttl: Duration,
-    ) -> Result<Option<Arc<Extension>>, NotExtended> {
+    ) -> Result<Option<Arc<Extension>>, ExtendError> {
         let config = &self.context.config;
-        let ttl = config.ttl(ttl).map_err(NotExtended::Config)?;
+        let ttl = config.ttl(ttl)?;
         let mut locked = self.lock();
         match locked.step(|claim, step| claim.extend(step, ttl)) {
             Some(command) => Ok(Some(self.post_extension(locked, command, ttl, false))),
@@ -153,8 +135,9 @@ impl Claim {
     }
 
     /// Waits for the outcome of an extension.
-    pub(crate) async fn confirm_extension(&self, extension: &Extension) -> Result<(), NotExtended> {
+    pub(crate) async fn confirm_extension(&self, extension: &Extension) -> Result<(), ExtendError> {
         let round = &extension.round;
+        let name = || self.name().clone();
         match round.decided().await {
             Outcome::Won => {
                 let mut locked = self.lock();
@@ -162,19 +145,26 @@ impl Claim {
                 locked.step(|claim, step| claim.confirmed(step, round, extension.ttl));
                 ensure_held(locked)
             }
-            Outcome::TooLate => Err(NotExtended::TooSlow(round.clone())),
+            Outcome::TooLate => Err(ExtendError::TooSlow {
+                name: name(),
+                votes: self.votes(round),
+            }),
             Outcome::Lost | Outcome::Pending => {
                 // The missing votes decide whether the lock is lost or in doubt.
                 self.settled_in_time(round).await;
                 if round.read(Round::is_disowned) {
                     // The task that counted the last vote may not have applied its effect yet.
                     self.lock().step(ClaimState::disowned);
-                    return Err(NotExtended::Lost(round.clone()));
+                    return Err(ExtendError::Lost {
+                        name: name(),
+                        votes: self.votes(round),
+                    });
                 }
                 mutant!(ExtensionReleases => self.release_wrongly());
-                Err(NotExtended::NoQuorum {
+                Err(ExtendError::NoQuorum {
+                    name: name(),
                     remaining: self.remaining(),
-                    round: round.clone(),
+                    votes: self.votes(round),
                 })
             }
         }
@@ -271,13 +261,20 @@ impl Claim {
     }
 }
 
-fn ensure_held(mut locked: Locked<'_>) -> Result<(), NotExtended> {
-    locked.step(|claim, step| match claim.look(step) {
+fn ensure_held(mut locked: Locked<'_>) -> Result<(), ExtendError> {
+    let claim = locked.claim;
+    let name = || claim.name().clone();
+    locked.step(|state, step| match state.look(step) {
         LockState::Held | LockState::InDoubt => Ok(()),
-        LockState::Lost(LostReason::Disowned) => Err(NotExtended::Lost(claim.newest.clone())),
+        LockState::Lost(LostReason::Disowned) => Err(ExtendError::Lost {
+            name: name(),
+            votes: claim.votes(&state.newest),
+        }),
         LockState::Lost(LostReason::Expired | LostReason::RenewalLimit | LostReason::Ended) => {
-            let since = step.now.saturating_duration_since(claim.lease.until());
-            Err(NotExtended::Expired { since })
+            Err(ExtendError::Expired {
+                name: name(),
+                since: step.now.saturating_duration_since(state.lease.until()),
+            })
         }
     })
 }

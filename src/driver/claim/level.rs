@@ -13,8 +13,12 @@ use super::{Claim, owned_lock::OwnedLock};
 use crate::{
     core::{
         claim::leave::{Leave, OwedRelease},
+        error::ReleaseError,
         protocol::access::Access,
-        vote::{Refusal, SlotVote, Vote, master_set::MasterSet, quorum::Outcome, verb::Verb},
+        vote::{
+            Refusal, SlotVote, Vote, master_set::MasterSet, quorum::Outcome, round::Round,
+            verb::Verb,
+        },
     },
     driver::{live_round::LiveRound, pending_releases::PendingRelease, time::clock},
     master::CountVotes,
@@ -131,6 +135,20 @@ impl Claim {
             }
         }
         round
+    }
+
+    /// Waits until a majority has confirmed `release`, which removes a level.
+    pub(crate) async fn confirm_release(&self, release: &LiveRound) -> Result<(), ReleaseError> {
+        if release.decided().await == Outcome::Won {
+            return Ok(());
+        }
+        self.settled_in_time(release).await; // so that the error shows every vote
+        let (name, votes) = (self.name().clone(), self.votes(release));
+        Err(if release.read(Round::verb) == Verb::Extend {
+            ReleaseError::NotLeft { name, votes }
+        } else {
+            ReleaseError::NoQuorum { name, votes }
+        })
     }
 
     fn open_last_round(&self, leave: &Leave<Arc<LiveRound>>) -> Arc<LiveRound> {

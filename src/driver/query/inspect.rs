@@ -6,28 +6,22 @@ use parking_lot::Mutex;
 
 use crate::{
     core::{
+        error::InspectError,
         protocol::{
             command::{Action, Command},
             name::LockId,
         },
-        view::inspection::{self, Inspection, MasterView, Seen},
+        view::inspection::{self, Inspection, Seen},
         vote::{SlotVote, Vote, quorum::Outcome, round::Round, verb::Verb, votes::Votes},
     },
     driver::{context::Context, live_round::LiveRound},
     master::CountVotes,
 };
 
-/// The error for an inspection that too few masters answered.
-#[derive(Debug)]
-pub(crate) struct NotInspected {
-    pub(crate) round: Arc<LiveRound>,
-    pub(crate) views: Vec<MasterView>,
-}
-
 /// An inspection that is under way: the votes, and the answer of each master.
 #[derive(Debug)]
 pub(crate) struct PendingInspection {
-    pub(crate) lock_id: LockId,
+    lock_id: LockId,
     round: Arc<LiveRound>,
     seen: Mutex<Vec<Option<Seen>>>,
 }
@@ -70,22 +64,24 @@ pub(in crate::driver) fn inquire(context: &Context, lock_id: &LockId) -> Arc<Pen
 pub(in crate::driver) async fn inspect(
     context: &Context,
     pending: &PendingInspection,
-) -> Result<Inspection, NotInspected> {
+) -> Result<Inspection, InspectError> {
     let (masters, lock_id) = (&context.masters, &pending.lock_id);
     // Waits for all masters. The answers of a majority may not be enough to name the holder.
     pending.round.settled().await;
     let seen = pending.seen.lock().clone();
+    let (name, votes) = (lock_id.name().clone(), masters.votes(&pending.round));
     if pending.round.read(Round::outcome) != Outcome::Won {
-        return Err(NotInspected {
-            round: pending.round.clone(),
+        return Err(InspectError::NoQuorum {
+            name,
+            votes,
             views: inspection::views(&seen).collect(),
         });
     }
     Ok(Inspection {
-        name: lock_id.name().clone(),
+        name,
         holders: inspection::holders(&seen, masters.quorum()),
         queue: inspection::queue(&seen),
-        votes: masters.votes(&pending.round),
+        votes,
         lock_id: lock_id.clone(),
         seen,
         only: None,

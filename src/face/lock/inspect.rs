@@ -1,10 +1,7 @@
 //! Questions about who holds a lock.
 
 use super::Lock;
-use crate::{
-    core::{error::InspectError, view::inspection::Inspection},
-    driver::{engine::Engine, query::inspect::PendingInspection},
-};
+use crate::core::{error::InspectError, view::inspection::Inspection};
 
 /// Questions to the masters.
 impl Lock {
@@ -51,12 +48,12 @@ impl Lock {
         let others: Vec<_> = others
             .map(|(engine, lock_id)| (engine, engine.inquire(lock_id)))
             .collect();
-        let first = answer(&self.engine, &pending).await?;
+        let first = self.engine.inspect(&pending).await?;
         if first.is_held() {
             return Ok(first);
         }
         for (engine, pending) in &others {
-            let other = answer(engine, pending).await?;
+            let other = engine.inspect(pending).await?;
             if other.is_held() {
                 return Ok(other);
             }
@@ -81,9 +78,4 @@ impl Lock {
     pub async fn is_held(&self) -> Result<bool, InspectError> {
         Ok(self.inspect().await?.is_held())
     }
-}
-
-async fn answer(engine: &Engine, pending: &PendingInspection) -> Result<Inspection, InspectError> {
-    let (inspected, masters) = (engine.inspect(pending).await, engine.masters());
-    inspected.map_err(|error| InspectError::from_driver(error, &pending.lock_id, masters))
 }
