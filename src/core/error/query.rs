@@ -1,11 +1,36 @@
-//! The error of a wait for masters that can vote.
+//! Why masters did not answer a question.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use crate::core::{
     config_error::ConfigError,
+    view::inspection::MasterView,
     vote::{Vote, votes::Votes},
 };
+
+/// The reason why a lock was not inspected.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InspectError {
+    /// The name cannot be used. Nothing was sent.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+
+    /// Too few masters answered to say who holds the lock.
+    #[error(
+        "could not inspect {name:?}: only {}: {votes}",
+        .votes.tally_text(" answered", Vote::is_grant)
+    )]
+    #[non_exhaustive]
+    NoQuorum {
+        /// The lock's name.
+        name: Arc<str>,
+        /// The votes of the round that failed.
+        votes: Votes,
+        /// The report of each master, in the order in which the masters were configured.
+        views: Vec<MasterView>,
+    },
+}
 
 /// The reason why [`Coordinator::ready`](crate::Coordinator::ready) or
 /// [`Coordinator::all_ready`](crate::Coordinator::all_ready) stopped waiting.

@@ -1,0 +1,151 @@
+//! What befalls a lock that is held, and why a call on its guard failed.
+
+use std::{sync::Arc, time::Duration};
+
+use super::acquire::AcquireError;
+use crate::core::{
+    config_error::ConfigError,
+    view::lock_state::LostReason,
+    vote::{Vote, votes::Votes},
+};
+
+/// The reason why a lock was not extended.
+///
+/// After [`Lost`](Self::Lost) and [`Expired`](Self::Expired) the guard is not valid. After any
+/// other error it is as valid as before. No master's key was created, deleted or shortened. Masters
+/// that confirmed keep the key for the new TTL, but the guard is not valid for longer.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExtendError {
+    /// The TTL cannot be used. Nothing was sent.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+
+    /// The guard's validity has ended. If it ended before the call, nothing was sent. It may also
+    /// end after a majority has confirmed, before the calling task runs again.
+    #[error("could not extend {name:?}: its validity ended {since:.1?} ago")]
+    #[non_exhaustive]
+    Expired {
+        /// The lock's name.
+        name: Arc<str>,
+        /// The time since the validity ended.
+        since: Duration,
+    },
+
+    /// The lock is lost: a majority of masters say that the guard does not hold it.
+    #[error("could not extend {name:?}: it is lost: {votes}")]
+    #[non_exhaustive]
+    Lost {
+        /// The lock's name.
+        name: Arc<str>,
+        /// The votes of the round that failed.
+        votes: Votes,
+    },
+
+    /// Too few masters confirmed. The lock is still valid for `remaining`. Try again after a pause.
+    #[error(
+        "could not extend {name:?}: only {}, still valid for {remaining:.1?}: {votes}",
+        .votes.tally_text(" confirmed", Vote::is_grant)
+    )]
+    #[non_exhaustive]
+    NoQuorum {
+        /// The lock's name.
+        name: Arc<str>,
+        /// The rest of the guard's validity.
+        remaining: Duration,
+        /// The votes of the round that failed.
+        votes: Votes,
+    },
+
+    /// A majority confirmed too late: the guard's validity had ended, or the extended validity
+    /// would have ended by then.
+    #[error("could not extend {name:?}: a majority confirmed too late to be of use: {votes}")]
+    #[non_exhaustive]
+    TooSlow {
+        /// The lock's name.
+        name: Arc<str>,
+        /// The votes of the round that failed.
+        votes: Votes,
+    },
+}
+
+/// A lock that was held is lost. Its keys are gone, or will be gone when their TTL has passed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("lost {name:?}: {}; last round: {votes}", .reason.after(*.stalled))]
+#[non_exhaustive]
+pub struct LostError {
+    /// The lock's name.
+    pub name: Arc<str>,
+    /// The reason.
+    pub reason: LostReason,
+    /// The least time for which this process did not run before the loss, so that it could not
+    /// renew the lock. `None` if it ran, or if that is not known.
+    pub stalled: Option<Duration>,
+    /// The votes of the last round.
+    pub votes: Votes,
+}
+
+/// The reason why [`Lock::run`](crate::Lock::run) did not return the value of its body.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError<E> {
+    /// The lock was not acquired, and the body did not run.
+    #[error(transparent)]
+    Acquire(#[from] AcquireError),
+
+    /// The body returned this error. It is not the `source` of this error, because `E` need not
+    /// be an error.
+    #[error("{0}")]
+    Body(E),
+
+    /// The lock was lost before the body ended. The body was dropped unfinished, or it returned a
+    /// value too late.
+    #[error(transparent)]
+    Lost(#[from] LostError),
+}
+
+/// The reason why a release was not confirmed, or why a lock was not left in place.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReleaseError {
+    /// A [blocking](crate::blocking) call cannot wait here. The release was posted as if the guard
+    /// had been dropped, and no one waited for its result.
+    #[error("posted the release, but did not wait for it: {0}")]
+    Config(#[from] ConfigError),
+
+    /// Fewer than a majority of masters confirmed. The other masters are owed the release until the
+    /// TTL has passed. Then their keys expire. The caller need not do anything.
+    ///
+    /// If the owner has other guards of the lock, only one level was released. No master is owed
+    /// that release, because the next extension or release tells the masters the depth.
+    #[error(
+        "released {name:?} on only {}, \
+         the others are owed the release until the TTL has passed: {votes}",
+        .votes.tally_text("", Vote::is_answer)
+    )]
+    #[non_exhaustive]
+    NoQuorum {
+        /// The lock's name.
+        name: Arc<str>,
+        /// The votes of the round that failed.
+        votes: Votes,
+    },
+
+    /// The lock should have been left in place for its
+    /// [minimum time](crate::Lock::min_hold), and fewer than a majority of masters confirmed.
+    /// Others may get the lock when its TTL has passed. On the masters that confirmed, the key
+    /// stays for the rest of the minimum time. If these are half of the masters, the lock stays,
+    /// too.
+    #[error(
+        "kept {name:?} for its minimum time on only {}, \
+         others may get it when its TTL has passed: {votes}",
+        .votes.tally_text("", Vote::is_grant)
+    )]
+    #[non_exhaustive]
+    NotLeft {
+        /// The lock's name.
+        name: Arc<str>,
+        /// The votes of the round that failed.
+        votes: Votes,
+    },
+}
