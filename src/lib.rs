@@ -120,8 +120,8 @@ pub use crate::face::blocking;
 pub use crate::{
     core::{
         error::{
-            AcquireError, ConfigError, Contention, ExtendError, InspectError, LostError,
-            ReadyError, ReleaseError, RunError,
+            AcquireError, BlockingError, ConfigError, Contention, DowngradeError, ExtendError,
+            InspectError, LostError, ReadyError, ReleaseError, RunError,
         },
         kind::example::{ExampleKey, example_keys},
         protocol::{access::Access, connection_name::ConnectionName, kind::Kind},
@@ -203,7 +203,7 @@ macro_rules! page {
             "[tls]: crate::docs::operations#tls\n",
             "[pauses]: crate::docs::algorithm#waiting\n",
             "[why it holds]: crate::docs::algorithm#why-it-holds\n",
-            "[`ConfigError::NotFenced`]: crate::ConfigError::NotFenced\n",
+            "[`AcquireError::NotFenced`]: crate::AcquireError::NotFenced\n",
             "[`Fence`]: crate::Fence\n",
             "[`Guard::fencing_token`]: crate::Guard::fencing_token\n",
             "[`Guard::rounds`]: crate::Guard::rounds\n",

@@ -15,12 +15,13 @@ use std::{
 };
 
 use quorlock::{
-    Access, AcquireError, Builder, ConfigError, ConnectError, ConnectStep, ConnectionName,
-    Contention, Coordinator, ExampleKey, ExtendError, Failure, Fence, FencingToken, Group, Groups,
-    GroupsError, Guard, HealthEvents, HeldReport, Holder, InspectError, Inspection, Kind, ListsId,
-    Lock, LockState, LostError, LostReason, MasterHealth, MasterList, MasterSpec, MasterState,
-    MasterStream, MasterView, Membership, Owner, Quarantine, ReadWriteLock, ReadyError, Refusal,
-    ReleaseError, Renewal, RunError, StaleToken, Tally, Vote, VoteRow, Votes, WireError,
+    Access, AcquireError, BlockingError, Builder, ConfigError, ConnectError, ConnectStep,
+    ConnectionName, Contention, Coordinator, DowngradeError, ExampleKey, ExtendError, Failure,
+    Fence, FencingToken, Group, Groups, GroupsError, Guard, HealthEvents, HeldReport, Holder,
+    InspectError, Inspection, Kind, ListsId, Lock, LockState, LostError, LostReason, MasterHealth,
+    MasterList, MasterSpec, MasterState, MasterStream, MasterView, Membership, Owner, Quarantine,
+    ReadWriteLock, ReadyError, Refusal, ReleaseError, Renewal, RunError, StaleToken, Tally, Vote,
+    VoteRow, Votes, WireError,
 };
 
 #[test]
@@ -39,6 +40,7 @@ fn public_types_have_their_auto_traits() {
     check! {
         Access: Clone Copy Default Eq;
         AcquireError: Error Clone;
+        BlockingError: Error Clone Eq;
         Builder:;
         ConfigError: Error Clone Eq;
         ConnectError: Error;
@@ -46,6 +48,7 @@ fn public_types_have_their_auto_traits() {
         ConnectionName: Clone Eq;
         Contention: Clone Copy Eq;
         Coordinator: Clone;
+        DowngradeError: Error Clone Eq;
         ExampleKey: Clone Eq;
         ExtendError: Error Clone;
         Failure: Clone Eq;

@@ -11,7 +11,7 @@ use futures::future::select_all;
 use super::fence::FencingToken;
 use crate::{
     core::{
-        error::{ConfigError, ExtendError, LostError, ReleaseError},
+        error::{DowngradeError, ExtendError, LostError, ReleaseError},
         protocol::access::Access,
         view::lock_state::{LockState, LostReason},
         vote::{shown_slot, votes::Votes},
@@ -145,12 +145,11 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// [`NoReaders`](ConfigError::NoReaders): the lock is no read-write lock. The guard stays as it
-    /// is.
-    pub fn downgrade(&self) -> Result<(), ConfigError> {
+    /// [`DowngradeError`]: the lock is no read-write lock. The guard stays as it is.
+    pub fn downgrade(&self) -> Result<(), DowngradeError> {
         let kind = self.first.claim.kind();
         if !kind.spec().has_readers {
-            return Err(ConfigError::NoReaders { kind });
+            return Err(DowngradeError { kind });
         }
         self.first.downgrade();
         Ok(())

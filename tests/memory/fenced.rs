@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 #[cfg(feature = "serde")]
 use quorlock::FencingToken;
-use quorlock::{AcquireError, ConfigError, Coordinator, Fault, Guard, Kind, Lock};
+use quorlock::{AcquireError, Coordinator, Fault, Guard, Kind, Lock};
 use tokio::time::sleep;
 
 use crate::world::{
@@ -249,7 +249,7 @@ async fn an_owner_that_holds_the_lock_without_a_token_cannot_get_one() {
             lock.acquire_within(seconds(1)).await,
         ] {
             assert!(
-                matches!(refused, Err(AcquireError::Config(ConfigError::NotFenced))),
+                matches!(refused, Err(AcquireError::NotFenced { .. })),
                 "{refused:?}"
             );
         }

@@ -38,7 +38,7 @@
 
 use std::sync::Arc;
 
-use quorlock::{Access, AcquireError, ConfigError, Coordinator, Guard, Holder, Kind, Lock, Owner};
+use quorlock::{Access, AcquireError, Coordinator, Guard, Holder, Kind, Lock, Owner};
 use tokio::{sync::Barrier, task::JoinHandle, time::timeout};
 
 use crate::{common::*, reentrant::is_contended};
@@ -66,7 +66,7 @@ async fn holders(lock: &Lock) -> Vec<Holder> {
 }
 
 fn is_upgrade<T>(result: &Result<T, AcquireError>) -> bool {
-    matches!(result, Err(AcquireError::Config(ConfigError::Upgrade)))
+    matches!(result, Err(AcquireError::Upgrade { .. }))
 }
 
 /// Redisson: testReadLockIsLocked, testIsLocked, testIsHeldByCurrentThread, and the last two from

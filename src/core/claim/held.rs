@@ -7,7 +7,7 @@ use std::{
 
 use super::{ClaimState, ClaimStep, Notice, Phase, ReadRound, has_failed};
 use crate::core::{
-    config_error::ConfigError,
+    error::AcquireError,
     protocol::{
         access::Access,
         command::{Action, Command},
@@ -101,13 +101,14 @@ impl<R: ReadRound> ClaimState<R> {
         step: &mut ClaimStep<'_, R>,
         ttl: Ttl,
         access: Access,
-    ) -> Result<Option<Command>, ConfigError> {
+    ) -> Result<Option<Command>, AcquireError> {
         if self.held_at(step).is_none() {
             return Ok(None);
         }
         let is_upgrade = (self.levels.access(), access) == (Access::Shared, Access::Exclusive);
         if is_upgrade && !mutant!(UpgradesInPlace) {
-            return Err(ConfigError::Upgrade);
+            let name = step.terms.lock_id.name().clone();
+            return Err(AcquireError::Upgrade { name });
         }
         self.levels.add(access);
         Ok(self.extend(step, ttl))

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use super::blocking::BlockingError;
 use crate::core::{
     config_error::ConfigError,
     protocol::kind::Kind,
@@ -37,7 +38,7 @@ use crate::core::{
 ///         AcquireError::OwnerBusy { .. } => println!("another task is at it: {error}"),
 ///         // The program is shutting down.
 ///         AcquireError::Closed => return Ok(()),
-///         // A mistake in the program (`Config`, `OtherKind`): another attempt fails as well.
+///         // A mistake in the program, such as `Config`: another attempt fails as well.
 ///         _ => return Err(error.into()),
 ///     },
 /// }
@@ -46,6 +47,10 @@ use crate::core::{
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcquireError {
+    /// A [blocking](crate::blocking) call cannot wait here. It sent nothing.
+    #[error(transparent)]
+    Blocking(#[from] BlockingError),
+
     /// The coordinator is closed, its runtime has shut down, or code of the program panicked in one
     /// of its tasks. This attempt sent nothing.
     #[error("could not lock: the coordinator is closed, its runtime ended, or a task panicked")]
@@ -105,6 +110,18 @@ pub enum AcquireError {
         votes: Votes,
     },
 
+    /// The owner holds the lock without a fencing token. Acquiring the lock again as this owner
+    /// does not make a token.
+    #[error(
+        "could not lock {name:?}: its owner holds it without a fencing token: \
+         every task that acquires it must ask for a token"
+    )]
+    #[non_exhaustive]
+    NotFenced {
+        /// The lock's name.
+        name: Arc<str>,
+    },
+
     /// The name is held as another kind of lock. This is a mistake in one of the programs that use
     /// the name, and waiting does not fix it. It is detected only while the lock is held.
     #[error(
@@ -155,6 +172,18 @@ pub enum AcquireError {
         votes: Votes,
     },
 
+    /// A fencing token was asked for by a reader. A token orders those who write. This attempt sent
+    /// nothing.
+    #[error(
+        "could not lock {name:?}: a reader has no fencing token, because it writes nothing: \
+         ask for a token to write"
+    )]
+    #[non_exhaustive]
+    ReaderToken {
+        /// The lock's name.
+        name: Arc<str>,
+    },
+
     /// A majority granted the lock, but so late that no validity was left.
     #[error(
         "could not lock {name:?}: a majority took {elapsed:.1?} to grant a TTL of {ttl:?}: {votes}"
@@ -169,6 +198,19 @@ pub enum AcquireError {
         ttl: Duration,
         /// The votes of the round that failed.
         votes: Votes,
+    },
+
+    /// The owner holds the lock as a reader, and asked to write. If two readers waited for each
+    /// other to become writers, both would wait for ever. This attempt sent nothing.
+    #[error(
+        "could not lock {name:?}: its owner holds it as a reader, and a reader cannot become a \
+         writer: two of them would wait for each other for ever. \
+         Release the guards that read, then write"
+    )]
+    #[non_exhaustive]
+    Upgrade {
+        /// The lock's name.
+        name: Arc<str>,
     },
 }
 
@@ -185,13 +227,13 @@ impl AcquireError {
     /// Returns what each master answered in the last attempt. `None` if nothing was sent.
     pub fn votes(&self) -> Option<&Votes> {
         match self {
-            Self::Closed | Self::Config(_) | Self::OwnerBusy { .. } => None,
             Self::Deadline { last, .. } => last.votes(),
             Self::Contended { votes, .. }
             | Self::NoQuorum { votes, .. }
             | Self::OtherKind { votes, .. }
             | Self::Quarantined { votes, .. }
             | Self::TooSlow { votes, .. } => Some(votes),
+            _ => None,
         }
     }
 }

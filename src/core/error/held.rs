@@ -2,9 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::acquire::AcquireError;
+use super::{acquire::AcquireError, blocking::BlockingError};
 use crate::core::{
     config_error::ConfigError,
+    protocol::kind::Kind,
     view::lock_state::LostReason,
     vote::{Vote, votes::Votes},
 };
@@ -17,6 +18,10 @@ use crate::core::{
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExtendError {
+    /// A [blocking](crate::blocking) call cannot wait here. It sent nothing.
+    #[error(transparent)]
+    Blocking(#[from] BlockingError),
+
     /// The TTL cannot be used. Nothing was sent.
     #[error(transparent)]
     Config(#[from] ConfigError),
@@ -69,6 +74,16 @@ pub enum ExtendError {
     },
 }
 
+/// Only the guard of a [read-write lock](crate::Coordinator::read_write) can become that of a
+/// reader. This guard stays as it is.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a {kind} has no readers: only the guard of a read-write lock can become a reader's")]
+#[non_exhaustive]
+pub struct DowngradeError {
+    /// The kind of the lock.
+    pub kind: Kind,
+}
+
 /// A lock that was held is lost. Its keys are gone, or will be gone when their TTL has passed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("lost {name:?}: {}; last round: {votes}", .reason.after(*.stalled))]
@@ -111,7 +126,7 @@ pub enum ReleaseError {
     /// A [blocking](crate::blocking) call cannot wait here. The release was posted as if the guard
     /// had been dropped, and no one waited for its result.
     #[error("posted the release, but did not wait for it: {0}")]
-    Config(#[from] ConfigError),
+    Blocking(#[from] BlockingError),
 
     /// Fewer than a majority of masters confirmed. The other masters are owed the release until the
     /// TTL has passed. Then their keys expire. The caller need not do anything.

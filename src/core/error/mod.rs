@@ -4,11 +4,13 @@
 
 pub use self::{
     acquire::{AcquireError, Contention},
-    held::{ExtendError, LostError, ReleaseError, RunError},
+    blocking::BlockingError,
+    held::{DowngradeError, ExtendError, LostError, ReleaseError, RunError},
     query::{InspectError, ReadyError},
 };
 pub use crate::core::config_error::ConfigError;
 
 mod acquire;
+mod blocking;
 mod held;
 mod query;

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use super::blocking::BlockingError;
 use crate::core::{
     config_error::ConfigError,
     view::inspection::MasterView,
@@ -12,6 +13,10 @@ use crate::core::{
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InspectError {
+    /// A [blocking](crate::blocking) call cannot wait here. It sent nothing.
+    #[error(transparent)]
+    Blocking(#[from] BlockingError),
+
     /// The name cannot be used. Nothing was sent.
     #[error(transparent)]
     Config(#[from] ConfigError),
@@ -37,14 +42,14 @@ pub enum InspectError {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadyError {
+    /// A [blocking](crate::blocking) call cannot wait here. Nothing was sent.
+    #[error(transparent)]
+    Blocking(#[from] BlockingError),
+
     /// The coordinator is closed, its runtime has shut down, or code of the program panicked in one
     /// of its tasks.
     #[error("the coordinator is closed, its runtime ended, or a task panicked")]
     Closed,
-
-    /// A [blocking](crate::blocking) call cannot wait here. Nothing was sent.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
 
     /// Too few masters could vote before the time limit.
     #[error("only {} after {waited:.1?}: {votes}", too_few(votes, *needed))]
@@ -76,7 +81,7 @@ impl ReadyError {
     /// [`all_ready`](crate::Coordinator::all_ready) has failed, and locks can be acquired.
     pub fn has_quorum(&self) -> bool {
         match self {
-            Self::Closed | Self::Config(_) => false,
+            Self::Blocking(_) | Self::Closed => false,
             Self::NoQuorum { votes, .. } => votes.has_quorum(),
         }
     }

@@ -9,7 +9,6 @@ use super::denied::Denied;
 use crate::{
     core::{
         ballot::MORE_BALLOTS,
-        config_error::ConfigError,
         error::{AcquireError, ExtendError},
         protocol::{
             identity::{Identity, Ticket},
@@ -212,7 +211,8 @@ pub(in crate::driver) async fn reenter(
         return Ok(None);
     };
     if request.counter.is_some() && claim.fencing_token().is_none() {
-        return Err(ConfigError::NotFenced.into());
+        let name = request.lock_id.name().clone();
+        return Err(AcquireError::NotFenced { name });
     }
     let Some((level, extension)) = claim.reenter(owned.clone(), request)? else {
         return Ok(None);
@@ -224,7 +224,7 @@ pub(in crate::driver) async fn reenter(
         Err(ExtendError::TooSlow { .. }) => Obstacle::TooSlow(round.elapsed(clock::now())),
         // The lock was lost, and the owner's other guards report the loss. The caller goes on as if
         // the owner had never held the lock.
-        Err(ExtendError::Config(_) | ExtendError::Expired { .. } | ExtendError::Lost { .. }) => {
+        Err(_) => {
             return Ok(None);
         }
     };

@@ -82,7 +82,6 @@ impl<'a> Wait<'a> {
                 let won = (claim.validity(), claim.fencing_token(), claim.slot());
                 observer.acquired(name, &self.span, won);
             }
-            Err(AcquireError::Closed | AcquireError::Config(_)) => {}
             Err(error) => observer.not_acquired(name, &self.span, error),
         }
         self.outcome = result.map_or_else(outcome, |_| Some("acquired"));
@@ -110,6 +109,6 @@ fn outcome(error: &AcquireError) -> Option<&'static str> {
         AcquireError::OtherKind { .. } => "other_kind",
         AcquireError::Quarantined { .. } => "quarantined",
         AcquireError::TooSlow { .. } => "too_slow",
-        AcquireError::Config(_) | AcquireError::Deadline { .. } => return None,
+        _ => return None,
     })
 }

@@ -14,8 +14,7 @@ use super::{
 use crate::{
     core::{
         claim::ClaimState,
-        config_error::ConfigError,
-        error::ExtendError,
+        error::{AcquireError, ExtendError},
         protocol::{command::Command, name::LockId},
         time::lease::Ttl,
         view::lock_state::{LockState, LostReason},
@@ -115,7 +114,7 @@ impl Claim {
         self: &Arc<Self>,
         owned: Arc<OwnedLock>,
         request: &LockRequest,
-    ) -> Result<Option<(Level, Arc<Extension>)>, ConfigError> {
+    ) -> Result<Option<(Level, Arc<Extension>)>, AcquireError> {
         let LockRequest { access, ttl, .. } = *request;
         let mut locked = self.lock();
         let command = locked.step(|claim, step| claim.reenter(step, ttl, access))?;

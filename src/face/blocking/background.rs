@@ -1,6 +1,6 @@
 //! The type of everything that blocks, and its thread.
 
-use std::{fmt, io, ops::Deref, sync::mpsc, thread, time::Duration};
+use std::{error::Error, fmt, io, ops::Deref, sync::mpsc, thread, time::Duration};
 
 use tokio::{
     runtime::{self, EnterGuard, Handle},
@@ -9,7 +9,10 @@ use tokio::{
 };
 
 use super::park::block_on;
-use crate::{core::config_error::ConfigError, driver::query::health_events::HealthEvents};
+use crate::{
+    core::error::{BlockingError, ConfigError},
+    driver::query::health_events::HealthEvents,
+};
 
 /// An async type, wrapped for [code without async](super). It derefs to that type.
 #[derive(Clone)]
@@ -54,16 +57,14 @@ impl BackgroundThread {
             .name("quorlock".to_owned())
             .spawn(move || run(waits_for, &sender));
         let started = spawned.and_then(|_| started.recv().map_err(io::Error::other)?);
-        let runtime = started.map_err(|error| ConfigError::NoThread {
-            reason: error.to_string(),
-        })?;
+        let runtime = started.map_err(no_thread)?;
         Ok(Self { runtime, last_work })
     }
 
     /// Makes this thread use the runtime for new tasks and timers.
-    pub(super) fn enter(&self) -> Result<EnterGuard<'_>, ConfigError> {
+    pub(super) fn enter(&self) -> Result<EnterGuard<'_>, BlockingError> {
         match Handle::try_current() {
-            Err(error) if error.is_thread_local_destroyed() => Err(ConfigError::CannotBlock),
+            Err(error) if error.is_thread_local_destroyed() => Err(BlockingError),
             Ok(_) | Err(_) => Ok(self.runtime.enter()),
         }
     }
@@ -77,7 +78,7 @@ impl BackgroundThread {
     }
 
     /// Blocks until `future` is done.
-    pub(super) fn wait<T>(&self, future: impl Future<Output = T>) -> Result<T, ConfigError> {
+    pub(super) fn wait<T>(&self, future: impl Future<Output = T>) -> Result<T, BlockingError> {
         let _entered = self.enter()?;
         block_on(future)
     }
@@ -87,8 +88,14 @@ impl BackgroundThread {
         &self,
         limit: Duration,
         future: impl Future<Output = T>,
-    ) -> Result<Option<T>, ConfigError> {
+    ) -> Result<Option<T>, BlockingError> {
         self.wait(async { timeout(limit, future).await.ok() })
+    }
+}
+
+pub(super) fn no_thread(error: impl Error) -> ConfigError {
+    ConfigError::NoThread {
+        reason: error.to_string(),
     }
 }
 

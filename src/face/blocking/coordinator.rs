@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use super::{
-    background::{BackgroundThread, Blocking},
+    background::{self, BackgroundThread, Blocking},
     lock::{Lock, ReadWriteLock},
 };
 use crate::{
     core::{
-        error::{ConfigError, ReadyError},
+        error::{BlockingError, ConfigError, ReadyError},
         view::{health::MasterHealth, inspection::Inspection},
         vote::votes::Votes,
     },
@@ -99,8 +99,8 @@ impl Blocking<coordinator::Coordinator> {
     ///
     /// # Errors
     ///
-    /// [`CannotBlock`](ConfigError::CannotBlock). Nothing was sent.
-    pub fn break_held(&self, inspection: &Inspection) -> Result<Votes, ConfigError> {
+    /// [`BlockingError`]. Nothing was sent.
+    pub fn break_held(&self, inspection: &Inspection) -> Result<Votes, BlockingError> {
         self.thread.wait(self.inner.break_held(inspection))
     }
 
@@ -109,7 +109,7 @@ impl Blocking<coordinator::Coordinator> {
     ///
     /// # Errors
     ///
-    /// The same, and [`CannotBlock`](ConfigError::CannotBlock).
+    /// The same, and [`BlockingError`].
     pub fn ready(&self, limit: Duration) -> Result<Votes, ReadyError> {
         self.thread.wait(self.inner.ready(limit))?
     }
@@ -119,7 +119,7 @@ impl Blocking<coordinator::Coordinator> {
     ///
     /// # Errors
     ///
-    /// The same, and [`CannotBlock`](ConfigError::CannotBlock).
+    /// The same, and [`BlockingError`].
     pub fn all_ready(&self, limit: Duration) -> Result<Votes, ReadyError> {
         self.thread.wait(self.inner.all_ready(limit))?
     }
@@ -148,8 +148,8 @@ impl Blocking<coordinator::Coordinator> {
     ///
     /// # Errors
     ///
-    /// [`CannotBlock`](ConfigError::CannotBlock). The coordinator is not closed.
-    pub fn close(&self) -> Result<(), ConfigError> {
+    /// [`BlockingError`]. The coordinator is not closed.
+    pub fn close(&self) -> Result<(), BlockingError> {
         self.thread.wait(self.inner.close())
     }
 
@@ -161,7 +161,7 @@ impl Blocking<coordinator::Coordinator> {
     ///
     /// # Errors
     ///
-    /// [`CannotBlock`](ConfigError::CannotBlock). The coordinator is not closed.
+    /// [`BlockingError`]. The coordinator is not closed.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -175,7 +175,7 @@ impl Blocking<coordinator::Coordinator> {
     /// }
     /// # Ok(()) }
     /// ```
-    pub fn close_within(&self, limit: Duration) -> Result<bool, ConfigError> {
+    pub fn close_within(&self, limit: Duration) -> Result<bool, BlockingError> {
         let closed = self.thread.wait_within(limit, self.inner.close())?;
         Ok(closed.is_some())
     }
@@ -189,12 +189,12 @@ impl Blocking<health_events::HealthEvents> {
     ///
     /// # Errors
     ///
-    /// [`CannotBlock`](ConfigError::CannotBlock). No change is lost.
+    /// [`BlockingError`]. No change is lost.
     #[expect(
         clippy::should_implement_trait,
         reason = "the result says that it could not block"
     )]
-    pub fn next(&mut self) -> Result<Option<MasterHealth>, ConfigError> {
+    pub fn next(&mut self) -> Result<Option<MasterHealth>, BlockingError> {
         self.thread.wait(self.inner.next())
     }
 }
@@ -213,7 +213,7 @@ impl Builder {
     pub fn build_blocking(self) -> Result<Coordinator, ConfigError> {
         let thread = BackgroundThread::start()?;
         let inner = {
-            let _entered = thread.enter()?;
+            let _entered = thread.enter().map_err(background::no_thread)?;
             self.build()?
         };
         let _ = thread.last_work.send(inner.health_events()); // the thread waits for their end

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::background::Blocking;
 use crate::{
     core::{
-        error::{ConfigError, ExtendError, LostError, ReleaseError},
+        error::{BlockingError, ExtendError, LostError, ReleaseError},
         vote::votes::Votes,
     },
     face::guard,
@@ -23,8 +23,8 @@ impl Blocking<guard::Guard> {
     ///
     /// # Errors
     ///
-    /// [`CannotBlock`](ConfigError::CannotBlock). This has no effect on the lock.
-    pub fn lost(&self) -> Result<LostError, ConfigError> {
+    /// [`BlockingError`]. This has no effect on the lock.
+    pub fn lost(&self) -> Result<LostError, BlockingError> {
         self.thread.wait(self.inner.lost())
     }
 
@@ -32,8 +32,8 @@ impl Blocking<guard::Guard> {
     ///
     /// # Errors
     ///
-    /// [`CannotBlock`](ConfigError::CannotBlock). This has no effect on the lock.
-    pub fn lost_within(&self, limit: Duration) -> Result<Option<LostError>, ConfigError> {
+    /// [`BlockingError`]. This has no effect on the lock.
+    pub fn lost_within(&self, limit: Duration) -> Result<Option<LostError>, BlockingError> {
         self.thread.wait_within(limit, self.inner.lost())
     }
 
@@ -42,8 +42,8 @@ impl Blocking<guard::Guard> {
     ///
     /// # Errors
     ///
-    /// [`CannotBlock`](ConfigError::CannotBlock). This has no effect on the lock.
-    pub fn settled(&self) -> Result<Votes, ConfigError> {
+    /// [`BlockingError`]. This has no effect on the lock.
+    pub fn settled(&self) -> Result<Votes, BlockingError> {
         self.thread.wait(self.inner.settled())
     }
 
@@ -51,7 +51,7 @@ impl Blocking<guard::Guard> {
     ///
     /// # Errors
     ///
-    /// The same, and [`CannotBlock`](ConfigError::CannotBlock). After `CannotBlock`, nothing was
+    /// The same, and [`BlockingError`]. After the latter, nothing was
     /// sent.
     pub fn extend(&self, ttl: Duration) -> Result<(), ExtendError> {
         self.thread.wait(self.inner.extend(ttl))?
@@ -62,7 +62,7 @@ impl Blocking<guard::Guard> {
     ///
     /// # Errors
     ///
-    /// The same, and [`CannotBlock`](ConfigError::CannotBlock). After `CannotBlock`, the release is
+    /// The same, and [`BlockingError`]. After the latter, the release is
     /// posted as if the guard had been dropped.
     pub fn release(self) -> Result<(), ReleaseError> {
         let Self { inner, thread } = self;

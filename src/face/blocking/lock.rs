@@ -20,7 +20,7 @@ use crate::{
 /// thread.
 ///
 /// In an async task, every method that blocks returns
-/// [`CannotBlock`](crate::ConfigError::CannotBlock) inside its error, and sends nothing.
+/// [`BlockingError`](crate::BlockingError) inside its error, and sends nothing.
 pub type Lock = Blocking<lock::Lock>;
 
 impl Blocking<lock::Lock> {
@@ -28,7 +28,7 @@ impl Blocking<lock::Lock> {
     ///
     /// # Errors
     ///
-    /// The same, and [`CannotBlock`](crate::ConfigError::CannotBlock).
+    /// The same, and [`BlockingError`](crate::BlockingError).
     pub fn try_acquire(&self) -> Result<Guard, AcquireError> {
         self.guard(self.inner.try_acquire())
     }
@@ -37,7 +37,7 @@ impl Blocking<lock::Lock> {
     ///
     /// # Errors
     ///
-    /// The same, and [`CannotBlock`](crate::ConfigError::CannotBlock).
+    /// The same, and [`BlockingError`](crate::BlockingError).
     pub fn acquire_within(&self, limit: Duration) -> Result<Guard, AcquireError> {
         self.guard(self.inner.acquire_within(limit))
     }
@@ -46,7 +46,7 @@ impl Blocking<lock::Lock> {
     ///
     /// # Errors
     ///
-    /// The same, and [`CannotBlock`](crate::ConfigError::CannotBlock).
+    /// The same, and [`BlockingError`](crate::BlockingError).
     pub fn acquire(&self) -> Result<Guard, AcquireError> {
         self.guard(self.inner.acquire())
     }
@@ -100,7 +100,7 @@ impl Blocking<lock::Lock> {
     ///
     /// # Errors
     ///
-    /// The same, and [`CannotBlock`](crate::ConfigError::CannotBlock).
+    /// The same, and [`BlockingError`](crate::BlockingError).
     pub fn inspect(&self) -> Result<Inspection, InspectError> {
         self.thread.wait(self.inner.inspect())?
     }
@@ -109,7 +109,7 @@ impl Blocking<lock::Lock> {
     ///
     /// # Errors
     ///
-    /// The same, and [`CannotBlock`](crate::ConfigError::CannotBlock).
+    /// The same, and [`BlockingError`](crate::BlockingError).
     pub fn is_held(&self) -> Result<bool, InspectError> {
         self.thread.wait(self.inner.is_held())?
     }
@@ -119,7 +119,7 @@ impl Blocking<lock::Lock> {
     ///
     /// # Errors
     ///
-    /// The same, and [`CannotBlock`](crate::ConfigError::CannotBlock).
+    /// The same, and [`BlockingError`](crate::BlockingError).
     pub fn available(&self) -> Result<usize, InspectError> {
         self.thread.wait(self.inner.available())?
     }

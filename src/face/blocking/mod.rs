@@ -81,10 +81,10 @@
 //! # Ok(()) }
 //! ```
 //!
-//! A method that blocks returns [`ConfigError::CannotBlock`](crate::ConfigError::CannotBlock) in an
-//! async task of tokio, because it would stop the other tasks of the thread. It returns this error
-//! before it sends anything. It works in `spawn_blocking`, in `block_in_place`, and in threads
-//! that have merely entered a runtime.
+//! A method that blocks returns a [`BlockingError`](crate::BlockingError), or an error with it, in
+//! an async task of tokio, because it would stop the other tasks of the thread. It returns this
+//! error before it sends anything. It works in `spawn_blocking`, in `block_in_place`, and in
+//! threads that have merely entered a runtime.
 //!
 //! Tokio does not tell whether a thread runs a task inside `tokio::task::unconstrained`, and other
 //! executors do not tell either. There a method of this module blocks the executor. If this

@@ -12,14 +12,14 @@ use std::{
 
 use tokio::task::coop::poll_proceed;
 
-use crate::core::config_error::ConfigError;
+use crate::core::error::BlockingError;
 
 /// Polls `future` on this thread until it is done. Drops it unpolled in an async task.
 ///
 /// Unlike the functions of tokio that block, this one panics nowhere.
-pub(super) fn block_on<T>(future: impl Future<Output = T>) -> Result<T, ConfigError> {
+pub(super) fn block_on<T>(future: impl Future<Output = T>) -> Result<T, BlockingError> {
     if is_in_task() {
-        return Err(ConfigError::CannotBlock);
+        return Err(BlockingError);
     }
     let mut future = pin!(future);
     let parker = Arc::new(Parker {

@@ -144,7 +144,7 @@ impl Coordinator {
     ///
     /// An owner can acquire the lock again. The writer may also read, and may
     /// [become a reader](crate::Guard::downgrade). A reader cannot become the writer, because two
-    /// readers could wait for each other: see [`Upgrade`](crate::ConfigError::Upgrade).
+    /// readers could wait for each other: see [`Upgrade`](crate::AcquireError::Upgrade).
     ///
     /// # Guarantees
     ///

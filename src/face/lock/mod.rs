@@ -130,7 +130,9 @@ impl Lock {
     ///   be reported for [longer](crate::docs::guarantees#one-name-one-kind).
     /// - [`OwnerBusy`](AcquireError::OwnerBusy): another task of the same owner has been in the
     ///   middle of an attempt for longer than the wait above.
-    /// - [`Config`](AcquireError::Config) and [`Closed`](AcquireError::Closed): nothing was sent.
+    /// - [`Config`](AcquireError::Config), [`NotFenced`](AcquireError::NotFenced),
+    ///   [`ReaderToken`](AcquireError::ReaderToken), [`Upgrade`](AcquireError::Upgrade) and
+    ///   [`Closed`](AcquireError::Closed): nothing was sent.
     ///
     /// # Cancel safety
     ///
@@ -184,8 +186,8 @@ impl Lock {
     /// # Errors
     ///
     /// - [`Deadline`](AcquireError::Deadline), with the error of the last attempt.
-    /// - [`Config`](AcquireError::Config), [`OtherKind`](AcquireError::OtherKind) and
-    ///   [`Closed`](AcquireError::Closed), without waiting for `limit`.
+    /// - [`Closed`](AcquireError::Closed), and mistakes such as [`Config`](AcquireError::Config)
+    ///   and [`OtherKind`](AcquireError::OtherKind), without waiting for `limit`.
     ///
     /// # Cancel safety
     ///
@@ -214,8 +216,8 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// [`Config`](AcquireError::Config), [`OtherKind`](AcquireError::OtherKind) and
-    /// [`Closed`](AcquireError::Closed). After any other failure, the wait goes on.
+    /// [`Closed`](AcquireError::Closed), and mistakes such as [`Config`](AcquireError::Config) and
+    /// [`OtherKind`](AcquireError::OtherKind). After any other failure, the wait goes on.
     ///
     /// # Cancel safety
     ///
@@ -287,11 +289,12 @@ impl Lock {
         outcome
     }
 
-    fn request(&self) -> Result<LockRequest, ConfigError> {
+    fn request(&self) -> Result<LockRequest, AcquireError> {
         let lock_id = self.lock_id.clone()?;
         let is_reader = lock_id.kind().spec().has_readers && self.access == Access::Shared;
         if self.is_fenced && is_reader {
-            return Err(ConfigError::ReaderToken);
+            let name = lock_id.name().clone();
+            return Err(AcquireError::ReaderToken { name });
         }
         Ok(LockRequest {
             owner: self.owner_of_attempt(lock_id.kind()),

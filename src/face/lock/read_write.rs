@@ -17,7 +17,7 @@ impl ReadWriteLock {
     /// Returns the lock of a reader. Other owners can read at the same time, and no one can write.
     ///
     /// A reader has no fencing token: with [`fenced`](Lock::fenced), acquiring the lock fails with
-    /// [`ReaderToken`](crate::ConfigError::ReaderToken).
+    /// [`ReaderToken`](crate::AcquireError::ReaderToken).
     pub fn read(&self) -> Lock {
         let mut lock = self.writer.clone();
         lock.access = Access::Shared;
@@ -29,7 +29,7 @@ impl ReadWriteLock {
     /// The writer may also [read](Self::read), and its guards may
     /// [become those of a reader](crate::Guard::downgrade). A reader cannot become the writer: if
     /// the owner holds the lock only as a reader, acquiring this lock fails with
-    /// [`Upgrade`](crate::ConfigError::Upgrade), and sends nothing.
+    /// [`Upgrade`](crate::AcquireError::Upgrade), and sends nothing.
     pub fn write(&self) -> Lock {
         self.writer.clone()
     }
