@@ -149,7 +149,7 @@ impl<'a> Contest<'a> {
                 Start::Plain
             };
         }
-        let (now, are_told) = (clock::now(), self.waiter.is_told());
+        let (now, are_told) = (clock::now(), self.waiter.agreed(MasterSet::ALL).is_some());
         if !self
             .waiter
             .rivals(|rivals| rivals.is_run_over(are_told, now))
