@@ -198,8 +198,11 @@ fn distinct<'a>(
         }
     }
     if specs.len() > MOST {
-        let (given, most) = (specs.len(), MOST);
-        return Err(ConfigError::TooManyMasters { given, most });
+        return Err(ConfigError::OutOfRange {
+            setting: "list",
+            given: format!("{} masters", specs.len()),
+            range: format!("at most {MOST}, and 3 or 5 are usual"),
+        });
     }
     Ok((specs, lists.map(|list| list.into_keys().collect())))
 }

@@ -32,5 +32,10 @@ pub(crate) fn permits(text: &str) -> Result<usize, String> {
     if (1..=MOST).contains(&given) {
         return Ok(given);
     }
-    Err(ConfigError::Permits { given, most: MOST }.to_string())
+    let refused = ConfigError::OutOfRange {
+        setting: "semaphore",
+        given: format!("{given} permits"),
+        range: format!("from 1 to {MOST}"),
+    };
+    Err(refused.to_string())
 }

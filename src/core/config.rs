@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    config_error::ConfigError,
+    config_error::{ConfigError, shown},
     protocol::{client_name::ClientName, name::KeyTemplate},
     restart::Quarantine,
     time::{
@@ -100,7 +100,7 @@ impl Config {
             max_ttl,
         } = settings;
         let node_timeout = node_timeout.map_or(NodeTimeout::Measured, NodeTimeout::Fixed);
-        let least = checked_node_timeout(node_timeout.least())?;
+        let least = checked("node timeout", node_timeout.least(), TIMEOUTS, "")?;
         let drift = Drift::from_ppm(drift_ppm)?;
         let max_ttl = max_ttl.unwrap_or_else(|| default_max_ttl(quarantine, ttl));
         let max_ttl = Ttl::parse(max_ttl, least, drift)?;
@@ -110,16 +110,10 @@ impl Config {
             quarantine,
             waiters_poll,
             node_timeout,
-            connect_timeout: checked_connect_timeout(connect_timeout)?,
+            connect_timeout: checked("connect timeout", connect_timeout, TIMEOUTS, "")?,
             drift,
-            retry: range(retry_delay, |least, most| ConfigError::RetryDelay {
-                least,
-                most,
-            })?,
-            poll: range(poll_interval, |least, most| ConfigError::PollInterval {
-                least,
-                most,
-            })?,
+            retry: range("retry delay", retry_delay)?,
+            poll: range("poll interval", poll_interval)?,
             key_template: KeyTemplate::parse(&key_template)?,
             client_name: client_name.map(ClientName::parse).transpose()?,
             label: label.map(Arc::from),
@@ -135,24 +129,17 @@ impl Config {
 }
 
 fn range(
+    setting: &'static str,
     (least, most): (Duration, Duration),
-    error: impl FnOnce(Duration, Duration) -> ConfigError,
 ) -> Result<Backoff, ConfigError> {
-    Backoff::new(least, most).ok_or_else(|| error(least, most))
+    Backoff::new(least, most).ok_or_else(|| {
+        let given = format!("{} to {}", shown(least), shown(most));
+        ConfigError::out_of_range(setting, given, "0 < least <= most <= 1 h")
+    })
 }
 
 /// The minimum and the maximum of the node timeout and of the connect timeout.
 const TIMEOUTS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(60));
-
-fn checked_node_timeout(given: Duration) -> Result<Duration, ConfigError> {
-    let error = |given, least, most| ConfigError::NodeTimeout { given, least, most };
-    checked(given, TIMEOUTS, error)
-}
-
-fn checked_connect_timeout(given: Duration) -> Result<Duration, ConfigError> {
-    let error = |given, least, most| ConfigError::ConnectTimeout { given, least, most };
-    checked(given, TIMEOUTS, error)
-}
 
 /// Checks the waiter timeout. The minimum of four node timeouts leaves time for two polls of a slow
 /// master.
@@ -164,21 +151,22 @@ fn checked_waiter_timeout(
     const MOST: Duration = Duration::from_secs(60 * 60);
     let least = 4 * node_timeout;
     let given = given.unwrap_or_else(|| least.max(DEFAULT));
-    let error = |given, least, most| ConfigError::WaiterTimeout { given, least, most };
-    checked(given, (least, MOST), error)
+    let least_is = " (least: four node timeouts)";
+    checked("waiter timeout", given, (least, MOST), least_is)
 }
 
-/// Returns `given` if it is from `least` to `most`.
+/// Returns `given` if it is from `least` to `most`. The error ends with `note`.
 fn checked(
+    setting: &'static str,
     given: Duration,
     (least, most): (Duration, Duration),
-    error: impl FnOnce(Duration, Duration, Duration) -> ConfigError,
+    note: &str,
 ) -> Result<Duration, ConfigError> {
     if (least..=most).contains(&given) {
-        Ok(given)
-    } else {
-        Err(error(given, least, most))
+        return Ok(given);
     }
+    let range = format!("from {least:?} to {most:?}{note}");
+    Err(ConfigError::time(setting, given, range))
 }
 
 fn default_max_ttl(quarantine: Quarantine, ttl: Duration) -> Duration {
@@ -255,13 +243,13 @@ mod tests {
         for (error, part) in [
             (
                 refused(|s| s.ttl = Duration::ZERO),
-                "TTL of 0s is too short",
+                "TTL of 0s is out of range",
             ),
             (
                 refused(|s| s.ttl = Duration::from_millis(52)),
-                "exceed 52.52ms",
+                "more than 52.52ms",
             ),
-            (refused(|s| s.ttl = Duration::MAX), "too long"),
+            (refused(|s| s.ttl = Duration::MAX), "at most 31622400s"),
             (
                 refused(|s| s.node_timeout = Some(Duration::ZERO)),
                 "node timeout of 0s",
@@ -275,10 +263,13 @@ mod tests {
                 refused(|s| s.waiter_timeout = Some(Duration::from_millis(199))),
                 "waiter timeout of 199ms",
             ),
-            (refused(|s| s.retry_delay.0 = Duration::MAX), "not a range"),
+            (
+                refused(|s| s.retry_delay.0 = Duration::MAX),
+                "a retry delay of",
+            ),
             (
                 refused(|s| s.poll_interval.1 = Duration::ZERO),
-                "a poll interval from 500ms to 0s",
+                "a poll interval of 500ms to 0s",
             ),
             (
                 refused(|s| s.key_template = "x".into()),

@@ -201,7 +201,7 @@ async fn unusable_settings_are_explained() {
         (Coordinator::new(none), "no masters were given"),
         (
             Coordinator::new((0..65).map(|_| master())),
-            "65 masters are too many: the maximum is 64, and 3 or 5 are usual",
+            "a list of 65 masters is out of range: it must be at most 64, and 3 or 5 are usual",
         ),
         (
             builder().drift_ppm(2_000_000).build(),
@@ -213,7 +213,7 @@ async fn unusable_settings_are_explained() {
         ),
         (
             builder().retry_delay(millis(20), millis(10)).build(),
-            "a retry delay from 20ms to 10ms is not a range: it needs 0 < least <= most <= 1 h",
+            "a retry delay of 20ms to 10ms is out of range: it must be 0 < least <= most <= 1 h",
         ),
         (
             builder().node_timeout(Duration::ZERO).build(),
@@ -225,12 +225,12 @@ async fn unusable_settings_are_explained() {
         ),
         (
             builder().ttl(seconds(366 * 24 * 60 * 60 + 1)).build(),
-            "a TTL of 31622401s is too long: the maximum is 31622400s, \
+            "a TTL of 31622401s is out of range: it must be at most 31622400s, \
              see Builder::ttl (10 s by default) and Builder::max_ttl",
         ),
         (
             builder().ttl(millis(50)).build(),
-            "a TTL of 50ms is too short: it must exceed 52.5ms, the node timeout and the drift allowance together",
+            "a TTL of 50ms is out of range: it must be more than 52.5ms, the node timeout and the drift allowance together",
         ),
     ] {
         assert_text(&world, error.unwrap_err(), expected);

@@ -347,7 +347,7 @@ async fn groups_that_cannot_be_used_are_refused() {
         (of(vec![group("a").weight(17)]), "group a: a weight of 17"),
         (
             of(many(65).collect()),
-            "65 groups are too many: the maximum is 64",
+            "a list of 65 groups is out of range: it must be at most 64",
         ),
         (
             of(vec![Group::new("a", [] as [&str; 0])]),
@@ -388,7 +388,7 @@ async fn groups_that_cannot_be_used_are_refused() {
                     .map(|number| group(&format!("old{number}")))
                     .collect(),
             ),
-            "400 pairs of groups between which names move are too many: the maximum is 256",
+            "a change of 400 pairs of groups between which names move is out of range: it must be at most 256",
         ),
     ] {
         let refused = Groups::change(settings, groups, leaving).unwrap_err();

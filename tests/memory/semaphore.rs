@@ -87,8 +87,11 @@ async fn a_number_of_permits_that_cannot_be_used_is_refused() {
     let locks = Coordinator::new(&masters).unwrap();
     for given in [0, 1_001, 65_537, usize::MAX] {
         let refused = locks.semaphore("a", given).acquire().await.unwrap_err();
-        let most = 1_000;
-        let expected = ConfigError::Permits { given, most };
+        let expected = ConfigError::OutOfRange {
+            setting: "semaphore",
+            given: format!("{given} permits"),
+            range: "from 1 to 1000".to_owned(),
+        };
         assert!(matches!(refused, AcquireError::Config(error) if error == expected));
     }
     assert!(masters.iter().all(|master| master.commands() == 0));

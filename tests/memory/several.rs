@@ -74,16 +74,14 @@ async fn names_that_cannot_be_used_are_refused_before_anything_is_sent() {
     let sent = world.commands();
     let many: Vec<_> = (0..101).map(|number| format!("{number}")).collect();
     let none: [&str; 0] = [];
-    let most = 100;
+    let names = |given: usize| ConfigError::OutOfRange {
+        setting: "lock",
+        given: format!("{given} names"),
+        range: "from 1 to 100".to_owned(),
+    };
     for (lock, expected) in [
-        (
-            world.locks.mutex_all(none),
-            ConfigError::Names { given: 0, most },
-        ),
-        (
-            world.locks.mutex_all(&many),
-            ConfigError::Names { given: 101, most },
-        ),
+        (world.locks.mutex_all(none), names(0)),
+        (world.locks.mutex_all(&many), names(101)),
         (world.locks.mutex_all(["a", ""]), ConfigError::EmptyName),
     ] {
         let refused = lock.acquire().await.unwrap_err();

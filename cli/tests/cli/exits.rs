@@ -393,7 +393,7 @@ fn a_time_of_zero_that_would_run_nothing_is_64() {
             "--max-hold 0s",
             "invalid value '0s' for '--max-hold <TIME>'",
         ),
-        ("--ttl 0s", "a TTL of 0s is too short"),
+        ("--ttl 0s", "a TTL of 0s is out of range"),
     ] {
         let masters = masters(1);
         let words = format!("run -n {words} a -- echo ran");

@@ -151,7 +151,7 @@ fn a_number_of_permits_is_from_1_to_1000() {
     for (words, why) in [
         (
             "--permits 0",
-            "a semaphore of 0 permits is out of range: it must have from 1 to 1000",
+            "a semaphore of 0 permits is out of range: it must be from 1 to 1000",
         ),
         (
             "--permits 1001",

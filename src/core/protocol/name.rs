@@ -145,10 +145,12 @@ impl KeyTemplate {
             return Err(ConfigError::EmptyName);
         }
         if name.len() > Self::MOST_NAME {
-            return Err(ConfigError::NameTooLong {
-                length: name.len(),
-                most: Self::MOST_NAME,
-            });
+            let (given, most) = (format!("{} bytes", name.len()), Self::MOST_NAME);
+            return Err(ConfigError::out_of_range(
+                "name",
+                given,
+                format!("at most {most}"),
+            ));
         }
         let key = self.key(&name);
         if key.starts_with(RESERVED) || *name == *Self::EXAMPLE {
@@ -289,11 +291,10 @@ mod tests {
         let template = KeyTemplate::parse("{name}").unwrap();
         let named = |length| template.lock_id(Kind::Mutex, "a".repeat(length).into());
         assert!(named(65_536).is_ok());
-        let error = ConfigError::NameTooLong {
-            length: 65_537,
-            most: 65_536,
-        };
-        assert_eq!(named(65_537).unwrap_err(), error);
+        assert_eq!(
+            named(65_537).unwrap_err().to_string(),
+            "a name of 65537 bytes is out of range: it must be at most 65536"
+        );
     }
 
     #[test]

@@ -50,10 +50,9 @@ impl Listed {
             }
         }
         if masters.len() > MasterSet::MOST {
-            return Err(ConfigError::TooManyMasters {
-                given: masters.len(),
-                most: MasterSet::MOST,
-            });
+            let given = format!("{} masters", masters.len());
+            let range = format!("at most {}, and 3 or 5 are usual", MasterSet::MOST);
+            return Err(ConfigError::out_of_range("list", given, range));
         }
         let quorum = Quorum::of_lists(count, left.into_iter().collect());
         let roster = Roster::new(addresses, quorum);

@@ -14,7 +14,7 @@ pub enum GroupsError {
         id: String,
     },
 
-    /// The masters of a group cannot be used.
+    /// The masters or the [weight](crate::Group::weight) of a group cannot be used.
     #[error("group {id}: {error}")]
     Group {
         /// The ID of the group. For names that move from `a` to `b`, it is `a->b`.
@@ -43,7 +43,8 @@ pub enum GroupsError {
     #[error("no groups were given: list at least one")]
     NoGroups,
 
-    /// The settings cannot be used.
+    /// The settings cannot be used, or there are too many groups, or their change moves names
+    /// between too many pairs of groups.
     #[error(transparent)]
     Settings(#[from] ConfigError),
 
@@ -56,27 +57,5 @@ pub enum GroupsError {
         second: String,
         /// The address of the server.
         address: String,
-    },
-
-    /// There are too many groups, or their change moves names between too many pairs of groups.
-    #[error("{given} {what} are too many: the maximum is {most}")]
-    TooMany {
-        /// What there are too many of: `groups`, or `pairs of groups between which names move`.
-        what: &'static str,
-        /// The number that was given.
-        given: usize,
-        /// The maximum.
-        most: usize,
-    },
-
-    /// The [weight](crate::Group::weight) of a group is out of range.
-    #[error("group {id}: a weight of {given} is out of range: it must be from 1 to {most}")]
-    Weight {
-        /// The ID of the group.
-        id: String,
-        /// The weight that was given.
-        given: u32,
-        /// The maximum.
-        most: u32,
     },
 }

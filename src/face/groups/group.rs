@@ -56,11 +56,9 @@ impl Group {
     /// Checks the groups of one list. Returns their entries in the ID of all lists.
     pub(super) fn check_all(groups: &[Self]) -> Result<Vec<Entry>, GroupsError> {
         if groups.len() > Self::MOST {
-            return Err(GroupsError::TooMany {
-                what: "groups",
-                given: groups.len(),
-                most: Self::MOST,
-            });
+            let given = format!("{} groups", groups.len());
+            let range = format!("at most {}", Self::MOST);
+            return Err(ConfigError::out_of_range("list", given, range).into());
         }
         let (mut entries, mut owners) = (Vec::new(), BTreeMap::new());
         for (number, group) in groups.iter().enumerate() {
@@ -96,10 +94,10 @@ impl Group {
             });
         }
         if !(1..=Self::MOST_WEIGHT).contains(&self.weight) {
-            return Err(GroupsError::Weight {
+            let range = format!("from 1 to {}", Self::MOST_WEIGHT);
+            return Err(GroupsError::Group {
                 id: self.id.clone(),
-                given: self.weight,
-                most: Self::MOST_WEIGHT,
+                error: ConfigError::out_of_range("weight", self.weight, range),
             });
         }
         Ok(())

@@ -25,7 +25,10 @@ use super::{
     lock::{Lock, read_write::ReadWriteLock},
     owner::Owner,
 };
-use crate::core::{error::ReadyError, vote::votes::Votes};
+use crate::core::{
+    error::{ConfigError, ReadyError},
+    vote::votes::Votes,
+};
 
 /// Groups of masters. Each name belongs to one group, whose coordinator has its locks.
 ///
@@ -328,11 +331,9 @@ fn members(
     });
     let pairs: Vec<_> = pairs.collect();
     if pairs.len() > Groups::MOST_PAIRS {
-        return Err(GroupsError::TooMany {
-            what: "pairs of groups between which names move",
-            given: pairs.len(),
-            most: Groups::MOST_PAIRS,
-        });
+        let given = format!("{} pairs of groups between which names move", pairs.len());
+        let range = format!("at most {}", Groups::MOST_PAIRS);
+        return Err(ConfigError::out_of_range("change", given, range).into());
     }
     let members = pairs.into_iter().map(|(key, new, old)| {
         let label = match old {

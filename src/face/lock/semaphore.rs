@@ -19,10 +19,11 @@ impl Lock {
         Self {
             lock_id: match count {
                 Some(count) => lock.lock_id.map(|lock_id| lock_id.with_permits(count)),
-                None => Err(ConfigError::Permits {
-                    given: permits,
-                    most: MOST_PERMITS.into(),
-                }),
+                None => {
+                    let range = format!("from 1 to {MOST_PERMITS}");
+                    let given = format!("{permits} permits");
+                    Err(ConfigError::out_of_range("semaphore", given, range))
+                }
             },
             access: Access::Shared,
             ..lock

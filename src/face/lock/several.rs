@@ -85,7 +85,8 @@ fn in_order(mut lock_ids: Vec<LockId>) -> Result<(LockId, Vec<LockId>), ConfigEr
     lock_ids.dedup();
     let most = MOST_NAMES;
     if lock_ids.is_empty() || lock_ids.len() > most {
-        return Err(ConfigError::Names { given, most });
+        let (given, range) = (format!("{given} names"), format!("from 1 to {most}"));
+        return Err(ConfigError::out_of_range("lock", given, range));
     }
     Ok((lock_ids.remove(0), lock_ids))
 }
