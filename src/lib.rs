@@ -92,9 +92,6 @@
     allow(rustdoc::broken_intra_doc_links)
 )]
 
-#[macro_use]
-mod mutants;
-
 mod core;
 mod driver;
 mod face;

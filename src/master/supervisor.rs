@@ -6,7 +6,6 @@ use std::{
     pin::pin,
     sync::Arc,
     task::{Poll, ready},
-    time::Duration,
 };
 
 use tokio::time::sleep;
@@ -69,10 +68,7 @@ async fn run(dialer: Dialer, session: &mut Session) {
         if has_worked && !was_given_up {
             continue;
         }
-        let mut pause = outage.pause(config.redial, (config.random)());
-        if mutant!(RedialsAtOnce) {
-            pause = Duration::from_millis(1);
-        }
+        let pause = outage.pause(config.redial, (config.random)());
         if unless_done(session, sleep(pause)).await.is_none() {
             return;
         }

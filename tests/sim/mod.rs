@@ -3,9 +3,8 @@
 //! A run has several processes, each with clocks of its own. Their tasks use locks of all kinds in
 //! every way, while processes, masters and the network fail. [`checker`] says which rules hold.
 //!
-//! `./dev sim [N]` runs N seeds, the runs outside the model, and the mutants. With `SIM_SEED=n`, it
-//! runs one seed and prints everything that happened. `SIM_BREACH` and `SIM_MUTANT` name the broken
-//! assumption and the wrong rule of that run.
+//! `./dev sim [N]` runs N seeds, and the runs outside the model. With `SIM_SEED=n`, it runs one seed
+//! and prints everything that happened. `SIM_BREACH` names the broken assumption of that run.
 
 #![allow(
     clippy::disallowed_methods,
@@ -30,7 +29,7 @@ use self::{
     plan::{Data, Fault, Model, Plan},
     world::World,
 };
-use crate::{Groups, Guard, mutants::Mutant};
+use crate::{Groups, Guard};
 
 mod change;
 mod checker;
@@ -40,7 +39,6 @@ mod groups;
 mod healed;
 mod nemesis;
 mod network;
-mod patches;
 mod plan;
 mod polls;
 mod process;
@@ -93,9 +91,7 @@ fn count_panics<T>(f: impl FnOnce() -> T) -> (T, u32) {
         let print = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
             PANICS.set(PANICS.get() + 1);
-            if !Mutant::is_any_on() {
-                print(info);
-            }
+            print(info);
         }));
     });
     PANICS.set(0);

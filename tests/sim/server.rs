@@ -12,7 +12,6 @@ use super::{
     checker::Rule,
     commands::{self, Answer, By, LockCommand, Shown, Words},
     network::{Delivery, Packet},
-    patches::patched,
     plan::{self, Plan},
     process::Process,
     world::{What, World},
@@ -229,8 +228,7 @@ impl Server {
     }
 
     fn execute(&mut self, connection: u64, words: &Words<'_>, now: u64) -> Reply {
-        let heart = &mut self.heart;
-        patched(words, |words| heart.execute(connection, words, micros(now)))
+        self.heart.execute(connection, words, micros(now))
     }
 
     /// Notes what the reply to a command of a process says about its lock.

@@ -35,8 +35,7 @@ impl Setup {
         }
     }
 
-    /// Returns the number of the group that has the name. Outside of all processes, so no mutant
-    /// changes the choice.
+    /// Returns the number of the group that has the name.
     pub(super) fn group_of(&self, name: &str) -> usize {
         let groups = self.groups.iter();
         let groups = groups.map(|group| Group::new(group.id, [""; 0]).weight(group.weight));

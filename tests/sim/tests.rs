@@ -1,8 +1,9 @@
 //! The runs.
 
 use std::{
-    collections::BTreeSet,
-    env, fmt, panic,
+    collections::BTreeMap,
+    env, fmt,
+    ops::ControlFlow,
     sync::atomic::{AtomicU64, Ordering},
     thread,
     time::{Duration, Instant},
@@ -17,10 +18,10 @@ use super::{
     plan::{Breach, Fault, Model, Plan, Planned},
     run, run_plan,
 };
-use crate::{Kind, Quarantine, mutants::Mutant, user_code::caught};
+use crate::{Kind, Quarantine, user_code::caught};
 
-/// Runs `seeds` on all cores, and passes each outcome to `see`.
-fn on_all_cores(seeds: std::ops::Range<u64>, see: impl Fn(u64) + Sync) {
+/// Passes `seeds` to `run` on all cores, in their order. After a `Break`, begins no more of them.
+fn on_all_cores(seeds: std::ops::Range<u64>, run: impl Fn(u64) -> ControlFlow<()> + Sync) {
     let next = AtomicU64::new(seeds.start);
     let cores = thread::available_parallelism().map_or(1, usize::from);
     thread::scope(|scope| {
@@ -31,7 +32,9 @@ fn on_all_cores(seeds: std::ops::Range<u64>, see: impl Fn(u64) + Sync) {
                     if seed >= seeds.end {
                         return;
                     }
-                    see(seed);
+                    if run(seed).is_break() {
+                        next.store(seeds.end, Ordering::Relaxed);
+                    }
                 }
             });
         }
@@ -73,19 +76,17 @@ fn found<T: Copy + fmt::Debug>(variable: &str, name: &str, all: &[T]) -> T {
 }
 
 #[test]
-#[should_panic(expected = "SIM_MUTANT=NoSuch is none of [AlwaysQueued, ")]
-fn a_mutant_that_does_not_exist_is_refused() {
-    let find = |name| found("SIM_MUTANT", name, &Mutant::SIMULATED);
-    assert_eq!(find("OneToken"), Mutant::OneToken);
+#[should_panic(expected = "SIM_BREACH=NoSuch is none of [")]
+fn a_breach_that_does_not_exist_is_refused() {
+    let find = |name| found("SIM_BREACH", name, &Breach::ALL);
+    assert_eq!(find("Flush"), Breach::Flush);
     find("NoSuch");
 }
 
 /// Runs one seed, and prints everything that happened.
 fn replay(seed: u64) {
     let breach = named("SIM_BREACH", &Breach::ALL);
-    Mutant::set(named("SIM_MUTANT", &Mutant::SIMULATED));
     let outcome = run(seed, breach.map_or(Model::Within, Model::Outside), true);
-    Mutant::set(None);
     println!("{}", outcome.log.join("\n"));
     println!("{} acquisitions", outcome.acquired);
     let violations = outcome.violations;
@@ -99,22 +100,32 @@ fn no_rule_breaks_within_the_model() {
     }
     let count = count("SIM_COUNT", 10);
     let first = number("SIM_FIRST").unwrap_or(0);
+    let stops = number("SIM_STOP") == Some(1);
     let totals = Mutex::new(Totals::default());
     let began = Instant::now();
     on_all_cores(first..first + count, |seed| {
         let plan = Plan::draw(seed, Model::Within);
         let (has_groups, has_change) = (plan.has_groups(), plan.new.is_some());
         let outcome = run_plan(plan, false);
-        totals.lock().add(has_groups, has_change, &outcome);
-        if !outcome.violations.is_empty() {
-            eprintln!("SIM_SEED={seed}:{:?}", outcome.violations);
+        let mut totals = totals.lock();
+        totals.add(has_groups, has_change, &outcome);
+        let Some(rule) = outcome.violations.first() else {
+            return ControlFlow::Continue(());
+        };
+        eprintln!("SIM_SEED={seed}:{:?}", outcome.violations);
+        totals.broken.insert(seed, rule);
+        if stops {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
         }
     });
     let per_minute = count as f64 * 60.0 / began.elapsed().as_secs_f64();
     let totals = totals.into_inner();
     println!("{totals}");
     println!("figure sim_schedules_per_minute {per_minute:.0} 1/min");
-    assert_eq!(totals.failed, 0, "seeds broke a rule");
+    let broken = totals.broken;
+    assert!(broken.is_empty(), "seeds broke rules: {broken:?}");
 }
 
 /// What many runs showed.
@@ -132,7 +143,8 @@ struct Totals {
     spread: u64,
     looks: u64,
     looks_at_wanted: u64,
-    failed: u64,
+    /// The seeds that broke a rule, with the first one that each broke.
+    broken: BTreeMap<u64, Rule>,
 }
 
 impl Totals {
@@ -144,7 +156,6 @@ impl Totals {
         self.joint += outcome.joint;
         self.looks += outcome.kept.looks;
         self.looks_at_wanted += outcome.kept.at_wanted;
-        self.failed += u64::from(!outcome.violations.is_empty());
         if has_groups {
             self.groups += 1;
             self.changes_of_groups += u64::from(has_change);
@@ -221,6 +232,7 @@ fn exclusion_breaks_outside_the_model_and_tokens_hold() {
                 violations.is_empty() || !is_promised,
                 "{breach:?} {seed}:{violations:?}"
             );
+            ControlFlow::Continue(())
         });
         let (broken, earliest) = (broken.into_inner(), earliest.into_inner());
         println!(
@@ -292,64 +304,4 @@ fn a_panic_that_the_crate_catches_is_counted() {
     let panics = || drop(caught(|| panic!("planted")));
     assert_eq!(count_panics(panics).1, 1);
     assert_eq!(count_panics(|| ()).1, 0);
-}
-
-/// Every mutant breaks a rule in some run. Prints how many runs it takes to notice each.
-#[test]
-#[ignore = "takes a minute; `./dev sim` runs it"]
-fn every_mutant_is_noticed() {
-    let only = named("SIM_MUTANT", &Mutant::SIMULATED);
-    let samples = count("SIM_SAMPLES", 1);
-    let mut missed = Vec::new();
-    println!("| mutant | runs until it is noticed, mean | rule | the first of them |");
-    println!("|---|---|---|---|");
-    for mutant in only.map_or_else(|| Mutant::SIMULATED.to_vec(), |only| vec![only]) {
-        let noticed: Option<Vec<_>> = (0..samples)
-            .map(|sample| notice(mutant, sample * MOST_RUNS))
-            .collect();
-        let Some(noticed) = noticed else {
-            missed.push(mutant);
-            continue;
-        };
-        let mean = noticed.iter().map(|(runs, _)| runs).sum::<u64>() / samples;
-        let rules: BTreeSet<_> = noticed.iter().map(|(_, rule)| rule).collect();
-        let seed = noticed[0].0 - 1;
-        println!("| {mutant:?} | {mean} | {rules:?} | SIM_MUTANT={mutant:?} SIM_SEED={seed} |");
-    }
-    assert!(
-        missed.is_empty(),
-        "not noticed in {MOST_RUNS} runs: {missed:?}"
-    );
-}
-
-/// The runs after which a mutant counts as missed.
-const MOST_RUNS: u64 = 10_000;
-
-/// Returns the number of runs until `mutant` breaks a rule, and the rule.
-fn notice(mutant: Mutant, first: u64) -> Option<(u64, Rule)> {
-    let found = Mutex::new(None::<(u64, Rule)>);
-    on_all_cores(first..first + MOST_RUNS, |seed| {
-        if found.lock().is_some_and(|(earliest, _)| earliest < seed) {
-            return;
-        }
-        Mutant::set(Some(mutant));
-        let outcome = panic::catch_unwind(|| run(seed, Model::Within, false));
-        Mutant::set(None);
-        let rule = match outcome {
-            Ok(outcome) => outcome.violations.first(),
-            Err(_) => Some(Rule::Panic),
-        };
-        // The run must break the rule because of the mutant.
-        if let Some(rule) = rule
-            && run(seed, Model::Within, false).violations.is_empty()
-        {
-            let mut found = found.lock();
-            if found.is_none_or(|(earliest, _)| seed < earliest) {
-                *found = Some((seed, rule));
-            }
-        }
-    });
-    found
-        .into_inner()
-        .map(|(seed, rule)| (seed - first + 1, rule))
 }

@@ -1,27 +1,25 @@
-//! Checks that each switch in `src/mutants.rs` breaks a rule somewhere, and that a test notices it.
+//! Checks the wrong rules in `tests/mutants/`.
 
-use std::collections::BTreeSet;
+use std::{fs, path::Path, process::Command};
 
-use crate::source::{files, read};
+use crate::source::{ROOT, files, read};
 
+/// `./dev mutants` builds and runs them, which takes much longer.
 #[test]
-fn every_mutant_is_used_and_tested() {
-    let sources: Vec<_> = files("src", "rs").iter().map(|path| read(path)).collect();
-    let patched = names(&[read("tests/sim/patches.rs")], "mutant: Mutant::", ",\n");
-    let used = &names(&sources, "mutant!(", "") | &patched;
-    let tested = names(&sources, "Mutant::", ".breaks(");
-    let simulated = names(&[read("src/mutants.rs")], " Self::", ",\n");
-    assert!(!simulated.is_empty() && !patched.is_empty());
-    assert_eq!(used, &tested | &simulated);
-}
-
-/// Returns the words with `before` on their left and `after` on their right.
-fn names(texts: &[String], before: &str, after: &str) -> BTreeSet<String> {
-    let starts = texts.iter().flat_map(|text| text.split(before).skip(1));
-    let words = starts.filter_map(|start| {
-        let (word, rest) = start.split_at(start.find(|c: char| !c.is_alphanumeric())?);
-        rest.starts_with(after).then_some(word)
-    });
-    let words = words.filter(|word| !word.is_empty());
-    words.map(str::to_owned).collect()
+fn every_mutant_applies_and_has_a_row_in_the_page() {
+    let page = read("docs/proof.md");
+    let root = fs::canonicalize(ROOT).unwrap();
+    let mutants = files("tests/mutants", "patch");
+    assert!(!mutants.is_empty());
+    for path in mutants {
+        // In a part of another repository, git would check nothing.
+        let mut git = Command::new("git");
+        git.current_dir(&root)
+            .env("GIT_CEILING_DIRECTORIES", root.parent().unwrap());
+        let checked = git.args(["apply", "--check", &path]).output().unwrap();
+        let said = String::from_utf8_lossy(&checked.stderr);
+        assert!(checked.status.success(), "{path}: {said}");
+        let name = Path::new(&path).file_stem().unwrap().to_str().unwrap();
+        assert!(page.contains(&format!("| `{name}` |")), "{name}");
+    }
 }

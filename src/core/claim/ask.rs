@@ -122,9 +122,8 @@ impl<R: ReadRound> ClaimState<R> {
         if outcome != Outcome::Won {
             return outcome;
         }
-        mutant!(LeaseStartsLate => self.lease = step.lease(step.terms.ttl));
         self.validity = self.lease.remaining(step.now);
-        if !self.lease.is_valid(step.now) && !mutant!(NoValidityCheck) {
+        if !self.lease.is_valid(step.now) {
             return Outcome::TooLate;
         }
         self.traces.slot = self.newest.read(Round::slot);

@@ -106,7 +106,7 @@ impl<R: ReadRound> ClaimState<R> {
             return Ok(None);
         }
         let is_upgrade = (self.levels.access(), access) == (Access::Shared, Access::Exclusive);
-        if is_upgrade && !mutant!(UpgradesInPlace) {
+        if is_upgrade {
             let name = step.terms.lock_id.name().clone();
             return Err(AcquireError::Upgrade { name });
         }
@@ -183,11 +183,7 @@ impl<R: ReadRound> ClaimState<R> {
             return;
         };
         let was_in_doubt = mem::take(&mut held.in_doubt);
-        let lease = if mutant!(ExtensionStartsLate) {
-            step.lease(step.terms.ttl)
-        } else {
-            Lease::new(round.read(Round::start), ttl, step.terms.drift)
-        };
+        let lease = Lease::new(round.read(Round::start), ttl, step.terms.drift);
         let is_longer = lease > self.lease;
         if is_longer {
             self.lease = lease;
@@ -209,8 +205,7 @@ impl<R: ReadRound> ClaimState<R> {
         gone: MasterSet,
         ttl: Ttl,
     ) -> Option<(MasterSet, Command)> {
-        let may_write = self.held_at(step).is_some() || mutant!(HealsLate);
-        if gone.is_empty() || !may_write {
+        if gone.is_empty() || self.held_at(step).is_none() {
             return None;
         }
         self.traces.last_until(step.expiry(ttl));

@@ -45,7 +45,6 @@ impl<R: ReadRound> OwedRelease<R> {
     /// Returns the masters that may have the key or the ticket. A late vote in the newest round may
     /// show that a master has nothing.
     pub(crate) fn to(&self) -> MasterSet {
-        mutant!(NothingOwed => return MasterSet::NONE);
         self.may_keep | self.newest.read(Round::may_keep)
     }
 }
@@ -108,8 +107,6 @@ impl<R: ReadRound> ClaimState<R> {
     /// Returns the masters that need a release. If the newest acquisition did not ask all masters,
     /// these are only the masters that may have the key, also because of an earlier round.
     fn needs_release(&self) -> MasterSet {
-        mutant!(RollbackOfGrants if !self.was_won() => return self.newest.read(Round::granted));
-        mutant!(NoRollback if !self.was_won() => return MasterSet::NONE);
         match self.phase {
             Phase::Asking { unasked } if !unasked.is_empty() => {
                 (self.newest.read(Round::may_keep) - unasked) | self.traces.may_keep

@@ -14,7 +14,6 @@ use crate::core::vote::{Failure, Refusal, Vote};
 /// An error reply is a failure, with one exception. WRONGTYPE means that a lock of another kind is
 /// held under the name.
 pub(in crate::core) fn of_any_kind(verb: Verb, reply: &Reply<'_>) -> Option<Vote> {
-    mutant!(ErrorGrants if matches!(reply, Reply::Error(_)) => return Some(Vote::Grant));
     Some(match (verb, reply) {
         (_, Reply::Error(text)) if is_wrong_type(text) => Vote::Refuse(Refusal::OtherKind),
         (_, Reply::Error(text)) => Vote::Fail(Failure::Rejected((&**text).into())),

@@ -21,9 +21,6 @@ impl Effect {
     /// counted in `round`. `before` is the outcome of the round before that vote.
     pub(crate) fn of_vote(round: &Round, before: Outcome, master: usize) -> Option<Self> {
         let gone = round.masters(Vote::is_gone);
-        mutant!(MinorityExtends if round.granted().contains(master) => {
-            return Some(Self::Renewed(gone));
-        });
         match round.outcome() {
             Outcome::Won if before == Outcome::Pending => Some(Self::Renewed(gone)),
             Outcome::Won if gone.contains(master) => Some(Self::Heal(MasterSet::only(master))),

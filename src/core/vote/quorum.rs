@@ -44,23 +44,6 @@ impl Quorum {
         Self { sets: sets.into() }
     }
 
-    /// Returns the same sets without `masters`, for a mutant.
-    #[cfg(test)]
-    pub(super) fn without(&self, masters: MasterSet) -> Self {
-        let sets = self.sets.iter().map(|set| *set - masters);
-        Self {
-            sets: sets.collect(),
-        }
-    }
-
-    /// Returns the last set, for a mutant.
-    #[cfg(test)]
-    pub(super) fn last(&self) -> Self {
-        Self {
-            sets: self.sets.last().copied().into_iter().collect(),
-        }
-    }
-
     pub(super) fn sets(&self) -> &[MasterSet] {
         &self.sets
     }
@@ -85,15 +68,11 @@ impl Quorum {
 
     /// Returns whether `masters` contain a majority of every set.
     pub(crate) fn is_every_majority_in(&self, masters: MasterSet) -> bool {
-        mutant!(AnyList => return self.is_any_majority_in(masters));
-        mutant!(UnionOfLists => return has_majority(self.masters(), masters));
-        mutant!(SwapsLists => return self.sets.iter().any(|set| has_majority(*set, masters)));
         self.sets.iter().all(|set| has_majority(*set, masters))
     }
 
     /// Returns whether `masters` contain a majority of any set.
     pub(crate) fn is_any_majority_in(&self, masters: MasterSet) -> bool {
-        mutant!(SwapsLists => return self.sets.iter().all(|set| has_majority(*set, masters)));
         self.sets.iter().any(|set| has_majority(*set, masters))
     }
 
@@ -117,9 +96,6 @@ impl Quorum {
     /// Returns the least value that a majority of every set reaches: each of its masters has this
     /// value or a smaller one. `None` if too few masters have a value.
     pub(crate) fn least_of_every<T: Ord>(&self, value: impl Fn(usize) -> Option<T>) -> Option<T> {
-        mutant!(SwapsLists => {
-            return self.sets.iter().filter_map(|set| least(*set, &value)).min();
-        });
         let mut most = None;
         for set in &*self.sets {
             most = most.max(Some(least(*set, &value)?));
@@ -136,7 +112,6 @@ impl Quorum {
 
 /// Returns the size of a majority of `masters`. Any two majorities share a master.
 pub(crate) fn majority(masters: usize) -> usize {
-    mutant!(QuorumIsHalf => return masters / 2);
     masters / 2 + 1
 }
 

@@ -98,7 +98,6 @@ impl Chances {
 
     /// Returns the position for the next wait.
     pub(crate) fn position(self, waiter_timeout: Duration) -> Position {
-        mutant!(AlwaysQueued => return Position::Contending);
         let lasted = |unable: Unable| unable.until.saturating_duration_since(unable.since);
         match self.unable.map(lasted) {
             Some(lasted) if lasted >= waiter_timeout / 2 => Position::Aside,

@@ -75,13 +75,8 @@ pub(super) fn begin_by_token(
     request: &LockRequest,
     first: Option<usize>,
 ) -> Level {
-    let random = if mutant!(OneToken) {
-        [7; 20]
-    } else {
-        clock::random()
-    };
     let client = context.config.client_name.as_ref();
-    let identity = Identity::Token(Token::new(random, client));
+    let identity = Identity::Token(Token::new(clock::random(), client));
     let claim = Claim::begin(context, request, identity, first, None);
     Level::new(claim, request.access, None)
 }

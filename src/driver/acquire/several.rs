@@ -116,7 +116,6 @@ impl<'a> Prefix<'a> {
                 Err(denied) => {
                     let Part { context, request } = self.parts[self.levels.len()];
                     deadline.note_failure(context, request, &denied, is_last)?;
-                    mutant!(KeepsLater => self.parts[self.levels.len()..].rotate_left(1));
                     most = 1;
                 }
             }

@@ -159,7 +159,6 @@ impl Claim {
                         votes: self.votes(round),
                     });
                 }
-                mutant!(ExtensionReleases => self.release_wrongly());
                 Err(ExtendError::NoQuorum {
                     name: name(),
                     remaining: self.remaining(),
@@ -167,19 +166,6 @@ impl Claim {
                 })
             }
         }
-    }
-
-    #[cfg(test)]
-    fn release_wrongly(&self) {
-        use crate::{core::protocol::command::Action, driver::live_round::IgnoreVotes};
-
-        let locked = self.lock();
-        let mut holding = locked.state().holding();
-        holding.depth = 0;
-        let was_won = true;
-        let release = Action::Release { holding, was_won };
-        let release = Command::new(&self.terms.lock_id, release);
-        locked.post(MasterSet::ALL, release, IgnoreVotes);
     }
 
     /// Posts the extension that the newest round counts.

@@ -123,7 +123,7 @@ impl OwnedLock {
         timers: &Timers,
     ) -> Option<SemaphorePermit<'_>> {
         let permit = self.permit.acquire();
-        let Some(end) = end.filter(|_| !mutant!(OwnerWaitsForever)) else {
+        let Some(end) = end else {
             return permit.await.ok();
         };
         // The permit is polled first. A task that runs again long after `end` gets the permit if it

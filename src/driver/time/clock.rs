@@ -161,9 +161,6 @@ impl Suspensions {
     /// [`monotonic`] clock. That clock stands still during a suspension, so a suspension may be
     /// noticed up to a millisecond after it ends.
     fn look(&self, now: Instant) -> Duration {
-        if mutant!(MonotonicOnly) {
-            return Duration::ZERO;
-        }
         const INTERVAL: Duration = Duration::from_millis(1);
         let epoch = *self.epoch.get_or_init(|| now);
         let now = now.saturating_duration_since(epoch).as_nanos() as u64;

@@ -40,15 +40,8 @@ impl Choice {
 
 /// Returns the seed of a group with this number.
 fn seed(id: &str, number: u32) -> u64 {
-    mutant!(HashesOtherwise if is_of_first_program() => return hash(id.bytes()));
     let number = number.to_string();
     hash(id.bytes().chain([0]).chain(number.bytes()))
-}
-
-/// Returns whether the program in the first place of a simulation runs now.
-#[cfg(test)]
-fn is_of_first_program() -> bool {
-    crate::sim::Process::current(|process| process.number == 0).unwrap_or_default()
 }
 
 fn score(seeds: &[u64], name: u64) -> u64 {

@@ -105,7 +105,6 @@ impl Group {
 
     /// Returns the masters of the group, with those that its names leave.
     pub(super) fn listed(&self, old: Option<&Self>) -> Result<Listed, ConfigError> {
-        mutant!(IgnoresOldGroup => return Listed::parse(self.masters.clone(), Vec::new()));
         let leaving = old.map_or_else(Vec::new, |old| old.masters.clone());
         Listed::parse(self.masters.clone(), leaving)
     }

@@ -79,9 +79,7 @@ fn guard_of_all(mut levels: Vec<Level>) -> Guard {
 /// keys.
 fn in_order(mut lock_ids: Vec<LockId>) -> Result<(LockId, Vec<LockId>), ConfigError> {
     let given = lock_ids.len();
-    if !mutant!(TakesAsGiven) {
-        lock_ids.sort_unstable_by(|one, other| one.key().cmp(other.key()));
-    }
+    lock_ids.sort_unstable_by(|one, other| one.key().cmp(other.key()));
     lock_ids.dedup();
     let most = MOST_NAMES;
     if lock_ids.is_empty() || lock_ids.len() > most {

@@ -33,10 +33,7 @@ impl RunIds {
     /// number is rounded up, because the master counts whole milliseconds. There are several run
     /// ids if several servers answer at one address.
     pub(in crate::master) fn known(&self, now: Instant) -> Vec<(String, u64)> {
-        let mut run_ids = self.0.lock();
-        if mutant!(ForgetsRunIds) {
-            run_ids.clear();
-        }
+        let run_ids = self.0.lock();
         let known = run_ids.iter().filter_map(|(run_id, heard)| {
             let away = now.saturating_duration_since(heard.at()?).as_millis();
             let away = u64::try_from(away).unwrap_or(u64::MAX);

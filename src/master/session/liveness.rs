@@ -131,9 +131,6 @@ impl Liveness {
         now: Instant,
         has_unread: bool,
     ) -> Option<Instant> {
-        if mutant!(ForgivesNoStall) {
-            return Some(due);
-        }
         let timeout = self.timeout();
         if let Some(judgement) = self.judgement.take_if(|old| due <= old.from) {
             if now >= judgement.from && (!has_unread || now >= judgement.from + timeout) {

@@ -62,9 +62,6 @@ impl Owed {
         now: fn() -> Instant,
     ) -> Option<Instant> {
         let until = self.releases.front()?.votes_to.owed_until(master);
-        if mutant!(ClosesLate) {
-            return until;
-        }
         Some(until.unwrap_or_else(now))
     }
 
@@ -120,9 +117,6 @@ impl Owed {
         if was_owed {
             self.in_flight = self.in_flight.saturating_sub(1);
         }
-        if mutant!(ReleaseInALoop) {
-            return;
-        }
         self.limit = Some(1);
         if self.retry_at.is_none_or(|at| at <= now) {
             self.retry_at = Some(now + Self::PAUSE.delay(self.failures, random));
@@ -158,7 +152,6 @@ mod tests {
         },
         driver::time::clock,
         master::session::request::CountVotes,
-        mutants::Mutant,
     };
 
     /// A release that is owed until the vote on its acquisition is cast.
@@ -180,20 +173,16 @@ mod tests {
     /// sets no timer then keeps the release until the master is back, and `close` waits for it.
     #[test]
     fn a_release_that_is_no_longer_owed_is_given_up_at_once() {
-        let is_given_up = || {
-            let now = clock::monotonic();
-            let command = command(Kind::Mutex, Verb::Release, 1);
-            let release = Arc::new(Request::new(command, now, OwedAtFirst::default()));
-            let mut owed = Owed::default();
-            let _ = owed.push(release.clone());
-            assert!(owed.next_expiry(0, clock::monotonic) > Some(now));
-            release.votes_to.count(0, Vote::Grant.into(), now);
-            let Some(at) = owed.next_expiry(0, clock::monotonic) else {
-                return false;
-            };
-            owed.expire(0, at);
-            owed.is_empty() && at <= clock::monotonic()
-        };
-        assert!(Mutant::ClosesLate.breaks(is_given_up));
+        let now = clock::monotonic();
+        let command = command(Kind::Mutex, Verb::Release, 1);
+        let release = Arc::new(Request::new(command, now, OwedAtFirst::default()));
+        let mut owed = Owed::default();
+        let _ = owed.push(release.clone());
+        assert!(owed.next_expiry(0, clock::monotonic) > Some(now));
+        release.votes_to.count(0, Vote::Grant.into(), now);
+        let at = owed.next_expiry(0, clock::monotonic).expect("a timer");
+        assert!(at <= clock::monotonic());
+        owed.expire(0, at);
+        assert!(owed.is_empty());
     }
 }

@@ -51,8 +51,6 @@ impl Session {
             observer.on(MasterEvent::Quarantined { left, why });
             self.config.health.quarantined(self.mailbox.master(), why);
         }
-        if !mutant!(IgnoresQuarantine) {
-            self.quarantined_until = Some(now + left);
-        }
+        self.quarantined_until = Some(now + left);
     }
 }

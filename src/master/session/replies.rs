@@ -123,7 +123,6 @@ impl Session {
     /// Handles a report that `key` has changed, or without a `key` that any key may have.
     pub(crate) fn on_changed(&self, key: Option<&str>) {
         match key {
-            _ if mutant!(Deaf) => {}
             Some(key) => self.mailbox.tell(&Topic::Key(key.into())),
             None => self.mailbox.may_have_changed(),
         }
@@ -133,7 +132,7 @@ impl Session {
     /// another server. With quarantine, always fails. The replies that come later on the
     /// connection are then not read, and the next dial finds out which locks are lost.
     pub(crate) fn on_flushed(&mut self) -> Result<(), Arc<str>> {
-        if self.config.restart_tracker.quarantine == Quarantine::Off || mutant!(FlushUnnoticed) {
+        if self.config.restart_tracker.quarantine == Quarantine::Off {
             self.on_changed(None);
             return Ok(());
         }
@@ -148,7 +147,6 @@ impl Session {
         // its own reply may still come.
         match self.link.sent.oldest() {
             Some(Item::Change(changed)) if **changed == *channel => {}
-            _ if mutant!(ConfirmsOldest) => {}
             _ => return Err("a subscription was confirmed out of order".into()),
         }
         self.link.pop(now)?;
@@ -157,9 +155,7 @@ impl Session {
 
     /// Handles a published message, which is the ticket of the waiter whose turn it is.
     pub(crate) fn on_message(&self, ticket: &str) {
-        if !mutant!(Deaf) {
-            self.mailbox.tell(&Topic::Turn(Ticket::of(ticket)));
-        }
+        self.mailbox.tell(&Topic::Turn(Ticket::of(ticket)));
     }
 
     /// Returns the oldest command, if it is a lock command.

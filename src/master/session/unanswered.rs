@@ -75,9 +75,6 @@ impl Unanswered {
     }
 
     pub(in crate::master) fn pop(&mut self) -> Option<Sent> {
-        if mutant!(OldReplies) {
-            self.commands.retain(|sent| !sent.is_expired);
-        }
         let sent = self.commands.pop_front()?;
         self.expired = self.expired.saturating_sub(1);
         self.resent -= usize::from(sent.is_resent);
