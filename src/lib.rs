@@ -105,6 +105,10 @@ mod user_code;
 mod conformance;
 
 #[cfg(test)]
+#[path = "../tests/explore/mod.rs"]
+mod explore;
+
+#[cfg(test)]
 #[path = "../tests/scripts/mod.rs"]
 mod scripts;
 

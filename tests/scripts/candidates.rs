@@ -1,24 +1,32 @@
 //! What the scripts decide on one value.
 
 use super::*;
-use crate::core::{
-    ballot::{BallotReply, ballot_reply},
-    protocol::{
-        command::{Action, Command, fixture::lock_id},
-        kind::Kind,
-    },
+use crate::core::protocol::{
+    command::{Action, Command, fixture::lock_id},
+    kind::Kind,
 };
 
-fn bulk(text: String) -> Reply {
-    Reply::Bulk(text.into_bytes())
-}
-
-/// The search in `core::ballot` relies on this.
 #[test]
-fn the_script_decides_on_candidates_by_the_rule() {
+fn the_script_decides_on_candidates() {
     const CLOCK: u64 = 100;
     let script = &all()["mutex/acquire"];
-    let decide = |candidate: u64, counter: u64, is_mine: bool, window: u64| {
+    for (candidate, counter, is_mine, window, expected) in [
+        (100, 99, false, 10, ""),
+        (100, 100, false, 10, "stale 100"), // another attempt may have won with this candidate
+        (100, 100, true, 10, ""),           // the same attempt
+        (100, 101, true, 10, "stale 101"),
+        (90, 0, false, 10, ""),
+        (89, 0, false, 10, "skew 100"),
+        (89, 0, true, 10, "skew 100"),
+        (110, 0, false, 10, ""),
+        (111, 0, false, 10, "skew 100"),
+        (121, 120, false, 10, ""), // one above a counter that is above the clock
+        (122, 120, false, 10, "skew 100"),
+        (50, 0, false, 0, ""), // the key is put back
+        (50, 50, false, 0, ""),
+        (50, 51, false, 0, ""), // a rival has raised the counter
+        (50, 51, true, 0, ""),
+    ] {
         let mut keys = Keyspace::default();
         if counter > 0 {
             keys.run(&["SET", "fence", &counter.to_string()], CLOCK);
@@ -27,36 +35,18 @@ fn the_script_decides_on_candidates_by_the_rule() {
             keys.run(&["SET", "lock", "me"], CLOCK);
         }
         let words = ["me", "1000", &candidate.to_string(), &window.to_string()];
-        let ran = keys.eval(script, &["lock", "fence"], &words, CLOCK);
-        (ran.reply, keys.run(&["GET", "fence"], CLOCK).reply)
-    };
-    for (candidate, counter) in
-        (85..=115).flat_map(|one| [0, 84, 90, 100, 110, 113, 114].map(|other| (one, other)))
-    {
-        for (is_mine, window) in [(false, 0), (false, 10), (true, 0), (true, 10)] {
-            let rule = ballot_reply(candidate, counter, is_mine, CLOCK, window);
-            let expected = match rule {
-                BallotReply::Accepted => Reply::Int(1),
-                BallotReply::Skewed => bulk(format!("skew {CLOCK}")),
-                BallotReply::Stale => bulk(format!("stale {counter}")),
-            };
-            let left = if rule == BallotReply::Accepted {
-                candidate.max(counter)
-            } else {
-                counter
-            };
-            let left = if left > 0 {
-                bulk(left.to_string())
-            } else {
-                Reply::Nil
-            };
-            let case = format!("{candidate} {counter} {is_mine} {window}");
-            assert_eq!(
-                decide(candidate, counter, is_mine, window),
-                (expected, left),
-                "{case}"
-            );
-        }
+        let reply = keys.eval(script, &["lock", "fence"], &words, CLOCK).reply;
+        let (expected, left) = match expected {
+            "" => (Reply::Int(1), candidate.max(counter)),
+            refused => (Reply::Bulk(refused.into()), counter),
+        };
+        let left = match left {
+            0 => Reply::Nil,
+            left => Reply::Bulk(left.to_string().into()),
+        };
+        let case = format!("{candidate} {counter} {is_mine} {window}");
+        let counter = keys.run(&["GET", "fence"], CLOCK).reply;
+        assert_eq!((reply, counter), (expected, left), "{case}");
     }
 }
 

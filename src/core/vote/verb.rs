@@ -3,7 +3,7 @@
 use super::Vote;
 
 /// The name of an action on a lock: see [`Action`](crate::core::protocol::command::Action).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Verb {
     Acquire,
     Break,

@@ -25,12 +25,11 @@ mod model;
 mod rules;
 mod state;
 mod steps;
-#[cfg(test)]
 mod tests;
 
 /// The way in which a rule is broken, to test that the search finds the flaw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Broken {
+enum Broken {
     /// A master that lost its data lets barred processes in again.
     BarsVanish,
     /// Processes that hold and want nothing count as ended.

@@ -1,17 +1,19 @@
 //! Designs that are wrong. Each master numbers its grants, and the token is the largest of these
 //! numbers. The search must find the flaws of these designs.
 
-use std::time::Duration;
-
-use super::*;
-use crate::core::{
-    vote::verb::Verb,
-    vote::{
-        Vote,
-        quorum::{Outcome, Quorum},
-        round::Round,
+use super::model::{SAME, SMALLER};
+use crate::{
+    core::{
+        vote::quorum::{Outcome, Quorum},
+        vote::verb::Verb,
+    },
+    explore::{
+        masters::{Cast, decided},
+        search::{Model, is_caught},
     },
 };
+
+const MASTERS: usize = 3;
 
 /// The way in which the numbers become one token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,7 +40,7 @@ struct Counting {
     has_copies: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Phase {
     // In the order of time.
     Idle,
@@ -47,7 +49,7 @@ enum Phase {
     Reported,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Attempt {
     phase: Phase,
     token: u8,
@@ -61,7 +63,7 @@ struct Attempt {
     written: u8,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct State {
     holders: [u8; MASTERS],
     counters: [u8; MASTERS],
@@ -131,16 +133,12 @@ impl Counting {
         }
     }
 
-    /// Decides by [`Round`], as in production.
+    /// Counts the votes as in production.
     fn decide(&self, attempt: &mut Attempt) {
         let grants = |grants: [bool; MASTERS]| {
-            let start = std::time::Instant::now();
-            let limit = Some(start + Duration::from_secs(1));
-            let mut round = Round::open(Verb::Acquire, &Quorum::of(MASTERS), start, limit);
-            for (master, _) in grants.into_iter().enumerate().filter(|(_, grants)| *grants) {
-                round.on_vote(master, Vote::Grant, start);
-            }
-            round.outcome() == Outcome::Won
+            let granted = grants.iter().enumerate().filter(|(_, grants)| **grants);
+            let votes = granted.map(|(master, _)| (master, Cast::Granted(0)));
+            decided(Verb::Acquire, &Quorum::of(MASTERS), votes).outcome == Outcome::Won
         };
         if attempt.phase == Phase::Asking && grants(attempt.votes.map(|vote| vote > 1)) {
             attempt.token = attempt.votes.iter().max().unwrap() - 2;
@@ -213,30 +211,6 @@ impl Model for Counting {
         attempts
             .any(|(attempt, reported)| reported && attempt.token <= attempt.above)
             .then_some(SMALLER)
-    }
-
-    fn key(&self, state: &State) -> u128 {
-        let mut key = 0;
-        let mut add = |digit: u8| key = key << 4 | u128::from(digit);
-        for master in 0..MASTERS {
-            add(state.holders[master]);
-            add(state.counters[master]);
-        }
-        for attempt in &state.attempts {
-            let Attempt {
-                phase,
-                token,
-                above,
-                asked,
-                votes,
-                written,
-            } = *attempt;
-            for digit in [phase as u8, token, above, asked, written] {
-                add(digit);
-            }
-            votes.into_iter().for_each(&mut add);
-        }
-        key
     }
 }
 

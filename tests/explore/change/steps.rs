@@ -5,14 +5,18 @@ use super::{
     model::{Change, Closes},
     state::{Config, Master, Phase, State},
 };
+use crate::{
+    core::vote::verb::Verb,
+    explore::masters::{Call, Cast, Event, Keys},
+};
 
 #[derive(Clone, Copy, Debug)]
 #[expect(dead_code, reason = "to be printed")]
 pub(super) enum Step {
     /// A master executes a command of a process, and the answer counts.
-    Answered(usize, &'static str, usize),
+    Answered(usize, Verb, usize),
     /// A master executes a command of a process, and the answer does not count.
-    Unanswered(usize, &'static str, usize),
+    Unanswered(usize, Verb, usize),
     Process(usize, &'static str),
     Starts(usize, Config),
     Closes(usize),
@@ -106,12 +110,17 @@ impl<const M: usize, const P: usize> Change<M, P> {
                 master.is_quarantined = false;
             });
         }
-        if master.holder != 0 && master.holder & master.relied_on() == 0 {
-            step(Step::KeyVanishes(at), &|master| master.holder = 0);
+        let holder = self
+            .masters
+            .view(master.keys, |view| view.entries.first().copied());
+        if holder.is_some_and(|(holder, _)| master.relied_on() & 1 << holder == 0) {
+            step(Step::KeyVanishes(at), &|master| {
+                master.keys = self.masters.end(master.keys, Event::KeyEnds);
+            });
         }
         let may_close = match self.closes {
             Closes::Nothing => false,
-            Closes::OldProcesses => self.old_set() & 1 << at != 0,
+            Closes::OldProcesses => self.sets[0].contains(at),
             Closes::Masters => at < self.removed,
         };
         if may_close && !master.is_closed {
@@ -120,7 +129,7 @@ impl<const M: usize, const P: usize> Change<M, P> {
         if state.forgotten < self.forgets && !master.is_quarantined {
             let mut next = *state;
             next.forgotten += 1;
-            next.masters[at].holder = 0;
+            next.masters[at].keys = Keys::default();
             next.masters[at].is_quarantined = self.broken != Broken::NoQuarantine;
             next.masters[at].is_closed &= self.broken != Broken::BarsVanish;
             visit(Step::Forget(at), next);
@@ -138,29 +147,31 @@ impl<const M: usize, const P: usize> Change<M, P> {
         if !now.has_asked() || !self.is_open(state, process, at) {
             return;
         }
-        // An acquisition, or a heal.
-        if master.holder == 0 {
-            let mut next = *state;
-            next.masters[at].holder = me;
-            visit(Step::Unanswered(process, "sets", at), next);
-        }
         let is_over = matches!(now.phase, Phase::Left | Phase::Ended);
-        if is_over && master.holder == me {
-            let mut next = *state;
-            next.masters[at].holder = 0;
-            visit(Step::Unanswered(process, "releases", at), next);
+        // A heal is an acquisition.
+        for verb in [Verb::Acquire, Verb::Release] {
+            let after = self
+                .masters
+                .call(master.keys, Call::new(verb, process, 1))
+                .0;
+            if after != master.keys && (is_over || verb == Verb::Acquire) {
+                let mut next = *state;
+                next.masters[at].keys = after;
+                visit(Step::Unanswered(process, verb, at), next);
+            }
         }
-        let is_granted = match now.phase {
-            Phase::Asking => master.holder == 0 || master.holder == me,
-            Phase::Held => master.holder == me,
-            _ => false,
+        let verb = match now.phase {
+            Phase::Asking => Verb::Acquire,
+            Phase::Held => Verb::Extend,
+            _ => return,
         };
-        if is_granted && master.granted & me == 0 {
+        let (after, cast) = self.masters.call(master.keys, Call::new(verb, process, 1));
+        if matches!(cast, Cast::Granted(_)) && master.granted & me == 0 {
             let mut next = *state;
-            next.masters[at].holder = me;
+            next.masters[at].keys = after;
             next.masters[at].granted |= me;
             self.count(&mut next, process);
-            visit(Step::Answered(process, "is granted", at), next);
+            visit(Step::Answered(process, verb, at), next);
         }
     }
 
@@ -172,16 +183,14 @@ impl<const M: usize, const P: usize> Change<M, P> {
                 Closes::OldProcesses => config == Config::Old,
                 Closes::Masters | Closes::Nothing => true,
             };
-        self.asked(config) & 1 << at != 0 && !master.is_quarantined && !is_closed
+        self.asked(config).contains(at) && !master.is_quarantined && !is_closed
     }
 
     /// Counts the votes in the round of a process.
     fn count(&self, state: &mut State<M, P>, process: usize) {
         let masters = state.masters.iter().enumerate();
-        let votes = masters.fold(0, |votes, (at, master)| {
-            votes | u16::from(master.granted >> process & 1) << at
-        });
-        if self.is_enough(state.processes[process], votes) {
+        let votes = masters.filter(|(_, master)| master.granted & 1 << process != 0);
+        if self.is_enough(state.processes[process], votes.map(|(at, _)| at).collect()) {
             state.believe(process);
         }
     }

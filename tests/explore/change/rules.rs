@@ -2,39 +2,27 @@
 
 use super::{
     Broken,
-    model::{Change, Closes, Masters},
+    model::{Change, Closes},
     state::{Config, Phase, Process, State},
 };
+use crate::core::vote::master_set::MasterSet;
 
 impl<const M: usize, const P: usize> Change<M, P> {
-    pub(super) const fn old_set(&self) -> Masters {
-        (1 << (M - self.added)) - 1
-    }
-
-    pub(super) const fn new_set(&self) -> Masters {
-        (1 << M) - (1 << self.removed)
-    }
-
     /// Returns the masters to which a process sends its commands.
-    pub(super) const fn asked(&self, config: Config) -> Masters {
-        match config {
-            Config::Old => self.old_set(),
-            Config::Joint => self.old_set() | self.new_set(),
-            Config::New => self.new_set(),
-        }
+    pub(super) fn asked(&self, config: Config) -> MasterSet {
+        self.quorums[config as usize].masters()
     }
 
     /// Returns whether these votes are enough for a process.
-    pub(super) fn is_enough(&self, now: Process, votes: Masters) -> bool {
-        let has_most = |set: Masters| (votes & set).count_ones() > set.count_ones() / 2;
-        let (in_old, in_new) = (has_most(self.old_set()), has_most(self.new_set()));
+    pub(super) fn is_enough(&self, now: Process, votes: MasterSet) -> bool {
+        let [old, joint, _, all] = &self.quorums;
         match (now.config, self.broken) {
-            (Config::Old, _) => in_old,
-            (Config::New, _) => in_new,
-            (Config::Joint, Broken::Either) => in_old || in_new,
-            (Config::Joint, Broken::ExtendsOldSet) if now.phase == Phase::Held => in_old,
-            (Config::Joint, Broken::Union) => has_most(self.old_set() | self.new_set()),
-            (Config::Joint, _) => in_old && in_new,
+            (Config::Joint, Broken::Either) => joint.is_any_majority_in(votes),
+            (Config::Joint, Broken::ExtendsOldSet) if now.phase == Phase::Held => {
+                old.is_every_majority_in(votes)
+            }
+            (Config::Joint, Broken::Union) => all.is_every_majority_in(votes),
+            (config, _) => self.quorums[config as usize].is_every_majority_in(votes),
         }
     }
 
@@ -67,7 +55,7 @@ impl<const M: usize, const P: usize> Change<M, P> {
     /// Returns whether enough masters are closed, and nothing that was before counts any more.
     fn is_barred(&self, state: &State<M, P>) -> bool {
         let closed = state.masters.iter().filter(|master| master.is_closed);
-        let old = self.old_set().count_ones() as usize;
+        let old = self.sets[0].len();
         let needed = match self.closes {
             Closes::Nothing => return false,
             Closes::OldProcesses => old - old / 2 - usize::from(self.broken == Broken::TooFewBars),

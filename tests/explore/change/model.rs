@@ -5,10 +5,10 @@ use super::{
     state::{Master, Phase, Process, State},
     steps::Step,
 };
-use crate::search::Model;
-
-/// A set of masters: a bit for each.
-pub(super) type Masters = u16;
+use crate::{
+    core::vote::{master_set::MasterSet, quorum::Quorum},
+    explore::{masters::Masters, search::Model},
+};
 
 /// What is closed in a change that needs no process with both sets, or in which an old process may
 /// be left.
@@ -22,8 +22,12 @@ pub(super) enum Closes {
 }
 
 /// The choice of the states to search. `M` masters in all, and `P` processes.
-#[derive(Clone, Copy, Debug)]
 pub(super) struct Change<const M: usize, const P: usize> {
+    pub(super) masters: Masters,
+    /// The old set, and the new one.
+    pub(super) sets: [MasterSet; 2],
+    /// What processes with the old set, both or the new set need, and a majority of all masters.
+    pub(super) quorums: [Quorum; 4],
     /// The number of masters that only the old set has. They are first.
     pub(super) removed: usize,
     /// The number of masters that only the new set has. They are last.
@@ -42,7 +46,7 @@ impl<const M: usize, const P: usize> Change<M, P> {
         let (removed, rest) = state.masters.split_at_mut(self.removed);
         let (kept, added) = rest.split_at_mut(M - self.removed - self.added);
         for masters in [removed, kept, added] {
-            masters.sort_unstable_by_key(|master| master.packed());
+            masters.sort_unstable();
         }
         state
     }
@@ -58,12 +62,12 @@ impl<const M: usize, const P: usize> Model for Change<M, P> {
     type State = State<M, P>;
     type Step = Step;
 
-    fn start(&self) -> State<M, P> {
-        State {
+    fn starts(&self) -> Vec<State<M, P>> {
+        vec![State {
             masters: [Master::default(); M],
             processes: [Process::default(); P],
             forgotten: 0,
-        }
+        }]
     }
 
     fn steps(&self, state: &State<M, P>, visit: &mut dyn FnMut(Step, State<M, P>)) {
