@@ -2,6 +2,8 @@
 
 use std::{iter, num::NonZeroU16};
 
+use smallvec::SmallVec;
+
 use super::{
     access::Access,
     command::{Command, Holding},
@@ -24,13 +26,8 @@ pub(crate) struct Words<'a> {
     companions: &'static [&'static Companion],
     /// The key of the counter, which comes last.
     counter: Option<&'a str>,
-    arguments: [Option<Word<'a>>; FEW],
-    /// The arguments for which there is no room in the array.
-    more_arguments: Vec<Word<'a>>,
+    arguments: SmallVec<[Word<'a>; 9]>,
 }
-
-/// The number of arguments for which no memory is allocated.
-const FEW: usize = 9;
 
 impl<'a> Words<'a> {
     /// Begins the words of a script with the key of the lock, and with the token, or the owner and
@@ -79,8 +76,7 @@ impl<'a> Words<'a> {
             script,
             companions: &[],
             counter: None,
-            arguments: [None; FEW],
-            more_arguments: Vec::new(),
+            arguments: SmallVec::new(),
         }
     }
 
@@ -91,11 +87,7 @@ impl<'a> Words<'a> {
     }
 
     fn add(mut self, argument: Word<'a>) -> Self {
-        let mut places = self.arguments.iter_mut();
-        match places.find(|place| place.is_none()) {
-            Some(place) => *place = Some(argument),
-            None => self.more_arguments.push(argument),
-        }
+        self.arguments.push(argument);
         self
     }
 
@@ -183,13 +175,12 @@ impl<'a> Words<'a> {
     }
 
     pub(crate) fn argument_count(&self) -> usize {
-        self.arguments.iter().flatten().count() + self.more_arguments.len()
+        self.arguments.len()
     }
 
     /// Calls `each` with every argument in turn.
     pub(crate) fn arguments(&self, mut each: impl FnMut(&[u8])) {
-        let few = self.arguments.iter().flatten();
-        for word in few.chain(&self.more_arguments) {
+        for word in &self.arguments {
             match word {
                 Bytes(bytes) => each(bytes),
                 Number(number) => each(decimal(*number, &mut [0; 20])),
@@ -228,7 +219,7 @@ mod tests {
     #[test]
     fn a_script_may_have_any_number_of_arguments() {
         let command = fixture::command(Kind::Reentrant, Verb::Acquire, 1);
-        for most in [1, FEW as u64, FEW as u64 + 1, 40] {
+        for most in [1, 9, 10, 40] {
             let words = (1..=most).fold(Words::none(&command, None), Words::number);
             let mut sent = Vec::new();
             words.arguments(|word| sent.push(word.to_vec()));

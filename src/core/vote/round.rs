@@ -5,6 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use smallvec::smallvec;
+
 use super::{
     Slot, SlotVote, Vote,
     master_set::MasterSet,
@@ -47,7 +49,7 @@ impl Round {
             verb,
             start,
             limit,
-            cast: CastVotes::none(quorum.masters().len()),
+            cast: smallvec![None; quorum.masters().len()],
             open: quorum.masters(),
             done: MasterSet::NONE,
             has_slots: false,

@@ -3,10 +3,11 @@
 use std::{
     fmt,
     num::{NonZeroU16, NonZeroU64},
-    ops::{Deref, DerefMut},
     sync::Arc,
     time::Duration,
 };
+
+use smallvec::SmallVec;
 
 use super::{
     Failure, Slot, SlotVote, Vote, lists::Tally, master_set::MasterSet, roster::Roster, shown_slot,
@@ -88,45 +89,9 @@ impl CastVote {
     }
 }
 
-/// The votes of one round, one for each master. Up to [`CastVotes::FEW`] votes are stored without
-/// an allocation, because there are one or two rounds for every lock that is held.
-#[derive(Debug)]
-pub(crate) enum CastVotes {
-    Few([Option<CastVote>; Self::FEW], u8),
-    Many(Box<[Option<CastVote>]>),
-}
-
-impl CastVotes {
-    const FEW: usize = 5;
-
-    pub(crate) fn none(masters: usize) -> Self {
-        if masters <= Self::FEW {
-            Self::Few([const { None }; Self::FEW], masters as u8)
-        } else {
-            Self::Many(vec![None; masters].into_boxed_slice())
-        }
-    }
-}
-
-impl Deref for CastVotes {
-    type Target = [Option<CastVote>];
-
-    fn deref(&self) -> &Self::Target {
-        match self {
-            Self::Few(cast, masters) => &cast[..usize::from(*masters)],
-            Self::Many(cast) => cast,
-        }
-    }
-}
-
-impl DerefMut for CastVotes {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        match self {
-            Self::Few(cast, masters) => &mut cast[..usize::from(*masters)],
-            Self::Many(cast) => cast,
-        }
-    }
-}
+/// The votes of one round, one for each master. Up to five need no allocation, because there are one
+/// or two rounds for every lock that is held.
+pub(crate) type CastVotes = SmallVec<[Option<CastVote>; 5]>;
 
 impl Votes {
     pub(crate) fn new(roster: Arc<Roster>, cast: Box<[Option<CastVote>]>, verb: Verb) -> Self {
@@ -305,13 +270,15 @@ impl<'a> VoteRow<'a> {
 
 #[cfg(test)]
 mod tests {
+    use smallvec::smallvec;
+
     use super::*;
     use crate::core::vote::{Refusal, quorum::Quorum};
 
     /// Returns the votes of masters named `m0`, `m1` and so on. Master n votes after n seconds.
     fn votes(cast: &[Option<Vote>]) -> Votes {
         let masters = (0..cast.len()).map(|master| Arc::from(format!("m{master}")));
-        let mut table = CastVotes::none(cast.len());
+        let mut table: CastVotes = smallvec![None; cast.len()];
         for (master, vote) in cast.iter().enumerate() {
             let latency = Duration::from_secs(master as u64);
             table[master] = vote.clone().map(|vote| CastVote::new(vote, latency));

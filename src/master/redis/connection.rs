@@ -145,7 +145,7 @@ impl Transmit for RedisConnection {
             self.scripts.push(script);
             encode::encode_command(&request.command, ScriptAs::Text, out);
         } else {
-            out.extend_from_slice(encoded.as_slice());
+            out.extend_from_slice(&encoded.bytes);
         }
     }
 

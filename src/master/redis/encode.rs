@@ -1,5 +1,7 @@
 //! Encodes commands as bytes, usually without an allocation per command.
 
+use smallvec::SmallVec;
+
 use crate::{
     core::protocol::{command::Command, script::Script, words::decimal},
     master::session::encoded::Encoded,
@@ -10,9 +12,9 @@ use crate::{
 pub(super) fn encoded(command: &Command, scratch: &mut Vec<u8>) -> Encoded {
     let start = scratch.len();
     let script = encode_command(command, ScriptAs::Hash, scratch);
-    let encoded = Encoded::new(script, &scratch[start..]);
+    let bytes = SmallVec::from_slice(&scratch[start..]);
     scratch.truncate(start);
-    encoded
+    Encoded { script, bytes }
 }
 
 /// The form in which a script is sent.
@@ -107,7 +109,7 @@ mod tests {
                 let encoded = encoded(&command, &mut out);
                 assert_eq!(out, b"before ");
                 encode_command(&command, ScriptAs::Hash, &mut out);
-                assert_eq!(&out[7..], encoded.as_slice(), "{verb:?} {length}");
+                assert_eq!(&out[7..], &*encoded.bytes, "{verb:?} {length}");
             }
         }
     }
