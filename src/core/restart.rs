@@ -25,7 +25,7 @@ pub enum Quarantine {
     /// example without the right to `INFO`, it is used without protection, and the log says so.
     #[default]
     Observed,
-    /// Does the same as `Observed`, but quarantines every master without the key, even if the
+    /// Quarantines a master as `Observed` does, and also every master without the key, even if the
     /// master is used for the first time. If other processes counted a master as new, its
     /// quarantine starts at the time when the first of them saw it. A master that cannot be asked
     /// is not used.

@@ -211,7 +211,7 @@ impl Drop for TimersEnd {
     }
 }
 
-/// Ends the supervisors if the renewer panics, because code of the program does that it calls.
+/// Ends the supervisors if the renewer panics. It calls code of the program, which may panic.
 /// Without supervisors, the coordinator is closed.
 struct EndOnPanic(AbortHandle);
 

@@ -94,8 +94,8 @@ impl Masters {
         drop(self.post_locked(masters, command, votes_to));
     }
 
-    /// Does the same for a caller that holds a mutex. The caller must unlock it before it drops the
-    /// returned value.
+    /// Posts `command` to some masters, for a caller that holds a mutex. The caller must unlock it
+    /// before it drops the returned value.
     pub(crate) fn post_locked<C: CountVotes + 'static>(
         &self,
         masters: MasterSet,

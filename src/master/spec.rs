@@ -183,8 +183,7 @@ impl MasterSpec {
         })
     }
 
-    /// Does the same as [`from_stream`](Self::from_stream) for streams that say more than those of
-    /// users.
+    /// Returns a master that is reached by streams that say more than those of users.
     pub(crate) fn from_wire(
         url: &str,
         connect: impl Fn() -> redis::Connecting + Send + Sync + 'static,

@@ -11,13 +11,13 @@ pub(crate) fn counter((name, text): Name, labels: Labels<'_>) -> Counter {
     metrics::counter!(name, owned(labels))
 }
 
-/// Does the same for a gauge.
+/// Returns the series of a gauge with `labels`, and registers it.
 pub(crate) fn gauge((name, text): Name, labels: Labels<'_>) -> Gauge {
     describe_gauge!(name, text);
     metrics::gauge!(name, owned(labels))
 }
 
-/// Does the same for a histogram of times in seconds.
+/// Returns the series of a histogram of times in seconds with `labels`, and registers it.
 pub(crate) fn histogram((name, text): Name, labels: Labels<'_>) -> Histogram {
     describe_histogram!(name, Unit::Seconds, text);
     metrics::histogram!(name, owned(labels))

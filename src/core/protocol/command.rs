@@ -82,7 +82,7 @@ impl Action {
 /// A master's reply. It has a case for each reply that some command tells apart.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Reply<'a> {
-    /// The whole text of an error reply, without the leading `-`.
+    /// The first sentence of an error reply, without the leading `-`.
     Error(Cow<'a, str>),
     Int(i64),
     Nil,
@@ -166,7 +166,7 @@ pub(crate) mod fixture {
         of(&lock_id(kind, "r"), verb, holding(kind, depth, None))
     }
 
-    /// Does the same as [`command`] for a fenced lock.
+    /// Returns a command as [`command`] does, for a fenced lock.
     pub(crate) fn fenced(kind: Kind, verb: Verb, depth: u32) -> Command {
         let lock_id = lock_id(kind, "r");
         let ballot = Ballot {

@@ -8,7 +8,7 @@ use crate::core::vote::{Vote, quorum::Outcome, round::Round};
 /// The position of a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Position {
-    /// The waiter is out of the queues of a fair lock. It does not ask for the lock until a
+    /// The waiter is out of the queues of the lock. It does not ask for the lock until a
     /// majority of masters answer in time. It keeps its ticket if a majority of masters have seen
     /// the ticket.
     Aside,

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `wait_order` | whose turn it is among the waiters of a process for a mutex or reentrant lock |
 //! | `pauses` | how long a waiter waits after an attempt that failed |
-//! | `queued` | when a waiter in the queues of a fair lock asks, and with which ticket |
+//! | `queued` | when a waiter in the queues of a lock asks, and with which ticket |
 //! | `chances` | whether a waiter can win, or steps aside |
 //! | `rivals` | what is known of clients of other processes, and when a process gives way to them |
 //! | `agreed_master` | which master all clients ask first |

@@ -1,4 +1,4 @@
-//! The way in which a waiter waits in the queues of a fair lock: when it asks again, when it needs
+//! The way in which a waiter waits in the queues of a lock: when it asks again, when it needs
 //! another ticket, and what it does while it is aside.
 
 use std::{mem, time::Duration};
@@ -13,8 +13,8 @@ use crate::core::{
     vote::{Vote, obstacle::Obstacle, round::Round},
 };
 
-/// A waiter for a fair lock, from its first round to its last one. It is told of the rounds that it
-/// did not win. Masters call the waiter at the head of their queues, so its own rounds only keep
+/// A waiter for a lock with queues, from its first round to its last one. It is told of the rounds
+/// that it did not win. Masters call the waiter at the head of their queues, so its own rounds only keep
 /// its position, and find out what no master reports.
 #[derive(Debug)]
 pub(crate) struct QueuedWaiter {

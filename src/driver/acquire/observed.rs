@@ -29,7 +29,7 @@ pub(in crate::driver) async fn observed(
     result
 }
 
-/// Does the same for a call for several locks. Each lock has its span. If the call fails, it says
+/// Runs `call`, a call for several locks. Each lock has its span. If the call fails, it says
 /// the number of the lock that was not acquired, and only that lock is recorded.
 pub(in crate::driver) async fn observed_all(
     parts: &[Part],

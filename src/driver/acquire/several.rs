@@ -230,7 +230,8 @@ impl<'a> Prefix<'a> {
         self.lost().is_some()
     }
 
-    /// Does the same, and returns the reason why the lock was not acquired.
+    /// Gives back the first lock that was lost, and all after it. Returns the reason for which an
+    /// attempt at that lock counts as denied.
     fn lost(&mut self) -> Option<Denied> {
         let is_lost = |level: &Level| matches!(level.claim.state(), LockState::Lost(_));
         let at = self.levels.iter().position(is_lost)?;

@@ -55,7 +55,7 @@ impl Level {
         self.remove(false)
     }
 
-    /// Does the same as [`release`](Self::release), and watches the key.
+    /// Removes the level as [`release`](Self::release) does. The command watches the key.
     pub(crate) fn release_and_watch(&self) -> Arc<LiveRound> {
         self.remove(true)
     }

@@ -98,7 +98,8 @@ impl Groups {
         Self::change(settings, groups, [])
     }
 
-    /// Does the same as [`new`](Self::new) while groups are changed. `leaving` has all old groups.
+    /// Returns groups as [`new`](Self::new) does, while they are changed. `leaving` has all old
+    /// groups.
     ///
     /// Every decision about a name then needs a majority of the masters of its group, and a
     /// majority of those of its old group. So this program excludes those that use only the old or
