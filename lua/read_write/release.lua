@@ -31,21 +31,22 @@ local function leave(queue)
     redis.call('ZREM', KEYS[3], ARGV[4])
   end
 end
--- A writer that became a reader has queued as a writer, so the ticket may be in either queue.
+local was_first = false
 local denied = best_effort(function()
-  local was_first = redis.call('ZRANGE', KEYS[2], 0, 0)[1] == ARGV[4]
-  leave(KEYS[2])
-  -- While others hold the lock, only the first writer looks when it will be free.
-  local first = was_first and next_waiter(KEYS[2], now)
-  if first then
-    notify(first)
-  end
+  local writer = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
+  local reader = redis.call('ZRANGE', KEYS[4], 0, 0)[1]
+  was_first = ARGV[4] == (writer and reader and (writer < reader and writer or reader) or writer
+    or reader)
 end)
+-- A writer that became a reader has queued as a writer, so the ticket may be in either queue.
+denied = best_effort(function()
+  leave(KEYS[2])
+end) or denied
 denied = best_effort(function()
   leave(KEYS[4])
 end) or denied
 denied = denied or is_hash and is_next and best_effort(function()
-  call_next(now, nil, not frees_readers)
+  call_next(now, nil, not frees_readers, was_first)
 end)
 if denied then
   return denied

@@ -141,11 +141,14 @@ end
 -- Calls the waiters whose turn has come: all readers before the first writer, or that writer if no
 -- one holds the lock. Does not call the waiter with the ticket `caller`.
 --
+-- If `is_first_gone`, the first waiter has left its queue. Then those that are the first now are
+-- called while others hold the lock, too. They look when the lock will be free.
+--
 -- If `is_reader`, only a reader or its ticket is gone. It was in the way of writers only, so no
 -- reader is called. Otherwise readers that a minority grants would call each other for ever.
-local function call_next(now, caller, is_reader)
+local function call_next(now, caller, is_reader, is_first_gone)
   local writer = to_entry(WRITER, redis.call('HMGET', KEYS[1], WRITER)[1])
-  if writer and is_alive(writer, now) then
+  if writer and is_alive(writer, now) and not is_first_gone then
     return
   end
   local first, reader = next_waiter(KEYS[2], now), next_waiter(KEYS[4], now)
@@ -160,7 +163,7 @@ local function call_next(now, caller, is_reader)
     end
   elseif first and first ~= caller then
     local entries = all_entries(KEYS[1], now)
-    if entries and #entries == 0 then
+    if is_first_gone or entries and #entries == 0 then
       notify(first)
     end
   end

@@ -822,11 +822,13 @@ async fn waiters_that_poll_are_served_give_up_and_are_closed_in_time() {
 /// is ready when the lease of the holder, which is dead, ends.
 #[tokio::test(start_paused = true)]
 async fn the_next_waiter_is_ready_when_the_first_gives_up() {
-    for (kind, reads) in [
-        (Kind::Fair, false),
-        (Kind::ReadWrite, false),
-        (Kind::ReadWrite, true),
-        (Kind::Semaphore, false),
+    for (kind, first_reads, next_reads) in [
+        (Kind::Fair, false, false),
+        (Kind::ReadWrite, false, false),
+        (Kind::ReadWrite, false, true),
+        (Kind::ReadWrite, true, false),
+        (Kind::ReadWrite, true, true),
+        (Kind::Semaphore, false, false),
     ] {
         for gives_up_at in [300, 900, 1_500, 1_990] {
             let world = World::new(3).await;
@@ -846,13 +848,13 @@ async fn the_next_waiter_is_ready_when_the_first_gives_up() {
             };
             let held = wait(&dead, false, Renewal::Off, 100).await.unwrap();
             let from = Instant::now();
-            let first = tokio::spawn(wait(&first, reads, Renewal::Off, gives_up_at));
+            let first = tokio::spawn(wait(&first, first_reads, Renewal::Off, gives_up_at));
             sleep(millis(20)).await;
-            drop(wait(&next, reads, Renewal::Off, 9_000).await.unwrap());
+            drop(wait(&next, next_reads, Renewal::Off, 9_000).await.unwrap());
             let took = from.elapsed();
             assert!(
                 took <= millis(2_030),
-                "{kind} {reads} {gives_up_at}: {took:?}"
+                "{kind} {first_reads} {next_reads} {gives_up_at}: {took:?}"
             );
             assert!(first.await.unwrap().is_err());
             drop(held);

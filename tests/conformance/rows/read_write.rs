@@ -261,7 +261,7 @@ async fn a_release_of_a_read_write_lock_calls_those_whose_turn_has_come() {
         "read_write acquire a1: granted, enqueue-writers b@2 20s, read_write release b1: held a x1 40s, left writer=1x1:40s:a 40s",
         "read_write acquire a1: granted, enqueue-readers b@2 20s, read_write release b1 read: held a x1 40s, left writer=1x1:40s:a 40s",
         "read_write acquire a1 read: granted, enqueue-writers b@2 20s, enqueue-readers c@3 20s, read_write release b1: held a x1 40s +turn-c:c@3, left reader:a=1x1:40s 40s | readers c@3 20s | - -",
-        "read_write acquire a1: granted, enqueue-writers b@2 20s, enqueue-readers c@3 20s, read_write release b1: held a x1 40s, left writer=1x1:40s:a 40s | readers c@3 20s | - -",
+        "read_write acquire a1: granted, enqueue-writers b@2 20s, enqueue-readers c@3 20s, read_write release b1: held a x1 40s +turn-c:c@3, left writer=1x1:40s:a 40s | readers c@3 20s | - -",
         // The next writer becomes the one that looks when the lock will be free.
         "read_write acquire a1: granted, enqueue-writers b@2 20s, enqueue-writers c@3 20s, read_write release b1: held a x1 40s +turn-c:c@3, left writer=1x1:40s:a 40s | writers c@3 20s | - -",
         "read_write acquire a1: granted, enqueue-writers b@2 20s, enqueue-writers c@3 20s, read_write release c1: held a x1 40s, left writer=1x1:40s:a 40s | writers b@2 20s | - -",
