@@ -10,13 +10,13 @@ use super::{
 };
 use crate::core::{
     protocol::{
-        command::{Action, Command, Reply, Verb},
+        command::{Action, Command, Reply},
         companion::Companion,
         reply,
         script::{Script, lua, owned},
         words::Words,
     },
-    vote::{SlotVote, Vote},
+    vote::{SlotVote, Vote, verb::Verb},
 };
 
 pub(super) static SPEC: Spec = Spec {
