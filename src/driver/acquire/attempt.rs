@@ -26,8 +26,8 @@ use crate::{
 
 /// Makes one attempt. If the request has an owner, waits until the owner's other attempts at this
 /// lock are over. If they are not over at the instant that `permit_by` returns, sends nothing. If
-/// there is a `first` master, asks it before the others. An error ends the call: no
-/// further attempt can win.
+/// there is a `first` master, asks it before the others. An error ends the call: no further attempt
+/// can win.
 pub(in crate::driver) async fn attempt(
     context: &Arc<Context>,
     request: &LockRequest,
@@ -219,9 +219,7 @@ pub(in crate::driver) async fn reenter(
         Err(ExtendError::TooSlow { .. }) => Obstacle::TooSlow(round.elapsed(clock::now())),
         // The lock was lost, and the owner's other guards report the loss. The caller goes on as if
         // the owner had never held the lock.
-        Err(_) => {
-            return Ok(None);
-        }
+        Err(_) => return Ok(None),
     };
     Ok(Some(Err(Denied::in_round(refused, round))))
 }

@@ -167,7 +167,8 @@ impl<'a> Contest<'a> {
     /// All are asked from time to time, because the one that is asked first may have kept a key
     /// that the others have lost.
     fn first(&mut self, start: Start, is_last: bool) -> Option<usize> {
-        let is_one_asked = !is_last
+        let is_one_asked = self.waiter.has_joined()
+            && !is_last
             && clock::now() < self.ask_all_at
             && match start {
                 Start::NextInLine => true,
