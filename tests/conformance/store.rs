@@ -288,7 +288,8 @@ fn fields_of(hash: &BTreeMap<String, String>, now: u64) -> String {
         "mode" => *value != "quorlock",
         "quorlock:read_write" => marker != Some("3"),
         "quorlock:semaphore" => !value.parse().is_ok_and(|time: u64| {
-            first.is_some_and(|first| first.abs_diff(time) < 1_000) // the time that the row took
+            let row = LONGEST_ROW.as_millis();
+            first.is_some_and(|first| u128::from(first.abs_diff(time)) <= row)
         }),
         field => match field.strip_prefix("quorlock:slot:") {
             Some(slot) => permits.get(&***value).is_none_or(|(held, _)| *held != slot),
