@@ -237,10 +237,7 @@ impl CountVotes for Arc<LiveRound> {
     }
 }
 
-/// A counter that ignores all votes, for requests whose votes do not matter.
-#[derive(Debug)]
-pub(crate) struct IgnoreVotes;
-
-impl CountVotes for IgnoreVotes {
+/// Ignores all votes, for requests whose votes do not matter.
+impl CountVotes for () {
     fn count(&self, _master: usize, _vote: SlotVote, _now: Instant) {}
 }

@@ -26,7 +26,7 @@ use crate::core::{
     protocol::{
         access::Access,
         companion::Companion,
-        identity::{FairAttempt, OwnerAttempt, QueueOptions, Ticket},
+        identity::{OwnerAttempt, QueueOptions, Ticket},
     },
 };
 
@@ -129,16 +129,12 @@ impl RowCommand {
     }
 
     fn identity(&self) -> Identity {
-        let owner = OwnerAttempt {
-            owner: owner(self.who).into(),
-            attempt: self.attempt,
-        };
         match self.kind.spec().holder {
             HolderForm::Token => Identity::Token(token(self.who)),
-            HolderForm::Owner => Identity::Owner(owner),
-            HolderForm::Ticket => Identity::Ticket(FairAttempt {
-                owner,
-                ticket: ticket(self.who, self.drawn),
+            HolderForm::Owner | HolderForm::Ticket => Identity::Owner(OwnerAttempt {
+                owner: owner(self.who).into(),
+                attempt: self.attempt,
+                ticket: (self.kind.has_queue()).then(|| ticket(self.who, self.drawn)),
             }),
         }
     }

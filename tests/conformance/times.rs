@@ -3,7 +3,7 @@
 use super::*;
 use crate::core::{
     kind::fair::QUEUE,
-    protocol::identity::{FairAttempt, OwnerAttempt, QueueOptions, Ticket},
+    protocol::identity::{OwnerAttempt, QueueOptions, Ticket},
 };
 
 fn fair(verb: Verb, who: char, waiter_timeout: Duration) -> RowCommand {
@@ -18,19 +18,17 @@ fn fair(verb: Verb, who: char, waiter_timeout: Duration) -> RowCommand {
 
 /// Returns an acquisition of a fair lock by owner b. Its ticket has the time `drawn`.
 fn queue_up(key: &str, drawn: u64, is_fresh: bool) -> Command {
-    let by = FairAttempt {
-        owner: OwnerAttempt {
-            owner: "b".into(),
-            attempt: 1,
-        },
-        ticket: Ticket::new(drawn, "b"),
+    let by = OwnerAttempt {
+        owner: "b".into(),
+        attempt: 1,
+        ticket: Some(Ticket::new(drawn, "b")),
     };
     let queue = QueueOptions {
         waiter_timeout: seconds(40),
         is_fresh,
     };
     let holding = Holding {
-        by: Identity::Ticket(by),
+        by: Identity::Owner(by),
         depth: 1,
         access: crate::Access::Exclusive,
         slot: None,

@@ -7,7 +7,7 @@ use crate::core::{
     protocol::{
         access::Access,
         command::{Action, Command, fixture::lock_id},
-        identity::{FairAttempt, OwnerAttempt, QueueOptions, Ticket},
+        identity::{OwnerAttempt, QueueOptions, Ticket},
         kind::Kind,
         name::Token,
     },
@@ -745,15 +745,11 @@ fn ttl(millis: u64) -> Ttl {
 }
 
 fn identity(kind: char, attempt: u64) -> Identity {
-    let owner = OwnerAttempt {
-        owner: "u:1".into(),
-        attempt,
-    };
     match kind {
-        'r' => Identity::Owner(owner),
-        'f' => Identity::Ticket(FairAttempt {
-            ticket: Ticket::new(5, "u:1"),
-            owner,
+        'r' | 'f' => Identity::Owner(OwnerAttempt {
+            owner: "u:1".into(),
+            attempt,
+            ticket: (kind == 'f').then(|| Ticket::new(5, "u:1")),
         }),
         _ => Identity::Token(Token::new([7; 20], None)),
     }

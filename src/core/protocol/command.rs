@@ -154,7 +154,7 @@ pub(crate) mod fixture {
     use crate::core::{
         kind::spec::HolderForm,
         protocol::{
-            identity::{FairAttempt, OwnerAttempt, Ticket},
+            identity::{OwnerAttempt, Ticket},
             kind::Kind,
             name::{KeyTemplate, Token},
         },
@@ -182,17 +182,13 @@ pub(crate) mod fixture {
     }
 
     pub(crate) fn holding(kind: Kind, depth: u32, ballot: Option<Ballot>) -> Holding {
-        let owner = OwnerAttempt {
-            owner: "u:1".into(),
-            attempt: 7,
-        };
         let by = match kind.spec().holder {
             HolderForm::Token => Identity::Token(Token::new([0; 20], None)),
-            HolderForm::Owner => Identity::Owner(owner),
-            HolderForm::Ticket => {
-                let ticket = Ticket::new(5, &owner.owner);
-                Identity::Ticket(FairAttempt { owner, ticket })
-            }
+            HolderForm::Owner | HolderForm::Ticket => Identity::Owner(OwnerAttempt {
+                owner: "u:1".into(),
+                attempt: 7,
+                ticket: kind.has_queue().then(|| Ticket::new(5, "u:1")),
+            }),
         };
         Holding {
             by,
@@ -262,7 +258,7 @@ mod tests {
     fn a_release_undoes_earlier_acquisitions_of_the_same_owner() {
         use super::fixture::{command, holding, lock_id, of};
         use crate::core::protocol::{
-            identity::{FairAttempt, OwnerAttempt, Ticket},
+            identity::{OwnerAttempt, Ticket},
             kind::Kind,
         };
 
@@ -274,19 +270,12 @@ mod tests {
                 ("u:1", 6, false),
                 ("u:2", 8, false),
             ] {
-                let owner = OwnerAttempt {
+                let mut release = holding(kind, 0, None);
+                release.by = Identity::Owner(OwnerAttempt {
                     owner: owner.into(),
                     attempt,
-                };
-                let ticket = kind.has_queue().then(|| Ticket::new(9, &owner.owner));
-                let mut release = holding(kind, 0, None);
-                release.by = match ticket {
-                    None => Identity::Owner(owner.clone()),
-                    Some(ticket) => Identity::Ticket(FairAttempt {
-                        owner: owner.clone(),
-                        ticket,
-                    }),
-                };
+                    ticket: kind.has_queue().then(|| Ticket::new(9, owner)),
+                });
                 let release = of(&lock_id(kind, "r"), Verb::Release, release);
                 assert_eq!(release.undoes(&acquisition), expected, "{kind} {owner:?}");
             }

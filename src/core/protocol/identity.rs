@@ -8,10 +8,7 @@ use crate::core::time::lease::CLOCK_WINDOW;
 /// The identity of one attempt at a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Identity {
-    /// An attempt at a reentrant lock.
     Owner(OwnerAttempt),
-    /// An attempt at a lock with queues.
-    Ticket(FairAttempt),
     /// The token of an attempt at a mutex.
     Token(Token),
 }
@@ -27,10 +24,7 @@ impl Identity {
 
     /// Returns the ticket of an attempt that waits in a queue.
     pub(crate) fn ticket(&self) -> Option<&Ticket> {
-        match self {
-            Self::Ticket(fair) => Some(&fair.ticket),
-            Self::Owner(_) | Self::Token(_) => None,
-        }
+        self.owner()?.ticket.as_ref()
     }
 
     /// Returns the owner and the number of its attempt. `None` for a mutex.
@@ -38,7 +32,6 @@ impl Identity {
         match self {
             Self::Token(_) => None,
             Self::Owner(owner) => Some(owner),
-            Self::Ticket(fair) => Some(&fair.owner),
         }
     }
 }
@@ -49,13 +42,8 @@ impl Identity {
 pub(crate) struct OwnerAttempt {
     pub(crate) owner: Arc<str>,
     pub(crate) attempt: u64,
-}
-
-/// An attempt of an owner at a lock with queues, with the ticket for its position in the queue.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct FairAttempt {
-    pub(crate) owner: OwnerAttempt,
-    pub(crate) ticket: Ticket,
+    /// The ticket for the position in the queues, if the lock has queues.
+    pub(crate) ticket: Option<Ticket>,
 }
 
 /// The entry of a waiter in a queue. A ticket consists of the time when the waiter came, in
@@ -128,17 +116,12 @@ mod tests {
         let owner = OwnerAttempt {
             owner: "u:1".into(),
             attempt: 7,
-        };
-        let ticket = Ticket::new(5, "u:1");
-        let fair = FairAttempt {
-            owner: owner.clone(),
-            ticket,
+            ticket: None,
         };
         let token = Token::new([1; 20], None);
         for (identity, expected) in [
             (Identity::Token(token.clone()), (Some(&token), None)),
             (Identity::Owner(owner.clone()), (None, Some(&owner))),
-            (Identity::Ticket(fair), (None, Some(&owner))),
         ] {
             assert_eq!((identity.token(), identity.owner()), expected);
         }

@@ -5,13 +5,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 
 use super::{
     Slot, SlotVote, Vote,
     master_set::MasterSet,
     quorum::{Outcome, Quorum},
-    votes::{CastVote, CastVotes},
+    votes::CastVote,
 };
 use crate::core::vote::verb::Verb;
 
@@ -26,7 +26,9 @@ pub(crate) struct Round {
     /// A majority that is reached at this instant or later is too late.
     limit: Option<Instant>,
     pub(super) quorum: Quorum,
-    cast: CastVotes,
+    /// The votes, one for each master. Up to five need no allocation, because there are one or two
+    /// rounds for every lock that is held.
+    cast: SmallVec<[Option<CastVote>; 5]>,
     /// The masters that have not voted yet.
     open: MasterSet,
     /// The masters that did what was asked.

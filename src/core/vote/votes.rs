@@ -7,8 +7,6 @@ use std::{
     time::Duration,
 };
 
-use smallvec::SmallVec;
-
 use super::{
     Failure, Slot, SlotVote, Vote, lists::Tally, master_set::MasterSet, roster::Roster, shown_slot,
 };
@@ -88,10 +86,6 @@ impl CastVote {
         NonZeroU16::new((self.bits.get() >> Self::SLOT_AT) as u16)
     }
 }
-
-/// The votes of one round, one for each master. Up to five need no allocation, because there are one
-/// or two rounds for every lock that is held.
-pub(crate) type CastVotes = SmallVec<[Option<CastVote>; 5]>;
 
 impl Votes {
     pub(crate) fn new(roster: Arc<Roster>, cast: Box<[Option<CastVote>]>, verb: Verb) -> Self {
@@ -270,15 +264,13 @@ impl<'a> VoteRow<'a> {
 
 #[cfg(test)]
 mod tests {
-    use smallvec::smallvec;
-
     use super::*;
     use crate::core::vote::{Refusal, quorum::Quorum};
 
     /// Returns the votes of masters named `m0`, `m1` and so on. Master n votes after n seconds.
     fn votes(cast: &[Option<Vote>]) -> Votes {
         let masters = (0..cast.len()).map(|master| Arc::from(format!("m{master}")));
-        let mut table: CastVotes = smallvec![None; cast.len()];
+        let mut table = vec![None; cast.len()];
         for (master, vote) in cast.iter().enumerate() {
             let latency = Duration::from_secs(master as u64);
             table[master] = vote.clone().map(|vote| CastVote::new(vote, latency));

@@ -5,18 +5,6 @@ use std::time::{Duration, Instant};
 use super::retry::Backoff;
 use crate::core::vote::{Vote, quorum::Outcome, round::Round};
 
-/// The position of a waiter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Position {
-    /// The waiter is out of the queues of the lock. It does not ask for the lock until a
-    /// majority of masters answer in time. It keeps its ticket if a majority of masters have seen
-    /// the ticket.
-    Aside,
-    /// The waiter is in the queues of the masters. For a lock of another kind, the waiter makes
-    /// attempts.
-    Contending,
-}
-
 /// The chance of this client to win, judged from one round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Chance {
@@ -96,13 +84,12 @@ impl Chances {
         }
     }
 
-    /// Returns the position for the next wait.
-    pub(crate) fn position(self, waiter_timeout: Duration) -> Position {
+    /// Returns whether the waiter steps aside. Then it is out of the queues of the lock, and does
+    /// not ask for the lock until a majority of masters answer in time. It keeps its ticket if a
+    /// majority of masters have seen the ticket.
+    pub(crate) fn is_aside(self, waiter_timeout: Duration) -> bool {
         let lasted = |unable: Unable| unable.until.saturating_duration_since(unable.since);
-        match self.unable.map(lasted) {
-            Some(lasted) if lasted >= waiter_timeout / 2 => Position::Aside,
-            Some(_) | None => Position::Contending,
-        }
+        (self.unable).is_some_and(|unable| lasted(unable) >= waiter_timeout / 2)
     }
 
     /// Returns the delays after which a waiter that is aside checks whether masters answer in time.
@@ -149,53 +136,54 @@ mod tests {
     #[test]
     fn a_waiter_that_cannot_win_for_half_its_timeout_steps_aside() {
         use Outcome::{Lost, TooLate};
-        use Position::{Aside, Contending};
+        const CONTENDING: bool = false;
+        const ASIDE: bool = true;
         let origin = Instant::now();
         for (name, rounds) in [
             (
                 "another holder",
                 vec![
-                    (0, "hhh", Lost, Contending),
-                    (9_000, "ghh", Lost, Contending),
+                    (0, "hhh", Lost, CONTENDING),
+                    (9_000, "ghh", Lost, CONTENDING),
                 ],
             ),
             (
                 "no majority",
                 vec![
-                    (0, "fff", Lost, Contending),
-                    (1_300, "ffh", Lost, Contending),
-                    (1_450, "qfg", Lost, Aside), // ends at 1,500 ms, after half the timeout
-                    (9_000, "fff", Lost, Aside),
-                    (9_100, "fhh", Lost, Contending), // one round is enough to come back
-                    (9_200, "fff", Lost, Contending),
-                    (10_700, "fff", Lost, Aside),
+                    (0, "fff", Lost, CONTENDING),
+                    (1_300, "ffh", Lost, CONTENDING),
+                    (1_450, "qfg", Lost, ASIDE), // ends at 1,500 ms, after half the timeout
+                    (9_000, "fff", Lost, ASIDE),
+                    (9_100, "fhh", Lost, CONTENDING), // one round is enough to come back
+                    (9_200, "fff", Lost, CONTENDING),
+                    (10_700, "fff", Lost, ASIDE),
                 ],
             ),
             (
                 "an outage that is short, twice",
                 vec![
-                    (0, "fff", Lost, Contending),
-                    (1_400, "fff", Lost, Contending),
-                    (1_500, "hhf", Lost, Contending),
-                    (1_600, "fff", Lost, Contending),
-                    (3_000, "fff", Lost, Contending),
+                    (0, "fff", Lost, CONTENDING),
+                    (1_400, "fff", Lost, CONTENDING),
+                    (1_500, "hhf", Lost, CONTENDING),
+                    (1_600, "fff", Lost, CONTENDING),
+                    (3_000, "fff", Lost, CONTENDING),
                 ],
             ),
             (
                 "grants that come too late",
                 vec![
-                    (0, "ggg", TooLate, Contending),
-                    (1_450, "ggg", TooLate, Aside),
+                    (0, "ggg", TooLate, CONTENDING),
+                    (1_450, "ggg", TooLate, ASIDE),
                 ],
             ),
             (
                 "unknown chances change nothing",
                 vec![
-                    (0, "fh-", Lost, Contending),
-                    (1_000, "fff", Lost, Contending),
-                    (2_000, "fh-", Lost, Contending),
-                    (2_450, "fff", Lost, Aside),
-                    (2_600, "fh-", Lost, Aside),
+                    (0, "fh-", Lost, CONTENDING),
+                    (1_000, "fff", Lost, CONTENDING),
+                    (2_000, "fh-", Lost, CONTENDING),
+                    (2_450, "fff", Lost, ASIDE),
+                    (2_600, "fh-", Lost, ASIDE),
                 ],
             ),
         ] {
@@ -204,7 +192,7 @@ mod tests {
                 let start = origin + millis(at);
                 let chance = Chance::of_round(&round(letters, start), outcome);
                 chances.note(chance, start, start + millis(50));
-                assert_eq!(chances.position(WAITER_TIMEOUT), expected, "{name} {at}");
+                assert_eq!(chances.is_aside(WAITER_TIMEOUT), expected, "{name} {at}");
             }
         }
     }
@@ -222,11 +210,11 @@ mod tests {
         let origin = Instant::now();
         let mut chances = Chances::default();
         chances.note(Chance::None, origin, origin);
-        for (at, expected) in [(6_000, Position::Aside), (6_001, Position::Contending)] {
+        for (at, expected) in [(6_000, true), (6_001, false)] {
             let now = origin + millis(at);
             let mut chances = chances.at(now, WAITER_TIMEOUT);
             chances.note(Chance::None, now, now);
-            assert_eq!(chances.position(WAITER_TIMEOUT), expected, "{at}");
+            assert_eq!(chances.is_aside(WAITER_TIMEOUT), expected, "{at}");
         }
     }
 }

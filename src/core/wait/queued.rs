@@ -4,7 +4,7 @@
 use std::{mem, time::Duration};
 
 use super::{
-    chances::{Chances, Position},
+    chances::Chances,
     pauses::{Pauses, Wait},
     retry::Backoff,
 };
@@ -80,17 +80,17 @@ impl QueuedWaiter {
         Some(clock)
     }
 
-    /// Notes the votes of a round. Returns the position for the next wait.
-    pub(crate) fn note_round(&mut self, round: &Round, chances: Chances) -> Position {
+    /// Notes the votes of a round. Returns whether the waiter steps aside.
+    pub(crate) fn note_round(&mut self, round: &Round, chances: Chances) -> bool {
         // Two waiters may use the times of different masters, and each time may have only a
         // minority. If masters kept checking the time, no waiter would ever be the first in the
         // queues of a majority.
         let is_disputed = round.votes_cast().any(|vote| vote.skewed_to().is_some());
         self.disputes += u32::from(is_disputed);
         self.options.is_fresh &= !round.is_queued() && self.disputes < Self::CORRECTIONS;
-        let position = chances.position(self.options.waiter_timeout);
-        self.is_head &= position == Position::Contending;
-        position
+        let is_aside = chances.is_aside(self.options.waiter_timeout);
+        self.is_head &= !is_aside;
+        is_aside
     }
 
     /// Returns the wait for a call after `round`. Returns `None` if the waiter has become the next
@@ -282,13 +282,13 @@ mod tests {
         let now = round("fff").start();
         let mut unable = Chances::default();
         unable.note(Chance::None, now, now + TIMEOUT / 2);
-        for (chances, position, wait) in [
-            (Chances::default(), Position::Contending, Some(millis(52))),
-            (unable, Position::Aside, None),
+        for (chances, is_aside, wait) in [
+            (Chances::default(), false, Some(millis(52))),
+            (unable, true, None),
         ] {
             let mut waiter = waiter();
             assert_eq!(waiter.wait_after(&round("nnn"), None, RANDOM), None);
-            assert_eq!(waiter.note_round(&round("nnn"), chances), position);
+            assert_eq!(waiter.note_round(&round("nnn"), chances), is_aside);
             let after = waiter.wait_after(&round("nnn"), None, RANDOM);
             assert_eq!(after.map(|after| after.end), wait);
         }

@@ -21,7 +21,7 @@ use crate::{
         },
         vote::{master_set::MasterSet, quorum::Outcome, round::Round},
         wait::{
-            chances::{Chance, Chances, Position},
+            chances::{Chance, Chances},
             queued::QueuedWaiter,
             rivals::Rivals,
         },
@@ -149,7 +149,7 @@ impl<'a> QueuedWait<'a> {
                     let round = level.claim.newest_round();
                     let had_chosen = self.choose_again(&level.claim, &round, &mut stay).await;
                     drop(permit);
-                    if self.note_loss(&round, outcome, is_last).await? == Position::Aside {
+                    if self.note_loss(&round, outcome, is_last).await? {
                         // Dropping `level` also removes the ticket from the queues.
                         let quarantine = round.read(Round::quarantined);
                         return Ok(QueueEnd::Unable { quarantine });
@@ -349,16 +349,16 @@ impl<'a> QueuedWait<'a> {
         }
     }
 
-    /// Notes a round that was not won. Returns the position for the next wait, or an error if the
+    /// Notes a round that was not won. Returns whether the waiter steps aside, or an error if the
     /// wait ends with the round.
     async fn note_loss(
         &mut self,
         round: &Arc<LiveRound>,
         outcome: Outcome,
         is_last: bool,
-    ) -> Result<Position, AcquireError> {
-        let position = self.chances.position(self.queued.options.waiter_timeout);
-        if round.read(Round::lacks_masters) || position == Position::Aside {
+    ) -> Result<bool, AcquireError> {
+        let was_aside = self.chances.is_aside(self.queued.options.waiter_timeout);
+        if round.read(Round::lacks_masters) || was_aside {
             // Waits for the other votes, to complete the table of votes. Masters that are down have
             // already cast a failure.
             round.settled().await;

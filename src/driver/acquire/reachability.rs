@@ -4,7 +4,7 @@ use crate::{
     core::{
         protocol::command::{Action, Command},
         vote::{Vote, round::Round, verb::Verb},
-        wait::chances::{Chances, Position},
+        wait::chances::Chances,
     },
     driver::{claim::request::LockRequest, context::Context, live_round::LiveRound, time::clock},
 };
@@ -16,10 +16,7 @@ pub(in crate::driver) async fn may_win(
     request: &LockRequest,
     chances: Chances,
 ) -> bool {
-    match chances.position(context.waiter_timeout()) {
-        Position::Aside => majority_answers(context, request).await,
-        Position::Contending => true,
-    }
+    !chances.is_aside(context.waiter_timeout()) || majority_answers(context, request).await
 }
 
 /// Returns whether a majority of every set answers an inspection in time. An answer is in time

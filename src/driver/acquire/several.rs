@@ -20,7 +20,6 @@ use crate::{
         error::AcquireError,
         view::lock_state::LockState,
         vote::{obstacle::Obstacle, quorum::Outcome},
-        wait::chances::Position,
     },
     driver::{
         claim::{level::Level, request::LockRequest},
@@ -215,7 +214,7 @@ impl<'a> Prefix<'a> {
     /// for long. An outage concerns the names of its coordinator only.
     fn give_back_if_aside(&mut self, next: usize) {
         let context = &self.parts[next].context;
-        if context.chances().position(context.waiter_timeout()) == Position::Contending {
+        if !context.chances().is_aside(context.waiter_timeout()) {
             return;
         }
         let mut held = self.parts.iter().take(self.levels.len());

@@ -21,12 +21,7 @@ use crate::{
             round::Round,
         },
     },
-    driver::{
-        context::Context,
-        live_round::{IgnoreVotes, LiveRound},
-        signal::Signal,
-        time::clock,
-    },
+    driver::{context::Context, live_round::LiveRound, signal::Signal, time::clock},
     master::CountVotes,
 };
 
@@ -205,7 +200,7 @@ impl Claim {
         if !to.is_empty() {
             let locked = self.lock();
             let command = locked.state().yield_grants(&self.terms, timeout);
-            locked.post(to, command, IgnoreVotes);
+            locked.post(to, command, ());
         }
     }
 

@@ -22,7 +22,7 @@ use crate::{
     core::{
         protocol::{
             client_name::ClientName,
-            identity::{FairAttempt, Identity, OwnerAttempt, Ticket},
+            identity::{Identity, OwnerAttempt, Ticket},
             name::LockId,
         },
         view::lock_state::LockState,
@@ -63,14 +63,11 @@ impl LockOwner {
     /// Returns the identity of a new attempt. The number of the attempt is larger than the numbers
     /// of all earlier attempts. Only an attempt at a lock with queues has a ticket.
     pub(crate) fn identity(&self, ticket: Option<Ticket>) -> Identity {
-        let owner = OwnerAttempt {
+        Identity::Owner(OwnerAttempt {
             owner: self.id.clone(),
             attempt: self.attempts.fetch_add(1, Ordering::Relaxed) + 1,
-        };
-        match ticket {
-            None => Identity::Owner(owner),
-            Some(ticket) => Identity::Ticket(FairAttempt { owner, ticket }),
-        }
+            ticket,
+        })
     }
 
     /// Returns the state that this owner has for the lock `lock_id`.

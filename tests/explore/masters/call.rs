@@ -10,7 +10,7 @@ use crate::core::{
     protocol::{
         access::Access,
         command::{Action, Command, Holding, Reply, fixture},
-        identity::{FairAttempt, Identity, OwnerAttempt, QueueOptions, Ticket},
+        identity::{Identity, OwnerAttempt, QueueOptions, Ticket},
         name::Token,
     },
     vote::{Refusal, SlotVote, Vote, verb::Verb},
@@ -86,18 +86,15 @@ impl Masters {
     }
 
     fn identity(&self, call: Call) -> Identity {
-        let by = OwnerAttempt {
+        if !self.kind.has_owner() {
+            return Identity::Token(Token::new([call.client; 20], None));
+        }
+        let has_queue = self.kind.has_queue();
+        Identity::Owner(OwnerAttempt {
             owner: owner(call.client).into(),
             attempt: call.attempt.into(),
-        };
-        if self.kind.has_queue() {
-            let ticket = ticket(call.ticket, call.client);
-            Identity::Ticket(FairAttempt { owner: by, ticket })
-        } else if self.kind.has_owner() {
-            Identity::Owner(by)
-        } else {
-            Identity::Token(Token::new([call.client; 20], None))
-        }
+            ticket: has_queue.then(|| ticket(call.ticket, call.client)),
+        })
     }
 
     fn command(&self, call: Call) -> Command {
