@@ -12,7 +12,7 @@ use clap::{ArgAction, Args as Group, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 
 use crate::{
-    help::{AFTER, BENCH, BREAK, DOCTOR, HOLD, PLAN, RUN, STATUS},
+    help::{AFTER, BREAK, DOCTOR, HOLD, PLAN, RUN, STATUS},
     values::{permits, some_time, time},
 };
 
@@ -38,10 +38,8 @@ pub(crate) enum Verb {
     Doctor(Doctor),
     Plan(Plan),
     Break(Break),
-    Bench(Bench),
     Completions(Completions),
-    /// Prints the manual page, for `man -l -`.
-    Man,
+    Man(Man),
 }
 
 /// The heading of the options of all commands.
@@ -182,9 +180,8 @@ impl Verb {
             | Self::Status(Status { common, .. })
             | Self::Doctor(Doctor { common, .. })
             | Self::Plan(Plan { common, .. })
-            | Self::Break(Break { common, .. })
-            | Self::Bench(Bench { common, .. }) => mem::take(common),
-            Self::Completions(_) | Self::Man => Common::default(),
+            | Self::Break(Break { common, .. }) => mem::take(common),
+            Self::Completions(_) | Self::Man(_) => Common::default(),
         }
     }
 }
@@ -305,12 +302,6 @@ pub(crate) struct Status {
     /// Names of the locks.
     #[arg(required = true)]
     pub(crate) names: Vec<String>,
-    /// Show a live table until a signal such as Ctrl-C; in a pipe, each change.
-    #[arg(long)]
-    pub(crate) watch: bool,
-    /// Time between two looks of --watch.
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
-    pub(crate) interval: Duration,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
@@ -374,28 +365,16 @@ pub(crate) struct Break {
     pub(crate) common: Common,
 }
 
-/// Measures how long it takes to acquire and release a lock.
-///
-/// Uses locks of its own, and leaves nothing on the masters.
-#[derive(Debug, Group)]
-#[command(after_long_help = BENCH)]
-pub(crate) struct Bench {
-    /// Time for which to measure.
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
-    pub(crate) time: Duration,
-    /// Number of tasks that work at the same time, each with its own lock.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
-    pub(crate) tasks: u32,
-    /// Print JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
-    #[command(flatten)]
-    pub(crate) common: Common,
-}
-
 /// Prints a completion script for a shell.
 #[derive(Debug, Group)]
 pub(crate) struct Completions {
     /// Shell that reads the script.
     pub(crate) shell: Shell,
+}
+
+/// Prints the manual page, or that of a command, for `man -l -`.
+#[derive(Debug, Group)]
+pub(crate) struct Man {
+    /// Command, such as `run` [the page about all of them].
+    pub(crate) command: Option<String>,
 }

@@ -38,8 +38,7 @@ Masters have no list of locks. With a key template such as locks:{name}, \
 `redis-cli --scan --pattern 'locks:*'` finds the keys on one master.
 
 Exit status: 0 free, 75 held or contested, 69 no majority of masters answered or can vote, 78 \
-they refuse the login. With several names, 69 comes before 75, and 75 before 0. With --watch, \
-128+n after signal n, such as 130 after Ctrl-C.";
+they refuse the login. With several names, 69 comes before 75, and 75 before 0.";
 
 pub(crate) const DOCTOR: &str = "\
 Exit status, by the worst finding: 0 none or info, 1 unknown, 2 warn, 3 refuse.";
@@ -56,6 +55,3 @@ pub(crate) const BREAK: &str = "\
 Exit status: 0 a majority of masters is free of that holder, 64 nobody confirmed, or WHO is no \
 holder, 69 too few masters answered, 75 a newer holder has the lock, 78 the key is not a lock, or \
 has no TTL.";
-
-pub(crate) const BENCH: &str = "\
-Exit status: 0 no failures, 1 some failures, 69 nothing worked, 128+n after signal n.";

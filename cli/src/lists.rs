@@ -68,17 +68,6 @@ impl Tallies {
             None => format!("{} {did}", self.lacking().unwrap_or_default()),
         }
     }
-
-    /// Says how many masters of each list these are.
-    pub(crate) fn all(&self) -> String {
-        match self.only() {
-            Some(only) => counted(only),
-            None => {
-                let texts: Vec<_> = self.0.iter().map(Tally::to_string).collect();
-                texts.join(", ")
-            }
-        }
-    }
 }
 
 fn counted(tally: &Tally) -> String {

@@ -14,7 +14,6 @@ use crate::{
 
 mod args;
 mod ask;
-mod bench;
 mod break_lock;
 #[cfg(feature = "tls")]
 mod certificates;
@@ -25,7 +24,6 @@ mod doctor;
 mod exit;
 mod failure;
 mod help;
-mod histogram;
 mod hold;
 mod holders;
 mod keeper;
@@ -103,12 +101,11 @@ fn not_parsed(error: &clap::Error) -> Exit {
 
 fn dispatch(verb: &Verb, common: &Common) -> Result<Exit, Failure> {
     match verb {
-        Verb::Bench(args) => bench::bench(args, common),
         Verb::Break(args) => break_lock::break_lock(args, common),
         Verb::Completions(args) => completions::completions(args),
         Verb::Doctor(args) => doctor::doctor(args, common),
         Verb::Hold(args) => hold::hold(args, common),
-        Verb::Man => man::man(),
+        Verb::Man(args) => man::man(args),
         Verb::Plan(args) => plan::plan(args, common),
         Verb::Run(args) => run::run(args, common),
         Verb::Status(args) => status::status(args, common),

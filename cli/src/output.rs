@@ -6,7 +6,7 @@ use std::{
     os::fd::AsFd,
 };
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags, poll};
 
 use crate::style::clean;
 
@@ -25,15 +25,6 @@ pub(crate) fn complain(message: impl Display) {
             return;
         }
     }
-}
-
-/// Returns whether the reader of stdout is gone.
-pub(crate) fn is_closed() -> bool {
-    let stdout = io::stdout();
-    let mut gone = [PollFd::new(stdout.as_fd(), PollFlags::empty())];
-    let found = poll(&mut gone, PollTimeout::ZERO);
-    let events = gone[0].revents().unwrap_or(PollFlags::empty());
-    found.is_ok() && events.intersects(PollFlags::POLLERR | PollFlags::POLLHUP)
 }
 
 /// The bytes that a pipe takes at once, if it takes any.

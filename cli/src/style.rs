@@ -2,7 +2,7 @@
 
 use std::{env, io::IsTerminal};
 
-use terminal_size::{Height, Width, terminal_size_of};
+use terminal_size::{Width, terminal_size_of};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Colour {
@@ -18,41 +18,25 @@ pub(crate) enum Colour {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Style {
     has_colour: bool,
-    /// The size of the terminal. `None` if the stream is not a terminal.
-    size: Option<(usize, usize)>,
+    /// The columns of the terminal. `None` if the stream is not a terminal.
+    columns: Option<usize>,
 }
 
 impl Style {
     pub(crate) fn of_stdout() -> Self {
         let stdout = std::io::stdout();
         let is_terminal = stdout.is_terminal();
-        let size = terminal_size_of(&stdout).filter(|_| is_terminal);
-        let size = size.map(|(Width(width), Height(height))| (width.into(), height.into()));
+        let size = terminal_size_of(&stdout);
+        let columns = size.map_or(80, |(Width(columns), _)| columns.into());
         Self {
             has_colour: is_terminal && wants_colour(),
-            size: is_terminal.then(|| size.unwrap_or((80, 24))),
+            columns: is_terminal.then_some(columns),
         }
-    }
-
-    #[cfg(test)]
-    pub(crate) fn terminal(width: usize, height: usize) -> Self {
-        Self {
-            has_colour: false,
-            size: Some((width, height)),
-        }
-    }
-
-    pub(crate) fn is_terminal(self) -> bool {
-        self.size.is_some()
-    }
-
-    pub(crate) fn height(self) -> Option<usize> {
-        self.size.map(|(_, height)| height)
     }
 
     /// Returns the number of columns. Text that is not for a terminal is cut nowhere.
     pub(crate) fn width(self) -> usize {
-        self.size.map_or(usize::MAX, |(width, _)| width)
+        self.columns.unwrap_or(usize::MAX)
     }
 
     /// Returns the number of columns for running text.
@@ -116,12 +100,8 @@ impl Style {
 }
 
 fn wants_colour() -> bool {
-    !is_dumb() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
-}
-
-/// Returns whether the terminal understands no escape sequences.
-pub(crate) fn is_dumb() -> bool {
-    env::var_os("TERM").is_some_and(|term| term == "dumb")
+    let is_dumb = env::var_os("TERM").is_some_and(|term| term == "dumb");
+    !is_dumb && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// One cell of a table.
@@ -169,7 +149,7 @@ pub(crate) fn heading<const N: usize>(words: [&str; N]) -> Vec<Cell> {
 }
 
 /// Cuts a text to a number of columns.
-pub(crate) fn cut(text: &str, columns: usize) -> String {
+fn cut(text: &str, columns: usize) -> String {
     if text.chars().count() <= columns {
         return text.to_owned();
     }
@@ -188,20 +168,6 @@ pub(crate) fn clean(text: &str) -> String {
     text.chars()
         .map(|letter| if is_hidden(letter) { ' ' } else { letter })
         .collect()
-}
-
-/// Cuts a line with colours to a number of columns.
-pub(crate) fn cut_painted(line: &str, columns: usize) -> String {
-    let (mut cut, mut used, mut in_code) = (String::new(), 0, false);
-    for letter in line.chars() {
-        let is_code = in_code || letter == '\x1b';
-        in_code = is_code && letter != 'm';
-        used += usize::from(!is_code);
-        if is_code || used <= columns {
-            cut.push(letter);
-        }
-    }
-    cut
 }
 
 /// Breaks a text into lines of at most `width` columns. A longer word has a line of its own.
@@ -230,7 +196,7 @@ mod tests {
 
     const PIPE: Style = Style {
         has_colour: false,
-        size: None,
+        columns: None,
     };
 
     #[test]
@@ -243,7 +209,11 @@ mod tests {
         let text = "  a    one\n  bcd  two three\n  a long text\n";
         assert_eq!(PIPE.table(&rows), text);
         let text = "  a    one\n  bcd  two …\n  a long te…\n";
-        assert_eq!(Style::terminal(12, 24).table(&rows[..]), text);
+        let narrow = Style {
+            columns: Some(12),
+            ..PIPE
+        };
+        assert_eq!(narrow.table(&rows), text);
     }
 
     #[test]
@@ -251,7 +221,6 @@ mod tests {
         assert_eq!(wrap("one two three", 7), ["one two", "three"]);
         assert_eq!(wrap("a-very-long-word b", 4), ["a-very-long-word", "b"]);
         assert_eq!(cut("abc", 2), "a…");
-        assert_eq!(cut_painted("\x1b[1mab\x1b[0mcd", 3), "\x1b[1mab\x1b[0mc");
     }
 
     #[test]

@@ -17,7 +17,6 @@ use crate::{
 };
 
 pub(crate) mod text;
-mod watch;
 
 /// The JSON of `status`.
 #[derive(Serialize)]
@@ -33,9 +32,6 @@ pub(crate) fn status(args: &Status, common: &Common) -> Result<Exit, Failure> {
     let source = masters.source();
     block_on(async {
         let locks = masters.coordinator()?;
-        if args.watch {
-            return watch::watch(args, &locks, &source).await;
-        }
         let looks = look_at_all(&locks, &args.names).await?;
         if args.json {
             print_json(&Report {

@@ -170,9 +170,6 @@ fn wrong_arguments_are_64() {
         "run a",
         "run a true",
         "run --wait 5 a -- true", // five what?
-        "bench --time 500000000000years",
-        "status --watch --interval 500000000000years a",
-        "bench --tasks 0",
         "run --wait 1s --nonblock a -- true",
         "run --ttl 2h a -- true", // more than the longest TTL
         "run --ttl 1ms a -- true",

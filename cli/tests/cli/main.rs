@@ -5,7 +5,6 @@
     reason = "a helper that fails is a test that fails"
 )]
 
-mod bench;
 mod break_lock;
 mod crowd;
 mod denied;

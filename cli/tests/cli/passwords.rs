@@ -64,7 +64,7 @@ fn a_password_from_a_file_is_shown_nowhere() {
         .next()
         .unwrap();
     assert!(shown.contains(how), "{how}: {shown}");
-    for words in ["status a", "hold a", "break -y a", "bench"] {
+    for words in ["status a", "hold a", "break -y a"] {
         let (status, shown, err) = ended(&mut with(&masters, words));
         assert_eq!(status, 78, "{words}: {err}");
         assert!(err.contains(advice), "{words}: {err}");

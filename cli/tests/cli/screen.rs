@@ -1,6 +1,5 @@
 //! The view in a terminal: questions, live tables, colours and cut lines.
 
-use nix::sys::signal::Signal;
 use testkit::server::{Server, masters};
 
 use crate::{
@@ -101,42 +100,6 @@ fn a_break_leaves_the_lock_to_a_newer_holder() {
         terminal.shown
     );
     all_have(&masters, "new");
-}
-
-#[test]
-fn a_watch_draws_in_place_and_restores_the_terminal() {
-    let masters = masters(3);
-    let mut terminal = start(&masters, "status job --watch --interval 100ms", "");
-    terminal.until("\x1b[?1049h"); // another screen
-    terminal.until("3 of 3 masters can vote");
-    write_mutex(&masters, "job", "t");
-    terminal.until("held as a mutex");
-    for picture in terminal.shown.split("\x1b[H").skip(1) {
-        assert!(picture.matches("\r\n").count() < 24, "{picture:?}");
-    }
-    terminal.signal(Signal::SIGTERM);
-    assert_eq!(terminal.ended(), 143);
-    assert!(
-        terminal.shown.ends_with("\x1b[?25h\x1b[?1049l"),
-        "{:?}",
-        terminal.shown
-    );
-}
-
-#[test]
-fn a_watch_that_is_stopped_gives_back_the_screen() {
-    let masters = masters(3);
-    let mut terminal = start(&masters, "status job --watch", "");
-    terminal.until("3 of 3 masters can vote");
-    terminal.signal(Signal::SIGTSTP);
-    terminal.until("\x1b[?25h\x1b[?1049l");
-    terminal.shown.clear();
-    terminal.stopped();
-    terminal.signal(Signal::SIGCONT);
-    terminal.until("\x1b[?1049h"); // another screen again
-    terminal.until("3 of 3 masters can vote");
-    terminal.signal(Signal::SIGTERM);
-    assert_eq!(terminal.ended(), 143);
 }
 
 #[test]

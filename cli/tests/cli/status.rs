@@ -1,6 +1,6 @@
 //! `quorlock status`: verdicts, and what is shown.
 
-use nix::{sys::signal::Signal, unistd::gethostname};
+use nix::unistd::gethostname;
 use testkit::server::masters;
 
 use crate::support::{Running, ended, json, with, write_fair, write_mutex};
@@ -145,20 +145,6 @@ fn a_name_from_a_master_does_not_move_the_cursor() {
     assert!(!shown.contains(['\u{1b}', '\u{202e}']), "{shown:?}");
 }
 
-#[test]
-fn a_watch_without_json_prints_blocks() {
-    let masters = masters(3);
-    let mut watch = Running::start(&mut with(&masters, "status job --watch"));
-    watch.line_with("can vote");
-    watch.line_with("job  free");
-    write_mutex(&masters, "job", "t");
-    watch.line_with("job  held as a mutex");
-    let row = watch.line_with("mutex");
-    assert!(!row.contains('\x1b'), "{row}");
-    watch.signal(Signal::SIGTERM);
-    assert_eq!(watch.ended().0.code(), Some(143));
-}
-
 /// A strict program has not seen these masters before.
 #[test]
 fn a_holder_on_a_master_in_quarantine_is_shown_with_both() {
@@ -179,10 +165,7 @@ fn masters_without_memory_are_shown_to_take_no_locks() {
     assert_eq!(status, 0, "{error}");
     assert!(shown.starts_with("job  free\n"), "{shown}");
     assert_eq!(shown.matches("no vote: answered OOM").count(), 1, "{shown}");
-    let mut watch = Running::start(&mut with(&masters, "status job --watch"));
-    watch.line_with("2 of 3 masters can vote");
     masters[1].command(&["CONFIG", "SET", "maxmemory", "1"]);
-    watch.line_with("1 of 3 masters can vote");
     let (status, shown, error) = ended(&mut with(&masters, "status job"));
     assert_eq!(status, 69, "{error}");
     let verdict =

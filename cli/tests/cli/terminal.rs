@@ -1,7 +1,7 @@
 //! A program in a terminal.
 
 use std::{
-    fs::{self, File},
+    fs::File,
     io::{Read, Write},
     os::fd::OwnedFd,
     process::{Child, Command},
@@ -10,13 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nix::{
-    pty::{Winsize, openpty},
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
-
-use crate::support::until;
+use nix::pty::{Winsize, openpty};
 
 /// A program in a terminal of 80 columns and 24 lines. The program is killed when this is dropped.
 pub struct Terminal {
@@ -83,18 +77,6 @@ impl Terminal {
 
     pub fn types(&mut self, keys: &str) {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
-    }
-
-    pub fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
-    }
-
-    /// Waits until the program has stopped.
-    pub fn stopped(&self) {
-        let stat = format!("/proc/{}/stat", self.child.id());
-        until("it has stopped", || {
-            fs::read_to_string(&stat).unwrap().contains(") T ")
-        });
     }
 
     /// Waits for the end. Returns the exit status.
