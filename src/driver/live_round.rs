@@ -12,10 +12,7 @@ use std::{
 use parking_lot::Mutex;
 
 use crate::{
-    core::{
-        claim::ReadRound,
-        vote::{SlotVote, Vote, quorum::Outcome, round::Round, votes::CastVote},
-    },
+    core::vote::{SlotVote, Vote, quorum::Outcome, round::Round, votes::CastVote},
     driver::{observe::observer::LockObserver, time::clock},
     master::CountVotes,
     user_code::{caught, shielded},
@@ -214,16 +211,6 @@ impl LiveRound {
         if let Some(panic) = panicked {
             resume_unwind(panic); // after all tasks were woken
         }
-    }
-}
-
-impl ReadRound for Arc<LiveRound> {
-    fn read<T>(&self, look: impl FnOnce(&Round) -> T) -> T {
-        (**self).read(look)
-    }
-
-    fn open_next(&self, round: Round) -> Self {
-        LiveRound::open(round, &self.observer)
     }
 }
 

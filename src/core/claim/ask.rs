@@ -1,8 +1,11 @@
 //! The rounds that ask for a lock.
 
-use std::{mem, time::Duration};
+use std::{
+    mem,
+    time::{Duration, Instant},
+};
 
-use super::{ClaimState, ClaimStep, Held, Phase, ReadRound, Terms, Traces, levels::Levels};
+use super::{ClaimState, ClaimStep, Held, Phase, Terms, Traces, levels::Levels};
 use crate::core::{
     ballot::Ballot,
     protocol::{
@@ -30,19 +33,18 @@ pub(crate) struct NextRound {
     pub(crate) watch: bool,
 }
 
-impl<R: ReadRound> ClaimState<R> {
-    /// Begins a claim, and asks all masters for the lock, or at first only those in `asked`. These
-    /// also report the next change of the key. With options for the `queue`, joins the queues.
+impl ClaimState {
+    /// Begins a claim with the [`acquisition`] that the step sees. Asks all masters for the lock, or
+    /// at first only those in `asked`. These also report the next change of the key. With options
+    /// for the `queue`, joins the queues.
     pub(crate) fn begin(
-        step: &ClaimStep<'_, R>,
+        step: &ClaimStep<'_>,
         by: Identity,
         access: Access,
         ballot: Option<Ballot>,
         asked: MasterSet,
         queue: Option<QueueOptions>,
-        open: impl FnOnce(Round) -> R,
     ) -> (Self, Command) {
-        let lease = step.lease(step.terms.ttl);
         let unasked = MasterSet::ALL - asked;
         let mut claim = Self {
             traces: Traces {
@@ -52,10 +54,9 @@ impl<R: ReadRound> ClaimState<R> {
                 until: step.expiry(step.terms.ttl),
                 may_keep: MasterSet::NONE,
             },
-            newest: open(acquisition(step, lease, queue)),
             rounds: 1,
             levels: Levels::one(access),
-            lease,
+            lease: step.lease(step.terms.ttl),
             validity: Duration::ZERO,
             phase: Phase::Asking { unasked },
         };
@@ -69,14 +70,14 @@ impl<R: ReadRound> ClaimState<R> {
     /// slot that one of the first has granted.
     pub(crate) fn ask_others(
         &mut self,
-        step: &ClaimStep<'_, R>,
+        step: &ClaimStep<'_>,
         queue: Option<QueueOptions>,
     ) -> Option<(MasterSet, Command)> {
         let Phase::Asking { unasked } = &mut self.phase else {
             return None;
         };
         let others = mem::take(unasked);
-        self.traces.slot = self.newest.read(Round::first_slot);
+        self.traces.slot = step.newest.first_slot();
         self.traces.last_until(step.expiry(step.terms.ttl));
         Some((others, self.ask(step, queue)))
     }
@@ -84,7 +85,7 @@ impl<R: ReadRound> ClaimState<R> {
     /// Asks again, from the same position in the queues of the masters or with another candidate.
     pub(crate) fn ask_again(
         &mut self,
-        step: &mut ClaimStep<'_, R>,
+        step: &mut ClaimStep<'_>,
         next: NextRound,
     ) -> Option<Command> {
         let Phase::Asking { unasked } = &mut self.phase else {
@@ -102,7 +103,7 @@ impl<R: ReadRound> ClaimState<R> {
         }
         self.lease = step.lease(step.terms.ttl);
         self.traces.last_until(step.expiry(step.terms.ttl));
-        self.open(acquisition(step, self.lease, next.queue), step);
+        self.open(acquisition(step.terms, step.now, next.queue), step);
         self.note_queue(step, next.queue);
         let mut command = self.ask_first(step, next.asked, next.queue);
         command.watch = next.watch;
@@ -117,8 +118,8 @@ impl<R: ReadRound> ClaimState<R> {
 
     /// Returns the outcome of the newest round, now that the caller sees it. A majority counts as
     /// too late if no validity is left.
-    pub(crate) fn take_outcome(&mut self, step: &mut ClaimStep<'_, R>) -> Outcome {
-        let outcome = self.newest.read(Round::outcome);
+    pub(crate) fn take_outcome(&mut self, step: &mut ClaimStep<'_>) -> Outcome {
+        let outcome = step.newest.outcome();
         if outcome != Outcome::Won {
             return outcome;
         }
@@ -126,7 +127,7 @@ impl<R: ReadRound> ClaimState<R> {
         if !self.lease.is_valid(step.now) {
             return Outcome::TooLate;
         }
-        self.traces.slot = self.newest.read(Round::slot);
+        self.traces.slot = step.newest.slot();
         if let Phase::Asking { .. } = self.phase {
             self.phase = Phase::Held(Held::default());
         }
@@ -134,7 +135,7 @@ impl<R: ReadRound> ClaimState<R> {
     }
 
     /// Notes that masters may have the ticket, if the round joins the queues.
-    fn note_queue(&mut self, step: &ClaimStep<'_, R>, queue: Option<QueueOptions>) {
+    fn note_queue(&mut self, step: &ClaimStep<'_>, queue: Option<QueueOptions>) {
         if let Some(queue) = queue {
             let position = step.monotonic.checked_add(queue.waiter_timeout * 2);
             self.traces.last_until(position.unwrap_or(step.monotonic));
@@ -145,22 +146,23 @@ impl<R: ReadRound> ClaimState<R> {
     /// does not queue the caller.
     fn ask_first(
         &self,
-        step: &ClaimStep<'_, R>,
+        step: &ClaimStep<'_>,
         asked: MasterSet,
         queue: Option<QueueOptions>,
     ) -> Command {
         self.ask(step, queue.filter(|_| asked == MasterSet::ALL))
     }
 
-    fn ask(&self, step: &ClaimStep<'_, R>, queue: Option<QueueOptions>) -> Command {
+    fn ask(&self, step: &ClaimStep<'_>, queue: Option<QueueOptions>) -> Command {
         let Terms { lock_id, ttl, .. } = step.terms;
         Command::new(lock_id, Action::Acquire(self.holding(), *ttl, queue))
     }
 }
 
-fn acquisition<R>(step: &ClaimStep<'_, R>, lease: Lease, queue: Option<QueueOptions>) -> Round {
-    let limit = Some(lease.until());
-    let mut round = Round::open(Verb::Acquire, &step.terms.quorum, step.now, limit);
+/// Returns a round that asks for a lock from `now` on, and may join the queues.
+pub(crate) fn acquisition(terms: &Terms, now: Instant, queue: Option<QueueOptions>) -> Round {
+    let limit = Lease::new(now, terms.ttl, terms.drift).until();
+    let mut round = Round::open(Verb::Acquire, &terms.quorum, now, Some(limit));
     if queue.is_some() {
         round.mark_queued();
     }

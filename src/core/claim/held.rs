@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{ClaimState, ClaimStep, Notice, Phase, ReadRound, has_failed};
+use super::{ClaimState, ClaimStep, Notice, Phase, has_failed};
 use crate::core::{
     error::AcquireError,
     protocol::{
@@ -19,7 +19,7 @@ use crate::core::{
     vote::{effect::Effect, master_set::MasterSet, quorum::Outcome, round::Round, verb::Verb},
 };
 
-impl<R: ReadRound> ClaimState<R> {
+impl ClaimState {
     /// Hands the lock out to a guard after it was won or reentered. If the lock is renewed already,
     /// the later of the two limits counts. Returns when to call [`renew`](Self::renew), unless the
     /// renewer calls it already.
@@ -28,12 +28,12 @@ impl<R: ReadRound> ClaimState<R> {
     /// earlier by a random time.
     pub(crate) fn hold(
         &mut self,
-        step: &ClaimStep<'_, R>,
+        step: &ClaimStep<'_>,
         renewal: Renewal,
         retry: Duration,
         spread: Option<u64>,
     ) -> Option<Instant> {
-        let start = self.newest.read(Round::start);
+        let start = step.newest.start();
         // This lease has the TTL of the lock. An extension by hand may have had another TTL.
         let lease = Lease::new(start, step.terms.ttl, step.terms.drift);
         let Phase::Held(held) = &mut self.phase else {
@@ -55,7 +55,7 @@ impl<R: ReadRound> ClaimState<R> {
 
     /// Keeps the lock on the masters for at least `time` from now. Does not shorten the time that
     /// was set before.
-    pub(crate) fn stay(&mut self, step: &ClaimStep<'_, R>, time: Duration) {
+    pub(crate) fn stay(&mut self, step: &ClaimStep<'_>, time: Duration) {
         if let Phase::Held(held) = &mut self.phase
             && !time.is_zero()
         {
@@ -72,14 +72,11 @@ impl<R: ReadRound> ClaimState<R> {
     }
 
     /// Asks all masters to extend the lock and to set the depth. `None` if the lock is not held.
-    pub(crate) fn extend(&mut self, step: &mut ClaimStep<'_, R>, ttl: Ttl) -> Option<Command> {
-        let newest_failed = has_failed(&self.newest);
+    pub(crate) fn extend(&mut self, step: &mut ClaimStep<'_>, ttl: Ttl) -> Option<Command> {
         let held = self.held_at(step)?;
-        if newest_failed && !mem::replace(&mut held.in_doubt, true) {
-            step.notice = Some(Notice::InDoubt {
-                remaining: self.lease.remaining(step.now),
-                round: self.newest.clone(),
-            });
+        if has_failed(step.newest) && !mem::replace(&mut held.in_doubt, true) {
+            let remaining = self.lease.remaining(step.now);
+            step.notice = Some(Notice::InDoubt { remaining });
         }
         // A majority counts only if it is complete before the old lease ends. Between that end and
         // a later majority, another client may have held the lock.
@@ -98,7 +95,7 @@ impl<R: ReadRound> ClaimState<R> {
     /// a writer.
     pub(crate) fn reenter(
         &mut self,
-        step: &mut ClaimStep<'_, R>,
+        step: &mut ClaimStep<'_>,
         ttl: Ttl,
         access: Access,
     ) -> Result<Option<Command>, AcquireError> {
@@ -116,7 +113,7 @@ impl<R: ReadRound> ClaimState<R> {
 
     /// Lets others share a level that has excluded them. If no other level excludes them, extends
     /// the lock, which tells the masters. `None` if the masters need not be told.
-    pub(crate) fn downgrade(&mut self, step: &mut ClaimStep<'_, R>) -> Option<Command> {
+    pub(crate) fn downgrade(&mut self, step: &mut ClaimStep<'_>) -> Option<Command> {
         self.levels.remove(Access::Exclusive);
         self.levels.add(Access::Shared);
         match self.levels.access() {
@@ -127,12 +124,9 @@ impl<R: ReadRound> ClaimState<R> {
 
     /// Renews the lock if that is due. Returns when to call this method again, or `None` if it need
     /// not be called again. If the lock is reentered, the calls may begin again.
-    pub(crate) fn renew(
-        &mut self,
-        step: &mut ClaimStep<'_, R>,
-    ) -> (Option<Instant>, Option<Command>) {
+    pub(crate) fn renew(&mut self, step: &mut ClaimStep<'_>) -> (Option<Instant>, Option<Command>) {
         let lease = self.lease;
-        let is_pending = self.newest.read(Round::outcome) == Outcome::Pending;
+        let is_pending = step.newest.outcome() == Outcome::Pending;
         let Some(held) = self.held_at(step) else {
             return (None, None);
         };
@@ -155,13 +149,13 @@ impl<R: ReadRound> ClaimState<R> {
         (Some(next_look), self.extend(step, step.terms.ttl))
     }
 
-    /// Carries out the consequence of a vote on the extension `round`, which asked for `ttl`.
+    /// Carries out the consequence of a vote on an extension that asked for `ttl` at `start`.
     /// Returns the command that puts the key back, and the masters that lost it.
     pub(crate) fn apply(
         &mut self,
-        step: &mut ClaimStep<'_, R>,
+        step: &mut ClaimStep<'_>,
         effect: Effect,
-        round: &R,
+        start: Instant,
         ttl: Ttl,
     ) -> Option<(MasterSet, Command)> {
         match effect {
@@ -171,19 +165,19 @@ impl<R: ReadRound> ClaimState<R> {
             }
             Effect::Heal(gone) => self.heal(step, gone, ttl),
             Effect::Renewed(gone) => {
-                self.confirmed(step, round, ttl);
+                self.confirmed(step, start, ttl);
                 self.heal(step, gone, ttl)
             }
         }
     }
 
-    /// Notes that a majority has confirmed the extension `round`, which asked for `ttl`.
-    pub(crate) fn confirmed(&mut self, step: &mut ClaimStep<'_, R>, round: &R, ttl: Ttl) {
+    /// Notes that a majority has confirmed an extension that asked for `ttl` at `start`.
+    pub(crate) fn confirmed(&mut self, step: &mut ClaimStep<'_>, start: Instant, ttl: Ttl) {
         let Some(held) = self.held_at(step) else {
             return;
         };
         let was_in_doubt = mem::take(&mut held.in_doubt);
-        let lease = Lease::new(round.read(Round::start), ttl, step.terms.drift);
+        let lease = Lease::new(start, ttl, step.terms.drift);
         let is_longer = lease > self.lease;
         if is_longer {
             self.lease = lease;
@@ -201,7 +195,7 @@ impl<R: ReadRound> ClaimState<R> {
     /// the others. `None` if there is no such master, or if the lock is not held.
     pub(crate) fn heal(
         &mut self,
-        step: &mut ClaimStep<'_, R>,
+        step: &mut ClaimStep<'_>,
         gone: MasterSet,
         ttl: Ttl,
     ) -> Option<(MasterSet, Command)> {

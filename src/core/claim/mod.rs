@@ -3,15 +3,12 @@
 //!
 //! Nothing here reads a clock, holds a mutex or sends anything. The driver locks the claim, calls
 //! the method for what has happened, posts the [`Command`] that the method returns, unlocks, and
-//! carries out what the [`ClaimStep`] has left to do. Votes are counted elsewhere, in a round that
-//! is only read here.
+//! carries out what the [`ClaimStep`] has left to do. Votes are counted elsewhere: a step only reads
+//! the newest round.
 //!
 //! [`Command`]: crate::core::protocol::command::Command
 
-use std::{
-    mem,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use crate::core::{
     ballot::Ballot,
@@ -36,14 +33,6 @@ mod levels;
 
 use levels::Levels;
 
-/// A round whose votes are counted elsewhere, perhaps by another thread.
-pub(crate) trait ReadRound: Clone {
-    fn read<T>(&self, look: impl FnOnce(&Round) -> T) -> T;
-
-    /// Opens the round that comes after this one.
-    fn open_next(&self, round: Round) -> Self;
-}
-
 /// The part of a claim that never changes.
 #[derive(Debug)]
 pub(crate) struct Terms {
@@ -53,29 +42,31 @@ pub(crate) struct Terms {
     pub(crate) quorum: Quorum,
 }
 
-/// A step of a claim: its time, and what it leaves to do after the unlock, because that may run
+/// A step of a claim: what it sees, and what it leaves to do after the unlock, because that may run
 /// code of the program.
 #[derive(Debug)]
-pub(crate) struct ClaimStep<'a, R> {
+pub(crate) struct ClaimStep<'a> {
     pub(crate) terms: &'a Terms,
+    /// The newest round: the acquisition, or the last extension.
+    pub(crate) newest: &'a Round,
     /// The time on the clock that leases use.
     pub(crate) now: Instant,
     /// The time on the clock that timers and the expiries of keys use. Unlike the other clock, it
     /// does not jump forward with the wall clock.
     pub(crate) monotonic: Instant,
     /// A change to announce.
-    pub(crate) notice: Option<Notice<R>>,
-    /// A round that is no longer the newest. Dropping it drops wakers.
-    pub(crate) retired: Option<R>,
+    pub(crate) notice: Option<Notice>,
+    /// A round to open. It is the newest one from then on.
+    pub(crate) opened: Option<Round>,
 }
 
 /// A change of a lock that was won.
 #[derive(Debug)]
-pub(crate) enum Notice<R> {
-    /// A renewal or an extension has failed. The lock is still valid for this time.
+pub(crate) enum Notice {
+    /// A renewal or an extension has failed, the round before the newest one. The lock is still
+    /// valid for this time.
     InDoubt {
         remaining: Duration,
-        round: R,
     },
     /// The lock has no guard any more, and stays on the masters for its minimum time.
     Left,
@@ -94,10 +85,8 @@ pub(crate) enum Notice<R> {
 
 /// The state of a claim.
 #[derive(Debug)]
-pub(crate) struct ClaimState<R> {
+pub(crate) struct ClaimState {
     traces: Traces,
-    /// The newest round: the acquisition, or the last extension.
-    pub(crate) newest: R,
     /// The number of rounds in which this claim has asked for the lock.
     pub(crate) rounds: u32,
     pub(crate) levels: Levels,
@@ -159,9 +148,9 @@ struct Held {
     stays_until: Option<Instant>,
 }
 
-impl<R: ReadRound> ClaimState<R> {
+impl ClaimState {
     /// Returns the state of the lock, and notes a loss by expiry.
-    pub(crate) fn look(&mut self, step: &mut ClaimStep<'_, R>) -> LockState {
+    pub(crate) fn look(&mut self, step: &mut ClaimStep<'_>) -> LockState {
         if let Phase::Held(held) = &self.phase
             && !self.lease.is_valid(step.now)
         {
@@ -169,7 +158,7 @@ impl<R: ReadRound> ClaimState<R> {
             self.lose(reason, stalled, step);
         }
         match &self.phase {
-            Phase::Held(held) if held.in_doubt || has_failed(&self.newest) => LockState::InDoubt,
+            Phase::Held(held) if held.in_doubt || has_failed(step.newest) => LockState::InDoubt,
             Phase::Held(_) => LockState::Held,
             Phase::Lost { reason, .. } => LockState::Lost(*reason),
             // No guard can ask, but another task of the owner may, before it reenters.
@@ -179,14 +168,14 @@ impl<R: ReadRound> ClaimState<R> {
 
     /// Notes that a majority of masters say that the lock belongs to another client or to no one.
     /// If the lease has expired, masters may say the same, but the reason is the expiry.
-    pub(crate) fn disowned(&mut self, step: &mut ClaimStep<'_, R>) {
+    pub(crate) fn disowned(&mut self, step: &mut ClaimStep<'_>) {
         if self.held_at(step).is_some() {
             self.lose(LostReason::Disowned, None, step);
         }
     }
 
     /// Notes that nothing renews the lock any more, and nothing notices the end of its lease.
-    pub(crate) fn ended(&mut self, step: &mut ClaimStep<'_, R>) {
+    pub(crate) fn ended(&mut self, step: &mut ClaimStep<'_>) {
         if self.held_at(step).is_some() {
             self.lose(LostReason::Ended, None, step);
         }
@@ -218,7 +207,7 @@ impl<R: ReadRound> ClaimState<R> {
         }
     }
 
-    fn held_at(&mut self, step: &mut ClaimStep<'_, R>) -> Option<&mut Held> {
+    fn held_at(&mut self, step: &mut ClaimStep<'_>) -> Option<&mut Held> {
         self.look(step);
         match &mut self.phase {
             Phase::Held(held) => Some(held),
@@ -226,16 +215,15 @@ impl<R: ReadRound> ClaimState<R> {
         }
     }
 
-    fn lose(&mut self, reason: LostReason, stalled: Option<Duration>, step: &mut ClaimStep<'_, R>) {
+    fn lose(&mut self, reason: LostReason, stalled: Option<Duration>, step: &mut ClaimStep<'_>) {
         self.phase = Phase::Lost { reason, stalled };
         step.notice = Some(Notice::Lost { reason, stalled });
     }
 
     /// Opens a round, and makes it the newest one. Masters may keep what the old one has asked for.
-    fn open(&mut self, round: Round, step: &mut ClaimStep<'_, R>) {
-        self.traces.may_keep |= self.newest.read(Round::may_keep);
-        let round = self.newest.open_next(round);
-        step.retired = Some(mem::replace(&mut self.newest, round));
+    fn open(&mut self, round: Round, step: &mut ClaimStep<'_>) {
+        self.traces.may_keep |= step.newest.may_keep();
+        step.opened = Some(round);
     }
 
     /// Returns what commands to masters say about this claim.
@@ -249,9 +237,9 @@ impl<R: ReadRound> ClaimState<R> {
         }
     }
 
-    fn was_won(&self) -> bool {
+    fn was_won(&self, newest: &Round) -> bool {
         match self.phase {
-            Phase::Asking { .. } => self.newest.read(Round::outcome) == Outcome::Won,
+            Phase::Asking { .. } => newest.outcome() == Outcome::Won,
             Phase::Held(_) | Phase::Lost { .. } | Phase::Released => true,
         }
     }
@@ -276,14 +264,20 @@ impl Held {
     }
 }
 
-impl<'a, R> ClaimStep<'a, R> {
-    pub(crate) fn new(terms: &'a Terms, now: Instant, monotonic: Instant) -> Self {
+impl<'a> ClaimStep<'a> {
+    pub(crate) fn new(
+        terms: &'a Terms,
+        newest: &'a Round,
+        now: Instant,
+        monotonic: Instant,
+    ) -> Self {
         Self {
             terms,
+            newest,
             now,
             monotonic,
             notice: None,
-            retired: None,
+            opened: None,
         }
     }
 
@@ -305,8 +299,8 @@ impl Traces {
 }
 
 /// Returns whether the round can no longer win: there is no majority, or it came too late.
-fn has_failed(round: &impl ReadRound) -> bool {
-    matches!(round.read(Round::outcome), Outcome::Lost | Outcome::TooLate)
+fn has_failed(round: &Round) -> bool {
+    matches!(round.outcome(), Outcome::Lost | Outcome::TooLate)
 }
 
 #[cfg(test)]

@@ -1,8 +1,11 @@
 //! Tables of what a claim does, and a search of all orders of inputs.
 
-use std::{cell::RefCell, fmt::Write as _, num::NonZeroU16, rc::Rc};
+use std::{cell::RefCell, fmt::Write as _, mem, num::NonZeroU16, rc::Rc};
 
-use super::{ask::NextRound, leave::Leave, *};
+use super::{
+    ask::{NextRound, acquisition},
+    *,
+};
 use crate::core::{
     protocol::{
         access::Access,
@@ -398,7 +401,7 @@ fn search(path: &mut Vec<&'static str>, left: usize, count: &mut usize) {
 
 /// Checks the rules on a path. Returns `false` if it is impossible.
 fn is_right(path: &[&str]) -> bool {
-    let rank = |claim: &ClaimState<Shared>| match claim.phase {
+    let rank = |claim: &ClaimState| match claim.phase {
         Phase::Asking { .. } => 0,
         Phase::Held(_) => 1,
         Phase::Lost { .. } => 2,
@@ -435,16 +438,6 @@ fn is_right(path: &[&str]) -> bool {
 
 type Shared = Rc<RefCell<Round>>;
 
-impl ReadRound for Shared {
-    fn read<T>(&self, look: impl FnOnce(&Round) -> T) -> T {
-        look(&self.borrow())
-    }
-
-    fn open_next(&self, round: Round) -> Self {
-        Self::new(RefCell::new(round))
-    }
-}
-
 /// A claim, and what it has said.
 struct Case {
     terms: Terms,
@@ -453,7 +446,7 @@ struct Case {
     at: u64,
     /// The time for which the machine was suspended.
     slept: u64,
-    claim: ClaimState<Shared>,
+    claim: ClaimState,
     /// The rounds, with the TTL of each extension.
     rounds: Vec<(Shared, Option<Ttl>)>,
     kind: char,
@@ -479,22 +472,15 @@ impl Case {
             candidate: 5,
         });
         let asked = first.map_or(MasterSet::ALL, MasterSet::only);
-        let step = ClaimStep::new(&terms, start, start);
-        let open = |round| Rc::new(RefCell::new(round));
-        let (claim, command) = ClaimState::begin(
-            &step,
-            identity(kind, 1),
-            Access::Exclusive,
-            ballot,
-            asked,
-            None,
-            open,
-        );
+        let round = acquisition(&terms, start, None);
+        let step = ClaimStep::new(&terms, &round, start, start);
+        let (by, access) = (identity(kind, 1), Access::Exclusive);
+        let (claim, command) = ClaimState::begin(&step, by, access, ballot, asked, None);
         let mut case = Self {
             start,
             at: 0,
             slept: 0,
-            rounds: vec![(claim.newest.clone(), None)],
+            rounds: vec![(Rc::new(RefCell::new(round)), None)],
             terms,
             claim,
             kind,
@@ -572,7 +558,7 @@ impl Case {
             "stop" => self.claim.stop_renewing(),
             "yield" => {
                 let command = self.claim.yield_grants(&self.terms, millis(3_000));
-                let to = self.claim.newest.read(Round::granted);
+                let to = self.newest().borrow().granted();
                 self.say(self.text(to, &command));
             }
             other => panic!("no input is written {other}"),
@@ -580,13 +566,16 @@ impl Case {
     }
 
     /// Takes a step, and says what it changes.
-    fn step<T>(
-        &mut self,
-        step: impl FnOnce(&mut ClaimState<Shared>, &mut ClaimStep<'_, Shared>) -> T,
-    ) -> T {
+    fn step<T>(&mut self, step: impl FnOnce(&mut ClaimState, &mut ClaimStep<'_>) -> T) -> T {
         let monotonic = self.start + millis(self.at);
-        let mut at = ClaimStep::new(&self.terms, monotonic + millis(self.slept), monotonic);
+        let now = monotonic + millis(self.slept);
+        let newest = self.newest();
+        let newest = newest.borrow();
+        let mut at = ClaimStep::new(&self.terms, &newest, now, monotonic);
         let done = step(&mut self.claim, &mut at);
+        if let Some(round) = at.opened {
+            self.rounds.push((Rc::new(RefCell::new(round)), None));
+        }
         let said = match at.notice {
             None => return done,
             Some(Notice::InDoubt { .. }) => "doubt".to_owned(),
@@ -608,6 +597,10 @@ impl Case {
         done
     }
 
+    fn newest(&self) -> Shared {
+        self.rounds[self.rounds.len() - 1].0.clone()
+    }
+
     /// Asks again, or at first only the masters in `asked`.
     fn ask_again(&mut self, asked: MasterSet, candidate: u64) {
         let is_fair = self.kind == 'f';
@@ -622,7 +615,6 @@ impl Case {
             watch: false,
         };
         if let Some(command) = self.step(|claim, step| claim.ask_again(step, next)) {
-            self.rounds.push((self.claim.newest.clone(), None));
             self.say(self.text(asked, &command));
         }
     }
@@ -637,24 +629,12 @@ impl Case {
     }
 
     fn leave(&mut self) {
-        match self.step(|claim, step| claim.leave(step, Access::Exclusive)) {
-            Leave::Depth(command) => {
-                let Action::Release { holding, .. } = command.action else {
-                    panic!("{command:?}");
-                };
-                self.say(format_args!("depth {}", holding.depth));
-            }
-            Leave::InPlace { command, .. } => {
-                self.say(self.text(MasterSet::ALL, &command));
-            }
-            Leave::Release {
-                to, command, owed, ..
-            } => {
-                self.say(self.text(to, &command));
-                let until = owed.until.saturating_duration_since(self.start);
-                let (until, by) = (until.as_millis(), numbers(owed.to()));
-                self.say(format_args!("owed until {until} by {by}"));
-            }
+        let leave = self.step(|claim, step| claim.leave(step, Access::Exclusive));
+        self.say(self.text(leave.to, &leave.command));
+        if let (Some(until), Some(owed)) = (leave.until, leave.owed) {
+            let until = until.saturating_duration_since(self.start).as_millis();
+            let by = numbers(owed | self.newest().borrow().may_keep());
+            self.say(format_args!("owed until {until} by {by}"));
         }
     }
 
@@ -682,7 +662,8 @@ impl Case {
         let Some(effect) = Effect::of_vote(&round.borrow(), before, master) else {
             return;
         };
-        if let Some((to, command)) = self.step(|claim, step| claim.apply(step, effect, &round, ttl))
+        let start = round.borrow().start();
+        if let Some((to, command)) = self.step(|claim, step| claim.apply(step, effect, start, ttl))
         {
             self.say(self.text(to, &command));
         }
@@ -691,7 +672,8 @@ impl Case {
     fn extended(&mut self, command: Option<Command>, ttl: Ttl) {
         if let Some(command) = command {
             self.say(self.text(MasterSet::ALL, &command));
-            self.rounds.push((self.claim.newest.clone(), Some(ttl)));
+            let newest = self.rounds.len() - 1;
+            self.rounds[newest].1 = Some(ttl);
         }
     }
 
@@ -720,6 +702,9 @@ impl Case {
             }
             Action::Extend(attempt, ttl) => {
                 format!("extend {to} by {} depth {}", ttl.millis(), attempt.depth)
+            }
+            Action::Release { holding, .. } if holding.depth > 0 => {
+                format!("depth {}", holding.depth)
             }
             Action::Release { was_won: true, .. } => format!("release {to}"),
             Action::Release { .. } => format!("take back {to}"),

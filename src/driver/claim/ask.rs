@@ -9,11 +9,14 @@ use std::{
 use futures::future::select;
 use parking_lot::Mutex;
 
-use super::{Claim, Protected, heal::HealVotes, request::LockRequest, step_now};
+use super::{Claim, Protected, heal::HealVotes, request::LockRequest};
 use crate::{
     core::{
         ballot::Ballot,
-        claim::{ClaimState, Terms, ask::NextRound},
+        claim::{
+            ClaimState, ClaimStep, Terms,
+            ask::{NextRound, acquisition},
+        },
         protocol::identity::{Identity, QueueOptions},
         time::lease::CLOCK_WINDOW,
         vote::{
@@ -48,18 +51,20 @@ impl Claim {
             candidate: context.timestamps.next(),
         });
         let asked = first.map_or(MasterSet::ALL, MasterSet::only);
-        let step = step_now(&terms);
-        let began = step.monotonic;
-        let open = |round| LiveRound::open(round, &context.observer);
+        let began = clock::monotonic();
+        let now = clock::now_at(began);
+        let round = acquisition(&terms, now, queue);
+        let step = ClaimStep::new(&terms, &round, now, began);
         let (state, command) =
-            ClaimState::begin(&step, identity, request.access, ballot, asked, queue, open);
-        let round = state.newest.clone();
+            ClaimState::begin(&step, identity, request.access, ballot, asked, queue);
+        let round = LiveRound::open(round, &context.observer);
         let claim = Arc::new(Self {
             context: context.clone(),
             terms,
             began,
             state: Mutex::new(Protected {
                 state,
+                newest: round.clone(),
                 hold: None,
                 timer: None,
             }),
@@ -138,7 +143,7 @@ impl Claim {
             next.candidate = Some(timestamps.next().max(last.saturating_add(1)));
         }
         if let Some(command) = locked.step(|claim, step| claim.ask_again(step, next)) {
-            let round = locked.state().newest.clone();
+            let round = locked.protected.newest.clone();
             if self.kind().spec().has_slots {
                 locked.post(asked, command, self.slot_votes(round));
             } else {

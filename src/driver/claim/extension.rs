@@ -141,7 +141,8 @@ impl Claim {
             Outcome::Won => {
                 let mut locked = self.lock();
                 // The task that counted the deciding vote may not have applied its effect yet.
-                locked.step(|claim, step| claim.confirmed(step, round, extension.ttl));
+                let start = round.read(Round::start);
+                locked.step(|claim, step| claim.confirmed(step, start, extension.ttl));
                 ensure_held(locked)
             }
             Outcome::TooLate => Err(ExtendError::TooSlow {
@@ -177,7 +178,7 @@ impl Claim {
         is_renewal: bool,
     ) -> Arc<Extension> {
         let extension = Arc::new(Extension {
-            round: locked.state().newest.clone(),
+            round: locked.protected.newest.clone(),
             claim: Arc::downgrade(self),
             ttl,
             is_renewal,
@@ -190,8 +191,9 @@ impl Claim {
     /// Carries out the consequences of a vote on an extension.
     fn apply(self: &Arc<Self>, effect: Effect, extension: &Extension) {
         let (round, ttl) = (&extension.round, extension.ttl);
+        let start = round.read(Round::start);
         let mut locked = self.lock();
-        let heal = locked.step(|claim, step| claim.apply(step, effect, round, ttl));
+        let heal = locked.step(|claim, step| claim.apply(step, effect, start, ttl));
         if let Some((to, command)) = heal {
             locked.post(to, command, HealVotes::new(round.clone(), self, ttl));
         }
@@ -249,19 +251,20 @@ impl Claim {
 fn ensure_held(mut locked: Locked<'_>) -> Result<(), ExtendError> {
     let claim = locked.claim;
     let name = || claim.name().clone();
-    locked.step(|state, step| match state.look(step) {
+    match locked.step(ClaimState::look) {
         LockState::Held | LockState::InDoubt => Ok(()),
         LockState::Lost(LostReason::Disowned) => Err(ExtendError::Lost {
             name: name(),
-            votes: claim.votes(&state.newest),
+            votes: claim.votes(&locked.protected.newest),
         }),
         LockState::Lost(LostReason::Expired | LostReason::RenewalLimit | LostReason::Ended) => {
+            let until = locked.state().lease.until();
             Err(ExtendError::Expired {
                 name: name(),
-                since: step.now.saturating_duration_since(state.lease.until()),
+                since: locked.now.saturating_duration_since(until),
             })
         }
-    })
+    }
 }
 
 impl Renew for Claim {

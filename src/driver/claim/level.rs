@@ -12,9 +12,8 @@ use std::{
 use super::{Claim, owned_lock::OwnedLock};
 use crate::{
     core::{
-        claim::leave::{Leave, OwedRelease},
         error::ReleaseError,
-        protocol::access::Access,
+        protocol::{access::Access, command::Action},
         vote::{
             Refusal, SlotVote, Vote, master_set::MasterSet, quorum::Outcome, round::Round,
             verb::Verb,
@@ -96,43 +95,34 @@ impl Claim {
     /// cannot be reached now, the release is owed to it. With `watch`, the release of the last
     /// level also watches the key.
     fn leave(&self, access: Access, watch: bool) -> Arc<LiveRound> {
-        let masters = &self.context.masters;
         let mut locked = self.lock();
+        let newest = locked.protected.newest.clone();
         let leave = locked.step(|claim, step| claim.leave(step, access));
-        let round = self.open_last_round(&leave);
-        match leave {
-            Leave::Depth(command) => locked.post(MasterSet::ALL, command, round.clone()),
-            Leave::InPlace { command, until } => {
-                let votes = LastExtension {
-                    round: round.clone(),
-                    name: self.name().clone(),
-                    _pending: self.context.pending_releases.add(until),
-                };
-                self.stop_timer(&mut locked);
-                locked.post(MasterSet::ALL, command, votes);
+        let mut command = leave.command;
+        let round = self.context.open_round(command.verb());
+        let Some(until) = leave.until else {
+            locked.post(leave.to, command, round.clone());
+            return round;
+        };
+        command.watch = watch;
+        let frees = matches!(command.action, Action::Release { was_won: true, .. });
+        let votes = LastVotes {
+            round: round.clone(),
+            owed: leave.owed.map(|masters| (masters, newest)),
+            until,
+            name: self.name().clone(),
+            _pending: self.context.pending_releases.add(until),
+        };
+        self.stop_timer(&mut locked);
+        locked.post(leave.to, command, votes);
+        for master in 0..self.context.masters.count() {
+            if !leave.to.contains(master) {
+                let gone = Vote::Refuse(Refusal::Gone).into();
+                round.count(master, gone, clock::monotonic());
             }
-            Leave::Release {
-                to,
-                mut command,
-                was_won,
-                owed,
-            } => {
-                command.watch = watch;
-                let votes = PostedRelease {
-                    round: round.clone(),
-                    _pending: self.context.pending_releases.add(owed.until),
-                    owed,
-                };
-                self.stop_timer(&mut locked);
-                locked.post(to, command, votes);
-                for master in (0..masters.count()).filter(|master| !to.contains(*master)) {
-                    let gone = Vote::Refuse(Refusal::Gone).into();
-                    round.count(master, gone, clock::monotonic());
-                }
-                if was_won {
-                    self.context.local_waiters.note_release(&self.terms.lock_id);
-                }
-            }
+        }
+        if frees {
+            self.context.local_waiters.note_release(&self.terms.lock_id);
         }
         round
     }
@@ -150,28 +140,31 @@ impl Claim {
             ReleaseError::NoQuorum { name, votes }
         })
     }
-
-    fn open_last_round(&self, leave: &Leave<Arc<LiveRound>>) -> Arc<LiveRound> {
-        let verb = match leave {
-            Leave::InPlace { .. } => Verb::Extend,
-            Leave::Depth(_) | Leave::Release { .. } => Verb::Release,
-        };
-        self.context.open_round(verb)
-    }
 }
 
-/// A release that was posted. The release counts as pending while this value lives. Its round may
-/// live longer: a task that reads the round does not delay the close of the coordinator.
+/// A counter of the votes on the last command of a claim: a release, or a last extension, after
+/// which the lock has no holder. The command counts as pending while this value lives. Its round
+/// may live longer: a task that reads the round does not delay the close of the coordinator.
 #[derive(Debug)]
-struct PostedRelease {
+struct LastVotes {
     round: Arc<LiveRound>,
-    owed: OwedRelease<Arc<LiveRound>>,
+    /// The masters that are owed a release, besides those that may keep what the last round before
+    /// it has asked for. `None` for an extension.
+    owed: Option<(MasterSet, Arc<LiveRound>)>,
+    /// The instant on the monotonic clock until which the masters are owed the release.
+    until: Instant,
+    name: Arc<str>,
     _pending: PendingRelease,
 }
 
-impl CountVotes for PostedRelease {
+impl CountVotes for LastVotes {
     fn count(&self, master: usize, vote: SlotVote, now: Instant) {
-        self.round.count(master, vote, now);
+        let has_failed = self.round.cast(master, vote, now, |round, before| {
+            before == Outcome::Pending && round.outcome() == Outcome::Lost
+        });
+        if has_failed && self.owed.is_none() {
+            self.round.observer().not_kept(&self.name);
+        }
     }
 
     fn wake(&self) {
@@ -179,31 +172,9 @@ impl CountVotes for PostedRelease {
     }
 
     fn owed_until(&self, master: usize) -> Option<Instant> {
-        self.owed.to().contains(master).then_some(self.owed.until)
-    }
-}
-
-/// A last extension, after which the lock has no holder. It counts as a pending release, so that
-/// closing the coordinator waits for it.
-#[derive(Debug)]
-struct LastExtension {
-    round: Arc<LiveRound>,
-    name: Arc<str>,
-    _pending: PendingRelease,
-}
-
-impl CountVotes for LastExtension {
-    fn count(&self, master: usize, vote: SlotVote, now: Instant) {
-        let has_failed = self.round.cast(master, vote, now, |round, before| {
-            before == Outcome::Pending && round.outcome() == Outcome::Lost
-        });
-        if has_failed {
-            self.round.observer().not_kept(&self.name);
-        }
-    }
-
-    fn wake(&self) {
-        self.round.wake();
+        let (masters, newest) = self.owed.as_ref()?;
+        let owed = *masters | newest.read(Round::may_keep);
+        owed.contains(master).then_some(self.until)
     }
 }
 

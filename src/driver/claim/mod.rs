@@ -1,6 +1,7 @@
 //! A claim on a lock: what it may have left on the masters, how it is kept, and how it is released.
 
 use std::{
+    mem,
     ops::ControlFlow,
     sync::{
         Arc,
@@ -74,7 +75,7 @@ impl Claim {
 
     /// Returns the newest round: the acquisition, or the last extension.
     pub(crate) fn newest_round(&self) -> Arc<LiveRound> {
-        self.read(|claim| claim.newest.clone())
+        self.state.lock().newest.clone()
     }
 
     /// Returns the fencing token, if the lock is fenced.
@@ -164,23 +165,32 @@ impl Claim {
     }
 
     fn lock(&self) -> Locked<'_> {
+        let protected = self.state.lock();
+        let monotonic = clock::monotonic();
         Locked {
             claim: self,
-            protected: self.state.lock(),
-            step: step_now(&self.terms),
+            protected,
+            now: clock::now_at(monotonic),
+            monotonic,
+            notice: None,
+            retired: None,
         }
     }
 
-    fn read<T>(&self, look: impl FnOnce(&ClaimState<Arc<LiveRound>>) -> T) -> T {
+    fn read<T>(&self, look: impl FnOnce(&ClaimState) -> T) -> T {
         look(&self.state.lock().state)
     }
 
-    fn announce(&self, notice: Notice<Arc<LiveRound>>) {
+    /// Announces a change. `retired` is the round before the newest one, if the change came with a
+    /// new round.
+    fn announce(&self, notice: Notice, retired: Option<&LiveRound>) {
         let (observer, lock) = (&self.context.observer, &self.terms.lock_id);
         let (name, hold) = (self.name(), self.hold_span());
         match notice {
-            Notice::InDoubt { remaining, round } => {
-                observer.in_doubt(name, &hold, remaining, &self.votes(&round));
+            Notice::InDoubt { remaining } => {
+                if let Some(round) = retired {
+                    observer.in_doubt(name, &hold, remaining, &self.votes(round));
+                }
             }
             Notice::Left => self.end_hold(LEFT),
             // A lock that a waiter for several names has lost meanwhile is no one's loss.
@@ -201,7 +211,9 @@ impl Claim {
 
 #[derive(Debug)]
 struct Protected {
-    state: ClaimState<Arc<LiveRound>>,
+    state: ClaimState,
+    /// The newest round: the acquisition, or the last extension.
+    newest: Arc<LiveRound>,
     /// Set from the win to the release or the loss.
     hold: Option<HoldSpan>,
     timer: Option<TimerKey>,
@@ -214,19 +226,34 @@ struct Protected {
 struct Locked<'a> {
     claim: &'a Claim,
     protected: MutexGuard<'a, Protected>,
-    /// Declared after `protected`, so it is dropped after the unlock.
-    step: ClaimStep<'a, Arc<LiveRound>>,
+    now: Instant,
+    monotonic: Instant,
+    /// A change to announce.
+    notice: Option<Notice>,
+    /// The round before the newest one. Dropping it drops wakers. It is declared after `protected`,
+    /// so it is dropped after the unlock.
+    retired: Option<Arc<LiveRound>>,
 }
 
 impl Locked<'_> {
-    fn step<T>(
-        &mut self,
-        step: impl FnOnce(&mut ClaimState<Arc<LiveRound>>, &mut ClaimStep<'_, Arc<LiveRound>>) -> T,
-    ) -> T {
-        step(&mut self.protected.state, &mut self.step)
+    /// Takes a step while the newest round is locked, too.
+    fn step<T>(&mut self, step: impl FnOnce(&mut ClaimState, &mut ClaimStep<'_>) -> T) -> T {
+        let Protected { state, newest, .. } = &mut *self.protected;
+        let (done, notice, opened) = newest.read(|round| {
+            let terms = &self.claim.terms;
+            let mut at = ClaimStep::new(terms, round, self.now, self.monotonic);
+            let done = step(state, &mut at);
+            (done, at.notice, at.opened)
+        });
+        self.notice = notice.or(self.notice.take());
+        if let Some(round) = opened {
+            let round = LiveRound::open(round, &self.claim.context.observer);
+            self.retired = Some(mem::replace(newest, round));
+        }
+        done
     }
 
-    fn state(&self) -> &ClaimState<Arc<LiveRound>> {
+    fn state(&self) -> &ClaimState {
         &self.protected.state
     }
 
@@ -244,7 +271,7 @@ impl Locked<'_> {
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
         let claim = self.claim;
-        let Some(mut notice) = self.step.notice.take() else {
+        let Some(mut notice) = self.notice.take() else {
             return;
         };
         if let Notice::Lost { stalled, .. } = &mut notice
@@ -256,17 +283,12 @@ impl Drop for Locked<'_> {
             *stalled = None;
             self.protected.state.was_not_stalled();
         }
+        let retired = self.retired.as_deref();
         MutexGuard::unlocked(&mut self.protected, || {
             if let Notice::Lost { .. } = notice {
                 claim.changed.notify();
             }
-            claim.announce(notice);
+            claim.announce(notice, retired);
         });
     }
-}
-
-/// Returns a step that is made now.
-fn step_now(terms: &Terms) -> ClaimStep<'_, Arc<LiveRound>> {
-    let monotonic = clock::monotonic();
-    ClaimStep::new(terms, clock::now_at(monotonic), monotonic)
 }
