@@ -1,4 +1,4 @@
-//! The parts of a coordinator that its acquisitions and claims share.
+//! The driver of a coordinator: its parts, and its tasks.
 
 use std::{
     pin::pin,
@@ -6,36 +6,46 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    thread,
     time::{Duration, Instant},
 };
 
 use futures::future::select;
 use parking_lot::Mutex;
+use tokio::{runtime::Handle, sync::watch, task::AbortHandle};
 
 use super::{
     live_round::LiveRound,
     masters::Masters,
     observe::observer::LockObserver,
+    owners::Owners,
     pending_releases::PendingReleases,
     renewer::Renewer,
+    supervisors,
     time::{clock, timers::Timers},
     timestamps::Timestamps,
     waiting::local_waiters::LocalWaiters,
 };
-use crate::core::{
-    config::Config,
-    error::AcquireError,
-    view::health::MasterHealth,
-    vote::verb::Verb,
-    vote::{obstacle::Obstacle, round::Round},
-    wait::chances::{Chance, Chances},
+#[cfg(test)]
+use crate::sim::Process;
+use crate::{
+    core::{
+        config::Config,
+        error::AcquireError,
+        view::health::MasterHealth,
+        vote::{obstacle::Obstacle, roster::Roster, round::Round, verb::Verb},
+        wait::chances::{Chance, Chances},
+    },
+    master::{HealthBoard, Mailbox, Supervisor},
+    user_code::shielded,
 };
 
-/// The parts of a coordinator that its acquisitions and claims share. Dropping this value ends the
-/// background tasks of the coordinator.
+/// The driver of a coordinator: the parts that its calls, acquisitions and claims share. Dropping
+/// this value ends the background tasks.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) config: Config,
+    pub(crate) owners: Arc<Owners>,
     pub(crate) masters: Masters,
     pub(crate) timers: Timers,
     pub(crate) observer: Arc<LockObserver>,
@@ -49,17 +59,37 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    pub(crate) fn new(
+    /// Starts the background tasks on `runtime`. The tasks end after the last coordinator, lock and
+    /// guard are dropped. Before a supervisor ends, it delivers everything that was posted to it.
+    pub(crate) fn start(
         config: Config,
-        masters: Masters,
-        timers: Timers,
-        renewer: Arc<Renewer>,
-    ) -> Self {
-        let observer = LockObserver::new(config.label.clone());
-        Self {
-            masters,
-            timers,
-            observer: Arc::new(observer),
+        owners: Arc<Owners>,
+        roster: Arc<Roster>,
+        masters: Vec<(Arc<Mailbox>, Supervisor)>,
+        health: HealthBoard,
+        runtime: &Handle,
+    ) -> Arc<Self> {
+        let mailboxes = masters.iter().map(|(mailbox, _)| mailbox.clone()).collect();
+        let renewer = Arc::<Renewer>::default();
+        let (supervisors, renewing) = (supervisors::run(masters), renewer.clone().run());
+        #[cfg(test)]
+        let (supervisors, renewing) = (Process::adopt(supervisors), Process::adopt(renewing));
+        let (ends_with_supervisors, alive) = watch::channel(());
+        let timers_end = TimersEnd(Some(ends_with_supervisors));
+        let task = runtime.spawn(async move {
+            let _end = timers_end; // after the supervisors
+            supervisors.await;
+        });
+        let end = EndOnPanic(task.abort_handle());
+        runtime.spawn(async move {
+            let _end = end;
+            renewing.await;
+        });
+        Arc::new(Self {
+            owners,
+            masters: Masters::new(roster, mailboxes, health),
+            timers: Timers::new(runtime, alive),
+            observer: Arc::new(LockObserver::new(config.label.clone())),
             local_waiters: LocalWaiters::new(config.waiters_poll),
             config,
             renewer,
@@ -67,7 +97,7 @@ impl Context {
             timestamps: Timestamps::default(),
             chances: Mutex::default(),
             is_closed: AtomicBool::new(false),
-        }
+        })
     }
 
     /// Returns an error if the coordinator is closed, or if its tasks have ended.
@@ -83,6 +113,12 @@ impl Context {
         self.is_closed.store(true, Ordering::Release);
         self.local_waiters.wake_all();
         self.masters.wake_all();
+    }
+
+    /// Waits until all releases are delivered, or until the keys that these releases delete have
+    /// expired.
+    pub(crate) async fn delivered(&self) {
+        self.pending_releases.delivered(&self.timers).await;
     }
 
     /// Opens a round of a question with the verb `verb`, now.
@@ -155,5 +191,28 @@ impl Context {
 impl Drop for Context {
     fn drop(&mut self) {
         self.renewer.close();
+    }
+}
+
+/// Ends the timers when it is dropped.
+struct TimersEnd(Option<watch::Sender<()>>);
+
+impl Drop for TimersEnd {
+    /// Wakes all that sleep. A panic may be unwinding the task already, and their wakers are code
+    /// of the program.
+    fn drop(&mut self) {
+        shielded(|| drop(self.0.take()));
+    }
+}
+
+/// Ends the supervisors if the renewer panics. It calls code of the program, which may panic.
+/// Without supervisors, the coordinator is closed.
+struct EndOnPanic(AbortHandle);
+
+impl Drop for EndOnPanic {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.abort();
+        }
     }
 }

@@ -4,10 +4,10 @@
 pub(crate) mod acquire;
 pub(crate) mod claim;
 pub(crate) mod context;
-pub(crate) mod engine;
 pub(crate) mod live_round;
 pub(crate) mod masters;
 pub(crate) mod observe;
+pub(crate) mod owners;
 mod pending_releases;
 pub(crate) mod query;
 pub(crate) mod renewer;

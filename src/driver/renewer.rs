@@ -315,7 +315,7 @@ mod tests {
         let locks = Coordinator::new(&masters).unwrap();
         let lock = locks.reentrant("r", &locks.owner());
         let guard = lock.acquire().await.unwrap();
-        let renewer = &locks.engine().context().renewer;
+        let renewer = &locks.context().renewer;
         let timers = || renewer.state.lock().timers.len();
         renewer.close(); // this test does the work of the task
         clock::sleep_until(clock::now() + locks.ttl() / 2).await;

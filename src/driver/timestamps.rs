@@ -74,7 +74,7 @@ mod tests {
     }
 
     fn set_clock(locks: &Coordinator, ahead: i64) {
-        let offset = &locks.engine().context().timestamps.offset;
+        let offset = &locks.context().timestamps.offset;
         offset.store(ahead, Ordering::Relaxed);
     }
 
@@ -134,7 +134,7 @@ mod tests {
             let guard = lock(Kind::Mutex, locks).acquire().await.unwrap();
             guard.release().await.unwrap();
         }
-        let ticket = right.engine().context().timestamps.next();
+        let ticket = right.context().timestamps.next();
         assert!(ticket < clock::wall_micros() + 100_000);
     }
 

@@ -1,7 +1,10 @@
 //! Breaking a lock that its holder does not release.
 
 use super::coordinator::Coordinator;
-use crate::core::{view::inspection::Inspection, vote::votes::Votes};
+use crate::{
+    core::{view::inspection::Inspection, vote::votes::Votes},
+    driver::query::inspect,
+};
 
 impl Coordinator {
     /// Takes a lock away from holders that do not release it, on all masters. Returns the vote of
@@ -46,6 +49,6 @@ impl Coordinator {
     /// # Ok(()) }
     /// ```
     pub async fn break_held(&self, inspection: &Inspection) -> Votes {
-        self.engine.break_held(inspection).await
+        inspect::break_held(&self.context, inspection).await
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::coordinator::Coordinator;
 use crate::{
     core::{error::ReadyError, vote::votes::Votes},
-    driver::time::clock,
+    driver::{query::ready::ready, time::clock},
 };
 
 impl Coordinator {
@@ -86,7 +86,7 @@ impl Coordinator {
         limit: Duration,
     ) -> Result<Votes, ReadyError> {
         let start = clock::now();
-        let votes = self.engine.ready(is_enough, limit).await;
+        let votes = ready(&self.context, is_enough, limit).await;
         let votes = votes.ok_or(ReadyError::Closed)?;
         if is_enough(&votes) {
             return Ok(votes);

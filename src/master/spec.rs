@@ -125,7 +125,7 @@ impl fmt::Debug for MasterSpec {
     }
 }
 
-/// The task that serves one master. The engine spawns it.
+/// The task that serves one master. The driver spawns it.
 pub(crate) type Supervisor = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl MasterSpec {

@@ -81,7 +81,7 @@ const WORDS: &[(&str, &str, &str)] = &[
         "spawn spawn_blocking spawn_local JoinSet",
         // The tasks of a check end when the check ends. A blocking coordinator starts one thread.
         // The system resolves a name only in a thread that it may block.
-        "src/driver/engine.rs src/face/blocking/background.rs \
+        "src/driver/context.rs src/face/blocking/background.rs \
          src/master/redis/resolve.rs",
         "few files spawn, so that every task has one owner",
     ),
@@ -254,7 +254,7 @@ fn a_word_on_the_wrong_floor_is_found() {
         ("driver/a", "rand::rng()", "`rand::`"),
         ("driver/a", "tokio::spawn(async {})", "`spawn`"),
         ("master/mod", "use ::redis::Client;", "`redis::`"),
-        ("driver/engine", "redis::cmd(x)", "`redis::`"),
+        ("driver/context", "redis::cmd(x)", "`redis::`"),
         ("master/redis/mod", "let need = majority(5);", "`majority`"),
         ("core/a", "let need = majority(5);", "`majority`"),
         ("driver/a", "round.on_vote(master, vote)", "`on_vote`"),

@@ -4,7 +4,7 @@ pub(in crate::driver) mod attempt;
 pub(in crate::driver) mod contend;
 pub(in crate::driver) mod deadline;
 pub(crate) mod denied;
-pub(in crate::driver) mod observed;
+pub(crate) mod observed;
 pub(in crate::driver) mod queued;
 mod reachability;
 pub(crate) mod several;

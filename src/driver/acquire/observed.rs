@@ -1,11 +1,15 @@
-//! The things that a program can observe of a call for a lock: its span, its metrics and its log
-//! message.
+//! Calls for locks, with the things that a program can observe of them: spans, metrics and log
+//! messages.
 
-use std::{pin::Pin, time::Instant};
+use std::{
+    pin::{Pin, pin},
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use tracing::{Instrument, Span};
 
-use super::several::Part;
+use super::several::{self, Part};
 use crate::{
     core::{error::AcquireError, protocol::name::LockId},
     driver::{
@@ -15,10 +19,46 @@ use crate::{
     },
 };
 
-/// Runs `call`, a call for the lock of `request`, in a span. Records and logs its result.
+/// Makes one attempt.
+pub(crate) async fn try_acquire(
+    context: &Arc<Context>,
+    request: &LockRequest,
+) -> Result<Level, AcquireError> {
+    observed(context, request, pin!(super::try_acquire(context, request))).await
+}
+
+/// Waits until the lock is acquired. If there is a `limit`, the last attempt begins when that time
+/// has passed.
+pub(crate) async fn acquire(
+    context: &Arc<Context>,
+    request: &LockRequest,
+    limit: Option<Duration>,
+) -> Result<Level, AcquireError> {
+    let _waiter = context.observer.count_waiter(&request.lock_id);
+    let call = pin!(super::acquire(context, request, limit));
+    observed(context, request, call).await
+}
+
+/// Makes one attempt at several mutexes at once.
+pub(crate) async fn try_acquire_all(parts: &[Part]) -> Result<Vec<Level>, AcquireError> {
+    observed_all(parts, pin!(several::try_acquire_all(parts))).await
+}
+
+/// Waits until several mutexes are acquired, as [`acquire`] does for one lock.
+pub(crate) async fn acquire_all(
+    parts: &[Part],
+    limit: Option<Duration>,
+) -> Result<Vec<Level>, AcquireError> {
+    let first = parts.first();
+    let _waiter = first.map(|part| part.context.observer.count_waiter(&part.request.lock_id));
+    observed_all(parts, pin!(several::acquire_all(parts, limit))).await
+}
+
+/// Runs `call`, a call for the lock of `request`, in a span. Records and logs its result. If the
+/// lock was acquired, begins its hold.
 ///
 /// The caller pins the call. An async function that takes a future by value stores it twice.
-pub(in crate::driver) async fn observed(
+async fn observed(
     context: &Context,
     request: &LockRequest,
     call: Pin<&mut impl Future<Output = Result<Level, AcquireError>>>,
@@ -26,12 +66,12 @@ pub(in crate::driver) async fn observed(
     let wait = Wait::begin(context, request);
     let result = call.instrument(wait.span.clone()).await;
     wait.end(result.as_ref());
-    result
+    result.inspect(|level| level.claim.hold(request))
 }
 
-/// Runs `call`, a call for several locks. Each lock has its span. If the call fails, it says
-/// the number of the lock that was not acquired, and only that lock is recorded.
-pub(in crate::driver) async fn observed_all(
+/// Runs `call`, a call for several locks. Each lock has its span and its hold. If the call fails,
+/// it says the number of the lock that was not acquired, and only that lock is recorded.
+async fn observed_all(
     parts: &[Part],
     call: Pin<&mut impl Future<Output = Result<Vec<Level>, (usize, AcquireError)>>>,
 ) -> Result<Vec<Level>, AcquireError> {
@@ -48,7 +88,11 @@ pub(in crate::driver) async fn observed_all(
             Err(_) => wait.outcome = None,
         }
     }
-    result.map_err(|(_, error)| error)
+    let levels = result.map_err(|(_, error)| error)?;
+    for (level, part) in levels.iter().zip(parts) {
+        level.claim.hold(&part.request);
+    }
+    Ok(levels)
 }
 
 /// The wait of one call. Dropping this value records the wait.

@@ -445,7 +445,7 @@ mod tests {
             let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
             let right = Coordinator::new(&masters).unwrap();
             let wrong = Coordinator::new(&masters).unwrap();
-            let offset = &wrong.engine().context().timestamps.offset;
+            let offset = &wrong.context().timestamps.offset;
             offset.store(off, Ordering::Relaxed);
             let guard = right.fair("r", &right.owner()).acquire().await.unwrap();
             let mut arrived = Vec::new();
@@ -490,7 +490,7 @@ mod tests {
                 .iter()
                 .for_each(|master| master.set_clock(APART, 0));
             let locks = [(); 3].map(|()| Coordinator::new(&masters).unwrap());
-            let offset = &locks[1].engine().context().timestamps.offset;
+            let offset = &locks[1].context().timestamps.offset;
             offset.store(APART, Ordering::Relaxed);
             tokio::time::sleep(seconds(1)).await;
             let held = &locks[2];

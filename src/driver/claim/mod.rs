@@ -245,7 +245,9 @@ impl Locked<'_> {
             let done = step(state, &mut at);
             (done, at.notice, at.opened)
         });
-        self.notice = notice.or(self.notice.take());
+        if notice.is_some() {
+            self.notice = notice;
+        }
         if let Some(round) = opened {
             let round = LiveRound::open(round, &self.claim.context.observer);
             self.retired = Some(mem::replace(newest, round));

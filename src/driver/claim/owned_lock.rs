@@ -21,7 +21,6 @@ use super::Claim;
 use crate::{
     core::{
         protocol::{
-            client_name::ClientName,
             identity::{Identity, OwnerAttempt, Ticket},
             name::LockId,
         },
@@ -40,17 +39,9 @@ pub(crate) struct LockOwner {
 }
 
 impl LockOwner {
-    /// Creates owner `number` of the coordinator that is called `process` on the masters.
-    pub(crate) fn new(process: &str, number: u64, client: Option<&ClientName>) -> Self {
-        let id = match client {
-            None => format!("{process}:{number}"),
-            Some(client) => {
-                let (mark, client) = (ClientName::MARK, client.as_str());
-                format!("{process}:{number}{mark}{client}")
-            }
-        };
+    pub(crate) fn new(id: Arc<str>) -> Self {
         Self {
-            id: id.into(),
+            id,
             attempts: AtomicU64::new(0),
             locks: Mutex::default(),
         }
@@ -180,7 +171,7 @@ mod tests {
 
     #[test]
     fn an_owner_has_one_state_for_each_name_and_kind() {
-        let owner = Arc::new(LockOwner::new("p", 1, None));
+        let owner = Arc::new(LockOwner::new("p:1".into()));
         let lock = |kind, name| owner.lock(&lock_id(kind, name));
         let fair = lock(Kind::Fair, "a");
         assert!(Arc::ptr_eq(&fair, &lock(Kind::Fair, "a")));

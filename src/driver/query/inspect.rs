@@ -48,7 +48,7 @@ impl CountVotes for Arc<PendingInspection> {
 }
 
 /// Asks all masters who holds `lock_id` and who waits for it.
-pub(in crate::driver) fn inquire(context: &Context, lock_id: &LockId) -> Arc<PendingInspection> {
+pub(crate) fn inquire(context: &Context, lock_id: &LockId) -> Arc<PendingInspection> {
     let masters = &context.masters;
     let pending = Arc::new(PendingInspection {
         lock_id: lock_id.clone(),
@@ -61,7 +61,7 @@ pub(in crate::driver) fn inquire(context: &Context, lock_id: &LockId) -> Arc<Pen
 }
 
 /// Waits for the answers to `pending`.
-pub(in crate::driver) async fn inspect(
+pub(crate) async fn inspect(
     context: &Context,
     pending: &PendingInspection,
 ) -> Result<Inspection, InspectError> {
@@ -90,7 +90,7 @@ pub(in crate::driver) async fn inspect(
 
 /// Removes the holders of `inspection` from every master where they still have the lock. Waits for
 /// all masters.
-pub(in crate::driver) async fn break_held(context: &Context, inspection: &Inspection) -> Votes {
+pub(crate) async fn break_held(context: &Context, inspection: &Inspection) -> Votes {
     let round = context.open_round(Verb::Break);
     let holders = inspection.named().into();
     let command = Command::new(&inspection.lock_id, Action::Break(holders));

@@ -2,4 +2,4 @@
 
 pub(crate) mod health_events;
 pub(crate) mod inspect;
-pub(in crate::driver) mod ready;
+pub(crate) mod ready;

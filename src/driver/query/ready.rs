@@ -1,6 +1,6 @@
 //! Waits until enough masters can vote.
 
-use std::pin::pin;
+use std::{pin::pin, time::Duration};
 
 use futures::future::select;
 
@@ -21,15 +21,15 @@ use crate::{
     master::{Entry, server_error::ServerError},
 };
 
-/// Waits until the masters that can vote are enough. Asks for the last time at the deadline.
+/// Waits until the masters that can vote are enough. Asks for the last time when `limit` is over.
 /// Returns the votes of the last round. A vote is a grant if its master can vote. Returns `None` if
 /// the coordinator is closed, or if its tasks have ended.
-pub(in crate::driver) async fn ready(
+pub(crate) async fn ready(
     context: &Context,
     is_enough: fn(&Votes) -> bool,
-    deadline: Deadline,
+    limit: Duration,
 ) -> Option<Votes> {
-    let masters = &context.masters;
+    let (masters, deadline) = (&context.masters, Deadline::new(Some(limit)));
     let mut changes = masters.health.watch();
     let retry = context.config.retry;
     let mut failures = 0;

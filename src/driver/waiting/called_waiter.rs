@@ -142,7 +142,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(locks.engine().masters().listeners(), 0);
+        assert_eq!(locks.context().masters.listeners(), 0);
         locks.close().await;
         tokio::time::sleep(moment).await;
         assert!(

@@ -422,11 +422,8 @@ mod tests {
             lock.acquire_within(moment).await.unwrap_err();
             let _ = timeout(moment, lock.acquire()).await;
         }
-        assert_eq!(
-            locks.engine().context().local_waiters.queues.lock().len(),
-            0
-        );
-        assert_eq!(locks.engine().masters().listeners(), 0);
+        assert_eq!(locks.context().local_waiters.queues.lock().len(), 0);
+        assert_eq!(locks.context().masters.listeners(), 0);
     }
 
     /// Another holder has three of five masters, and the other two are free.
@@ -441,7 +438,7 @@ mod tests {
         let mut waiting = pin!(lock.acquire());
         let moment = Duration::from_millis(50);
         assert!(timeout(moment, waiting.as_mut()).await.is_err());
-        let queues = locks.engine().context().local_waiters.queues.lock().clone();
+        let queues = locks.context().local_waiters.queues.lock().clone();
         let queue = queues.values().next().unwrap();
         let sent = masters[0].commands();
         for master in [3, 4] {
@@ -471,7 +468,7 @@ mod tests {
             let mut waiting = pin!(lock.acquire());
             assert!(timeout(millis(20), waiting.as_mut()).await.is_err());
             let before = sent();
-            let queues = locks.engine().context().local_waiters.queues.lock().clone();
+            let queues = locks.context().local_waiters.queues.lock().clone();
             let queue = queues.values().next().unwrap();
             let flood = async || loop {
                 tokio::time::sleep(millis(1)).await;
@@ -526,7 +523,7 @@ mod tests {
             );
             // Leaves time for the requests under way, and for the next waiter to watch the lock.
             tokio::time::sleep(millis(400)).await;
-            watched += usize::from(locks.engine().masters().listeners() == 3);
+            watched += usize::from(locks.context().masters.listeners() == 3);
             held.release().await.unwrap();
             let served = timeout(millis(60), next).await;
             drop(served.expect("the waiter was not woken").unwrap());
@@ -534,11 +531,8 @@ mod tests {
             for master in &masters {
                 assert_eq!(master.keys().len(), 0, "{polls} polls");
             }
-            assert_eq!(
-                locks.engine().context().local_waiters.queues.lock().len(),
-                0
-            );
-            assert_eq!(locks.engine().masters().listeners(), 0);
+            assert_eq!(locks.context().local_waiters.queues.lock().len(), 0);
+            assert_eq!(locks.context().masters.listeners(), 0);
         }
         assert_eq!(watched, 31);
     }

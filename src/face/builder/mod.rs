@@ -14,7 +14,7 @@ use crate::{
         time::renewal::Renewal,
         vote::lists_id::ListsId,
     },
-    driver::{engine::Owners, time::timers::Timers},
+    driver::{owners::Owners, time::timers::Timers},
     master::MasterSpec,
 };
 

@@ -13,10 +13,7 @@ use crate::{
         vote::lists_id::ListsId,
         wait::retry::Backoff,
     },
-    driver::{
-        engine::{Engine, Owners},
-        time::clock,
-    },
+    driver::{context::Context, owners::Owners, time::clock},
     face::coordinator::Coordinator,
     master::{HealthBoard, MasterConfig, RestartTracker},
 };
@@ -47,7 +44,7 @@ impl Opener {
         });
         let masters = masters.enumerate();
         let masters = masters.map(|(master, spec)| spec.open(master, &master_config));
-        let engine = Engine::start(
+        let context = Context::start(
             config,
             self.owners.clone(),
             listed.roster,
@@ -56,7 +53,7 @@ impl Opener {
             &self.runtime,
         );
         Coordinator {
-            engine: Arc::new(engine),
+            context,
             lists_id: self.lists_id,
         }
     }

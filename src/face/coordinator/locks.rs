@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::Coordinator;
 use crate::{
     core::protocol::kind::Kind,
+    driver::claim::owned_lock::LockOwner,
     face::{
         lock::{Lock, read_write::ReadWriteLock},
         owner::Owner,
@@ -33,7 +34,7 @@ impl Coordinator {
     /// The owner works with this coordinator and its clones. Locks of another coordinator refuse
     /// the owner with [`ForeignOwner`](crate::ConfigError::ForeignOwner).
     pub fn owner(&self) -> Owner {
-        Owner(Arc::new(self.engine.owners.create()))
+        Owner(Arc::new(LockOwner::new(self.context.owners.name())))
     }
 
     /// Returns the reentrant lock called `name` for `owner`. Sends nothing.
@@ -213,7 +214,7 @@ impl Coordinator {
     /// # Ok(()) }
     /// ```
     pub fn semaphore(&self, name: impl AsRef<str>, permits: usize) -> Lock {
-        Lock::semaphore(self.engine.clone(), name.as_ref(), permits)
+        Lock::semaphore(self.context.clone(), name.as_ref(), permits)
     }
 
     /// Returns the mutexes called `names` as one lock, which holds all of them or none. Sends
@@ -245,7 +246,7 @@ impl Coordinator {
     /// # Ok(()) }
     /// ```
     pub fn mutex_all(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Lock {
-        Lock::mutex_all(&self.engine, |_| self.engine.clone(), names)
+        Lock::mutex_all(&self.context, |_| self.context.clone(), names)
     }
 
     /// Returns the lock called `name` of this kind. `owner` is not used for a mutex.
@@ -256,6 +257,6 @@ impl Coordinator {
     }
 
     fn lock(&self, kind: Kind, name: &str, owner: Option<&Owner>) -> Lock {
-        Lock::new(self.engine.clone(), kind, name, owner)
+        Lock::new(self.context.clone(), kind, name, owner)
     }
 }

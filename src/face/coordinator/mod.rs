@@ -8,7 +8,7 @@ use crate::{
         view::health::MasterHealth,
         vote::{lists::Tally, lists_id::ListsId},
     },
-    driver::{engine::Engine, query::health_events::HealthEvents},
+    driver::{context::Context, query::health_events::HealthEvents},
 };
 
 mod locks;
@@ -59,7 +59,7 @@ mod locks;
 /// ```
 #[derive(Clone)]
 pub struct Coordinator {
-    pub(in crate::face) engine: Arc<Engine>,
+    pub(in crate::face) context: Arc<Context>,
     pub(in crate::face) lists_id: ListsId,
 }
 
@@ -81,7 +81,7 @@ impl Coordinator {
     /// # Ok(()) }
     /// ```
     pub fn health(&self) -> Vec<MasterHealth> {
-        self.engine.masters().health.read()
+        self.context.masters.health.read()
     }
 
     /// Returns the changes of the masters' states, starting with the present state of each master.
@@ -100,12 +100,12 @@ impl Coordinator {
     /// # Ok(()) }
     /// ```
     pub fn health_events(&self) -> HealthEvents {
-        HealthEvents::new(self.engine.masters().health.watch())
+        HealthEvents::new(self.context.masters.health.watch())
     }
 
     /// Returns the TTL of locks that do not [set their own](crate::Lock::ttl).
     pub fn ttl(&self) -> Duration {
-        self.engine.config().ttl.duration()
+        self.context.config.ttl.duration()
     }
 
     /// Returns the length of a quarantine: the longest TTL of all programs with its drift
@@ -113,26 +113,26 @@ impl Coordinator {
     /// and had the same [`max_ttl`](crate::Builder::max_ttl), except for locks with a
     /// [minimum time](crate::Lock::min_hold).
     pub fn quarantine_length(&self) -> Duration {
-        let config = self.engine.config();
+        let config = &self.context.config;
         quarantine_length(config.max_ttl, config.drift)
     }
 
     /// Returns the number of masters. While the masters [are changed](crate::Builder::leaving), a
     /// master in both lists counts once.
     pub fn master_count(&self) -> usize {
-        self.engine.masters().count()
+        self.context.masters.count()
     }
 
     /// Returns the number of masters that make a majority. While the masters
     /// [are changed](crate::Builder::leaving), this is the larger number of both lists, and
     /// [`tally`](Self::tally) says what each of them has.
     pub fn quorum(&self) -> usize {
-        self.engine.masters().quorum().size()
+        self.context.masters.quorum().size()
     }
 
     /// Returns the [label](crate::Builder::label) of this coordinator.
     pub fn label(&self) -> Option<&str> {
-        self.engine.config().label.as_deref()
+        self.context.config.label.as_deref()
     }
 
     /// Returns how many masters of each list `count`, by their present state. There are two lists
@@ -152,7 +152,7 @@ impl Coordinator {
     /// # Ok(()) }
     /// ```
     pub fn tally(&self, count: impl Fn(&MasterHealth) -> bool) -> Vec<Tally> {
-        let masters = self.engine.masters();
+        let masters = &self.context.masters;
         let health = masters.health.read();
         let counted = (0..health.len()).filter(|master| count(&health[*master]));
         masters.quorum().tallies(counted.collect()).collect()
@@ -164,8 +164,8 @@ impl Coordinator {
     }
 
     #[cfg(test)]
-    pub(crate) fn engine(&self) -> &Engine {
-        &self.engine
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
     }
 
     /// Refuses new acquisitions, and waits until all posted releases are delivered.
@@ -187,15 +187,15 @@ impl Coordinator {
     /// Dropping the future leaves the coordinator closed. Releases that are owed are still
     /// delivered, as long as the runtime lives.
     pub async fn close(&self) {
-        self.engine.close();
-        self.engine.delivered().await;
+        self.context.close();
+        self.context.delivered().await;
     }
 }
 
 impl fmt::Debug for Coordinator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Coordinator")
-            .field("masters", &self.engine.masters().roster().masters)
+            .field("masters", &self.context.masters.roster().masters)
             .finish_non_exhaustive()
     }
 }

@@ -215,13 +215,13 @@ impl Groups {
         let ours = member.open(&opener);
         let opener = inner.opener.lock();
         if let Err(late) = member.opened.set(ours) {
-            late.engine.close(); // another task was sooner
+            late.context.close(); // another task was sooner
         }
         let is_closed = opener.is_none();
         drop(opener);
         let opened = member.opened.get().unwrap_or(&inner.first);
         if is_closed {
-            opened.engine.close();
+            opened.context.close();
         }
         opened
     }
@@ -232,8 +232,8 @@ impl Groups {
     /// If the masters of the group of a name do not answer for long, the names of other groups are
     /// given back until they do.
     pub fn mutex_all(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Lock {
-        let engine_of = |name: &str| self.of(name).engine.clone();
-        Lock::mutex_all(&self.0.first.engine, engine_of, names)
+        let context_of = |name: &str| self.of(name).context.clone();
+        Lock::mutex_all(&self.0.first.context, context_of, names)
     }
 
     /// Returns a new owner, as [`Coordinator::owner`]. It works with the coordinators of all
@@ -288,7 +288,8 @@ impl Groups {
     /// Dropping the future leaves the groups closed, as that of [`Coordinator::close`] does.
     pub async fn close(&self) {
         // First, because `of` may return one of these for any name once there is no opener.
-        self.coordinators().for_each(|opened| opened.engine.close());
+        self.coordinators()
+            .for_each(|opened| opened.context.close());
         drop(self.0.opener.lock().take());
         join_all(self.coordinators().map(Coordinator::close)).await;
     }

@@ -1,7 +1,10 @@
 //! Questions about who holds a lock.
 
 use super::Lock;
-use crate::core::{error::InspectError, view::inspection::Inspection};
+use crate::{
+    core::{error::InspectError, view::inspection::Inspection},
+    driver::query::inspect::{inquire, inspect},
+};
 
 /// Questions to the masters.
 impl Lock {
@@ -43,17 +46,17 @@ impl Lock {
     /// ```
     pub async fn inspect(&self) -> Result<Inspection, InspectError> {
         let first = self.lock_id.as_ref().map_err(Clone::clone)?;
-        let pending = self.engine.inquire(first);
+        let pending = inquire(&self.context, first);
         let others = self.others.iter();
         let others: Vec<_> = others
-            .map(|(engine, lock_id)| (engine, engine.inquire(lock_id)))
+            .map(|(context, lock_id)| (context, inquire(context, lock_id)))
             .collect();
-        let first = self.engine.inspect(&pending).await?;
+        let first = inspect(&self.context, &pending).await?;
         if first.is_held() {
             return Ok(first);
         }
-        for (engine, pending) in &others {
-            let other = engine.inspect(pending).await?;
+        for (context, pending) in &others {
+            let other = inspect(context, pending).await?;
             if other.is_held() {
                 return Ok(other);
             }

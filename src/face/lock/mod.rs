@@ -11,7 +11,7 @@ use crate::{
         protocol::{access::Access, kind::Kind, name::LockId},
         time::{lease::Ttl, renewal::Renewal},
     },
-    driver::{claim::request::LockRequest, engine::Engine},
+    driver::{acquire::observed, claim::request::LockRequest, context::Context},
 };
 
 mod inspect;
@@ -63,10 +63,10 @@ mod several;
 #[derive(Clone)]
 #[must_use = "a lock is not held until it is acquired"]
 pub struct Lock {
-    engine: Arc<Engine>,
+    context: Arc<Context>,
     lock_id: Result<LockId, ConfigError>,
     /// The other locks of a lock of several names.
-    others: Vec<(Arc<Engine>, LockId)>,
+    others: Vec<(Arc<Context>, LockId)>,
     ttl: Result<Ttl, ConfigError>,
     /// `None` for a mutex, and for a semaphore, where each attempt has an owner of its own.
     owner: Option<Owner>,
@@ -77,11 +77,16 @@ pub struct Lock {
 }
 
 impl Lock {
-    pub(crate) fn new(engine: Arc<Engine>, kind: Kind, name: &str, owner: Option<&Owner>) -> Self {
-        let foreign = owner.filter(|owner| !engine.owners.have(&owner.0));
+    pub(crate) fn new(
+        context: Arc<Context>,
+        kind: Kind,
+        name: &str,
+        owner: Option<&Owner>,
+    ) -> Self {
+        let foreign = owner.filter(|owner| !context.owners.have(owner.id()));
         Self {
             lock_id: match foreign {
-                None => engine.config().key_template.lock_id(kind, name.into()),
+                None => context.config.key_template.lock_id(kind, name.into()),
                 Some(owner) => Err(ConfigError::ForeignOwner {
                     owner: owner.id().to_owned(),
                 }),
@@ -90,10 +95,10 @@ impl Lock {
             owner: owner.cloned(),
             access: Access::Exclusive,
             is_fenced: false,
-            ttl: Ok(engine.config().ttl),
-            renewal: engine.config().renewal,
+            ttl: Ok(context.config.ttl),
+            renewal: context.config.renewal,
             min_hold: Duration::ZERO,
-            engine,
+            context,
         }
     }
 
@@ -159,7 +164,7 @@ impl Lock {
         if !self.others.is_empty() {
             return self.try_acquire_all(request).await;
         }
-        let level = self.engine.try_acquire(&request).await?;
+        let level = observed::try_acquire(&self.context, &request).await?;
         Ok(Guard::new(level, Vec::new()))
     }
 
@@ -233,7 +238,7 @@ impl Lock {
         if !self.others.is_empty() {
             return self.acquire_all(request, limit).await;
         }
-        let level = self.engine.acquire(&request, limit).await?;
+        let level = observed::acquire(&self.context, &request, limit).await?;
         Ok(Guard::new(level, Vec::new()))
     }
 

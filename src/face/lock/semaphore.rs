@@ -8,12 +8,12 @@ use crate::{
         error::{ConfigError, InspectError},
         protocol::{access::Access, kind::Kind},
     },
-    driver::{claim::owned_lock::LockOwner, engine::Engine},
+    driver::{claim::owned_lock::LockOwner, context::Context},
 };
 
 impl Lock {
-    pub(crate) fn semaphore(engine: Arc<Engine>, name: &str, permits: usize) -> Self {
-        let lock = Self::new(engine, Kind::Semaphore, name, None);
+    pub(crate) fn semaphore(context: Arc<Context>, name: &str, permits: usize) -> Self {
+        let lock = Self::new(context, Kind::Semaphore, name, None);
         let count = u16::try_from(permits).ok();
         let count = count.filter(|count| (1..=MOST_PERMITS).contains(count));
         Self {
@@ -59,7 +59,9 @@ impl Lock {
     /// the lock was given one.
     pub(super) fn owner_of_attempt(&self, kind: Kind) -> Option<Arc<LockOwner>> {
         let own = self.owner.as_ref().map(|owner| owner.0.clone());
-        own.or_else(|| (kind.spec().has_slots).then(|| Arc::new(self.engine.owners.create())))
+        own.or_else(|| {
+            (kind.spec().has_slots).then(|| Arc::new(LockOwner::new(self.context.owners.name())))
+        })
     }
 }
 

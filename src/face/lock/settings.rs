@@ -13,7 +13,7 @@ impl Lock {
     /// Replaces the coordinator's [TTL](crate::Builder::ttl) for this lock.
     pub fn ttl(self, ttl: Duration) -> Self {
         Self {
-            ttl: self.engine.config().ttl(ttl),
+            ttl: self.context.config.ttl(ttl),
             ..self
         }
     }

@@ -1,6 +1,6 @@
 //! A lock of several names.
 
-use std::{sync::Arc, time::Duration};
+use std::{iter, sync::Arc, time::Duration};
 
 use super::Lock;
 use crate::{
@@ -9,21 +9,21 @@ use crate::{
         protocol::{kind::Kind, name::LockId},
     },
     driver::{
-        acquire::several::Part,
+        acquire::{observed, several::Part},
         claim::{level::Level, request::LockRequest},
-        engine::{self, Engine},
+        context::Context,
     },
     face::guard::Guard,
 };
 
 impl Lock {
-    /// Returns the lock of these names. `engine_of` returns the engine for a name.
+    /// Returns the lock of these names. `context_of` returns the context for a name.
     pub(crate) fn mutex_all(
-        first: &Arc<Engine>,
-        engine_of: impl Fn(&str) -> Arc<Engine>,
+        first: &Arc<Context>,
+        context_of: impl Fn(&str) -> Arc<Context>,
         names: impl IntoIterator<Item = impl AsRef<str>>,
     ) -> Self {
-        let template = &first.config().key_template;
+        let template = &first.config.key_template;
         let names = names.into_iter();
         let lock_ids = names.map(|name| template.lock_id(Kind::Mutex, name.as_ref().into()));
         let lock_ids = lock_ids.collect::<Result<Vec<_>, _>>().and_then(in_order);
@@ -31,9 +31,9 @@ impl Lock {
         match lock_ids {
             Ok((first, others)) => {
                 let others = others.into_iter();
-                let others = others.map(|lock_id| (engine_of(lock_id.name()), lock_id));
+                let others = others.map(|lock_id| (context_of(lock_id.name()), lock_id));
                 lock.others = others.collect();
-                lock.engine = engine_of(first.name());
+                lock.context = context_of(first.name());
                 lock.lock_id = Ok(first);
             }
             Err(error) => lock.lock_id = Err(error),
@@ -42,8 +42,8 @@ impl Lock {
     }
 
     pub(super) async fn try_acquire_all(&self, first: LockRequest) -> Result<Guard, AcquireError> {
-        let parts = self.parts(first);
-        engine::try_acquire_all(&parts).await.map(guard_of_all)
+        let parts = self.parts(&first);
+        observed::try_acquire_all(&parts).await.map(guard_of_all)
     }
 
     pub(super) async fn acquire_all(
@@ -51,22 +51,25 @@ impl Lock {
         first: LockRequest,
         limit: Option<Duration>,
     ) -> Result<Guard, AcquireError> {
-        let parts = self.parts(first);
-        engine::acquire_all(&parts, limit).await.map(guard_of_all)
+        let parts = self.parts(&first);
+        observed::acquire_all(&parts, limit).await.map(guard_of_all)
     }
 
-    fn parts(&self, first: LockRequest) -> Vec<Part> {
-        let others = self.others.iter().map(|(engine, lock_id)| {
-            engine.part(LockRequest {
+    fn parts(&self, first: &LockRequest) -> Vec<Part> {
+        let others = self
+            .others
+            .iter()
+            .map(|(context, lock_id)| (context, lock_id));
+        let all = iter::once((&self.context, &first.lock_id)).chain(others);
+        let parts = all.map(|(context, lock_id)| Part {
+            context: context.clone(),
+            request: LockRequest {
                 counter: self.is_fenced.then(|| lock_id.counter()),
                 lock_id: lock_id.clone(),
                 ..first.clone()
-            })
+            },
         });
-        [self.engine.part(first.clone())]
-            .into_iter()
-            .chain(others)
-            .collect()
+        parts.collect()
     }
 }
 
