@@ -17,7 +17,7 @@ use crate::{
         vote::{obstacle::Obstacle, quorum::Outcome, round::Round},
     },
     driver::{
-        claim::{Claim, level::Level, owned_lock::OwnedLock, request::LockRequest},
+        claim::{Claim, ask::LockRequest, level::Level, owned_lock::OwnedLock},
         context::Context,
         time::clock,
         waiting::local_waiters::LocalWaiter,

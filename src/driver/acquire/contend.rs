@@ -23,7 +23,7 @@ use crate::{
         },
     },
     driver::{
-        claim::{level::Level, request::LockRequest},
+        claim::{ask::LockRequest, level::Level},
         context::Context,
         time::clock,
         waiting::local_waiters::LocalWaiter,

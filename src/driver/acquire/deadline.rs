@@ -11,7 +11,7 @@ use std::{
 use super::denied::Denied;
 use crate::{
     core::error::AcquireError,
-    driver::{claim::request::LockRequest, context::Context, time::clock},
+    driver::{claim::ask::LockRequest, context::Context, time::clock},
 };
 
 /// The start and the end of a wait, and the attempts that failed meanwhile. Its clones count

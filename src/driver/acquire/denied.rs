@@ -8,7 +8,7 @@ use crate::{
         vote::{master_set::MasterSet, obstacle::Obstacle, quorum::Outcome, round::Round},
         wait::chances::Chance,
     },
-    driver::{claim::request::LockRequest, context::Context, live_round::LiveRound, time::clock},
+    driver::{claim::ask::LockRequest, context::Context, live_round::LiveRound, time::clock},
 };
 
 /// An attempt that did not end in a lock.

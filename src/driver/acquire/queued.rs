@@ -29,9 +29,9 @@ use crate::{
     driver::{
         claim::{
             Claim,
+            ask::LockRequest,
             level::Level,
             owned_lock::{LockOwner, OwnedLock},
-            request::LockRequest,
         },
         context::Context,
         live_round::LiveRound,

@@ -6,7 +6,7 @@ use crate::{
         vote::{Vote, round::Round, verb::Verb},
         wait::chances::Chances,
     },
-    driver::{claim::request::LockRequest, context::Context, live_round::LiveRound, time::clock},
+    driver::{claim::ask::LockRequest, context::Context, live_round::LiveRound, time::clock},
 };
 
 /// Returns whether another attempt may win. If the waiter is aside, asks the masters whether they

@@ -22,7 +22,7 @@ use crate::{
         vote::{obstacle::Obstacle, quorum::Outcome},
     },
     driver::{
-        claim::{level::Level, request::LockRequest},
+        claim::{ask::LockRequest, level::Level},
         context::Context,
         time::clock,
     },

@@ -36,10 +36,8 @@ use crate::{
 
 pub(crate) mod ask;
 pub(crate) mod extension;
-mod heal;
 pub(crate) mod level;
 pub(crate) mod owned_lock;
-pub(crate) mod request;
 
 /// A claim on a lock, from its first round to its release.
 #[derive(Debug)]

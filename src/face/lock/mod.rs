@@ -11,7 +11,7 @@ use crate::{
         protocol::{access::Access, kind::Kind, name::LockId},
         time::{lease::Ttl, renewal::Renewal},
     },
-    driver::{acquire::observed, claim::request::LockRequest, context::Context},
+    driver::{acquire::observed, claim::ask::LockRequest, context::Context},
 };
 
 mod inspect;

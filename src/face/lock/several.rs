@@ -10,7 +10,7 @@ use crate::{
     },
     driver::{
         acquire::{observed, several::Part},
-        claim::{level::Level, request::LockRequest},
+        claim::{ask::LockRequest, level::Level},
         context::Context,
     },
     face::guard::Guard,
