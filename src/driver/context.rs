@@ -34,7 +34,7 @@ use crate::{
         error::AcquireError,
         view::health::MasterHealth,
         vote::{obstacle::Obstacle, roster::Roster, round::Round, verb::Verb},
-        wait::chances::{Chance, Chances},
+        wait::chances::Reach,
     },
     master::{HealthBoard, Mailbox, Supervisor},
     user_code::shielded,
@@ -53,8 +53,8 @@ pub(crate) struct Context {
     pub(crate) pending_releases: Arc<PendingReleases>,
     pub(crate) timestamps: Timestamps,
     pub(crate) local_waiters: LocalWaiters,
-    /// The chances of waiters to win. All waiters of the coordinator share them.
-    chances: Mutex<Chances>,
+    /// All waiters of the coordinator share it.
+    reach: Mutex<Reach>,
     is_closed: AtomicBool,
 }
 
@@ -95,7 +95,7 @@ impl Context {
             renewer,
             pending_releases: Arc::new(PendingReleases::new()),
             timestamps: Timestamps::default(),
-            chances: Mutex::default(),
+            reach: Mutex::default(),
             is_closed: AtomicBool::new(false),
         })
     }
@@ -172,19 +172,19 @@ impl Context {
         observer.lacks_quorum(name, &Obstacle::NoQuorum, states);
     }
 
-    /// Returns the chances of a waiter that begins to wait now.
-    pub(crate) fn chances(&self) -> Chances {
-        let chances = *self.chances.lock();
-        chances.at(clock::now(), self.waiter_timeout())
+    /// Returns the reach of a waiter that begins to wait now.
+    pub(crate) fn reach(&self) -> Reach {
+        let reach = *self.reach.lock();
+        reach.at(clock::now(), self.waiter_timeout())
     }
 
-    /// Notes the chance of an attempt that began at `start` and is over now. Returns the new
-    /// chances.
-    pub(crate) fn note_chance(&self, chance: Chance, start: Instant) -> Chances {
+    /// Notes whether an attempt that began at `start` and is over now reached a majority. Returns
+    /// the new reach.
+    pub(crate) fn note_reach(&self, is_reached: Option<bool>, start: Instant) -> Reach {
         let now = clock::now();
-        let mut chances = self.chances.lock();
-        chances.note(chance, start, now);
-        *chances
+        let mut reach = self.reach.lock();
+        reach.note(is_reached, start, now);
+        *reach
     }
 }
 

@@ -1,45 +1,12 @@
-//! Waiters that cannot win. They step aside, so they do not delay the others.
+//! Waiters that reach too few masters. They step aside, so they do not delay the others.
 
 use std::time::{Duration, Instant};
 
 use super::retry::Backoff;
-use crate::core::vote::{Vote, quorum::Outcome, round::Round};
+use crate::core::vote::{Vote, round::Round};
 
-/// The chance of this client to win, judged from one round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Chance {
-    /// A majority of masters answered in time.
-    Had,
-    /// No majority of masters answered in time.
-    None,
-    /// Too few masters have answered so far, or too many of the answers in time are errors.
-    Unknown,
-}
-
-impl Chance {
-    /// Returns the chance that `round` showed. The round did not end in a lock.
-    pub(crate) fn of_round(round: &Round, outcome: Outcome) -> Self {
-        if outcome == Outcome::TooLate {
-            Self::None
-        } else if round.lacks_masters() {
-            // Masters that answer with errors in time can be reached, and have granted nothing.
-            if round.every_set_has_in_time(Vote::is_reply) {
-                Self::Unknown
-            } else {
-                Self::None
-            }
-        } else if round.every_set_has_in_time(Vote::is_answer) {
-            Self::Had
-        } else if round.is_settled() {
-            Self::None
-        } else {
-            Self::Unknown
-        }
-    }
-}
-
-/// The chances of waiters. They depend on whether a majority of masters has answered in time
-/// lately.
+/// Whether a client has lately reached a majority of masters: whether they answered a round in
+/// time.
 ///
 /// A client cannot win without answers from a majority, but some masters may still get its
 /// requests. These masters would grant it locks that it cannot use, again and again. So a waiter
@@ -47,40 +14,48 @@ impl Chance {
 /// in a queue, because the outage may be short. A waiter that stopped may come back when a majority
 /// has answered one round in time.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Chances {
-    unable: Option<Unable>,
+pub(crate) struct Reach {
+    /// The start of the first round and the end of the last one of a period in which no round
+    /// reached a majority.
+    missed: Option<(Instant, Instant)>,
 }
 
-/// A period without a round that a majority of masters answered in time.
-#[derive(Clone, Copy, Debug)]
-struct Unable {
-    /// The start of the first round in the period.
-    since: Instant,
-    /// The end of the last round in the period.
-    until: Instant,
-}
-
-impl Chances {
-    /// Returns the chances of a waiter that comes at `now`. Failures do not count for this waiter
-    /// if they ended more than two waiter timeouts before.
-    pub(crate) fn at(self, now: Instant, waiter_timeout: Duration) -> Self {
-        let age = |unable: &Unable| now.saturating_duration_since(unable.until);
-        Self {
-            unable: self
-                .unable
-                .filter(|unable| age(unable) <= waiter_timeout * 2),
+impl Reach {
+    /// Returns whether `round`, which did not end in a lock, reached a majority. `None` if too few
+    /// masters have answered so far, or if too many of the answers in time are errors.
+    pub(crate) fn of(round: &Round, is_too_slow: bool) -> Option<bool> {
+        if is_too_slow {
+            Some(false)
+        } else if round.lacks_masters() {
+            // Masters that answer with errors in time can be reached, and have granted nothing.
+            let is_replied = round.every_set_has_in_time(Vote::is_reply);
+            (!is_replied).then_some(false)
+        } else if round.every_set_has_in_time(Vote::is_answer) {
+            Some(true)
+        } else {
+            round.is_settled().then_some(false)
         }
     }
 
-    /// Notes the chance that a round showed. The round began at `start` and ended at `now`.
-    pub(crate) fn note(&mut self, chance: Chance, start: Instant, now: Instant) {
-        match chance {
-            Chance::Had => self.unable = None,
-            Chance::None => {
-                let since = self.unable.map_or(start, |unable| unable.since);
-                self.unable = Some(Unable { since, until: now });
+    /// Returns the reach of a waiter that comes at `now`. Failures do not count for this waiter if
+    /// they ended more than two waiter timeouts before.
+    pub(crate) fn at(self, now: Instant, waiter_timeout: Duration) -> Self {
+        let is_recent =
+            |(_, end): &(_, Instant)| now.saturating_duration_since(*end) <= waiter_timeout * 2;
+        Self {
+            missed: self.missed.filter(is_recent),
+        }
+    }
+
+    /// Notes whether a round reached a majority. It began at `start` and ended at `now`.
+    pub(crate) fn note(&mut self, is_reached: Option<bool>, start: Instant, now: Instant) {
+        match is_reached {
+            Some(true) => self.missed = None,
+            Some(false) => {
+                let start = self.missed.map_or(start, |(start, _)| start);
+                self.missed = Some((start, now));
             }
-            Chance::Unknown => {}
+            None => {}
         }
     }
 
@@ -88,8 +63,9 @@ impl Chances {
     /// not ask for the lock until a majority of masters answer in time. It keeps its ticket if a
     /// majority of masters have seen the ticket.
     pub(crate) fn is_aside(self, waiter_timeout: Duration) -> bool {
-        let lasted = |unable: Unable| unable.until.saturating_duration_since(unable.since);
-        (self.unable).is_some_and(|unable| lasted(unable) >= waiter_timeout / 2)
+        let is_long =
+            |(start, end): (_, Instant)| end.saturating_duration_since(start) >= waiter_timeout / 2;
+        self.missed.is_some_and(is_long)
     }
 
     /// Returns the delays after which a waiter that is aside checks whether masters answer in time.
@@ -105,7 +81,10 @@ mod tests {
     use super::*;
     use crate::core::{
         vote::verb::Verb,
-        vote::{Failure, Refusal, Vote, quorum::Quorum},
+        vote::{
+            Failure, Refusal, Vote,
+            quorum::{Outcome, Quorum},
+        },
     };
 
     const WAITER_TIMEOUT: Duration = Duration::from_secs(3);
@@ -177,7 +156,7 @@ mod tests {
                 ],
             ),
             (
-                "unknown chances change nothing",
+                "an unknown reach changes nothing",
                 vec![
                     (0, "fh-", Lost, CONTENDING),
                     (1_000, "fff", Lost, CONTENDING),
@@ -187,19 +166,20 @@ mod tests {
                 ],
             ),
         ] {
-            let mut chances = Chances::default();
+            let mut reach = Reach::default();
             for (at, letters, outcome, expected) in rounds {
                 let start = origin + millis(at);
-                let chance = Chance::of_round(&round(letters, start), outcome);
-                chances.note(chance, start, start + millis(50));
-                assert_eq!(chances.is_aside(WAITER_TIMEOUT), expected, "{name} {at}");
+                let is_too_slow = outcome == TooLate;
+                let is_reached = Reach::of(&round(letters, start), is_too_slow);
+                reach.note(is_reached, start, start + millis(50));
+                assert_eq!(reach.is_aside(WAITER_TIMEOUT), expected, "{name} {at}");
             }
         }
     }
 
     #[test]
     fn a_waiter_that_is_aside_checks_after_a_quarter_of_its_timeout_at_least() {
-        let delays = Chances::delays(WAITER_TIMEOUT);
+        let delays = Reach::delays(WAITER_TIMEOUT);
         assert_eq!(delays.delay(0, 0), millis(750));
         assert!(delays.delay(9, u64::MAX) <= WAITER_TIMEOUT);
         assert!(delays.delay(9, u64::MAX) > millis(2_999));
@@ -208,13 +188,13 @@ mod tests {
     #[test]
     fn old_failures_do_not_count_against_a_new_waiter() {
         let origin = Instant::now();
-        let mut chances = Chances::default();
-        chances.note(Chance::None, origin, origin);
+        let mut reach = Reach::default();
+        reach.note(Some(false), origin, origin);
         for (at, expected) in [(6_000, true), (6_001, false)] {
             let now = origin + millis(at);
-            let mut chances = chances.at(now, WAITER_TIMEOUT);
-            chances.note(Chance::None, now, now);
-            assert_eq!(chances.is_aside(WAITER_TIMEOUT), expected, "{at}");
+            let mut reach = reach.at(now, WAITER_TIMEOUT);
+            reach.note(Some(false), now, now);
+            assert_eq!(reach.is_aside(WAITER_TIMEOUT), expected, "{at}");
         }
     }
 }

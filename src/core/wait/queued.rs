@@ -4,7 +4,7 @@
 use std::{mem, time::Duration};
 
 use super::{
-    chances::Chances,
+    chances::Reach,
     pauses::{Pauses, Wait},
     retry::Backoff,
 };
@@ -81,14 +81,14 @@ impl QueuedWaiter {
     }
 
     /// Notes the votes of a round. Returns whether the waiter steps aside.
-    pub(crate) fn note_round(&mut self, round: &Round, chances: Chances) -> bool {
+    pub(crate) fn note_round(&mut self, round: &Round, reach: Reach) -> bool {
         // Two waiters may use the times of different masters, and each time may have only a
         // minority. If masters kept checking the time, no waiter would ever be the first in the
         // queues of a majority.
         let is_disputed = round.votes_cast().any(|vote| vote.skewed_to().is_some());
         self.disputes += u32::from(is_disputed);
         self.options.is_fresh &= !round.is_queued() && self.disputes < Self::CORRECTIONS;
-        let is_aside = chances.is_aside(self.options.waiter_timeout);
+        let is_aside = reach.is_aside(self.options.waiter_timeout);
         self.is_head &= !is_aside;
         is_aside
     }
@@ -148,7 +148,7 @@ impl QueuedWaiter {
         match quarantine {
             Some(left) => left + self.retry.least(),
             None if is_connected => {
-                Chances::delays(self.options.waiter_timeout).delay(checks, random)
+                Reach::delays(self.options.waiter_timeout).delay(checks, random)
             }
             None => self.retry.spread(random),
         }
@@ -163,7 +163,6 @@ mod tests {
     use crate::core::{
         vote::verb::Verb,
         vote::{Failure, Refusal, held_report::HeldReport, quorum::Quorum},
-        wait::chances::Chance,
     };
 
     const TIMEOUT: Duration = Duration::from_millis(1_200);
@@ -280,15 +279,15 @@ mod tests {
     #[test]
     fn a_waiter_that_leaves_the_queues_watches_again_when_it_is_back() {
         let now = round("fff").start();
-        let mut unable = Chances::default();
-        unable.note(Chance::None, now, now + TIMEOUT / 2);
-        for (chances, is_aside, wait) in [
-            (Chances::default(), false, Some(millis(52))),
-            (unable, true, None),
+        let mut missed = Reach::default();
+        missed.note(Some(false), now, now + TIMEOUT / 2);
+        for (reach, is_aside, wait) in [
+            (Reach::default(), false, Some(millis(52))),
+            (missed, true, None),
         ] {
             let mut waiter = waiter();
             assert_eq!(waiter.wait_after(&round("nnn"), None, RANDOM), None);
-            assert_eq!(waiter.note_round(&round("nnn"), chances), is_aside);
+            assert_eq!(waiter.note_round(&round("nnn"), reach), is_aside);
             let after = waiter.wait_after(&round("nnn"), None, RANDOM);
             assert_eq!(after.map(|after| after.end), wait);
         }
@@ -323,7 +322,7 @@ mod tests {
                 let correction = waiter.correction(&round);
                 assert_eq!(correction, expected.map(millis), "{letters} of {rounds:?}");
                 if correction.is_none() {
-                    waiter.note_round(&round, Chances::default());
+                    waiter.note_round(&round, Reach::default());
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Makes one attempt at a lock.
+//! Makes one attempt at a lock, or only finds out whether one may win.
 
 use std::{
     sync::Arc,
@@ -11,14 +11,16 @@ use crate::{
         ballot::MORE_BALLOTS,
         error::{AcquireError, ExtendError},
         protocol::{
+            command::{Action, Command},
             identity::{Identity, Ticket},
             name::Token,
         },
-        vote::{obstacle::Obstacle, quorum::Outcome, round::Round},
+        vote::{Vote, obstacle::Obstacle, quorum::Outcome, round::Round, verb::Verb},
     },
     driver::{
         claim::{Claim, ask::LockRequest, level::Level, owned_lock::OwnedLock},
         context::Context,
+        live_round::LiveRound,
         time::clock,
         waiting::local_waiters::LocalWaiter,
     },
@@ -222,4 +224,31 @@ pub(in crate::driver) async fn reenter(
         Err(_) => return Ok(None),
     };
     Ok(Some(Err(Denied::in_round(refused, round))))
+}
+
+/// Returns whether a majority of every set answers an inspection in time. An answer is in time
+/// while a lock that was asked for together with the inspection would still be valid. An error
+/// counts as an answer. The next attempt shows whether the error matters.
+pub(super) async fn majority_answers(context: &Context, request: &LockRequest) -> bool {
+    let answers = is_answered(context, request).await;
+    if !answers {
+        let name = request.lock_id.name();
+        context.note_no_masters(name);
+    }
+    answers
+}
+
+async fn is_answered(context: &Context, request: &LockRequest) -> bool {
+    let masters = &context.masters;
+    if !masters.has_quorum() {
+        return false;
+    }
+    let start = clock::now();
+    let limit = start + context.config.drift.usable(request.ttl);
+    let round = Round::open(Verb::Inspect, masters.quorum(), start, Some(limit));
+    let inspection = LiveRound::open(round, &context.observer);
+    let command = Command::new(&request.lock_id, Action::Inspect);
+    masters.post(command, inspection.clone());
+    inspection.settled().await;
+    inspection.read(|round| round.every_set_has_in_time(Vote::is_reply))
 }

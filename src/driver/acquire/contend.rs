@@ -7,20 +7,15 @@ use std::{
 };
 
 use super::{
-    attempt::{attempt, attempt_timeout},
+    attempt::{attempt, attempt_timeout, majority_answers},
     deadline::Deadline,
     denied::Denied,
-    reachability::may_win,
 };
 use crate::{
     core::{
         error::AcquireError,
         vote::{master_set::MasterSet, obstacle::Obstacle, round::Round},
-        wait::{
-            chances::{Chance, Chances},
-            pauses::Pauses,
-            rivals::Met,
-        },
+        wait::{chances::Reach, pauses::Pauses, rivals::Met},
     },
     driver::{
         claim::{ask::LockRequest, level::Level},
@@ -46,7 +41,8 @@ pub(in crate::driver) async fn contend(
         if contest.waiter.has_joined() {
             contest.waiter.expect(permit_by + attempt_timeout);
         }
-        if !is_last && !may_win(context, request, contest.chances).await {
+        let is_aside = !is_last && contest.reach.is_aside(context.waiter_timeout());
+        if is_aside && !majority_answers(context, request).await {
             contest.wait_aside().await?;
             continue;
         }
@@ -93,7 +89,7 @@ struct Contest<'a> {
     was_outrun: bool,
     /// The time that the last attempt took.
     took: Duration,
-    chances: Chances,
+    reach: Reach,
     /// The number of checks since the waiter is aside.
     checks: u32,
 }
@@ -127,7 +123,7 @@ impl<'a> Contest<'a> {
             has_news: false,
             was_outrun: false,
             took: Duration::ZERO,
-            chances: context.chances(),
+            reach: context.reach(),
             checks: 0,
         }
     }
@@ -216,9 +212,9 @@ impl<'a> Contest<'a> {
         start: Start,
         at: Instant,
     ) {
-        let (chance, met) = match result {
-            Ok(level) => (Chance::Had, Some(self.met_beside(level))),
-            Err(denied) => (denied.chance(), self.met(denied, first)),
+        let (is_reached, met) = match result {
+            Ok(level) => (Some(true), Some(self.met_beside(level))),
+            Err(denied) => (denied.is_reached(), self.met(denied, first)),
         };
         self.waiter.rivals(|rivals| {
             match (start, result.is_ok()) {
@@ -233,7 +229,7 @@ impl<'a> Contest<'a> {
                 rivals.note_met(met);
             }
         });
-        self.chances = self.context.note_chance(chance, at);
+        self.reach = self.context.note_reach(is_reached, at);
     }
 
     /// Returns whom an attempt has met that won the lock.

@@ -6,7 +6,7 @@ use crate::{
     core::{
         error::{AcquireError, Contention},
         vote::{master_set::MasterSet, obstacle::Obstacle, quorum::Outcome, round::Round},
-        wait::chances::Chance,
+        wait::chances::Reach,
     },
     driver::{claim::ask::LockRequest, context::Context, live_round::LiveRound, time::clock},
 };
@@ -55,13 +55,11 @@ impl Denied {
         }
     }
 
-    /// Returns the chance to win that this attempt shows.
-    pub(crate) fn chance(&self) -> Chance {
-        match (&self.obstacle, &self.round) {
-            (Obstacle::TooSlow(_) | Obstacle::Quarantined(_), _) => Chance::None,
-            (_, Some(round)) => round.read(|round| Chance::of_round(round, round.outcome())),
-            (_, None) => Chance::Unknown,
-        }
+    /// Returns whether this attempt reached a majority, if it shows that.
+    pub(crate) fn is_reached(&self) -> Option<bool> {
+        let is_too_slow = matches!(self.obstacle, Obstacle::TooSlow(_));
+        let round = self.round.as_ref()?;
+        round.read(|round| Reach::of(round, is_too_slow))
     }
 
     /// Returns the masters that other clients want now, too. A waiter asks one of them first.

@@ -6,7 +6,6 @@ pub(in crate::driver) mod deadline;
 pub(crate) mod denied;
 pub(crate) mod observed;
 pub(in crate::driver) mod queued;
-mod reachability;
 pub(crate) mod several;
 mod slots;
 

@@ -6,7 +6,9 @@ use futures::future::select;
 use tokio::{sync::SemaphorePermit, task::yield_now};
 
 use super::{
-    attempt::attempt_timeout, deadline::Deadline, denied::Denied, reachability::majority_answers,
+    attempt::{attempt_timeout, majority_answers},
+    deadline::Deadline,
+    denied::Denied,
     slots,
 };
 use crate::{
@@ -20,11 +22,7 @@ use crate::{
             name::LockId,
         },
         vote::{master_set::MasterSet, quorum::Outcome, round::Round},
-        wait::{
-            chances::{Chance, Chances},
-            queued::QueuedWaiter,
-            rivals::Rivals,
-        },
+        wait::{chances::Reach, queued::QueuedWaiter, rivals::Rivals},
     },
     driver::{
         claim::{
@@ -97,7 +95,7 @@ pub(in crate::driver) async fn acquire_queued(
             spec.is_watched,
             spec.has_readers && request.access == Access::Shared,
         ),
-        chances: context.chances(),
+        reach: context.reach(),
     };
     loop {
         match wait.wait_queued().await? {
@@ -128,7 +126,7 @@ struct QueuedWait<'a> {
     deadline: Deadline,
     ticket: Ticket,
     queued: QueuedWaiter,
-    chances: Chances,
+    reach: Reach,
 }
 
 impl<'a> QueuedWait<'a> {
@@ -223,7 +221,7 @@ impl<'a> QueuedWait<'a> {
         }
         slots::note_won(self.context, &self.request.lock_id);
         self.owned.won(claim);
-        self.context.note_chance(Chance::Had, clock::now());
+        self.context.note_reach(Some(true), clock::now());
         self.context.observer.found_quorum();
     }
 
@@ -357,7 +355,7 @@ impl<'a> QueuedWait<'a> {
         outcome: Outcome,
         is_last: bool,
     ) -> Result<bool, AcquireError> {
-        let was_aside = self.chances.is_aside(self.queued.options.waiter_timeout);
+        let was_aside = self.reach.is_aside(self.queued.options.waiter_timeout);
         if round.read(Round::lacks_masters) || was_aside {
             // Waits for the other votes, to complete the table of votes. Masters that are down have
             // already cast a failure.
@@ -367,9 +365,9 @@ impl<'a> QueuedWait<'a> {
         denied.note(self.context, self.request.lock_id.name());
         self.deadline
             .note_failure(self.context, self.request, &denied, is_last)?;
-        let chance = round.read(|round| Chance::of_round(round, outcome));
-        self.chances = self.context.note_chance(chance, round.read(Round::start));
-        Ok(round.read(|round| self.queued.note_round(round, self.chances)))
+        let start = round.read(Round::start);
+        self.reach = self.context.note_reach(denied.is_reached(), start);
+        Ok(round.read(|round| self.queued.note_round(round, self.reach)))
     }
 
     /// Gives back the grants of a round that was not won. The masters that have voted get their
