@@ -30,7 +30,7 @@ use crate::{
 pub(in crate::driver) async fn contend(
     context: &Arc<Context>,
     request: &LockRequest,
-    deadline: Deadline,
+    deadline: &Deadline,
 ) -> Result<Level, AcquireError> {
     let mut contest = Contest::begin(context, request, deadline);
     loop {
@@ -56,7 +56,6 @@ pub(in crate::driver) async fn contend(
         match result {
             Ok(level) => return Ok(level),
             Err(denied) => {
-                let deadline = &contest.deadline;
                 deadline.note_failure(context, request, &denied, is_last)?;
                 contest.waiter.join();
                 context.check_open()?; // closing wakes only waiters that have joined
@@ -74,7 +73,7 @@ pub(in crate::driver) async fn contend(
 /// which all agree, and only the client that gets this master asks the others.
 struct Contest<'a> {
     context: &'a Arc<Context>,
-    deadline: Deadline,
+    deadline: &'a Deadline,
     waiter: LocalWaiter<'a>,
     pauses: Pauses,
     /// The masters that are likely to be free.
@@ -107,7 +106,7 @@ enum Start {
 }
 
 impl<'a> Contest<'a> {
-    fn begin(context: &'a Arc<Context>, request: &'a LockRequest, deadline: Deadline) -> Self {
+    fn begin(context: &'a Arc<Context>, request: &'a LockRequest, deadline: &'a Deadline) -> Self {
         let (waiters, lock_id) = (&context.local_waiters, &request.lock_id);
         let waiter = waiters.waiter(&context.masters, &context.timers, lock_id);
         if !waiters.is_calm(lock_id) {

@@ -1,10 +1,7 @@
 //! The time to wait for a lock.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU32, Ordering},
-    },
+    sync::atomic::{AtomicBool, AtomicU32, Ordering},
     time::{Duration, Instant},
 };
 
@@ -14,19 +11,14 @@ use crate::{
     driver::{claim::ask::LockRequest, context::Context, time::clock},
 };
 
-/// The start and the end of a wait, and the attempts that failed meanwhile. Its clones count
-/// together: parts of a wait have a clone each, and its error tells of all attempts.
-#[derive(Clone, Debug)]
+/// The start and the end of a wait, and the attempts that failed meanwhile. The parts of a wait
+/// share it, so its error tells of all attempts.
+#[derive(Debug)]
 pub(in crate::driver) struct Deadline {
     start: Instant,
     pub(in crate::driver) end: Option<Instant>,
-    failures: Arc<Failures>,
-}
-
-#[derive(Debug, Default)]
-struct Failures {
     /// The number of attempts that failed.
-    count: AtomicU32,
+    failures: AtomicU32,
     /// `true` once the wait was logged, because it took longer than a TTL.
     is_logged: AtomicBool,
 }
@@ -38,7 +30,8 @@ impl Deadline {
             start,
             // A limit that is too long for the clock counts as no limit.
             end: within.and_then(|within| start.checked_add(within)),
-            failures: Arc::default(),
+            failures: AtomicU32::new(0),
+            is_logged: AtomicBool::new(false),
         }
     }
 
@@ -57,10 +50,9 @@ impl Deadline {
         if is_last {
             return Err(self.expired(context, request, denied));
         }
-        self.failures.count.fetch_add(1, Ordering::Relaxed);
+        self.failures.fetch_add(1, Ordering::Relaxed);
         let waited = self.waited();
-        if waited > request.ttl.duration() && !self.failures.is_logged.swap(true, Ordering::Relaxed)
-        {
+        if waited > request.ttl.duration() && !self.is_logged.swap(true, Ordering::Relaxed) {
             let own_guard = context.renewer.holds(&request.lock_id);
             let (name, obstacle) = (request.lock_id.name(), &denied.obstacle);
             context.observer.waits(name, waited, obstacle, own_guard);
@@ -108,7 +100,7 @@ impl Deadline {
         request: &LockRequest,
         last: &Denied,
     ) -> AcquireError {
-        let failures = self.failures.count.load(Ordering::Relaxed);
+        let failures = self.failures.load(Ordering::Relaxed);
         AcquireError::Deadline {
             name: request.lock_id.name().clone(),
             waited: self.waited(),

@@ -63,15 +63,14 @@ pub(super) async fn acquire(
 ) -> Result<Level, AcquireError> {
     let deadline = Deadline::new(limit);
     let Some(owner) = &request.owner else {
-        return contend(context, request, deadline).await;
+        return contend(context, request, &deadline).await;
     };
     let owned = owner.lock(&request.lock_id);
-    let contest = deadline.clone();
     let mut acquired = pin!(async {
         if request.lock_id.kind().has_queue() {
-            acquire_queued(context, request, owner, &owned, contest).await
+            acquire_queued(context, request, owner, &owned, &deadline).await
         } else {
-            contend(context, request, contest).await
+            contend(context, request, &deadline).await
         }
     });
     let mut refusals = 0_u32;

@@ -79,7 +79,7 @@ pub(in crate::driver) async fn acquire_queued(
     request: &LockRequest,
     owner: &LockOwner,
     owned: &Arc<OwnedLock>,
-    deadline: Deadline,
+    deadline: &Deadline,
 ) -> Result<Level, AcquireError> {
     let spec = request.lock_id.kind().spec();
     let mut wait = QueuedWait {
@@ -123,7 +123,7 @@ struct QueuedWait<'a> {
     request: &'a LockRequest,
     owner: &'a LockOwner,
     owned: &'a Arc<OwnedLock>,
-    deadline: Deadline,
+    deadline: &'a Deadline,
     ticket: Ticket,
     queued: QueuedWaiter,
     reach: Reach,

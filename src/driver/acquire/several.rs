@@ -177,7 +177,7 @@ impl<'a> Prefix<'a> {
     async fn wait(&mut self, deadline: &Deadline) -> Result<(), AcquireError> {
         let held = self.levels.len();
         let Part { context, request } = self.parts[held];
-        let mut waiting = pin!(contend(context, request, deadline.clone()));
+        let mut waiting = pin!(contend(context, request, deadline));
         loop {
             context.check_open()?;
             let look_at = clock::now() + context.waiter_timeout();
