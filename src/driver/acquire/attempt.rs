@@ -22,28 +22,30 @@ use crate::{
         context::Context,
         live_round::LiveRound,
         time::clock,
-        waiting::local_waiters::LocalWaiter,
     },
 };
 
+/// What a caller does to hear of the next change of the lock. `None` if it will not wait for that.
+pub(super) type Watch<'a> = Option<&'a (dyn Fn() + Sync)>;
+
 /// Makes one attempt. If the request has an owner, waits until the owner's other attempts at this
 /// lock are over. If they are not over at the instant that `permit_by` returns, sends nothing. If
-/// there is a `first` master, asks it before the others. An error ends the call: no further attempt
-/// can win.
+/// there is a `first` master, asks it before the others. Calls `watch` before the command that makes
+/// masters report the next change. An error ends the call: no further attempt can win.
 pub(in crate::driver) async fn attempt(
     context: &Arc<Context>,
     request: &LockRequest,
     permit_by: impl FnOnce() -> Instant,
     first: Option<usize>,
-    waiter: Option<&LocalWaiter<'_>>,
+    watch: Watch<'_>,
 ) -> Result<Result<Level, Denied>, AcquireError> {
-    if let (Some(waiter), Some(_)) = (waiter, first) {
-        waiter.watch(); // before the command that asks for the report
+    if let (Some(watch), Some(_)) = (watch, first) {
+        watch();
     }
     context.check_open()?;
     let Some(owner) = &request.owner else {
         let level = begin_by_token(context, request, first);
-        return Ok(decide(context, level, first, waiter).await);
+        return Ok(decide(context, level, first, watch).await);
     };
     let (owned, timers) = (owner.lock(&request.lock_id), &context.timers);
     // This task tries to reenter before it waits for the permit, too. The future that has the
@@ -63,7 +65,7 @@ pub(in crate::driver) async fn attempt(
     let identity = owner.identity(ticket);
     let claim = Claim::begin(context, request, identity, first, None);
     let level = Level::new(claim, request.access, Some(owned.clone()));
-    let decided = decide(context, level, first, waiter).await;
+    let decided = decide(context, level, first, watch).await;
     if let Ok(level) = &decided {
         owned.won(&level.claim);
     }
@@ -102,7 +104,7 @@ async fn decide(
     context: &Context,
     level: Level,
     first: Option<usize>,
-    waiter: Option<&LocalWaiter<'_>>,
+    watch: Watch<'_>,
 ) -> Result<Level, Denied> {
     let has_slots = level.claim.kind().spec().has_slots;
     if let Some(first) = first.filter(|_| has_slots) {
@@ -116,8 +118,8 @@ async fn decide(
             ..Denied::in_round(obstacle, round)
         });
     }
-    let outcome = outcome(&level.claim, waiter.is_some()).await;
-    conclude(context, level, outcome, waiter).await
+    let outcome = outcome(&level.claim, watch.is_some()).await;
+    conclude(context, level, outcome, watch).await
 }
 
 /// Waits for the outcome of the first round. Makes further ballots for a fencing token if they can
@@ -138,7 +140,7 @@ pub(super) async fn conclude(
     context: &Context,
     level: Level,
     outcome: Outcome,
-    waiter: Option<&LocalWaiter<'_>>,
+    watch: Watch<'_>,
 ) -> Result<Level, Denied> {
     match outcome {
         Outcome::Won => {
@@ -146,7 +148,7 @@ pub(super) async fn conclude(
             Ok(level)
         }
         outcome => {
-            let denied = take_back(context, &level, outcome, waiter).await;
+            let denied = take_back(context, &level, outcome, watch).await;
             denied.note(context, level.claim.name());
             Err(denied)
         }
@@ -157,16 +159,11 @@ pub(super) async fn conclude(
 /// the round was not won.
 ///
 /// The answers to the release say for how long others hold the lock. The answers to a `SET` that
-/// acquires a mutex do not say this. A `waiter` also hears of the next change from every master.
-async fn take_back(
-    context: &Context,
-    level: &Level,
-    outcome: Outcome,
-    waiter: Option<&LocalWaiter<'_>>,
-) -> Denied {
-    let release = match waiter {
-        Some(waiter) => {
-            waiter.watch();
+/// acquires a mutex do not say this. With `watch`, every master reports the next change.
+async fn take_back(context: &Context, level: &Level, outcome: Outcome, watch: Watch<'_>) -> Denied {
+    let release = match watch {
+        Some(watch) => {
+            watch();
             level.release_and_watch()
         }
         None => level.release(),
@@ -193,7 +190,7 @@ async fn take_back(
     }
     let mut denied = Denied::by(acquisition, outcome, release.read(Round::free_in));
     if let Obstacle::HeldFor(_) = denied.obstacle {
-        denied.watched = waiter.map(|_| release);
+        denied.watched = watch.map(|_| release);
     }
     denied
 }

@@ -2,12 +2,12 @@
 //! times when the lock is likely to be free.
 
 use std::{
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
 
 use super::{
-    attempt::{attempt, attempt_timeout, majority_answers},
+    attempt::{Watch, attempt, attempt_timeout, majority_answers},
     deadline::Deadline,
     denied::Denied,
 };
@@ -26,53 +26,79 @@ use crate::{
 };
 
 /// Makes attempts until one wins the lock. If there is a deadline, the last attempt begins at the
-/// deadline.
+/// deadline. If no one is known to want the lock, the caller tries to get it before it begins to
+/// wait.
 pub(in crate::driver) async fn contend(
     context: &Arc<Context>,
     request: &LockRequest,
     deadline: &Deadline,
 ) -> Result<Level, AcquireError> {
-    let mut contest = Contest::begin(context, request, deadline);
-    loop {
-        let start = contest.wait_for_turn().await;
-        let is_last = contest.deadline.is_over();
-        let attempt_timeout = attempt_timeout(context, request);
-        let permit_by = contest.deadline.permit_by(attempt_timeout);
-        if contest.waiter.has_joined() {
-            contest.waiter.expect(permit_by + attempt_timeout);
-        }
-        let is_aside = !is_last && contest.reach.is_aside(context.waiter_timeout());
-        if is_aside && !majority_answers(context, request).await {
-            contest.wait_aside().await?;
-            continue;
-        }
-        contest.checks = 0;
-        contest.waiter.begin_attempt();
-        let (first, at) = (contest.first(start, is_last), clock::now());
-        let waiter = (!is_last && contest.waiter.is_told()).then_some(&contest.waiter);
-        let result = attempt(context, request, || permit_by, first, waiter).await?;
-        contest.took = clock::now().saturating_duration_since(at);
-        contest.note(&result, first, start, at);
-        match result {
-            Ok(level) => return Ok(level),
-            Err(denied) => {
-                deadline.note_failure(context, request, &denied, is_last)?;
-                contest.waiter.join();
-                context.check_open()?; // closing wakes only waiters that have joined
-                contest.wait(&denied).await;
+    let waiters = &context.local_waiters;
+    let waiter = OnceLock::new();
+    let join = || waiters.join(&context.masters, &context.timers, &request.lock_id);
+    let mut lost = None;
+    let is_aside = || context.reach().is_aside(context.waiter_timeout());
+    if waiters.is_calm(&request.lock_id) && !deadline.is_over() && !is_aside() {
+        let at = clock::now();
+        let permit_by = || deadline.permit_by(attempt_timeout(context, request));
+        let watch = || waiter.get_or_init(join).watch();
+        let watch: Watch<'_> = if waiters.are_told() {
+            Some(&watch)
+        } else {
+            None
+        };
+        match attempt(context, request, permit_by, None, watch).await? {
+            Ok(level) => {
+                note_win(context, request, &level, (Start::Plain, at));
+                return Ok(level);
             }
+            Err(denied) => lost = Some((denied, at)),
         }
     }
+    let waiter = waiter.into_inner().unwrap_or_else(join);
+    let mut contest = Contest::begin(context, request, deadline, waiter);
+    if let Some((denied, at)) = lost {
+        contest.on_loss(&denied, None, at, false).await?;
+    }
+    contest.win().await
 }
 
-/// A wait for a lock without queues on the masters. If no one is known to want the lock, the first
-/// attempt asks all masters at once, and the waiter joins its queue only if it is refused.
+/// Notes an attempt that won the lock, and what it shows of other clients.
+fn note_win(
+    context: &Context,
+    request: &LockRequest,
+    level: &Level,
+    (start, at): (Start, Instant),
+) {
+    let (waiters, lock_id) = (&context.local_waiters, &request.lock_id);
+    let beside = level.claim.newest_round().read(Round::held_by_others);
+    let met = if beside.is_empty() {
+        Met::NoOne
+    } else {
+        match waiters.agreed(&context.masters, lock_id, MasterSet::ALL) {
+            Some(agreed) if beside.contains(agreed) => Met::AtAgreed,
+            _ => Met::Rival,
+        }
+    };
+    waiters.rivals(lock_id, |rivals| {
+        match start {
+            Start::Plain | Start::NextInLine => rivals.end_run(),
+            Start::HandedOver => rivals.note_hand_over(clock::now()),
+            Start::GaveWay => rivals.note_way(true),
+        }
+        rivals.note_met(met);
+    });
+    context.note_reach(Some(true), at);
+}
+
+/// A wait for a lock without queues on the masters.
 ///
 /// The clients that wait for a lock notice a release at about the same time. If all of them asked
 /// all masters, each would get some masters, and none a majority. So they ask one master first, on
 /// which all agree, and only the client that gets this master asks the others.
 struct Contest<'a> {
     context: &'a Arc<Context>,
+    request: &'a LockRequest,
     deadline: &'a Deadline,
     waiter: LocalWaiter<'a>,
     pauses: Pauses,
@@ -106,14 +132,15 @@ enum Start {
 }
 
 impl<'a> Contest<'a> {
-    fn begin(context: &'a Arc<Context>, request: &'a LockRequest, deadline: &'a Deadline) -> Self {
-        let (waiters, lock_id) = (&context.local_waiters, &request.lock_id);
-        let waiter = waiters.waiter(&context.masters, &context.timers, lock_id);
-        if !waiters.is_calm(lock_id) {
-            waiter.join();
-        }
+    fn begin(
+        context: &'a Arc<Context>,
+        request: &'a LockRequest,
+        deadline: &'a Deadline,
+        waiter: LocalWaiter<'a>,
+    ) -> Self {
         Self {
             context,
+            request,
             deadline,
             waiter,
             pauses: Pauses::new(context.config.retry, context.config.poll),
@@ -127,11 +154,66 @@ impl<'a> Contest<'a> {
         }
     }
 
+    /// Makes attempts until one wins the lock, or until the deadline.
+    async fn win(mut self) -> Result<Level, AcquireError> {
+        let (context, request) = (self.context, self.request);
+        loop {
+            let start = self.wait_for_turn().await;
+            let is_last = self.deadline.is_over();
+            let attempt_timeout = attempt_timeout(context, request);
+            let permit_by = self.deadline.permit_by(attempt_timeout);
+            self.waiter.expect(permit_by + attempt_timeout);
+            let is_aside = !is_last && self.reach.is_aside(context.waiter_timeout());
+            if is_aside && !majority_answers(context, request).await {
+                self.wait_aside().await?;
+                continue;
+            }
+            self.checks = 0;
+            self.waiter.begin_attempt();
+            let (first, at) = (self.first(start, is_last), clock::now());
+            let watch = || self.waiter.watch();
+            let is_told = !is_last && context.local_waiters.are_told();
+            let watch: Watch<'_> = if is_told { Some(&watch) } else { None };
+            match attempt(context, request, || permit_by, first, watch).await? {
+                Ok(level) => {
+                    note_win(context, request, &level, (start, at));
+                    return Ok(level);
+                }
+                Err(denied) => {
+                    self.waiter.rivals(|rivals| match start {
+                        Start::HandedOver => rivals.end_run(),
+                        Start::GaveWay => rivals.note_way(false),
+                        // A guard of this process may have the lock.
+                        Start::Plain | Start::NextInLine => {}
+                    });
+                    self.on_loss(&denied, first, at, is_last).await?;
+                }
+            }
+        }
+    }
+
+    /// Notes an attempt that began at `at` and was not won. Waits until another one may win.
+    async fn on_loss(
+        &mut self,
+        denied: &Denied,
+        first: Option<usize>,
+        at: Instant,
+        is_last: bool,
+    ) -> Result<(), AcquireError> {
+        self.took = clock::now().saturating_duration_since(at);
+        if let Some(met) = self.met(denied, first) {
+            self.waiter.rivals(|rivals| rivals.note_met(met));
+        }
+        self.reach = self.context.note_reach(denied.is_reached(), at);
+        self.deadline
+            .note_failure(self.context, self.request, denied, is_last)?;
+        self.context.check_open()?; // closing wakes only waiters that have joined
+        self.wait(denied).await;
+        Ok(())
+    }
+
     /// Waits for this waiter's turn, and gives way to other processes after a run.
     async fn wait_for_turn(&mut self) -> Start {
-        if !self.waiter.has_joined() {
-            return Start::Plain;
-        }
         let has_waited = self.waiter.turn(self.deadline.end).await;
         if has_waited {
             // What this waiter knew is older than the attempts of the waiter before it.
@@ -162,8 +244,7 @@ impl<'a> Contest<'a> {
     /// All are asked from time to time, because the one that is asked first may have kept a key
     /// that the others have lost.
     fn first(&mut self, start: Start, is_last: bool) -> Option<usize> {
-        let is_one_asked = self.waiter.has_joined()
-            && !is_last
+        let is_one_asked = !is_last
             && clock::now() < self.ask_all_at
             && match start {
                 Start::NextInLine => true,
@@ -200,47 +281,6 @@ impl<'a> Contest<'a> {
         self.waiter.sleep_until(end).await;
         self.checks = self.checks.saturating_add(1);
         Ok(())
-    }
-
-    /// Notes the attempt that began at `at` in the run of this process, and what it shows of the
-    /// masters and of other clients.
-    fn note(
-        &mut self,
-        result: &Result<Level, Denied>,
-        first: Option<usize>,
-        start: Start,
-        at: Instant,
-    ) {
-        let (is_reached, met) = match result {
-            Ok(level) => (Some(true), Some(self.met_beside(level))),
-            Err(denied) => (denied.is_reached(), self.met(denied, first)),
-        };
-        self.waiter.rivals(|rivals| {
-            match (start, result.is_ok()) {
-                (Start::HandedOver, true) => rivals.note_hand_over(clock::now()),
-                (Start::GaveWay, is_won) => rivals.note_way(is_won),
-                (Start::HandedOver, false) | (Start::Plain | Start::NextInLine, true) => {
-                    rivals.end_run();
-                }
-                (_, false) => {} // a guard of this process may have the lock
-            }
-            if let Some(met) = met {
-                rivals.note_met(met);
-            }
-        });
-        self.reach = self.context.note_reach(is_reached, at);
-    }
-
-    /// Returns whom an attempt has met that won the lock.
-    fn met_beside(&self, level: &Level) -> Met {
-        let beside = level.claim.newest_round().read(Round::held_by_others);
-        if beside.is_empty() {
-            return Met::NoOne;
-        }
-        match self.waiter.agreed(MasterSet::ALL) {
-            Some(agreed) if beside.contains(agreed) => Met::AtAgreed,
-            _ => Met::Rival,
-        }
     }
 
     /// Returns whom a lost attempt has met, if it tells. A lock that others have had for long does

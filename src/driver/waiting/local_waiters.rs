@@ -6,7 +6,7 @@ use std::{
     future, mem,
     pin::pin,
     sync::{
-        Arc, OnceLock, Weak,
+        Arc, Weak,
         atomic::{AtomicUsize, Ordering},
     },
     time::Instant,
@@ -75,23 +75,13 @@ impl LocalWaiters {
         }
     }
 
-    /// Returns a waiter for `lock_id` that has not joined its queue.
-    pub(crate) fn waiter<'a>(
+    /// Joins the queue of the waiters for `lock_id`.
+    pub(crate) fn join<'a>(
         &'a self,
         masters: &'a Masters,
         timers: &'a Timers,
         lock_id: &'a LockId,
     ) -> LocalWaiter<'a> {
-        LocalWaiter {
-            waiters: self,
-            masters,
-            timers,
-            lock_id,
-            place: OnceLock::new(),
-        }
-    }
-
-    fn join(&self, lock_id: &LockId) -> Place {
         let mut queues = self.queues.lock();
         let queue = queues.entry(lock_id.clone()).or_default().clone();
         self.count.store(queues.len(), Ordering::Release);
@@ -102,7 +92,14 @@ impl LocalWaiters {
             state.order.turn(number, clock::now(), Arc::default);
             number
         };
-        Place { queue, number }
+        LocalWaiter {
+            waiters: self,
+            masters,
+            timers,
+            lock_id,
+            queue,
+            number,
+        }
     }
 
     /// Returns whether no one is known to want the lock: no task of this coordinator waits for it,
@@ -141,6 +138,24 @@ impl LocalWaiters {
         }
     }
 
+    /// Returns whether masters may tell the waiters of changes.
+    pub(crate) fn are_told(&self) -> bool {
+        !self.poll
+    }
+
+    /// Returns the master in `among` that all clients agree to ask first for `lock_id`.
+    pub(crate) fn agreed(
+        &self,
+        masters: &Masters,
+        lock_id: &LockId,
+        among: MasterSet,
+    ) -> Option<usize> {
+        if self.poll {
+            return None;
+        }
+        masters.agreed(lock_id.key(), among)
+    }
+
     /// Reads or changes what is known of the other clients that want the lock.
     pub(crate) fn rivals<T>(&self, lock_id: &LockId, visit: impl FnOnce(&mut Rivals) -> T) -> T {
         let mut rivals = self.rivals.lock();
@@ -149,10 +164,10 @@ impl LocalWaiters {
 
     /// Removes `waiter`. Returns the handle that wakes the next waiter, if its turn has come.
     fn remove(&self, waiter: &LocalWaiter<'_>) -> Option<Arc<Notify>> {
-        let Place { queue, number } = waiter.place.get()?;
+        let queue = &waiter.queue;
         let mut queues = self.queues.lock();
         let mut state = queue.state.lock();
-        let next = state.order.leave(*number, clock::now());
+        let next = state.order.leave(waiter.number, clock::now());
         state.waiters -= 1;
         if state.waiters > 0 {
             return next;
@@ -168,47 +183,33 @@ impl LocalWaiters {
     }
 }
 
-/// A waiter. It joins its queue when it has to wait, at the latest, and leaves it when dropped.
+/// A waiter. It leaves its queue when dropped.
 #[derive(Debug)]
 pub(crate) struct LocalWaiter<'a> {
     waiters: &'a LocalWaiters,
     pub(crate) masters: &'a Masters,
     timers: &'a Timers,
     lock_id: &'a LockId,
-    place: OnceLock<Place>,
-}
-
-/// The place of a waiter in its queue.
-#[derive(Debug)]
-pub(crate) struct Place {
     queue: Arc<WaitQueue>,
     number: u64,
 }
 
 impl LocalWaiter<'_> {
-    /// Joins the queue, unless this waiter has joined it.
-    pub(crate) fn join(&self) -> &Place {
-        self.place.get_or_init(|| self.waiters.join(self.lock_id))
-    }
-
-    pub(crate) fn has_joined(&self) -> bool {
-        self.place.get().is_some()
-    }
-
     fn has_turn(&self) -> bool {
-        let Place { queue, number } = self.join();
-        queue.state.lock().order.contends(*number)
+        self.queue.state.lock().order.contends(self.number)
     }
 
     /// Waits until this waiter has its turn to contend, until `deadline`, or until the timers have
     /// ended. If the waiter is not polled for too long, it loses its turn and must wait again.
     /// Returns whether there was a wait.
     pub(crate) async fn turn(&self, deadline: Option<Instant>) -> bool {
-        let Place { queue, number } = self.join();
         let mut has_waited = false;
         loop {
             let now = clock::now();
-            let turn = queue.state.lock().order.turn(*number, now, Arc::default);
+            let turn = {
+                let mut state = self.queue.state.lock();
+                state.order.turn(self.number, now, Arc::default)
+            };
             let Turn::Wait { wakeup, look_again } = turn else {
                 return has_waited;
             };
@@ -224,8 +225,7 @@ impl LocalWaiter<'_> {
 
     /// If this waiter has its turn, notes that it does not act before `at`.
     pub(crate) fn expect(&self, at: Instant) {
-        let Place { queue, number } = self.join();
-        queue.state.lock().order.expect(*number, at);
+        self.queue.state.lock().order.expect(self.number, at);
     }
 
     /// Sleeps until `at`. The waiter keeps its turn meanwhile.
@@ -238,20 +238,17 @@ impl LocalWaiter<'_> {
     pub(crate) async fn pause_until(&self, at: Instant) {
         self.expect(at);
         let is_released = || self.is_released();
-        let (signal, timers) = (&self.join().queue.events.signal, self.timers);
+        let (signal, timers) = (&self.queue.events.signal, self.timers);
         signal.wait_until(at, timers, is_released).await;
     }
 
     /// Moves this waiter to the end of its queue.
     pub(crate) fn step_back(&mut self) {
         let next = {
-            let Some(Place { queue, number }) = self.place.get_mut() else {
-                return;
-            };
-            let mut state = queue.state.lock();
-            let next = state.order.step_back(*number, clock::now());
+            let mut state = self.queue.state.lock();
+            let next = state.order.step_back(self.number, clock::now());
             if next.is_some() {
-                *number = state.order.number();
+                self.number = state.order.number();
             }
             next
         };
@@ -262,19 +259,16 @@ impl LocalWaiter<'_> {
     /// this waiter's turn: a last attempt at a deadline must not take the events of the waiter that
     /// contends.
     pub(crate) fn begin_attempt(&self) {
-        let Some(Place { queue, number }) = self.place.get() else {
-            return;
-        };
-        let state = queue.state.lock();
-        if state.order.contends(*number) {
-            queue.events.forget();
+        let state = self.queue.state.lock();
+        if state.order.contends(self.number) {
+            self.queue.events.forget();
         }
     }
 
     /// Starts to get the changes that masters report. A master reports a change only after a
     /// command that watches the lock.
     pub(crate) fn watch(&self) {
-        let queue = &self.join().queue;
+        let queue = &self.queue;
         let was_watching = mem::replace(&mut queue.state.lock().is_watching, true);
         if !was_watching {
             self.masters.listen(&self.topic(), &queue.listener());
@@ -301,7 +295,7 @@ impl LocalWaiter<'_> {
             return Some(contested);
         }
         self.expect(end);
-        let events = &self.join().queue.events;
+        let events = &self.queue.events;
         let agreed = self.agreed(contested);
         let freed = || {
             watched.map_or(MasterSet::NONE, |round| {
@@ -335,8 +329,7 @@ impl LocalWaiter<'_> {
     /// Returns whether a guard of this process has released the lock since the last attempt of any
     /// waiter in this queue began.
     pub(crate) fn is_released(&self) -> bool {
-        let place = self.place.get();
-        place.is_some_and(|place| place.queue.events.heard().is_released)
+        self.queue.events.heard().is_released
     }
 
     /// Reads or changes what is known of the other clients that want the lock.
@@ -344,17 +337,9 @@ impl LocalWaiter<'_> {
         self.waiters.rivals(self.lock_id, visit)
     }
 
-    /// Returns whether masters may tell this waiter of changes.
-    pub(crate) fn is_told(&self) -> bool {
-        !self.waiters.poll
-    }
-
     /// Returns the master in `among` that all clients agree to ask first.
     pub(crate) fn agreed(&self, among: MasterSet) -> Option<usize> {
-        if self.waiters.poll {
-            return None;
-        }
-        self.masters.agreed(self.lock_id.key(), among)
+        self.waiters.agreed(self.masters, self.lock_id, among)
     }
 
     fn topic(&self) -> Topic {
