@@ -10,7 +10,7 @@ use super::{
 };
 use crate::core::{
     protocol::identity::QueueOptions,
-    vote::{Vote, obstacle::Obstacle, round::Round},
+    vote::{obstacle::Obstacle, round::Round},
 };
 
 /// A waiter for a lock with queues, from its first round to its last one. It is told of the rounds
@@ -27,8 +27,6 @@ pub(crate) struct QueuedWaiter {
     /// The number of rounds since the last correction in which a master disagreed with the time in
     /// the ticket.
     disputes: u32,
-    /// The number of times that the master that chooses the slot has put others first.
-    refusals: u32,
     /// `true` if this waiter was the next one in its last round. Then its rounds watch the key.
     pub(crate) is_head: bool,
     /// `false` if no round watches the key.
@@ -62,7 +60,6 @@ impl QueuedWaiter {
             },
             corrections: 0,
             disputes: 0,
-            refusals: 0,
             is_head: false,
             watches,
             is_reader,
@@ -95,21 +92,20 @@ impl QueuedWaiter {
 
     /// Returns the wait for a call after `round`. Returns `None` if the waiter has become the next
     /// one: it asks at once, in a round that watches the key. No one calls a waiter when another
-    /// program deletes the key.
-    ///
-    /// If the other masters refuse the slot of the `chooser`, it may lack the holder of that slot.
-    /// Another slot may be free, and no one calls the waiter for it. So it tries again soon.
+    /// program deletes the key. Nor if only the slot that was asked for `is_taken`, and not all: the
+    /// waiter tries again soon.
     pub(crate) fn wait_after(
         &mut self,
         round: &Round,
-        chooser: Option<usize>,
+        is_taken: bool,
         random: u64,
     ) -> Option<Wait> {
-        let granting = round.masters(Vote::is_grant);
-        let obstacle = match chooser {
-            Some(chooser) if granting.contains(chooser) => Obstacle::Split,
-            _ if self.is_reader => Obstacle::of_reader(round),
-            _ => Obstacle::in_queue(round),
+        let obstacle = if is_taken {
+            Obstacle::Split
+        } else if self.is_reader {
+            Obstacle::of_reader(round)
+        } else {
+            Obstacle::in_queue(round)
         };
         let was_head = mem::replace(&mut self.is_head, round.is_next() && self.watches);
         if self.is_head && !was_head && matches!(obstacle, Obstacle::HeldFor(_)) {
@@ -125,14 +121,6 @@ impl QueuedWaiter {
             _ => Duration::ZERO,
         };
         Some(Wait { pause, end })
-    }
-
-    /// Returns how long the waiter waits for a call after the master that chooses the slot has put
-    /// others first. That master may be wrong, so all masters choose after the wait.
-    pub(crate) fn wait_for_turn(&mut self, random: u64) -> Duration {
-        self.refusals += 1;
-        let delay = self.retry.delay(self.refusals - 1, random);
-        delay.min(self.options.waiter_timeout / 4) // the next round keeps the position
     }
 
     /// Returns how long a waiter that is aside waits before it checks whether masters answer in
@@ -162,7 +150,7 @@ mod tests {
     use super::*;
     use crate::core::{
         vote::verb::Verb,
-        vote::{Failure, Refusal, held_report::HeldReport, quorum::Quorum},
+        vote::{Failure, Refusal, Vote, held_report::HeldReport, quorum::Quorum},
     };
 
     const TIMEOUT: Duration = Duration::from_millis(1_200);
@@ -243,7 +231,7 @@ mod tests {
         ] {
             let mut waiter = waiter();
             for (letters, expected) in rounds {
-                let wait = waiter.wait_after(&round(letters), None, RANDOM);
+                let wait = waiter.wait_after(&round(letters), false, RANDOM);
                 assert_eq!(
                     wait.map(|wait| wait.end),
                     expected.map(millis),
@@ -256,22 +244,22 @@ mod tests {
     }
 
     #[test]
-    fn a_waiter_soon_tries_again_if_the_slot_of_the_chooser_is_taken() {
+    fn a_waiter_soon_tries_again_if_only_the_slot_is_taken() {
         let mut waiter = waiter();
-        for (letters, chooser, expected) in [
-            ("ghh", Some(0), 15),
-            ("hgh", Some(1), 25),
-            ("hgh", Some(0), 52), // the chooser says for how long others hold all permits
-            ("ghh", None, 52),
+        for (letters, is_taken, expected) in [
+            ("ghh", true, 15),
+            ("hgh", true, 25),
+            ("hgh", false, 52), // another holds the lock
+            ("ghh", false, 52),
         ] {
-            let wait = waiter.wait_after(&round(letters), chooser, RANDOM);
+            let wait = waiter.wait_after(&round(letters), is_taken, RANDOM);
             let wait = wait.unwrap();
             let pause = if expected == 52 { 0 } else { expected * 500 };
             let times = (wait.pause, wait.end);
             assert_eq!(
                 times,
                 (Duration::from_micros(pause), millis(expected)),
-                "{letters} {chooser:?}"
+                "{letters} {is_taken}"
             );
         }
     }
@@ -286,13 +274,13 @@ mod tests {
             (missed, true, None),
         ] {
             let mut waiter = waiter();
-            assert_eq!(waiter.wait_after(&round("nnn"), None, RANDOM), None);
+            assert_eq!(waiter.wait_after(&round("nnn"), false, RANDOM), None);
             assert_eq!(waiter.note_round(&round("nnn"), reach), is_aside);
-            let after = waiter.wait_after(&round("nnn"), None, RANDOM);
+            let after = waiter.wait_after(&round("nnn"), false, RANDOM);
             assert_eq!(after.map(|after| after.end), wait);
         }
         let mut waiter = waiter();
-        waiter.wait_after(&round("nnn"), None, RANDOM);
+        waiter.wait_after(&round("nnn"), false, RANDOM);
         assert_eq!(waiter.correction(&round("sss")), Some(millis(1_000)));
         assert!(!waiter.is_head);
     }

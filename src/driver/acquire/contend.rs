@@ -42,11 +42,7 @@ pub(in crate::driver) async fn contend(
         let at = clock::now();
         let permit_by = || deadline.permit_by(attempt_timeout(context, request));
         let watch = || waiter.get_or_init(join).watch();
-        let watch: Watch<'_> = if waiters.are_told() {
-            Some(&watch)
-        } else {
-            None
-        };
+        let watch: Watch<'_> = waiters.are_told().then_some(&watch);
         match attempt(context, request, permit_by, None, watch).await? {
             Ok(level) => {
                 note_win(context, request, &level, (Start::Plain, at));
@@ -173,7 +169,7 @@ impl<'a> Contest<'a> {
             let (first, at) = (self.first(start, is_last), clock::now());
             let watch = || self.waiter.watch();
             let is_told = !is_last && context.local_waiters.are_told();
-            let watch: Watch<'_> = if is_told { Some(&watch) } else { None };
+            let watch: Watch<'_> = is_told.then_some(&watch);
             match attempt(context, request, || permit_by, first, watch).await? {
                 Ok(level) => {
                     note_win(context, request, &level, (start, at));

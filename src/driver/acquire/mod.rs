@@ -23,6 +23,7 @@ use attempt::{attempt, attempt_timeout, reenter};
 use contend::contend;
 use deadline::Deadline;
 use queued::acquire_queued;
+use slots::SlotChoice;
 
 /// Makes one attempt. If it splits the votes on a semaphore, makes a second one, in which one
 /// master chooses the slot.
@@ -30,27 +31,26 @@ pub(super) async fn try_acquire(
     context: &Arc<Context>,
     request: &LockRequest,
 ) -> Result<Level, AcquireError> {
-    let lock_id = &request.lock_id;
     let permit_by = || clock::now() + attempt_timeout(context, request);
-    let chooser = slots::likely_chooser(context, lock_id, None);
-    let denied = match attempt(context, request, permit_by, chooser, None).await? {
+    let mut slot = SlotChoice::new(context, &request.lock_id);
+    slot.choose_if_likely(None);
+    let denied = match attempt(context, request, permit_by, slot.chooser, None).await? {
         Ok(level) => {
-            slots::note_won(context, lock_id);
+            slot.note_win();
             return Ok(level);
         }
         Err(denied) => denied,
     };
-    let round = denied.round.as_deref();
-    if let Some(round) = round {
-        slots::note_lost(context, lock_id, round);
+    if let Some(round) = &denied.round {
+        slot.note_loss(round);
     }
-    if denied.obstacle != Obstacle::Split || !lock_id.kind().spec().has_slots {
+    if denied.obstacle != Obstacle::Split || !request.lock_id.kind().spec().has_slots {
         return Err(denied.error(context, request));
     }
     // Also if one master chose in the first attempt: the slot may have become free there sooner
     // than on the others.
-    let chooser = slots::chooser(context, lock_id, round);
-    let second = attempt(context, request, permit_by, chooser, None).await?;
+    slot.choose(denied.round.as_deref());
+    let second = attempt(context, request, permit_by, slot.chooser, None).await?;
     second.map_err(|denied| denied.error(context, request))
 }
 

@@ -9,7 +9,7 @@ use super::{
     attempt::{attempt_timeout, majority_answers},
     deadline::Deadline,
     denied::Denied,
-    slots,
+    slots::SlotChoice,
 };
 use crate::{
     core::{
@@ -19,7 +19,6 @@ use crate::{
         protocol::{
             access::Access,
             identity::{Identity, Ticket},
-            name::LockId,
         },
         vote::{master_set::MasterSet, quorum::Outcome, round::Round},
         wait::{chances::Reach, queued::QueuedWaiter, rivals::Rivals},
@@ -38,38 +37,26 @@ use crate::{
     },
 };
 
-/// The reason why a stay in the queues ends.
-enum QueueEnd {
-    /// The time in the ticket, or in the candidate, is too far from the clocks of a majority of
-    /// masters. The value is the median of these clocks.
-    Skewed(Duration),
-    /// No majority of masters has answered in time for half a waiter timeout.
-    Unable {
-        /// The time until the masters that are not in quarantine are a majority. `None` if they
-        /// were a majority in the last round.
-        quarantine: Option<Duration>,
-    },
-    Won(Level),
-}
-
 /// The result of a round.
 enum Decided {
     Won,
-    /// The master that chooses the slot has put others first.
-    OthersFirst,
     Lost(Outcome),
-    /// See [`QueueEnd::Skewed`].
+    /// The time in the ticket, or in the candidate, is too far from the clocks of a majority of
+    /// masters. The value is the median of these clocks.
     Skewed(Duration),
 }
 
-/// What a waiter has while it makes rounds with one claim.
+/// What a waiter has while it makes rounds with one claim. It is dropped in this order: the waiter
+/// leaves the queues before another attempt of its owner may begin.
 struct Stay<'a> {
     /// `None` until the waiter joins the queues.
     waiter: Option<CalledWaiter<'a>>,
-    /// The master that chooses the slot in the newest round. `None` if each chooses by itself.
-    chooser: Option<usize>,
-    /// A round that was lost, and whose grants the waiter keeps for the next one.
-    kept: Option<Arc<LiveRound>>,
+    level: Level,
+    /// `None` between two rounds.
+    permit: Option<SemaphorePermit<'a>>,
+    /// `true` if the newest round began at the deadline.
+    is_last: bool,
+    slot: SlotChoice<'a>,
 }
 
 /// Makes rounds until one wins the lock. Between rounds, waits in the queues of all masters, or
@@ -98,20 +85,8 @@ pub(in crate::driver) async fn acquire_queued(
         reach: context.reach(),
     };
     loop {
-        match wait.wait_queued().await? {
-            QueueEnd::Won(level) => return Ok(level),
-            QueueEnd::Skewed(clock) => {
-                context.timestamps.correct(clock, &context.observer);
-                wait.draw_ticket();
-            }
-            QueueEnd::Unable { quarantine } => {
-                wait.wait_aside(quarantine).await?;
-                if wait.queued.options.is_fresh {
-                    // The clocks of the masters have moved on, so the masters would refuse the time
-                    // in the old ticket. No majority of masters has seen that ticket.
-                    wait.draw_ticket();
-                }
-            }
+        if let Some(level) = wait.wait_queued().await? {
+            return Ok(level);
         }
     }
 }
@@ -130,109 +105,132 @@ struct QueuedWait<'a> {
 }
 
 impl<'a> QueuedWait<'a> {
-    /// Waits in the queues.
-    async fn wait_queued(&mut self) -> Result<QueueEnd, AcquireError> {
-        let mut permit = self.permit().await?;
-        let mut is_last = self.deadline.is_over();
-        let (level, mut stay) = self.begin(is_last);
+    /// Makes rounds, and waits in the queues between them. Returns `None` once the waiter may come
+    /// back after it had to leave the queues.
+    async fn wait_queued(&mut self) -> Result<Option<Level>, AcquireError> {
+        let mut stay = self.begin().await?;
         loop {
-            match self.decide(&level.claim, &mut stay, is_last).await {
-                Decided::Won => return Ok(QueueEnd::Won(level)),
-                Decided::Skewed(clock) => return Ok(QueueEnd::Skewed(clock)),
-                Decided::OthersFirst => {
-                    drop(permit);
-                    self.wait_for_turn(&level.claim, &mut stay).await;
+            let outcome = match self.decide(&mut stay).await? {
+                Decided::Won => return Ok(Some(stay.level)),
+                Decided::Skewed(clock) => {
+                    drop(stay); // leaves the queues
+                    let timestamps = &self.context.timestamps;
+                    timestamps.correct(clock, &self.context.observer);
+                    self.draw_ticket();
+                    return Ok(None);
                 }
-                Decided::Lost(outcome) => {
-                    let round = level.claim.newest_round();
-                    let had_chosen = self.choose_again(&level.claim, &round, &mut stay).await;
-                    drop(permit);
-                    if self.note_loss(&round, outcome, is_last).await? {
-                        // Dropping `level` also removes the ticket from the queues.
-                        let quarantine = round.read(Round::quarantined);
-                        return Ok(QueueEnd::Unable { quarantine });
-                    }
-                    self.wait(&round, had_chosen, &mut stay).await;
-                }
+                Decided::Lost(outcome) => outcome,
+            };
+            let round = stay.level.claim.newest_round();
+            let is_kept = stay.slot.note_loss(&round);
+            if !is_kept {
+                self.yield_grants(&round, &stay).await;
             }
-            if stay.chooser.is_none() {
-                stay.waiter.get_or_insert_with(|| self.join());
+            stay.permit = None;
+            if self.note_loss(&round, outcome, stay.is_last).await? {
+                drop(stay); // leaves the queues
+                self.wait_aside(round.read(Round::quarantined)).await?;
+                return Ok(None);
             }
-            permit = self.permit().await?;
-            is_last = self.deadline.is_over();
-            self.ask_again(&level.claim, &stay);
+            if !is_kept {
+                self.wait(&round, &mut stay).await;
+            }
+            self.ask_again(&mut stay).await?;
         }
     }
 
-    /// Decides after a lost round whether one master chooses the slot in the next one. If not,
-    /// gives back the grants. Returns the master that had chosen it.
-    async fn choose_again(
-        &self,
-        claim: &Claim,
-        round: &Arc<LiveRound>,
-        stay: &mut Stay<'_>,
-    ) -> Option<usize> {
-        let had_chosen = stay.chooser.take();
-        // The chooser may be wrong, so all choose in the round after its own.
-        let is_split = slots::note_lost(self.context, self.lock_id(), round);
-        if is_split && had_chosen.is_none() {
-            stay.chooser = slots::chooser(self.context, self.lock_id(), Some(round));
+    /// Begins the first round. The lock may be free, so the round joins the queues only if another
+    /// waiter of this process had to wait in them lately.
+    async fn begin(&self) -> Result<Stay<'a>, AcquireError> {
+        let permit = self.permit().await?;
+        let is_last = self.deadline.is_over();
+        let joins = !is_last && self.rivals(|rivals| rivals.is_queue_likely());
+        let waiter = joins.then(|| self.join());
+        let mut slot = SlotChoice::new(self.context, &self.request.lock_id);
+        if !joins {
+            slot.choose_if_likely(None);
         }
-        stay.kept = stay.chooser.map(|_| round.clone());
-        if stay.kept.is_none() {
-            self.yield_grants(claim, round, stay).await;
-        }
-        had_chosen
+        let queue = joins.then_some(self.queued.options);
+        let claim = Claim::begin(
+            self.context,
+            self.request,
+            self.identity(),
+            slot.chooser,
+            queue,
+        );
+        Ok(Stay {
+            waiter,
+            level: Level::new(claim, self.request.access, Some(self.owned.clone())),
+            permit: Some(permit),
+            is_last,
+            slot,
+        })
     }
 
     /// Waits for the result of the newest round, which may take further ballots for a fencing
     /// token.
-    async fn decide(&mut self, claim: &Arc<Claim>, stay: &mut Stay<'_>, is_last: bool) -> Decided {
+    async fn decide(&mut self, stay: &mut Stay<'a>) -> Result<Decided, AcquireError> {
+        self.ask_for_slot(stay).await?;
         let queue = stay.waiter.as_ref().map(|_| self.queued.options);
-        if !claim.ask_for_slot_of(stay.chooser, queue, is_last).await {
-            return Decided::OthersFirst;
-        }
+        let claim = &stay.level.claim;
         let mut ballots = 0;
         loop {
-            let outcome = claim.outcome(!is_last).await;
+            let outcome = claim.outcome(!stay.is_last).await;
             if outcome == Outcome::Won {
-                self.note_win(claim);
-                return Decided::Won;
+                self.note_win(stay);
+                return Ok(Decided::Won);
             }
             let round = claim.newest_round();
             if let Some(clock) = round.read(|round| self.queued.correction(round)) {
-                return Decided::Skewed(clock);
+                return Ok(Decided::Skewed(clock));
             }
             if ballots == MORE_BALLOTS || !claim.raise_ballot(queue) {
-                return Decided::Lost(outcome);
+                return Ok(Decided::Lost(outcome));
             }
-            stay.chooser = None; // all choose in a further ballot
+            stay.slot.chooser = None; // all choose in a further ballot
             ballots += 1;
         }
     }
 
-    fn lock_id(&self) -> &'a LockId {
-        &self.request.lock_id
+    /// Lets the master that chooses the slot of a semaphore answer before the others. If it puts
+    /// others first, waits for a call, and asks all masters.
+    async fn ask_for_slot(&self, stay: &mut Stay<'a>) -> Result<(), AcquireError> {
+        let queue = stay.waiter.as_ref().map(|_| self.queued.options);
+        let asked = (stay.slot).ask_others(&stay.level.claim, queue, stay.is_last);
+        if let Some(delay) = asked.await {
+            stay.permit = None;
+            if let Some(waiter) = &stay.waiter {
+                let end = self.deadline.cap(clock::now() + delay);
+                waiter.called(MasterSet::NONE, end).await;
+            }
+            self.ask_again(stay).await?;
+        }
+        Ok(())
     }
 
-    fn note_win(&self, claim: &Arc<Claim>) {
+    fn note_win(&self, stay: &Stay<'_>) {
+        let claim = &stay.level.claim;
         if claim.rounds() == 1 {
             self.rivals(|rivals| rivals.note_queued(false));
         }
-        slots::note_won(self.context, &self.request.lock_id);
+        stay.slot.note_win();
         self.owned.won(claim);
         self.context.note_reach(Some(true), clock::now());
         self.context.observer.found_quorum();
     }
 
-    /// Posts another round. If there is a master that chooses the slot, asks that one first. A
-    /// `waiter` stays in the queues.
-    fn ask_again(&self, claim: &Arc<Claim>, stay: &Stay<'_>) {
+    /// Posts another round. It joins the queues, unless one master is asked for a slot.
+    async fn ask_again(&self, stay: &mut Stay<'a>) -> Result<(), AcquireError> {
+        if stay.slot.chooser.is_none() {
+            stay.waiter.get_or_insert_with(|| self.join());
+        }
+        stay.permit = Some(self.permit().await?);
+        stay.is_last = self.deadline.is_over();
         if let Some(waiter) = &stay.waiter {
             waiter.begin_attempt();
         }
-        claim.ask_again(NextRound {
-            asked: stay.chooser.map_or(MasterSet::ALL, MasterSet::only),
+        stay.level.claim.ask_again(NextRound {
+            asked: stay.slot.chooser.map_or(MasterSet::ALL, MasterSet::only),
             // The round is a new attempt. The command that gives back the grants of the last
             // attempt may arrive late, and then leaves the grants of the new attempt alone. The new
             // attempt replaces the old one on masters that still have its grant.
@@ -241,24 +239,7 @@ impl<'a> QueuedWait<'a> {
             candidate: None,
             watch: self.queued.is_head,
         });
-    }
-
-    /// Begins the first round. The lock may be free, so the round joins the queues only if another
-    /// waiter of this process had to wait in them lately. If it does not, one master may choose the
-    /// slot.
-    fn begin(&self, is_last: bool) -> (Level, Stay<'a>) {
-        let joins = !is_last && self.rivals(|rivals| rivals.is_queue_likely());
-        let waiter = joins.then(|| self.join());
-        let queue = joins.then_some(self.queued.options);
-        let chooser = slots::likely_chooser(self.context, self.lock_id(), None).filter(|_| !joins);
-        let claim = Claim::begin(self.context, self.request, self.identity(), chooser, queue);
-        let level = Level::new(claim, self.request.access, Some(self.owned.clone()));
-        let stay = Stay {
-            waiter,
-            chooser,
-            kept: None,
-        };
-        (level, stay)
+        Ok(())
     }
 
     /// Returns the identity of a new attempt.
@@ -267,8 +248,8 @@ impl<'a> QueuedWait<'a> {
     }
 
     /// Waits aside until a majority of masters answer in time, or until the deadline. No client can
-    /// win before the `quarantine` ends.
-    async fn wait_aside(&self, mut quarantine: Option<Duration>) -> Result<(), AcquireError> {
+    /// win before the `quarantine` ends, the time until enough masters are out of it.
+    async fn wait_aside(&mut self, mut quarantine: Option<Duration>) -> Result<(), AcquireError> {
         // Masters do not call this waiter. Closing the coordinator wakes it.
         let waiter = self.listen();
         let mut checks = 0_u32;
@@ -282,10 +263,16 @@ impl<'a> QueuedWait<'a> {
             waiter.called(MasterSet::NONE, end).await;
             // At the deadline, the caller makes a last attempt.
             if self.deadline.is_over() || majority_answers(self.context, self.request).await {
-                return Ok(());
+                break;
             }
             checks = checks.saturating_add(1);
         }
+        if self.queued.options.is_fresh {
+            // The clocks of the masters have moved on, so the masters would refuse the time in the
+            // old ticket. No majority of masters has seen that ticket.
+            self.draw_ticket();
+        }
+        Ok(())
     }
 
     /// Reads or changes what this process knows of the other clients that want the lock.
@@ -378,8 +365,8 @@ impl<'a> QueuedWait<'a> {
     /// The wait is needed because a round can be lost before all masters have answered. From the
     /// first answers alone, the waiter could wrongly conclude that it is the next waiter, or that
     /// the votes are split. The waiter would then ask again far too soon.
-    async fn yield_grants(&self, claim: &Claim, round: &LiveRound, stay: &Stay<'_>) {
-        let timeout = self.queued.options.waiter_timeout;
+    async fn yield_grants(&self, round: &LiveRound, stay: &Stay<'_>) {
+        let (claim, timeout) = (&stay.level.claim, self.queued.options.waiter_timeout);
         let known = round.read(|round| round.may_have_key() - round.unanswered());
         claim.yield_grants(known, timeout);
         if let Some(waiter) = &stay.waiter {
@@ -390,32 +377,15 @@ impl<'a> QueuedWait<'a> {
         claim.yield_grants(round.read(Round::may_have_key) - known, timeout);
     }
 
-    /// Waits for a call after the master that chooses the slot has put others first. Gives back the
-    /// grants that were kept from the round before.
-    async fn wait_for_turn(&mut self, claim: &Claim, stay: &mut Stay<'_>) {
-        stay.chooser = None;
-        if let Some(round) = stay.kept.take() {
-            claim.yield_grants(
-                round.read(Round::may_have_key),
-                self.queued.options.waiter_timeout,
-            );
-        }
-        if let Some(waiter) = &stay.waiter {
-            let wait = self.queued.wait_for_turn(clock::random_u64());
-            let end = self.deadline.cap(clock::now() + wait);
-            waiter.called(MasterSet::NONE, end).await;
-        }
-    }
-
     /// Waits until another round may win, or until a round is needed to keep the position in the
-    /// queues. Does not wait if the next round is for a slot, or joins the queues. `had_chosen` is
-    /// the master that had chosen the slot in `round`.
-    async fn wait(&mut self, round: &LiveRound, had_chosen: Option<usize>, stay: &mut Stay<'_>) {
-        let (None, Some(waiter)) = (stay.chooser, &stay.waiter) else {
+    /// queues. Does not wait if the next round joins the queues.
+    async fn wait(&mut self, round: &LiveRound, stay: &mut Stay<'_>) {
+        let Some(waiter) = &stay.waiter else {
             return;
         };
         let (now, random) = (clock::now(), clock::random_u64());
-        match round.read(|round| self.queued.wait_after(round, had_chosen, random)) {
+        let is_taken = round.read(|round| stay.slot.is_taken(round));
+        match round.read(|round| self.queued.wait_after(round, is_taken, random)) {
             Some(wait) => {
                 let [pause, end] = [wait.pause, wait.end].map(|time| self.deadline.cap(now + time));
                 self.context.timers.sleep_until(pause).await;
@@ -423,9 +393,7 @@ impl<'a> QueuedWait<'a> {
             }
             None => waiter.watch(self.request.lock_id.key()), // in the next round
         }
-        if had_chosen.is_none() {
-            stay.chooser = slots::likely_chooser(self.context, self.lock_id(), Some(round));
-        }
+        stay.slot.choose_after(round);
     }
 }
 

@@ -4,68 +4,133 @@
 //! ask, masters get the commands in different orders, and choose different slots. Then one master,
 //! on which all clients agree, chooses first, and the others are asked for its slot.
 
+use std::{sync::Arc, time::Duration};
+
 use crate::{
     core::{
-        protocol::name::LockId,
-        vote::{master_set::MasterSet, round::Round},
+        protocol::{identity::QueueOptions, name::LockId},
+        vote::{Vote, master_set::MasterSet, round::Round},
         wait::rivals::Met,
     },
-    driver::{context::Context, live_round::LiveRound, time::clock},
+    driver::{claim::Claim, context::Context, live_round::LiveRound, time::clock},
 };
 
-/// Returns the master that chooses the slot, if masters have lately chosen different ones. It is
-/// none of those that failed in the `last` round. While the masters are changed, all choose first,
-/// because no single master may know all holders.
-pub(super) fn likely_chooser(
-    context: &Context,
-    lock_id: &LockId,
-    last: Option<&LiveRound>,
-) -> Option<usize> {
-    let waiters = &context.local_waiters;
-    let may_choose = lock_id.kind().spec().has_slots && !context.masters.quorum().is_of_lists();
-    if may_choose && waiters.rivals(lock_id, |rivals| rivals.are_likely()) {
-        chooser(context, lock_id, last)
-    } else {
-        None
+/// Who chooses the slot in each round of a call. For a lock without slots, no master ever does.
+pub(super) struct SlotChoice<'a> {
+    context: &'a Context,
+    lock_id: &'a LockId,
+    has_slots: bool,
+    /// The master that chooses the slot in the newest round. `None` if each chooses by itself.
+    pub(super) chooser: Option<usize>,
+    /// The master that chose it in the round before.
+    last: Option<usize>,
+    /// The round before, if its grants are kept for the newest one.
+    kept: Option<Arc<LiveRound>>,
+    /// The number of times that a chooser has put others first.
+    refusals: u32,
+}
+
+impl<'a> SlotChoice<'a> {
+    pub(super) fn new(context: &'a Context, lock_id: &'a LockId) -> Self {
+        Self {
+            context,
+            lock_id,
+            has_slots: lock_id.kind().spec().has_slots,
+            chooser: None,
+            last: None,
+            kept: None,
+            refusals: 0,
+        }
     }
-}
 
-/// Notes that all masters chose the same slot.
-pub(super) fn note_won(context: &Context, lock_id: &LockId) {
-    note(context, lock_id, Met::NoOne);
-}
-
-/// Notes a `round` that was lost. Returns whether masters chose different slots in it.
-pub(super) fn note_lost(context: &Context, lock_id: &LockId, round: &LiveRound) -> bool {
-    let is_split = round.read(Round::is_split_over_slots);
-    note(
-        context,
-        lock_id,
-        if is_split { Met::Rival } else { Met::NoOne },
-    );
-    is_split
-}
-
-fn note(context: &Context, lock_id: &LockId, met: Met) {
-    if lock_id.kind().spec().has_slots {
-        let waiters = &context.local_waiters;
-        waiters.rivals(lock_id, |rivals| rivals.note_met(met));
+    /// Lets one master choose if masters have lately chosen different slots. It is none of those
+    /// that failed in the `last` round. While the masters are changed, all choose first, because no
+    /// single master may know all holders.
+    pub(super) fn choose_if_likely(&mut self, last: Option<&LiveRound>) {
+        let waiters = &self.context.local_waiters;
+        let may_choose = self.has_slots && !self.context.masters.quorum().is_of_lists();
+        if may_choose && waiters.rivals(self.lock_id, |rivals| rivals.are_likely()) {
+            self.choose(last);
+        }
     }
-}
 
-/// Returns the master on which all clients agree. While the masters are changed, it is that of
-/// either list, by chance: other programs may hold permits only on the masters of one.
-pub(super) fn chooser(
-    context: &Context,
-    lock_id: &LockId,
-    last: Option<&LiveRound>,
-) -> Option<usize> {
-    let quorum = context.masters.quorum();
-    let mut among = last.map_or(MasterSet::ALL, |round| round.read(Round::not_failed));
-    if quorum.is_of_lists() {
-        let which = (clock::random_u64() & 1) as usize;
-        let list = quorum.lists().nth(which);
-        among = list.map_or(among, |(_, masters)| among.and(masters));
+    /// Lets the master choose on which all clients agree. While the masters are changed, it is that
+    /// of either list, by chance: other programs may hold permits only on the masters of one.
+    pub(super) fn choose(&mut self, last: Option<&LiveRound>) {
+        let masters = &self.context.masters;
+        let quorum = masters.quorum();
+        let mut among = last.map_or(MasterSet::ALL, |round| round.read(Round::not_failed));
+        if quorum.is_of_lists() {
+            let which = (clock::random_u64() & 1) as usize;
+            let list = quorum.lists().nth(which);
+            among = list.map_or(among, |(_, masters)| among.and(masters));
+        }
+        self.chooser = masters.chooser(self.lock_id.key(), among);
     }
-    context.masters.chooser(lock_id.key(), among)
+
+    /// If there is a chooser, waits for its answer, and asks the others in the same round for the
+    /// slot that it has granted. If it puts other clients first, and this is not the last round,
+    /// asks no other master, gives back what was kept, and returns for how long the caller waits
+    /// for a call. The chooser may be wrong, so all masters choose in the next round.
+    pub(super) async fn ask_others(
+        &mut self,
+        claim: &Claim,
+        queue: Option<QueueOptions>,
+        is_last: bool,
+    ) -> Option<Duration> {
+        if claim.ask_for_slot_of(self.chooser, queue, is_last).await {
+            return None;
+        }
+        let timeout = self.context.waiter_timeout();
+        if let Some(round) = self.kept.take() {
+            claim.yield_grants(round.read(Round::may_have_key), timeout);
+        }
+        self.chooser = None;
+        let retry = self.context.config.retry;
+        let delay = retry.delay(self.refusals, clock::random_u64());
+        self.refusals = self.refusals.saturating_add(1);
+        Some(delay.min(timeout / 4)) // the next round keeps the position
+    }
+
+    /// Notes that all masters chose the same slot.
+    pub(super) fn note_win(&self) {
+        self.note(Met::NoOne);
+    }
+
+    /// Notes a `round` that was lost. If masters chose different slots in it, lets one choose in
+    /// the next round, unless one did before: it may be wrong. Returns whether the grants are kept
+    /// for that round, which begins at once.
+    pub(super) fn note_loss(&mut self, round: &Arc<LiveRound>) -> bool {
+        self.last = self.chooser.take();
+        let is_split = self.has_slots && round.read(Round::is_split_over_slots);
+        self.note(if is_split { Met::Rival } else { Met::NoOne });
+        if is_split && self.last.is_none() {
+            self.choose(Some(round));
+        }
+        self.kept = self.chooser.map(|_| round.clone());
+        self.kept.is_some()
+    }
+
+    /// Returns whether the others refused the slot that a chooser has granted in the lost `round`.
+    /// The chooser may lack the holder of that slot. Another slot may be free, and no one calls the
+    /// waiter for it.
+    pub(super) fn is_taken(&self, round: &Round) -> bool {
+        let granting = round.masters(Vote::is_grant);
+        self.last.is_some_and(|chooser| granting.contains(chooser))
+    }
+
+    /// Decides after a wait who chooses in the round after `last`: all do after a round in which
+    /// one did.
+    pub(super) fn choose_after(&mut self, last: &LiveRound) {
+        if self.last.is_none() {
+            self.choose_if_likely(Some(last));
+        }
+    }
+
+    fn note(&self, met: Met) {
+        if self.has_slots {
+            let waiters = &self.context.local_waiters;
+            waiters.rivals(self.lock_id, |rivals| rivals.note_met(met));
+        }
+    }
 }
