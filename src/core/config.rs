@@ -11,7 +11,7 @@ use super::{
         renewal::Renewal,
         timeout::NodeTimeout,
     },
-    wait::retry::Backoff,
+    wait::pauses::Backoff,
 };
 
 /// The default maximum of the TTL. A master that forgot locks is quarantined for about this long.

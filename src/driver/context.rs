@@ -34,7 +34,7 @@ use crate::{
         error::AcquireError,
         view::health::MasterHealth,
         vote::{obstacle::Obstacle, roster::Roster, round::Round, verb::Verb},
-        wait::chances::Reach,
+        wait::reach::Reach,
     },
     master::{HealthBoard, Mailbox, Supervisor},
     user_code::shielded,

@@ -9,13 +9,13 @@ use std::{
 use super::{live_round::LiveRound, time::clock};
 use crate::{
     core::{
+        hash::rank,
         protocol::command::Command,
         view::health::MasterHealth,
         vote::{
             Failure, master_set::MasterSet, quorum::Quorum, roster::Roster, round::Round,
             votes::Votes,
         },
-        wait::agreed_master::rank,
     },
     master::{CountVotes, HealthBoard, Listener, Mailbox, Request, Topic},
 };

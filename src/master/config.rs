@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::{health::HealthBoard, restart::RestartTracker};
 use crate::core::{
-    protocol::connection_name::ConnectionName, time::timeout::NodeTimeout, wait::retry::Backoff,
+    protocol::connection_name::ConnectionName, time::timeout::NodeTimeout, wait::pauses::Backoff,
 };
 
 /// The settings that all masters of one coordinator share, with its clock and its random numbers.

@@ -49,7 +49,7 @@ use crate::{
             timeout::NodeTimeout,
         },
         vote::{Failure, Refusal, SlotVote, Vote, quorum::Quorum, roster::Roster, verb::Verb},
-        wait::retry::Backoff,
+        wait::pauses::Backoff,
     },
     driver::time::clock::{self, wall_micros},
     master::{CountVotes, HealthBoard, Mailbox, MasterConfig, MasterSpec, Request, RestartTracker},

@@ -3,19 +3,15 @@
 //! | Part | Answers |
 //! |---|---|
 //! | `wait_order` | whose turn it is among the waiters of a process for a mutex or reentrant lock |
-//! | `pauses` | how long a waiter waits after an attempt that failed |
+//! | `pauses` | how long a waiter waits after an attempt that failed, and the random delays |
 //! | `queued` | when a waiter in the queues of a lock asks, and with which ticket |
-//! | `chances` | whether a waiter can win, or steps aside |
+//! | `reach` | whether a waiter reaches enough masters to win, or steps aside |
 //! | `rivals` | what is known of clients of other processes, and when a process gives way to them |
-//! | `agreed_master` | which master all clients ask first |
-//! | `retry` | how long the delays are |
 //!
 //! `src/driver/waiting/` has the waiters themselves: what wakes them, and their timers.
 
-pub(crate) mod agreed_master;
-pub(crate) mod chances;
 pub(crate) mod pauses;
 pub(crate) mod queued;
-pub(crate) mod retry;
+pub(crate) mod reach;
 pub(crate) mod rivals;
 pub(crate) mod wait_order;

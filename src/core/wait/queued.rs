@@ -4,9 +4,8 @@
 use std::{mem, time::Duration};
 
 use super::{
-    chances::Reach,
-    pauses::{Pauses, Wait},
-    retry::Backoff,
+    pauses::{Backoff, Pauses, Wait},
+    reach::Reach,
 };
 use crate::core::{
     protocol::identity::QueueOptions,

@@ -8,14 +8,13 @@ use std::{
 
 use super::{
     attempt::{Watch, attempt, attempt_timeout, majority_answers},
-    deadline::Deadline,
-    denied::Denied,
+    denied::{Deadline, Denied},
 };
 use crate::{
     core::{
         error::AcquireError,
         vote::{master_set::MasterSet, obstacle::Obstacle, round::Round},
-        wait::{chances::Reach, pauses::Pauses, rivals::Met},
+        wait::{pauses::Pauses, reach::Reach, rivals::Met},
     },
     driver::{
         claim::{ask::LockRequest, level::Level},

@@ -2,7 +2,6 @@
 
 pub(in crate::driver) mod attempt;
 pub(in crate::driver) mod contend;
-pub(in crate::driver) mod deadline;
 pub(crate) mod denied;
 pub(crate) mod observed;
 pub(in crate::driver) mod queued;
@@ -21,7 +20,7 @@ use super::{
 use crate::core::{error::AcquireError, vote::obstacle::Obstacle};
 use attempt::{attempt, attempt_timeout, reenter};
 use contend::contend;
-use deadline::Deadline;
+use denied::Deadline;
 use queued::acquire_queued;
 use slots::SlotChoice;
 

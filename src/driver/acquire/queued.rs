@@ -7,8 +7,7 @@ use tokio::{sync::SemaphorePermit, task::yield_now};
 
 use super::{
     attempt::{attempt_timeout, majority_answers},
-    deadline::Deadline,
-    denied::Denied,
+    denied::{Deadline, Denied},
     slots::SlotChoice,
 };
 use crate::{
@@ -21,7 +20,7 @@ use crate::{
             identity::{Identity, Ticket},
         },
         vote::{master_set::MasterSet, quorum::Outcome, round::Round},
-        wait::{chances::Reach, queued::QueuedWaiter, rivals::Rivals},
+        wait::{queued::QueuedWaiter, reach::Reach, rivals::Rivals},
     },
     driver::{
         claim::{

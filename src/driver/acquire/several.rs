@@ -12,8 +12,7 @@ use futures::future::{Either, select};
 use super::{
     attempt::{begin_by_token, conclude, outcome},
     contend::contend,
-    deadline::Deadline,
-    denied::Denied,
+    denied::{Deadline, Denied},
 };
 use crate::{
     core::{

@@ -15,7 +15,7 @@ use crate::{
         },
     },
     driver::{
-        acquire::deadline::Deadline, context::Context, live_round::LiveRound, masters::Masters,
+        acquire::denied::Deadline, context::Context, live_round::LiveRound, masters::Masters,
         time::clock,
     },
     master::{Entry, server_error::ServerError},

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::events::Events;
+use super::Events;
 use crate::{
     core::{protocol::identity::Ticket, vote::master_set::MasterSet},
     driver::{

@@ -16,13 +16,13 @@ use futures::future::select;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::events::Events;
+use super::Events;
 use crate::{
     core::{
+        hash::hash,
         protocol::name::LockId,
         vote::{Vote, master_set::MasterSet},
         wait::{
-            agreed_master::rank,
             rivals::Rivals,
             wait_order::{Turn, WaitOrder},
         },
@@ -159,7 +159,7 @@ impl LocalWaiters {
     /// Reads or changes what is known of the other clients that want the lock.
     pub(crate) fn rivals<T>(&self, lock_id: &LockId, visit: impl FnOnce(&mut Rivals) -> T) -> T {
         let mut rivals = self.rivals.lock();
-        visit(rivals.entry(rank(lock_id.key(), "") as u8).or_default())
+        visit(rivals.entry(hash(lock_id.key().bytes()) as u8).or_default())
     }
 
     /// Removes `waiter`. Returns the handle that wakes the next waiter, if its turn has come.

@@ -11,7 +11,7 @@ use crate::{
         protocol::{client_name::ClientName, connection_name::ConnectionName},
         restart::quarantine_length,
         vote::lists_id::ListsId,
-        wait::retry::Backoff,
+        wait::pauses::Backoff,
     },
     driver::{context::Context, owners::Owners, time::clock},
     face::coordinator::Coordinator,

@@ -7,7 +7,7 @@ use std::{
 
 use super::link::Link;
 use crate::{
-    core::wait::retry::Backoff,
+    core::wait::pauses::Backoff,
     master::observer::{MasterEvent, MasterObserver},
 };
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::request::Request;
-use crate::core::wait::retry::Backoff;
+use crate::core::wait::pauses::Backoff;
 
 /// The releases that are owed to one master, in the order in which they are sent. A release that
 /// fails, or that has no reply when the connection breaks, moves to the end.

@@ -31,7 +31,7 @@ use crate::{
         restart::{Loss, Quarantine, Sign},
         time::timeout::NodeTimeout,
         vote::{SlotVote, Vote, lists::Membership, quorum::Quorum, roster::Roster, verb::Verb},
-        wait::retry::Backoff,
+        wait::pauses::Backoff,
     },
     driver::time::clock::monotonic,
     master::{

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::retry::Backoff;
+use super::pauses::Backoff;
 use crate::core::vote::{Vote, round::Round};
 
 /// Whether a client has lately reached a majority of masters: whether they answered a round in
