@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::time::lease::{Drift, Ttl};
+use super::time::lease::Drift;
 
 /// The protection against masters that may have lost locks. A master can lose locks by a restart or
 /// by `FLUSHALL`, or because a replica takes its place or it was a replica meanwhile.
@@ -35,12 +35,11 @@ pub enum Quarantine {
 /// Returns the length of a quarantine. No client holds a lock for longer than `max_ttl` without
 /// another vote. Only locks that were left in place for a minimum time, which no client holds, may
 /// stay for longer.
-pub(crate) fn quarantine_length(max_ttl: Ttl, drift: Drift) -> Duration {
+pub(crate) fn quarantine_length(max_ttl: Duration, drift: Drift) -> Duration {
     /// The minimum for fencing tokens. A candidate may be one second above or below a master's
     /// clock. The clock of a master may be wrong by half a second, before and after the loss.
     const TOKENS: Duration = Duration::from_secs(3);
-    let ttl = max_ttl.duration();
-    ttl.saturating_add(drift.allowance(ttl)).max(TOKENS)
+    max_ttl.saturating_add(drift.allowance(max_ttl)).max(TOKENS)
 }
 
 /// The key of the origin record.
@@ -136,13 +135,9 @@ mod tests {
     #[test]
     fn a_quarantine_outlasts_every_lock_and_the_difference_of_clocks() {
         let drift = Drift::from_ppm(10_000).unwrap();
-        let ttl =
-            |seconds| Ttl::parse(Duration::from_secs(seconds), Duration::ZERO, drift).unwrap();
-        assert_eq!(
-            quarantine_length(ttl(60), drift),
-            Duration::from_millis(60_602)
-        );
-        assert_eq!(quarantine_length(ttl(1), drift), Duration::from_secs(3));
+        let length = |seconds| quarantine_length(Duration::from_secs(seconds), drift);
+        assert_eq!(length(60), Duration::from_millis(60_602));
+        assert_eq!(length(1), Duration::from_secs(3));
     }
 
     #[test]

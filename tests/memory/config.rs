@@ -58,6 +58,24 @@ async fn every_setting_is_checked() {
             template: "locks:".into()
         }
     );
+    for given in [Duration::from_micros(999), millis(3_600_001)] {
+        let builder = Coordinator::builder().master(MemoryMaster::new());
+        assert_eq!(
+            builder.waiter_timeout(given).build().unwrap_err(),
+            out_of_range("waiter timeout", given, "from 1ms to 3600s")
+        );
+    }
+    let name = refused(|builder| builder.client_name("a b").label("web"));
+    assert!(name.to_string().contains("client name \"a b\""), "{name}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_error_stays_when_its_setting_is_set_again() {
+    let builder = Coordinator::builder().master(MemoryMaster::new());
+    let builder = builder.node_timeout(millis(60_001)).drift_ppm(1_000_000);
+    let builder = builder.node_timeout(millis(50));
+    let first = out_of_range("node timeout", millis(60_001), "from 1ms to 60s");
+    assert_eq!(builder.build().unwrap_err(), first);
 }
 
 #[tokio::test(start_paused = true)]

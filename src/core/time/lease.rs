@@ -71,18 +71,23 @@ impl Ttl {
     /// an `Instant`.
     pub(crate) const MOST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
-    /// Checks a TTL, and rounds it down to whole milliseconds, the unit of the masters.
-    ///
-    /// Refuses a TTL that leaves no validity after a round that takes a whole node timeout.
+    /// Rounds a TTL down to whole milliseconds, the unit of the masters. Refuses one that is longer
+    /// than [`MOST`](Self::MOST).
+    pub(crate) fn whole(ttl: Duration) -> Result<Self, ConfigError> {
+        if ttl > Self::MOST {
+            return Err(too_long(ttl, Self::MOST));
+        }
+        Ok(Self(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)))
+    }
+
+    /// Rounds a TTL down as [`whole`](Self::whole) does. Refuses one that leaves no validity after a
+    /// round that takes a whole node timeout.
     pub(crate) fn parse(
         ttl: Duration,
         node_timeout: Duration,
         drift: Drift,
     ) -> Result<Self, ConfigError> {
-        if ttl > Self::MOST {
-            return Err(too_long(ttl, Self::MOST));
-        }
-        let whole = Self(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
+        let whole = Self::whole(ttl)?;
         let least = node_timeout.saturating_add(drift.allowance(whole.duration()));
         if whole.duration() <= least {
             let range =
@@ -93,11 +98,11 @@ impl Ttl {
     }
 
     /// Returns this TTL if it is not above `most`.
-    pub(crate) fn at_most(self, most: Self) -> Result<Self, ConfigError> {
-        if self <= most {
+    pub(crate) fn at_most(self, most: Duration) -> Result<Self, ConfigError> {
+        if self.duration() <= most {
             Ok(self)
         } else {
-            Err(too_long(self.duration(), most.duration()))
+            Err(too_long(self.duration(), most))
         }
     }
 

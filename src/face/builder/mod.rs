@@ -8,10 +8,15 @@ use self::{listed::Listed, open::Opener};
 use super::coordinator::Coordinator;
 use crate::{
     core::{
-        config::{Config, Settings},
+        config::{self, Config},
         config_error::ConfigError,
+        protocol::{client_name::ClientName, name::KeyTemplate},
         restart::Quarantine,
-        time::renewal::Renewal,
+        time::{
+            lease::{Drift, Ttl},
+            renewal::Renewal,
+            timeout::NodeTimeout,
+        },
         vote::lists_id::ListsId,
     },
     driver::{owners::Owners, time::timers::Timers},
@@ -39,7 +44,7 @@ impl Coordinator {
         Builder {
             masters: Vec::new(),
             leaving: Vec::new(),
-            settings: Settings::default(),
+            config: Config::of_defaults(),
             #[cfg(feature = "tls")]
             tls: None,
         }
@@ -48,7 +53,8 @@ impl Coordinator {
 
 /// A builder for a [`Coordinator`].
 ///
-/// [`build`](Self::build) checks all settings before anything is sent. The settings may be made in
+/// [`build`](Self::build) returns the first error in the settings, before anything is sent. A
+/// setting that cannot be used stays an error, even if it is set again. The settings may be made in
 /// any order.
 ///
 /// # Defaults
@@ -74,7 +80,8 @@ impl Coordinator {
 pub struct Builder {
     pub(in crate::face) masters: Vec<MasterSpec>,
     pub(in crate::face) leaving: Vec<MasterSpec>,
-    settings: Settings,
+    /// The settings, or the first error in them.
+    config: Result<Config, ConfigError>,
     #[cfg(feature = "tls")]
     tls: Option<Arc<tokio_rustls::rustls::ClientConfig>>,
 }
@@ -129,9 +136,8 @@ impl Builder {
     /// A longer TTL means fewer renewals, and a longer wait for others after a holder has died. The
     /// TTL must be longer than the sum of the node timeout and the drift allowance. Masters count
     /// in milliseconds, so fractions of a millisecond are cut off.
-    pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.settings.ttl = ttl;
-        self
+    pub fn ttl(self, ttl: Duration) -> Self {
+        self.set(Ttl::whole(ttl), |config| &mut config.ttl)
     }
 
     /// Sets how long one master may take to answer a command, from 1 ms to 60 s. The time starts
@@ -146,9 +152,9 @@ impl Builder {
     /// A connection that waits for a reply is closed after three node timeouts without a byte from
     /// the master, or after one if the connection was silent for a second before the command, and
     /// that is no extension. It is also closed after thirty node timeouts without a complete reply.
-    pub fn node_timeout(mut self, timeout: Duration) -> Self {
-        self.settings.node_timeout = Some(timeout);
-        self
+    pub fn node_timeout(self, timeout: Duration) -> Self {
+        let timeout = config::timeout("node timeout", timeout).map(NodeTimeout::Fixed);
+        self.set(timeout, |config| &mut config.node_timeout)
     }
 
     /// Sets how long it may take to connect to a master, including name resolution, TLS and login,
@@ -161,9 +167,9 @@ impl Builder {
     ///
     /// A lookup of a host that takes longer goes on, and serves a later dial. If a host has several
     /// addresses, each that does not answer delays the next one by 250 ms.
-    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.settings.connect_timeout = timeout;
-        self
+    pub fn connect_timeout(self, timeout: Duration) -> Self {
+        let timeout = config::timeout("connect timeout", timeout);
+        self.set(timeout, |config| &mut config.connect_timeout)
     }
 
     /// Sets by how much the rates of clocks may differ, in parts per million of the TTL. Must be
@@ -175,9 +181,8 @@ impl Builder {
     /// 1,000: time daemons that slew two clocks in opposite directions make them run apart by that
     /// much. Use 100,000 if a time daemon may slew a clock by more than the default. By default,
     /// chrony slews a clock by up to 8.3 % to correct a large error.
-    pub fn drift_ppm(mut self, ppm: u32) -> Self {
-        self.settings.drift_ppm = ppm;
-        self
+    pub fn drift_ppm(self, ppm: u32) -> Self {
+        self.set(Drift::from_ppm(ppm), |config| &mut config.drift)
     }
 
     /// Sets the bounds of the random delay between two attempts. Defaults to 10 ms and 200 ms. The
@@ -188,9 +193,9 @@ impl Builder {
     /// The delay grows, and reaches the upper bound after a few failures. The lower bound should be
     /// longer than the time that it takes to acquire a majority. Otherwise contenders may split the
     /// vote again.
-    pub fn retry_delay(mut self, least: Duration, most: Duration) -> Self {
-        self.settings.retry_delay = (least, most);
-        self
+    pub fn retry_delay(self, least: Duration, most: Duration) -> Self {
+        let delays = config::delays("retry delay", least, most);
+        self.set(delays, |config| &mut config.retry)
     }
 
     /// Sets the bounds of the random time for which a waiter relies on masters to report changes of
@@ -204,9 +209,9 @@ impl Builder {
     /// Every poll costs each master three commands, and may split the vote of other clients. For
     /// each name, only one waiter of a coordinator polls. So the default costs each master about
     /// three commands a second for each name and coordinator.
-    pub fn poll_interval(mut self, least: Duration, most: Duration) -> Self {
-        self.settings.poll_interval = (least, most);
-        self
+    pub fn poll_interval(self, least: Duration, most: Duration) -> Self {
+        let delays = config::delays("poll interval", least, most);
+        self.set(delays, |config| &mut config.poll)
     }
 
     /// Sets whether waiters poll like those of most other libraries. Defaults to `false`.
@@ -216,9 +221,8 @@ impl Builder {
     /// [`retry_delay`](Self::retry_delay), which should be about the delay of those clients. Set
     /// this in all programs of this crate that share locks with them. It does not apply to locks
     /// with queues.
-    pub fn waiters_poll(mut self, poll: bool) -> Self {
-        self.settings.waiters_poll = poll;
-        self
+    pub fn waiters_poll(self, poll: bool) -> Self {
+        self.set(Ok(poll), |config| &mut config.waiters_poll)
     }
 
     /// Sets how long a lock is renewed while its guard lives. Defaults to
@@ -229,28 +233,25 @@ impl Builder {
     /// hears from, ends with its TTL in any case. So the limit is only for tasks that hang with a
     /// guard: set it to more than the longest work, and
     /// [break](crate::Coordinator::break_held) such a lock by hand otherwise.
-    pub fn renewal(mut self, renewal: Renewal) -> Self {
-        self.settings.renewal = renewal;
-        self
+    pub fn renewal(self, renewal: Renewal) -> Self {
+        self.set(Ok(renewal), |config| &mut config.renewal)
     }
 
     /// Sets how long a waiter of a lock with queues (a fair or a read-write lock, or a semaphore)
-    /// may be silent before other waiters are served in its place: from four node timeouts, or
-    /// 200 ms if none is set, to 1 h. Defaults to 3 s, or four node timeouts if that is longer.
+    /// may be silent before other waiters are served in its place, from 1 ms to 1 h. Defaults to
+    /// 3 s. It is never shorter than four node timeouts of the slowest master.
     ///
-    /// A waiter sends a command to the masters three or four times in this time. If this setting is
-    /// shorter than four node timeouts of the slowest master, the waiter timeout is those four node
-    /// timeouts.
-    pub fn waiter_timeout(mut self, timeout: Duration) -> Self {
-        self.settings.waiter_timeout = Some(timeout);
-        self
+    /// A waiter sends a command to the masters three or four times in this time.
+    pub fn waiter_timeout(self, timeout: Duration) -> Self {
+        self.set(config::waiter_timeout(timeout), |config| {
+            &mut config.waiter_timeout
+        })
     }
 
     /// Sets what to do about masters that may have forgotten locks. Defaults to
     /// [`Observed`](Quarantine::Observed).
-    pub fn quarantine(mut self, quarantine: Quarantine) -> Self {
-        self.settings.quarantine = quarantine;
-        self
+    pub fn quarantine(self, quarantine: Quarantine) -> Self {
+        self.set(Ok(quarantine), |config| &mut config.quarantine)
     }
 
     /// Sets the longest TTL that a lock may have. A longer TTL is an error. Defaults to 1 min, or
@@ -259,9 +260,8 @@ impl Builder {
     ///
     /// A master that may have forgotten locks has no vote for this time plus the drift allowance,
     /// and for at least 3 s. All clients of the masters must use the same value.
-    pub fn max_ttl(mut self, max_ttl: Duration) -> Self {
-        self.settings.max_ttl = Some(max_ttl);
-        self
+    pub fn max_ttl(self, max_ttl: Duration) -> Self {
+        self.set(Ttl::whole(max_ttl).map(Some), |config| &mut config.max_ttl)
     }
 
     /// Sets the template for the keys of locks. A key is the template with the lock's name in place
@@ -270,9 +270,9 @@ impl Builder {
     ///
     /// Keys that begin with `quorlock:` are reserved for this crate, and so is the name
     /// `quorlock:check`. Such a lock is refused.
-    pub fn key_template(mut self, template: impl Into<String>) -> Self {
-        self.settings.key_template = template.into();
-        self
+    pub fn key_template(self, template: impl Into<String>) -> Self {
+        let template = KeyTemplate::parse(&template.into());
+        self.set(template, |config| &mut config.key_template)
     }
 
     /// Sets the name under which the locks of this coordinator are shown, such as `web-3/812` (the
@@ -306,17 +306,16 @@ impl Builder {
     /// # drop(guard);
     /// # Ok(()) }
     /// ```
-    pub fn client_name(mut self, name: impl Into<String>) -> Self {
-        self.settings.client_name = Some(name.into());
-        self
+    pub fn client_name(self, name: impl Into<String>) -> Self {
+        let name = ClientName::parse(name.into()).map(Some);
+        self.set(name, |config| &mut config.client_name)
     }
 
     /// Sets the name of this coordinator among several of a program. It is the label `label` of the
     /// metrics of its masters, and stands in log messages about masters and majorities and in
     /// [`MasterHealth::label`](crate::MasterHealth::label). Defaults to no label.
-    pub fn label(mut self, label: impl Into<String>) -> Self {
-        self.settings.label = Some(label.into());
-        self
+    pub fn label(self, label: impl Into<String>) -> Self {
+        self.set(Ok(Some(label.into().into())), |config| &mut config.label)
     }
 
     /// Sets the TLS configuration for `rediss://` masters: the root certificates to trust, and the
@@ -345,7 +344,7 @@ impl Builder {
         self
     }
 
-    /// Checks all settings, creates the coordinator and starts to connect.
+    /// Creates the coordinator and starts to connect, if all settings can be used.
     ///
     /// Must be called inside a tokio runtime with time and I/O enabled. That
     /// [runtime](Coordinator#runtimes) must keep running as long as locks are used.
@@ -364,7 +363,8 @@ impl Builder {
 
     /// Checks all settings but the masters. The coordinators that are opened show this `lists_id`.
     pub(in crate::face) fn opener(self, lists_id: ListsId) -> Result<Opener, ConfigError> {
-        let config = Config::parse(self.settings)?;
+        let config = self.config?;
+        config.ttl(config.ttl.duration())?;
         let runtime = Handle::try_current().map_err(|_| ConfigError::NoRuntime)?;
         if !Timers::are_enabled() {
             return Err(ConfigError::NoRuntime);
@@ -377,5 +377,18 @@ impl Builder {
             #[cfg(feature = "tls")]
             tls: self.tls,
         })
+    }
+
+    /// Sets a field, unless a setting was wrong before.
+    fn set<T>(
+        mut self,
+        value: Result<T, ConfigError>,
+        field: impl FnOnce(&mut Config) -> &mut T,
+    ) -> Self {
+        self.config = self.config.and_then(|mut config| {
+            *field(&mut config) = value?;
+            Ok(config)
+        });
+        self
     }
 }

@@ -62,7 +62,7 @@ impl Opener {
         let now = clock::monotonic;
         let key = config.key_template.example();
         let client = config.client_name.as_ref().map(ClientName::as_str);
-        let max_ttl = config.max_ttl.duration();
+        let max_ttl = config.max_ttl();
         MasterConfig {
             connection_name: ConnectionName::new(self.lists_id, key.key(), max_ttl, client),
             node_timeout: config.node_timeout,
@@ -71,7 +71,7 @@ impl Opener {
             now,
             random: clock::random_u64,
             restart_tracker: RestartTracker::new(config.quarantine, listed.masters.len()),
-            quarantine: quarantine_length(config.max_ttl, config.drift),
+            quarantine: quarantine_length(max_ttl, config.drift),
             health: HealthBoard::new(&listed.roster, config.label.as_ref(), now),
         }
     }

@@ -114,7 +114,7 @@ impl Coordinator {
     /// [minimum time](crate::Lock::min_hold).
     pub fn quarantine_length(&self) -> Duration {
         let config = &self.context.config;
-        quarantine_length(config.max_ttl, config.drift)
+        quarantine_length(config.max_ttl(), config.drift)
     }
 
     /// Returns the number of masters. While the masters [are changed](crate::Builder::leaving), a
