@@ -1,11 +1,10 @@
-//! The reasons why no connection to a server can be made.
+//! The reasons why no connection to a server can be made, and why one is given up.
 
 use std::{future::Future, io, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::time::timeout;
 
-use super::wire_error::WireError;
 use crate::core::view::health::DialRefusal;
 
 /// The reason why a connection to a master could not be made, or why the master refused the login.
@@ -150,5 +149,84 @@ pub(super) async fn in_time<T, E: From<ConnectError>>(
     match timeout(limit, dial).await {
         Ok(dialled) => dialled,
         Err(_) => Err(ConnectError::Timeout(limit, progress.lock().clone()).into()),
+    }
+}
+
+/// The rights that the quarantine needs, in the syntax of `ACL SETUSER`.
+pub(super) const ORIGIN_RIGHTS: &str = "+eval +info +time +hmget +hset ~quorlock:guard";
+
+/// The reason why a dial failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DialError {
+    /// Another server answered at the address during the dial. The question of this dial did not
+    /// name it, so the dial must be repeated.
+    #[error("another server answered at this address during the dial")]
+    Changed,
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    #[error("it cannot be asked whether it restarted: {why}")]
+    RestartUnknown { why: String },
+    /// The server cannot be asked whether it restarted, and quarantine is strict.
+    #[error(
+        "it cannot be asked whether it restarted: {why}; give its user the rights {}, \
+         or use quarantine that is not strict",
+        ORIGIN_RIGHTS
+    )]
+    RightsMissing { why: String },
+    #[error("it is the same server as master {other}: every master must be a server of its own")]
+    SameServer {
+        /// The number of the other master, from 1.
+        other: usize,
+    },
+}
+
+impl DialError {
+    pub(super) fn refusal(&self) -> Option<DialRefusal> {
+        match self {
+            Self::Connect(error) => error.refusal(),
+            _ => None,
+        }
+    }
+}
+
+impl From<WireError> for DialError {
+    fn from(error: WireError) -> Self {
+        Self::Connect(error.into())
+    }
+}
+
+/// The reason why a stream is given up.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WireError {
+    /// A length in a reply is negative, too large, or no number.
+    #[error("a reply announces an invalid length")]
+    BadLength,
+    /// The server has closed the stream.
+    #[error("closed by the server")]
+    Closed,
+    /// A reply is longer than any reply to a command of this crate.
+    #[error("a reply without end")]
+    Endless,
+    /// An error of the stream.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The bytes are not those of a Redis server.
+    #[error("the answer is not RESP: is this a Redis server?")]
+    NotResp,
+    /// The stream takes no more bytes.
+    #[error("the connection takes no more bytes")]
+    WriteZero,
+}
+
+impl WireError {
+    /// Returns whether the connection ended, and nothing says why.
+    #[cfg(feature = "tls")]
+    pub(super) fn is_unexplained(&self) -> bool {
+        match self {
+            Self::Closed | Self::WriteZero => true,
+            Self::Io(error) => error.get_ref().is_none(),
+            Self::BadLength | Self::Endless | Self::NotResp => false,
+        }
     }
 }

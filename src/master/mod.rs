@@ -4,7 +4,6 @@
 
 mod config;
 pub(crate) mod connect_error;
-pub(crate) mod dial_error;
 mod health;
 mod observer;
 mod redis;
@@ -13,11 +12,9 @@ pub(crate) mod server_error;
 pub(crate) mod session;
 mod spec;
 mod supervisor;
-mod task;
-mod wire_error;
 
 pub(crate) use config::MasterConfig;
-pub use connect_error::{ConnectError, ConnectStep};
+pub use connect_error::{ConnectError, ConnectStep, WireError};
 pub(crate) use health::{Entry, HealthBoard};
 #[cfg(test)]
 pub(crate) use observer::MasterObserver;
@@ -34,4 +31,3 @@ pub(crate) use session::{
 };
 pub use spec::MasterSpec;
 pub(crate) use spec::Supervisor;
-pub use wire_error::WireError;

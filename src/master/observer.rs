@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tracing::{debug, info, warn};
 
-use super::dial_error::ORIGIN_RIGHTS;
+use super::connect_error::ORIGIN_RIGHTS;
 use crate::{
     core::vote::{Failure, Vote, lists::Membership},
     log::MASTER,

@@ -3,20 +3,22 @@
 
 use std::{
     future::{Future, poll_fn},
-    pin::pin,
+    mem,
+    pin::{Pin, pin},
     sync::Arc,
-    task::{Poll, ready},
+    task::{Context, Poll, ready},
+    time::{Duration, Instant},
 };
 
-use tokio::time::sleep;
+use tokio::time::{Sleep, sleep};
 
 use super::{
     config::MasterConfig,
-    redis::{Dialer, RedisConnection},
-    session::{Session, mailbox::Mailbox, outage::Outage},
-    task::{LazyTimer, poll_yield},
+    observer::{MasterEvent, MasterObserver},
+    redis::{Dialer, RedisConnection, wire::poll_yield},
+    session::{Session, link::Link, mailbox::Mailbox},
 };
-use crate::core::restart::Loss;
+use crate::core::{restart::Loss, wait::pauses::Backoff};
 
 /// Serves `mailbox` until nothing is left to deliver and nothing more will be posted.
 ///
@@ -149,4 +151,160 @@ async fn serve(
         poll_yield(cx)
     })
     .await
+}
+
+/// The failures of a master since it last worked. The log gets one warning when an outage begins,
+/// and one message when the master seems to work again.
+///
+/// An outage ends with a connection that works for at least a second. All failures before that
+/// belong to the same outage. For example, a master that accepts every connection and never answers
+/// has one outage, however often it is dialled.
+#[derive(Default)]
+struct Outage {
+    /// The number of dials that failed and connections that broke in this outage.
+    failures: u32,
+    /// The number of them since a connection last served for a while. Only these make the pause
+    /// before the next dial longer.
+    in_vain: u32,
+    /// Set if the last connection was given up because the master was silent.
+    is_silent: bool,
+    /// Set if the last connection broke before it had worked for a second.
+    was_useless: bool,
+    /// Set if the last connection has worked, and its end is no failure of the master: the
+    /// connection was idle, or the next dial must find out which locks are lost.
+    has_ended_well: bool,
+    /// Set once the log has said that the outage seems to be over.
+    is_end_logged: bool,
+}
+
+impl Outage {
+    /// Notes that a dial succeeded.
+    fn connected(&mut self, observer: &MasterObserver) {
+        let is_news = !self.is_end_logged && !self.was_useless;
+        self.is_end_logged |= is_news;
+        observer.on(MasterEvent::Connected { is_news });
+    }
+
+    /// Notes whether the master has answered a command on the current connection.
+    fn polled(&mut self, observer: &MasterObserver, link: &Link) {
+        if self.was_useless && !self.is_end_logged && link.has_answered {
+            self.is_end_logged = true;
+            observer.on(MasterEvent::AnswersAgain);
+        }
+    }
+
+    /// Returns how many commands may be unanswered when the next connection begins. If the master
+    /// was silent on the last connection, it gets only a few commands until it answers.
+    fn window(&self) -> usize {
+        if self.is_silent {
+            Link::CAREFUL_WINDOW
+        } else {
+            Link::WINDOW
+        }
+    }
+
+    /// Notes that a connection ended at `now`. `was_given_up` is set if the master was silent for
+    /// too long. Returns whether the connection has worked.
+    fn disconnected(&mut self, link: &Link, was_given_up: bool, now: Instant) -> bool {
+        const LEAST: Duration = Duration::from_secs(1);
+        /// A master whose connections break sooner gets fewer and fewer dials, even if it answers.
+        const BRIEF: Duration = Duration::from_millis(50);
+        let age = now.saturating_duration_since(link.began);
+        self.is_silent = was_given_up;
+        let has_worked = link.has_answered || !was_given_up;
+        self.was_useless = !has_worked || age < LEAST;
+        if !self.was_useless {
+            (self.failures, self.in_vain) = (0, 0);
+        } else if link.has_answered && !was_given_up && age >= BRIEF {
+            self.in_vain = 0;
+        }
+        let was_idle = link.sent.is_empty() || link.liveness.silence().is_some();
+        self.has_ended_well = !self.was_useless && (link.is_flushed || was_idle);
+        !self.was_useless
+    }
+
+    /// Notes that a dial failed or that a connection broke. It is no failure if the connection has
+    /// ended well. Returns the number of failures in this outage.
+    fn failed(&mut self, observer: &MasterObserver, why: &str) -> u32 {
+        if mem::take(&mut self.has_ended_well) {
+            observer.on(MasterEvent::ConnectsAgain { why });
+            return self.failures;
+        }
+        let is_news = self.failures == 0;
+        self.failures = self.failures.saturating_add(1);
+        self.in_vain = self.in_vain.saturating_add(1);
+        self.is_end_logged &= !is_news;
+        observer.on(MasterEvent::Down { is_news, why });
+        self.failures
+    }
+
+    /// Returns the pause before the next dial, after a failure.
+    fn pause(&self, redial: Backoff, random: u64) -> Duration {
+        redial.delay(self.in_vain.saturating_sub(1), random)
+    }
+}
+
+/// A timer that is reset only after it fired, or for an earlier deadline. Most replies come in
+/// time, so it would be wasteful to reset the timer for each deadline.
+struct LazyTimer {
+    now: fn() -> Instant,
+    sleep: Option<Pin<Box<Sleep>>>,
+    deadline: Option<Instant>,
+}
+
+impl LazyTimer {
+    fn new(now: fn() -> Instant) -> Self {
+        Self {
+            now,
+            sleep: None,
+            deadline: None,
+        }
+    }
+
+    /// Resolves at `at`. If the timer is still set for an earlier deadline, waits for that first.
+    fn poll(&mut self, cx: &mut Context<'_>, at: Instant) -> Poll<()> {
+        loop {
+            if self.deadline.is_none_or(|deadline| at < deadline) {
+                self.set(at);
+            }
+            if let Some(sleep) = &mut self.sleep {
+                ready!(sleep.as_mut().poll(cx));
+            }
+            self.deadline = None;
+            if at <= (self.now)() {
+                return Poll::Ready(());
+            }
+        }
+    }
+
+    fn set(&mut self, at: Instant) {
+        let left = sleep(at.saturating_duration_since((self.now)()));
+        match &mut self.sleep {
+            Some(sleep) => sleep.set(left),
+            None => self.sleep = Some(Box::pin(left)),
+        }
+        self.deadline = Some(at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{future::poll_fn, time::Duration};
+
+    use super::*;
+    use crate::driver::time::clock;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deadline_from_an_idle_time_does_not_count() {
+        let (start, second) = (clock::monotonic(), Duration::from_secs(1));
+        let mut timer = LazyTimer::new(clock::monotonic);
+        poll_fn(|cx| {
+            assert!(timer.poll(cx, start + second).is_pending());
+            Poll::Ready(())
+        })
+        .await;
+        sleep(3 * second).await;
+        poll_fn(|cx| timer.poll(cx, start + 5 * second)).await;
+        assert_eq!(clock::monotonic(), start + 5 * second);
+    }
 }

@@ -1,11 +1,20 @@
 //! Dials a server: connects, logs in, and asks whether the server restarted.
 
 use super::{
-    connection::RedisConnection, endpoint::Endpoint, greeter::Greeter, resp::reply, restart_query,
+    connection::RedisConnection, encode::encode, endpoint::Endpoint, greeter::Greeter, resp::reply,
 };
 use crate::{
-    core::restart::{Loss, Quarantine},
-    master::{config::MasterConfig, dial_error::DialError, restart::run_ids::RunIds},
+    core::{
+        protocol::{command::Reply, script::ORIGIN},
+        restart::{Incarnation, Loss, ORIGIN_KEY, Quarantine, origin_arguments},
+    },
+    master::{
+        config::MasterConfig,
+        connect_error::{ConnectError, DialError},
+        observer::{MasterEvent, MasterObserver},
+        restart::RunIds,
+        server_error::ServerError,
+    },
 };
 
 /// Opens connections to one server.
@@ -53,10 +62,10 @@ impl Dialer {
         let asked = now();
         let known = self.run_ids.known(asked);
         let wire = &mut connection.wire;
-        restart_query::ask(&known, quarantine, wire.out());
+        ask(&known, quarantine, wire.out());
         let observer = config.health.observer(self.master);
-        let read = |frame: &[u8]| restart_query::read(&reply(frame), quarantine, observer);
-        let Some(found) = wire.answer(read).await?? else {
+        let answer = |frame: &[u8]| read(&reply(frame), quarantine, observer);
+        let Some(found) = wire.answer(answer).await?? else {
             return Ok(None);
         };
         // A refusal keeps the run ids: the master's own server may come back without its locks.
@@ -64,5 +73,92 @@ impl Dialer {
         let last_heard = self.run_ids.meet(&found.run_id, asked, now())?;
         connection.last_heard.push(last_heard);
         Ok(found.loss)
+    }
+}
+
+/// Appends the question whether the server restarted to `out`. The script `lua/shared/origin.lua`
+/// answers it.
+fn ask(known: &[(String, u64)], quarantine: Quarantine, out: &mut Vec<u8>) {
+    let arguments = origin_arguments(known, quarantine);
+    let mut words = vec!["EVAL", ORIGIN.text(), "1", ORIGIN_KEY];
+    words.extend(arguments.iter().map(String::as_str));
+    let words: Vec<_> = words.into_iter().map(str::as_bytes).collect();
+    encode(out, &words);
+}
+
+/// Reads the answer. Returns `None` if the server denies the question and `quarantine` is not
+/// strict.
+fn read(
+    reply: &Reply<'_>,
+    quarantine: Quarantine,
+    observer: &MasterObserver,
+) -> Result<Option<Incarnation>, DialError> {
+    const NONSENSE: &str = "its answer makes no sense";
+    let why = match reply {
+        Reply::Text(text) => match Incarnation::parse(text) {
+            Some(found) => return Ok(Some(found)),
+            None => NONSENSE,
+        },
+        Reply::Error(error) => error,
+        _ => NONSENSE,
+    };
+    let kind = ServerError::of(why);
+    if kind.is_denial() && quarantine != Quarantine::Strict {
+        observer.on(MasterEvent::OriginDenied { why });
+        return Ok(None);
+    }
+    let why = why.to_owned();
+    Err(match kind {
+        ServerError::Loading => ConnectError::Loading(why).into(),
+        kind if kind.is_denial() => DialError::RightsMissing { why },
+        _ => DialError::RestartUnknown { why },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::vote::lists::Membership;
+
+    /// The error texts are those of Redis 6 and 7, and of Valkey.
+    #[test]
+    fn a_denied_question_fails_the_dial_only_under_strict() {
+        let denied = [
+            "NOPERM this user has no permissions to run the 'eval' command",
+            "ERR The user executing the script can't run this command or subcommand script: 9f, on @user_script:1.",
+            "ERR The user executing the script can't access at least one of the keys mentioned in the command arguments",
+            "ERR ACL failure in script: User lock has no permissions to run the 'info' command script: 9f",
+            "ERR unknown command 'EVAL'",
+            "ERR Unknown Redis command called from script script: 9f",
+            "ERR This Redis command is not allowed from script",
+            "ERR its INFO has no run_id",
+        ];
+        let passing = [
+            "LOADING Redis is loading the dataset in memory",
+            "BUSY Redis is busy running a script.",
+            "MISCONF Errors writing to the AOF file: No space left on device script: 9f",
+            "OOM command not allowed when used memory > 'maxmemory'. script: 9f, on @user_script:1.",
+            "READONLY You can't write against a read only replica. script: 9f",
+            "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+            "ERR the origin key is of another type and cannot be deleted",
+        ];
+        let denied = denied.map(|error| (error, true));
+        for (error, is_denied) in denied
+            .into_iter()
+            .chain(passing.map(|error| (error, false)))
+        {
+            let answer = |quarantine| {
+                let reply = Reply::Error(error.into());
+                let observer = MasterObserver::new(None, "m".into(), Membership::Stays);
+                read(&reply, quarantine, &observer)
+            };
+            assert_eq!(answer(Quarantine::Observed).is_ok(), is_denied, "{error}");
+            let refused = answer(Quarantine::Strict).unwrap_err();
+            let is_typed = matches!(refused, DialError::RightsMissing { .. });
+            assert_eq!(is_typed, is_denied, "{refused}");
+            let text = refused.to_string();
+            assert!(text.contains(error), "{text}");
+            assert_eq!(text.contains("+hset"), is_denied, "{text}");
+        }
     }
 }

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use crate::{
     core::protocol::{command::Command, script::Script, words::decimal},
-    master::session::encoded::Encoded,
+    master::session::request::Encoded,
 };
 
 /// Encodes a command for masters that have its script. Uses the space after the contents of

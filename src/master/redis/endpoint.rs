@@ -275,7 +275,7 @@ fn fault_of(url: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{MasterSpec, master::redis::greeting::Greeting};
+    use crate::{MasterSpec, master::redis::greeter::Greeting};
 
     #[test]
     fn addresses_tell_servers_apart_and_show_no_secrets() {

@@ -5,15 +5,24 @@ use std::{
     time::{Duration, Instant},
 };
 
+use ::redis::{RedisConnectionInfo, Value};
+
 #[cfg(feature = "sentinel")]
 use super::sentinel::Inquiry;
 use super::{
-    address::Address, connection::RedisConnection, connector::Connector, endpoint::Endpoint,
-    greeting::Greeting,
+    address::Address,
+    connection::{CACHING, NativeRelease, RedisConnection},
+    connector::Connector,
+    encode::encode,
+    endpoint::Endpoint,
+    resp::reply,
 };
-use crate::master::{
-    connect_error::{ConnectError, Progress, in_time},
-    wire_error::WireError,
+use crate::{
+    core::protocol::command::Reply,
+    master::{
+        connect_error::{ConnectError, Progress, WireError, in_time},
+        server_error::ServerError,
+    },
 };
 
 /// Opens connections to one server, and logs in.
@@ -109,5 +118,230 @@ fn no_greeting(address: &Address, error: WireError, has_answered: bool) -> Conne
             ConnectError::NoGreetingOverTls(error)
         }
         _ => error.into(),
+    }
+}
+
+/// The commands that prepare a new connection, as bytes to send: the login, the choice of a
+/// database, and questions about the server.
+pub(super) struct Greeting {
+    pub(super) bytes: Vec<u8>,
+    steps: Vec<Step>,
+}
+
+/// The kind of one command in a greeting. It decides how the reply is checked.
+#[derive(Clone, Copy)]
+enum Step {
+    FindNative(NativeRelease),
+    Hello,
+    Name,
+    Select,
+    Track,
+}
+
+impl Greeting {
+    /// `name` names the connection. Nothing else can.
+    pub(super) fn new(settings: &RedisConnectionInfo, name: &str) -> Self {
+        let mut hello = ::redis::cmd("HELLO");
+        hello.arg(3);
+        if let Some(password) = settings.password() {
+            hello
+                .arg("AUTH")
+                .arg(settings.username().unwrap_or("default"))
+                .arg(password);
+        }
+        let mut bytes = hello.get_packed_command();
+        let mut steps = vec![Step::Hello];
+        if settings.db() != 0 {
+            ::redis::cmd("SELECT")
+                .arg(settings.db())
+                .write_packed_command(&mut bytes);
+            steps.push(Step::Select);
+        }
+        ::redis::cmd("CLIENT")
+            .arg("TRACKING")
+            .arg("ON")
+            .arg("OPTIN")
+            .write_packed_command(&mut bytes);
+        bytes.extend_from_slice(CACHING); // it has no effect on a command that reads no key
+        steps.extend([Step::Track, Step::Track]);
+        for native in NativeRelease::ALL {
+            encode(&mut bytes, &[native.name()]);
+            steps.push(Step::FindNative(native));
+        }
+        encode(&mut bytes, &[b"CLIENT", b"SETNAME", name.as_bytes()]);
+        steps.push(Step::Name);
+        Self { bytes, steps }
+    }
+}
+
+impl Step {
+    /// Returns whether the reply to this step says that the server does not report changes of keys.
+    fn is_refused_tracking(self, frame: &[u8]) -> bool {
+        matches!(self, Self::Track) && matches!(reply(frame), Reply::Error(_))
+    }
+
+    /// Fails if the reply to this step says that the server cannot be used.
+    fn check(self, frame: &[u8]) -> Result<(), ConnectError> {
+        let Reply::Error(error) = reply(frame) else {
+            return match self {
+                Self::Hello => check_role(frame),
+                Self::FindNative(_) | Self::Name | Self::Select | Self::Track => Ok(()),
+            };
+        };
+        let kind = ServerError::of(&error);
+        let text = error.into_owned();
+        match (self, kind) {
+            (_, ServerError::Loading) => Err(ConnectError::Loading(text)),
+            (_, ServerError::MaxClients) => Err(ConnectError::MaxClients(text)),
+            (Self::Hello, ServerError::NoProtocol | ServerError::UnknownCommand) => {
+                Err(ConnectError::NotRedis6(text))
+            }
+            (Self::Hello, _) => Err(ConnectError::Login(text)),
+            (Self::Select, _) => Err(ConnectError::Database(text)),
+            // Without the right to track keys, waiters poll.
+            (Self::Track, _) => Ok(()),
+            // Without the right to set a name, people see less.
+            (Self::Name, _) => Ok(()),
+            // The reply is an error in any case.
+            (Self::FindNative(_), _) => Ok(()),
+        }
+    }
+
+    /// Returns the command that the reply to this step has found.
+    fn found_native(self, frame: &[u8]) -> Option<NativeRelease> {
+        match self {
+            Self::FindNative(native) => is_known(frame).then_some(native),
+            Self::Hello | Self::Name | Self::Select | Self::Track => None,
+        }
+    }
+}
+
+/// Returns whether the reply to the bare name of a command shows that the server has the command.
+///
+/// A server first looks for the command, then counts its arguments, and then checks the user's
+/// rights. So the question needs no right and touches no key.
+fn is_known(frame: &[u8]) -> bool {
+    let reply = reply(frame);
+    matches!(reply, Reply::Error(error) if error.starts_with("ERR wrong number of arguments"))
+}
+
+/// Refuses a replica. A replica only repeats the data of its master, so it must have no vote of its
+/// own.
+fn check_role(hello: &[u8]) -> Result<(), ConnectError> {
+    if !hello.starts_with(b"%") {
+        let why = "its answer is not a map".to_owned();
+        return Err(ConnectError::NotRedis6(why));
+    }
+    if entry(hello, "mode").as_deref() == Some("sentinel") {
+        return Err(ConnectError::IsSentinel);
+    }
+    match entry(hello, "role") {
+        Some(role) if role != "master" => Err(ConnectError::NotAMaster { role }),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the value of the entry `name` in a map, or the first 512 characters of a longer value.
+fn entry(map: &[u8], name: &str) -> Option<String> {
+    let Ok(Value::Map(entries)) = ::redis::parse_redis_value(map) else {
+        return None;
+    };
+    let text = |value: &Value| ::redis::from_redis_value_ref::<String>(value).ok();
+    let is_it = |(key, _): &&(Value, Value)| text(key).as_deref() == Some(name);
+    let value = text(&entries.iter().find(is_it)?.1)?;
+    Some(value.chars().take(512).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reply_to_each_step_is_checked() {
+        let errors = |step: Step, reply: &str| match step.check(reply.as_bytes()) {
+            Ok(()) => "fine".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        let too_old = "it does not know HELLO 3, which Redis has since version 6: ";
+        for (step, reply, expected) in [
+            (Step::Hello, "%1\r\n+role\r\n+master\r\n", "fine".to_owned()),
+            (
+                Step::Hello,
+                "%1\r\n+role\r\n+replica\r\n",
+                "it is a replica, not a master".into(),
+            ),
+            (
+                Step::Hello,
+                "%1\r\n$4\r\nmode\r\n$8\r\nsentinel\r\n",
+                "it is a Sentinel, not a master: use redis+sentinel://host:port/service".into(),
+            ),
+            (
+                Step::Hello,
+                "+OK\r\n",
+                format!("{too_old}its answer is not a map"),
+            ),
+            (
+                Step::Hello,
+                "-ERR unknown command `HELLO`, with args beginning with: `3`\r\n",
+                format!("{too_old}ERR unknown command `HELLO`"),
+            ),
+            (
+                Step::Hello,
+                "-NOPROTO unsupported protocol version\r\n",
+                format!("{too_old}NOPROTO unsupported protocol version"),
+            ),
+            (
+                Step::Hello,
+                "-DENIED Redis is running in protected mode\r\n",
+                "refused the login: DENIED Redis is running in protected mode".into(),
+            ),
+            (
+                Step::Hello,
+                "-ERR max number of clients reached\r\n",
+                "ERR max number of clients reached".into(),
+            ),
+            (
+                Step::Select,
+                "-ERR DB index is out of range\r\n",
+                "refused the database: ERR DB index is out of range".into(),
+            ),
+            (
+                Step::Track,
+                "-LOADING Redis is loading\r\n",
+                "LOADING Redis is loading".into(),
+            ),
+            (
+                Step::Name,
+                "-NOPERM User u has no permissions to run the 'client|setname' command\r\n",
+                "fine".into(),
+            ),
+            (
+                Step::FindNative(NativeRelease::Delex),
+                "-ERR unknown command 'DELEX', with args beginning with: \r\n",
+                "fine".into(),
+            ),
+        ] {
+            assert_eq!(errors(step, reply), expected);
+        }
+    }
+
+    #[test]
+    fn a_native_command_is_found_by_the_error_about_its_arguments() {
+        for native in NativeRelease::ALL {
+            let name = String::from_utf8_lossy(native.name()).to_lowercase();
+            for (reply, is_found) in [
+                (
+                    format!("-ERR wrong number of arguments for '{name}' command\r\n"),
+                    true,
+                ),
+                (format!("-ERR unknown command '{name}'\r\n"), false),
+                ("-NOPERM this user has no permissions\r\n".to_owned(), false),
+                ("+OK\r\n".to_owned(), false),
+            ] {
+                let found = Step::FindNative(native).found_native(reply.as_bytes());
+                assert_eq!(found, is_found.then_some(native), "{reply}");
+                assert_eq!(Step::Hello.found_native(reply.as_bytes()), None);
+            }
+        }
     }
 }

@@ -10,13 +10,8 @@ mod dialer;
 pub(super) mod encode;
 mod endpoint;
 mod greeter;
-mod greeting;
-mod keepalive;
-mod native_release;
-mod race;
 pub(super) mod resolve;
 mod resp;
-mod restart_query;
 #[cfg(feature = "sentinel")]
 mod sentinel;
 #[cfg(feature = "sentinel")]

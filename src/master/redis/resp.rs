@@ -10,7 +10,7 @@
 use std::borrow::Cow;
 
 use crate::core::protocol::command::Reply;
-use crate::master::wire_error::WireError;
+use crate::master::connect_error::WireError;
 
 /// Reads the reply to a lock command.
 pub(in crate::master) fn reply(frame: &[u8]) -> Reply<'_> {

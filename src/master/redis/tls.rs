@@ -21,7 +21,7 @@ use tokio_rustls::{
 };
 
 use super::wire::{Stream, Wire};
-use crate::master::{connect_error::ConnectError, wire_error::WireError};
+use crate::master::{connect_error::ConnectError, connect_error::WireError};
 
 /// A configuration with the system's trusted roots, which are read once.
 static SYSTEM: LazyLock<Result<Arc<ClientConfig>, String>> = LazyLock::new(|| {

@@ -6,11 +6,10 @@
 
 use std::{
     future::poll_fn,
-    io::{self, ErrorKind},
+    io::ErrorKind,
     mem::MaybeUninit,
-    net::SocketAddr,
     ops::ControlFlow,
-    pin::Pin,
+    pin::{Pin, pin},
     task::{Context, Poll, ready},
 };
 
@@ -18,13 +17,11 @@ use socket2::{SockRef, Socket};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
+    task::yield_now,
 };
 
-use super::{
-    keepalive::keep_alive,
-    resp::{FrameScan, is_push},
-};
-use crate::master::{task::poll_yield, wire_error::WireError};
+use super::resp::{FrameScan, is_push};
+use crate::master::connect_error::WireError;
 
 /// The transport of a connection.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send {
@@ -71,16 +68,6 @@ impl Stream for Pin<Box<dyn Given>> {
 fn has_input(socket: &Socket) -> bool {
     let peeked = socket.peek(&mut [MaybeUninit::uninit()]);
     !peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
-}
-
-/// Connects to one address.
-pub(super) async fn connect_tcp(address: SocketAddr) -> io::Result<(TcpStream, SocketAddr)> {
-    let stream = TcpStream::connect(address).await?;
-    // A lock command is one small packet. The packet must not wait until there are more bytes to
-    // send.
-    stream.set_nodelay(true)?;
-    keep_alive(&stream);
-    Ok((stream, address))
 }
 
 /// A stream, with the bytes to write, and with the bytes that were read and not yet used.
@@ -309,11 +296,22 @@ impl Wire {
     }
 }
 
+/// Lets other tasks run, and lets the runtime handle its timers and sockets, before this task goes
+/// on. A task that merely wakes itself may be polled many times before the runtime handles them.
+/// If another thread of the runtime is at its timers and sockets, this task does not wait for it.
+pub(in crate::master) fn poll_yield<T>(cx: &mut Context<'_>) -> Poll<T> {
+    let _ = pin!(yield_now()).poll(cx);
+    Poll::Pending
+}
+
 #[cfg(test)]
 mod tests {
     use std::{
-        sync::Arc,
-        sync::atomic::{AtomicUsize, Ordering},
+        io,
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering},
+        },
     };
 
     use super::*;

@@ -25,12 +25,10 @@ use crate::{
     user_code::shielded,
 };
 
-pub(in crate::master) mod encoded;
 pub(in crate::master) mod link;
 pub(crate) mod listeners;
 pub(in crate::master) mod liveness;
 pub(in crate::master) mod mailbox;
-pub(in crate::master) mod outage;
 pub(in crate::master) mod owed;
 mod quarantine;
 mod replies;

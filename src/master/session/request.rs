@@ -1,10 +1,13 @@
 //! A command on its way to the masters, and the receiver of their votes.
 
-use std::sync::OnceLock;
-use std::{fmt, time::Instant};
+use std::{fmt, sync::OnceLock, time::Instant};
 
-use super::encoded::Encoded;
-use crate::core::{protocol::command::Command, vote::SlotVote};
+use smallvec::SmallVec;
+
+use crate::core::{
+    protocol::{command::Command, script::Script},
+    vote::SlotVote,
+};
 
 /// The receiver of the votes on one [`Request`].
 ///
@@ -71,4 +74,12 @@ impl<C: ?Sized> fmt::Debug for Request<C> {
             .field("posted", &self.posted)
             .finish_non_exhaustive()
     }
+}
+
+/// A command as bytes, for masters that have its script. The bytes are the same for all masters.
+/// They need an allocation only if they are many, as for a lock with a long name.
+pub(in crate::master) struct Encoded {
+    /// The script that a master must have.
+    pub(in crate::master) script: Option<&'static Script>,
+    pub(in crate::master) bytes: SmallVec<[u8; 240]>,
 }
