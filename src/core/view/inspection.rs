@@ -67,7 +67,7 @@ impl Inspection {
     /// Returns every holder that any master reported and that a break removes, each of them once,
     /// as `lua/shared/break.lua` takes them.
     pub(crate) fn named(&self) -> String {
-        let is_chosen = |held: &&SeenHolder| self.only.is_none() || held.owner() == self.only;
+        let is_chosen = |held: &&SeenHolder| self.only.is_none() || held.holder.owner == self.only;
         let chosen = held(&self.seen).filter(is_chosen);
         let named: BTreeSet<_> = chosen.filter_map(SeenHolder::named).collect();
         named.into_iter().collect()
@@ -170,14 +170,9 @@ pub(crate) struct Seen {
 /// A holder in the answer of one master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct SeenHolder {
-    kind: Option<Kind>,
-    access: Access,
+    holder: Holder,
     /// A digest of the token or the owner. It tells holders apart.
     digest: String,
-    /// For a mutex, the client name.
-    owner: String,
-    depth: u64,
-    remaining: Option<Duration>,
 }
 
 impl Seen {
@@ -213,51 +208,40 @@ impl SeenHolder {
             word => Some(Kind::of_word(word)?),
         };
         let left: i64 = words.next()?.parse().ok()?;
-        Some(Self {
+        let depth = words.next()?.parse().ok()?;
+        let digest = words.next()?.to_owned();
+        // For a mutex, the client name.
+        let owner = refusal_text::owner(words.next()?);
+        let has_owner = kind.is_some_and(Kind::has_owner);
+        let client = match has_owner {
+            true => ClientName::of_owner(&owner),
+            false => ClientName::of_mutex(&owner).filter(|_| kind.is_some()),
+        };
+        let holder = Holder {
             kind,
             access,
+            client: client.map(str::to_owned),
+            owner: Some(owner).filter(|_| has_owner),
+            depth,
             remaining: u64::try_from(left).ok().map(Duration::from_millis),
-            depth: words.next()?.parse().ok()?,
-            digest: words.next()?.to_owned(),
-            owner: refusal_text::owner(words.next()?),
-        })
+        };
+        Some(Self { holder, digest })
     }
 
     /// Returns the remaining time. A lock without a TTL comes after all others.
     fn left(&self) -> Duration {
-        self.remaining.unwrap_or(Duration::MAX)
+        self.holder.remaining.unwrap_or(Duration::MAX)
+    }
+
+    fn identity(&self) -> (Option<&'static str>, &str) {
+        (self.holder.kind.map(Kind::word), &self.digest)
     }
 
     /// Returns a line with the kind and the digest. `None` if the key is no lock that this crate
     /// recognises.
     fn named(&self) -> Option<String> {
-        let kind = self.kind?.word();
-        Some(format!("{kind} {}\n", self.digest))
-    }
-
-    /// Returns the ID of the owner. `None` for a mutex, and for a key that is no lock.
-    fn owner(&self) -> Option<String> {
-        self.kind?.has_owner().then(|| self.owner.clone())
-    }
-
-    fn holder(&self, depth: u64, left: Duration) -> Holder {
-        Holder {
-            kind: self.kind,
-            access: self.access,
-            owner: self.owner(),
-            client: self.client(),
-            depth,
-            remaining: finite(left),
-        }
-    }
-
-    fn client(&self) -> Option<String> {
-        let client = if self.kind?.has_owner() {
-            ClientName::of_owner(&self.owner)
-        } else {
-            ClientName::of_mutex(&self.owner)
-        };
-        client.map(str::to_owned)
+        let (kind, digest) = self.identity();
+        Some(format!("{} {digest}\n", kind?))
     }
 }
 
@@ -267,8 +251,8 @@ pub(crate) fn views(seen: &[Option<Seen>]) -> impl ExactSizeIterator<Item = Mast
         None => MasterView::Unknown,
         Some(Seen { held, .. }) if held.is_empty() => MasterView::Free,
         Some(Seen { held, .. }) => {
-            let holder = |held: &SeenHolder| held.holder(held.depth, held.left());
-            MasterView::Held(held.iter().map(holder).collect())
+            let holders = held.iter().map(|held| held.holder.clone());
+            MasterView::Held(holders.collect())
         }
     })
 }
@@ -292,8 +276,8 @@ fn finite(left: Duration) -> Option<Duration> {
     Some(left).filter(|left| *left != Duration::MAX)
 }
 
-fn median(depths: impl Iterator<Item = u64>) -> u64 {
-    let mut depths: Vec<_> = depths.collect();
+fn median<'a>(held: impl Iterator<Item = &'a SeenHolder>) -> u64 {
+    let mut depths: Vec<_> = held.map(|held| held.holder.depth).collect();
     depths.sort_unstable();
     depths.get(depths.len() / 2).copied().unwrap_or(0)
 }
@@ -301,16 +285,19 @@ fn median(depths: impl Iterator<Item = u64>) -> u64 {
 /// Returns each holder that has a majority of any set.
 fn by_each(seen: &[Option<Seen>], quorum: &Quorum) -> Vec<Holder> {
     let mut known = BTreeSet::new();
-    let new = held(seen).filter(|held| known.insert((held.kind.map(Kind::word), &held.digest)));
+    let new = held(seen).filter(|held| known.insert(held.identity()));
     new.filter_map(|one| {
-        let is_same = |held: &&SeenHolder| (held.kind, &held.digest) == (one.kind, &one.digest);
+        let is_same = |held: &&SeenHolder| held.identity() == one.identity();
         // The longest remaining time comes first.
         let Reverse(left) = quorum.least_of_any(|master| {
             let held = seen.get(master)?.as_ref()?.held.iter();
             held.filter(is_same).map(|held| Reverse(held.left())).min()
         })?;
-        let depths = held(seen).filter(is_same).map(|held| held.depth);
-        Some(one.holder(median(depths), left))
+        Some(Holder {
+            depth: median(held(seen).filter(is_same)),
+            remaining: finite(left),
+            ..one.holder.clone()
+        })
     })
     .collect()
 }
@@ -322,14 +309,14 @@ fn by_several(seen: &[Option<Seen>], quorum: &Quorum) -> Option<Holder> {
     // A master that is free comes first.
     let left = |master: usize| seen.get(master)?.as_ref()?.left();
     let last = quorum.least_of_every(|master| Some(left(master)))??;
-    let kind = held(seen).next()?.kind;
-    let is_one_kind = held(seen).all(|held| held.kind == kind);
+    let kind = held(seen).next()?.holder.kind;
+    let is_one_kind = held(seen).all(|held| held.holder.kind == kind);
     Some(Holder {
         kind: kind.filter(|_| is_one_kind),
         access: Access::Exclusive,
         owner: None,
         client: None,
-        depth: median(held(seen).map(|held| held.depth)),
+        depth: median(held(seen)),
         remaining: finite(last),
     })
 }
