@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use super::{health::HealthBoard, restart::RestartTracker};
+use super::{health::HealthBoard, restart::DistinctServers};
 use crate::core::{
-    protocol::connection_name::ConnectionName, time::timeout::NodeTimeout, wait::pauses::Backoff,
+    protocol::connection_name::ConnectionName, restart::Quarantine, time::timeout::NodeTimeout,
+    wait::pauses::Backoff,
 };
 
 /// The settings that all masters of one coordinator share, with its clock and its random numbers.
@@ -18,8 +19,9 @@ pub(crate) struct MasterConfig {
     pub(crate) redial: Backoff,
     pub(crate) now: fn() -> Instant,
     pub(crate) random: fn() -> u64,
-    pub(crate) restart_tracker: RestartTracker,
+    pub(crate) servers: DistinctServers,
+    pub(crate) quarantine: Quarantine,
     /// The length of a quarantine, from the moment at which a master may have forgotten locks.
-    pub(crate) quarantine: Duration,
+    pub(crate) quarantine_length: Duration,
     pub(crate) health: HealthBoard,
 }

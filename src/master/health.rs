@@ -30,18 +30,11 @@ pub(crate) struct HealthBoard {
 /// The state of one master.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    label: Option<Arc<str>>,
-    master: Arc<str>,
-    membership: Membership,
-    state: MasterState,
+    /// What does not depend on the present time.
+    known: MasterHealth,
     /// The time at which this state began.
     since: Instant,
-    failures: u32,
-    refusal: Option<DialRefusal>,
-    round_trip: Option<Duration>,
     quarantined_until: Option<Instant>,
-    quarantine_reason: Option<&'static str>,
-    error: Option<Arc<str>>,
     errors: Episode,
     last_heard: LastHeard,
 }
@@ -73,32 +66,30 @@ impl Entry {
         let left = left.filter(|left| !left.is_zero());
         let last_heard = self.last_heard.at();
         MasterHealth {
-            label: self.label.clone(),
-            master: self.master.clone(),
-            membership: self.membership,
-            state: self.state.clone(),
             age: now.saturating_duration_since(self.since),
-            round_trip: self.round_trip,
-            failures: self.failures,
             quarantine: left,
-            quarantine_reason: left.and(self.quarantine_reason),
-            error: self.error.clone(),
+            quarantine_reason: left.and(self.known.quarantine_reason),
             last_heard: last_heard.map(|heard| now.saturating_duration_since(heard)),
-            refusal: self.refusal,
+            ..self.known.clone()
         }
     }
 
     /// Returns whether a watcher that has been told of `before` should be told of this entry. The
     /// failures of one outage are one event, and so are the errors of one master.
     pub(crate) fn is_news(&self, before: &Self) -> bool {
-        self.error.is_some() != before.error.is_some() || self.has_other_connection(before)
+        self.known.error.is_some() != before.known.error.is_some()
+            || self.has_other_connection(before)
     }
 
     /// Returns whether the connection or the quarantine is another one than in `before`.
     pub(crate) fn has_other_connection(&self, before: &Self) -> bool {
         let kind = |entry: &Self| {
             let is_quarantined = entry.quarantined_until.is_some();
-            (mem::discriminant(&entry.state), entry.since, is_quarantined)
+            (
+                mem::discriminant(&entry.known.state),
+                entry.since,
+                is_quarantined,
+            )
         };
         kind(self) != kind(before)
     }
@@ -109,17 +100,22 @@ impl HealthBoard {
     pub(crate) fn new(roster: &Roster, label: Option<&Arc<str>>, now: fn() -> Instant) -> Self {
         let since = now();
         let entry = |(master, membership): (&Arc<str>, Membership)| Entry {
-            label: label.cloned(),
-            master: master.clone(),
-            membership,
-            state: MasterState::Connecting,
+            known: MasterHealth {
+                label: label.cloned(),
+                master: master.clone(),
+                membership,
+                state: MasterState::Connecting,
+                age: Duration::ZERO,
+                round_trip: None,
+                failures: 0,
+                quarantine: None,
+                quarantine_reason: None,
+                error: None,
+                last_heard: None,
+                refusal: None,
+            },
             since,
-            failures: 0,
-            refusal: None,
-            round_trip: None,
             quarantined_until: None,
-            quarantine_reason: None,
-            error: None,
             errors: Episode::default(),
             last_heard: LastHeard::default(),
         };
@@ -160,7 +156,7 @@ impl HealthBoard {
     ) {
         // While a server loads its data, dials fail.
         let was_loading = |entry: &Entry| {
-            let error = entry.error.as_deref();
+            let error = entry.known.error.as_deref();
             error.is_some_and(|error| ServerError::of(error) == ServerError::Loading)
         };
         if self.look(master, was_loading) == Some(true) {
@@ -168,8 +164,8 @@ impl HealthBoard {
         }
         let mut is_first = false;
         self.change(master, MasterState::Connected, |entry| {
-            is_first = entry.round_trip.is_none();
-            entry.round_trip = Some(round_trip);
+            is_first = entry.known.round_trip.is_none();
+            entry.known.round_trip = Some(round_trip);
             entry.last_heard.hear((self.now)());
             entry.quarantined_until = quarantined_until;
         });
@@ -180,7 +176,7 @@ impl HealthBoard {
 
     /// Notes that the master may have forgotten locks, for the reason `why`.
     pub(super) fn quarantined(&self, master: usize, why: &'static str) {
-        self.update(master, |entry| entry.quarantine_reason = Some(why));
+        self.update(master, |entry| entry.known.quarantine_reason = Some(why));
     }
 
     /// Notes that a quarantine has ended.
@@ -190,14 +186,14 @@ impl HealthBoard {
 
     /// Notes that the master answered a command with `error`.
     pub(super) fn takes_no_locks(&self, master: usize, error: &Arc<str>) {
-        let is_known = |entry: &Entry| entry.error.as_ref() == Some(error);
+        let is_known = |entry: &Entry| entry.known.error.as_ref() == Some(error);
         if self.look(master, is_known) == Some(true) {
             return;
         }
         let now = (self.now)();
         let mut is_told = false;
         self.update(master, |entry| {
-            entry.error = Some(error.clone());
+            entry.known.error = Some(error.clone());
             is_told = entry.errors.fails(now);
         });
         if is_told {
@@ -209,7 +205,7 @@ impl HealthBoard {
     pub(super) fn takes_locks(&self, master: usize) {
         let mut is_told = false;
         self.update(master, |entry| {
-            entry.error = None;
+            entry.known.error = None;
             is_told = entry.errors.works();
         });
         if is_told {
@@ -219,7 +215,7 @@ impl HealthBoard {
 
     /// Returns whether the master answers with errors.
     pub(super) fn is_unfit(&self, master: usize) -> bool {
-        self.look(master, |entry| entry.error.is_some()) == Some(true)
+        self.look(master, |entry| entry.known.error.is_some()) == Some(true)
     }
 
     /// Returns the time for the connection to `master`.
@@ -244,8 +240,8 @@ impl HealthBoard {
         failures: u32,
     ) {
         self.change(master, MasterState::Down(why.clone()), |entry| {
-            entry.failures = failures;
-            entry.refusal = refusal;
+            entry.known.failures = failures;
+            entry.known.refusal = refusal;
         });
     }
 
@@ -256,11 +252,11 @@ impl HealthBoard {
     fn change(&self, master: usize, state: MasterState, more: impl FnOnce(&mut Entry)) {
         let now = (self.now)();
         self.update(master, |entry| {
-            if mem::discriminant(&entry.state) != mem::discriminant(&state) {
+            if mem::discriminant(&entry.known.state) != mem::discriminant(&state) {
                 entry.since = now;
             }
-            entry.state = state;
-            entry.refusal = None;
+            entry.known.state = state;
+            entry.known.refusal = None;
             more(entry);
         });
     }

@@ -23,7 +23,7 @@ pub use redis::MasterStream;
 pub(crate) use redis::wire::{Stream, Wire};
 #[cfg(feature = "__internals")]
 pub use redis::{read_reply, reply_lengths};
-pub(crate) use restart::RestartTracker;
+pub(crate) use restart::DistinctServers;
 pub(crate) use session::{
     listeners::{Listener, Topic},
     mailbox::Mailbox,

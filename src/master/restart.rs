@@ -5,34 +5,25 @@ use std::{collections::BTreeMap, sync::Arc, time::Instant};
 use parking_lot::Mutex;
 
 use super::{connect_error::DialError, health::LastHeard};
-use crate::core::restart::Quarantine;
 #[cfg(test)]
 use crate::sim::Process;
 
-/// Keeps what dials need to notice that two masters are the same server. All dialers of a
-/// coordinator share one tracker.
+/// The run id that the last dial of each master found. No other master may be a server with this
+/// run id, because no server may vote as two masters. Clones share it.
+///
+/// `None` after a dial reached the server of another master and was refused. Two servers may have
+/// swapped addresses. A dial of the other master may then find the run id that was here.
 #[derive(Clone, Debug)]
-pub(crate) struct RestartTracker {
-    pub(crate) quarantine: Quarantine,
-    /// For each master, the run id that the last dial found. No other master may be a server with
-    /// this run id, because no server may vote as two masters.
-    ///
-    /// `None` after a dial reached the server of another master and was refused. Two servers may
-    /// have swapped addresses. A dial of the other master may then find the run id that was here.
-    servers: Arc<Mutex<Vec<Option<String>>>>,
-}
+pub(crate) struct DistinctServers(Arc<Mutex<Vec<Option<String>>>>);
 
-impl RestartTracker {
-    pub(crate) fn new(quarantine: Quarantine, masters: usize) -> Self {
-        Self {
-            quarantine,
-            servers: Arc::new(Mutex::new(vec![None; masters])),
-        }
+impl DistinctServers {
+    pub(crate) fn new(masters: usize) -> Self {
+        Self(Arc::new(Mutex::new(vec![None; masters])))
     }
 
     /// Notes that `master` is the server with `run_id`. Fails if another master is the same server.
     pub(super) fn meet(&self, master: usize, run_id: &str) -> Result<(), DialError> {
-        let mut servers = self.servers.lock();
+        let mut servers = self.0.lock();
         servers[master] = None;
         let is_same = |server: &Option<String>| server.as_deref() == Some(run_id);
         if let Some(other) = servers.iter().position(is_same) {
@@ -138,8 +129,8 @@ mod tests {
 
     #[test]
     fn a_server_under_two_addresses_is_refused() {
-        let tracker = RestartTracker::new(Quarantine::Observed, 2);
-        let meet = |master, run_id| tracker.meet(master, run_id);
+        let servers = DistinctServers::new(2);
+        let meet = |master, run_id| servers.meet(master, run_id);
         meet(0, "a").unwrap();
         meet(1, "b").unwrap();
         let refused = meet(1, "a").unwrap_err();

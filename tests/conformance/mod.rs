@@ -52,7 +52,9 @@ use crate::{
         wait::pauses::Backoff,
     },
     driver::time::clock::{self, wall_micros},
-    master::{CountVotes, HealthBoard, Mailbox, MasterConfig, MasterSpec, Request, RestartTracker},
+    master::{
+        CountVotes, DistinctServers, HealthBoard, Mailbox, MasterConfig, MasterSpec, Request,
+    },
 };
 
 mod losses;
@@ -464,8 +466,9 @@ impl Subject {
             redial: Backoff::new(MILLISECOND * 20, seconds(1)).unwrap(),
             now: || now().into_std(),
             random: || u64::MAX / 2,
-            restart_tracker: RestartTracker::new(crate::core::restart::Quarantine::Off, 1),
-            quarantine: Duration::ZERO,
+            servers: DistinctServers::new(1),
+            quarantine: crate::core::restart::Quarantine::Off,
+            quarantine_length: Duration::ZERO,
             health: HealthBoard::new(
                 &Roster::new([spec.address().unwrap()], Quorum::of(1)),
                 None,

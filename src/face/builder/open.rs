@@ -15,7 +15,7 @@ use crate::{
     },
     driver::{context::Context, owners::Owners, time::clock},
     face::coordinator::Coordinator,
-    master::{HealthBoard, MasterConfig, RestartTracker},
+    master::{DistinctServers, HealthBoard, MasterConfig},
 };
 
 /// Opens the coordinators of one program. They share all settings but the masters and the label.
@@ -70,8 +70,9 @@ impl Opener {
             redial: Backoff::between(Duration::from_millis(20), Duration::from_secs(1)),
             now,
             random: clock::random_u64,
-            restart_tracker: RestartTracker::new(config.quarantine, listed.masters.len()),
-            quarantine: quarantine_length(max_ttl, config.drift),
+            servers: DistinctServers::new(listed.masters.len()),
+            quarantine: config.quarantine,
+            quarantine_length: quarantine_length(max_ttl, config.drift),
             health: HealthBoard::new(&listed.roster, config.label.as_ref(), now),
         }
     }

@@ -55,7 +55,7 @@ impl Dialer {
     /// command is unanswered.
     async fn loss(&self, connection: &mut RedisConnection) -> Result<Option<Loss>, DialError> {
         let (config, now) = (&self.config, self.config.now);
-        let quarantine = config.restart_tracker.quarantine;
+        let quarantine = config.quarantine;
         if quarantine == Quarantine::Off {
             return Ok(None);
         }
@@ -69,7 +69,7 @@ impl Dialer {
             return Ok(None);
         };
         // A refusal keeps the run ids: the master's own server may come back without its locks.
-        config.restart_tracker.meet(self.master, &found.run_id)?;
+        config.servers.meet(self.master, &found.run_id)?;
         let last_heard = self.run_ids.meet(&found.run_id, asked, now())?;
         connection.last_heard.push(last_heard);
         Ok(found.loss)

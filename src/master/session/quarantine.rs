@@ -40,7 +40,7 @@ impl Session {
     /// expired. The first dial after a loss finds its sign. Later dials find only the record, and
     /// say nothing new.
     fn begin_quarantine(&mut self, loss: Loss, now: Instant) {
-        let left = self.config.quarantine.saturating_sub(loss.age);
+        let left = self.config.quarantine_length.saturating_sub(loss.age);
         if left.is_zero() {
             return;
         }

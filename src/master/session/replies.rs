@@ -132,7 +132,7 @@ impl Session {
     /// another server. With quarantine, always fails. The replies that come later on the
     /// connection are then not read, and the next dial finds out which locks are lost.
     pub(crate) fn on_flushed(&mut self) -> Result<(), Arc<str>> {
-        if self.config.restart_tracker.quarantine == Quarantine::Off {
+        if self.config.quarantine == Quarantine::Off {
             self.on_changed(None);
             return Ok(());
         }

@@ -35,7 +35,7 @@ use crate::{
     },
     driver::time::clock::monotonic,
     master::{
-        MasterObserver, health::HealthBoard, restart::RestartTracker, session::request::CountVotes,
+        MasterObserver, health::HealthBoard, restart::DistinctServers, session::request::CountVotes,
     },
 };
 
@@ -518,7 +518,7 @@ fn the_wait_for_a_dial_ends_in_time() {
 fn a_request_that_waited_for_a_dial_obeys_the_quarantine() {
     set_clock(Duration::ZERO);
     let mut session = connected(Link::WINDOW);
-    session.config.quarantine = CONNECT;
+    session.config.quarantine_length = CONNECT;
     session.interrupt(&"broken".into());
     let request = request(Verb::Acquire, false);
     assert!(session.mailbox.post(request.clone()).is_none());
@@ -554,7 +554,7 @@ fn the_number_of_requests_that_wait_is_bounded() {
 fn a_quarantined_master_gets_only_releases() {
     set_clock(Duration::ZERO);
     let mut session = session();
-    session.config.quarantine = CONNECT;
+    session.config.quarantine_length = CONNECT;
     let (age, sign) = (Duration::ZERO, Sign::Earlier);
     let (mut wire, mut requests) = (FakeWire::default(), Vec::new());
     for verb in [Verb::Acquire, Verb::Extend, Verb::Release] {
@@ -746,8 +746,9 @@ fn config() -> MasterConfig {
         redial: Backoff::between(Duration::from_millis(20), Duration::from_secs(1)),
         now: clock,
         random: || u64::MAX / 2,
-        restart_tracker: RestartTracker::new(Quarantine::Off, 1),
-        quarantine: Duration::ZERO,
+        servers: DistinctServers::new(1),
+        quarantine: Quarantine::Off,
+        quarantine_length: Duration::ZERO,
         health: HealthBoard::new(&Roster::new(["m".into()], Quorum::of(1)), None, clock),
     }
 }
