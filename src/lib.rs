@@ -95,7 +95,6 @@
 mod core;
 mod driver;
 mod face;
-mod log;
 mod master;
 mod meter;
 mod user_code;
@@ -146,10 +145,12 @@ pub use crate::{
         builder::Builder,
         coordinator::Coordinator,
         fence::{Fence, FencingToken, StaleToken},
-        groups::{Groups, error::GroupsError, group::Group},
+        groups::{
+            Groups,
+            group::{Group, GroupsError},
+        },
         guard::Guard,
-        lock::{Lock, read_write::ReadWriteLock},
-        owner::Owner,
+        lock::{Lock, Owner, shared::ReadWriteLock},
     },
     master::{ConnectError, ConnectStep, MasterSpec, MasterStream, WireError},
 };

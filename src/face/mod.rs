@@ -3,16 +3,12 @@
 // Rustdoc shows the methods of a type in the order of these files. What most users need comes
 // first.
 pub(crate) mod builder;
-mod connect;
 pub(crate) mod coordinator;
-pub(crate) mod ready;
 
 pub(crate) mod fence;
 pub(crate) mod groups;
 pub(crate) mod guard;
 pub(crate) mod lock;
-pub(crate) mod owner;
 
 #[cfg(feature = "blocking")]
 pub mod blocking;
-pub(crate) mod break_held;

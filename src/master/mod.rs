@@ -16,6 +16,7 @@ mod supervisor;
 pub(crate) use config::MasterConfig;
 pub use connect_error::{ConnectError, ConnectStep, WireError};
 pub(crate) use health::{Entry, HealthBoard};
+pub(crate) use observer::MASTER;
 #[cfg(test)]
 pub(crate) use observer::MasterObserver;
 pub use redis::MasterStream;

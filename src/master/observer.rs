@@ -7,7 +7,6 @@ use tracing::{debug, info, warn};
 use super::connect_error::ORIGIN_RIGHTS;
 use crate::{
     core::vote::{Failure, Vote, lists::Membership},
-    log::MASTER,
     meter::{By, Counter, Gauge, counter, gauge, names},
 };
 
@@ -103,6 +102,10 @@ impl MasterObserver {
         }
     }
 }
+
+/// The target of the log events about masters: connected, down, without a vote. Part of the API,
+/// because programs filter by it.
+pub(crate) const MASTER: &str = "quorlock::master";
 
 fn log(label: Option<&str>, master: &str, event: MasterEvent<'_>) {
     match event {

@@ -21,7 +21,7 @@ use crate::{
         vote::{Slot, obstacle::Obstacle, quorum::Outcome, shown_slot, verb::Verb, votes::Votes},
     },
     driver::time::clock,
-    log::{LOCK, MASTER},
+    master::MASTER,
     meter::{Counted, Histogram, IS_ON},
 };
 
@@ -311,3 +311,7 @@ fn record_since(since: Option<Instant>, times: Option<&Histogram>) {
         times.record(lasted.as_secs_f64());
     }
 }
+
+/// The target of the log events about locks: acquired, renewed, in doubt, released and lost. Part of
+/// the API, because programs filter by it.
+const LOCK: &str = "quorlock::lock";

@@ -13,7 +13,11 @@ use crate::{
         vote::votes::Votes,
     },
     driver::query::health_events,
-    face::{builder::Builder, coordinator, lock, owner::Owner},
+    face::{
+        builder::Builder,
+        coordinator,
+        lock::{self, Owner},
+    },
     master::MasterSpec,
 };
 

@@ -93,12 +93,9 @@
 pub use self::{
     background::Blocking,
     coordinator::{Coordinator, HealthEvents},
-    guard::Guard,
-    lock::{Lock, ReadWriteLock},
+    lock::{Guard, Lock, ReadWriteLock},
 };
 
 mod background;
 mod coordinator;
-mod guard;
 mod lock;
-mod park;

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::runtime::Handle;
 
-use self::{listed::Listed, open::Opener};
+use self::open::{Listed, Opener};
 use super::coordinator::Coordinator;
 use crate::{
     core::{
@@ -23,7 +23,6 @@ use crate::{
     master::MasterSpec,
 };
 
-pub(in crate::face) mod listed;
 pub(in crate::face) mod open;
 
 impl Coordinator {

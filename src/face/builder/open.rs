@@ -1,21 +1,25 @@
-//! Opens coordinators: starts their tasks, which connect to the masters.
+//! Checks lists of masters, and opens coordinators, which connect to them. Also opens a connection to
+//! one master.
 
 use std::{sync::Arc, time::Duration};
 
 use tokio::runtime::Handle;
 
-use super::listed::Listed;
 use crate::{
     core::{
         config::Config,
+        config_error::ConfigError,
         protocol::{client_name::ClientName, connection_name::ConnectionName},
         restart::quarantine_length,
-        vote::lists_id::ListsId,
+        vote::{
+            lists::Membership, lists_id::ListsId, master_set::MasterSet, quorum::Quorum,
+            roster::Roster,
+        },
         wait::pauses::Backoff,
     },
     driver::{context::Context, owners::Owners, time::clock},
     face::coordinator::Coordinator,
-    master::{DistinctServers, HealthBoard, MasterConfig},
+    master::{ConnectError, DistinctServers, HealthBoard, MasterConfig, MasterSpec, MasterStream},
 };
 
 /// Opens the coordinators of one program. They share all settings but the masters and the label.
@@ -75,5 +79,111 @@ impl Opener {
             quarantine_length: quarantine_length(max_ttl, config.drift),
             health: HealthBoard::new(&listed.roster, config.label.as_ref(), now),
         }
+    }
+}
+
+/// The masters of both lists. Each master is there once, also if it is in both.
+#[derive(Clone, Debug)]
+pub(in crate::face) struct Listed {
+    pub(super) masters: Vec<MasterSpec>,
+    pub(in crate::face) roster: Arc<Roster>,
+}
+
+impl Listed {
+    /// Checks the number and the addresses of the masters.
+    pub(in crate::face) fn parse(
+        mut masters: Vec<MasterSpec>,
+        leaving: Vec<MasterSpec>,
+    ) -> Result<Self, ConfigError> {
+        if masters.is_empty() {
+            return Err(ConfigError::NoMasters);
+        }
+        let count = masters.len();
+        let mut addresses = check_list(&masters, 0)?;
+        let old = check_list(&leaving, count)?;
+        let mut left = Vec::new();
+        for (index, (master, address)) in leaving.into_iter().zip(old).enumerate() {
+            let known = addresses.iter().position(|known| *known == address);
+            let other_keys = known.filter(|at| masters[*at].database() != master.database());
+            if let Some(first) = other_keys {
+                return Err(ConfigError::OtherDatabase {
+                    first: first + 1,
+                    second: count + index + 1,
+                    address: address.to_string(),
+                });
+            }
+            left.push(known.unwrap_or(masters.len()));
+            if known.is_none() {
+                masters.push(master);
+                addresses.push(address);
+            }
+        }
+        if masters.len() > MasterSet::MOST {
+            let given = format!("{} masters", masters.len());
+            let range = format!("at most {}, and 3 or 5 are usual", MasterSet::MOST);
+            return Err(ConfigError::out_of_range("list", given, range));
+        }
+        let quorum = Quorum::of_lists(count, left.into_iter().collect());
+        let roster = Roster::new(addresses, quorum);
+        Ok(Self { masters, roster })
+    }
+
+    pub(in crate::face) fn lists_id(&self) -> ListsId {
+        let all_but = |other: Membership| {
+            let members = self.roster.members();
+            let listed = members.filter(move |(_, part)| *part != other);
+            listed.map(|(address, _)| &**address)
+        };
+        ListsId::of(all_but(Membership::Leaves), all_but(Membership::Joins))
+    }
+}
+
+/// Checks the addresses of a list. Its first master has the number `before` + 1. Returns the
+/// addresses.
+fn check_list(masters: &[MasterSpec], before: usize) -> Result<Vec<Arc<str>>, ConfigError> {
+    let mut addresses = Vec::<Arc<str>>::with_capacity(masters.len());
+    for (index, master) in masters.iter().enumerate() {
+        let number = |index| before + index + 1;
+        let address = master.address().map_err(|reason| ConfigError::BadMaster {
+            master: number(index),
+            reason,
+        })?;
+        if let Some(first) = addresses.iter().position(|known| *known == address) {
+            return Err(ConfigError::DuplicateMaster {
+                first: number(first),
+                second: number(index),
+                address: address.to_string(),
+            });
+        }
+        addresses.push(address);
+    }
+    Ok(addresses)
+}
+
+impl MasterSpec {
+    /// Opens a connection to the master as a coordinator does, and logs in. It gives up after
+    /// `limit`. `name` is what `CLIENT LIST` shows. A name with spaces or characters that are not
+    /// ASCII is not used.
+    ///
+    /// The stream speaks RESP3, and the database is selected. Tracking of keys is on, with `OPTIN`,
+    /// if the user may do that. A client of your own can use the stream, such as
+    /// `redis::aio::MultiplexedConnection::new` with the `RedisConnectionInfo::default()`, which
+    /// logs in no second time. For TLS with settings of your own, see [`tls`](Self::tls). The
+    /// stream does not follow a failover that Sentinels announce later.
+    ///
+    /// This method executes nothing else. It does not ask whether the master restarted, so it hides
+    /// no restart from the [quarantine](crate::Quarantine) of the next coordinator. A dropped
+    /// future closes the connection.
+    ///
+    /// # Errors
+    ///
+    /// The reason, with the step that failed or took the time. Another attempt may succeed, unless
+    /// the settings or the server must be changed first.
+    ///
+    /// # Panics
+    ///
+    /// Panics outside of a tokio runtime with timers.
+    pub async fn connect(&self, name: &str, limit: Duration) -> Result<MasterStream, ConnectError> {
+        self.dial(name, limit, clock::monotonic).await
     }
 }

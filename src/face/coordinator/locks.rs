@@ -6,10 +6,7 @@ use super::Coordinator;
 use crate::{
     core::protocol::kind::Kind,
     driver::claim::owned_lock::LockOwner,
-    face::{
-        lock::{Lock, read_write::ReadWriteLock},
-        owner::Owner,
-    },
+    face::lock::{Lock, Owner, shared::ReadWriteLock},
 };
 
 /// Locks. A name or an owner that cannot be used is reported when the lock is acquired.

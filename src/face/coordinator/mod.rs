@@ -12,6 +12,7 @@ use crate::{
 };
 
 mod locks;
+mod questions;
 
 /// A set of independent masters that hold locks together.
 ///

@@ -11,19 +11,19 @@ use futures::future::join_all;
 use parking_lot::Mutex;
 
 pub(crate) mod choice;
-pub(crate) mod error;
 pub(crate) mod group;
 
 use self::{
     choice::Choice,
-    error::GroupsError,
-    group::{Group, lists_id},
+    group::{Group, GroupsError, lists_id},
 };
 use super::{
-    builder::{Builder, listed::Listed, open::Opener},
+    builder::{
+        Builder,
+        open::{Listed, Opener},
+    },
     coordinator::Coordinator,
-    lock::{Lock, read_write::ReadWriteLock},
-    owner::Owner,
+    lock::{Lock, Owner, shared::ReadWriteLock},
 };
 use crate::core::{
     error::{ConfigError, ReadyError},
