@@ -119,12 +119,12 @@ mod sim;
 pub use crate::face::blocking;
 pub use crate::{
     core::{
+        config_error::ConfigError,
         error::{
-            AcquireError, BlockingError, ConfigError, Contention, DowngradeError, ExtendError,
-            InspectError, LostError, ReadyError, ReleaseError, RunError,
+            AcquireError, BlockingError, Contention, DowngradeError, ExtendError, InspectError,
+            LostError, ReadyError, ReleaseError, RunError,
         },
-        kind::example::{ExampleKey, example_keys},
-        protocol::{access::Access, connection_name::ConnectionName, kind::Kind},
+        protocol::{access::Access, kind::Kind},
         restart::Quarantine,
         time::renewal::Renewal,
         view::{
@@ -136,7 +136,6 @@ pub use crate::{
             Failure, Refusal, Vote,
             held_report::HeldReport,
             lists::{MasterList, Membership, Tally},
-            lists_id::ListsId,
             votes::{VoteRow, Votes},
         },
     },
@@ -152,8 +151,20 @@ pub use crate::{
         guard::Guard,
         lock::{Lock, Owner, shared::ReadWriteLock},
     },
-    master::{ConnectError, ConnectStep, MasterSpec, MasterStream, WireError},
+    master::MasterSpec,
 };
+
+/// What only tools need that look at masters, such as the crate `quorlock-check`.
+pub mod tools {
+    pub use crate::{
+        core::{
+            kind::example::{ExampleKey, example_keys},
+            protocol::connection_name::ConnectionName,
+            vote::lists_id::ListsId,
+        },
+        master::{ConnectError, ConnectStep, MasterStream, WireError},
+    };
+}
 
 #[cfg(feature = "test-util")]
 pub use quorlock_memory::{Fault, MemoryMaster};

@@ -15,13 +15,15 @@ use std::{
 };
 
 use quorlock::{
-    Access, AcquireError, BlockingError, Builder, ConfigError, ConnectError, ConnectStep,
-    ConnectionName, Contention, Coordinator, DowngradeError, ExampleKey, ExtendError, Failure,
-    Fence, FencingToken, Group, Groups, GroupsError, Guard, HealthEvents, HeldReport, Holder,
-    InspectError, Inspection, Kind, ListsId, Lock, LockState, LostError, LostReason, MasterHealth,
-    MasterList, MasterSpec, MasterState, MasterStream, MasterView, Membership, Owner, Quarantine,
-    ReadWriteLock, ReadyError, Refusal, ReleaseError, Renewal, RunError, StaleToken, Tally, Vote,
-    VoteRow, Votes, WireError,
+    Access, AcquireError, BlockingError, Builder, ConfigError, Contention, Coordinator,
+    DowngradeError, ExtendError, Failure, Fence, FencingToken, Group, Groups, GroupsError, Guard,
+    HealthEvents, HeldReport, Holder, InspectError, Inspection, Kind, Lock, LockState, LostError,
+    LostReason, MasterHealth, MasterList, MasterSpec, MasterState, MasterView, Membership, Owner,
+    Quarantine, ReadWriteLock, ReadyError, Refusal, ReleaseError, Renewal, RunError, StaleToken,
+    Tally, Vote, VoteRow, Votes,
+    tools::{
+        ConnectError, ConnectStep, ConnectionName, ExampleKey, ListsId, MasterStream, WireError,
+    },
 };
 
 #[test]

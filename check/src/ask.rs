@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use futures_util::future::join_all;
-use quorlock::{ExampleKey, MasterSpec};
+use quorlock::{MasterSpec, tools::ExampleKey};
 use redis::{Pipeline, Value, pipe};
 
 use crate::{

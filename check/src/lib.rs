@@ -50,7 +50,10 @@ use std::{
 };
 
 use futures_util::future::join_all;
-use quorlock::{ConfigError, ConnectionName, ListsId, MasterSpec, Quarantine, example_keys};
+use quorlock::{
+    ConfigError, MasterSpec, Quarantine,
+    tools::{ConnectionName, ListsId, example_keys},
+};
 
 use crate::{facts::Master, programs::Expected, report::join, together::List};
 pub use crate::{

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use quorlock::{ConnectError, MasterSpec};
+use quorlock::{MasterSpec, tools::ConnectError};
 use redis::{
     AsyncConnectionConfig, Pipeline, RedisConnectionInfo, Value,
     aio::{ConnectionLike, MultiplexedConnection},

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use quorlock::{ConnectionName, ListsId};
+use quorlock::tools::{ConnectionName, ListsId};
 
 use crate::{
     facts::Master,

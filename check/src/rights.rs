@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn the_check_tries_all_rights_and_each_key_is_a_right() {
         let script = include_str!("../lua/check.lua");
-        let keys = quorlock::example_keys("{name}").unwrap();
+        let keys = quorlock::tools::example_keys("{name}").unwrap();
         let is_key = |right: &str| keys.iter().any(|key| key.purpose == right);
         for rights in RIGHTS {
             for right in rights.all() {

@@ -1,6 +1,9 @@
 use std::{collections::BTreeMap, future::pending, io, mem, time::Duration};
 
-use quorlock::{ConnectionName, Coordinator, ListsId, MasterSpec, Quarantine};
+use quorlock::{
+    Coordinator, MasterSpec, Quarantine,
+    tools::{ConnectionName, ListsId},
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, duplex},
     time::timeout,

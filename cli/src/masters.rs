@@ -10,7 +10,8 @@ use std::{
 };
 
 use quorlock::{
-    Builder, ConfigError, ConnectionName, Coordinator, MasterSpec, Quarantine, example_keys,
+    Builder, ConfigError, Coordinator, MasterSpec, Quarantine,
+    tools::{ConnectionName, example_keys},
 };
 use quorlock_check::{Report, Shared, check};
 use tokio::runtime::Runtime;

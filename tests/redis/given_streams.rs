@@ -14,7 +14,10 @@ use std::{
     time::Duration,
 };
 
-use quorlock::{ConnectError, ConnectStep, Coordinator, MasterSpec, MasterStream};
+use quorlock::{
+    Coordinator, MasterSpec,
+    tools::{ConnectError, ConnectStep, MasterStream},
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex},
     net::TcpStream,

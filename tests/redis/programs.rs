@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use quorlock::{Coordinator, ListsId, MasterSpec, Quarantine};
+use quorlock::{Coordinator, MasterSpec, Quarantine, tools::ListsId};
 use quorlock_check::{MasterPrograms, Report, Severity};
 
 use crate::{check::shared, common::*};

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use quorlock::{ConnectionName, ListsId, MasterSpec};
+use quorlock::{
+    MasterSpec,
+    tools::{ConnectionName, ListsId},
+};
 
 use crate::style::{Cell, Colour, Style};
 

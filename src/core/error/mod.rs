@@ -8,7 +8,6 @@ pub use self::{
     held::{DowngradeError, ExtendError, LostError, ReleaseError, RunError},
     query::{InspectError, ReadyError},
 };
-pub use crate::core::config_error::ConfigError;
 
 mod acquire;
 mod blocking;

@@ -26,7 +26,7 @@ pub struct ExampleKey {
 /// itself.
 ///
 /// ```
-/// let keys = quorlock::example_keys("app:{name}")?;
+/// let keys = quorlock::tools::example_keys("app:{name}")?;
 /// assert_eq!(keys[0].key, "app:quorlock:check");
 /// assert!(keys.iter().any(|one| one.key == "quorlock:queue:{app:quorlock:check}"));
 /// # Ok::<(), quorlock::ConfigError>(())

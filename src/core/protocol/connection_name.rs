@@ -14,7 +14,7 @@ use crate::core::{hash::hash, time::lease::Ttl, vote::lists_id::ListsId};
 ///
 /// ```
 /// use std::time::Duration;
-/// use quorlock::{ConnectionName, ListsId};
+/// use quorlock::tools::{ConnectionName, ListsId};
 ///
 /// let name = ConnectionName::parse("quorlock:f1bb702098bb38aa:26610b92:60000:web-3/812").unwrap();
 /// assert_eq!(name.lists, ListsId::of(["10.0.0.1:6379"], []));
@@ -46,7 +46,7 @@ impl ConnectionName {
     const DIGITS: usize = 8;
 
     /// Returns the name of a program. `key` is the key of the lock `quorlock:check` under the
-    /// program's template: the first of the [`example_keys`](crate::example_keys).
+    /// program's template: the first of the [`example_keys`](crate::tools::example_keys).
     pub fn new(lists: ListsId, key: &str, max_ttl: Duration, client: Option<&str>) -> Self {
         let millis = u64::try_from(max_ttl.as_millis()).unwrap_or(u64::MAX);
         Self {

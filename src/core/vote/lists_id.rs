@@ -9,7 +9,7 @@ use crate::core::hash::hash;
 ///
 /// Programs that list the same masters under the same addresses have the same ID. The order of the
 /// masters does not matter. It is shown as 16 hexadecimal digits. See
-/// [`ConnectionName`](crate::ConnectionName).
+/// [`ConnectionName`](crate::tools::ConnectionName).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ListsId(u64);
 
@@ -23,7 +23,7 @@ impl ListsId {
     /// masters, or the same masters, uses one list.
     ///
     /// ```
-    /// use quorlock::ListsId;
+    /// use quorlock::tools::ListsId;
     ///
     /// let (old, new) = (["10.0.0.1:6379"], ["10.0.0.2:6379"]);
     /// let during_a_change = ListsId::of(new, old);

@@ -23,7 +23,7 @@ use tokio::{
 };
 
 use crate::{
-    core::error::{BlockingError, ConfigError},
+    core::{config_error::ConfigError, error::BlockingError},
     driver::query::health_events::HealthEvents,
 };
 

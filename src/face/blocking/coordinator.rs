@@ -8,7 +8,8 @@ use super::{
 };
 use crate::{
     core::{
-        error::{BlockingError, ConfigError, ReadyError},
+        config_error::ConfigError,
+        error::{BlockingError, ReadyError},
         view::{health::MasterHealth, inspection::Inspection},
         vote::votes::Votes,
     },

@@ -25,10 +25,7 @@ use super::{
     coordinator::Coordinator,
     lock::{Lock, Owner, shared::ReadWriteLock},
 };
-use crate::core::{
-    error::{ConfigError, ReadyError},
-    vote::votes::Votes,
-};
+use crate::core::{config_error::ConfigError, error::ReadyError, vote::votes::Votes};
 
 /// Groups of masters. Each name belongs to one group, whose coordinator has its locks.
 ///

@@ -7,7 +7,8 @@ use futures::future::{Either, select};
 use super::guard::Guard;
 use crate::{
     core::{
-        error::{AcquireError, ConfigError, RunError},
+        config_error::ConfigError,
+        error::{AcquireError, RunError},
         protocol::{access::Access, kind::Kind, name::LockId},
         time::{lease::Ttl, renewal::Renewal},
     },

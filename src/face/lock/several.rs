@@ -5,7 +5,8 @@ use std::{iter, sync::Arc, time::Duration};
 use super::Lock;
 use crate::{
     core::{
-        error::{AcquireError, ConfigError},
+        config_error::ConfigError,
+        error::AcquireError,
         protocol::{kind::Kind, name::LockId},
     },
     driver::{

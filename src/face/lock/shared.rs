@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::Lock;
 use crate::{
     core::{
-        error::{ConfigError, InspectError},
+        config_error::ConfigError,
+        error::InspectError,
         protocol::{access::Access, kind::Kind},
     },
     driver::{claim::owned_lock::LockOwner, context::Context},
