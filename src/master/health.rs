@@ -41,7 +41,7 @@ pub(crate) struct Entry {
 
 /// The time when something last came from a server. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct LastHeard(Arc<Mutex<Option<Instant>>>);
+pub(crate) struct LastHeard(Arc<Mutex<Option<Instant>>>);
 
 impl LastHeard {
     /// Notes that something came at `now`. Connections may do so out of order.

@@ -45,7 +45,7 @@ type Masters = BTreeMap<String, RunIds>;
 impl RunIds {
     /// Returns the known run ids of the master with this address and database. They are kept after
     /// the last coordinator that uses the master is gone.
-    pub(in crate::master) fn of(address: &str) -> Self {
+    pub(crate) fn of(address: &str) -> Self {
         #[cfg(test)]
         if let Some(known) = Process::current(|process| process.run_ids(address)) {
             return known;
@@ -57,7 +57,7 @@ impl RunIds {
     /// Returns each known run id with the number of milliseconds since it was last heard. The
     /// number is rounded up, because the master counts whole milliseconds. There are several run
     /// ids if several servers answer at one address.
-    pub(in crate::master) fn known(&self, now: Instant) -> Vec<(String, u64)> {
+    pub(crate) fn known(&self, now: Instant) -> Vec<(String, u64)> {
         let run_ids = self.0.lock();
         let known = run_ids.iter().filter_map(|(run_id, heard)| {
             let away = now.saturating_duration_since(heard.at()?).as_millis();
@@ -74,7 +74,7 @@ impl RunIds {
     /// because the question named them. A server with another run id counts its quarantine from a
     /// time after they were last heard. Fails if another run id was heard after `asked`, because
     /// the question could not take that into account.
-    pub(in crate::master) fn meet(
+    pub(crate) fn meet(
         &self,
         run_id: &str,
         asked: Instant,

@@ -23,7 +23,7 @@ use crate::{
     master::MasterSpec,
 };
 
-pub(in crate::face) mod open;
+pub(crate) mod open;
 
 impl Coordinator {
     /// Creates a coordinator of `masters` with the [default settings](Builder), and starts to
@@ -77,8 +77,8 @@ impl Coordinator {
 #[derive(Debug)]
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct Builder {
-    pub(in crate::face) masters: Vec<MasterSpec>,
-    pub(in crate::face) leaving: Vec<MasterSpec>,
+    pub(crate) masters: Vec<MasterSpec>,
+    pub(crate) leaving: Vec<MasterSpec>,
     /// The settings, or the first error in them.
     config: Result<Config, ConfigError>,
     #[cfg(feature = "tls")]
@@ -361,7 +361,7 @@ impl Builder {
     }
 
     /// Checks all settings but the masters. The coordinators that are opened show this `lists_id`.
-    pub(in crate::face) fn opener(self, lists_id: ListsId) -> Result<Opener, ConfigError> {
+    pub(crate) fn opener(self, lists_id: ListsId) -> Result<Opener, ConfigError> {
         let config = self.config?;
         config.ttl(config.ttl.duration())?;
         let runtime = Handle::try_current().map_err(|_| ConfigError::NoRuntime)?;

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Opens the coordinators of one program. They share all settings but the masters and the label.
-pub(in crate::face) struct Opener {
+pub(crate) struct Opener {
     pub(super) config: Config,
     pub(super) lists_id: ListsId,
     /// Coordinators know the owners of each other.
@@ -36,7 +36,7 @@ pub(in crate::face) struct Opener {
 impl Opener {
     /// Starts the tasks of a coordinator of these masters. It has this `label`, or that of the
     /// settings.
-    pub(in crate::face) fn open(&self, listed: Listed, label: Option<&Arc<str>>) -> Coordinator {
+    pub(crate) fn open(&self, listed: Listed, label: Option<&Arc<str>>) -> Coordinator {
         let mut config = self.config.clone();
         config.label = label.cloned().or(config.label);
         let master_config = self.master_config(&config, &listed);
@@ -84,14 +84,14 @@ impl Opener {
 
 /// The masters of both lists. Each master is there once, also if it is in both.
 #[derive(Clone, Debug)]
-pub(in crate::face) struct Listed {
+pub(crate) struct Listed {
     pub(super) masters: Vec<MasterSpec>,
-    pub(in crate::face) roster: Arc<Roster>,
+    pub(crate) roster: Arc<Roster>,
 }
 
 impl Listed {
     /// Checks the number and the addresses of the masters.
-    pub(in crate::face) fn parse(
+    pub(crate) fn parse(
         mut masters: Vec<MasterSpec>,
         leaving: Vec<MasterSpec>,
     ) -> Result<Self, ConfigError> {
@@ -128,7 +128,7 @@ impl Listed {
         Ok(Self { masters, roster })
     }
 
-    pub(in crate::face) fn lists_id(&self) -> ListsId {
+    pub(crate) fn lists_id(&self) -> ListsId {
         let all_but = |other: Membership| {
             let members = self.roster.members();
             let listed = members.filter(move |(_, part)| *part != other);

@@ -60,8 +60,8 @@ mod questions;
 /// ```
 #[derive(Clone)]
 pub struct Coordinator {
-    pub(in crate::face) context: Arc<Context>,
-    pub(in crate::face) lists_id: ListsId,
+    pub(crate) context: Arc<Context>,
+    pub(crate) lists_id: ListsId,
 }
 
 impl Coordinator {

@@ -19,7 +19,7 @@ use crate::{
 #[derive(Clone, Debug)]
 #[must_use = "a lock is not held until it is acquired"]
 pub struct ReadWriteLock {
-    pub(in crate::face) writer: Lock,
+    pub(crate) writer: Lock,
 }
 
 impl ReadWriteLock {

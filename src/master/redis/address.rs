@@ -18,7 +18,7 @@ pub(super) enum Address {
 
 /// Opens a stream to a server.
 pub(super) type Connect = Arc<dyn Fn() -> Connecting + Send + Sync>;
-pub(in crate::master) type Connecting = Pin<Box<dyn Future<Output = io::Result<Wire>> + Send>>;
+pub(crate) type Connecting = Pin<Box<dyn Future<Output = io::Result<Wire>> + Send>>;
 
 impl Address {
     /// Returns the host and port, or the path, or the service with a Sentinel. The user and the

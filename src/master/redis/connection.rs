@@ -29,12 +29,12 @@ use crate::{
 };
 
 /// An open connection to a server that has accepted the login.
-pub(in crate::master) struct RedisConnection {
+pub(crate) struct RedisConnection {
     pub(super) wire: Wire,
     /// The time that the server took to answer the greeting.
-    pub(in crate::master) round_trip: Duration,
+    pub(crate) round_trip: Duration,
     /// `true` if the server reports changes of keys.
-    pub(in crate::master) reports_changes: bool,
+    pub(crate) reports_changes: bool,
     /// The times to set when something comes.
     pub(super) last_heard: Vec<LastHeard>,
     /// The command with which the server releases mutexes, if it has one.
@@ -72,17 +72,13 @@ impl RedisConnection {
 
     /// Drops the bytes that were not sent. The server then never receives them. Called before a
     /// connection to a silent server is closed.
-    pub(in crate::master) fn give_up(&self) {
+    pub(crate) fn give_up(&self) {
         self.wire.forget_unsent();
     }
 
     /// Writes and reads as much as possible, and hands each reply to `session`. Resolves with the
     /// reason when the connection breaks.
-    pub(in crate::master) fn poll(
-        &mut self,
-        cx: &mut Context<'_>,
-        session: &mut Session,
-    ) -> Poll<Arc<str>> {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, session: &mut Session) -> Poll<Arc<str>> {
         #[cfg(feature = "sentinel")]
         if let Some(moved) = &mut self.moved {
             // The old master may live on. It must not get commands from the kernel's buffers.

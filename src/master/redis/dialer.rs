@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Opens connections to one server.
-pub(in crate::master) struct Dialer {
+pub(crate) struct Dialer {
     greeter: Greeter,
     master: usize,
     config: MasterConfig,
@@ -26,7 +26,7 @@ pub(in crate::master) struct Dialer {
 }
 
 impl Dialer {
-    pub(in crate::master) fn new(endpoint: Endpoint, master: usize, config: &MasterConfig) -> Self {
+    pub(crate) fn new(endpoint: Endpoint, master: usize, config: &MasterConfig) -> Self {
         let name = config.connection_name.to_string();
         Self {
             master,
@@ -38,9 +38,7 @@ impl Dialer {
 
     /// Opens a connection, within the connect timeout. Returns it with the loss of locks, if there
     /// is a sign of any.
-    pub(in crate::master) async fn dial(
-        &self,
-    ) -> Result<(RedisConnection, Option<Loss>), DialError> {
+    pub(crate) async fn dial(&self) -> Result<(RedisConnection, Option<Loss>), DialError> {
         let dial = async {
             let mut connection = self.greeter.log_in().await?;
             let last_heard = self.config.health.last_heard(self.master);

@@ -19,20 +19,20 @@ pub(super) fn encoded(command: &Command, scratch: &mut Vec<u8>) -> Encoded {
 
 /// The form in which a script is sent.
 #[derive(Clone, Copy)]
-pub(in crate::master) enum ScriptAs {
+pub(crate) enum ScriptAs {
     /// The hash, for a server that has the script.
     Hash,
     Text,
 }
 
 /// Appends a command as an array of bulk strings.
-pub(in crate::master) fn encode(out: &mut Vec<u8>, words: &[&[u8]]) {
+pub(crate) fn encode(out: &mut Vec<u8>, words: &[&[u8]]) {
     push_length(out, b'*', words.len());
     words.iter().for_each(|word| push_word(out, word));
 }
 
 /// Appends a lock command. Returns its script, if it has one.
-pub(in crate::master) fn encode_command(
+pub(crate) fn encode_command(
     command: &Command,
     script_as: ScriptAs,
     out: &mut Vec<u8>,

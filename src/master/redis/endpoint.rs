@@ -15,7 +15,7 @@ use super::sentinel_url;
 
 /// The address of a server, and the login.
 #[derive(Clone)]
-pub(in crate::master) struct Endpoint {
+pub(crate) struct Endpoint {
     pub(super) address: Address,
     /// The login and the database.
     pub(super) settings: RedisConnectionInfo,
@@ -33,7 +33,7 @@ const SHAPES: &str = "it should look like redis://[user][:password@]host[:port][
 
 impl Endpoint {
     /// Reads a URL. Errors contain no part of the URL, because the URL may contain a password.
-    pub(in crate::master) fn from_url(url: &str) -> Result<Self, String> {
+    pub(crate) fn from_url(url: &str) -> Result<Self, String> {
         #[cfg(feature = "sentinel")]
         if let Some(parsed) = sentinel_url::parse(url) {
             return parsed
@@ -69,7 +69,7 @@ impl Endpoint {
         }
     }
 
-    pub(in crate::master) fn from_info(info: &ConnectionInfo) -> Result<Self, String> {
+    pub(crate) fn from_info(info: &ConnectionInfo) -> Result<Self, String> {
         let address = match info.addr() {
             ConnectionAddr::Tcp(host, port) => Address::Tcp(host.clone(), *port),
             ConnectionAddr::Unix(path) => Address::Unix(path.clone()),
@@ -128,7 +128,7 @@ impl Endpoint {
     }
 
     /// Sets the login, unless there is a password already. A user that is set already stays.
-    pub(in crate::master) fn login(self, user: &str, password: &str) -> Self {
+    pub(crate) fn login(self, user: &str, password: &str) -> Self {
         if self.settings.password().is_some() {
             return self;
         }
@@ -142,7 +142,7 @@ impl Endpoint {
     /// Returns the endpoint of a server in this process. `process` is the number of the process
     /// that it simulates for this endpoint.
     #[cfg(any(test, feature = "test-util"))]
-    pub(in crate::master) fn in_process(address: &str, process: u64, connect: Connect) -> Self {
+    pub(crate) fn in_process(address: &str, process: u64, connect: Connect) -> Self {
         Self {
             process,
             ..Self::new(
@@ -153,7 +153,7 @@ impl Endpoint {
     }
 
     /// Reads the URL of a server to which `connect` opens the streams.
-    pub(in crate::master) fn through(connect: Connect, url: &str) -> Result<Self, String> {
+    pub(crate) fn through(connect: Connect, url: &str) -> Result<Self, String> {
         let scheme = url.trim().split("://").next().unwrap_or_default();
         let scheme = scheme.to_ascii_lowercase();
         if !(["redis", "valkey"].contains(&&*scheme) || scheme.ends_with("unix")) {
@@ -171,22 +171,22 @@ impl Endpoint {
 
     /// Sets the TLS configuration, unless there is one already.
     #[cfg(feature = "tls")]
-    pub(in crate::master) fn tls(mut self, config: Arc<ClientConfig>) -> Self {
+    pub(crate) fn tls(mut self, config: Arc<ClientConfig>) -> Self {
         self.tls.get_or_insert(config);
         self
     }
 
     /// Returns the [text](Address::text) of the address.
-    pub(in crate::master) fn address(&self) -> Arc<str> {
+    pub(crate) fn address(&self) -> Arc<str> {
         self.address.text()
     }
 
-    pub(in crate::master) fn database(&self) -> i64 {
+    pub(crate) fn database(&self) -> i64 {
         self.settings.db()
     }
 
     #[cfg(feature = "tls")]
-    pub(in crate::master) fn uses_tls(&self) -> bool {
+    pub(crate) fn uses_tls(&self) -> bool {
         self.address.uses_tls()
     }
 

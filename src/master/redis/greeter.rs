@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Opens connections to one server, and logs in.
-pub(in crate::master) struct Greeter {
+pub(crate) struct Greeter {
     address: Address,
     greeting: Greeting,
     connector: Connector,
@@ -35,7 +35,7 @@ pub(in crate::master) struct Greeter {
 
 impl Greeter {
     /// `name` is the name of each connection, and `limit` the time for one.
-    pub(in crate::master) fn new(
+    pub(crate) fn new(
         endpoint: Endpoint,
         name: &str,
         limit: Duration,
@@ -55,7 +55,7 @@ impl Greeter {
     }
 
     /// Runs `dial`, which logs in, and gives it up when the time is over.
-    pub(in crate::master) async fn in_time<T, E: From<ConnectError>>(
+    pub(crate) async fn in_time<T, E: From<ConnectError>>(
         &self,
         dial: impl Future<Output = Result<T, E>>,
     ) -> Result<T, E> {
@@ -64,7 +64,7 @@ impl Greeter {
 
     /// Connects to the server and sends the greeting. If the master has Sentinels, asks them for
     /// its address first.
-    pub(in crate::master) async fn log_in(&self) -> Result<RedisConnection, ConnectError> {
+    pub(crate) async fn log_in(&self) -> Result<RedisConnection, ConnectError> {
         *self.progress.lock() = None;
         #[cfg(feature = "sentinel")]
         if let Address::Sentinels(sentinels) = &self.address {

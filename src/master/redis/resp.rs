@@ -13,7 +13,7 @@ use crate::core::protocol::command::Reply;
 use crate::master::connect_error::WireError;
 
 /// Reads the reply to a lock command.
-pub(in crate::master) fn reply(frame: &[u8]) -> Reply<'_> {
+pub(crate) fn reply(frame: &[u8]) -> Reply<'_> {
     let Some((kind, line)) = frame
         .strip_suffix(b"\r\n")
         .and_then(|line| line.split_first())
@@ -60,7 +60,7 @@ fn readable(text: &[u8]) -> Cow<'_, str> {
 }
 
 /// Returns whether a frame is a push, such as a published message, and not a reply.
-pub(in crate::master) fn is_push(frame: &[u8]) -> bool {
+pub(crate) fn is_push(frame: &[u8]) -> bool {
     frame.first() == Some(&b'>')
 }
 
@@ -73,7 +73,7 @@ fn frame_length(bytes: &[u8]) -> Result<Option<usize>, WireError> {
 /// The progress of the search for the end of a reply. The search continues where it stopped. A
 /// reply in pieces therefore costs no more than a whole reply.
 #[derive(Default)]
-pub(in crate::master) struct FrameScan {
+pub(crate) struct FrameScan {
     /// The position at which the next value starts. Its bytes may not have come yet.
     at: usize,
     /// The number of values in the reply that were not scanned yet. Only used after the first value
@@ -86,7 +86,7 @@ pub(in crate::master) struct FrameScan {
 impl FrameScan {
     /// Returns the length of the reply at the start of `bytes`, or `None` if it is incomplete. The
     /// next call gets the same bytes, followed by the bytes that came since.
-    pub(in crate::master) fn length(&mut self, bytes: &[u8]) -> Result<Option<usize>, WireError> {
+    pub(crate) fn length(&mut self, bytes: &[u8]) -> Result<Option<usize>, WireError> {
         // These are the usual replies to lock commands.
         if self.at == 0 {
             match bytes {

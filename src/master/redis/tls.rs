@@ -45,7 +45,7 @@ static SYSTEM: LazyLock<Result<Arc<ClientConfig>, String>> = LazyLock::new(|| {
 });
 
 /// Makes the handshake with `config`, or with the system's trusted roots if `config` is `None`.
-pub(in crate::master) async fn connect(
+pub(crate) async fn connect(
     config: Option<Arc<ClientConfig>>,
     host: &str,
     stream: TcpStream,

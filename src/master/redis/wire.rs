@@ -112,9 +112,7 @@ impl Wire {
     }
 
     /// Returns the wire of a stream that a user has opened.
-    pub(in crate::master) fn of_given(
-        stream: impl AsyncRead + AsyncWrite + Send + 'static,
-    ) -> Self {
+    pub(crate) fn of_given(stream: impl AsyncRead + AsyncWrite + Send + 'static) -> Self {
         let stream: Pin<Box<dyn Given>> = Box::pin(stream);
         Self::new(stream)
     }
@@ -129,22 +127,22 @@ impl Wire {
     /// Makes the stream drop unsent bytes when it is closed. Must be called before the stream to a
     /// silent server is closed. Otherwise, the kernel could deliver those bytes after the bytes of
     /// the next connection.
-    pub(in crate::master) fn forget_unsent(&self) {
+    pub(crate) fn forget_unsent(&self) {
         self.stream.forget_unsent();
     }
 
     /// Returns whether the stream has something to read.
-    pub(in crate::master) fn has_input(&self) -> bool {
+    pub(crate) fn has_input(&self) -> bool {
         self.stream.has_input()
     }
 
     /// Returns the buffer whose bytes the next poll writes to the stream.
-    pub(in crate::master) fn out(&mut self) -> &mut Vec<u8> {
+    pub(crate) fn out(&mut self) -> &mut Vec<u8> {
         &mut self.out
     }
 
     /// Returns whether the last poll ended before it had read everything.
-    pub(in crate::master) fn has_unread(&self) -> bool {
+    pub(crate) fn has_unread(&self) -> bool {
         self.has_unread
     }
 
@@ -157,7 +155,7 @@ impl Wire {
     ///
     /// Each call writes and also reads. A server that cannot send its replies stops reading
     /// commands.
-    pub(in crate::master) fn poll<R: Copy, B>(
+    pub(crate) fn poll<R: Copy, B>(
         &mut self,
         cx: &mut Context<'_>,
         on_read: impl Fn() -> R,
@@ -196,7 +194,7 @@ impl Wire {
 
     /// Hands replies to `on_frame` until `on_frame` returns `Break`. A push is no reply: a server
     /// that is flushed sends one to each connection that tracks keys, at any time.
-    pub(in crate::master) async fn answers<B>(
+    pub(crate) async fn answers<B>(
         &mut self,
         mut on_frame: impl FnMut(&[u8]) -> ControlFlow<B>,
     ) -> Result<B, WireError> {
@@ -208,10 +206,7 @@ impl Wire {
     }
 
     /// Waits for the next reply. Calls `read` with the reply, and returns the result of `read`.
-    pub(in crate::master) async fn answer<T>(
-        &mut self,
-        read: impl Fn(&[u8]) -> T,
-    ) -> Result<T, WireError> {
+    pub(crate) async fn answer<T>(&mut self, read: impl Fn(&[u8]) -> T) -> Result<T, WireError> {
         self.answers(|frame| ControlFlow::Break(read(frame))).await
     }
 
@@ -299,7 +294,7 @@ impl Wire {
 /// Lets other tasks run, and lets the runtime handle its timers and sockets, before this task goes
 /// on. A task that merely wakes itself may be polled many times before the runtime handles them.
 /// If another thread of the runtime is at its timers and sockets, this task does not wait for it.
-pub(in crate::master) fn poll_yield<T>(cx: &mut Context<'_>) -> Poll<T> {
+pub(crate) fn poll_yield<T>(cx: &mut Context<'_>) -> Poll<T> {
     let _ = pin!(yield_now()).poll(cx);
     Poll::Pending
 }

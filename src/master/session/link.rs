@@ -17,35 +17,35 @@ use crate::{core::vote::verb::Verb, master::config::MasterConfig};
 /// A window limits the number of unanswered commands. The window grows with each reply, so a silent
 /// master gets only a few commands.
 #[derive(Debug)]
-pub(in crate::master) struct Link {
+pub(crate) struct Link {
     /// The time when the connection came into use, just after its dial.
-    pub(in crate::master) began: Instant,
-    pub(in crate::master) liveness: Liveness,
-    pub(in crate::master) sent: Unanswered,
+    pub(crate) began: Instant,
+    pub(crate) liveness: Liveness,
+    pub(crate) sent: Unanswered,
     /// The most commands that may be in `sent`.
-    pub(in crate::master) window: usize,
+    pub(crate) window: usize,
     /// Set once the master has answered a command.
-    pub(in crate::master) has_answered: bool,
+    pub(crate) has_answered: bool,
     /// Set while the health of the master shows an error.
-    pub(in crate::master) is_unfit: bool,
+    pub(crate) is_unfit: bool,
     /// Set once the master has lost all of its keys while the connection lasted.
-    pub(in crate::master) is_flushed: bool,
+    pub(crate) is_flushed: bool,
     /// Set if the last poll of the connection has left bytes unread.
-    pub(in crate::master) has_unread: bool,
+    pub(crate) has_unread: bool,
     /// Set once the log has said that a subscription was refused.
-    pub(in crate::master) is_denial_logged: bool,
+    pub(crate) is_denial_logged: bool,
 }
 
 impl Link {
     /// The first window of a connection.
-    pub(in crate::master) const WINDOW: usize = 1_024;
+    pub(crate) const WINDOW: usize = 1_024;
     /// The first window of a connection if the master was silent on the connection before it.
-    pub(in crate::master) const CAREFUL_WINDOW: usize = 4;
+    pub(crate) const CAREFUL_WINDOW: usize = 4;
     /// The largest window. With a round trip of 200 ms, it is enough for 80,000 commands a second.
-    pub(in crate::master) const MOST_IN_WINDOW: usize = 16_384;
+    pub(crate) const MOST_IN_WINDOW: usize = 16_384;
 
     /// Creates the link of a new connection to `master`. Without a connection, the window is 0.
-    pub(in crate::master) fn new(
+    pub(crate) fn new(
         config: &MasterConfig,
         master: usize,
         round_trip: Duration,
@@ -69,7 +69,7 @@ impl Link {
 
     /// Notes that `item` was sent at `now`. `is_owed` is set if it is a release that was sent
     /// because the master is owed it.
-    pub(in crate::master) fn push(&mut self, item: Item, is_owed: bool, now: Instant) {
+    pub(crate) fn push(&mut self, item: Item, is_owed: bool, now: Instant) {
         if self.sent.is_empty() {
             // Renewals come seconds apart, and the connection of a holder is worth more than a
             // quick end: the master may only stand still for a moment.
@@ -85,7 +85,7 @@ impl Link {
     }
 
     /// Takes out the oldest command, whose reply came at `now`.
-    pub(in crate::master) fn pop(&mut self, now: Instant) -> Result<Sent, Arc<str>> {
+    pub(crate) fn pop(&mut self, now: Instant) -> Result<Sent, Arc<str>> {
         let sent = self.sent.pop().ok_or("a reply came without a command")?;
         self.window = (self.window + 1).min(Self::MOST_IN_WINDOW);
         self.has_answered = true;
@@ -94,22 +94,22 @@ impl Link {
     }
 
     /// Returns whether nothing is unanswered, and the connection has been silent for a while.
-    pub(in crate::master) fn is_idle(&self, now: Instant) -> bool {
+    pub(crate) fn is_idle(&self, now: Instant) -> bool {
         self.sent.is_empty() && self.liveness.is_idle(now)
     }
 
-    pub(in crate::master) fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         self.sent.len() < self.window
     }
 
     /// Returns the earliest deadline of an unanswered command, or of the connection.
-    pub(in crate::master) fn next_deadline(&mut self) -> Option<Instant> {
+    pub(crate) fn next_deadline(&mut self) -> Option<Instant> {
         // The deadline of any open vote is earlier than that of the connection.
         self.sent.next_deadline().or_else(|| self.silence_ends())
     }
 
     /// Returns when to give the connection up if nothing more comes.
-    pub(in crate::master) fn silence_ends(&self) -> Option<Instant> {
+    pub(crate) fn silence_ends(&self) -> Option<Instant> {
         let is_waiting = !self.sent.is_empty();
         is_waiting.then(|| self.liveness.deadline()).flatten()
     }

@@ -35,18 +35,18 @@ pub(crate) struct Change {
 
 /// The listeners to one master. They stay when a connection breaks.
 #[derive(Debug, Default)]
-pub(in crate::master) struct Listeners {
+pub(crate) struct Listeners {
     topics: BTreeMap<Topic, Vec<Weak<dyn Listener>>>,
     /// The channel to which the connection is subscribed.
     channel: Option<Arc<str>>,
 }
 
 impl Listeners {
-    pub(in crate::master) fn add(&mut self, topic: &Topic, listener: Weak<dyn Listener>) {
+    pub(crate) fn add(&mut self, topic: &Topic, listener: Weak<dyn Listener>) {
         self.topics.entry(topic.clone()).or_default().push(listener);
     }
 
-    pub(in crate::master) fn remove(&mut self, topic: &Topic, listener: &Weak<dyn Listener>) {
+    pub(crate) fn remove(&mut self, topic: &Topic, listener: &Weak<dyn Listener>) {
         let Some(listeners) = self.topics.get_mut(topic) else {
             return;
         };
@@ -57,12 +57,12 @@ impl Listeners {
     }
 
     /// Notes that there is a new connection, which is subscribed to nothing.
-    pub(in crate::master) fn connect(&mut self) {
+    pub(crate) fn connect(&mut self) {
         self.channel = None;
     }
 
     /// Returns the change of the subscription that must be sent now, and counts it as sent.
-    pub(in crate::master) fn take_change(&mut self) -> Option<Change> {
+    pub(crate) fn take_change(&mut self) -> Option<Change> {
         let change = match (self.called(), &self.channel) {
             (Some(ticket), None) => Change {
                 // All tickets of a coordinator have the same channel.
@@ -80,18 +80,18 @@ impl Listeners {
     }
 
     /// Returns whether a change of the subscription must be sent.
-    pub(in crate::master) fn must_change(&self) -> bool {
+    pub(crate) fn must_change(&self) -> bool {
         self.called().is_some() != self.channel.is_some()
     }
 
     /// Returns the listeners to `topic`.
-    pub(in crate::master) fn of(&self, topic: &Topic) -> Vec<Arc<dyn Listener>> {
+    pub(crate) fn of(&self, topic: &Topic) -> Vec<Arc<dyn Listener>> {
         let listeners = self.topics.get(topic).into_iter().flatten();
         listeners.filter_map(Weak::upgrade).collect()
     }
 
     /// Returns all listeners, each with its topic.
-    pub(in crate::master) fn all(&self) -> Vec<(Topic, Arc<dyn Listener>)> {
+    pub(crate) fn all(&self) -> Vec<(Topic, Arc<dyn Listener>)> {
         let topics = self.topics.iter();
         let all = topics.flat_map(|(topic, listeners)| {
             let listeners = listeners.iter().filter_map(Weak::upgrade);

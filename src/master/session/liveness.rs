@@ -6,7 +6,7 @@ use crate::core::time::timeout::{Limits, NodeTimeout};
 
 /// The time limits of a connection, and the times from which the silence of its master counts.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::master) struct Liveness {
+pub(crate) struct Liveness {
     node_timeout: NodeTimeout,
     /// The shortest time of a measured reply. Longer times are ignored, because a slow reply may
     /// have waited for earlier replies.
@@ -44,11 +44,7 @@ impl Liveness {
     /// have come while this process was frozen.
     const IDLE: Duration = Duration::from_secs(1);
 
-    pub(in crate::master) fn new(
-        node_timeout: NodeTimeout,
-        round_trip: Duration,
-        now: Instant,
-    ) -> Self {
+    pub(crate) fn new(node_timeout: NodeTimeout, round_trip: Duration, now: Instant) -> Self {
         let limits = node_timeout.limits(round_trip);
         Self {
             node_timeout,
@@ -64,12 +60,12 @@ impl Liveness {
     }
 
     /// Returns how long one command may take.
-    pub(in crate::master) fn timeout(&self) -> Duration {
+    pub(crate) fn timeout(&self) -> Duration {
         self.limits.timeout
     }
 
     /// Notes that a command is sent while no other is unanswered.
-    pub(in crate::master) fn begin(&mut self, now: Instant) {
+    pub(crate) fn begin(&mut self, now: Instant) {
         let silence = now.saturating_duration_since(self.last_byte);
         self.restart(now);
         self.silence = silence;
@@ -77,32 +73,32 @@ impl Liveness {
 
     /// Notes that a whole reply came, or that a command is sent as if the connection had been in
     /// use.
-    pub(in crate::master) fn restart(&mut self, now: Instant) {
+    pub(crate) fn restart(&mut self, now: Instant) {
         (self.last_byte, self.last_reply) = (now, now);
         self.silence = Duration::ZERO;
         self.is_forgiven = false;
     }
 
     /// Notes that bytes came, even if they do not complete a reply.
-    pub(in crate::master) fn on_bytes(&mut self, now: Instant) {
+    pub(crate) fn on_bytes(&mut self, now: Instant) {
         self.last_byte = now;
         self.silence = Duration::ZERO;
     }
 
     /// Returns whether no byte has come for so long that the connection counts as idle.
-    pub(in crate::master) fn is_idle(&self, now: Instant) -> bool {
+    pub(crate) fn is_idle(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.last_byte) >= Self::IDLE
     }
 
     /// Returns how long the connection was silent before the oldest unanswered command, if it
     /// counted as idle and is still silent.
-    pub(in crate::master) fn silence(&self) -> Option<Duration> {
+    pub(crate) fn silence(&self) -> Option<Duration> {
         (self.silence >= Self::IDLE).then_some(self.silence)
     }
 
     /// Measures a reply that came at `now`, to a command that was sent at `sent`. Lowers the limits
     /// if the reply is the fastest so far. Returns whether the limits may have changed.
-    pub(in crate::master) fn measure(&mut self, sent: Instant, now: Instant) -> bool {
+    pub(crate) fn measure(&mut self, sent: Instant, now: Instant) -> bool {
         if !self.can_improve {
             return false;
         }
@@ -125,7 +121,7 @@ impl Liveness {
     /// noticed late, this process was stalled, and so may have been the masters on the same
     /// machine. Then they get that time again, for at most one node timeout. So do masters that
     /// send faster than this process reads.
-    pub(in crate::master) fn judged_until(
+    pub(crate) fn judged_until(
         &mut self,
         due: Instant,
         now: Instant,
@@ -148,13 +144,13 @@ impl Liveness {
     }
 
     /// Returns when a deadline at `due` is judged.
-    pub(in crate::master) fn judged_at(&self, due: Instant) -> Instant {
+    pub(crate) fn judged_at(&self, due: Instant) -> Instant {
         self.judgement
             .map_or(due, |judgement| due.max(judgement.from))
     }
 
     /// Returns when to give the connection up if nothing more comes.
-    pub(in crate::master) fn deadline(&self) -> Option<Instant> {
+    pub(crate) fn deadline(&self) -> Option<Instant> {
         let limit = match self.silence() {
             Some(_) => self.limits.silence / NodeTimeout::SILENT_TIMEOUTS,
             None => self.limits.silence,

@@ -68,7 +68,7 @@ impl Mailbox {
         self.observer.address()
     }
 
-    pub(in crate::master) fn observer(&self) -> &MasterObserver {
+    pub(crate) fn observer(&self) -> &MasterObserver {
         &self.observer
     }
 
@@ -97,7 +97,7 @@ impl Mailbox {
         (micros > 0).then(|| Duration::from_micros(micros))
     }
 
-    pub(in crate::master) fn set_node_timeout(&self, timeout: Duration) {
+    pub(crate) fn set_node_timeout(&self, timeout: Duration) {
         let micros = u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX);
         self.node_timeout.store(micros, Ordering::Relaxed);
     }
@@ -134,7 +134,7 @@ impl Mailbox {
     }
 
     /// Passes news about `topic` on to its listeners.
-    pub(in crate::master) fn tell(&self, topic: &Topic) {
+    pub(crate) fn tell(&self, topic: &Topic) {
         let listeners = self.queue.lock().listeners.of(topic);
         for listener in listeners {
             listener.on_news(self.master, topic);
@@ -156,12 +156,12 @@ impl Mailbox {
         self.reports_changes.load(Ordering::Relaxed)
     }
 
-    pub(in crate::master) fn set_reports_changes(&self, reports: bool) {
+    pub(crate) fn set_reports_changes(&self, reports: bool) {
         self.reports_changes.store(reports, Ordering::Relaxed);
     }
 
     /// Notes that any key may have changed without a report.
-    pub(in crate::master) fn may_have_changed(&self) {
+    pub(crate) fn may_have_changed(&self) {
         self.tell_all(|topic| matches!(topic, Topic::Key(_)));
     }
 
@@ -180,7 +180,7 @@ impl Mailbox {
 
     /// Adds what was posted to `posts`. The next post wakes `cx`. Returns whether nothing more will
     /// be posted.
-    pub(in crate::master) fn take(&self, cx: &Context<'_>, posts: &mut Posts) -> bool {
+    pub(crate) fn take(&self, cx: &Context<'_>, posts: &mut Posts) -> bool {
         let mut queue = self.queue.lock();
         if let Some(panic) = queue.panic.take() {
             drop(queue);
@@ -201,7 +201,7 @@ impl Mailbox {
     }
 
     /// Notes that there is a connection with this node timeout.
-    pub(in crate::master) fn up(&self, timeout: Duration) {
+    pub(crate) fn up(&self, timeout: Duration) {
         self.set_node_timeout(timeout);
         let mut queue = self.queue.lock();
         queue.down = None;
@@ -210,14 +210,14 @@ impl Mailbox {
     }
 
     /// Notes that there is no connection. Requests wait for the dial that follows.
-    pub(in crate::master) fn interrupt(&self) {
+    pub(crate) fn interrupt(&self) {
         self.is_serving.store(false, Ordering::Relaxed);
         self.set_reports_changes(false);
     }
 
     /// Notes that there is no connection. From now on, every request fails at once with `failure`.
     /// Adds what was posted before to `posts`.
-    pub(in crate::master) fn down(&self, failure: Failure, posts: &mut Posts) {
+    pub(crate) fn down(&self, failure: Failure, posts: &mut Posts) {
         let mut queue = self.queue.lock();
         queue.down = Some(failure);
         self.interrupt();
@@ -227,12 +227,7 @@ impl Mailbox {
     /// Casts the vote of the master on `request`. `now` was read after the vote was known. The
     /// caller must hold no mutex, because the vote may wake a task. If code of the program panics,
     /// the supervisor panics with it.
-    pub(in crate::master) fn cast(
-        &self,
-        request: &Request,
-        vote: impl Into<SlotVote>,
-        now: Instant,
-    ) {
+    pub(crate) fn cast(&self, request: &Request, vote: impl Into<SlotVote>, now: Instant) {
         let vote = vote.into();
         let outcome = outcome(&vote.vote);
         let counted = caught(|| request.votes_to.count(self.master, vote, now));
@@ -281,14 +276,14 @@ struct Queue {
 
 /// Requests for one master that were not sent, oldest first.
 #[derive(Debug, Default)]
-pub(in crate::master) struct Posts {
+pub(crate) struct Posts {
     /// The requests whose votes are open.
-    pub(in crate::master) requests: VecDeque<Arc<Request>>,
+    pub(crate) requests: VecDeque<Arc<Request>>,
     /// The releases that failed at once because there was no connection. The master may be owed
     /// them.
-    pub(in crate::master) failed: VecDeque<Arc<Request>>,
+    pub(crate) failed: VecDeque<Arc<Request>>,
     /// The change of the subscription to send before the requests.
-    pub(in crate::master) change: Option<Change>,
+    pub(crate) change: Option<Change>,
 }
 
 impl Queue {

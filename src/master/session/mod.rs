@@ -25,17 +25,17 @@ use crate::{
     user_code::shielded,
 };
 
-pub(in crate::master) mod link;
+pub(crate) mod link;
 pub(crate) mod listeners;
-pub(in crate::master) mod liveness;
-pub(in crate::master) mod mailbox;
-pub(in crate::master) mod owed;
+pub(crate) mod liveness;
+pub(crate) mod mailbox;
+pub(crate) mod owed;
 mod quarantine;
 mod replies;
 pub(crate) mod request;
 #[cfg(test)]
 mod tests;
-pub(in crate::master) mod unanswered;
+pub(crate) mod unanswered;
 
 /// The sending half of a connection. Bytes may stay in a buffer until the next poll.
 pub(crate) trait Transmit {
@@ -66,8 +66,8 @@ pub(crate) trait Transmit {
 /// Releases that the master is owed then wait for the next connection.
 #[derive(Debug)]
 pub(crate) struct Session {
-    pub(in crate::master) mailbox: Arc<Mailbox>,
-    pub(in crate::master) config: MasterConfig,
+    pub(crate) mailbox: Arc<Mailbox>,
+    pub(crate) config: MasterConfig,
     posts: Posts,
     /// The releases that have their votes and must still be sent.
     owed: Owed,
@@ -77,7 +77,7 @@ pub(crate) struct Session {
     /// The end of the quarantine, if there is one.
     quarantined_until: Option<Instant>,
     /// The current connection. If there is none, this is what is left of the last one.
-    pub(in crate::master) link: Link,
+    pub(crate) link: Link,
 }
 
 impl Session {
@@ -86,7 +86,7 @@ impl Session {
     /// The most requests that wait for room, apart from owed releases.
     const MOST_WAITING: usize = Link::MOST_IN_WINDOW;
 
-    pub(in crate::master) fn new(mailbox: Arc<Mailbox>, config: MasterConfig) -> Self {
+    pub(crate) fn new(mailbox: Arc<Mailbox>, config: MasterConfig) -> Self {
         Self {
             posts: Posts::default(),
             owed: Owed::default(),
@@ -100,7 +100,7 @@ impl Session {
 
     /// Notes that there is a connection, after a dial that has measured `round_trip` and found this
     /// `loss`. `window` is the first window.
-    pub(in crate::master) fn connect(
+    pub(crate) fn connect(
         &mut self,
         round_trip: Duration,
         loss: Option<Loss>,
@@ -118,7 +118,7 @@ impl Session {
 
     /// Notes that the connection is gone, and that a dial follows at once. Casts the open votes on
     /// what was sent. Requests that were not sent wait for the dial.
-    pub(in crate::master) fn interrupt(&mut self, why: &Arc<str>) {
+    pub(crate) fn interrupt(&mut self, why: &Arc<str>) {
         self.owed.disconnect();
         self.mailbox.interrupt();
         self.posts.change = None; // the next connection subscribes anew
@@ -131,7 +131,7 @@ impl Session {
 
     /// Notes that there is no connection. Casts all open votes, and keeps the releases that the
     /// master is owed.
-    pub(in crate::master) fn disconnect(&mut self, why: &Arc<str>) {
+    pub(crate) fn disconnect(&mut self, why: &Arc<str>) {
         self.owed.disconnect();
         let unknown = Failure::Disconnected(why.clone());
         // The votes come first, because they may decide which releases are owed.
@@ -146,7 +146,7 @@ impl Session {
 
     /// Takes over what was posted. The next post wakes `cx`. Returns whether nothing more will be
     /// posted.
-    pub(in crate::master) fn take(&mut self, cx: &Context<'_>) -> bool {
+    pub(crate) fn take(&mut self, cx: &Context<'_>) -> bool {
         let before = self.posts.requests.len();
         let is_abandoned = self.mailbox.take(cx, &mut self.posts);
         if self.posts.requests.len() > Self::MOST_WAITING {
@@ -168,7 +168,7 @@ impl Session {
     /// Drops the releases that the master is no longer owed, and gives up the requests that have
     /// waited for a node timeout. The very first dial is waited for until it is over. Returns when
     /// to call this method again. Used while there is no connection.
-    pub(in crate::master) fn expire_unconnected(&mut self) -> Option<Instant> {
+    pub(crate) fn expire_unconnected(&mut self) -> Option<Instant> {
         let (master, now) = (self.master(), self.config.now);
         let mut next = None;
         if self.mailbox.node_timeout().is_some() {
@@ -190,7 +190,7 @@ impl Session {
 
     /// Sends as much as the window allows: the change of the subscription, owed releases, late
     /// releases and requests, in this order. Returns whether it sent anything.
-    pub(in crate::master) fn send(&mut self, connection: &mut impl Transmit) -> bool {
+    pub(crate) fn send(&mut self, connection: &mut impl Transmit) -> bool {
         if !self.has_backlog() {
             return false; // most polls only read replies
         }
@@ -227,7 +227,7 @@ impl Session {
 
     /// Returns when to do something next, if nothing is posted before and no reply comes: to send,
     /// to end the quarantine, or to call [`expire`](Self::expire).
-    pub(in crate::master) fn next_expiry(&mut self) -> Option<Instant> {
+    pub(crate) fn next_expiry(&mut self) -> Option<Instant> {
         let mut next = self.link.next_deadline();
         if self.has_backlog() {
             next = next.into_iter().chain(self.next_of_backlog()).min();
@@ -238,14 +238,14 @@ impl Session {
 
     /// Returns the time up to which deadlines may be judged, if a deadline at `due` is over. See
     /// [`Liveness`](liveness::Liveness::judged_until).
-    pub(in crate::master) fn judged_until(&mut self, due: Instant) -> Option<Instant> {
+    pub(crate) fn judged_until(&mut self, due: Instant) -> Option<Instant> {
         let (now, has_unread) = ((self.config.now)(), self.link.has_unread);
         self.link.liveness.judged_until(due, now, has_unread)
     }
 
     /// Casts a failed vote on each request whose deadline is over at `now`. Returns whether the
     /// master has been silent for too long.
-    pub(in crate::master) fn expire(&mut self, now: Instant) -> bool {
+    pub(crate) fn expire(&mut self, now: Instant) -> bool {
         let (mailbox, liveness) = (&self.mailbox, &self.link.liveness);
         let late = Failure::TimedOut {
             after: liveness.timeout(),
@@ -272,7 +272,7 @@ impl Session {
     }
 
     /// Returns whether every command has been delivered.
-    pub(in crate::master) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.link.sent.is_empty() && !self.has_backlog()
     }
 

@@ -17,7 +17,7 @@ use crate::core::wait::pauses::Backoff;
 /// a time, each after a pause, until one succeeds. A release is no longer owed once the key that it
 /// would delete has expired.
 #[derive(Debug, Default)]
-pub(in crate::master) struct Owed {
+pub(crate) struct Owed {
     releases: VecDeque<Arc<Request>>,
     /// The number of owed releases that were sent over this connection and are not answered.
     in_flight: usize,
@@ -40,14 +40,14 @@ impl Owed {
     const PAUSE: Backoff =
         Backoff::between(Duration::from_millis(250), Duration::from_millis(1_000));
 
-    pub(in crate::master) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.releases.is_empty()
     }
 
     /// Adds `release`. If there are then too many releases, gives up the oldest one. Returns
     /// whether to log that.
     #[must_use = "the log must say that releases were given up"]
-    pub(in crate::master) fn push(&mut self, release: Arc<Request>) -> bool {
+    pub(crate) fn push(&mut self, release: Arc<Request>) -> bool {
         self.releases.push_back(release);
         self.releases.len() > Self::MOST && {
             self.releases.pop_front();
@@ -56,17 +56,13 @@ impl Owed {
     }
 
     /// Returns when to call [`expire`](Self::expire), or `None` if there is no release.
-    pub(in crate::master) fn next_expiry(
-        &self,
-        master: usize,
-        now: fn() -> Instant,
-    ) -> Option<Instant> {
+    pub(crate) fn next_expiry(&self, master: usize, now: fn() -> Instant) -> Option<Instant> {
         let until = self.releases.front()?.votes_to.owed_until(master);
         Some(until.unwrap_or_else(now))
     }
 
     /// Drops the oldest releases, up to the first one that is still owed to `master` at `now`.
-    pub(in crate::master) fn expire(&mut self, master: usize, now: Instant) {
+    pub(crate) fn expire(&mut self, master: usize, now: Instant) {
         while let Some(oldest) = self.releases.front()
             && !is_owed(oldest, master, now)
         {
@@ -77,7 +73,7 @@ impl Owed {
 
     /// Returns the next release to send to `master`, if one may be sent now. At most `window`
     /// commands may be unanswered. Half of that number is left to new requests.
-    pub(in crate::master) fn next(
+    pub(crate) fn next(
         &mut self,
         master: usize,
         now: Instant,
@@ -98,13 +94,13 @@ impl Owed {
 
     /// Returns the time at which the pause after an error reply is over. Returns `None` if there
     /// was no pause, if no release is kept, or if a release is unanswered.
-    pub(in crate::master) fn next_send(&self) -> Option<Instant> {
+    pub(crate) fn next_send(&self) -> Option<Instant> {
         self.retry_at
             .filter(|_| self.in_flight == 0 && !self.is_empty())
     }
 
     /// Notes the success of a release that [`next`](Self::next) returned.
-    pub(in crate::master) fn succeeded(&mut self) {
+    pub(crate) fn succeeded(&mut self) {
         self.in_flight = self.in_flight.saturating_sub(1);
         self.limit = self.limit.map(|limit| limit.saturating_add(1));
         self.failures = 0;
@@ -113,7 +109,7 @@ impl Owed {
 
     /// Notes that a release was answered with an error. Begins a pause if none is under way.
     /// `was_owed` is set if [`next`](Self::next) returned the release.
-    pub(in crate::master) fn failed(&mut self, was_owed: bool, now: Instant, random: u64) {
+    pub(crate) fn failed(&mut self, was_owed: bool, now: Instant, random: u64) {
         if was_owed {
             self.in_flight = self.in_flight.saturating_sub(1);
         }
@@ -125,7 +121,7 @@ impl Owed {
     }
 
     /// Forgets the replies of a connection that is gone.
-    pub(in crate::master) fn disconnect(&mut self) {
+    pub(crate) fn disconnect(&mut self) {
         *self = Self {
             releases: mem::take(&mut self.releases),
             is_logged: self.is_logged,
@@ -135,7 +131,7 @@ impl Owed {
 }
 
 /// Returns whether `release` is still owed to `master` at `now`.
-pub(in crate::master) fn is_owed(release: &Request, master: usize, now: Instant) -> bool {
+pub(crate) fn is_owed(release: &Request, master: usize, now: Instant) -> bool {
     let until = release.votes_to.owed_until(master);
     until.is_some_and(|until| until > now)
 }

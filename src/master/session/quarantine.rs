@@ -21,7 +21,7 @@ impl Session {
     }
 
     /// If the quarantine ends at `now`, reports this, and returns `true`.
-    pub(in crate::master) fn ends_quarantine(&mut self, now: Instant) -> bool {
+    pub(crate) fn ends_quarantine(&mut self, now: Instant) -> bool {
         let end = self.quarantined_until.take_if(|until| *until <= now);
         if end.is_some() {
             self.mailbox.observer().on(MasterEvent::VotesAgain);

@@ -45,7 +45,7 @@ pub(crate) struct Request<C: ?Sized = dyn CountVotes> {
     /// sent.
     pub(crate) posted: Instant,
     /// The encoded command, which is the same for all masters. The first send creates it.
-    pub(in crate::master) encoded: OnceLock<Encoded>,
+    pub(crate) encoded: OnceLock<Encoded>,
     pub(crate) votes_to: C,
 }
 
@@ -62,7 +62,7 @@ impl<C> Request<C> {
 
 impl<C: CountVotes + ?Sized> Request<C> {
     /// Returns whether `master` must be sent the command even after its vote has been cast.
-    pub(in crate::master) fn is_owed_to(&self, master: usize) -> bool {
+    pub(crate) fn is_owed_to(&self, master: usize) -> bool {
         self.votes_to.owed_until(master).is_some()
     }
 }
@@ -78,8 +78,8 @@ impl<C: ?Sized> fmt::Debug for Request<C> {
 
 /// A command as bytes, for masters that have its script. The bytes are the same for all masters.
 /// They need an allocation only if they are many, as for a lock with a long name.
-pub(in crate::master) struct Encoded {
+pub(crate) struct Encoded {
     /// The script that a master must have.
-    pub(in crate::master) script: Option<&'static Script>,
-    pub(in crate::master) bytes: SmallVec<[u8; 240]>,
+    pub(crate) script: Option<&'static Script>,
+    pub(crate) bytes: SmallVec<[u8; 240]>,
 }

@@ -8,7 +8,7 @@ use super::request::Request;
 /// command whose deadline is over gets a failed vote and stays here, because its reply may still
 /// come.
 #[derive(Debug, Default)]
-pub(in crate::master) struct Unanswered {
+pub(crate) struct Unanswered {
     commands: VecDeque<Sent>,
     /// The number of commands at the front that are known to have their vote.
     expired: usize,
@@ -18,20 +18,20 @@ pub(in crate::master) struct Unanswered {
 }
 
 #[derive(Debug)]
-pub(in crate::master) struct Sent {
-    pub(in crate::master) item: Item,
-    pub(in crate::master) at: Instant,
+pub(crate) struct Sent {
+    pub(crate) item: Item,
+    pub(crate) at: Instant,
     deadline: Instant,
     /// Set if the vote has been cast, or if the command has no vote.
     is_expired: bool,
     /// Set if the command is a release that was sent because the master is owed it.
-    pub(in crate::master) is_owed: bool,
+    pub(crate) is_owed: bool,
     /// Set if the command was sent a second time, with its script.
-    pub(in crate::master) is_resent: bool,
+    pub(crate) is_resent: bool,
 }
 
 #[derive(Debug)]
-pub(in crate::master) enum Item {
+pub(crate) enum Item {
     /// The request to report the next change of each key that the next command reads.
     Caching,
     /// A subscription to this channel that begins or ends.
@@ -40,23 +40,17 @@ pub(in crate::master) enum Item {
 }
 
 impl Unanswered {
-    pub(in crate::master) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.commands.is_empty()
     }
 
-    pub(in crate::master) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.commands.len()
     }
 
     /// Adds a command that was sent at `now`. The node timeout begins at `now`, because a stall of
     /// this process before the send is no fault of the master.
-    pub(in crate::master) fn push(
-        &mut self,
-        item: Item,
-        is_owed: bool,
-        now: Instant,
-        deadline: Instant,
-    ) {
+    pub(crate) fn push(&mut self, item: Item, is_owed: bool, now: Instant, deadline: Instant) {
         let latest = self.commands.back().map(|sent| sent.deadline);
         self.commands.push_back(Sent {
             is_expired: is_owed || !matches!(item, Item::Request(_)),
@@ -70,11 +64,11 @@ impl Unanswered {
         });
     }
 
-    pub(in crate::master) fn oldest(&self) -> Option<&Item> {
+    pub(crate) fn oldest(&self) -> Option<&Item> {
         self.commands.front().map(|sent| &sent.item)
     }
 
-    pub(in crate::master) fn pop(&mut self) -> Option<Sent> {
+    pub(crate) fn pop(&mut self) -> Option<Sent> {
         let sent = self.commands.pop_front()?;
         self.expired = self.expired.saturating_sub(1);
         self.resent -= usize::from(sent.is_resent);
@@ -84,7 +78,7 @@ impl Unanswered {
     /// Moves the oldest command to the end and returns it, if it may be sent again. Each command
     /// may be sent at most twice. A command that takes a lock must not be sent again after the
     /// command that gives the lock back. The lock would otherwise stay taken.
-    pub(in crate::master) fn resend(&mut self, reports_changes: bool) -> Option<Arc<Request>> {
+    pub(crate) fn resend(&mut self, reports_changes: bool) -> Option<Arc<Request>> {
         /// The most commands that are searched for the one that gives the lock back.
         const MOST: usize = 1_024;
         let mut commands = self.commands.iter();
@@ -114,7 +108,7 @@ impl Unanswered {
     }
 
     /// Returns the earliest deadline of an open vote.
-    pub(in crate::master) fn next_deadline(&mut self) -> Option<Instant> {
+    pub(crate) fn next_deadline(&mut self) -> Option<Instant> {
         while self
             .commands
             .get(self.expired)
@@ -131,7 +125,7 @@ impl Unanswered {
 
     /// Calls `give_up` with each request that has an open vote and whose deadline is over at `now`.
     /// Its vote is no longer open then.
-    pub(in crate::master) fn expire(&mut self, now: Instant, mut give_up: impl FnMut(&Request)) {
+    pub(crate) fn expire(&mut self, now: Instant, mut give_up: impl FnMut(&Request)) {
         let first = self.expired.min(self.commands.len());
         for sent in self.commands.range_mut(first..) {
             let is_over = sent.is_expired || sent.deadline <= now;
@@ -148,9 +142,7 @@ impl Unanswered {
     }
 
     /// Takes out all requests. Each comes with a flag that is `true` if its vote is open.
-    pub(in crate::master) fn drain(
-        &mut self,
-    ) -> impl Iterator<Item = (Arc<Request>, bool)> + use<> {
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = (Arc<Request>, bool)> + use<> {
         (self.expired, self.resent) = (0, 0);
         let commands = mem::take(&mut self.commands).into_iter();
         commands.filter_map(|sent| match sent.item {
