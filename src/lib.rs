@@ -162,7 +162,7 @@ pub mod tools {
             protocol::connection_name::ConnectionName,
             vote::lists_id::ListsId,
         },
-        master::{ConnectError, ConnectStep, MasterStream, WireError},
+        master::{ConnectError, ConnectStep, MasterStream},
     };
 }
 

@@ -21,9 +21,7 @@ use quorlock::{
     LostReason, MasterHealth, MasterList, MasterSpec, MasterState, MasterView, Membership, Owner,
     Quarantine, ReadWriteLock, ReadyError, Refusal, ReleaseError, Renewal, RunError, StaleToken,
     Tally, Vote, VoteRow, Votes,
-    tools::{
-        ConnectError, ConnectStep, ConnectionName, ExampleKey, ListsId, MasterStream, WireError,
-    },
+    tools::{ConnectError, ConnectStep, ConnectionName, ExampleKey, ListsId, MasterStream},
 };
 
 #[test]
@@ -90,7 +88,6 @@ fn public_types_have_their_auto_traits() {
         Vote: Clone Eq;
         VoteRow<'static>: Clone Copy;
         Votes: Clone;
-        WireError: Error;
     }
     // One task reads and writes a stream. It is not `Sync`, like the streams that it may be.
     is_send(&None::<MasterStream>);

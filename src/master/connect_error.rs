@@ -1,4 +1,4 @@
-//! The reasons why no connection to a server can be made, and why one is given up.
+//! The reasons why no connection to a server can be made.
 
 use std::{future::Future, io, time::Duration};
 
@@ -48,10 +48,10 @@ pub enum ConnectError {
     MaxClients(String),
     /// The stream broke before the first reply. Only on a connection without TLS.
     #[error("{0}; if this port expects TLS, use rediss://")]
-    NoGreeting(WireError),
+    NoGreeting(io::Error),
     /// The stream broke after the handshake and before the first reply.
     #[error("{0}; does the server want a certificate of the client, with Builder::tls?")]
-    NoGreetingOverTls(WireError),
+    NoGreetingOverTls(io::Error),
     /// The server is a replica.
     #[error("it is a {role}, not a master")]
     NotAMaster {
@@ -75,7 +75,7 @@ pub enum ConnectError {
     Tls(String),
     /// The stream broke, or carried no replies of a Redis server.
     #[error(transparent)]
-    Wire(#[cfg_attr(not(feature = "tls"), from)] WireError),
+    Wire(#[cfg_attr(not(feature = "tls"), from)] io::Error),
 }
 
 impl ConnectError {
@@ -185,48 +185,6 @@ impl DialError {
         match self {
             Self::Connect(error) => error.refusal(),
             _ => None,
-        }
-    }
-}
-
-impl From<WireError> for DialError {
-    fn from(error: WireError) -> Self {
-        Self::Connect(error.into())
-    }
-}
-
-/// The reason why a stream is given up.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum WireError {
-    /// A length in a reply is negative, too large, or no number.
-    #[error("a reply announces an invalid length")]
-    BadLength,
-    /// The server has closed the stream.
-    #[error("closed by the server")]
-    Closed,
-    /// A reply is longer than any reply to a command of this crate.
-    #[error("a reply without end")]
-    Endless,
-    /// An error of the stream.
-    #[error(transparent)]
-    Io(#[from] io::Error),
-    /// The bytes are not those of a Redis server.
-    #[error("the answer is not RESP: is this a Redis server?")]
-    NotResp,
-    /// The stream takes no more bytes.
-    #[error("the connection takes no more bytes")]
-    WriteZero,
-}
-
-impl WireError {
-    /// Returns whether the connection ended, and nothing says why.
-    #[cfg(feature = "tls")]
-    pub(super) fn is_unexplained(&self) -> bool {
-        match self {
-            Self::Closed | Self::WriteZero => true,
-            Self::Io(error) => error.get_ref().is_none(),
-            Self::BadLength | Self::Endless | Self::NotResp => false,
         }
     }
 }

@@ -14,7 +14,7 @@ mod spec;
 mod supervisor;
 
 pub(crate) use config::MasterConfig;
-pub use connect_error::{ConnectError, ConnectStep, WireError};
+pub use connect_error::{ConnectError, ConnectStep};
 pub(crate) use health::{Entry, HealthBoard};
 pub(crate) use observer::MASTER;
 #[cfg(test)]

@@ -63,7 +63,8 @@ impl Dialer {
         ask(&known, quarantine, wire.out());
         let observer = config.health.observer(self.master);
         let answer = |frame: &[u8]| read(&reply(frame), quarantine, observer);
-        let Some(found) = wire.answer(answer).await?? else {
+        let answer = wire.answer(answer).await;
+        let Some(found) = answer.map_err(ConnectError::from)?? else {
             return Ok(None);
         };
         // A refusal keeps the run ids: the master's own server may come back without its locks.

@@ -275,7 +275,7 @@ fn fault_of(url: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{MasterSpec, master::redis::greeter::Greeting};
+    use crate::{MasterSpec, master::redis::greeter::greeting};
 
     #[test]
     fn addresses_tell_servers_apart_and_show_no_secrets() {
@@ -342,7 +342,7 @@ mod tests {
         ] {
             let [endpoint, same] = [url, same_as].map(|url| Endpoint::from_url(url).unwrap());
             let endpoint = endpoint.login("me", "p /");
-            let greeting = |endpoint: &Endpoint| Greeting::new(&endpoint.settings, "n").bytes;
+            let greeting = |endpoint: &Endpoint| greeting(&endpoint.settings, "n").0;
             assert_eq!(greeting(&endpoint), greeting(&same), "{url}");
             assert_eq!(endpoint.origin_name(), same.origin_name(), "{url}");
         }

@@ -1,6 +1,7 @@
 //! Connects to a server and logs in.
 
 use std::{
+    io,
     ops::ControlFlow,
     time::{Duration, Instant},
 };
@@ -20,7 +21,7 @@ use super::{
 use crate::{
     core::protocol::command::Reply,
     master::{
-        connect_error::{ConnectError, Progress, WireError, in_time},
+        connect_error::{ConnectError, Progress, in_time},
         server_error::ServerError,
     },
 };
@@ -28,7 +29,9 @@ use crate::{
 /// Opens connections to one server, and logs in.
 pub(crate) struct Greeter {
     address: Address,
-    greeting: Greeting,
+    /// What to send on a new connection.
+    greeting: Vec<u8>,
+    steps: Vec<Step>,
     connector: Connector,
     progress: Progress,
 }
@@ -41,8 +44,10 @@ impl Greeter {
         limit: Duration,
         now: fn() -> Instant,
     ) -> Self {
+        let (greeting, steps) = greeting(&endpoint.settings, name);
         Self {
-            greeting: Greeting::new(&endpoint.settings, name),
+            greeting,
+            steps,
             address: endpoint.address,
             connector: Connector {
                 now,
@@ -80,9 +85,8 @@ impl Greeter {
 
     async fn log_in_at(&self, address: &Address) -> Result<RedisConnection, ConnectError> {
         let mut wire = self.connector.connect(address, &self.progress).await?;
-        let Greeting { bytes, steps } = &self.greeting;
-        wire.out().extend_from_slice(bytes);
-        let mut steps = steps.iter();
+        wire.out().extend_from_slice(&self.greeting);
+        let mut steps = self.steps.iter();
         let (mut has_answered, mut reports_changes, mut native) = (false, true, None);
         let asked = (self.connector.now)();
         let on_frame = |frame: &[u8]| {
@@ -109,69 +113,68 @@ impl Greeter {
 
 /// Returns the error of a dial that found no greeting. A server that expects TLS closes a plain
 /// connection, or answers with an alert.
-fn no_greeting(address: &Address, error: WireError, has_answered: bool) -> ConnectError {
+fn no_greeting(address: &Address, error: io::Error, has_answered: bool) -> ConnectError {
     match address {
         Address::Tcp(..) if !has_answered => ConnectError::NoGreeting(error),
         // The server's alert says why, but it may be lost.
         #[cfg(feature = "tls")]
-        Address::Tls(..) if !has_answered && error.is_unexplained() => {
+        Address::Tls(..) if !has_answered && is_end(&error) => {
             ConnectError::NoGreetingOverTls(error)
         }
         _ => error.into(),
     }
 }
 
-/// The commands that prepare a new connection, as bytes to send: the login, the choice of a
-/// database, and questions about the server.
-pub(super) struct Greeting {
-    pub(super) bytes: Vec<u8>,
-    steps: Vec<Step>,
+/// Returns whether the connection ended, and nothing says why.
+#[cfg(feature = "tls")]
+fn is_end(error: &io::Error) -> bool {
+    use io::ErrorKind::{UnexpectedEof, WriteZero};
+    matches!(error.kind(), UnexpectedEof | WriteZero) || error.get_ref().is_none()
+}
+
+/// Returns the commands that prepare a new connection, as bytes and as steps: the login, the choice
+/// of a database, and questions about the server. `name` names the connection. Nothing else can.
+pub(super) fn greeting(settings: &RedisConnectionInfo, name: &str) -> (Vec<u8>, Vec<Step>) {
+    let mut hello = ::redis::cmd("HELLO");
+    hello.arg(3);
+    if let Some(password) = settings.password() {
+        hello
+            .arg("AUTH")
+            .arg(settings.username().unwrap_or("default"))
+            .arg(password);
+    }
+    let mut bytes = hello.get_packed_command();
+    let mut steps = vec![Step::Hello];
+    if settings.db() != 0 {
+        ::redis::cmd("SELECT")
+            .arg(settings.db())
+            .write_packed_command(&mut bytes);
+        steps.push(Step::Select);
+    }
+    ::redis::cmd("CLIENT")
+        .arg("TRACKING")
+        .arg("ON")
+        .arg("OPTIN")
+        .write_packed_command(&mut bytes);
+    bytes.extend_from_slice(CACHING); // it has no effect on a command that reads no key
+    steps.extend([Step::Track, Step::Track]);
+    for native in NativeRelease::ALL {
+        encode(&mut bytes, &[native.name()]);
+        steps.push(Step::FindNative(native));
+    }
+    encode(&mut bytes, &[b"CLIENT", b"SETNAME", name.as_bytes()]);
+    steps.push(Step::Name);
+    (bytes, steps)
 }
 
 /// The kind of one command in a greeting. It decides how the reply is checked.
 #[derive(Clone, Copy)]
-enum Step {
+pub(super) enum Step {
     FindNative(NativeRelease),
     Hello,
     Name,
     Select,
     Track,
-}
-
-impl Greeting {
-    /// `name` names the connection. Nothing else can.
-    pub(super) fn new(settings: &RedisConnectionInfo, name: &str) -> Self {
-        let mut hello = ::redis::cmd("HELLO");
-        hello.arg(3);
-        if let Some(password) = settings.password() {
-            hello
-                .arg("AUTH")
-                .arg(settings.username().unwrap_or("default"))
-                .arg(password);
-        }
-        let mut bytes = hello.get_packed_command();
-        let mut steps = vec![Step::Hello];
-        if settings.db() != 0 {
-            ::redis::cmd("SELECT")
-                .arg(settings.db())
-                .write_packed_command(&mut bytes);
-            steps.push(Step::Select);
-        }
-        ::redis::cmd("CLIENT")
-            .arg("TRACKING")
-            .arg("ON")
-            .arg("OPTIN")
-            .write_packed_command(&mut bytes);
-        bytes.extend_from_slice(CACHING); // it has no effect on a command that reads no key
-        steps.extend([Step::Track, Step::Track]);
-        for native in NativeRelease::ALL {
-            encode(&mut bytes, &[native.name()]);
-            steps.push(Step::FindNative(native));
-        }
-        encode(&mut bytes, &[b"CLIENT", b"SETNAME", name.as_bytes()]);
-        steps.push(Step::Name);
-        Self { bytes, steps }
-    }
 }
 
 impl Step {

@@ -7,10 +7,9 @@
 //! `Value`, which allocates for strings and errors, but a reply must cost no allocation. It does
 //! not say where the value ends, but one buffer may hold many replies.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, io};
 
 use crate::core::protocol::command::Reply;
-use crate::master::connect_error::WireError;
 
 /// Reads the reply to a lock command.
 pub(crate) fn reply(frame: &[u8]) -> Reply<'_> {
@@ -66,7 +65,7 @@ pub(crate) fn is_push(frame: &[u8]) -> bool {
 
 /// Returns the length of the reply at the start of `bytes`, or `None` if it is incomplete.
 #[cfg(test)]
-fn frame_length(bytes: &[u8]) -> Result<Option<usize>, WireError> {
+fn frame_length(bytes: &[u8]) -> io::Result<Option<usize>> {
     FrameScan::default().length(bytes)
 }
 
@@ -86,7 +85,7 @@ pub(crate) struct FrameScan {
 impl FrameScan {
     /// Returns the length of the reply at the start of `bytes`, or `None` if it is incomplete. The
     /// next call gets the same bytes, followed by the bytes that came since.
-    pub(crate) fn length(&mut self, bytes: &[u8]) -> Result<Option<usize>, WireError> {
+    pub(crate) fn length(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
         // These are the usual replies to lock commands.
         if self.at == 0 {
             match bytes {
@@ -111,7 +110,10 @@ impl FrameScan {
                 b'%' => more = 2 * length(line)?.unwrap_or(0),
                 // An attribute is followed by the value that it describes.
                 b'|' => more = 1 + 2 * length(line)?.unwrap_or(0),
-                _ => return Err(WireError::NotResp),
+                _ => {
+                    let why = "the answer is not RESP: is this a Redis server?";
+                    return Err(io::Error::other(why));
+                }
             }
             self.at = next + blob;
             self.searched = self.at;
@@ -133,11 +135,11 @@ impl FrameScan {
     }
 }
 
-fn length(digits: &[u8]) -> Result<Option<usize>, WireError> {
+fn length(digits: &[u8]) -> io::Result<Option<usize>> {
     match integer(digits) {
         Some(-1) => Ok(None),
         Some(length @ 0..=0xff_ffff) => Ok(Some(length as usize)),
-        _ => Err(WireError::BadLength),
+        _ => Err(io::Error::other("a reply announces an invalid length")),
     }
 }
 

@@ -14,7 +14,7 @@ use futures::{
 use tokio::time::{sleep, timeout};
 
 use super::{
-    address::{Address, Sentinel, Sentinels},
+    address::{Address, Sentinel, Sentinels, check_tcp},
     connector::Connector,
     encode::encode,
     resp::reply,
@@ -211,16 +211,13 @@ fn check_login(frame: &[u8]) -> Result<(), ConnectError> {
 
 /// Reads the host and the port of a master.
 fn place(frame: &[u8]) -> Option<(String, u16)> {
-    /// The longest host name in DNS. The name is in errors and logs, so it must not be endless.
-    const MOST_HOST: usize = 253;
     let answer @ Value::Array(_) = ::redis::parse_redis_value(frame).ok()? else {
         return None;
     };
     let [host, port]: [String; 2] = Vec::from_redis_value(answer).ok()?.try_into().ok()?;
-    let port = port.parse().ok().filter(|port| *port > 0)?;
-    let has_length = (1..=MOST_HOST).contains(&host.len());
-    let is_host = has_length && host.chars().all(|c| c.is_ascii_graphic());
-    is_host.then_some((host, port))
+    let port = port.parse().ok()?;
+    check_tcp(&host, port).ok()?;
+    Some((host, port))
 }
 
 #[cfg(test)]

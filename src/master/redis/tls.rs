@@ -21,7 +21,7 @@ use tokio_rustls::{
 };
 
 use super::wire::{Stream, Wire};
-use crate::master::{connect_error::ConnectError, connect_error::WireError};
+use crate::master::connect_error::ConnectError;
 
 /// A configuration with the system's trusted roots, which are read once.
 static SYSTEM: LazyLock<Result<Arc<ClientConfig>, String>> = LazyLock::new(|| {
@@ -57,7 +57,8 @@ pub(crate) async fn connect(
     })?;
     let stream = TlsConnector::from(config).connect(name, stream).await;
     let stream = stream.map_err(|error| no_handshake(&error))?;
-    Ok(Wire::new(TlsWire::new(stream)))
+    let broken = None;
+    Ok(Wire::new(TlsWire { stream, broken }))
 }
 
 const NO_TLS: &str = "if this port expects no TLS, use redis://";
@@ -71,15 +72,13 @@ fn no_handshake(error: &io::Error) -> ConnectError {
     })
 }
 
-impl From<WireError> for ConnectError {
+impl From<io::Error> for ConnectError {
     /// With TLS 1.3, a server refuses the client's certificate only after the handshake.
-    fn from(error: WireError) -> Self {
-        if let WireError::Io(broken) = &error
-            && let Some(error) = tls_error(broken)
-        {
-            return failure(error);
+    fn from(error: io::Error) -> Self {
+        match tls_error(&error) {
+            Some(error) => failure(error),
+            None => Self::Wire(error),
         }
-        Self::Wire(error)
     }
 }
 
@@ -162,13 +161,6 @@ struct TlsWire {
 }
 
 impl TlsWire {
-    fn new(stream: TlsStream<TcpStream>) -> Self {
-        Self {
-            stream,
-            broken: None,
-        }
-    }
-
     fn after_write<T>(
         &mut self,
         cx: &Context<'_>,

@@ -6,7 +6,7 @@
 
 use std::{
     future::poll_fn,
-    io::ErrorKind,
+    io::{self, ErrorKind},
     mem::MaybeUninit,
     ops::ControlFlow,
     pin::{Pin, pin},
@@ -21,7 +21,6 @@ use tokio::{
 };
 
 use super::resp::{FrameScan, is_push};
-use crate::master::connect_error::WireError;
 
 /// The transport of a connection.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send {
@@ -160,7 +159,7 @@ impl Wire {
         cx: &mut Context<'_>,
         on_read: impl Fn() -> R,
         mut on_frame: impl FnMut(&[u8], R, &mut Vec<u8>) -> ControlFlow<B>,
-    ) -> Poll<Result<B, WireError>> {
+    ) -> Poll<io::Result<B>> {
         if self.has_replies
             && let ControlFlow::Break(done) = self.take_frames(on_read(), &mut on_frame)?
         {
@@ -197,7 +196,7 @@ impl Wire {
     pub(crate) async fn answers<B>(
         &mut self,
         mut on_frame: impl FnMut(&[u8]) -> ControlFlow<B>,
-    ) -> Result<B, WireError> {
+    ) -> io::Result<B> {
         let mut on_reply = |frame: &[u8]| match is_push(frame) {
             true => ControlFlow::Continue(()),
             false => on_frame(frame),
@@ -206,17 +205,20 @@ impl Wire {
     }
 
     /// Waits for the next reply. Calls `read` with the reply, and returns the result of `read`.
-    pub(crate) async fn answer<T>(&mut self, read: impl Fn(&[u8]) -> T) -> Result<T, WireError> {
+    pub(crate) async fn answer<T>(&mut self, read: impl Fn(&[u8]) -> T) -> io::Result<T> {
         self.answers(|frame| ControlFlow::Break(read(frame))).await
     }
 
-    fn write(&mut self, cx: &mut Context<'_>) -> Result<(), WireError> {
+    fn write(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         while self.written < self.out.len() {
             let rest = &self.out[self.written..];
             match self.stream.as_mut().poll_write(cx, rest) {
-                Poll::Ready(Ok(0)) => return Err(WireError::WriteZero),
+                Poll::Ready(Ok(0)) => {
+                    let why = "the connection takes no more bytes";
+                    return Err(io::Error::new(ErrorKind::WriteZero, why));
+                }
                 Poll::Ready(Ok(count)) => self.written += count,
-                Poll::Ready(Err(error)) => return Err(error.into()),
+                Poll::Ready(Err(error)) => return Err(error),
                 Poll::Pending => {
                     self.drop_written();
                     return Ok(());
@@ -231,7 +233,7 @@ impl Wire {
         if self.flushing {
             match self.stream.as_mut().poll_flush(cx) {
                 Poll::Ready(Ok(())) => self.flushing = false,
-                Poll::Ready(Err(error)) => return Err(error.into()),
+                Poll::Ready(Err(error)) => return Err(error),
                 Poll::Pending => {}
             }
         }
@@ -248,22 +250,25 @@ impl Wire {
         }
     }
 
-    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), WireError>> {
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.filled == self.input.len() {
             if self.filled >= Self::MOST_INPUT {
-                return Poll::Ready(Err(WireError::Endless));
+                return Poll::Ready(Err(io::Error::other("a reply without end")));
             }
             self.input.resize(self.filled * 2, 0);
         }
         let mut space = ReadBuf::new(&mut self.input[self.filled..]);
         Poll::Ready(
             match ready!(self.stream.as_mut().poll_read(cx, &mut space)) {
-                Ok(()) if space.filled().is_empty() => Err(WireError::Closed),
+                Ok(()) if space.filled().is_empty() => Err(io::Error::new(
+                    ErrorKind::UnexpectedEof,
+                    "closed by the server",
+                )),
                 Ok(()) => {
                     self.filled += space.filled().len();
                     Ok(())
                 }
-                Err(error) => Err(error.into()),
+                Err(error) => Err(error),
             },
         )
     }
@@ -272,7 +277,7 @@ impl Wire {
         &mut self,
         read: R,
         on_frame: &mut impl FnMut(&[u8], R, &mut Vec<u8>) -> ControlFlow<B>,
-    ) -> Result<ControlFlow<B>, WireError> {
+    ) -> io::Result<ControlFlow<B>> {
         let mut used = 0;
         let mut flow = ControlFlow::Continue(());
         while flow.is_continue()
@@ -301,12 +306,9 @@ pub(crate) fn poll_yield<T>(cx: &mut Context<'_>) -> Poll<T> {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        io,
-        sync::{
-            Arc,
-            atomic::{AtomicUsize, Ordering},
-        },
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
     };
 
     use super::*;
