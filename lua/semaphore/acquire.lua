@@ -26,10 +26,10 @@
 --
 -- The waiter at place p of the queue, from 0, gets the slot that is free after p others. So masters
 -- that know the same holders and waiters grant it the same slot. A waiter that asks without a
--- waiter timeout wants this master to choose for the others. It searches from a slot that depends
--- on its ticket and its attempt, as a caller does that finds no waiters. Masters may lack holders,
--- so every second attempt searches from another slot: a waiter lets one master choose in every
--- second attempt.
+-- waiter timeout wants this master to choose for the others, as the agreed one. It searches from a
+-- slot that depends on its ticket and its attempt, as a caller does that finds no waiters. Masters
+-- may lack holders, so every second attempt searches from another slot: a waiter lets the agreed
+-- master choose in every second attempt.
 --
 -- A waiter whose candidate is refused stays in the queue, so that later clients do not pass it.
 --

@@ -16,9 +16,9 @@ pub(crate) fn mix(mut value: u64) -> u64 {
     value ^ value >> 33
 }
 
-/// Returns the rank of a master for the lock `key`. Clients that wait for the lock ask the master
-/// with the lowest rank first. All clients compute the same ranks if they list the masters under
-/// the same addresses. The ranks differ from lock to lock, so no master gets all first questions.
+/// Returns the rank of a master for the lock `key`. The one with the
+/// lowest rank is the agreed master: clients that wait for the lock ask it before the others. All clients compute the same ranks if they list the masters under
+/// the same addresses. The ranks differ from lock to lock, so no master gets all these questions.
 ///
 /// The function must never change: clients of several versions share locks.
 pub(crate) fn rank(key: &str, address: &str) -> u64 {
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_master_is_the_first_for_its_share_of_locks() {
+    fn each_master_is_the_agreed_one_for_its_share_of_locks() {
         let masters = ["10.0.0.1:6379", "10.0.0.2:6379", "10.0.0.3:6379"];
         let mut counts = [0; 3];
         for lock in 0..3_000 {

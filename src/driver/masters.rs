@@ -127,25 +127,19 @@ impl Masters {
         self.those(Mailbox::reports_changes)
     }
 
-    /// Returns the master to ask first for the lock `key`, one of those in `among` that report
-    /// changes. All clients choose the same one if they see the same masters.
-    pub(crate) fn agreed(&self, key: &str, among: MasterSet) -> Option<usize> {
-        let candidates = self.reporting().and(among).iter();
-        candidates.min_by_key(|master| self.rank(key, *master))
-    }
-
-    fn rank(&self, key: &str, master: usize) -> u64 {
-        rank(key, self.mailboxes[master].address())
-    }
-
-    /// Returns the master that chooses a slot of the lock `key`, one of those in `among` that can
-    /// vote. All clients choose the same one if they see the same masters.
-    pub(crate) fn chooser(&self, key: &str, among: MasterSet) -> Option<usize> {
+    /// Returns the masters that can vote.
+    pub(crate) fn able(&self) -> MasterSet {
         let health = self.health.read();
         let able = health.iter().map(MasterHealth::can_vote).enumerate();
-        let able = able.filter(|(master, can_vote)| *can_vote && among.contains(*master));
-        able.map(|(master, _)| master)
-            .min_by_key(|master| self.rank(key, *master))
+        let able = able.filter(|(_, can_vote)| *can_vote);
+        able.map(|(master, _)| master).collect()
+    }
+
+    /// Returns the agreed master of the lock `key` among these: the one that all clients ask before
+    /// the others, if they see the same masters.
+    pub(crate) fn agreed(&self, key: &str, among: MasterSet) -> Option<usize> {
+        let rank = |master: &usize| rank(key, self.mailboxes[*master].address());
+        among.iter().min_by_key(rank)
     }
 
     /// Tells `listener` of news about `topic` from any master.

@@ -76,7 +76,7 @@ async fn the_last_permit_is_found_although_masters_lack_holders() {
 }
 
 /// Each master has another free slot. So the first attempt is split, and in the second one, the
-/// others refuse the slot of the master that is asked first.
+/// others refuse the slot of the agreed master.
 #[tokio::test(start_paused = true)]
 async fn an_attempt_at_a_permit_takes_five_node_timeouts_at_most() {
     let node_timeout = millis(50);

@@ -67,7 +67,7 @@ impl ClaimState {
     }
 
     /// Asks the masters that were not asked at first, in the same round. They are asked for the
-    /// slot that one of the first has granted.
+    /// slot that the agreed master has granted.
     pub(crate) fn ask_others(
         &mut self,
         step: &ClaimStep<'_>,
@@ -142,7 +142,7 @@ impl ClaimState {
         }
     }
 
-    /// Asks the masters in `asked`. A master that is asked before the others chooses the slot. It
+    /// Asks the masters in `asked`. The agreed master, asked before the others, chooses the slot. It
     /// does not queue the caller.
     fn ask_first(
         &self,

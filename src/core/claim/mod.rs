@@ -104,7 +104,7 @@ struct Traces {
     by: Identity,
     /// `None` if the lock is not fenced.
     ballot: Option<Ballot>,
-    /// The slot that was won, or that the first of the masters has granted.
+    /// The slot that was won, or that the agreed master has granted.
     slot: Slot,
     /// The instant on the monotonic clock at which everything that the claim may have written has
     /// expired. After this instant, no release is needed.

@@ -49,7 +49,7 @@ a claim keeps the slot that it has won
     g0 g1             | renewed 9000
     slot              | slot 7
 
-another candidate is offered for the slot that the first master has chosen
+another candidate is offered for the slot that the agreed master has chosen
     begin:t1          | ask 1 for 5
     71 others         | ask 02 for 5 in slot 7
     s0 s2 again:9     | ask 012 for 9 in slot 7
@@ -76,15 +76,15 @@ a round that no one saw won is released like a lock
     begin:m           | ask 012
     g0 g1 leave       | release 012, owed until 9002 by 012
 
-a first master that refuses is the only one to hear of it
+an agreed master that refuses is the only one to hear of it
     begin:m1          | ask 1
     h1 leave          | take back , owed until 9002 by 02
 
-a first master that has not answered may have the key
+an agreed master that has not answered may have the key
     begin:m1          | ask 1
     leave             | take back 1, owed until 9002 by 012
 
-a first master that grants is asked once
+an agreed master that grants is asked once
     begin:m1          | ask 1
     g1 +20 others     | ask 02
     g0 seen hold      | Won, timer 3000
@@ -99,7 +99,7 @@ after another round, the release goes to all masters that it asked
     h1 again:0        | ask 012
     h1 leave          | take back 012, owed until 9002 by 02
 
-a round that asks a first master leaves out none that an earlier round asked
+a round that asks an agreed master leaves out none that an earlier round asked
     begin:f           | ask 012
     20 71 h2 choose:1 | ask 1
     h1 leave          | take back 01, owed until 12000 by 012
@@ -297,7 +297,7 @@ renewal starts again with another guard
     reenter g0 g1     | extend 012 by 9002 depth 2
     hold              | timer 3000
 
-a fair waiter asks first and then joins the queues
+a waiter tries first and then joins the queues
     begin:f           | ask 012
     g0 h1 h2 seen     | Lost
     yield             | yield 0
@@ -307,7 +307,7 @@ a fair waiter asks first and then joins the queues
     g0 g1 seen hold   | Won, timer 4000
     leave             | ended, release 012, owed until 13000 by 012
 
-a fair waiter that gives up leaves the queues
+a waiter that gives up leaves the queues
     begin:f           | ask 012
     h0 h1 h2 seen     | Lost
     again:0           | queue 012 as attempt 2
@@ -454,7 +454,7 @@ struct Case {
 }
 
 impl Case {
-    /// Begins a claim on a lock of the kind in the first letter. A number is the first master.
+    /// Begins a claim on a lock of the kind in the first letter. A number is the agreed master.
     fn begin(kind: &str) -> Self {
         let (kind, first) = kind.split_at(1);
         let kind = kind.chars().next().unwrap();

@@ -29,7 +29,7 @@ pub(crate) enum Met {
     /// A client that asked at the same moment, or just before.
     Rival,
     /// A client that has the agreed master, although this one has won the lock. Who asked that
-    /// master first would be refused.
+    /// master before the others would be refused.
     AtAgreed,
 }
 

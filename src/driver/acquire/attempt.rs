@@ -30,22 +30,22 @@ pub(super) type Watch<'a> = Option<&'a (dyn Fn() + Sync)>;
 
 /// Makes one attempt. If the request has an owner, waits until the owner's other attempts at this
 /// lock are over. If they are not over at the instant that `permit_by` returns, sends nothing. If
-/// there is a `first` master, asks it before the others. Calls `watch` before the command that makes
+/// there is an `agreed` master, asks it before the others. Calls `watch` before the command that makes
 /// masters report the next change. An error ends the call: no further attempt can win.
 pub(in crate::driver) async fn attempt(
     context: &Arc<Context>,
     request: &LockRequest,
     permit_by: impl FnOnce() -> Instant,
-    first: Option<usize>,
+    agreed: Option<usize>,
     watch: Watch<'_>,
 ) -> Result<Result<Level, Denied>, AcquireError> {
-    if let (Some(watch), Some(_)) = (watch, first) {
+    if let (Some(watch), Some(_)) = (watch, agreed) {
         watch();
     }
     context.check_open()?;
     let Some(owner) = &request.owner else {
-        let level = begin_by_token(context, request, first);
-        return Ok(decide(context, level, first, watch).await);
+        let level = begin_by_token(context, request, agreed);
+        return Ok(decide(context, level, agreed, watch).await);
     };
     let (owned, timers) = (owner.lock(&request.lock_id), &context.timers);
     // This task tries to reenter before it waits for the permit, too. The future that has the
@@ -63,25 +63,25 @@ pub(in crate::driver) async fn attempt(
     let has_queue = request.lock_id.kind().has_queue();
     let ticket = has_queue.then(|| Ticket::new(context.timestamps.next(), owner.id()));
     let identity = owner.identity(ticket);
-    let claim = Claim::begin(context, request, identity, first, None);
+    let claim = Claim::begin(context, request, identity, agreed, None);
     let level = Level::new(claim, request.access, Some(owned.clone()));
-    let decided = decide(context, level, first, watch).await;
+    let decided = decide(context, level, agreed, watch).await;
     if let Ok(level) = &decided {
         owned.won(&level.claim);
     }
     Ok(decided)
 }
 
-/// Begins an attempt at a lock that is held by a token. If there is a `first` master, asks only
-/// that one at first.
+/// Begins an attempt at a lock that is held by a token. If there is an `agreed` master, asks
+/// only that one at first.
 pub(super) fn begin_by_token(
     context: &Arc<Context>,
     request: &LockRequest,
-    first: Option<usize>,
+    agreed: Option<usize>,
 ) -> Level {
     let client = context.config.client_name.as_ref();
     let identity = Identity::Token(Token::new(clock::random(), client));
-    let claim = Claim::begin(context, request, identity, first, None);
+    let claim = Claim::begin(context, request, identity, agreed, None);
     Level::new(claim, request.access, None)
 }
 
@@ -98,19 +98,19 @@ pub(super) fn attempt_timeout(context: &Context, request: &LockRequest) -> Durat
     }
 }
 
-/// Waits for the outcome of the attempt, and takes it back if it was not won. If there is a `first`
-/// master, asks the others only if that one does not refuse.
+/// Waits for the outcome of the attempt, and takes it back if it was not won. If there is an
+/// `agreed` master, asks the others only if that one does not refuse.
 async fn decide(
     context: &Context,
     level: Level,
-    first: Option<usize>,
+    agreed: Option<usize>,
     watch: Watch<'_>,
 ) -> Result<Level, Denied> {
     let has_slots = level.claim.kind().spec().has_slots;
-    if let Some(first) = first.filter(|_| has_slots) {
-        level.claim.ask_for_slot_of(Some(first), None, true).await;
-    } else if let Some(first) = first
-        && let Some(obstacle) = level.claim.refused_by(first).await
+    if let Some(agreed) = agreed.filter(|_| has_slots) {
+        level.claim.ask_for_slot_of(Some(agreed), None, true).await;
+    } else if let Some(agreed) = agreed
+        && let Some(obstacle) = level.claim.refused_by(agreed).await
     {
         let round = level.claim.newest_round();
         return Err(Denied {

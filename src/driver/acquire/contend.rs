@@ -89,8 +89,8 @@ fn note_win(
 /// A wait for a lock without queues on the masters.
 ///
 /// The clients that wait for a lock notice a release at about the same time. If all of them asked
-/// all masters, each would get some masters, and none a majority. So they ask one master first, on
-/// which all agree, and only the client that gets this master asks the others.
+/// all masters, each would get some masters, and none a majority. So they ask the agreed
+/// master before the others, and only the client that gets it asks the others.
 struct Contest<'a> {
     context: &'a Arc<Context>,
     request: &'a LockRequest,
@@ -165,11 +165,11 @@ impl<'a> Contest<'a> {
             }
             self.checks = 0;
             self.waiter.begin_attempt();
-            let (first, at) = (self.first(start, is_last), clock::now());
+            let (agreed, at) = (self.agreed(start, is_last), clock::now());
             let watch = || self.waiter.watch();
             let is_told = !is_last && context.local_waiters.are_told();
             let watch: Watch<'_> = is_told.then_some(&watch);
-            match attempt(context, request, || permit_by, first, watch).await? {
+            match attempt(context, request, || permit_by, agreed, watch).await? {
                 Ok(level) => {
                     note_win(context, request, &level, (start, at));
                     return Ok(level);
@@ -181,7 +181,7 @@ impl<'a> Contest<'a> {
                         // A guard of this process may have the lock.
                         Start::Plain | Start::NextInLine => {}
                     });
-                    self.on_loss(&denied, first, at, is_last).await?;
+                    self.on_loss(&denied, agreed, at, is_last).await?;
                 }
             }
         }
@@ -191,12 +191,12 @@ impl<'a> Contest<'a> {
     async fn on_loss(
         &mut self,
         denied: &Denied,
-        first: Option<usize>,
+        agreed: Option<usize>,
         at: Instant,
         is_last: bool,
     ) -> Result<(), AcquireError> {
         self.took = clock::now().saturating_duration_since(at);
-        if let Some(met) = self.met(denied, first) {
+        if let Some(met) = self.met(denied, agreed) {
             self.waiter.rivals(|rivals| rivals.note_met(met));
         }
         self.reach = self.context.note_reach(denied.is_reached(), at);
@@ -234,11 +234,12 @@ impl<'a> Contest<'a> {
         Start::GaveWay
     }
 
-    /// Returns the master to ask before the others, or `None` if all masters are asked at once.
+    /// Returns the agreed master if it is asked before the others, or `None` if all are asked at
+    /// once.
     ///
-    /// All are asked from time to time, because the one that is asked first may have kept a key
-    /// that the others have lost.
-    fn first(&mut self, start: Start, is_last: bool) -> Option<usize> {
+    /// All are asked from time to time, because the agreed master may have kept a key that the
+    /// others have lost.
+    fn agreed(&mut self, start: Start, is_last: bool) -> Option<usize> {
         let is_one_asked = !is_last
             && clock::now() < self.ask_all_at
             && match start {
@@ -249,13 +250,13 @@ impl<'a> Contest<'a> {
                     !asks_all && self.waiter.rivals(|rivals| rivals.are_likely())
                 }
             };
-        let first = is_one_asked
+        let agreed = is_one_asked
             .then(|| self.waiter.agreed(self.free))
             .flatten();
-        if first.is_none() {
+        if agreed.is_none() {
             self.ask_all_at = next_poll(self.context);
         }
-        first
+        agreed
     }
 
     /// Returns for how long this waiter gives way. The rivals need it to notice that the lock is
@@ -280,10 +281,10 @@ impl<'a> Contest<'a> {
 
     /// Returns whom a lost attempt has met, if it tells. A lock that others have had for long does
     /// not.
-    fn met(&mut self, denied: &Denied, first: Option<usize>) -> Option<Met> {
+    fn met(&mut self, denied: &Denied, agreed: Option<usize>) -> Option<Met> {
         let took_some = denied.took_some();
         let is_taken = matches!(denied.obstacle, Obstacle::HeldFor(_) | Obstacle::Split);
-        self.was_outrun = match first {
+        self.was_outrun = match agreed {
             Some(_) if is_taken && took_some => true,
             _ => self.was_outrun && !self.has_news,
         };

@@ -56,7 +56,7 @@ impl Denied {
             let votes = || context.masters.votes(round).to_string();
             observer.lacks_quorum(name, reason, votes);
         } else if !round.is_pending() {
-            // A round that is pending has asked one master only.
+            // A round that is pending has asked the agreed master only.
             observer.found_quorum();
         }
     }

@@ -24,8 +24,8 @@ use denied::Deadline;
 use queued::acquire_queued;
 use slots::SlotChoice;
 
-/// Makes one attempt. If it splits the votes on a semaphore, makes a second one, in which one
-/// master chooses the slot.
+/// Makes one attempt. If it splits the votes on a semaphore, makes a second one, in which the
+/// agreed master chooses the slot.
 pub(super) async fn try_acquire(
     context: &Arc<Context>,
     request: &LockRequest,
@@ -33,7 +33,7 @@ pub(super) async fn try_acquire(
     let permit_by = || clock::now() + attempt_timeout(context, request);
     let mut slot = SlotChoice::new(context, &request.lock_id);
     slot.choose_if_likely(None);
-    let denied = match attempt(context, request, permit_by, slot.chooser, None).await? {
+    let denied = match attempt(context, request, permit_by, slot.agreed, None).await? {
         Ok(level) => {
             slot.note_win();
             return Ok(level);
@@ -46,10 +46,10 @@ pub(super) async fn try_acquire(
     if denied.obstacle != Obstacle::Split || !request.lock_id.kind().spec().has_slots {
         return Err(denied.error(context, request));
     }
-    // Also if one master chose in the first attempt: the slot may have become free there sooner
+    // Also if it chose in the first attempt: the slot may have become free there sooner
     // than on the others.
     slot.choose(denied.round.as_deref());
-    let second = attempt(context, request, permit_by, slot.chooser, None).await?;
+    let second = attempt(context, request, permit_by, slot.agreed, None).await?;
     second.map_err(|denied| denied.error(context, request))
 }
 

@@ -154,7 +154,7 @@ impl<'a> QueuedWait<'a> {
             self.context,
             self.request,
             self.identity(),
-            slot.chooser,
+            slot.agreed,
             queue,
         );
         Ok(Stay {
@@ -186,13 +186,13 @@ impl<'a> QueuedWait<'a> {
             if ballots == MORE_BALLOTS || !claim.raise_ballot(queue) {
                 return Ok(Decided::Lost(outcome));
             }
-            stay.slot.chooser = None; // all choose in a further ballot
+            stay.slot.agreed = None; // all choose in a further ballot
             ballots += 1;
         }
     }
 
-    /// Lets the master that chooses the slot of a semaphore answer before the others. If it puts
-    /// others first, waits for a call, and asks all masters.
+    /// If the agreed master chooses the slot of a semaphore, lets it answer before the others. If it
+    /// puts others first, waits for a call, and asks all masters.
     async fn ask_for_slot(&self, stay: &mut Stay<'a>) -> Result<(), AcquireError> {
         let queue = stay.waiter.as_ref().map(|_| self.queued.options);
         let asked = (stay.slot).ask_others(&stay.level.claim, queue, stay.is_last);
@@ -218,9 +218,9 @@ impl<'a> QueuedWait<'a> {
         self.context.observer.found_quorum();
     }
 
-    /// Posts another round. It joins the queues, unless one master is asked for a slot.
+    /// Posts another round. It joins the queues, unless the agreed master chooses a slot.
     async fn ask_again(&self, stay: &mut Stay<'a>) -> Result<(), AcquireError> {
-        if stay.slot.chooser.is_none() {
+        if stay.slot.agreed.is_none() {
             stay.waiter.get_or_insert_with(|| self.join());
         }
         stay.permit = Some(self.permit().await?);
@@ -229,7 +229,7 @@ impl<'a> QueuedWait<'a> {
             waiter.begin_attempt();
         }
         stay.level.claim.ask_again(NextRound {
-            asked: stay.slot.chooser.map_or(MasterSet::ALL, MasterSet::only),
+            asked: stay.slot.agreed.map_or(MasterSet::ALL, MasterSet::only),
             // The round is a new attempt. The command that gives back the grants of the last
             // attempt may arrive late, and then leaves the grants of the new attempt alone. The new
             // attempt replaces the old one on masters that still have its grant.

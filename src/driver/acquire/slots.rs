@@ -1,8 +1,8 @@
 //! Which master chooses the slot of a semaphore.
 //!
 //! While few ask, all masters choose the same slot by themselves, in one round trip. While many
-//! ask, masters get the commands in different orders, and choose different slots. Then one master,
-//! on which all clients agree, chooses first, and the others are asked for its slot.
+//! ask, masters get the commands in different orders, and choose different slots. Then the agreed
+//! master chooses, and the others are asked for its slot.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,13 +20,14 @@ pub(super) struct SlotChoice<'a> {
     context: &'a Context,
     lock_id: &'a LockId,
     has_slots: bool,
-    /// The master that chooses the slot in the newest round. `None` if each chooses by itself.
-    pub(super) chooser: Option<usize>,
-    /// The master that chose it in the round before.
+    /// The agreed master, if it chooses the slot in the newest round. `None` if each master chooses
+    /// by itself.
+    pub(super) agreed: Option<usize>,
+    /// The agreed master, if it chose in the round before.
     last: Option<usize>,
     /// The round before, if its grants are kept for the newest one.
     kept: Option<Arc<LiveRound>>,
-    /// The number of times that a chooser has put others first.
+    /// The number of times that the agreed master has put others first.
     refusals: u32,
 }
 
@@ -36,15 +37,15 @@ impl<'a> SlotChoice<'a> {
             context,
             lock_id,
             has_slots: lock_id.kind().spec().has_slots,
-            chooser: None,
+            agreed: None,
             last: None,
             kept: None,
             refusals: 0,
         }
     }
 
-    /// Lets one master choose if masters have lately chosen different slots. It is none of those
-    /// that failed in the `last` round. While the masters are changed, all choose first, because no
+    /// Lets the agreed master choose if masters have lately chosen different slots. It is none of
+    /// those that failed in the `last` round. While the masters are changed, all choose first, because no
     /// single master may know all holders.
     pub(super) fn choose_if_likely(&mut self, last: Option<&LiveRound>) {
         let waiters = &self.context.local_waiters;
@@ -54,38 +55,40 @@ impl<'a> SlotChoice<'a> {
         }
     }
 
-    /// Lets the master choose on which all clients agree. While the masters are changed, it is that
-    /// of either list, by chance: other programs may hold permits only on the masters of one.
+    /// Lets the agreed master choose, one of those that can vote. While the masters are changed, it
+    /// is that of either list, by chance: other programs may hold permits only on the masters of
+    /// one.
     pub(super) fn choose(&mut self, last: Option<&LiveRound>) {
         let masters = &self.context.masters;
         let quorum = masters.quorum();
-        let mut among = last.map_or(MasterSet::ALL, |round| round.read(Round::not_failed));
+        let mut among = masters.able();
+        among = among.and(last.map_or(MasterSet::ALL, |round| round.read(Round::not_failed)));
         if quorum.is_of_lists() {
             let which = (clock::random_u64() & 1) as usize;
             let list = quorum.lists().nth(which);
             among = list.map_or(among, |(_, masters)| among.and(masters));
         }
-        self.chooser = masters.chooser(self.lock_id.key(), among);
+        self.agreed = masters.agreed(self.lock_id.key(), among);
     }
 
-    /// If there is a chooser, waits for its answer, and asks the others in the same round for the
-    /// slot that it has granted. If it puts other clients first, and this is not the last round,
+    /// If the agreed master chooses, waits for its answer, and asks the others in the same round for
+    /// the slot that it has granted. If it puts other clients first, and this is not the last round,
     /// asks no other master, gives back what was kept, and returns for how long the caller waits
-    /// for a call. The chooser may be wrong, so all masters choose in the next round.
+    /// for a call. It may be wrong, so all masters choose in the next round.
     pub(super) async fn ask_others(
         &mut self,
         claim: &Claim,
         queue: Option<QueueOptions>,
         is_last: bool,
     ) -> Option<Duration> {
-        if claim.ask_for_slot_of(self.chooser, queue, is_last).await {
+        if claim.ask_for_slot_of(self.agreed, queue, is_last).await {
             return None;
         }
         let timeout = self.context.waiter_timeout();
         if let Some(round) = self.kept.take() {
             claim.yield_grants(round.read(Round::may_have_key), timeout);
         }
-        self.chooser = None;
+        self.agreed = None;
         let retry = self.context.config.retry;
         let delay = retry.delay(self.refusals, clock::random_u64());
         self.refusals = self.refusals.saturating_add(1);
@@ -101,22 +104,22 @@ impl<'a> SlotChoice<'a> {
     /// the next round, unless one did before: it may be wrong. Returns whether the grants are kept
     /// for that round, which begins at once.
     pub(super) fn note_loss(&mut self, round: &Arc<LiveRound>) -> bool {
-        self.last = self.chooser.take();
+        self.last = self.agreed.take();
         let is_split = self.has_slots && round.read(Round::is_split_over_slots);
         self.note(if is_split { Met::Rival } else { Met::NoOne });
         if is_split && self.last.is_none() {
             self.choose(Some(round));
         }
-        self.kept = self.chooser.map(|_| round.clone());
+        self.kept = self.agreed.map(|_| round.clone());
         self.kept.is_some()
     }
 
-    /// Returns whether the others refused the slot that a chooser has granted in the lost `round`.
-    /// The chooser may lack the holder of that slot. Another slot may be free, and no one calls the
+    /// Returns whether the others refused the slot that the agreed master has granted in the lost
+    /// `round`. It may lack the holder of that slot. Another slot may be free, and no one calls the
     /// waiter for it.
     pub(super) fn is_taken(&self, round: &Round) -> bool {
         let granting = round.masters(Vote::is_grant);
-        self.last.is_some_and(|chooser| granting.contains(chooser))
+        self.last.is_some_and(|agreed| granting.contains(agreed))
     }
 
     /// Decides after a wait who chooses in the round after `last`: all do after a round in which

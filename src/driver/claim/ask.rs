@@ -51,14 +51,14 @@ pub(crate) struct LockRequest {
 }
 
 impl Claim {
-    /// Asks all masters for the lock, in a first round. If there is a `first` master, asks only
-    /// that one at first: see [`refused_by`](Self::refused_by). With options for the `queue`, joins
+    /// Asks all masters for the lock, in a first round. If there is an `agreed` master, asks
+    /// only that one at first: see [`refused_by`](Self::refused_by). With options for the `queue`, joins
     /// the queues of the masters.
     pub(crate) fn begin(
         context: &Arc<Context>,
         request: &LockRequest,
         identity: Identity,
-        first: Option<usize>,
+        agreed: Option<usize>,
         queue: Option<QueueOptions>,
     ) -> Arc<Self> {
         let masters = &context.masters;
@@ -72,7 +72,7 @@ impl Claim {
             counter: counter.clone(),
             candidate: context.timestamps.next(),
         });
-        let asked = first.map_or(MasterSet::ALL, MasterSet::only);
+        let asked = agreed.map_or(MasterSet::ALL, MasterSet::only);
         let began = clock::monotonic();
         let now = clock::now_at(began);
         let round = acquisition(&terms, now, queue);
@@ -101,14 +101,14 @@ impl Claim {
         claim
     }
 
-    /// Waits for the answer of the `first` master. If another holds the lock there, returns that
+    /// Waits for the answer of the `agreed` master. If another holds the lock there, returns that
     /// obstacle, and asks no other master. Otherwise asks the other masters in the same round.
     ///
-    /// Clients that wait for one lock ask the same master first, so all but one of them stop there.
-    /// The master reports the next change of the key to those that it refuses.
-    pub(crate) async fn refused_by(&self, first: usize) -> Option<Obstacle> {
+    /// Clients that wait for one lock agree on this master, so all but one of them stop there. It
+    /// reports the next change of the key to those that it refuses.
+    pub(crate) async fn refused_by(&self, agreed: usize) -> Option<Obstacle> {
         let round = self.newest_round();
-        if let Vote::Refuse(Refusal::Held(report)) = round.voted(first).await {
+        if let Vote::Refuse(Refusal::Held(report)) = round.voted(agreed).await {
             if round.is_pending() {
                 round.record(clock::now());
             }
@@ -118,20 +118,20 @@ impl Claim {
         None
     }
 
-    /// Waits for the answer of the `first` master, if there is one, and asks the others in the same
+    /// Waits for the answer of the `agreed` master, if there is one, and asks the others in the same
     /// round for the slot that it has granted, or for any slot. If it puts other clients first, and
     /// the round is not the last one, asks no other master, and returns `false`.
     pub(crate) async fn ask_for_slot_of(
         &self,
-        first: Option<usize>,
+        agreed: Option<usize>,
         queue: Option<QueueOptions>,
         is_last: bool,
     ) -> bool {
-        let Some(first) = first else {
+        let Some(agreed) = agreed else {
             return true;
         };
         let round = self.newest_round();
-        let vote = round.voted(first).await;
+        let vote = round.voted(agreed).await;
         let is_behind = matches!(
             vote,
             Vote::Refuse(Refusal::Held(_) | Refusal::Queued { .. })

@@ -143,7 +143,7 @@ impl LocalWaiters {
         !self.poll
     }
 
-    /// Returns the master in `among` that all clients agree to ask first for `lock_id`.
+    /// Returns the agreed master of `lock_id`, one of those in `among` that report changes.
     pub(crate) fn agreed(
         &self,
         masters: &Masters,
@@ -153,7 +153,8 @@ impl LocalWaiters {
         if self.poll {
             return None;
         }
-        masters.agreed(lock_id.key(), among)
+        let reporting = masters.reporting();
+        masters.agreed(lock_id.key(), reporting.and(among))
     }
 
     /// Reads or changes what is known of the other clients that want the lock.
@@ -275,15 +276,15 @@ impl LocalWaiter<'_> {
         }
     }
 
-    /// Waits until the lock may be free: until a guard of this process releases it, the master that
-    /// all clients ask first among the `contested` ones reports a change, or a majority of every
-    /// set do so or have answered in `watched` that the lock is free there. Returns the masters of
-    /// which one is to be asked first, and `None` if there is no news until `end`. Does not wait if
-    /// another waiter has taken over: the events are for that one.
+    /// Waits until the lock may be free: until a guard of this process releases it, the agreed
+    /// master among the `contested` ones reports a change, or a majority of every set do so or have
+    /// answered in `watched` that the lock is free there. Returns the masters of which one may be
+    /// the agreed one, and `None` if there is no news until `end`. Does not wait if another waiter
+    /// has taken over: the events are for that one.
     ///
     /// Releases are sent to all masters at once, so the report of one master is enough. A change
     /// may also be a renewal. A holder that renews the lock puts its key back on masters that have
-    /// lost the key. Those masters are not asked first. Otherwise a waiter would take them for a
+    /// lost the key. None of those is the agreed one. Otherwise a waiter would take them for a
     /// moment at each renewal, and the holder could never put its key back.
     pub(crate) async fn news(
         &self,
@@ -337,7 +338,7 @@ impl LocalWaiter<'_> {
         self.waiters.rivals(self.lock_id, visit)
     }
 
-    /// Returns the master in `among` that all clients agree to ask first.
+    /// Returns the agreed master, one of those in `among` that report changes.
     pub(crate) fn agreed(&self, among: MasterSet) -> Option<usize> {
         self.waiters.agreed(self.masters, self.lock_id, among)
     }
