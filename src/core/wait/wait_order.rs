@@ -28,17 +28,6 @@ struct InTurn {
     due: Instant,
 }
 
-/// The answer to a waiter that asks for its turn.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Turn<T> {
-    Contend,
-    /// The waiter waits until it is woken, and asks again at `look_again` at the latest.
-    Wait {
-        wakeup: T,
-        look_again: Instant,
-    },
-}
-
 impl<T: Clone> WaitOrder<T> {
     /// The time that a waiter may be late before it counts as silent.
     const GRACE: Duration = Duration::from_secs(2);
@@ -53,14 +42,15 @@ impl<T: Clone> WaitOrder<T> {
         self.numbers
     }
 
-    /// Returns whether waiter `number` may contend at `now`. A waiter asks before each attempt, and
-    /// again after each wait.
+    /// Asks at `now` for the turn of waiter `number`. Returns `None` if it may contend. Otherwise
+    /// returns the handle that wakes it, and when it asks again at the latest. A waiter asks before
+    /// each attempt, and again after each wait.
     pub(crate) fn turn(
         &mut self,
         number: u64,
         now: Instant,
         wakeup: impl FnOnce() -> T,
-    ) -> Turn<T> {
+    ) -> Option<(T, Instant)> {
         let look_again = match self.contender {
             Some(contender) if contender.number != number => contender.due + self.delay(number),
             Some(_) | None => now,
@@ -68,15 +58,13 @@ impl<T: Clone> WaitOrder<T> {
         if look_again <= now {
             self.waiting.remove(&number);
             self.contend(number, now);
-            return Turn::Contend;
+            return None;
         }
         // The contender may change before `look_again`. Then only the new contender is woken, so
         // this waiter must ask again soon.
         let soon = now + Self::GRACE + self.delay(number);
-        Turn::Wait {
-            wakeup: self.waiting.entry(number).or_insert_with(wakeup).clone(),
-            look_again: look_again.min(soon),
-        }
+        let wakeup = self.waiting.entry(number).or_insert_with(wakeup).clone();
+        Some((wakeup, look_again.min(soon)))
     }
 
     /// Notes that waiter `number` will not act before `at`. Does nothing if the waiter does not
@@ -160,13 +148,9 @@ mod tests {
     /// Returns when waiter `number` asks again, in milliseconds after `start`. `None` if the waiter
     /// contends.
     fn turn(order: &mut WaitOrder<u64>, number: u64, start: Instant, at: u64) -> Option<u64> {
-        match order.turn(number, start + millis(at), || number) {
-            Turn::Contend => None,
-            Turn::Wait { wakeup, look_again } => {
-                assert_eq!(wakeup, number);
-                Some((look_again - start).as_millis() as u64)
-            }
-        }
+        let (wakeup, look_again) = order.turn(number, start + millis(at), || number)?;
+        assert_eq!(wakeup, number);
+        Some((look_again - start).as_millis() as u64)
     }
 
     #[test]

@@ -22,10 +22,7 @@ use crate::{
         hash::hash,
         protocol::name::LockId,
         vote::{Vote, master_set::MasterSet},
-        wait::{
-            rivals::Rivals,
-            wait_order::{Turn, WaitOrder},
-        },
+        wait::{rivals::Rivals, wait_order::WaitOrder},
     },
     driver::{
         live_round::LiveRound,
@@ -211,7 +208,7 @@ impl LocalWaiter<'_> {
                 let mut state = self.queue.state.lock();
                 state.order.turn(self.number, now, Arc::default)
             };
-            let Turn::Wait { wakeup, look_again } = turn else {
+            let Some((wakeup, look_again)) = turn else {
                 return has_waited;
             };
             if deadline.is_some_and(|deadline| deadline <= now) || self.timers.have_ended() {
