@@ -18,7 +18,11 @@ use crate::{
         vote::{Vote, obstacle::Obstacle, quorum::Outcome, round::Round, verb::Verb},
     },
     driver::{
-        claim::{Claim, ask::LockRequest, level::Level, owned_lock::OwnedLock},
+        claim::{
+            Claim,
+            level::Level,
+            owned_lock::{LockRequest, OwnedLock},
+        },
         context::Context,
         live_round::LiveRound,
         time::clock,

@@ -17,7 +17,7 @@ use crate::{
         wait::{pauses::Pauses, reach::Reach, rivals::Met},
     },
     driver::{
-        claim::{ask::LockRequest, level::Level},
+        claim::{level::Level, owned_lock::LockRequest},
         context::Context,
         time::clock,
         waiting::local_waiters::LocalWaiter,

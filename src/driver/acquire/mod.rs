@@ -13,7 +13,7 @@ use std::{pin::pin, sync::Arc, time::Duration};
 use futures::future::{Either, select};
 
 use super::{
-    claim::{ask::LockRequest, level::Level},
+    claim::{level::Level, owned_lock::LockRequest},
     context::Context,
     time::clock,
 };

@@ -25,9 +25,8 @@ use crate::{
     driver::{
         claim::{
             Claim,
-            ask::LockRequest,
             level::Level,
-            owned_lock::{LockOwner, OwnedLock},
+            owned_lock::{LockOwner, LockRequest, OwnedLock},
         },
         context::Context,
         live_round::LiveRound,

@@ -21,7 +21,7 @@ use crate::{
         vote::{obstacle::Obstacle, quorum::Outcome},
     },
     driver::{
-        claim::{ask::LockRequest, level::Level},
+        claim::{level::Level, owned_lock::LockRequest},
         context::Context,
         time::clock,
     },

@@ -9,7 +9,11 @@ use std::{
 use parking_lot::Mutex;
 use tracing::Span;
 
-use super::{Claim, Locked, ask::LockRequest, level::Level, owned_lock::OwnedLock};
+use super::{
+    Claim, Locked,
+    level::Level,
+    owned_lock::{LockRequest, OwnedLock},
+};
 use crate::{
     core::{
         claim::ClaimState,

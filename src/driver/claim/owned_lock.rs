@@ -10,7 +10,7 @@ use std::{
         Arc, Weak,
         atomic::{AtomicU64, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use futures::future::{Either, select};
@@ -21,13 +21,30 @@ use super::Claim;
 use crate::{
     core::{
         protocol::{
+            access::Access,
             identity::{Identity, OwnerAttempt, Ticket},
             name::LockId,
         },
+        time::{lease::Ttl, renewal::Renewal},
         view::lock_state::LockState,
     },
     driver::{signal::Signal, time::timers::Timers},
 };
+
+/// A request for a lock, with all that is needed to hold the lock after it was won.
+#[derive(Clone, Debug)]
+pub(crate) struct LockRequest {
+    pub(crate) lock_id: LockId,
+    pub(crate) access: Access,
+    pub(crate) ttl: Ttl,
+    /// `None` for a mutex.
+    pub(crate) owner: Option<Arc<LockOwner>>,
+    /// The counter of a fenced lock.
+    pub(crate) counter: Option<Arc<str>>,
+    pub(crate) renewal: Renewal,
+    /// The time for which others are kept from the lock, even if its guard is gone before.
+    pub(crate) min_hold: Duration,
+}
 
 /// An owner of locks that are not held by a token.
 pub(crate) struct LockOwner {

@@ -14,7 +14,7 @@ use crate::{
     },
     driver::{
         acquire::observed,
-        claim::{ask::LockRequest, owned_lock::LockOwner},
+        claim::owned_lock::{LockOwner, LockRequest},
         context::Context,
     },
 };

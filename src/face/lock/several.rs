@@ -11,7 +11,7 @@ use crate::{
     },
     driver::{
         acquire::{observed, several::Part},
-        claim::{ask::LockRequest, level::Level},
+        claim::{level::Level, owned_lock::LockRequest},
         context::Context,
     },
     face::guard::Guard,
