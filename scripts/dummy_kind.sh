@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Adds a kind of lock to a copy of the crate: a row in the table of kinds, a module in src/core/kind/,
-# and a folder in lua/. Checks that this is enough to build the crate, and to load, run, inspect and
+# Adds a kind of lock to a copy of the crate: rows in the tables of kinds and of their words, a module
+# in src/core/kind/, and a folder in lua/. Checks that this is enough to build the crate, and to load, run, inspect and
 # break locks of the kind on a server. Also checks that the build or a test fails while a part is
 # missing.
 set -eu
@@ -46,6 +46,8 @@ cp "$added/dummy.rs" src/core/kind/
 fails_with 'lua/dummy/describe.lua' check
 mkdir lua/dummy
 cp "$added"/lua/*.lua lua/dummy/
+fails_with 'Kind::Dummy, Verb::Acquire)' check
+sed -i "/^        match (self.lock_id.kind(), self.verb()) {$/r $added/table.txt" src/core/kind/table.rs
 rows=tests/conformance/rows/dummy.rs
 fails_with "$rows" tests core::kind
 echo 'use super::*;' >"$rows"
@@ -54,4 +56,4 @@ fails_with 'each_script_has_a_row' tests each_script_has_a_row
 cat "$added/rows.rs" >>"$rows"
 tests conformance
 fails_with 'dummy.txt' tests the_words_of_all_commands
-say "a row, a module and a folder are enough"
+say "rows, a module and a folder are enough"

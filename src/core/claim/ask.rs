@@ -62,7 +62,7 @@ impl ClaimState {
         };
         claim.note_queue(step, queue);
         let mut command = claim.ask_first(step, asked, queue);
-        command.watch = !unasked.is_empty() && command.lock_id.kind().spec().is_watched;
+        command.watch = !unasked.is_empty() && command.lock_id.kind().is_watched();
         (claim, command)
     }
 

@@ -1,30 +1,15 @@
 //! The particulars of a kind of lock.
 
-use crate::core::{
-    protocol::{
-        command::{Command, Reply},
-        companion::Companion,
-        words::Words,
-    },
-    vote::SlotVote,
-};
+use crate::core::protocol::companion::Companion;
 
 /// The particulars of a kind of lock. The module of the kind has them as `SPEC`.
 pub(crate) struct Spec {
-    /// The word in metrics and on the wire: see `lua/README.md`.
-    pub(crate) word: &'static str,
     /// The words for people.
     pub(in crate::core) shown: &'static str,
     pub(crate) holder: HolderForm,
-    /// The keys that the kind keeps in addition to the key of the lock.
+    /// The keys that the kind keeps in addition to the key of the lock, in the order that its
+    /// scripts expect.
     pub(crate) companions: &'static [&'static Companion],
-    pub(in crate::core) words: fn(&Command) -> Words<'_>,
-    /// Returns the vote that a reply means. The reply is not an error, and the verb is not one that
-    /// all kinds share.
-    pub(in crate::core) vote: fn(&Command, &Reply<'_>) -> SlotVote,
-    /// `true` if waiters ask masters to report changes of the key. The key of a lock with several
-    /// holders changes too often for that, because each renewal changes it.
-    pub(crate) is_watched: bool,
     /// `true` if an attempt can leave the lock to readers, which share it.
     pub(crate) has_readers: bool,
     /// `true` if several can hold the lock, each in a slot of its own. A grant is then for a slot.

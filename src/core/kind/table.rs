@@ -1,18 +1,28 @@
-//! The table of the kinds, and what a command and a reply are for each of them.
+//! The table of the kinds: what a command and a reply are for each of them.
 
 use std::{collections::BTreeSet, fmt};
 
-use super::spec::{HolderForm, Spec};
-use crate::core::protocol::{command::Action, name::Token};
+use super::{
+    fair, mutex, read_write, reentrant, semaphore,
+    spec::{HolderForm, Spec},
+};
 use crate::core::{
     protocol::{
-        command::{Command, Reply},
+        command::{Action, Command},
         companion::{Companion, FENCE},
         kind::{Kind, kinds},
-        reply,
-        words::Words,
+        name::Token,
+        script::{BREAK, INSPECT},
+        words::{
+            Word,
+            Word::{
+                Access, Ballot, By, Channel, Depth, Holders, Key, Permits, Queue, QueueOrZero,
+                Slot, Text, Ticket, Timeout, Ttl,
+            },
+            Words,
+        },
     },
-    vote::SlotVote,
+    vote::{Refusal, verb::Verb},
 };
 
 macro_rules! look_up {
@@ -23,21 +33,22 @@ macro_rules! look_up {
                     $(Self::$kind => &super::$module::SPEC,)+
                 }
             }
+
+            /// Returns the word for the kind in metrics and JSON: the name of its method of
+            /// [`Coordinator`](crate::Coordinator), such as `read_write`.
+            pub fn word(self) -> &'static str {
+                match self {
+                    $(Self::$kind => stringify!($module),)+
+                }
+            }
         }
     };
 }
 kinds!(look_up);
 
 impl Kind {
-    /// Returns the kind with this word.
     pub(crate) fn of_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.word() == word)
-    }
-
-    /// Returns the word for the kind in metrics and JSON: the name of its method of
-    /// [`Coordinator`](crate::Coordinator), such as `read_write`.
-    pub fn word(self) -> &'static str {
-        self.spec().word
     }
 
     /// Returns whether an owner holds the lock. Otherwise a token does.
@@ -49,6 +60,12 @@ impl Kind {
     pub(crate) fn has_queue(self) -> bool {
         self.spec().holder == HolderForm::Ticket
     }
+
+    /// Returns whether waiters ask masters to report changes of the key. The key of a lock with
+    /// several holders changes too often for that, because each renewal changes it.
+    pub(crate) fn is_watched(self) -> bool {
+        !self.spec().has_readers && !self.spec().has_slots
+    }
 }
 
 impl fmt::Display for Kind {
@@ -57,17 +74,87 @@ impl fmt::Display for Kind {
     }
 }
 
+const SET: Word = Text("SET");
+const NX: Word = Text("NX");
+const PX: Word = Text("PX");
+const PROBE: &[Word] = &[SET, Key, Text("probe"), NX, PX, Text("1")];
+/// The fields that name the kind in the hash of a lock. The value is the number of the attempt that
+/// holds the lock.
+const REENTRANT: Word = Text("quorlock:reentrant");
+const FAIR: Word = Text("quorlock:fair");
+
 impl Command {
-    /// Returns the words of this command for a server.
+    /// Returns the words of this command for a server. `lua/README.md` has the same table.
+    // A row a line, so that the kinds are side by side.
+    #[rustfmt::skip]
     pub(crate) fn words(&self) -> Words<'_> {
-        (self.lock_id.kind().spec().words)(self)
+        use Kind::{Fair, Mutex, ReadWrite, Reentrant, Semaphore};
+        use Verb::{Acquire, Break, Extend, Heal, Inspect, Probe, Release, Yield};
+        let keys = self.lock_id.kind().spec().companions;
+        let is_level = self.holding().is_some_and(|holding| holding.depth > 0);
+        let run_on = |keys, script, words| Words::new(self, Some(script), keys, words);
+        let run = |script, words| run_on(keys, script, words);
+        let one = |[plain, fenced]: &'static [_; 2]| if self.is_fenced() { fenced } else { plain };
+        match (self.lock_id.kind(), self.verb()) {
+            (_, Probe) => Words::new(self, None, &[], PROBE),
+            (_, Break) => run(&BREAK, &[Channel, Holders]),
+            (Fair, Inspect) => run_on(&keys[..1], &INSPECT, &[]),
+            (_, Inspect) => run(&INSPECT, &[]),
+
+            (Mutex, Acquire | Heal) if self.is_fenced() => run(&mutex::ACQUIRE, &[By, Ttl, Ballot]),
+            (Mutex, Acquire | Heal) if self.watch => run(&mutex::ACQUIRE_WATCHED, &[By, Ttl]),
+            (Mutex, Acquire | Heal) => Words::new(self, None, &[], &[SET, Key, By, NX, PX, Ttl]),
+            (Mutex, Extend) => run(&mutex::EXTEND, &[By, Ttl]),
+            (Mutex, Release | Yield) => run(one(&mutex::RELEASE), &[By, Ballot]),
+
+            (Reentrant, Acquire | Heal) =>
+                run(&reentrant::ACQUIRE, &[By, Depth, Ttl, REENTRANT, Ballot]),
+            (Reentrant, Extend) => run(&reentrant::EXTEND, &[By, Depth, Ttl, REENTRANT]),
+            (Reentrant, Release | Yield) =>
+                run(one(&reentrant::RELEASE), &[By, Depth, REENTRANT, Channel, Ballot]),
+            (Fair, Acquire) => run(&fair::ACQUIRE, &[By, Depth, Ttl, Ticket, QueueOrZero, Ballot]),
+            // A fair lock that is held is a reentrant lock: the queue does not matter.
+            (Fair, Heal) => run_on(&[], &reentrant::ACQUIRE, &[By, Depth, Ttl, FAIR, Ballot]),
+            (Fair, Extend) => run_on(&[], &reentrant::EXTEND, &[By, Depth, Ttl, FAIR]),
+            (Fair, Release) if is_level =>
+                run_on(&[], one(&reentrant::RELEASE), &[By, Depth, FAIR, Text(""), Ballot]),
+            (Fair, Release) => run(one(&fair::RELEASE), &[By, Ticket, Ballot]),
+            (Fair, Yield) => run(&fair::YIELD, &[By, Ticket, Timeout]),
+
+            (ReadWrite, Acquire | Heal) =>
+                run(&read_write::ACQUIRE, &[By, Depth, Ttl, Access, Ticket, Queue, Ballot]),
+            (ReadWrite, Extend) => run(&read_write::EXTEND, &[By, Depth, Ttl, Access]),
+            // The level that is gone may have been the last one that excludes others.
+            (ReadWrite, Release) if is_level => run(&read_write::EXTEND, &[By, Depth, Ttl, Access]),
+            (ReadWrite, Release) => run(one(&read_write::RELEASE), &[By, Access, Ticket, Ballot]),
+            (ReadWrite, Yield) => run(&read_write::YIELD, &[By, Access, Ticket, Timeout]),
+
+            (Semaphore, Acquire | Heal) =>
+                run(&semaphore::ACQUIRE, &[By, Depth, Ttl, Permits, Slot, Ticket, Queue, Ballot]),
+            (Semaphore, Extend) => run(&semaphore::EXTEND, &[By, Depth, Ttl, Slot]),
+            (Semaphore, Release) if is_level => run(&semaphore::EXTEND, &[By, Depth, Ttl, Slot]),
+            (Semaphore, Release) => run(one(&semaphore::RELEASE), &[By, Ticket, Permits, Ballot]),
+            (Semaphore, Yield) => run(&semaphore::YIELD, &[By, Ticket, Timeout]),
+        }
     }
 
-    /// Returns the vote that `reply` means.
-    pub(crate) fn vote(&self, reply: &Reply<'_>) -> SlotVote {
-        let of_kind = self.lock_id.kind().spec().vote;
-        let of_any_kind = reply::of_any_kind(self.verb(), reply).map(SlotVote::from);
-        of_any_kind.unwrap_or_else(|| of_kind(self, reply))
+    /// Returns whether a master can refuse this command in this way.
+    pub(in crate::core) fn can_be_refused(&self, refusal: &Refusal) -> bool {
+        let (kind, verb) = (self.lock_id.kind(), self.verb());
+        match refusal {
+            Refusal::Gone => !self.is_acquisition(),
+            // Without an owner, what could not be broken is a mutex, or a lock of another kind.
+            Refusal::Held(report) => {
+                verb != Verb::Yield
+                    && report.has_owner() == (kind.has_owner() && verb != Verb::Break)
+            }
+            Refusal::OtherKind => verb == Verb::Break || verb != Verb::Yield && kind.has_owner(),
+            Refusal::Queued { .. } => verb == Verb::Acquire && kind.has_queue(),
+            Refusal::Skewed { .. } => {
+                verb == Verb::Acquire && (self.is_fenced() || kind.has_queue())
+            }
+            Refusal::Stale { .. } => self.is_acquisition() && self.is_fenced(),
+        }
     }
 
     /// Returns the key and the token, if this command only has to delete the key if it holds the
@@ -100,7 +187,6 @@ pub(crate) mod fixture {
         command::fixture::{command, fenced},
         script::Script,
     };
-    use crate::core::vote::verb::Verb;
 
     /// Returns all scripts that lock commands run.
     pub(crate) fn scripts() -> impl Iterator<Item = &'static Script> {
@@ -137,14 +223,12 @@ mod tests {
         access::Access,
         client_name::ClientName,
         command::{
-            Action, Holding,
+            Holding,
             fixture::{command, fenced, holding, lock_id, of, ttl},
         },
         identity::Identity,
-        name::Token,
         script::Script,
     };
-    use crate::core::vote::verb::Verb;
 
     fn words(command: &Command) -> String {
         let words = command.words();

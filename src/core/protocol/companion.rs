@@ -28,6 +28,8 @@ enum Form {
 
 /// The channel on which the release of a reentrant lock is published, for the waiters of Redisson.
 pub(crate) static CHANNEL: Companion = Companion::channel("redisson_lock__channel");
+/// The times at which the waiters in the queues of a lock count as dead.
+pub(in crate::core) static DEADLINES: Companion = Companion::key("deadlines", "cbha", "zset");
 /// The counter for fencing tokens. Every lock may have one.
 pub(crate) static FENCE: Companion = Companion::key("fence", "maui", "string");
 

@@ -1,69 +1,57 @@
 //! The meaning of a master's reply.
 
-use std::time::Duration;
+use std::{num::NonZeroU16, time::Duration};
 
 use super::{
     command::{Command, Reply},
     refusal_text,
 };
-use crate::core::vote::verb::Verb;
-use crate::core::vote::{Failure, Refusal, Vote};
-
-/// Returns the vote that `reply` means for a lock of any kind. `None` if this depends on the kind.
-///
-/// An error reply is a failure, with one exception. WRONGTYPE means that a lock of another kind is
-/// held under the name.
-pub(in crate::core) fn of_any_kind(verb: Verb, reply: &Reply<'_>) -> Option<Vote> {
-    Some(match (verb, reply) {
-        (_, Reply::Error(text)) if is_wrong_type(text) => Vote::Refuse(Refusal::OtherKind),
-        (_, Reply::Error(text)) => Vote::Fail(Failure::Rejected((&**text).into())),
-        (Verb::Inspect, Reply::Text(_)) => Vote::Grant,
-        // The key may exist. The server checks whether it takes writes before it looks.
-        (Verb::Probe, Reply::Ok | Reply::Nil) => Vote::Grant,
-        (Verb::Inspect | Verb::Probe, _) => Vote::nonsense(),
-        // The holder is a mutex, or a lock of another kind.
-        (Verb::Break, reply) => vote(reply, |refusal| match refusal {
-            Refusal::Gone | Refusal::OtherKind => true,
-            Refusal::Held(report) => !report.has_owner(),
-            Refusal::Queued { .. } | Refusal::Skewed { .. } | Refusal::Stale { .. } => false,
-        }),
-        (Verb::Acquire | Verb::Extend | Verb::Heal | Verb::Release | Verb::Yield, _) => {
-            return None;
-        }
-    })
-}
-
-/// Returns the vote that the reply of a script means. `can_be_refused` says which refusals the
-/// script can answer with.
-pub(in crate::core) fn vote(
-    reply: &Reply<'_>,
-    can_be_refused: impl FnOnce(&Refusal) -> bool,
-) -> Vote {
-    let refusal = match reply {
-        Reply::Int(1) => return Vote::Grant,
-        Reply::Int(0) => Some(Refusal::Gone),
-        Reply::Int(left) if *left < 0 => {
-            let left = Duration::from_millis(left.unsigned_abs());
-            Some(Refusal::held(Some(left)))
-        }
-        Reply::Nil => Some(Refusal::held(None)),
-        Reply::Text(text) => refusal_text::refusal(text),
-        _ => None,
-    };
-    refusal
-        .filter(can_be_refused)
-        .map_or_else(Vote::nonsense, Vote::Refuse)
-}
+use crate::core::vote::{Failure, Refusal, SlotVote, Vote, verb::Verb};
 
 impl Command {
-    /// Returns whether the scripts of all kinds can refuse this command in this way.
-    pub(in crate::core) fn can_be_refused(&self, refusal: &Refusal) -> bool {
-        match refusal {
-            Refusal::Gone => !self.is_acquisition(),
-            Refusal::Skewed { .. } => self.verb() == Verb::Acquire && self.is_fenced(),
-            Refusal::Stale { .. } => self.is_acquisition() && self.is_fenced(),
-            Refusal::Held(_) | Refusal::OtherKind | Refusal::Queued { .. } => false,
+    /// Returns the vote that `reply` means.
+    pub(crate) fn vote(&self, reply: &Reply<'_>) -> SlotVote {
+        let has_slots = self.lock_id.kind().spec().has_slots;
+        if let Reply::Int(slot) = reply
+            && has_slots
+            && self.is_acquisition()
+        {
+            let slot = u16::try_from(*slot).ok().and_then(NonZeroU16::new);
+            // The other masters may be asked for this slot, and would grant any number.
+            let slot = slot.filter(|slot| slot.get() <= self.lock_id.permits());
+            let vote = slot.map_or_else(Vote::nonsense, |_| Vote::Grant);
+            return SlotVote { vote, slot };
         }
+        self.vote_without_slot(reply).into()
+    }
+
+    /// An error reply is a failure, with one exception. WRONGTYPE means that a lock of another kind
+    /// is held under the name.
+    fn vote_without_slot(&self, reply: &Reply<'_>) -> Vote {
+        let is_set = self.words().script.is_none();
+        let refusal = match (self.verb(), reply) {
+            (_, Reply::Error(text)) if is_wrong_type(text) => {
+                return Vote::Refuse(Refusal::OtherKind);
+            }
+            (_, Reply::Error(text)) => return Vote::Fail(Failure::Rejected((&**text).into())),
+            // The key may exist. The server checks whether it takes writes before it looks.
+            (Verb::Probe, Reply::Nil | Reply::Ok) => return Vote::Grant,
+            (Verb::Inspect, Reply::Text(_)) => return Vote::Grant,
+            (Verb::Inspect | Verb::Probe, _) => None,
+            (_, Reply::Nil) => Some(Refusal::held(None)),
+            (_, Reply::Ok) if is_set => return Vote::Grant,
+            _ if is_set => None,
+            (_, Reply::Int(1)) => return Vote::Grant,
+            (_, Reply::Int(0)) => Some(Refusal::Gone),
+            (_, Reply::Int(left)) if *left < 0 => {
+                let left = Duration::from_millis(left.unsigned_abs());
+                Some(Refusal::held(Some(left)))
+            }
+            (_, Reply::Text(text)) => refusal_text::refusal(text),
+            _ => None,
+        };
+        let refusal = refusal.filter(|refusal| self.can_be_refused(refusal));
+        refusal.map_or_else(Vote::nonsense, Vote::Refuse)
     }
 }
 

@@ -22,69 +22,77 @@ macro_rules! lua {
 }
 pub(in crate::core) use lua;
 
-/// Joins the given files after `shared/holder` and `shared/ownership`, for a script of a reentrant
-/// or a fair lock.
-macro_rules! owned {
-    ($($file:literal),+) => {
-        lua!("shared/holder", "shared/ownership", $($file),+)
+/// Makes a script of the given file, which comes after the given shared parts.
+macro_rules! script {
+    ($file:literal $(, $part:literal)*) => {
+        Script::new($file, lua!($($part,)* $file))
     };
 }
-pub(in crate::core) use owned;
+pub(in crate::core) use script;
 
-/// Puts the given release into a Lua function, and appends `shared/tombstone`.
-macro_rules! fenced {
-    ($($text:tt)+) => {
-        concat!(
-            "local function release()\n",
-            $($text)+,
-            "end\nlocal reply = release()\n",
-            lua!("shared/tombstone")
-        )
+/// Makes a script that may store an entry in a companion key: the given file becomes a Lua
+/// function, and `shared/companions` follows.
+macro_rules! script_with_companions {
+    ($file:literal $(, $part:literal)+) => {
+        Script::new($file, concat!(
+            lua!($($part),+),
+            "local function acquire()\n",
+            lua!($file),
+            "end\n",
+            lua!("shared/companions")
+        ))
     };
 }
-pub(in crate::core) use fenced;
+pub(in crate::core) use script_with_companions;
 
-/// Makes the Lua table `kinds`, with what the `describe.lua` of each kind returns.
-macro_rules! described {
-    ($($module:ident),+) => {
-        concat!(
-            "local kinds = {\n",
-            $(
-                "(function()\n",
-                include_str!(concat!("../../../lua/", stringify!($module), "/describe.lua")),
-                "end)(),\n",
-            )+
-            "}\n"
-        )
+/// Makes both scripts of a release: for a lock that is not fenced, which may begin with a common
+/// case, and for a fenced one. There the release becomes a Lua function, and `shared/tombstone`
+/// follows.
+macro_rules! releases {
+    ($file:literal $(, first $common:literal)? $(, $part:literal)*) => {
+        [
+            Script::new($file, lua!($($common,)? $($part,)* $file)),
+            Script::new(concat!($file, "_fenced"), concat!(
+                "local function release()\n",
+                lua!($($part,)* $file),
+                "end\nlocal reply = release()\n",
+                lua!("shared/tombstone")
+            )),
+        ]
     };
 }
+pub(in crate::core) use releases;
 
 /// Finds out whether a master may have forgotten locks. No lock command runs it.
-pub(crate) static ORIGIN: Script = Script::new("shared/origin", lua!("shared/origin"));
+pub(crate) static ORIGIN: Script = script!("shared/origin");
 
 macro_rules! for_any_kind {
     ($($(#[doc = $doc:literal])+ $kind:ident => $module:ident,)+) => {
-        /// Reports the holder of a lock of any kind, and its waiters.
-        pub(in crate::core) static INSPECT: Script = Script::new(
-            "shared/inspect",
-            concat!(
-                lua!("shared/holder", "shared/owner", "shared/queue", "shared/entries", "shared/permits"),
-                described!($($module),+),
-                lua!("shared/any_holder", "shared/inspect")
-            ),
-        );
-        /// Breaks a lock of any kind.
-        pub(in crate::core) static BREAK: Script = Script::new(
-            "shared/break",
-            concat!(
-                lua!("shared/holder", "shared/owner", "shared/queue", "shared/entries", "shared/permits"),
-                described!($($module),+),
-                lua!("shared/any_holder", "shared/break")
-            ),
-        );
+        /// Makes a script for locks of all kinds. The Lua table `kinds` has what the `describe.lua`
+        /// of each kind returns.
+        macro_rules! script_for_any_kind {
+            ($file:literal) => {
+                Script::new($file, concat!(
+                    lua!("shared/holder", "shared/owner", "shared/queue", "shared/entries", "shared/permits"),
+                    "local kinds = {\n",
+                    $(
+                        "(function()\n",
+                        include_str!(concat!("../../../lua/", stringify!($module), "/describe.lua")),
+                        "end)(),\n",
+                    )+
+                    "}\n",
+                    lua!("shared/any_holder", $file)
+                ))
+            };
+        }
     };
 }
 kinds!(for_any_kind);
+
+/// Reports the holder of a lock of any kind, and its waiters.
+pub(in crate::core) static INSPECT: Script = script_for_any_kind!("shared/inspect");
+/// Breaks a lock of any kind.
+pub(in crate::core) static BREAK: Script = script_for_any_kind!("shared/break");
 
 impl Script {
     pub(in crate::core) const fn new(name: &'static str, text: &'static str) -> Self {

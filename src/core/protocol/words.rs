@@ -2,165 +2,74 @@
 
 use std::{iter, num::NonZeroU16};
 
-use smallvec::SmallVec;
-
 use super::{
     access::Access,
-    command::{Command, Holding},
+    command::{Action, Command, Holding},
     companion::{CHANNEL, Companion},
-    identity::{Identity, QueueOptions, Ticket},
-    name::Token,
-    script::{self, Script},
+    identity::{Identity, QueueOptions, Ticket, whole_millis},
+    script::Script,
 };
-use crate::core::time::lease::{CLOCK_WINDOW, Ttl};
+use crate::core::time::lease::CLOCK_WINDOW;
 use crate::core::vote::verb::Verb;
 
-use Word::{Bytes, Number};
+/// What a place in a command has.
+#[derive(Clone, Copy)]
+pub(in crate::core) enum Word {
+    /// What the caller does with a lock that has readers and writers.
+    Access,
+    /// The candidate of a fenced lock and, if the command takes the lock, the window. The key of
+    /// the counter is then the last key. Nothing for a lock that is not fenced.
+    Ballot,
+    /// The token, or the owner and the number of its attempt.
+    By,
+    /// The channel of Redisson.
+    Channel,
+    Depth,
+    /// The holders to remove.
+    Holders,
+    /// The key of the lock.
+    Key,
+    /// The number of permits of a semaphore.
+    Permits,
+    /// The waiter timeout and the window of the ticket. Both are 0 for an attempt that does not
+    /// wait, and are left out if nothing follows them. The waiter timeout -1 puts back what a
+    /// master lost, regardless of the waiters.
+    Queue,
+    /// The waiter timeout and the window of the ticket. Both are 0 for an attempt that does not
+    /// wait.
+    QueueOrZero,
+    /// The slot that another master has granted to the caller, or 0 for any slot.
+    Slot,
+    Text(&'static str),
+    Ticket,
+    /// The waiter timeout.
+    Timeout,
+    /// The TTL. It is 0 for the release of a level, which prolongs nothing.
+    Ttl,
+}
 
-/// The words of a command. No memory is allocated to build or send them if they are few.
+/// The words of a command. No memory is allocated to build or send them.
 pub(crate) struct Words<'a> {
     command: &'a Command,
     /// `None` for a plain command, which has arguments only.
     pub(crate) script: Option<&'static Script>,
     /// The keys after the key of the lock.
     companions: &'static [&'static Companion],
-    /// The key of the counter, which comes last.
-    counter: Option<&'a str>,
-    arguments: SmallVec<[Word<'a>; 9]>,
+    arguments: &'static [Word],
 }
 
 impl<'a> Words<'a> {
-    /// Begins the words of a script with the key of the lock, and with the token, or the owner and
-    /// the number of its attempt.
-    pub(in crate::core) fn of(script: &'static Script, command: &'a Command) -> Self {
-        let words = Self::none(command, Some(script));
-        let by = command.by();
-        if let Some(token) = by.and_then(Identity::token) {
-            return words.add(Word::Token(token));
-        }
-        match by.and_then(Identity::owner) {
-            Some(owner) => words.text(&owner.owner).number(owner.attempt),
-            None => words,
-        }
-    }
-
-    /// Returns the words of a SET that writes the token if there is no key.
-    pub(in crate::core) fn set(command: &'a Command, ttl: Ttl) -> Self {
-        let token = command.by().and_then(Identity::token);
-        let words = Self::none(command, None).text("SET");
-        let words = words.text(command.lock_id.key());
-        let words = words.add(token.map_or(Bytes(&[]), Word::Token));
-        words.text("NX").text("PX").ttl(ttl)
-    }
-
-    pub(in crate::core) fn break_held(command: &'a Command, holders: &'a str) -> Self {
-        let words = Self::of(&script::BREAK, command);
-        words
-            .text(command.lock_id.companion(&CHANNEL))
-            .text(holders)
-    }
-
-    pub(in crate::core) fn inspect(command: &'a Command) -> Self {
-        Self::of(&script::INSPECT, command)
-    }
-
-    pub(in crate::core) fn probe(command: &'a Command) -> Self {
-        let words = Self::none(command, None).text("SET");
-        let words = words.text(command.lock_id.key()).text("probe");
-        words.text("NX").text("PX").number(1)
-    }
-
-    fn none(command: &'a Command, script: Option<&'static Script>) -> Self {
+    pub(in crate::core) fn new(
+        command: &'a Command,
+        script: Option<&'static Script>,
+        companions: &'static [&'static Companion],
+        arguments: &'static [Word],
+    ) -> Self {
         Self {
             command,
             script,
-            companions: &[],
-            counter: None,
-            arguments: SmallVec::new(),
-        }
-    }
-
-    /// Sets the keys after the key of the lock.
-    pub(in crate::core) fn keys(mut self, companions: &'static [&'static Companion]) -> Self {
-        self.companions = companions;
-        self
-    }
-
-    fn add(mut self, argument: Word<'a>) -> Self {
-        self.arguments.push(argument);
-        self
-    }
-
-    pub(in crate::core) fn text(self, text: &'a str) -> Self {
-        self.add(Bytes(text.as_bytes()))
-    }
-
-    pub(in crate::core) fn number(self, number: u64) -> Self {
-        self.add(Number(number))
-    }
-
-    pub(in crate::core) fn ttl(self, ttl: Ttl) -> Self {
-        self.number(ttl.millis())
-    }
-
-    pub(in crate::core) fn depth(self, holding: &Holding) -> Self {
-        self.number(holding.depth.into())
-    }
-
-    /// Adds what the caller does with a lock that has readers and writers.
-    pub(in crate::core) fn access(self, holding: &Holding) -> Self {
-        self.text(match holding.access {
-            Access::Exclusive => "write",
-            Access::Shared => "read",
-        })
-    }
-
-    /// Adds the number of permits of a semaphore.
-    pub(in crate::core) fn permits(self) -> Self {
-        let permits = self.command.lock_id.permits();
-        self.number(permits.into())
-    }
-
-    /// Adds the slot that another master has granted to the caller, or 0 for any slot.
-    pub(in crate::core) fn slot(self, holding: &Holding) -> Self {
-        self.number(holding.slot.map_or(0, NonZeroU16::get).into())
-    }
-
-    /// Adds the ticket of a waiter.
-    pub(in crate::core) fn ticket(self) -> Self {
-        let ticket = self.command.by().and_then(Identity::ticket);
-        self.text(ticket.map_or("", Ticket::as_str))
-    }
-
-    /// Adds the waiter timeout and the window of the ticket. Both are 0 for an attempt that does
-    /// not wait, and are left out if nothing follows them.
-    pub(in crate::core) fn queue(self, queue: Option<QueueOptions>) -> Self {
-        if queue.is_none() && !self.command.is_fenced() {
-            return self;
-        }
-        let [timeout, window] = queue.map_or([0, 0], QueueOptions::in_words);
-        self.number(timeout).number(window)
-    }
-
-    /// Adds what the script needs for a fenced lock: the key of the counter, the candidate and, if
-    /// the script takes the lock, the window. Adds nothing if the lock is not fenced.
-    pub(in crate::core) fn ballot(mut self) -> Self {
-        let Some(ballot) = self.command.ballot() else {
-            return self;
-        };
-        let verb = self.command.verb();
-        self.counter = Some(&ballot.counter);
-        let words = self.number(ballot.candidate);
-        match verb {
-            Verb::Acquire => words.number(CLOCK_WINDOW.as_micros() as u64),
-            // The candidate may have been accepted long ago, so any distance is allowed.
-            Verb::Heal => words.number(0),
-            Verb::Break
-            | Verb::Extend
-            | Verb::Inspect
-            | Verb::Probe
-            | Verb::Release
-            | Verb::Yield => words,
+            companions,
+            arguments,
         }
     }
 
@@ -169,33 +78,86 @@ impl<'a> Words<'a> {
         let lock_id = &self.command.lock_id;
         let companions = self.companions.iter();
         let companions = companions.map(|companion| lock_id.companion(companion));
+        let mut arguments = self.arguments.iter();
+        let has_ballot = arguments.any(|word| matches!(word, Word::Ballot));
+        let ballot = self.command.ballot().filter(|_| has_ballot);
+        let counter = ballot.map(|ballot| &*ballot.counter);
         let keys = iter::once(&**lock_id.key()).chain(companions);
-        let count = 1 + self.companions.len() + usize::from(self.counter.is_some());
-        (count, keys.chain(self.counter))
+        let count = 1 + self.companions.len() + usize::from(counter.is_some());
+        (count, keys.chain(counter))
     }
 
     pub(crate) fn argument_count(&self) -> usize {
-        self.arguments.len()
+        let mut count = 0;
+        self.arguments(|_| count += 1);
+        count
     }
 
     /// Calls `each` with every argument in turn.
     pub(crate) fn arguments(&self, mut each: impl FnMut(&[u8])) {
-        for word in &self.arguments {
-            match word {
-                Bytes(bytes) => each(bytes),
-                Number(number) => each(decimal(*number, &mut [0; 20])),
-                Word::Token(token) => each(token.bytes(&mut None)),
-            }
+        for word in self.arguments {
+            self.argument(*word, &mut each);
         }
     }
-}
 
-/// A word of a command.
-#[derive(Clone, Copy)]
-enum Word<'a> {
-    Bytes(&'a [u8]),
-    Number(u64),
-    Token(&'a Token),
+    fn argument(&self, word: Word, mut each: impl FnMut(&[u8])) {
+        let command = self.command;
+        let mut number = |number| each(decimal(number, &mut [0; 20]));
+        match (word, &command.action, command.holding()) {
+            (Word::Text(text), ..) => each(text.as_bytes()),
+            (Word::Key, ..) => each(command.lock_id.key().as_bytes()),
+            (Word::Channel, ..) => each(command.lock_id.companion(&CHANNEL).as_bytes()),
+            (Word::Permits, ..) => number(command.lock_id.permits().into()),
+            (Word::Holders, Action::Break(holders), _) => each(holders.as_bytes()),
+            (
+                Word::Ttl,
+                Action::Acquire(_, ttl, _) | Action::Extend(_, ttl) | Action::Heal(_, ttl),
+                _,
+            ) => number(ttl.millis()),
+            (Word::Ttl, Action::Release { .. }, _) => number(0),
+            (Word::Queue, Action::Heal(..), _) => {
+                each(b"-1");
+                each(b"0");
+            }
+            (Word::Queue, Action::Acquire(_, _, None), _) if !command.is_fenced() => {}
+            (Word::Queue | Word::QueueOrZero, Action::Acquire(_, _, queue), _) => {
+                let queue = queue.map_or([0, 0], QueueOptions::in_words);
+                queue.into_iter().for_each(number);
+            }
+            (Word::Timeout, Action::Yield(_, timeout), _) => number(whole_millis(*timeout)),
+            (word, _, Some(holding)) => self.of_holding(word, holding, each),
+            // No row of the table asks for what its command does not have.
+            _ => {}
+        }
+    }
+
+    fn of_holding(&self, word: Word, holding: &Holding, mut each: impl FnMut(&[u8])) {
+        let mut number = |number| each(decimal(number, &mut [0; 20]));
+        match (word, &holding.by, &holding.ballot) {
+            (Word::Access, ..) => each(match holding.access {
+                Access::Exclusive => b"write",
+                Access::Shared => b"read",
+            }),
+            (Word::Depth, ..) => number(holding.depth.into()),
+            (Word::Slot, ..) => number(holding.slot.map_or(0, NonZeroU16::get).into()),
+            (Word::By, Identity::Token(token), _) => each(token.bytes(&mut None)),
+            (Word::By, Identity::Owner(by), _) => {
+                each(by.owner.as_bytes());
+                each(decimal(by.attempt, &mut [0; 20]));
+            }
+            (Word::Ticket, by, _) => each(by.ticket().map_or("", Ticket::as_str).as_bytes()),
+            (Word::Ballot, _, Some(ballot)) => {
+                number(ballot.candidate);
+                match self.command.verb() {
+                    Verb::Acquire => number(CLOCK_WINDOW.as_micros() as u64),
+                    // The candidate may have been accepted long ago, so any distance is allowed.
+                    Verb::Heal => number(0),
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Writes `number` in decimal into `digits`. Returns the part of `digits` that was used.
@@ -214,19 +176,6 @@ pub(crate) fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::protocol::{command::fixture, kind::Kind};
-
-    #[test]
-    fn a_script_may_have_any_number_of_arguments() {
-        let command = fixture::command(Kind::Reentrant, Verb::Acquire, 1);
-        for most in [1, 9, 10, 40] {
-            let words = (1..=most).fold(Words::none(&command, None), Words::number);
-            let mut sent = Vec::new();
-            words.arguments(|word| sent.push(word.to_vec()));
-            let expected: Vec<_> = (1..=most).map(|at| at.to_string().into_bytes()).collect();
-            assert_eq!((words.argument_count(), sent), (expected.len(), expected));
-        }
-    }
 
     #[test]
     fn decimal_table() {

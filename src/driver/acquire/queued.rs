@@ -66,7 +66,7 @@ pub(in crate::driver) async fn acquire_queued(
     owned: &Arc<OwnedLock>,
     deadline: &Deadline,
 ) -> Result<Level, AcquireError> {
-    let spec = request.lock_id.kind().spec();
+    let kind = request.lock_id.kind();
     let mut wait = QueuedWait {
         context,
         request,
@@ -77,8 +77,8 @@ pub(in crate::driver) async fn acquire_queued(
         queued: QueuedWaiter::new(
             context.config.retry,
             context.waiter_timeout(),
-            spec.is_watched,
-            spec.has_readers && request.access == Access::Shared,
+            kind.is_watched(),
+            kind.spec().has_readers && request.access == Access::Shared,
         ),
         reach: context.reach(),
     };
