@@ -14,7 +14,7 @@ rm -rf "$crate/src" "$crate/lua" "$crate/tests" "$crate/mutants.out"
 mkdir "$crate/src" "$crate/tests"
 cp -r src/core "$crate/src/core"
 cp -r lua "$crate/lua"
-cp -r tests/golden "$crate/tests/golden" # the unit tests of src/core/kind/ read it
+cp -r tests/golden "$crate/tests/golden" # the unit tests of src/core/protocol/ read it
 cp Cargo.lock "$crate/Cargo.lock"
 cat >"$crate/Cargo.toml" <<END
 [package]

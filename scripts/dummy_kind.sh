@@ -39,19 +39,19 @@ tests() { cargo test --all-features --lib -- "$@"; }
 
 # The first line with only this brace ends the table.
 sed -i '0,/^        }$/s//            \/\/\/ A kind for a test.\n            Dummy => dummy,\n&/' \
-    src/core/protocol/kind.rs
-sed -i 's/^pub(crate) mod fair;$/mod dummy;\n&/' src/core/kind/mod.rs
+    src/core/kind/mod.rs
+sed -i 's/^pub(crate) mod fair;$/pub(crate) mod dummy;\n&/' src/core/kind/mod.rs
 fails_with 'file not found for module `dummy`' check
 cp "$added/dummy.rs" src/core/kind/
 fails_with 'lua/dummy/describe.lua' check
 mkdir lua/dummy
 cp "$added"/lua/*.lua lua/dummy/
 fails_with 'Kind::Dummy, Verb::Acquire)' check
-sed -i "/^        match (self.lock_id.kind(), self.verb()) {$/r $added/table.txt" src/core/kind/table.rs
+sed -i "/^        match (self.lock_id.kind(), self.verb()) {$/r $added/table.txt" src/core/protocol/table.rs
 rows=tests/conformance/rows/dummy.rs
-fails_with "$rows" tests core::kind
+fails_with "$rows" tests core::protocol::table
 echo 'use super::*;' >"$rows"
-tests core::kind::table::tests::the_commands_run core::protocol::companion core::protocol::words master::redis::greeting core::view
+tests core::kind::companion core::protocol::words master::redis::greeting core::view
 fails_with 'each_script_has_a_row' tests each_script_has_a_row
 cat "$added/rows.rs" >>"$rows"
 tests conformance

@@ -2,8 +2,8 @@
 
 use crate::core::{
     config_error::ConfigError,
-    kind::table,
-    protocol::{kind::Kind, name::KeyTemplate},
+    kind::{Kind, companion_keys},
+    protocol::name::KeyTemplate,
 };
 pub use crate::master::{read_reply, reply_lengths};
 
@@ -28,7 +28,7 @@ pub fn has_readers(kind: Kind) -> bool {
 /// Returns the key of a lock, and then its companion keys.
 pub fn keys(template: &str, kind: Kind, name: &str) -> Result<Vec<String>, ConfigError> {
     let lock = KeyTemplate::parse(template)?.lock_id(kind, name.into())?;
-    let companions = table::companion_keys().map(|companion| lock.companion(companion));
+    let companions = companion_keys().map(|companion| lock.companion(companion));
     let keys = [&**lock.key()].into_iter().chain(companions);
     Ok(keys.map(str::to_owned).collect())
 }

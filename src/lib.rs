@@ -124,7 +124,7 @@ pub use crate::{
             AcquireError, BlockingError, Contention, DowngradeError, ExtendError, InspectError,
             LostError, ReadyError, ReleaseError, RunError,
         },
-        protocol::{access::Access, kind::Kind},
+        kind::{Access, Kind},
         restart::Quarantine,
         time::renewal::Renewal,
         view::{
@@ -158,8 +158,10 @@ pub use crate::{
 pub mod tools {
     pub use crate::{
         core::{
-            kind::example::{ExampleKey, example_keys},
-            protocol::connection_name::ConnectionName,
+            protocol::{
+                connection_name::ConnectionName,
+                name::{ExampleKey, example_keys},
+            },
             vote::lists_id::ListsId,
         },
         master::{ConnectError, ConnectStep, MasterStream},

@@ -14,8 +14,8 @@
 //!
 //! | Part | Contents |
 //! |---|---|
-//! | `protocol` | names of locks, the commands of masters, and the votes in their replies |
 //! | `kind` | what is particular to each kind of lock |
+//! | `protocol` | names of locks, the commands of masters, and the votes in their replies |
 //! | `vote` | votes, majorities, the rounds that they decide, and the consequences |
 //! | `time` | TTL, drift and validity, the times of renewals, and timeouts |
 //! | `wait` | the wait before another attempt, the order of waiters, and who can win |

@@ -12,7 +12,7 @@ use super::fence::FencingToken;
 use crate::{
     core::{
         error::{DowngradeError, ExtendError, LostError, ReleaseError},
-        protocol::access::Access,
+        kind::Access,
         view::lock_state::{LockState, LostReason},
         vote::{shown_slot, votes::Votes},
     },

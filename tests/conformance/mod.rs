@@ -36,12 +36,12 @@ use crate::{
     Fault, MemoryMaster,
     core::{
         ballot::Ballot,
+        kind::Kind,
         protocol::{
             client_name::ClientName,
             command::{Action, Command, Holding},
             connection_name::ConnectionName,
             identity::Identity,
-            kind::Kind,
             name::{KeyTemplate, LockId, Token},
         },
         time::{

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use proptest::strategy::Union;
 
 use super::{step::parse_field, *};
-use crate::core::protocol::{access::Access, identity::QueueOptions};
+use crate::core::{kind::Access, protocol::identity::QueueOptions};
 
 /// Steps, each with the number of its lock.
 type Steps = [(usize, Step)];

@@ -22,12 +22,8 @@ use std::num::NonZeroU16;
 
 use super::*;
 use crate::core::{
-    kind::{spec::HolderForm, table},
-    protocol::{
-        access::Access,
-        companion::Companion,
-        identity::{OwnerAttempt, QueueOptions, Ticket},
-    },
+    kind::{Access, HolderForm, companion::Companion, companion_keys},
+    protocol::identity::{OwnerAttempt, QueueOptions, Ticket},
 };
 
 #[derive(Clone, Debug)]
@@ -234,7 +230,7 @@ impl Step {
 
 /// Returns the companion key with this name.
 pub(super) fn companion(name: &str) -> &'static Companion {
-    let mut all = table::companion_keys();
+    let mut all = companion_keys();
     all.find(|companion| companion.name == name).unwrap()
 }
 

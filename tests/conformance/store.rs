@@ -7,7 +7,7 @@ use super::{
     step::*,
     *,
 };
-use crate::core::protocol::companion::{CHANNEL, Companion};
+use crate::core::kind::companion::{CHANNEL, Companion};
 
 pub(super) struct Store {
     pub(super) plain: Plain,

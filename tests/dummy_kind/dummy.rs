@@ -2,8 +2,8 @@
 //! It has more keys and arguments than the kinds of the crate. Masters grant it with the number of
 //! a slot.
 
-use super::spec::{HolderForm, Spec};
-use crate::core::protocol::{
+use super::{
+    HolderForm, Spec,
     companion::Companion,
     script::{Script, lua, script},
 };
@@ -23,6 +23,9 @@ static FOUR: Companion = Companion::key("four", "aqjt", "zset");
 static FIVE: Companion = Companion::key("five", "bgdi", "string");
 static SIX: Companion = Companion::key("six", "cgqt", "string");
 
-pub(super) static ACQUIRE: Script = script!("dummy/acquire", "shared/holder", "shared/store");
-pub(super) static EXTEND: Script = script!("dummy/extend", "shared/holder", "shared/ownership");
-pub(super) static RELEASE: Script = script!("dummy/release", "shared/holder", "shared/ownership");
+pub(in crate::core) static ACQUIRE: Script =
+    script!("dummy/acquire", "shared/holder", "shared/store");
+pub(in crate::core) static EXTEND: Script =
+    script!("dummy/extend", "shared/holder", "shared/ownership");
+pub(in crate::core) static RELEASE: Script =
+    script!("dummy/release", "shared/holder", "shared/ownership");

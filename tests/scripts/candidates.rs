@@ -1,9 +1,9 @@
 //! What the scripts decide on one value.
 
 use super::*;
-use crate::core::protocol::{
-    command::{Action, Command, fixture::lock_id},
+use crate::core::{
     kind::Kind,
+    protocol::command::{Action, Command, fixture::lock_id},
 };
 
 #[test]

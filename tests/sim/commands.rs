@@ -7,8 +7,8 @@ use quorlock_memory::heart::{self, Reply};
 use crate::{
     Kind,
     core::{
-        kind::table::fixture::scripts,
-        protocol::script::{ORIGIN, Script},
+        kind::script::{ORIGIN, Script},
+        protocol::table::fixture::scripts,
         restart::ORIGIN_KEY,
         vote::{Slot, verb::Verb},
     },
@@ -204,12 +204,12 @@ impl fmt::Display for Shown<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::{
-        kind::table::fixture::verbs,
-        protocol::command::{
+    use crate::core::protocol::{
+        command::{
             Command,
             fixture::{command, fenced},
         },
+        table::fixture::verbs,
     };
 
     /// Returns the words of a command as a server gets them.

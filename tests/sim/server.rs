@@ -19,7 +19,7 @@ use super::{
 use crate::{
     Kind,
     core::{
-        protocol::script::ORIGIN,
+        kind::script::ORIGIN,
         restart::ORIGIN_KEY,
         vote::{shown_slot, verb::Verb},
     },

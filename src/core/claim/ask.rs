@@ -8,8 +8,8 @@ use std::{
 use super::{ClaimState, ClaimStep, Held, Phase, Terms, Traces, levels::Levels};
 use crate::core::{
     ballot::Ballot,
+    kind::Access,
     protocol::{
-        access::Access,
         command::{Action, Command},
         identity::{Identity, QueueOptions},
     },

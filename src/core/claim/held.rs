@@ -8,10 +8,8 @@ use std::{
 use super::{ClaimState, ClaimStep, Notice, Phase, has_failed};
 use crate::core::{
     error::AcquireError,
-    protocol::{
-        access::Access,
-        command::{Action, Command},
-    },
+    kind::Access,
+    protocol::command::{Action, Command},
     time::{
         lease::{Lease, Ttl},
         renewal::{Renewal, RenewalPlan},

@@ -4,10 +4,8 @@ use std::time::{Duration, Instant};
 
 use super::{ClaimState, ClaimStep, Notice, Phase};
 use crate::core::{
-    protocol::{
-        access::Access,
-        command::{Action, Command, Holding},
-    },
+    kind::Access,
+    protocol::command::{Action, Command, Holding},
     vote::{master_set::MasterSet, round::Round},
 };
 

@@ -1,6 +1,6 @@
 //! The levels of a claim: one for each guard.
 
-use crate::core::protocol::access::Access;
+use crate::core::kind::Access;
 
 /// The number of guards of a claim, by what they leave to others. It includes guards whose rounds
 /// are still under way.

@@ -7,11 +7,10 @@ use super::{
     *,
 };
 use crate::core::{
+    kind::{Access, Kind},
     protocol::{
-        access::Access,
         command::{Action, Command, fixture::lock_id},
         identity::{OwnerAttempt, QueueOptions, Ticket},
-        kind::Kind,
         name::Token,
     },
     time::renewal::Renewal,

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use super::blocking::BlockingError;
 use crate::core::{
     config_error::ConfigError,
-    protocol::kind::Kind,
+    kind::Kind,
     vote::{Vote, votes::Votes},
 };
 

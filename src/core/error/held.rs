@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use super::{acquire::AcquireError, blocking::BlockingError};
 use crate::core::{
     config_error::ConfigError,
-    protocol::kind::Kind,
+    kind::Kind,
     view::lock_state::LostReason,
     vote::{Vote, votes::Votes},
 };

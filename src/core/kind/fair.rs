@@ -1,7 +1,7 @@
 //! The fair lock: the hash of a reentrant lock, and a queue of tickets on each master.
 
-use super::spec::{HolderForm, Spec};
-use crate::core::protocol::{
+use super::{
+    HolderForm, Spec,
     companion::{Companion, DEADLINES},
     script::{Script, lua, releases, script, script_with_companions},
 };
@@ -17,7 +17,7 @@ pub(super) static SPEC: Spec = Spec {
 /// The queue, which holds the tickets of waiters.
 pub(crate) static QUEUE: Companion = Companion::key("queue", "bmcq", "zset");
 
-pub(super) static ACQUIRE: Script = script_with_companions!(
+pub(in crate::core) static ACQUIRE: Script = script_with_companions!(
     "fair/acquire",
     "shared/holder",
     "shared/store",
@@ -25,10 +25,11 @@ pub(super) static ACQUIRE: Script = script_with_companions!(
     "shared/queue",
     "shared/ballot"
 );
-pub(super) static RELEASE: [Script; 2] = releases!(
+pub(in crate::core) static RELEASE: [Script; 2] = releases!(
     "fair/release",
     "shared/holder",
     "shared/ownership",
     "shared/queue"
 );
-pub(super) static YIELD: Script = script!("fair/yield", "shared/ownership", "shared/queue");
+pub(in crate::core) static YIELD: Script =
+    script!("fair/yield", "shared/ownership", "shared/queue");

@@ -1,12 +1,150 @@
-//! The kinds of locks: what is particular to each of them.
+//! The kinds of locks, and what is particular to each of them: its keys on the masters and its
+//! scripts.
 //!
-//! [`Kind`](super::protocol::kind::Kind) lists the kinds.
+//! A kind is a row of [`kinds`]. The module that the row names has its particulars, and the folder
+//! of the same name in `lua/` has its scripts. What each kind sends is in
+//! [`table`](super::protocol::table). Whatever else has to know the kinds iterates over
+//! [`Kind::ALL`], and asks [`Kind::spec`].
 
-pub(crate) mod example;
+use std::{collections::BTreeSet, fmt};
+
+use companion::{Companion, FENCE};
+
+pub(crate) mod companion;
 pub(crate) mod fair;
-mod mutex;
-mod read_write;
-mod reentrant;
-mod semaphore;
-pub(crate) mod spec;
-pub(crate) mod table;
+pub(crate) mod mutex;
+pub(crate) mod read_write;
+pub(crate) mod reentrant;
+pub(crate) mod script;
+pub(crate) mod semaphore;
+
+/// Calls the macro `$make` with all rows of the table. A row has the name of the kind, then its
+/// module.
+macro_rules! kinds {
+    ($make:ident) => {
+        $make! {
+            /// A lock that can be held only once at a time, as in most Redlock libraries.
+            Mutex => mutex,
+            /// A lock that its owner can acquire again while it holds the lock. It has the layout
+            /// of Redisson's plain lock.
+            Reentrant => reentrant,
+            /// A reentrant lock that serves its waiters in the order in which they came.
+            Fair => fair,
+            /// A lock that readers share, and that a writer holds alone.
+            ReadWrite => read_write,
+            /// A lock that a limited number of holders have at once, each in a slot of its own.
+            Semaphore => semaphore,
+        }
+    };
+}
+pub(crate) use kinds;
+
+macro_rules! enumerate {
+    ($($(#[doc = $doc:literal])+ $kind:ident => $module:ident,)+) => {
+        /// A kind of lock. Locks with the same name exclude each other, even if their kinds differ.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
+        pub enum Kind {
+            $($(#[doc = $doc])+ $kind,)+
+        }
+
+        impl Kind {
+            /// All kinds.
+            pub(crate) const ALL: [Self; [$(Self::$kind),+].len()] = [$(Self::$kind),+];
+
+            pub(crate) fn spec(self) -> &'static Spec {
+                match self {
+                    $(Self::$kind => &$module::SPEC,)+
+                }
+            }
+
+            /// Returns the word for the kind in metrics and JSON: the name of its method of
+            /// [`Coordinator`](crate::Coordinator), such as `read_write`.
+            pub fn word(self) -> &'static str {
+                match self {
+                    $(Self::$kind => stringify!($module),)+
+                }
+            }
+        }
+    };
+}
+kinds!(enumerate);
+
+impl Kind {
+    pub(crate) fn of_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.word() == word)
+    }
+
+    /// Returns whether an owner holds the lock. Otherwise a token does.
+    pub(crate) fn has_owner(self) -> bool {
+        self.spec().holder != HolderForm::Token
+    }
+
+    /// Returns whether attempts at the lock wait in the queues of the masters.
+    pub(crate) fn has_queue(self) -> bool {
+        self.spec().holder == HolderForm::Ticket
+    }
+
+    /// Returns whether waiters ask masters to report changes of the key. The key of a lock with
+    /// several holders changes too often for that, because each renewal changes it.
+    pub(crate) fn is_watched(self) -> bool {
+        !self.spec().has_readers && !self.spec().has_slots
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.spec().shown)
+    }
+}
+
+/// The particulars of a kind of lock. The module of the kind has them as `SPEC`.
+pub(crate) struct Spec {
+    /// The words for people.
+    pub(in crate::core) shown: &'static str,
+    pub(crate) holder: HolderForm,
+    /// The keys that the kind keeps in addition to the key of the lock, in the order that its
+    /// scripts expect.
+    pub(crate) companions: &'static [&'static Companion],
+    /// `true` if an attempt can leave the lock to readers, which share it.
+    pub(crate) has_readers: bool,
+    /// `true` if several can hold the lock, each in a slot of its own. A grant is then for a slot.
+    pub(crate) has_slots: bool,
+}
+
+/// The form in which masters know the holder of a lock. It also decides how attempts wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HolderForm {
+    /// An owner, which may hold several levels. Attempts wait in turn.
+    Owner,
+    /// An owner with a ticket, by which it waits in the queue of each master.
+    Ticket,
+    /// A token, which is new for every attempt. Attempts wait in turn.
+    Token,
+}
+
+/// What the holder of a lock leaves to others. Readers of a [read-write
+/// lock](crate::Kind::ReadWrite) and holders of a [semaphore](crate::Kind::Semaphore) share it. All
+/// other holders hold a lock alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[expect(
+    clippy::exhaustive_enums,
+    reason = "the two are all; a match on them should be complete"
+)]
+pub enum Access {
+    /// No one else holds the lock.
+    #[default]
+    Exclusive,
+    /// Others may hold the lock at the same time, and share it, too.
+    Shared,
+}
+
+/// Returns all companion keys, each of them once. A lock of any kind may have a counter.
+pub(crate) fn companion_keys() -> impl Iterator<Item = &'static Companion> {
+    let of_kinds = Kind::ALL
+        .into_iter()
+        .flat_map(|kind| kind.spec().companions);
+    let mut known = BTreeSet::new();
+    let all = of_kinds.copied().chain([&FENCE]);
+    all.filter(move |companion| known.insert(companion.name))
+}

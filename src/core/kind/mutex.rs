@@ -1,7 +1,9 @@
 //! The mutex: a string that holds the token of an attempt, as in most Redlock libraries.
 
-use super::spec::{HolderForm, Spec};
-use crate::core::protocol::script::{Script, lua, releases, script};
+use super::{
+    HolderForm, Spec,
+    script::{Script, lua, releases, script},
+};
 
 pub(super) static SPEC: Spec = Spec {
     shown: "mutex",
@@ -12,9 +14,9 @@ pub(super) static SPEC: Spec = Spec {
 };
 
 /// Takes a fenced mutex. A mutex that is not fenced is taken with a plain `SET`.
-pub(super) static ACQUIRE: Script = script!("mutex/acquire", "shared/ballot");
+pub(in crate::core) static ACQUIRE: Script = script!("mutex/acquire", "shared/ballot");
 /// Takes a mutex that is not fenced, or reads the key of its holder, so that the master reports the
 /// next change of the key.
-pub(super) static ACQUIRE_WATCHED: Script = script!("mutex/acquire_watched");
-pub(super) static EXTEND: Script = script!("mutex/extend");
-pub(super) static RELEASE: [Script; 2] = releases!("mutex/release");
+pub(in crate::core) static ACQUIRE_WATCHED: Script = script!("mutex/acquire_watched");
+pub(in crate::core) static EXTEND: Script = script!("mutex/extend");
+pub(in crate::core) static RELEASE: [Script; 2] = releases!("mutex/release");

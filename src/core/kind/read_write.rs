@@ -1,8 +1,8 @@
 //! The read-write lock: a hash with an entry for the writer or for each reader, and two queues of
 //! tickets on each master.
 
-use super::spec::{HolderForm, Spec};
-use crate::core::protocol::{
+use super::{
+    HolderForm, Spec,
     companion::{Companion, DEADLINES},
     script::{Script, lua, releases, script, script_with_companions},
 };
@@ -20,18 +20,20 @@ static WRITERS: Companion = Companion::key("writers", "eeqv", "zset");
 /// The queue of the tickets of readers.
 static READERS: Companion = Companion::key("readers", "gbnw", "zset");
 
-pub(super) static ACQUIRE: Script = script_with_companions!(
+pub(in crate::core) static ACQUIRE: Script = script_with_companions!(
     "read_write/acquire",
     "read_write/uncontended_acquire",
     "shared/queue",
     "shared/entries",
     "shared/ballot"
 );
-pub(super) static EXTEND: Script = script!("read_write/extend", "shared/queue", "shared/entries");
-pub(super) static RELEASE: [Script; 2] = releases!(
+pub(in crate::core) static EXTEND: Script =
+    script!("read_write/extend", "shared/queue", "shared/entries");
+pub(in crate::core) static RELEASE: [Script; 2] = releases!(
     "read_write/release",
     first "read_write/uncontended_release",
     "shared/queue",
     "shared/entries"
 );
-pub(super) static YIELD: Script = script!("read_write/yield", "shared/queue", "shared/entries");
+pub(in crate::core) static YIELD: Script =
+    script!("read_write/yield", "shared/queue", "shared/entries");

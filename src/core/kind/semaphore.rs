@@ -1,8 +1,8 @@
 //! The semaphore: a hash with an entry for each holder, who has a slot of its own, and a queue of
 //! tickets on each master.
 
-use super::spec::{HolderForm, Spec};
-use crate::core::protocol::{
+use super::{
+    HolderForm, Spec,
     companion::{Companion, DEADLINES},
     script::{Script, lua, releases, script, script_with_companions},
 };
@@ -18,18 +18,20 @@ pub(super) static SPEC: Spec = Spec {
 /// The queue of the tickets.
 static WAITERS: Companion = Companion::key("waiters", "anrc", "zset");
 
-pub(super) static ACQUIRE: Script = script_with_companions!(
+pub(in crate::core) static ACQUIRE: Script = script_with_companions!(
     "semaphore/acquire",
     "semaphore/uncontended_acquire",
     "shared/queue",
     "shared/permits",
     "shared/ballot"
 );
-pub(super) static EXTEND: Script = script!("semaphore/extend", "shared/queue", "shared/permits");
-pub(super) static RELEASE: [Script; 2] = releases!(
+pub(in crate::core) static EXTEND: Script =
+    script!("semaphore/extend", "shared/queue", "shared/permits");
+pub(in crate::core) static RELEASE: [Script; 2] = releases!(
     "semaphore/release",
     first "semaphore/uncontended_release",
     "shared/queue",
     "shared/permits"
 );
-pub(super) static YIELD: Script = script!("semaphore/yield", "shared/queue", "shared/permits");
+pub(in crate::core) static YIELD: Script =
+    script!("semaphore/yield", "shared/queue", "shared/permits");

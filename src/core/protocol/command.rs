@@ -5,12 +5,12 @@
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use super::{
-    access::Access,
     identity::{Identity, QueueOptions},
     name::LockId,
 };
 use crate::core::{
     ballot::Ballot,
+    kind::Access,
     time::lease::Ttl,
     vote::{Slot, verb::Verb},
 };
@@ -152,10 +152,9 @@ impl Command {
 pub(crate) mod fixture {
     use super::*;
     use crate::core::{
-        kind::spec::HolderForm,
+        kind::{HolderForm, Kind},
         protocol::{
             identity::{OwnerAttempt, Ticket},
-            kind::Kind,
             name::{KeyTemplate, Token},
         },
         time::lease::Drift,
@@ -235,7 +234,7 @@ mod tests {
     #[test]
     fn a_release_undoes_the_acquisition_of_the_same_attempt() {
         use super::fixture::{command, holding, lock_id, of};
-        use crate::core::protocol::{kind::Kind, name::Token};
+        use crate::core::{kind::Kind, protocol::name::Token};
 
         for kind in Kind::ALL {
             let acquisition = command(kind, Verb::Acquire, 1);
@@ -257,9 +256,9 @@ mod tests {
     #[test]
     fn a_release_undoes_earlier_acquisitions_of_the_same_owner() {
         use super::fixture::{command, holding, lock_id, of};
-        use crate::core::protocol::{
-            identity::{OwnerAttempt, Ticket},
+        use crate::core::{
             kind::Kind,
+            protocol::identity::{OwnerAttempt, Ticket},
         };
 
         for kind in Kind::ALL.into_iter().filter(|kind| kind.has_owner()) {

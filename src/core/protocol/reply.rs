@@ -2,11 +2,8 @@
 
 use std::{num::NonZeroU16, time::Duration};
 
-use super::{
-    command::{Command, Reply},
-    refusal_text,
-};
-use crate::core::vote::{Failure, Refusal, SlotVote, Vote, verb::Verb};
+use super::command::{Command, Reply};
+use crate::core::vote::{Failure, Refusal, SlotVote, Vote, held_report::HeldReport, verb::Verb};
 
 impl Command {
     /// Returns the vote that `reply` means.
@@ -47,7 +44,7 @@ impl Command {
                 let left = Duration::from_millis(left.unsigned_abs());
                 Some(Refusal::held(Some(left)))
             }
-            (_, Reply::Text(text)) => refusal_text::refusal(text),
+            (_, Reply::Text(text)) => refusal(text),
             _ => None,
         };
         let refusal = refusal.filter(|refusal| self.can_be_refused(refusal));
@@ -63,15 +60,60 @@ fn is_wrong_type(error: &str) -> bool {
         || (error.starts_with("ERR Error running script") && error.contains(": WRONGTYPE "))
 }
 
+/// Reads the refusal of a script. `lua/README.md` describes the format. Returns `None` if the text
+/// makes no sense.
+fn refusal(text: &str) -> Option<Refusal> {
+    let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
+    Some(match word {
+        "held" => {
+            let mut words = rest.splitn(4, ' ');
+            let remaining = millis(words.next()?)?;
+            let depth = words.next()?.parse().ok()?;
+            let position = position(words.next()?)?;
+            let owners = owner(words.next()?);
+            Refusal::Held(HeldReport::owned(remaining, owners, depth, position))
+        }
+        "queued" => Refusal::Queued {
+            position: position(rest)?,
+        },
+        "kind" => Refusal::OtherKind,
+        "stale" => Refusal::Stale {
+            counter: rest.parse().ok()?,
+        },
+        "skew" => Refusal::Skewed {
+            clock: Duration::from_micros(rest.parse().ok()?),
+        },
+        _ => return None,
+    })
+}
+
+/// Reads the ID of an owner, or the lines with the IDs of several. Only the start of a long text is
+/// kept, because errors show it for each master. The IDs of this crate are shorter.
+pub(in crate::core) fn owner(text: &str) -> String {
+    text.chars().take(256).collect()
+}
+
+/// Reads a TTL in milliseconds. -1 means that there is no TTL.
+fn millis(text: &str) -> Option<Option<Duration>> {
+    let left: i64 = text.parse().ok()?;
+    // A key lives to the end of its last millisecond, so 0 counts as 1.
+    let left = u64::try_from(left).ok().map(|left| left.max(1));
+    Some(left.map(Duration::from_millis))
+}
+
+/// Reads a position in a queue. 0 means that the caller is not queued.
+fn position(text: &str) -> Option<Option<u64>> {
+    let position = text.parse().ok()?;
+    Some((position > 0).then_some(position))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::core::{
-        protocol::{
-            command::fixture::{command, fenced},
-            kind::Kind,
-        },
-        vote::{held_report::HeldReport, verb::Verb},
+        kind::Kind,
+        protocol::command::fixture::{command, fenced},
+        vote::verb::Verb,
     };
 
     #[test]

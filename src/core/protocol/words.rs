@@ -3,14 +3,18 @@
 use std::{iter, num::NonZeroU16};
 
 use super::{
-    access::Access,
     command::{Action, Command, Holding},
-    companion::{CHANNEL, Companion},
     identity::{Identity, QueueOptions, Ticket, whole_millis},
-    script::Script,
 };
-use crate::core::time::lease::CLOCK_WINDOW;
-use crate::core::vote::verb::Verb;
+use crate::core::{
+    kind::{
+        Access,
+        companion::{CHANNEL, Companion},
+        script::Script,
+    },
+    time::lease::CLOCK_WINDOW,
+    vote::verb::Verb,
+};
 
 /// What a place in a command has.
 #[derive(Clone, Copy)]

@@ -3,10 +3,8 @@
 use std::{cmp::Reverse, collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
 use crate::core::{
-    protocol::{
-        access::Access, client_name::ClientName, identity::Ticket, kind::Kind, name::LockId,
-        refusal_text,
-    },
+    kind::{Access, Kind},
+    protocol::{client_name::ClientName, identity::Ticket, name::LockId, reply},
     vote::{quorum::Quorum, votes::Votes},
 };
 
@@ -211,7 +209,7 @@ impl SeenHolder {
         let depth = words.next()?.parse().ok()?;
         let digest = words.next()?.to_owned();
         // For a mutex, the client name.
-        let owner = refusal_text::owner(words.next()?);
+        let owner = reply::owner(words.next()?);
         let has_owner = kind.is_some_and(Kind::has_owner);
         let client = match has_owner {
             true => ClientName::of_owner(&owner),

@@ -15,10 +15,8 @@ use crate::{
         ballot::MORE_BALLOTS,
         claim::ask::NextRound,
         error::AcquireError,
-        protocol::{
-            access::Access,
-            identity::{Identity, Ticket},
-        },
+        kind::Access,
+        protocol::identity::{Identity, Ticket},
         vote::{master_set::MasterSet, quorum::Outcome, round::Round},
         wait::{queued::QueuedWaiter, reach::Reach, rivals::Rivals},
     },

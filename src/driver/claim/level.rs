@@ -13,7 +13,8 @@ use super::{Claim, owned_lock::OwnedLock};
 use crate::{
     core::{
         error::ReleaseError,
-        protocol::{access::Access, command::Action},
+        kind::Access,
+        protocol::command::Action,
         vote::{
             Refusal, SlotVote, Vote, master_set::MasterSet, quorum::Outcome, round::Round,
             verb::Verb,

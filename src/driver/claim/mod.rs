@@ -26,7 +26,8 @@ use super::{
 use crate::{
     core::{
         claim::{ClaimState, ClaimStep, Notice, Terms},
-        protocol::{command::Command, kind::Kind},
+        kind::Kind,
+        protocol::command::Command,
         view::lock_state::{LockState, LostReason},
         vote::{Slot, master_set::MasterSet, votes::Votes},
     },

@@ -20,8 +20,8 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use super::Claim;
 use crate::{
     core::{
+        kind::Access,
         protocol::{
-            access::Access,
             identity::{Identity, OwnerAttempt, Ticket},
             name::LockId,
         },
@@ -184,7 +184,7 @@ impl fmt::Debug for OwnedLock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::protocol::{command::fixture::lock_id, kind::Kind};
+    use crate::core::{kind::Kind, protocol::command::fixture::lock_id};
 
     #[test]
     fn an_owner_has_one_state_for_each_name_and_kind() {

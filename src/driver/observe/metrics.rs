@@ -1,7 +1,7 @@
 //! The metrics of a coordinator about its locks and rounds.
 
 use crate::{
-    core::protocol::kind::Kind,
+    core::kind::Kind,
     meter::{By, Counter, Gauge, Histogram, counter, gauge, histogram, names},
 };
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Coordinator;
 use crate::{
-    core::protocol::kind::Kind,
+    core::kind::Kind,
     driver::claim::owned_lock::LockOwner,
     face::lock::{Lock, Owner, shared::ReadWriteLock},
 };

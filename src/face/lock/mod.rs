@@ -9,7 +9,8 @@ use crate::{
     core::{
         config_error::ConfigError,
         error::{AcquireError, RunError},
-        protocol::{access::Access, kind::Kind, name::LockId},
+        kind::{Access, Kind},
+        protocol::name::LockId,
         time::{lease::Ttl, renewal::Renewal},
     },
     driver::{

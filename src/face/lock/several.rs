@@ -4,11 +4,7 @@ use std::{iter, sync::Arc, time::Duration};
 
 use super::Lock;
 use crate::{
-    core::{
-        config_error::ConfigError,
-        error::AcquireError,
-        protocol::{kind::Kind, name::LockId},
-    },
+    core::{config_error::ConfigError, error::AcquireError, kind::Kind, protocol::name::LockId},
     driver::{
         acquire::{observed, several::Part},
         claim::{level::Level, owned_lock::LockRequest},

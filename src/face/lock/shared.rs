@@ -7,7 +7,7 @@ use crate::{
     core::{
         config_error::ConfigError,
         error::InspectError,
-        protocol::{access::Access, kind::Kind},
+        kind::{Access, Kind},
     },
     driver::{claim::owned_lock::LockOwner, context::Context},
 };

@@ -20,7 +20,7 @@ use super::{
     wire::Wire,
 };
 use crate::{
-    core::protocol::{command::Reply, script::Script},
+    core::{kind::script::Script, protocol::command::Reply},
     master::{
         health::LastHeard,
         server_error::ServerError,

@@ -5,7 +5,8 @@ use super::{
 };
 use crate::{
     core::{
-        protocol::{command::Reply, script::ORIGIN},
+        kind::script::ORIGIN,
+        protocol::command::Reply,
         restart::{Incarnation, Loss, ORIGIN_KEY, Quarantine, origin_arguments},
     },
     master::{

@@ -3,7 +3,10 @@
 use smallvec::SmallVec;
 
 use crate::{
-    core::protocol::{command::Command, script::Script, words::decimal},
+    core::{
+        kind::script::Script,
+        protocol::{command::Command, words::decimal},
+    },
     master::session::request::Encoded,
 };
 
@@ -82,11 +85,11 @@ fn push_length(out: &mut Vec<u8>, kind: u8, length: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::protocol::{
-        command::fixture::{holding, lock_id, of as command_for},
+    use crate::core::{
         kind::Kind,
+        protocol::command::fixture::{holding, lock_id, of as command_for},
+        vote::verb::Verb,
     };
-    use crate::core::vote::verb::Verb;
 
     #[test]
     fn commands_are_arrays_of_bulk_strings() {

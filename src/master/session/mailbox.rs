@@ -313,7 +313,8 @@ mod tests {
     use super::*;
     use crate::{
         core::{
-            protocol::{command::fixture::command, kind::Kind},
+            kind::Kind,
+            protocol::command::fixture::command,
             vote::{lists::Membership, verb::Verb},
         },
         driver::time::clock::monotonic,

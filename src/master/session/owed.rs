@@ -143,7 +143,8 @@ mod tests {
     use super::*;
     use crate::{
         core::{
-            protocol::{command::fixture::command, kind::Kind},
+            kind::Kind,
+            protocol::command::fixture::command,
             vote::{SlotVote, Vote, verb::Verb},
         },
         driver::time::clock,

@@ -4,10 +4,7 @@ use std::{fmt, sync::OnceLock, time::Instant};
 
 use smallvec::SmallVec;
 
-use crate::core::{
-    protocol::{command::Command, script::Script},
-    vote::SlotVote,
-};
+use crate::core::{kind::script::Script, protocol::command::Command, vote::SlotVote};
 
 /// The receiver of the votes on one [`Request`].
 ///

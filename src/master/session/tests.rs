@@ -23,10 +23,10 @@ use super::*;
 use crate::{
     MasterSpec, MemoryMaster,
     core::{
+        kind::Kind,
         protocol::{
             command::{Reply, fixture::command},
             connection_name::ConnectionName,
-            kind::Kind,
         },
         restart::{Loss, Quarantine, Sign},
         time::timeout::NodeTimeout,

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use super::{check, check_on, native_subjects, step::Step};
-use crate::core::{ballot::Ballot, kind::table::fixture::scripts, protocol::kind::kinds};
+use crate::core::{ballot::Ballot, kind::kinds, protocol::table::fixture::scripts};
 
 macro_rules! mount {
     ($($(#[doc = $doc:literal])+ $kind:ident => $module:ident,)+) => {

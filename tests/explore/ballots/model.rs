@@ -5,7 +5,7 @@ use std::{cell::RefCell, collections::HashMap, ops::Range};
 use super::{Broken, steps::Step};
 use crate::{
     core::{
-        protocol::kind::Kind,
+        kind::Kind,
         vote::{master_set::MasterSet, quorum::Quorum},
     },
     explore::{

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     core::{
-        protocol::kind::Kind,
+        kind::Kind,
         vote::{master_set::MasterSet, quorum::Quorum},
     },
     explore::{

@@ -4,7 +4,7 @@ use super::{
     *,
 };
 use crate::{
-    core::protocol::kind::Kind,
+    core::kind::Kind,
     explore::{
         masters::Masters,
         search::{holds, is_caught},

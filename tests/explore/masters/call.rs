@@ -7,8 +7,8 @@ use quorlock_memory::heart::{Keyspace, Reply as Answered, Script};
 use super::{Cast, Masters, START};
 use crate::core::{
     ballot::Ballot,
+    kind::Access,
     protocol::{
-        access::Access,
         command::{Action, Command, Holding, Reply, fixture},
         identity::{Identity, OwnerAttempt, QueueOptions, Ticket},
         name::Token,

@@ -16,8 +16,8 @@ use self::{
 };
 use super::search::Mix;
 use crate::core::{
-    kind::table::fixture::scripts,
-    protocol::{command::fixture, kind::Kind, name::LockId},
+    kind::Kind,
+    protocol::{command::fixture, name::LockId, table::fixture::scripts},
 };
 
 mod call;

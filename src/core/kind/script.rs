@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::OnceLock;
 
-use super::kind::kinds;
+use super::kinds;
 
 /// A script that masters run.
 pub(crate) struct Script {

@@ -76,7 +76,7 @@ impl Companion {
 }
 
 /// The start of all keys of the crate, except the keys of the locks themselves.
-pub(super) const RESERVED: &str = "quorlock:";
+pub(in crate::core) const RESERVED: &str = "quorlock:";
 
 /// Returns whether a cluster hashes only a part of `key`. This part is the text between the first
 /// `{` and the first `}` after it, if that text is not empty.
@@ -89,7 +89,7 @@ fn has_hash_tag(key: &str) -> bool {
 /// The companions of one lock. Few locks need any, so each is made when it is first needed. The
 /// place for the next one comes with it, so that a lock can have any number of them.
 #[derive(Default)]
-pub(super) struct Companions(OnceLock<Box<Made>>);
+pub(in crate::core) struct Companions(OnceLock<Box<Made>>);
 
 struct Made {
     companion: &'static Companion,
@@ -99,7 +99,7 @@ struct Made {
 
 impl Companions {
     /// Returns the text of `companion` for the lock with this key.
-    pub(super) fn text(&self, companion: &'static Companion, key: &str) -> &str {
+    pub(in crate::core) fn text(&self, companion: &'static Companion, key: &str) -> &str {
         let made = self.0.get_or_init(|| {
             Box::new(Made {
                 companion,
@@ -123,11 +123,8 @@ mod tests {
 
     use super::*;
     use crate::core::{
-        kind::{fair::QUEUE, table},
-        protocol::{
-            kind::Kind,
-            name::{KeyTemplate, LockId},
-        },
+        kind::{self, Kind, fair::QUEUE},
+        protocol::name::{KeyTemplate, LockId},
     };
 
     fn lock_id(name: &str) -> LockId {
@@ -167,7 +164,7 @@ mod tests {
 
     fn companion_keys(name: &str) -> Vec<String> {
         let lock_id = lock_id(name);
-        let keys = table::companion_keys().map(|key| lock_id.companion(key).to_owned());
+        let keys = kind::companion_keys().map(|key| lock_id.companion(key).to_owned());
         keys.collect()
     }
 
@@ -186,7 +183,7 @@ mod tests {
     /// The message has letters for a new companion.
     #[test]
     fn the_letters_make_the_checksum_0() {
-        for Companion { name, form } in table::companion_keys() {
+        for Companion { name, form } in kind::companion_keys() {
             let is_neutral = |letters: &str| crc16(&format!("quorlock:{name}:{letters}:")) == 0;
             let Form::Key { neutral, .. } = form else {
                 panic!("{name} is no key");
@@ -240,7 +237,7 @@ mod tests {
     #[test]
     fn companions_are_the_same_in_any_order() {
         let (one, other) = (lock_id("a"), lock_id("a"));
-        let all: Vec<_> = table::companion_keys().chain([&CHANNEL]).collect();
+        let all: Vec<_> = kind::companion_keys().chain([&CHANNEL]).collect();
         for companion in all.iter().rev() {
             one.companion(companion);
         }

@@ -1,78 +1,25 @@
-//! The table of the kinds: what a command and a reply are for each of them.
-
-use std::{collections::BTreeSet, fmt};
+//! The table of what a client sends for each kind and verb, and how a master can refuse it.
 
 use super::{
-    fair, mutex, read_write, reentrant, semaphore,
-    spec::{HolderForm, Spec},
+    command::{Action, Command},
+    name::Token,
+    words::{
+        Word,
+        Word::{
+            Access, Ballot, By, Channel, Depth, Holders, Key, Permits, Queue, QueueOrZero, Slot,
+            Text, Ticket, Timeout, Ttl,
+        },
+        Words,
+    },
 };
 use crate::core::{
-    protocol::{
-        command::{Action, Command},
-        companion::{Companion, FENCE},
-        kind::{Kind, kinds},
-        name::Token,
+    kind::{
+        Kind, fair, mutex, read_write, reentrant,
         script::{BREAK, INSPECT},
-        words::{
-            Word,
-            Word::{
-                Access, Ballot, By, Channel, Depth, Holders, Key, Permits, Queue, QueueOrZero,
-                Slot, Text, Ticket, Timeout, Ttl,
-            },
-            Words,
-        },
+        semaphore,
     },
     vote::{Refusal, verb::Verb},
 };
-
-macro_rules! look_up {
-    ($($(#[doc = $doc:literal])+ $kind:ident => $module:ident,)+) => {
-        impl Kind {
-            pub(crate) fn spec(self) -> &'static Spec {
-                match self {
-                    $(Self::$kind => &super::$module::SPEC,)+
-                }
-            }
-
-            /// Returns the word for the kind in metrics and JSON: the name of its method of
-            /// [`Coordinator`](crate::Coordinator), such as `read_write`.
-            pub fn word(self) -> &'static str {
-                match self {
-                    $(Self::$kind => stringify!($module),)+
-                }
-            }
-        }
-    };
-}
-kinds!(look_up);
-
-impl Kind {
-    pub(crate) fn of_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.word() == word)
-    }
-
-    /// Returns whether an owner holds the lock. Otherwise a token does.
-    pub(crate) fn has_owner(self) -> bool {
-        self.spec().holder != HolderForm::Token
-    }
-
-    /// Returns whether attempts at the lock wait in the queues of the masters.
-    pub(crate) fn has_queue(self) -> bool {
-        self.spec().holder == HolderForm::Ticket
-    }
-
-    /// Returns whether waiters ask masters to report changes of the key. The key of a lock with
-    /// several holders changes too often for that, because each renewal changes it.
-    pub(crate) fn is_watched(self) -> bool {
-        !self.spec().has_readers && !self.spec().has_slots
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.spec().shown)
-    }
-}
 
 const SET: Word = Text("SET");
 const NX: Word = Text("NX");
@@ -167,25 +114,15 @@ impl Command {
     }
 }
 
-/// Returns all companion keys, each of them once. A lock of any kind may have a counter.
-pub(crate) fn companion_keys() -> impl Iterator<Item = &'static Companion> {
-    let of_kinds = Kind::ALL
-        .into_iter()
-        .flat_map(|kind| kind.spec().companions);
-    let mut known = BTreeSet::new();
-    let all = of_kinds.copied().chain([&FENCE]);
-    all.filter(move |companion| known.insert(companion.name))
-}
-
 /// All commands and their scripts.
 #[cfg(test)]
 pub(crate) mod fixture {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::core::protocol::{
-        command::fixture::{command, fenced},
-        script::Script,
+    use crate::core::{
+        kind::script::Script,
+        protocol::command::fixture::{command, fenced},
     };
 
     /// Returns all scripts that lock commands run.
@@ -213,21 +150,22 @@ pub(crate) mod fixture {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::{collections::BTreeSet, fs};
 
     use super::{
         fixture::{scripts, verbs},
         *,
     };
-    use crate::core::protocol::{
-        access::Access,
-        client_name::ClientName,
-        command::{
-            Holding,
-            fixture::{command, fenced, holding, lock_id, of, ttl},
+    use crate::core::{
+        kind::{Access, script::Script},
+        protocol::{
+            client_name::ClientName,
+            command::{
+                Holding,
+                fixture::{command, fenced, holding, lock_id, of, ttl},
+            },
+            identity::Identity,
         },
-        identity::Identity,
-        script::Script,
     };
 
     fn words(command: &Command) -> String {
