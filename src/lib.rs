@@ -162,7 +162,7 @@ pub mod tools {
                 connection_name::ConnectionName,
                 name::{ExampleKey, example_keys},
             },
-            vote::lists_id::ListsId,
+            vote::lists::ListsId,
         },
         master::{ConnectError, ConnectStep, MasterStream},
     };

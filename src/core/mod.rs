@@ -15,20 +15,18 @@
 //! | Part | Contents |
 //! |---|---|
 //! | `kind` | what is particular to each kind of lock |
-//! | `protocol` | names of locks, the commands of masters, and the votes in their replies |
+//! | `protocol` | names of locks, fencing tokens, the commands of masters, and the votes in their replies |
 //! | `vote` | votes, majorities, the rounds that they decide, and the consequences |
 //! | `time` | TTL, drift and validity, the times of renewals, and timeouts |
 //! | `wait` | the wait before another attempt, the order of waiters, and who can win |
 //! | `claim` | a claim on a lock: its phases, and what it asks of masters |
 //! | `view` | locks, their waiters and masters, as programs see them |
-//! | `ballot` | fencing tokens |
 //! | `restart` | when a master that may have lost locks may vote again |
 //! | `hash` | the hash of texts that all programs must agree on |
 //! | `config` | the settings of a coordinator |
 //! | `config_error` | why a setting or a name is refused |
 //! | `error` | the errors of calls |
 
-pub(crate) mod ballot;
 pub(crate) mod claim;
 pub(crate) mod config;
 pub(crate) mod config_error;

@@ -33,7 +33,7 @@ use crate::{
         config::Config,
         error::AcquireError,
         view::health::MasterHealth,
-        vote::{obstacle::Obstacle, roster::Roster, round::Round, verb::Verb},
+        vote::{lists::Roster, obstacle::Obstacle, round::Round, verb::Verb},
         wait::reach::Reach,
     },
     master::{HealthBoard, Mailbox, Supervisor},

@@ -13,7 +13,7 @@ use crate::{
         protocol::command::Command,
         view::health::MasterHealth,
         vote::{
-            Failure, master_set::MasterSet, quorum::Quorum, roster::Roster, round::Round,
+            Failure, lists::Roster, master_set::MasterSet, quorum::Quorum, round::Round,
             votes::Votes,
         },
     },

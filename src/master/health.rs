@@ -16,7 +16,7 @@ use super::{
 use crate::core::{
     time::episode::Episode,
     view::health::{DialRefusal, MasterHealth, MasterState},
-    vote::{lists::Membership, roster::Roster},
+    vote::lists::{Membership, Roster},
 };
 
 /// The states of the masters of a coordinator. Each supervisor writes the entry of its master.

@@ -35,11 +35,10 @@ use self::{
 use crate::{
     Fault, MemoryMaster,
     core::{
-        ballot::Ballot,
         kind::Kind,
         protocol::{
             client_name::ClientName,
-            command::{Action, Command, Holding},
+            command::{Action, Ballot, Command, Holding},
             connection_name::ConnectionName,
             identity::Identity,
             name::{KeyTemplate, LockId, Token},
@@ -48,7 +47,7 @@ use crate::{
             lease::{Drift, Ttl},
             timeout::NodeTimeout,
         },
-        vote::{Failure, Refusal, SlotVote, Vote, quorum::Quorum, roster::Roster, verb::Verb},
+        vote::{Failure, Refusal, SlotVote, Vote, lists::Roster, quorum::Quorum, verb::Verb},
         wait::pauses::Backoff,
     },
     driver::time::clock::{self, wall_micros},

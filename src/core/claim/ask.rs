@@ -7,10 +7,9 @@ use std::{
 
 use super::{ClaimState, ClaimStep, Held, Phase, Terms, Traces, levels::Levels};
 use crate::core::{
-    ballot::Ballot,
     kind::Access,
     protocol::{
-        command::{Action, Command},
+        command::{Action, Ballot, Command},
         identity::{Identity, QueueOptions},
     },
     time::lease::Lease,

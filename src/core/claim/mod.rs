@@ -11,8 +11,11 @@
 use std::time::{Duration, Instant};
 
 use crate::core::{
-    ballot::Ballot,
-    protocol::{command::Holding, identity::Identity, name::LockId},
+    protocol::{
+        command::{Ballot, Holding},
+        identity::Identity,
+        name::LockId,
+    },
     time::{
         lease::{Drift, Lease, Ttl},
         renewal::RenewalPlan,
@@ -27,7 +30,7 @@ use crate::core::{
 };
 
 pub(crate) mod ask;
-mod held;
+pub(crate) mod held;
 pub(crate) mod leave;
 mod levels;
 

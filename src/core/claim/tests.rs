@@ -7,6 +7,7 @@ use super::{
     *,
 };
 use crate::core::{
+    claim::held::Effect,
     kind::{Access, Kind},
     protocol::{
         command::{Action, Command, fixture::lock_id},
@@ -14,7 +15,7 @@ use crate::core::{
         name::Token,
     },
     time::renewal::Renewal,
-    vote::{Failure, Refusal, SlotVote, Vote, effect::Effect, quorum::Quorum},
+    vote::{Failure, Refusal, SlotVote, Vote, quorum::Quorum},
 };
 
 /// The transitions. A line has what happens, and then what the claim does.

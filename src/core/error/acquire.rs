@@ -2,7 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::blocking::BlockingError;
 use crate::core::{
     config_error::ConfigError,
     kind::Kind,
@@ -275,10 +274,21 @@ fn describe(reason: Contention, own_guard: bool, votes: &Votes) -> String {
     }
 }
 
+/// A [blocking](crate::blocking) call was made in an async task of tokio, where it would stop the
+/// other tasks of its thread. The same error is returned while the values of a thread are
+/// destroyed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a blocking call cannot wait here: \
+     in an async task, use the async API, or make the call in spawn_blocking"
+)]
+#[non_exhaustive]
+pub struct BlockingError;
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::vote::{Refusal, quorum::Quorum, roster::Roster, verb::Verb, votes::CastVote};
+    use crate::core::vote::{Refusal, lists::Roster, quorum::Quorum, verb::Verb, votes::CastVote};
 
     fn votes(votes: &[Vote]) -> Votes {
         let roster = Roster::new(["a", "b", "c"].map(Arc::from), Quorum::of(3));

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{acquire::AcquireError, blocking::BlockingError};
+use super::acquire::{AcquireError, BlockingError};
 use crate::core::{
     config_error::ConfigError,
     kind::Kind,

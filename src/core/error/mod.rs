@@ -3,13 +3,11 @@
 //! A message includes the message of its cause, so `source` returns `None`.
 
 pub use self::{
-    acquire::{AcquireError, Contention},
-    blocking::BlockingError,
+    acquire::{AcquireError, BlockingError, Contention},
     held::{DowngradeError, ExtendError, LostError, ReleaseError, RunError},
     query::{InspectError, ReadyError},
 };
 
 mod acquire;
-mod blocking;
 mod held;
 mod query;

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::blocking::BlockingError;
+use super::acquire::BlockingError;
 use crate::core::{
     config_error::ConfigError,
     view::inspection::MasterView,

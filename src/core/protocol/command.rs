@@ -1,6 +1,6 @@
 //! The commands that a master is asked to execute.
 //!
-//! The module of each kind writes the words of its commands for a server, and reads the replies.
+//! [`table`](super::table) has their words, and [`reply`](super::reply) reads the replies.
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
@@ -9,7 +9,6 @@ use super::{
     name::LockId,
 };
 use crate::core::{
-    ballot::Ballot,
     kind::Access,
     time::lease::Ttl,
     vote::{Slot, verb::Verb},
@@ -38,6 +37,23 @@ pub(crate) struct Holding {
     /// The candidate for the fencing token of a fenced lock.
     pub(crate) ballot: Option<Ballot>,
 }
+
+/// The counter of a fenced lock, and the candidate that an attempt offers for its fencing token. The
+/// rule by which a master accepts or refuses a candidate is in `lua/shared/ballot.lua`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ballot {
+    /// The key of the counter on the masters.
+    pub(crate) counter: Arc<str>,
+    /// The number that the attempt offers. It is close to the microseconds since 1970, and below
+    /// 2^53. It becomes the token if a majority of masters accept it.
+    pub(crate) candidate: u64,
+}
+
+/// The most further ballots of an attempt. Each is a round with another candidate for the fencing
+/// token. One is for counters that are above our candidate. The other is for a local clock that
+/// differs from the clocks of the masters. If both fail, the masters disagree on the time, and the
+/// attempt is lost.
+pub(crate) const MORE_BALLOTS: u32 = 2;
 
 /// The action of a [`Command`] on its lock, with what it needs.
 #[derive(Clone, Debug)]

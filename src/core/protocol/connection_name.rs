@@ -3,7 +3,7 @@
 use std::{fmt, time::Duration};
 
 use super::client_name::ClientName;
-use crate::core::{hash::hash, time::lease::Ttl, vote::lists_id::ListsId};
+use crate::core::{hash::hash, time::lease::Ttl, vote::lists::ListsId};
 
 /// What the name of a connection says about its program. Every connection to a Redis master has
 /// such a name, so `CLIENT LIST` shows which programs use a master, and how.

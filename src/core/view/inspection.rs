@@ -333,7 +333,7 @@ mod tests {
     use super::*;
     use crate::core::{
         protocol::command::fixture,
-        vote::{roster::Roster, verb::Verb},
+        vote::{lists::Roster, verb::Verb},
     };
 
     fn seen(texts: &[&str]) -> Vec<Option<Seen>> {

@@ -1,8 +1,10 @@
-//! The lists of masters: those that a coordinator uses, and those that it leaves.
+//! The lists of masters: those that a coordinator uses, and those that it leaves; their names and
+//! their ID.
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use super::{master_set::MasterSet, quorum::Quorum};
+use crate::core::hash::hash;
 
 /// A list of masters. Every decision needs a majority of each list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -145,5 +147,161 @@ impl Quorum {
             masters: set.len(),
             quorum: Self::needed(set),
         })
+    }
+}
+
+/// The addresses of the masters that decide together, and what a majority of them is.
+#[derive(Debug)]
+pub(crate) struct Roster {
+    pub(crate) masters: Box<[Arc<str>]>,
+    pub(crate) quorum: Quorum,
+}
+
+impl Roster {
+    pub(crate) fn new(masters: impl IntoIterator<Item = Arc<str>>, quorum: Quorum) -> Arc<Self> {
+        Arc::new(Self {
+            masters: masters.into_iter().collect(),
+            quorum,
+        })
+    }
+
+    /// Returns the address of each master, and its part in a change of the masters.
+    pub(crate) fn members(&self) -> impl Iterator<Item = (&Arc<str>, Membership)> {
+        let masters = self.masters.iter().enumerate();
+        masters.map(|(number, address)| (address, self.quorum.membership(number)))
+    }
+}
+
+/// The ID of the lists of masters that a program uses. Every connection to a Redis master has it
+/// in its name, so it can be seen which programs still use which lists.
+///
+/// Programs that list the same masters under the same addresses have the same ID. The order of the
+/// masters does not matter. It is shown as 16 hexadecimal digits. See
+/// [`ConnectionName`](crate::tools::ConnectionName).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ListsId(u64);
+
+impl ListsId {
+    /// The length of the text.
+    const DIGITS: usize = 16;
+
+    /// Returns the ID of a program that uses `masters` and [leaves](crate::Builder::leaving) the
+    /// masters `leaving`. Both lists have addresses, as
+    /// [`MasterSpec::address`](crate::MasterSpec::address) returns them. A program that leaves no
+    /// masters, or the same masters, uses one list.
+    ///
+    /// ```
+    /// use quorlock::tools::ListsId;
+    ///
+    /// let (old, new) = (["10.0.0.1:6379"], ["10.0.0.2:6379"]);
+    /// let during_a_change = ListsId::of(new, old);
+    /// assert_ne!(during_a_change, ListsId::of(old, []));
+    /// assert_ne!(during_a_change, ListsId::of(new, []));
+    /// assert_eq!(ListsId::of(old, []).to_string(), "f1bb702098bb38aa");
+    /// ```
+    // The ID is the hash of the sorted addresses of both lists. A zero byte ends each address, and
+    // another one ends each list. This must never change: programs of several versions are seen.
+    pub fn of<'a>(
+        masters: impl IntoIterator<Item = &'a str>,
+        leaving: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
+        let masters: BTreeSet<_> = masters.into_iter().collect();
+        let mut leaving: BTreeSet<_> = leaving.into_iter().collect();
+        if leaving == masters {
+            leaving.clear();
+        }
+        let bytes = [masters, leaving].into_iter().flat_map(|list| {
+            let addresses = list.into_iter();
+            let addresses = addresses.flat_map(|address| address.bytes().chain([0]));
+            addresses.chain([0])
+        });
+        Self::of_bytes(bytes)
+    }
+
+    /// Returns the ID that is the hash of these bytes.
+    pub(crate) fn of_bytes(bytes: impl Iterator<Item = u8>) -> Self {
+        Self(hash(bytes))
+    }
+
+    /// Reads the text of an ID.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let is_digit = |letter: u8| matches!(letter, b'0'..=b'9' | b'a'..=b'f');
+        let is_id = text.len() == Self::DIGITS && text.bytes().all(is_digit);
+        let id = is_id.then(|| u64::from_str_radix(text, 16).ok())?;
+        id.map(Self)
+    }
+}
+
+/// Shows the 16 digits.
+impl fmt::Display for ListsId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:0digits$x}", self.0, digits = Self::DIGITS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: &str = "10.0.0.1:6379";
+    const B: &str = "10.0.0.2:6379";
+    const C: &str = "10.0.0.3:6379";
+
+    #[test]
+    fn ids_never_change() {
+        for (masters, leaving, expected) in [
+            (&[A][..], &[][..], "f1bb702098bb38aa"),
+            (&[A, B, C], &[], "380f0cf4a1f8149b"),
+            (&[A, B, C], &[A, B], "ea2d000cecb5efd8"),
+            (&[A, B], &[A, B, C], "c731ad090038938b"),
+            (&["unix:/run/r.sock", "[::1]:6379"], &[], "4f5f328840172cf2"),
+        ] {
+            let of = |masters: &[&'static str], leaving: &[&'static str]| {
+                ListsId::of(masters.iter().copied(), leaving.iter().copied()).to_string()
+            };
+            assert_eq!(of(masters, leaving), expected, "{masters:?} {leaving:?}");
+            let [mut masters, mut leaving] = [masters, leaving].map(<[_]>::to_vec);
+            masters.reverse();
+            leaving.reverse();
+            assert_eq!(of(&masters, &leaving), expected, "in another order");
+        }
+    }
+
+    #[test]
+    fn each_pair_of_lists_has_an_id_of_its_own() {
+        let id = |masters: &[&'static str], leaving: &[&'static str]| {
+            ListsId::of(masters.iter().copied(), leaving.iter().copied())
+        };
+        let lists = [
+            (&[A][..], &[][..]),
+            (&[A, B], &[]),
+            (&[A], &[B]),
+            (&[B], &[A]),
+            (&[A, B], &[C]),
+            (&[A], &[B, C]),
+            (&["10.0.0.1:637910.0.0.2:6379"], &[]),
+        ];
+        for (first, (masters, leaving)) in lists.iter().enumerate() {
+            for (other_masters, other_leaving) in &lists[first + 1..] {
+                assert_ne!(id(masters, leaving), id(other_masters, other_leaving));
+            }
+        }
+        assert_eq!(id(&[A, B], &[B, A]), id(&[A, B], &[]), "nothing changes");
+    }
+
+    #[test]
+    fn the_text_of_an_id_is_read_back() {
+        for id in [0, 1, u64::MAX] {
+            assert_eq!(ListsId::parse(&ListsId(id).to_string()), Some(ListsId(id)));
+        }
+        for text in [
+            "",
+            "0",
+            "000000000000000A",
+            "+00000000000000a",
+            "00000000000000000",
+        ] {
+            assert_eq!(ListsId::parse(text), None, "{text}");
+        }
     }
 }

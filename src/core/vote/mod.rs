@@ -2,15 +2,12 @@
 
 use std::{fmt, num::NonZeroU16, sync::Arc, time::Duration};
 
-pub(crate) mod effect;
 pub(crate) mod held_report;
 pub(crate) mod lists;
-pub(crate) mod lists_id;
 pub(crate) mod master_set;
 pub(crate) mod obstacle;
 mod questions;
 pub(crate) mod quorum;
-pub(crate) mod roster;
 pub(crate) mod round;
 pub(crate) mod verb;
 pub(crate) mod votes;

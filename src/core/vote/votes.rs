@@ -7,10 +7,8 @@ use std::{
     time::Duration,
 };
 
-use super::{
-    Failure, Slot, SlotVote, Vote, lists::Tally, master_set::MasterSet, roster::Roster, shown_slot,
-};
-use crate::core::vote::verb::Verb;
+use super::{Failure, Slot, SlotVote, Vote, lists::Tally, master_set::MasterSet, shown_slot};
+use crate::core::vote::{lists::Roster, verb::Verb};
 
 /// The votes of all masters in one round, in the order in which the masters were configured.
 ///

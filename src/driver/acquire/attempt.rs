@@ -8,10 +8,9 @@ use std::{
 use super::denied::Denied;
 use crate::{
     core::{
-        ballot::MORE_BALLOTS,
         error::{AcquireError, ExtendError},
         protocol::{
-            command::{Action, Command},
+            command::{Action, Command, MORE_BALLOTS},
             identity::{Identity, Ticket},
             name::Token,
         },

@@ -12,11 +12,13 @@ use super::{
 };
 use crate::{
     core::{
-        ballot::MORE_BALLOTS,
         claim::ask::NextRound,
         error::AcquireError,
         kind::Access,
-        protocol::identity::{Identity, Ticket},
+        protocol::{
+            command::MORE_BALLOTS,
+            identity::{Identity, Ticket},
+        },
         vote::{master_set::MasterSet, quorum::Outcome, round::Round},
         wait::{queued::QueuedWaiter, reach::Reach, rivals::Rivals},
     },

@@ -12,11 +12,11 @@ use parking_lot::Mutex;
 use super::{Claim, Protected, extension::HealVotes, owned_lock::LockRequest};
 use crate::{
     core::{
-        ballot::Ballot,
         claim::{
             ClaimState, ClaimStep, Terms,
             ask::{NextRound, acquisition},
         },
+        protocol::command::Ballot,
         protocol::identity::{Identity, QueueOptions},
         time::lease::CLOCK_WINDOW,
         vote::{

@@ -16,12 +16,12 @@ use super::{
 };
 use crate::{
     core::{
-        claim::ClaimState,
+        claim::{ClaimState, held::Effect},
         error::{AcquireError, ExtendError},
         protocol::{command::Command, name::LockId},
         time::lease::Ttl,
         view::lock_state::{LockState, LostReason},
-        vote::{SlotVote, effect::Effect, master_set::MasterSet, quorum::Outcome, round::Round},
+        vote::{SlotVote, master_set::MasterSet, quorum::Outcome, round::Round},
     },
     driver::{context::Context, live_round::LiveRound, renewer::Renew, time::clock},
     master::CountVotes,

@@ -17,7 +17,7 @@ use crate::{
             renewal::Renewal,
             timeout::NodeTimeout,
         },
-        vote::lists_id::ListsId,
+        vote::lists::ListsId,
     },
     driver::{owners::Owners, time::timers::Timers},
     master::MasterSpec,

@@ -12,8 +12,9 @@ use crate::{
         protocol::{client_name::ClientName, connection_name::ConnectionName},
         restart::quarantine_length,
         vote::{
-            lists::Membership, lists_id::ListsId, master_set::MasterSet, quorum::Quorum,
-            roster::Roster,
+            lists::{ListsId, Membership, Roster},
+            master_set::MasterSet,
+            quorum::Quorum,
         },
         wait::pauses::Backoff,
     },

@@ -6,7 +6,7 @@ use crate::{
     core::{
         restart::quarantine_length,
         view::health::MasterHealth,
-        vote::{lists::Tally, lists_id::ListsId},
+        vote::lists::{ListsId, Tally},
     },
     driver::{context::Context, query::health_events::HealthEvents},
 };

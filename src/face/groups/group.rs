@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    core::{config_error::ConfigError, vote::lists_id::ListsId},
+    core::{config_error::ConfigError, vote::lists::ListsId},
     face::builder::open::Listed,
     master::MasterSpec,
 };

@@ -30,7 +30,12 @@ use crate::{
         },
         restart::{Loss, Quarantine, Sign},
         time::timeout::NodeTimeout,
-        vote::{SlotVote, Vote, lists::Membership, quorum::Quorum, roster::Roster, verb::Verb},
+        vote::{
+            SlotVote, Vote,
+            lists::{Membership, Roster},
+            quorum::Quorum,
+            verb::Verb,
+        },
         wait::pauses::Backoff,
     },
     driver::time::clock::monotonic,

@@ -5,7 +5,10 @@
 use std::collections::BTreeSet;
 
 use super::{check, check_on, native_subjects, step::Step};
-use crate::core::{ballot::Ballot, kind::kinds, protocol::table::fixture::scripts};
+use crate::core::{
+    kind::kinds,
+    protocol::{command::Ballot, table::fixture::scripts},
+};
 
 macro_rules! mount {
     ($($(#[doc = $doc:literal])+ $kind:ident => $module:ident,)+) => {

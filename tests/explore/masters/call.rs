@@ -6,10 +6,9 @@ use quorlock_memory::heart::{Keyspace, Reply as Answered, Script};
 
 use super::{Cast, Masters, START};
 use crate::core::{
-    ballot::Ballot,
     kind::Access,
     protocol::{
-        command::{Action, Command, Holding, Reply, fixture},
+        command::{Action, Ballot, Command, Holding, Reply, fixture},
         identity::{Identity, OwnerAttempt, QueueOptions, Ticket},
         name::Token,
     },
