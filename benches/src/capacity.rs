@@ -142,14 +142,14 @@ async fn measure(
     count: usize,
     tasks: usize,
 ) -> Result<Costs> {
-    let cpu = || servers.iter().map(servers::cpu_us).sum::<f64>();
+    let cpu = || servers::cpu_us(servers);
     let (server, client, began) = (cpu(), thread_cpu_us(), Instant::now());
     run_cycles(locks, count, tasks).await?;
     let took = began.elapsed().as_secs_f64();
     sleep(LAST_ANSWERS).await;
     let each = count as f64;
     Ok(Costs {
-        server_us: (cpu() - server) / servers.len() as f64 / each,
+        server_us: (cpu() - server) / each,
         client_us: (thread_cpu_us() - client) / each,
         per_second: each / took,
     })
@@ -203,12 +203,12 @@ async fn held(locks: &Coordinator, servers: &[Server], sizes: &Sizes) -> Result<
 /// Measures the renewals of held locks. A master renews a lock with one script, and nothing else
 /// runs on it.
 async fn renewals(servers: &[Server], ttl: Duration) -> Result<()> {
-    let cpu = || servers.iter().map(servers::cpu_us).sum::<f64>();
+    let cpu = || servers::cpu_us(servers);
     let scripts = || Stats::of(servers, &["evalsha"]);
     let (calls, server, client, began) = (scripts()?.calls, cpu(), thread_cpu_us(), Instant::now());
     sleep(ttl * 2 / 3).await;
     let (client, took) = (thread_cpu_us() - client, began.elapsed().as_secs_f64());
-    let server = cpu() - server;
+    let server = (cpu() - server) * servers.len() as f64;
     let scripts = (scripts()?.calls - calls) as f64;
     let renewals = scripts / servers.len() as f64;
     figure("capacity_server_us_per_renewal", server / scripts, "us");

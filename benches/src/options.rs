@@ -1,8 +1,7 @@
 //! The command line shared by all benches.
 
 use std::env;
-use std::os::unix::process::CommandExt;
-use std::process::{self, Command};
+use std::process;
 use std::time::Duration;
 
 /// The requested options. `None` leaves the choice to the bench.
@@ -12,15 +11,11 @@ pub struct Options {
     pub only: Option<Vec<String>>,
     pub widths: Option<Vec<usize>>,
     pub rounds: Option<usize>,
-    pub runtimes: Option<Vec<String>>,
     pub seconds: Option<f64>,
 }
 
-const USAGE: &str = "usage: [--quick] [--rounds N] [--seconds S] [--widths 1,16] [--only name,name] \
-     [--runtimes current,multi] [--server PROGRAM]";
-
-/// The variable that names the server program, also for processes that a bench starts.
-const SERVER: &str = "QUORLOCK_TEST_SERVER";
+const USAGE: &str =
+    "usage: [--quick] [--rounds N] [--seconds S] [--widths 1,16] [--only name,name]";
 
 impl Options {
     /// Reads the command line. Ends the process if it is malformed.
@@ -43,10 +38,8 @@ impl Options {
         }
         let value = args.next()?;
         match arg {
-            "--only" => self.only = Some(list(&value)),
+            "--only" => self.only = Some(value.split(',').map(str::to_owned).collect()),
             "--rounds" => self.rounds = Some(value.parse().ok()?),
-            "--runtimes" => self.runtimes = Some(list(&value)),
-            "--server" => use_server(&value)?,
             "--seconds" => self.seconds = Some(value.parse().ok()?),
             "--widths" => {
                 let widths = value.split(',').map(|width| width.parse().ok());
@@ -59,12 +52,8 @@ impl Options {
 
     /// Returns whether to run `name`, which is a contestant, a fault or a scenario.
     pub fn wants(&self, name: &str) -> bool {
-        contains(self.only.as_deref(), name)
-    }
-
-    /// Returns whether this runtime takes part.
-    pub fn wants_runtime(&self, name: &str) -> bool {
-        contains(self.runtimes.as_deref(), name)
+        let only = self.only.as_deref();
+        only.is_none_or(|only| only.iter().any(|one| one == name))
     }
 
     /// Returns the measured time of a run: `--seconds` if it is given, otherwise `millis`.
@@ -72,27 +61,4 @@ impl Options {
         self.seconds
             .map_or(Duration::from_millis(millis), Duration::from_secs_f64)
     }
-}
-
-/// Starts this process again with the server program in its environment, unless it is there.
-fn use_server(program: &str) -> Option<()> {
-    if env::var_os(SERVER).is_some_and(|set| set == program) {
-        return Some(());
-    }
-    let bench = env::current_exe().ok()?;
-    let mut command = Command::new(bench);
-    let error = command
-        .args(env::args_os().skip(1))
-        .env(SERVER, program)
-        .exec();
-    eprintln!("cannot start again: {error}");
-    None
-}
-
-fn list(value: &str) -> Vec<String> {
-    value.split(',').map(str::to_owned).collect()
-}
-
-fn contains(wanted: Option<&[String]>, name: &str) -> bool {
-    wanted.is_none_or(|wanted| wanted.iter().any(|one| one == name))
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use testkit::proxy::Proxy;
 
 use crate::load::Result;
-use crate::stats::{self, CpuTime};
+use crate::stats;
 
 /// Returns a link in front of each server, which takes a millisecond each way. Links make the
 /// figures those of a network, where a round trip takes longer than all work of the servers and the
@@ -38,10 +38,11 @@ pub fn total(servers: &[Server], field: &str) -> Result<u64> {
     Ok(values.sum::<Result<f64>>()? as u64)
 }
 
-/// Returns the processor time of a server's main thread so far in microseconds, or zero if the
-/// system does not tell.
-pub fn cpu_us(server: &Server) -> f64 {
-    stats::cpu_us(&server.pid().to_string())
+/// Returns the processor time of the servers' main threads so far in microseconds, as the mean of
+/// the servers, or zero if the system does not tell.
+pub fn cpu_us(servers: &[Server]) -> f64 {
+    let of = |server: &Server| stats::cpu_us(&server.pid().to_string());
+    servers.iter().map(of).sum::<f64>() / servers.len() as f64
 }
 
 /// Returns the command with which the servers compare and delete a key, in small letters, if they
@@ -52,25 +53,6 @@ pub fn native_release(servers: &[Server]) -> Option<&'static str> {
         reply.contains("wrong number of arguments")
     };
     ["delex", "delifeq"].into_iter().find(has)
-}
-
-/// The processor time that servers have used so far.
-#[derive(Debug)]
-pub struct ServerCpu(Vec<CpuTime>);
-
-impl ServerCpu {
-    pub fn now(servers: &[Server]) -> Self {
-        let of = |server: &Server| CpuTime::of(&server.pid().to_string());
-        Self(servers.iter().map(of).collect())
-    }
-
-    /// Returns the time since `earlier`, as the mean of the servers. It is zero if there is no
-    /// `/proc`.
-    pub fn after(self, earlier: Self) -> Duration {
-        let count = self.0.len() as u32;
-        let spans = self.0.into_iter().zip(earlier.0);
-        spans.map(|(now, then)| now.after(then)).sum::<Duration>() / count
-    }
 }
 
 /// Fails if a lock is left on any server. Deletes the counters of fencing tokens, which remain

@@ -120,16 +120,12 @@ impl Recorder {
 pub struct CpuTime(Option<Duration>);
 
 impl CpuTime {
+    /// The time is unknown if there is no `/proc`.
     pub fn now() -> Self {
-        Self::of("self")
-    }
-
-    /// Returns the processor time of a process so far. The time is unknown if there is no `/proc`.
-    pub fn of(process: &str) -> Self {
         // Fields 14 and 15 are the user and the system time. Field 2, the name, ends with a
         // parenthesis, and the fields after it are counted from there.
         let ticks = || {
-            let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+            let stat = fs::read_to_string("/proc/self/stat").ok()?;
             let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
             let mut field = || fields.next()?.parse::<u64>().ok();
             Some(field()? + field()?)
@@ -137,13 +133,9 @@ impl CpuTime {
         Self(ticks().map(|ticks| Duration::from_millis(ticks * 10)))
     }
 
+    /// Returns the time since then, or zero if it is unknown.
     pub fn since(self) -> Duration {
-        Self::now().after(self)
-    }
-
-    /// Returns the processor time between `earlier` and `self`, or zero if it is unknown.
-    pub fn after(self, earlier: Self) -> Duration {
-        match (self.0, earlier.0) {
+        match (Self::now().0, self.0) {
             (Some(now), Some(then)) => now.saturating_sub(then),
             _ => Duration::ZERO,
         }
@@ -156,7 +148,7 @@ pub fn thread_cpu_us() -> f64 {
     cpu_us("thread-self")
 }
 
-/// Does the same for the main thread of a process.
+/// Returns the processor time of the main thread of a process so far in microseconds.
 pub fn cpu_us(process: &str) -> f64 {
     let nanos = || {
         let stat = fs::read_to_string(format!("/proc/{process}/schedstat")).ok()?;

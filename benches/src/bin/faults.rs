@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use quorlock::Lock;
 use quorlock_benches::contestants::quorlock::Quorlock;
-use quorlock_benches::fault::{self, BlackHole, Fault};
+use quorlock_benches::fault::{BlackHole, Fault};
 use quorlock_benches::figure::figure;
 use quorlock_benches::load::{self, Contestant, Flavour, Length, Result};
 use quorlock_benches::options::Options;
@@ -24,19 +24,12 @@ struct Setup {
 
 fn main() -> Result<()> {
     let setup = Setup::new(Options::from_args());
-    if setup.options.wants(Fault::PacketDrop.name()) {
-        fault::enter_namespace();
-    }
     let servers = servers::masters(MASTERS);
     let runtime = Flavour::CurrentThread.runtime()?;
     let mut wrong = Vec::new();
     heading();
     for fault in Fault::ALL {
         if !setup.options.wants(fault.name()) {
-            continue;
-        }
-        if fault == Fault::PacketDrop && !fault::inside_namespace() {
-            println!("packet_drop: left out, needs unshare, ip and nft");
             continue;
         }
         if let Err(error) = runtime.block_on(compare(fault, &servers, &setup)) {
@@ -184,14 +177,18 @@ async fn one_round(
     length: Length,
 ) -> Result<Pair> {
     let good = load::closed_loop(healthy, width, length).await?;
-    fault.inject(victim)?;
+    if fault == Fault::Hung {
+        victim.pause();
+    }
     // There is no warm-up, so the first cycles after the start of the fault count.
     let at_once = Length {
         warm_up: Duration::ZERO,
         ..length
     };
     let bad = load::closed_loop(faulty, width, at_once).await;
-    fault.clear(victim)?;
+    if fault == Fault::Hung {
+        victim.resume();
+    }
     Ok(Pair {
         healthy: good,
         faulty: bad?,

@@ -3,13 +3,10 @@
 
 use std::time::Duration;
 
-#[cfg(feature = "metrics")]
-use quorlock_benches::contestants::metered::Metered;
 use quorlock_benches::contestants::{
     bare,
     kinds::{Fair, FairAcquire, Fenced, Guarded, Reentrant, SCRIPTED, Scripted},
     naive::Naive,
-    pipelined::Pipelined,
     quorlock::Quorlock,
     rslock::Rslock,
 };
@@ -17,31 +14,26 @@ use quorlock_benches::figure::figure;
 use quorlock_benches::load::{self, Flavour, Length, Result};
 use quorlock_benches::options::Options;
 use quorlock_benches::results::{Metric, Results, Row};
-use quorlock_benches::servers::{self, Server, ServerCpu};
+use quorlock_benches::servers::{self, Server};
 use quorlock_benches::stats::Outcome;
 
 const MASTERS: usize = 5;
-const CONTESTANTS: [&str; 5] = ["bare", "naive", "rslock", "pipelined", "quorlock"];
+const CONTESTANTS: [&str; 4] = ["bare", "naive", "rslock", "quorlock"];
 /// The crate's other kinds of lock, compared to its mutex `quorlock`.
 const KINDS: [&str; 3] = ["reentrant", "fair", FAIR_ACQUIRE];
-/// The mutex with a fencing token, with quarantine, and with metrics, compared to the plain
-/// mutex.
-const MORE: [&str; 3] = [FENCED, GUARDED, METERED];
-/// Runs only if the benches are built with the feature `metrics`.
-const METERED: &str = "metered";
+/// The mutex with a fencing token, and with quarantine, compared to the plain mutex.
+const MORE: [&str; 2] = [FENCED, GUARDED];
 const FENCED: &str = "fenced";
 const GUARDED: &str = "guarded";
 const FAIR_ACQUIRE: &str = "fair_acquire";
 /// The order of turns. Contestants with close results run next to each other, so their conditions
 /// are the same.
-const TURNS: [&str; 12] = [
+const TURNS: [&str; 10] = [
     "naive",
     "rslock",
-    "pipelined",
     "bare",
     GUARDED,
     "quorlock",
-    METERED,
     SCRIPTED,
     FENCED,
     "reentrant",
@@ -100,16 +92,16 @@ impl Setup {
                 let count = entrants.len().max(1);
                 entrants.rotate_left(round % count);
                 for (who, flavour) in entrants {
-                    let before = ServerCpu::now(servers);
+                    let before = servers::cpu_us(servers);
                     let outcome = run_one(who, flavour, &urls, width, self.length)
                         .map_err(|error| format!("{who} {} {width}: {error}", flavour.name()))?;
-                    let server_time = ServerCpu::now(servers).after(before);
+                    let server_us = servers::cpu_us(servers) - before;
                     servers::check_empty(servers, who)?;
                     results.push(Row {
                         who,
                         flavour,
                         width,
-                        server_us: server_time.as_secs_f64() * 1e6 / outcome.cycles as f64,
+                        server_us: server_us / outcome.cycles as f64,
                         outcome,
                     });
                 }
@@ -128,8 +120,7 @@ impl Setup {
             .filter(|&(who, flavour)| match who {
                 "bare" => flavour == Flavour::CurrentThread,
                 FAIR_ACQUIRE if width > 1 => false,
-                METERED if !cfg!(feature = "metrics") => false,
-                _ => self.options.wants_runtime(flavour.name()),
+                _ => true,
             })
             .collect()
     }
@@ -146,9 +137,6 @@ fn run_one(
         "bare" => bare::run(urls, width, length),
         "naive" => load::run::<Naive>(flavour, urls, width, length),
         "rslock" => load::run::<Rslock>(flavour, urls, width, length),
-        "pipelined" => load::run::<Pipelined>(flavour, urls, width, length),
-        #[cfg(feature = "metrics")]
-        METERED => load::run::<Metered>(flavour, urls, width, length),
         GUARDED => load::run::<Guarded>(flavour, urls, width, length),
         SCRIPTED => load::run::<Scripted>(flavour, urls, width, length),
         FENCED => load::run::<Fenced>(flavour, urls, width, length),
@@ -193,13 +181,8 @@ fn ratios(results: &Results, widths: &[usize]) {
             ratio(results, width, "quorlock", other, &format!("vs_{other}"));
         }
         for kind in KINDS {
-            ratio(
-                results,
-                width,
-                kind,
-                "quorlock",
-                &format!("{kind}_vs_mutex"),
-            );
+            let what = format!("{kind}_vs_mutex");
+            ratio(results, width, kind, "quorlock", &what);
         }
     }
 }
@@ -224,19 +207,23 @@ fn runtimes(results: &Results, widths: &[usize]) {
     }
 }
 
-/// Prints the costs of a fencing token, the quarantine and metrics, compared to `quorlock`.
+/// Prints the costs of a fencing token and of the quarantine, compared to `quorlock`.
 fn extras(results: &Results, widths: &[usize]) {
     for &width in widths {
+        let (metric, what) = measured(width, "p50");
         for who in MORE {
-            let (metric, what) = if width == 1 {
-                (Metric::P50, "p50".to_owned())
-            } else {
-                (Metric::Throughput, format!("throughput_{width}"))
-            };
             if let Some(ratio) = results.ratio(metric, who, "quorlock", width) {
                 figure(&format!("{who}_{what}_vs_plain"), ratio, "ratio");
             }
         }
+    }
+}
+
+/// Returns what counts for a number of tasks, and its name: the latency of one, or throughput.
+fn measured(width: usize, latency: &str) -> (Metric, String) {
+    match width {
+        1 => (Metric::P50, latency.to_owned()),
+        _ => (Metric::Throughput, format!("throughput_{width}")),
     }
 }
 
@@ -257,11 +244,7 @@ fn forbid_native(servers: &[Server]) -> bool {
 /// Prints what the crate gains if it need not release by its script.
 fn native(results: &Results, widths: &[usize]) {
     for &width in widths {
-        let (metric, what) = if width == 1 {
-            (Metric::P50, "p50_1task".to_owned())
-        } else {
-            (Metric::Throughput, format!("throughput_{width}"))
-        };
+        let (metric, what) = measured(width, "p50_1task");
         if let Some(ratio) = results.ratio(metric, "quorlock", SCRIPTED, width) {
             figure(&format!("native_{what}_vs_script"), ratio, "ratio");
         }
@@ -281,13 +264,9 @@ fn native(results: &Results, widths: &[usize]) {
 }
 
 fn ratio(results: &Results, width: usize, who: &str, other: &str, what: &str) {
-    let (metric, name) = if width == 1 {
-        (Metric::P50, format!("p50_1task_{what}"))
-    } else {
-        (Metric::Throughput, format!("throughput_{width}_{what}"))
-    };
+    let (metric, measured) = measured(width, "p50_1task");
     if let Some(ratio) = results.ratio(metric, who, other, width) {
-        figure(&name, ratio, "ratio");
+        figure(&format!("{measured}_{what}"), ratio, "ratio");
     }
 }
 

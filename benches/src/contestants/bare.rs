@@ -12,7 +12,9 @@ use std::time::Duration;
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 
-use super::{RELEASE, Rng};
+use testkit::random::Random;
+
+use super::{RELEASE, hex};
 use crate::load::{Length, Result, TTL_MS, key};
 use crate::stats::{CpuTime, Outcome, Recorder};
 
@@ -214,7 +216,7 @@ struct Crew {
     asked: usize,
     /// The new commands, which go to every master.
     out: Vec<u8>,
-    rng: Rng,
+    random: Random,
 }
 
 struct Task {
@@ -238,7 +240,7 @@ impl Crew {
             log: vec![(0, 0); LOG].into(),
             asked: 0,
             out: Vec::with_capacity(1 << 20),
-            rng: Rng::new(),
+            random: Random::new(Random::fresh_seed()),
         }
     }
 
@@ -278,7 +280,7 @@ impl Crew {
     fn acquire(&mut self, index: usize) {
         let task = &mut self.tasks[index];
         let (acquire, release) = task.token_at;
-        self.rng.hex(&mut task.acquire[acquire..acquire + 40]);
+        hex(&mut self.random, &mut task.acquire[acquire..acquire + 40]);
         task.release[release..release + 40].copy_from_slice(&task.acquire[acquire..acquire + 40]);
         self.out.extend_from_slice(&task.acquire);
         self.note(index);

@@ -2,15 +2,12 @@
 
 pub mod bare;
 pub mod kinds;
-pub mod lists;
-#[cfg(feature = "metrics")]
-pub mod metered;
 pub mod naive;
-pub mod pipelined;
 pub mod quorlock;
 pub mod rslock;
 
 use redis::{Client, IntoConnectionInfo};
+use testkit::random::Random;
 
 use crate::load::Result;
 
@@ -28,40 +25,14 @@ pub(crate) fn client(url: &str) -> Result<Client> {
     Ok(Client::open(info.set_tcp_settings(tcp))?)
 }
 
-/// Returns 40 new hexadecimal digits.
-fn token(rng: &mut Rng) -> [u8; 40] {
-    let mut token = [0; 40];
-    rng.hex(&mut token);
-    token
-}
-
-/// A small random number generator (splitmix64). Tokens must be new every time, but they need not
-/// be secret.
-#[derive(Clone, Debug)]
-struct Rng(u64);
-
-impl Rng {
-    fn new() -> Self {
-        use std::hash::{BuildHasher, Hasher};
-        Self(std::hash::RandomState::new().build_hasher().finish())
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    fn hex(&mut self, into: &mut [u8]) {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        for chunk in into.chunks_mut(16) {
-            let mut bits = self.next();
-            for digit in chunk {
-                *digit = DIGITS[(bits & 15) as usize];
-                bits >>= 4;
-            }
+/// Writes random hexadecimal digits. Tokens must be new every time, but they need not be secret.
+fn hex(random: &mut Random, into: &mut [u8]) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    for chunk in into.chunks_mut(16) {
+        let mut bits = random.number();
+        for digit in chunk {
+            *digit = DIGITS[(bits & 15) as usize];
+            bits >>= 4;
         }
     }
 }

@@ -5,7 +5,9 @@ use futures::future::join_all;
 use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, Script};
 
-use super::{PLAIN_RELEASE, Rng, client, token};
+use testkit::random::Random;
+
+use super::{PLAIN_RELEASE, client, hex};
 use crate::load::{Contestant, Result, TTL_MS};
 
 pub struct Naive {
@@ -17,7 +19,7 @@ pub struct Task {
     connections: Vec<MultiplexedConnection>,
     release: Script,
     key: String,
-    rng: Rng,
+    random: Random,
 }
 
 impl Contestant for Naive {
@@ -39,12 +41,13 @@ impl Contestant for Naive {
             connections: self.connections.clone(),
             release: self.release.clone(),
             key,
-            rng: Rng::new(),
+            random: Random::new(Random::fresh_seed()),
         }
     }
 
     async fn cycle(task: &mut Task) -> Result<()> {
-        let token = token(&mut task.rng);
+        let mut token = [0; 40];
+        hex(&mut task.random, &mut token);
         let Task {
             connections,
             release,

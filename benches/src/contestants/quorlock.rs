@@ -28,31 +28,16 @@ impl Quorlock {
     }
 
     pub async fn guarded(urls: &[String], quarantine: Quarantine) -> Result<Self> {
-        let this = Self::build(urls, quarantine)?;
-        this.wait_for_grants(urls.len()).await?;
-        Ok(this)
-    }
-
-    /// Starts to connect.
-    pub(super) fn build(urls: &[String], quarantine: Quarantine) -> Result<Self> {
-        Self::leaving(urls, &[], quarantine)
-    }
-
-    /// Starts to connect, with two lists of masters if `leaving` is not empty.
-    pub(super) fn leaving(
-        urls: &[String],
-        leaving: &[String],
-        quarantine: Quarantine,
-    ) -> Result<Self> {
         let builder = Coordinator::builder()
             .quarantine(quarantine)
             .masters(urls.to_vec())
-            .leaving(leaving.to_vec())
             .ttl(Duration::from_millis(TTL_MS))
             .node_timeout(NODE_TIMEOUT);
-        Ok(Self {
+        let this = Self {
             locks: builder.build()?,
-        })
+        };
+        this.wait_for_grants(urls.len()).await?;
+        Ok(this)
     }
 
     pub fn locks(&self) -> &Coordinator {

@@ -1,7 +1,6 @@
 //! Measures fair locks with many waiters: the cost of a hand-over for a master, and the cost of
 //! waiting.
 
-mod redisson;
 mod waiters;
 
 use std::time::{Duration, Instant};
@@ -9,7 +8,6 @@ use std::time::{Duration, Instant};
 use quorlock::Coordinator;
 use tokio::task::JoinSet;
 
-use self::redisson::Redisson;
 use self::waiters::FairQueue;
 use crate::figure::figure;
 use crate::load::Result;
@@ -40,10 +38,8 @@ pub async fn run(options: &Options, servers: &[Server]) -> Result<()> {
 struct Queue<'a> {
     waiters: usize,
     queue: FairQueue<'a>,
-    redisson: Redisson<'a>,
     ours: Vec<f64>,
     calls: Vec<f64>,
-    redissons: Vec<f64>,
     micros: Vec<f64>,
 }
 
@@ -63,10 +59,8 @@ async fn hand_overs(options: &Options, servers: &[Server]) -> Result<()> {
         queues.push(Queue {
             waiters,
             queue: FairQueue::new(servers, &coordinators, name, waiters + TIMES).await?,
-            redisson: Redisson::new(&servers[0], waiters + TIMES)?,
             ours: Vec::new(),
             calls: Vec::new(),
-            redissons: Vec::new(),
             micros: Vec::new(),
         });
     }
@@ -86,7 +80,6 @@ async fn hand_overs(options: &Options, servers: &[Server]) -> Result<()> {
     report(&queues);
     for queue in queues {
         queue.queue.leave().await;
-        queue.redisson.clear();
     }
     for locks in &coordinators {
         locks.close().await;
@@ -103,9 +96,6 @@ impl Queue<'_> {
         let each = (TIMES * servers.len()) as f64;
         self.ours.push(took.micros as f64 / each);
         self.calls.push(took.calls as f64 / each);
-        let took = self.redisson.hand_over(TIMES)?;
-        self.redissons.push(took.micros as f64 / TIMES as f64);
-        self.redisson.fill(TIMES)?;
         self.queue.fill(TIMES).await?;
         settle().await;
         Ok(())
@@ -116,27 +106,21 @@ fn report(queues: &[Queue<'_>]) {
     let middle = |of: &[f64]| median(of.iter().copied());
     println!("hand-overs of fair locks; us of one master for each, medians");
     println!(
-        "{:>8} {:>10} {:>10} {:>10} {:>12}",
-        "waiters", "us", "scripts", "redisson", "client us"
+        "{:>8} {:>10} {:>10} {:>12}",
+        "waiters", "us", "scripts", "client us"
     );
     for queue in queues {
         println!(
-            "{:>8} {:>10.1} {:>10.2} {:>10.1} {:>12.0}",
+            "{:>8} {:>10.1} {:>10.2} {:>12.0}",
             queue.waiters,
             middle(&queue.ours),
             middle(&queue.calls),
-            middle(&queue.redissons),
             middle(&queue.micros),
         );
     }
     for queue in queues {
         let name = |what: &str| format!("{what}_{}", queue.waiters);
         figure(&name("fair_handover_us"), middle(&queue.ours), "us");
-        figure(
-            &name("redisson_handover_us"),
-            middle(&queue.redissons),
-            "us",
-        );
         figure(
             &name("fair_handover_scripts"),
             middle(&queue.calls),
@@ -146,14 +130,9 @@ fn report(queues: &[Queue<'_>]) {
     }
     if let [few, .., many] = queues {
         // The ratio is taken within each round, because the machine's speed may change.
-        let ratio = |many: &[f64], few: &[f64]| median(many.iter().zip(few).map(|(a, b)| a / b));
-        let name = |who: &str| format!("{who}_handover_{}_vs_{}", many.waiters, few.waiters);
-        figure(&name("fair"), ratio(&many.ours, &few.ours), "ratio");
-        figure(
-            &name("redisson"),
-            ratio(&many.redissons, &few.redissons),
-            "ratio",
-        );
+        let pairs = many.ours.iter().zip(&few.ours);
+        let name = format!("fair_handover_{}_vs_{}", many.waiters, few.waiters);
+        figure(&name, median(pairs.map(|(a, b)| a / b)), "ratio");
     }
 }
 
