@@ -321,7 +321,12 @@ pub fn overdue(history: &History, away: &[Vec<Span>], stalls: &[Span], end: Nano
     };
     let overdue = history.calls.iter().filter(is_overdue);
     overdue
-        .map(|call| format!("a call returned too late: {call:?}"))
+        .map(|call| {
+            format!(
+                "a call for {} returned too late: {call:?}",
+                call.lock.name()
+            )
+        })
         .collect()
 }
 
@@ -331,25 +336,7 @@ const SLACK: Nanos = 3 * SECOND;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fleet::Client;
-
-    fn tenure(lock: usize, asked: Nanos, granted: Nanos, until: Nanos, token: u64) -> Tenure {
-        Tenure {
-            reads: false,
-            client: Client { place: 0, life: 0 },
-            lock: LockNumber(lock),
-            came: asked,
-            called: asked,
-            asked,
-            granted,
-            until,
-            hold_until: 0,
-            is_kept: false,
-            token: Some(token).filter(|token| *token > 0),
-            slot: None,
-            owner: format!("id:{granted}"),
-        }
-    }
+    use crate::history::fixture::{CLIENT, tenure};
 
     fn history(tenures: &[Tenure]) -> History {
         let mut history = History {
@@ -394,8 +381,7 @@ mod tests {
 
     #[test]
     fn planted_holders_of_one_permit_too_many_are_found() {
-        let is_semaphore = |lock: &LockNumber| lock.is_semaphore();
-        let lock = LockNumber::all().find(is_semaphore).unwrap();
+        let lock = LockNumber::all().find(|lock| lock.is_semaphore()).unwrap();
         let find = |holders: &[(usize, Nanos, Nanos)]| {
             let tenures = holders.iter().map(|&(slot, granted, until)| Tenure {
                 slot: Some(slot),
@@ -580,13 +566,11 @@ mod tests {
     #[test]
     fn a_planted_late_call_is_found() {
         let call = |to| Call {
-            client: Client { place: 0, life: 0 },
+            client: CLIENT,
             lock: LockNumber(0),
             from: 0,
             to,
             due: SECOND,
-            is_acquisition: true,
-            reads: false,
         };
         let calls = vec![
             call(Some(SECOND)),

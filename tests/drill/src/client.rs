@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use quorlock::{AcquireError, Coordinator, Guard, Lock, Quarantine, Renewal};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use testkit::random::Random;
 use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
@@ -27,12 +28,13 @@ mod several;
 const TASKS: u64 = 4;
 
 /// The instructions that a client gets at its start.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Orders {
     pub masters: Vec<String>,
     /// The masters that the client leaves, while the masters are changed.
     pub leaving: Vec<String>,
     pub store: PathBuf,
+    #[serde(with = "quarantine")]
     pub quarantine: Quarantine,
     /// Set if holders write without checking their guards again.
     pub is_careless: bool,
@@ -41,6 +43,7 @@ pub struct Orders {
     /// The shortest TTL of its locks.
     pub least_ttl: Duration,
     /// The library that makes clocks wrong, and the wall clock of the client.
+    #[serde(skip)]
     pub clock: Option<(PathBuf, WrongClock)>,
     /// The configuration file of the command line. If it is set, the client only runs commands.
     pub configuration: Option<PathBuf>,
@@ -53,59 +56,20 @@ impl Orders {
         let clock = self.clock.iter();
         clock.flat_map(|(library, clock)| clock.environment(library))
     }
+}
 
-    pub fn to_arguments(&self) -> Vec<String> {
-        vec![
-            self.masters.join(","),
-            self.leaving.join(","),
-            self.store.display().to_string(),
-            format!("{:?}", self.quarantine),
-            self.is_careless.to_string(),
-            self.is_threaded.to_string(),
-            self.least_ttl.as_millis().to_string(),
-            self.configuration
-                .as_ref()
-                .map_or(String::new(), |path| path.display().to_string()),
-            self.seed.to_string(),
-        ]
+/// The quarantine has no text of its own in the library.
+mod quarantine {
+    use super::*;
+
+    const ALL: [Quarantine; 3] = [Quarantine::Observed, Quarantine::Off, Quarantine::Strict];
+
+    pub fn serialize<S: Serializer>(one: &Quarantine, to: S) -> Result<S::Ok, S::Error> {
+        ALL.iter().position(|known| known == one).serialize(to)
     }
 
-    pub fn parse(arguments: &[String]) -> Result<Self> {
-        let [
-            masters,
-            leaving,
-            store,
-            guard,
-            is_careless,
-            is_threaded,
-            least_ttl,
-            configuration,
-            seed,
-        ] = arguments
-        else {
-            return Err(format!("not the orders of a client: {arguments:?}").into());
-        };
-        let urls = |text: &str| {
-            let urls = text.split(',').filter(|url| !url.is_empty());
-            urls.map(str::to_owned).collect()
-        };
-        let guards = [Quarantine::Observed, Quarantine::Off, Quarantine::Strict];
-        let named = guards
-            .into_iter()
-            .find(|known| format!("{known:?}") == *guard);
-        Ok(Self {
-            masters: urls(masters),
-            leaving: urls(leaving),
-            store: store.into(),
-            quarantine: named.ok_or("no such quarantine")?,
-            is_careless: is_careless.parse()?,
-            is_threaded: is_threaded.parse()?,
-            least_ttl: Duration::from_millis(least_ttl.parse()?),
-            clock: None,
-            configuration: Some(configuration.into())
-                .filter(|path: &PathBuf| !path.as_os_str().is_empty()),
-            seed: seed.parse()?,
-        })
+    pub fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<Quarantine, D::Error> {
+        Option::<usize>::deserialize(from).map(|at| ALL[at.unwrap_or_default()])
     }
 }
 
@@ -208,9 +172,8 @@ const PROBE_EVERY: Duration = Duration::from_millis(150);
 
 /// Writes a note in one piece. The note survives the death of this process.
 pub fn write(note: &Note) -> io::Result<()> {
-    io::stdout()
-        .lock()
-        .write_all(format!("{note}\n").as_bytes())?;
+    let line = serde_json::to_string(note)? + "\n";
+    io::stdout().lock().write_all(line.as_bytes())?;
     io::stdout().flush()
 }
 
@@ -279,6 +242,7 @@ impl Task {
         write(&Note::Got {
             op,
             at,
+            lock: number,
             asked,
             valid_until,
             hold_until,

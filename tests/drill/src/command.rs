@@ -133,13 +133,14 @@ async fn work(arguments: &[String]) -> Result<()> {
     let [op, asked, lock, hold] = numbers[..] else {
         return Err("not the arguments of a command".into());
     };
-    let resource = LockNumber(lock as usize).resource(None);
     let token = std::env::var("QUORLOCK_FENCING_TOKEN").ok();
     let token = token.map(|token| token.parse()).transpose()?;
     let at = clock::now();
+    let lock = LockNumber(lock as usize);
     write(&Note::Got {
         op,
         at,
+        lock,
         asked,
         valid_until: at,
         hold_until: 0,
@@ -147,7 +148,7 @@ async fn work(arguments: &[String]) -> Result<()> {
         slot: None,
         owner: COMMAND.to_owned(),
     })?;
-    let token = token.unwrap_or_default();
+    let (resource, token) = (lock.resource(None), token.unwrap_or_default());
     let mut store = StoreClient::connect(store.as_ref()).await?;
     let Some(read) = store.read(resource, token).await? else {
         return Ok(()); // the lock is lost, and a later holder has been here

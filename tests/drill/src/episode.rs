@@ -1,30 +1,31 @@
 //! One episode: masters, clients, faults, and the checks on what happened.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use quorlock::{Kind, Quarantine};
+use quorlock::Quarantine;
 use testkit::random::Random;
 use tokio::runtime::Runtime;
 
 use crate::Result;
-use crate::availability::{self, Gap, Outage, RECONNECT, Wait};
+use crate::availability::{self, Gap};
 use crate::check;
 use crate::client::Orders;
 use crate::clock::{self, Nanos, SECOND, WrongClock};
-use crate::fleet::{Client, Fleet, Log};
-use crate::history::{Failure, History};
+use crate::fleet::{Fleet, Log};
+use crate::history::History;
 use crate::links::Link;
-use crate::locks::{KINDS, LockNumber, MOST_TTL};
+use crate::locks::{LockNumber, MOST_TTL};
 use crate::masters::Master;
 use crate::nemesis::{Done, Nemesis};
 use crate::note::Note;
 use crate::plan::{CLIENTS, Class, Episode, Fault, MASTERS};
 use crate::spans::Span;
-use crate::store::{Resource, Store};
+use crate::store::Store;
+use crate::verdict::{Counts, Verdict};
 use crate::watch::{Seen, Watch};
 
 /// The settings that all episodes of a drill share.
@@ -40,51 +41,17 @@ pub struct Setting {
 pub struct Outcome {
     pub class: Class,
     pub whole: Span,
-    /// The time at which the clients were told to end.
-    told_to_end: Nanos,
     pub programs: Vec<String>,
     pub done: Vec<Done>,
     pub failed: Vec<(Fault, String)>,
     pub log: Log,
-    /// The time of each grant, with its kind.
-    pub grants: Vec<(Kind, Nanos)>,
     pub counts: Counts,
-    /// The longest outages while clients had time to reconnect after each fault.
-    pub outages: Vec<Outage>,
-    /// The longest outages, also while clients reconnected.
-    pub outages_with_reconnects: Vec<Outage>,
-    /// The longest waits of those who wait among many.
-    pub waits: Vec<Wait>,
-    pub failures: Vec<Failure>,
     /// The longest time for which a client did not get a lock that no one else uses.
     pub probe: Option<Gap>,
     /// The times for which the drill itself did not get to run.
     pub stalls: Vec<Span>,
     /// A line for each violation.
     pub violations: Vec<String>,
-}
-
-/// The numbers of an episode, or of several episodes.
-#[derive(Clone, Debug, Default)]
-pub struct Counts {
-    /// Every attempt to get a lock, by its outcome.
-    pub calls: BTreeMap<String, usize>,
-    /// The commands that ran under `quorlock run`.
-    pub commands: usize,
-    pub writes: usize,
-    pub late_writes: usize,
-    pub refused_by_fence: usize,
-    pub lost_fenced: usize,
-    /// Lost updates of resources without a fence, between holders that were all valid.
-    pub lost_in_time: usize,
-    /// Lost updates of resources without a fence, because of a late writer.
-    pub lost_late: usize,
-    pub overlaps: usize,
-    pub tokens: usize,
-    pub tokens_wrong: usize,
-    pub tokens_excused: usize,
-    pub fair_compared: usize,
-    pub fair_wrong: usize,
 }
 
 impl Setting {
@@ -120,35 +87,24 @@ impl Setting {
         violations.append(&mut fleet.failures);
         violations.extend(leftovers(&masters));
         let history = History::of(&log);
+        let seen = watch.stop();
+        let forgotten = forgotten(episode.class, &done);
+        let is_strict = episode.class != Class::OutOfModel;
+        let verdict = Verdict::of(&history, &store.resources(), is_strict, &forgotten);
+        violations.extend(verdict.violations);
         let mut outcome = Outcome {
             class: episode.class,
             whole: Span::new(from, to),
-            told_to_end,
             programs,
             done,
             failed,
             log,
-            grants: history
-                .tenures
-                .iter()
-                .map(|one| (one.lock.kind(), one.granted))
-                .collect(),
-            counts: Counts::default(),
-            outages: Vec::new(),
-            outages_with_reconnects: Vec::new(),
-            waits: Vec::new(),
-            failures: Vec::new(),
+            counts: verdict.counts,
             probe: None,
             stalls: Vec::new(),
             violations,
         };
-        outcome.judge(
-            episode,
-            &history,
-            &store.resources(),
-            watch.stop(),
-            &fleet.away,
-        );
+        outcome.judge(episode, &history, seen, &fleet.away, told_to_end);
         Ok(outcome)
     }
 
@@ -230,11 +186,15 @@ fn recover(watch: &Watch, fleet: &Fleet, class: Class) -> Vec<String> {
         )];
     }
     let start = fleet.log_length();
-    let before = fleet.look(0, |log| asked_locks(&log[..start]));
     let mut left: HashSet<_> = LockNumber::all().collect();
     let all_acquired = wait_for(|| {
-        let acquired = fleet.look(start, |log| acquired_locks(log, &before));
-        left.retain(|lock| !acquired.contains(lock));
+        fleet.look(start, |log| {
+            for (_, note) in log {
+                if let Note::Got { lock, .. } = note {
+                    left.remove(lock);
+                }
+            }
+        });
         left.is_empty()
     });
     if all_acquired {
@@ -260,28 +220,6 @@ fn wait_for(mut is_done: impl FnMut() -> bool) -> bool {
 /// how long locks were really not to be had.
 const RECOVERY: Duration = Duration::from_secs(60);
 
-type Asked = BTreeMap<(Client, u64), LockNumber>;
-
-fn asked_locks(log: &[(Client, Note)]) -> Asked {
-    let asked = log.iter().filter_map(|(client, note)| match note {
-        Note::Asked { op, lock, .. } => Some(((*client, *op), *lock)),
-        _ => None,
-    });
-    asked.collect()
-}
-
-fn acquired_locks(log: &[(Client, Note)], before: &Asked) -> HashSet<LockNumber> {
-    let asked = asked_locks(log);
-    let got = log.iter().filter_map(|(client, note)| match note {
-        Note::Got { op, .. } => asked
-            .get(&(*client, *op))
-            .or(before.get(&(*client, *op)))
-            .copied(),
-        _ => None,
-    });
-    got.collect()
-}
-
 /// Returns a violation if the key of a lock stays on a master although all clients have ended.
 fn leftovers(masters: &[Master]) -> Vec<String> {
     // What masters know of themselves and the counters of tokens stay. The keys of queues end.
@@ -304,136 +242,44 @@ const POLL: Duration = Duration::from_millis(20);
 const LONGEST_PROBE: Nanos = 5 * SECOND;
 
 impl Outcome {
+    /// Makes the checks that need the watch of the masters. The clients were told to end at `end`.
     fn judge(
         &mut self,
         episode: &Episode,
         history: &History,
-        resources: &[Resource],
         seen: Seen,
         away: &[Vec<Span>],
+        end: Nanos,
     ) {
-        let is_strict = episode.class != Class::OutOfModel;
-        self.counts = Counts::of(history, resources);
-
-        let mut overlaps = check::overlaps(history);
-        overlaps.extend(check::crowds(history));
-        self.counts.overlaps = overlaps.len();
-        if is_strict {
-            self.violations.extend(overlaps);
-            self.violations.extend(check::minimum_times(history));
-        }
-        let tokens = check::tokens(history, &self.forgotten());
-        self.counts.tokens_wrong = tokens.wrong.len();
-        self.counts.tokens_excused = tokens.excused;
-        self.violations.extend(tokens.wrong);
         let fair = check::fair_order(history, &seen.records);
-        let unwell: Vec<_> = seen
-            .records
-            .into_iter()
-            .map(|record| record.unwell)
-            .collect();
-        self.counts.fair_compared = fair.compared;
-        self.counts.fair_wrong = fair.wrong.len();
-        if is_strict {
-            self.violations.extend(fair.wrong);
-        }
+        self.counts
+            .add("fair grants compared with queues", fair.compared);
+        self.counts.add("fair inversions (o)", fair.wrong.len());
         self.violations
             .extend(check::overdue(history, away, &seen.stalls, self.whole.to));
-        if self.counts.lost_fenced > 0 || is_strict && self.counts.lost_in_time > 0 {
-            self.violations
-                .push(format!("lost updates: {:?}", self.counts));
-        }
-        let served = |rest| availability::served(self.whole, &unwell, &self.done, away, rest);
-        let longest = |served: &_| availability::longest_outages(history, self.whole, served, away);
-        let after_reconnects = served(RECONNECT);
-        self.outages_with_reconnects = longest(&served(0));
-        self.outages = longest(&after_reconnects);
-        self.waits = availability::longest_waits(history, &after_reconnects);
-        let work = Span::new(self.whole.from, self.told_to_end);
-        let mut served = availability::served(work, &unwell, &self.done, away, RECONNECT);
+        let unwell: Vec<_> = seen.records.into_iter().map(|one| one.unwell).collect();
+        let work = Span::new(self.whole.from, end);
+        let mut served = availability::served(work, &unwell, &self.done, away);
         served[..episode.runners].fill(Vec::new()); // they only run commands
         self.probe = availability::longest_wait_of_a_probe(history, &served, &seen.stalls);
-        let late = self.probe.iter().filter(|gap| gap.length > LONGEST_PROBE);
-        if is_strict {
+        if self.class != Class::OutOfModel {
+            self.violations.extend(fair.wrong);
+            let late = self.probe.iter().filter(|gap| gap.length > LONGEST_PROBE);
             let lines = late.map(|gap| format!("a lock that no one else uses: {gap:?}"));
             self.violations.extend(lines);
         }
-        self.failures = history.failures.clone();
         self.stalls = seen.stalls;
     }
-
-    /// Returns the times at which masters may have forgotten their counters and voted at once.
-    fn forgotten(&self) -> Vec<Nanos> {
-        use Fault::*;
-        let forgetful = [
-            CutLog,
-            Demote,
-            FlushAll,
-            KillMaster,
-            OldSnapshot,
-            RestartEmpty,
-            TerminateMaster,
-        ];
-        let is_forgotten =
-            |done: &&Done| self.class == Class::OutOfModel && forgetful.contains(&done.event.fault);
-        let forgotten = self.done.iter().filter(is_forgotten);
-        forgotten
-            .flat_map(|done| [done.span.from, done.span.to])
-            .collect()
-    }
 }
 
-impl Counts {
-    /// Counts calls, writes and lost updates.
-    pub fn of(history: &History, resources: &[Resource]) -> Self {
-        let tenures = history.tenures.iter();
-        let mut counts = Self {
-            tokens: tenures.clone().filter(|one| one.token.is_some()).count(),
-            commands: tenures.filter(|one| one.is_command()).count(),
-            ..Self::default()
-        };
-        for failure in &history.failures {
-            *counts.calls.entry(failure.why.clone()).or_default() += 1;
-        }
-        counts
-            .calls
-            .insert("acquired".to_owned(), history.tenures.len());
-        for (number, resource) in resources.iter().enumerate() {
-            let lost = resource.lost();
-            counts.writes += resource.writes();
-            counts.late_writes += resource.late_writes();
-            counts.refused_by_fence += resource.refused;
-            if LockNumber::of_resource(number).is_fenced() {
-                counts.lost_fenced += lost.in_time + lost.by_late_writers;
-            } else {
-                counts.lost_in_time += lost.in_time;
-                counts.lost_late += lost.by_late_writers;
-            }
-        }
-        counts
-    }
-
-    pub fn add(&mut self, other: &Self) {
-        for (outcome, count) in &other.calls {
-            *self.calls.entry(outcome.clone()).or_default() += count;
-        }
-        self.commands += other.commands;
-        self.writes += other.writes;
-        self.late_writes += other.late_writes;
-        self.refused_by_fence += other.refused_by_fence;
-        self.lost_fenced += other.lost_fenced;
-        self.lost_in_time += other.lost_in_time;
-        self.lost_late += other.lost_late;
-        self.overlaps += other.overlaps;
-        self.tokens += other.tokens;
-        self.tokens_wrong += other.tokens_wrong;
-        self.tokens_excused += other.tokens_excused;
-        self.fair_compared += other.fair_compared;
-        self.fair_wrong += other.fair_wrong;
-    }
-}
-
-/// The number of acquisitions of each kind.
-pub fn of_kind(grants: &[(Kind, Nanos)]) -> [usize; KINDS.len()] {
-    KINDS.map(|kind| grants.iter().filter(|grant| grant.0 == kind).count())
+/// Returns the times at which masters may have forgotten their counters and voted at once.
+fn forgotten(class: Class, done: &[Done]) -> Vec<Nanos> {
+    let is_forgotten = |done: &&Done| {
+        let fault = done.event.fault;
+        class == Class::OutOfModel && (fault == Fault::FlushAll || fault.is_forgetful())
+    };
+    let forgotten = done.iter().filter(is_forgotten);
+    forgotten
+        .flat_map(|done| [done.span.from, done.span.to])
+        .collect()
 }

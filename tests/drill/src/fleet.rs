@@ -74,7 +74,7 @@ impl Fleet {
         orders.seed = orders.seed.wrapping_add((client.life as u64) << 40);
         let mut process = Command::new(std::env::current_exe()?)
             .arg("client")
-            .args(orders.to_arguments())
+            .arg(serde_json::to_string(&orders)?)
             .envs(orders.environment())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -83,7 +83,8 @@ impl Fleet {
         let log = self.log.clone();
         self.readers.push(thread::spawn(move || {
             for line in BufReader::new(notes).lines().map_while(|line| line.ok()) {
-                let note = Note::parse(&line).unwrap_or_else(|| panic!("not a note: {line}"));
+                let note = serde_json::from_str(&line);
+                let note = note.unwrap_or_else(|_| panic!("not a note: {line}"));
                 log.lock().unwrap().push((client, note));
             }
         }));

@@ -17,9 +17,6 @@ pub struct Call {
     /// The time at which the call returned. `None` if its client was killed before that.
     pub to: Option<Nanos>,
     pub due: Nanos,
-    pub is_acquisition: bool,
-    /// Set if others may read at the same time.
-    pub reads: bool,
 }
 
 /// The time for which a client held a lock.
@@ -54,22 +51,14 @@ pub struct History {
     pub calls: Vec<Call>,
     /// Sorted by the time of the grant.
     pub tenures: Vec<Tenure>,
-    pub failures: Vec<Failure>,
+    /// The name of the last error of each acquisition that failed.
+    pub failures: Vec<String>,
     /// The times at which clients got locks that no one else uses.
     pub probes: Vec<(Client, Nanos)>,
 }
 
 /// The owner of a lock under which a command runs. The command does not know more.
 pub const COMMAND: &str = "-";
-
-/// An acquisition that failed.
-#[derive(Clone, Debug)]
-pub struct Failure {
-    pub lock: LockNumber,
-    pub at: Nanos,
-    /// The name of the error of the last attempt.
-    pub why: String,
-}
 
 impl Tenure {
     pub fn is_command(&self) -> bool {
@@ -101,7 +90,7 @@ impl History {
         &mut self,
         client: Client,
         note: &Note,
-        asked: &mut HashMap<(Client, u64), (usize, u64)>,
+        asked: &mut HashMap<(Client, u64), (usize, u64, bool)>,
         held: &mut HashMap<(Client, u64), usize>,
     ) {
         match *note {
@@ -109,39 +98,33 @@ impl History {
             Note::Probed { at } => self.probes.push((client, at)),
             Note::Asked {
                 op,
-                at,
+                at: from,
                 lock,
                 came,
                 due,
                 reads,
             } => {
-                asked.insert((client, op), (self.calls.len(), came));
+                asked.insert((client, op), (self.calls.len(), came, reads));
                 self.calls.push(Call {
                     client,
                     lock,
-                    from: at,
+                    from,
                     to: None,
                     due,
-                    is_acquisition: true,
-                    reads,
                 });
             }
+            // A command line that fails may have run its command before.
+            Note::Failed { op, .. } if held.contains_key(&(client, op)) => {}
             Note::Failed { op, at, ref why } => {
-                let call = asked.get(&(client, op));
-                // A command line that fails may have run its command before.
-                let call = call.filter(|_| !held.contains_key(&(client, op)));
-                if let Some((call, _)) = call {
-                    self.calls[*call].to = Some(at);
-                    self.failures.push(Failure {
-                        lock: self.calls[*call].lock,
-                        at,
-                        why: why.clone(),
-                    });
+                if let Some(&(call, ..)) = asked.get(&(client, op)) {
+                    self.calls[call].to = Some(at);
+                    self.failures.push(why.clone());
                 }
             }
             Note::Got {
                 op,
                 at,
+                lock,
                 asked: began,
                 valid_until,
                 hold_until,
@@ -149,12 +132,12 @@ impl History {
                 slot,
                 ref owner,
             } => {
-                if let Some(&(call, came)) = asked.get(&(client, op)) {
+                if let Some(&(call, came, reads)) = asked.get(&(client, op)) {
                     self.calls[call].to = Some(at);
                     held.insert((client, op), self.tenures.len());
                     self.tenures.push(Tenure {
                         client,
-                        lock: self.calls[call].lock,
+                        lock,
                         came,
                         called: self.calls[call].from,
                         asked: began,
@@ -163,7 +146,7 @@ impl History {
                         hold_until,
                         is_kept: false,
                         token,
-                        reads: self.calls[call].reads,
+                        reads,
                         slot,
                         owner: owner.clone(),
                     });
@@ -179,17 +162,7 @@ impl History {
                 }
             }
             Note::Extended { op, from, at, due } => {
-                if let Some(tenure) = held.get(&(client, op)) {
-                    self.calls.push(Call {
-                        client,
-                        lock: self.tenures[*tenure].lock,
-                        from,
-                        to: Some(at),
-                        due,
-                        is_acquisition: false,
-                        reads: self.tenures[*tenure].reads,
-                    });
-                }
+                self.returned(held.get(&(client, op)), from, at, due);
             }
             Note::Freed {
                 op,
@@ -197,23 +170,24 @@ impl History {
                 due,
                 is_kept,
             } => {
-                if let Some(tenure) = held.get(&(client, op)) {
-                    let tenure = &mut self.tenures[*tenure];
-                    tenure.is_kept = is_kept;
-                    let (lock, from, reads) = (tenure.lock, tenure.until, tenure.reads);
-                    let call = Call {
-                        client,
-                        lock,
-                        from,
-                        to: Some(at),
-                        due,
-                        is_acquisition: false,
-                        reads,
-                    };
-                    self.calls.push(call);
+                if let Some(&tenure) = held.get(&(client, op)) {
+                    self.tenures[tenure].is_kept = is_kept;
+                    self.returned(Some(&tenure), self.tenures[tenure].until, at, due);
                 }
             }
         }
+    }
+
+    /// Adds a call under a tenure.
+    fn returned(&mut self, tenure: Option<&usize>, from: Nanos, at: Nanos, due: Nanos) {
+        let call = tenure.map(|tenure| Call {
+            client: self.tenures[*tenure].client,
+            lock: self.tenures[*tenure].lock,
+            from,
+            to: Some(at),
+            due,
+        });
+        self.calls.extend(call);
     }
 
     pub fn of_lock(&self, lock: LockNumber) -> Vec<&Tenure> {
@@ -231,10 +205,30 @@ impl History {
         }
         slots.into_values()
     }
+}
 
-    /// Returns the calls that acquire the lock.
-    pub fn acquisitions(&self, lock: LockNumber) -> impl Iterator<Item = &Call> {
-        let acquires = move |call: &&Call| call.lock == lock && call.is_acquisition;
-        self.calls.iter().filter(acquires)
+#[cfg(test)]
+pub mod fixture {
+    use super::*;
+
+    pub const CLIENT: Client = Client { place: 0, life: 0 };
+
+    /// Returns a tenure with no token if `token` is 0.
+    pub fn tenure(lock: usize, asked: Nanos, granted: Nanos, until: Nanos, token: u64) -> Tenure {
+        Tenure {
+            client: CLIENT,
+            lock: LockNumber(lock),
+            came: asked,
+            called: asked,
+            asked,
+            granted,
+            until,
+            hold_until: 0,
+            is_kept: false,
+            token: Some(token).filter(|token| *token > 0),
+            reads: false,
+            slot: None,
+            owner: format!("id:{granted}"),
+        }
     }
 }

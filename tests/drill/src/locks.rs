@@ -4,6 +4,7 @@ use std::time::Duration;
 
 pub use quorlock::__internals::KINDS;
 use quorlock::{__internals::has_owner, Builder, Coordinator, Kind, Lock, Owner};
+use serde::{Deserialize, Serialize};
 use testkit::random::Random;
 
 /// The number of locks of each kind. The second half is fenced.
@@ -21,7 +22,7 @@ pub const QUARANTINE: Duration = Duration::from_secs(3);
 pub const NODE_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// The number of a lock.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 pub struct LockNumber(pub usize);
 
 impl LockNumber {

@@ -18,6 +18,7 @@ mod plan;
 mod report;
 mod spans;
 mod store;
+mod verdict;
 mod watch;
 
 use std::error::Error;
@@ -36,7 +37,8 @@ use crate::report::Report;
 /// The result of a part of the drill that is not itself under test.
 pub type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 
-const USAGE: &str = "usage: drill [MINUTES] [--short] [--seed NUMBER] [--episode NUMBER]";
+const USAGE: &str = "usage: drill [MINUTES] [--short] [--seed NUMBER] [--episode NUMBER], \
+     or drill change [ROUNDS] [--short] [--seed NUMBER]";
 
 /// The folder for the report, under the folder in which the program is started.
 const OUTPUT: &str = "target/drill";
@@ -44,13 +46,16 @@ const OUTPUT: &str = "target/drill";
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     let result = match arguments.split_first() {
-        Some((first, orders)) if first == "client" => client::Orders::parse(orders)
+        Some((first, orders)) if first == "client" => serde_json::from_str(&orders.concat())
+            .map_err(Into::into)
             .and_then(client::run)
             .map(|()| true),
         Some((first, arguments)) if first == command::WORD => {
             command::run(arguments).map(|()| true)
         }
-        Some((first, arguments)) if first == "change" => change::run(arguments),
+        Some((first, arguments)) if first == "change" => {
+            Options::parse(arguments).and_then(|options| change::run(&options))
+        }
         _ => Options::parse(&arguments).and_then(|options| options.run()),
     };
     match result {
@@ -64,7 +69,8 @@ fn main() -> ExitCode {
 }
 
 struct Options {
-    length: Duration,
+    /// The length in minutes, or the number of rounds of changes.
+    count: Option<u64>,
     is_short: bool,
     seed: u64,
     /// Runs only this episode.
@@ -74,7 +80,7 @@ struct Options {
 impl Options {
     fn parse(arguments: &[String]) -> Result<Self> {
         let mut options = Self {
-            length: Duration::from_secs(5 * 60),
+            count: None,
             is_short: false,
             seed: Random::fresh_seed(),
             only: None,
@@ -92,10 +98,7 @@ impl Options {
                 "--short" => options.is_short = true,
                 "--seed" => options.seed = number()?,
                 "--episode" => options.only = Some(number()? as usize),
-                minutes => {
-                    let minutes: u64 = minutes.parse().map_err(|_| USAGE)?;
-                    options.length = Duration::from_secs(60 * minutes);
-                }
+                count => options.count = Some(count.parse().map_err(|_| USAGE)?),
             }
         }
         Ok(options)
@@ -146,7 +149,7 @@ impl Options {
         output: &Path,
         outcomes: &mut Vec<Outcome>,
     ) -> Result<()> {
-        let deadline = Instant::now() + self.length;
+        let deadline = Instant::now() + Duration::from_secs(60 * self.count.unwrap_or(5));
         let has_command_line = command::is_there();
         for number in self.only.unwrap_or_default().. {
             let is_over = match (self.only, self.is_short) {
@@ -201,10 +204,7 @@ const SHORT: Duration = Duration::from_secs(10);
 
 /// Writes everything that the clients have logged, and the faults.
 fn write_log(outcome: &Outcome, path: &Path) -> Result<()> {
-    let lines = outcome
-        .log
-        .iter()
-        .map(|(client, note)| format!("{}.{} {note}\n", client.place, client.life));
+    let lines = outcome.log.iter().map(|line| format!("{line:?}\n"));
     let faults = outcome.done.iter().map(|done| format!("{done:?}\n"));
     fs::write(path, lines.chain(faults).collect::<String>())?;
     println!("see {}", path.display());

@@ -163,14 +163,13 @@ impl<'a> Nemesis<'a> {
                 let delay = Flow::Delay(Duration::from_millis(5 + event.detail % 140));
                 self.at_links(event, index, |link| link.set(delay, delay));
             }
-            HoldBoth => self.at_links(event, index, |link| link.set(Flow::Hold, Flow::Hold)),
-            HoldReplies => self.at_links(event, index, |link| link.set(Flow::Pass, Flow::Hold)),
-            HoldRequests => self.at_links(event, index, |link| link.set(Flow::Hold, Flow::Pass)),
-            LoseBoth | Split => {
-                self.at_links(event, index, |link| link.set(Flow::Lose, Flow::Lose));
-            }
-            LoseReplies => self.at_links(event, index, |link| link.set(Flow::Pass, Flow::Lose)),
-            LoseRequests => self.at_links(event, index, |link| link.set(Flow::Lose, Flow::Pass)),
+            Hold => self.at_links(event, index, |link| {
+                one_way_or_both(link, Flow::Hold, event);
+            }),
+            Lose => self.at_links(event, index, |link| {
+                one_way_or_both(link, Flow::Lose, event);
+            }),
+            Split => self.at_links(event, index, |link| link.set(Flow::Lose, Flow::Lose)),
         }
         Ok(())
     }
@@ -200,13 +199,10 @@ impl<'a> Nemesis<'a> {
             StopMaster => master.server.resume(),
             OutOfMemory => expect_ok(master.command(&["CONFIG", "SET", "maxmemory", "0"])?)?,
             ClockForward => self.step_clock(index, 0)?,
-            HoldBoth | HoldReplies | HoldRequests | LoseBoth | LoseReplies | LoseRequests
-            | Split | Delay | Jitter | LosePackets => {
+            fault if fault.is_of_network() => {
                 self.at_links(event, index, |link| link.set(Flow::Pass, Flow::Pass));
             }
-            ClientClock | PauseCommands | CloseConnections | FlushScripts | FlushAll
-            | ClockBack | KillClient | KillRun | StopClient | StopRun | Reset
-            | ShortConnections => {}
+            _ => {}
         }
         Ok(())
     }
@@ -225,27 +221,11 @@ impl<'a> Nemesis<'a> {
     }
 }
 
-impl Done {
-    /// Returns whether the fault keeps the master from voting for all clients.
-    pub fn hits_master(&self) -> bool {
-        use Fault::*;
-        match self.event.fault {
-            KillMaster | CutLog | TornLog | RestartEmpty | StopMaster | PauseCommands
-            | OutOfMemory | ClockForward | TerminateMaster | Demote => true,
-            ClientClock | OldSnapshot | CloseConnections | FlushScripts | FlushAll | ClockBack
-            | KillClient | KillRun | StopClient | StopRun | Reset | ShortConnections | Delay
-            | Jitter | HoldBoth | HoldReplies | HoldRequests | LoseBoth | LosePackets
-            | LoseReplies | LoseRequests | Split => false,
-        }
-    }
-
-    /// Returns whether the fault keeps some clients from hearing from the masters in time.
-    pub fn hits_links(&self) -> bool {
-        use Fault::*;
-        let held = [HoldBoth, HoldReplies, HoldRequests, Delay, Jitter];
-        let lost = [LoseBoth, LosePackets, LoseReplies, LoseRequests, Split];
-        held.contains(&self.event.fault) || lost.contains(&self.event.fault)
-    }
+/// Stalls or loses requests, replies or both.
+fn one_way_or_both(link: &Link, flow: Flow, event: &Event) {
+    let (requests, replies) =
+        [(flow, flow), (flow, Flow::Pass), (Flow::Pass, flow)][(event.detail % 3) as usize];
+    link.set(requests, replies);
 }
 
 fn expect_ok(reply: String) -> Result<()> {

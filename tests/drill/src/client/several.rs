@@ -58,6 +58,7 @@ impl Task {
             write(&Note::Got {
                 op,
                 at,
+                lock,
                 asked,
                 valid_until,
                 hold_until: 0,

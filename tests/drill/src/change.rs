@@ -12,10 +12,9 @@ use testkit::random::Random;
 use testkit::server::Server;
 use tokio::runtime::Runtime;
 
-use self::findings::Findings;
+use crate::check;
 use crate::client::Orders;
-use crate::clock;
-use crate::episode::Counts;
+use crate::clock::{self, MILLISECOND, Nanos, SECOND};
 use crate::fleet::Fleet;
 use crate::history::History;
 use crate::locks::{LEAST_TTL, QUARANTINE, settings};
@@ -23,12 +22,9 @@ use crate::masters;
 use crate::plan::MASTERS;
 use crate::spans::Span;
 use crate::store::Store;
+use crate::verdict::Verdict;
 use crate::watch::Watch;
-use crate::{OUTPUT, Result};
-
-mod findings;
-
-const USAGE: &str = "usage: drill change [ROUNDS] [--short] [--one-step] [--seed NUMBER]";
+use crate::{OUTPUT, Options, Result};
 
 /// The number of client processes.
 const CLIENTS: usize = 8;
@@ -37,67 +33,37 @@ const CLIENTS: usize = 8;
 /// lives any more: the longest TTL with its drift, or three seconds if that is shorter.
 const WAIT: Duration = QUARANTINE;
 
-struct Options {
-    /// In each round, the masters are replaced one by one, and then all at once.
-    rounds: u64,
-    /// Makes one change only: all masters at once.
-    is_short: bool,
-    /// Leaves out the step with both lists. Clients then overlap.
-    in_one_step: bool,
-    seed: u64,
-}
+/// The longest time for which no client may acquire any shared lock.
+const LONGEST_PAUSE: Nanos = SECOND;
 
-impl Options {
-    fn parse(arguments: &[String]) -> Result<Self> {
-        let mut options = Self {
-            rounds: 1,
-            is_short: false,
-            in_one_step: false,
-            seed: Random::fresh_seed(),
-        };
-        let mut arguments = arguments.iter();
-        while let Some(argument) = arguments.next() {
-            match argument.as_str() {
-                "--short" => options.is_short = true,
-                "--one-step" => options.in_one_step = true,
-                "--seed" => {
-                    let seed = arguments.next().ok_or(USAGE)?;
-                    options.seed = seed.parse().map_err(|_| USAGE)?;
-                }
-                rounds => options.rounds = rounds.parse().map_err(|_| USAGE)?,
-            }
-        }
-        Ok(options)
+/// Returns how many masters each change replaces: in each round, they are replaced one by one, and
+/// then all at once. A short drill only does the latter.
+fn changes(options: &Options) -> Vec<usize> {
+    if options.is_short {
+        return vec![MASTERS];
     }
-
-    /// Returns how many masters each change replaces.
-    fn changes(&self) -> Vec<usize> {
-        let rounds = if self.is_short { 1 } else { self.rounds };
-        let one_by_one = if self.is_short { 0 } else { MASTERS };
-        let mut round = vec![1; one_by_one];
-        round.push(MASTERS);
-        (0..rounds).flat_map(|_| round.clone()).collect()
-    }
+    let round = [[1; MASTERS].as_slice(), &[MASTERS]].concat();
+    round.repeat(options.count.unwrap_or(1) as usize)
 }
 
 /// Returns whether there was no violation.
-pub fn run(arguments: &[String]) -> Result<bool> {
-    let options = Options::parse(arguments)?;
+pub fn run(options: &Options) -> Result<bool> {
     println!("seed {}", options.seed);
     let output = Path::new(OUTPUT);
     fs::create_dir_all(output)?;
     let directory = std::env::temp_dir().join(format!("quorlock-change-{}", std::process::id()));
     fs::create_dir_all(&directory)?;
-    let findings = carry_out(&options, &directory, output);
+    let ended = carry_out(options, &directory, output);
     let _ = fs::remove_dir_all(directory);
-    let findings = findings?;
-    println!("\n{findings}");
-    fs::write(output.join("change.txt"), findings.to_string())?;
-    Ok(findings.violations.is_empty())
+    let (report, is_good) = ended?;
+    println!("\n{report}");
+    fs::write(output.join("change.txt"), report)?;
+    Ok(is_good)
 }
 
-/// Makes all changes while clients work, and judges what the clients have logged.
-fn carry_out(options: &Options, directory: &Path, output: &Path) -> Result<Findings> {
+/// Makes all changes while clients work, and judges what the clients have logged. Returns the
+/// report, and whether there was no violation.
+fn carry_out(options: &Options, directory: &Path, output: &Path) -> Result<(String, bool)> {
     let runtime = Runtime::new()?;
     let _inside = runtime.enter();
     let socket = directory.join("store");
@@ -106,29 +72,77 @@ fn carry_out(options: &Options, directory: &Path, output: &Path) -> Result<Findi
     let quarantine = drill.orders[0].quarantine;
     let from = clock::now();
     let watch = Watch::start(&[], quarantine);
-    for count in options.changes() {
-        drill.change(count, options.in_one_step, &runtime)?;
+    let changes = changes(options);
+    for &count in &changes {
+        drill.change(count, &runtime)?;
     }
     let work = Span::new(from, clock::now());
     let log = drill.fleet.finish()?;
     let stalls = watch.stop().stalls;
     let history = History::of(&log);
-    let mut findings = Findings::of(&history, work, &drill.fleet.away, &stalls);
-    findings.count(&history, Counts::of(&history, &store.resources()));
-    findings.violations.append(&mut drill.fleet.failures);
-    findings.facts = format!(
-        "seed {}, guard {quarantine:?}, {} changes, {} clients restarted, {} of them by kill -9",
+    let mut verdict = Verdict::of(&history, &store.resources(), true, &[]);
+    let violations = &mut verdict.violations;
+    violations.append(&mut drill.fleet.failures);
+    violations.extend(check::overdue(
+        &history,
+        &drill.fleet.away,
+        &stalls,
+        clock::now(),
+    ));
+    let grants = history.tenures.iter().map(|tenure| tenure.granted);
+    let pause = longest_pause(grants, work);
+    violations.extend(too_long(pause, &stalls));
+    let probes = longest_pause(history.probes.iter().map(|(_, at)| *at), work);
+    let mut report = format!(
+        "seed {}, guard {quarantine:?}, {} changes, {} clients restarted, {} of them by kill -9\n",
         options.seed,
-        options.changes().len(),
+        changes.len(),
         drill.restarted,
         drill.killed,
     );
-    if !findings.violations.is_empty() {
-        let line = |(client, note)| format!("{client:?} {note}\n");
-        let lines: String = log.into_iter().map(line).collect();
+    for (name, count) in &verdict.counts.0 {
+        report += &format!("{count:>9}  {name}\n");
+    }
+    let stalled: Nanos = stalls.iter().map(|stall| stall.length()).sum();
+    for (time, what) in [
+        (
+            pause.length(),
+            "longest time for which no one acquired any shared lock",
+        ),
+        (
+            probes.length(),
+            "longest time for which no one acquired a lock that no one else uses",
+        ),
+        (stalled, "in which the drill itself stood still"),
+    ] {
+        report += &format!("{:>6} ms  {what}\n", time / MILLISECOND);
+    }
+    for violation in &verdict.violations {
+        report += &format!("VIOLATION: {violation}\n");
+    }
+    if !verdict.violations.is_empty() {
+        let lines: String = log.iter().map(|line| format!("{line:?}\n")).collect();
         fs::write(output.join("change.log"), lines)?;
     }
-    Ok(findings)
+    Ok((report, verdict.violations.is_empty()))
+}
+
+/// Returns the longest time during `work` in which there was no acquisition.
+fn longest_pause(acquired: impl Iterator<Item = Nanos>, work: Span) -> Span {
+    let within = acquired.filter(|at| (work.from..work.to).contains(at));
+    let mut edges: Vec<_> = within.chain([work.from, work.to]).collect();
+    edges.sort_unstable();
+    let pauses = edges.windows(2).map(|pair| Span::new(pair[0], pair[1]));
+    pauses.max_by_key(|pause| pause.length()).unwrap_or(work)
+}
+
+/// Returns a violation if the pause is too long. Time for which the machine was too busy to run the
+/// drill does not count.
+fn too_long(pause: Span, stalls: &[Span]) -> Option<String> {
+    let within = stalls.iter().filter(|stall| stall.meets(pause));
+    let stalled: Nanos = within.map(|stall| stall.length()).sum();
+    let is_too_long = pause.length() > LONGEST_PAUSE + stalled;
+    is_too_long.then(|| format!("no one acquired a lock for {pause:?}"))
 }
 
 /// The clients, and the masters that all of them use.
@@ -181,15 +195,13 @@ impl Drill {
     }
 
     /// Replaces the first masters of the list by new ones at its end.
-    fn change(&mut self, count: usize, in_one_step: bool, runtime: &Runtime) -> Result<()> {
+    fn change(&mut self, count: usize, runtime: &Runtime) -> Result<()> {
         let began = Instant::now();
         let mut next = self.servers[count..].to_vec();
         next.extend((0..count).map(|_| start(&self.programs, &mut self.random)));
         get_to_know(&next, self.orders[0].quarantine, runtime)?;
-        if !in_one_step {
-            self.restart_all(&urls(&next), &urls(&self.servers))?;
-            thread::sleep(WAIT);
-        }
+        self.restart_all(&urls(&next), &urls(&self.servers))?;
+        thread::sleep(WAIT);
         self.restart_all(&urls(&next), &[])?;
         self.servers = next;
         println!(
@@ -235,4 +247,34 @@ fn get_to_know(servers: &[Rc<Server>], quarantine: Quarantine, runtime: &Runtime
         locks.close().await;
         Ok(())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_pause_is_found_also_at_the_ends() {
+        for (times, from, to) in [
+            (&[15, 20, 30, 34][..], 20, 30),
+            (&[12, 31, 33], 12, 31),
+            (&[35, 38], 10, 35),
+            (&[11, 12, 50], 12, 40),
+            (&[], 10, 40),
+        ] {
+            let pause = longest_pause(times.iter().copied(), Span::new(10, 40));
+            assert_eq!(pause, Span::new(from, to), "{times:?}");
+        }
+    }
+
+    #[test]
+    fn a_pause_that_is_too_long_is_found_unless_the_machine_was_busy() {
+        let found = |length, stalls: &[Span]| too_long(Span::new(0, length), stalls).is_some();
+        let stall = Span::new(SECOND / 2, SECOND / 2 + MILLISECOND);
+        let elsewhere = Span::new(2 * SECOND, 3 * SECOND);
+        assert!(!found(SECOND, &[]));
+        assert!(found(SECOND + MILLISECOND, &[]));
+        assert!(!found(SECOND + MILLISECOND, &[stall]));
+        assert!(found(SECOND + MILLISECOND, &[elsewhere]));
+    }
 }
