@@ -24,48 +24,42 @@ use crate::own_process::{beside_others, in_own_process, multi_thread};
 
 #[test]
 fn close_returns_by_the_longest_ttl_without_any_server() {
-    beside_others(
-        "close::close_returns_by_the_longest_ttl_without_any_server",
-        || {
-            let runtime = four_threads();
-            runtime.block_on(async {
-                let late = late_closes(4_000).await;
-                assert_eq!(late, 0, "late closes");
-                tasks_end().await;
-            });
-        },
-    );
+    beside_others(|| {
+        let runtime = four_threads();
+        runtime.block_on(async {
+            let late = late_closes(4_000).await;
+            assert_eq!(late, 0, "late closes");
+            tasks_end().await;
+        });
+    });
 }
 
 /// Connections break while other threads post and drop attempts.
 #[test]
 fn close_returns_by_the_longest_ttl_after_connections_broke_under_load() {
-    in_own_process(
-        "close::close_returns_by_the_longest_ttl_after_connections_broke_under_load",
-        || {
-            four_threads().block_on(async {
-                // This server hangs up soon after each greeting, with commands unanswered.
-                let rude = || {
-                    Fake::tcp(|peer| {
-                        if peer.greet().is_some() {
-                            thread::sleep(Duration::from_millis(1));
-                        }
-                    })
-                };
-                let fakes = [rude(), rude(), Fake::honest(Duration::ZERO)];
-                let urls: Vec<_> = fakes.iter().map(Fake::url).collect();
-                for round in 0..40 {
-                    let locks = coordinator(&urls, Duration::from_millis(200));
-                    let load = DroppedAttempts::start(&locks, round);
-                    sleep(Duration::from_millis(60)).await;
-                    load.stop().await;
-                    let closed = timeout(LATE, locks.close()).await;
-                    assert!(closed.is_ok(), "round {round}: not closed after {LATE:?}");
-                }
-                tasks_end().await;
-            });
-        },
-    );
+    in_own_process(|| {
+        four_threads().block_on(async {
+            // This server hangs up soon after each greeting, with commands unanswered.
+            let rude = || {
+                Fake::tcp(|peer| {
+                    if peer.greet().is_some() {
+                        thread::sleep(Duration::from_millis(1));
+                    }
+                })
+            };
+            let fakes = [rude(), rude(), Fake::honest(Duration::ZERO)];
+            let urls: Vec<_> = fakes.iter().map(Fake::url).collect();
+            for round in 0..40 {
+                let locks = coordinator(&urls, Duration::from_millis(200));
+                let load = DroppedAttempts::start(&locks, round);
+                sleep(Duration::from_millis(60)).await;
+                load.stop().await;
+                let closed = timeout(LATE, locks.close()).await;
+                assert!(closed.is_ok(), "round {round}: not closed after {LATE:?}");
+            }
+            tasks_end().await;
+        });
+    });
 }
 
 #[test]
@@ -73,65 +67,59 @@ fn close_returns_by_the_longest_ttl_after_masters_were_killed_under_load() {
     if server::only_urls() {
         return;
     }
-    in_own_process(
-        "close::close_returns_by_the_longest_ttl_after_masters_were_killed_under_load",
-        || {
-            let mut masters = server::masters(3);
-            let urls: Vec<_> = masters.iter().map(Server::url).collect();
-            four_threads().block_on(async {
-                for round in 0..8 {
-                    let locks = coordinator(&urls, Duration::from_secs(1));
-                    let load = DroppedAttempts::start(&locks, round);
-                    sleep(Duration::from_millis(150)).await;
-                    masters.iter_mut().take(2).for_each(Server::kill);
-                    sleep(Duration::from_millis(60)).await;
-                    load.stop().await;
-                    let start = Instant::now();
-                    let closed = timeout(LATE, locks.close()).await;
-                    println!("round {round}: closed after {:?}", start.elapsed());
-                    assert!(closed.is_ok(), "round {round}: not closed after {LATE:?}");
-                    masters.iter_mut().take(2).for_each(Server::restart);
-                }
-                tasks_end().await;
-            });
-        },
-    );
+    in_own_process(|| {
+        let mut masters = server::masters(3);
+        let urls: Vec<_> = masters.iter().map(Server::url).collect();
+        four_threads().block_on(async {
+            for round in 0..8 {
+                let locks = coordinator(&urls, Duration::from_secs(1));
+                let load = DroppedAttempts::start(&locks, round);
+                sleep(Duration::from_millis(150)).await;
+                masters.iter_mut().take(2).for_each(Server::kill);
+                sleep(Duration::from_millis(60)).await;
+                load.stop().await;
+                let start = Instant::now();
+                let closed = timeout(LATE, locks.close()).await;
+                println!("round {round}: closed after {:?}", start.elapsed());
+                assert!(closed.is_ok(), "round {round}: not closed after {LATE:?}");
+                masters.iter_mut().take(2).for_each(Server::restart);
+            }
+            tasks_end().await;
+        });
+    });
 }
 
 #[test]
 fn background_tasks_end_after_the_last_handle_is_gone() {
-    in_own_process(
-        "close::background_tasks_end_after_the_last_handle_is_gone",
-        || {
-            multi_thread().block_on(async {
-                let honest = Fake::honest(Duration::ZERO);
-                let silent = Fake::tcp(|peer| peer.swallow());
-                for round in 0..10 {
-                    let locks = coordinator(
-                        &[
-                            honest.url(),
-                            silent.url(),
-                            "unix:///quorlock/nobody".to_owned(),
-                        ],
-                        Duration::from_millis(200),
-                    );
-                    let attempts: Vec<_> = (0..20)
-                        .map(|number| {
-                            let lock = locks.mutex(format!("{round}/{number}"));
-                            tokio::spawn(async move {
-                                let limit = Duration::from_millis(number % 7);
-                                drop(timeout(limit, lock.try_acquire()).await);
-                            })
+    in_own_process(|| {
+        multi_thread().block_on(async {
+            let honest = Fake::honest(Duration::ZERO);
+            let silent = Fake::tcp(|peer| peer.swallow());
+            for round in 0..10 {
+                let locks = coordinator(
+                    &[
+                        honest.url(),
+                        silent.url(),
+                        "unix:///quorlock/nobody".to_owned(),
+                    ],
+                    Duration::from_millis(200),
+                );
+                let attempts: Vec<_> = (0..20)
+                    .map(|number| {
+                        let lock = locks.mutex(format!("{round}/{number}"));
+                        tokio::spawn(async move {
+                            let limit = Duration::from_millis(number % 7);
+                            drop(timeout(limit, lock.try_acquire()).await);
                         })
-                        .collect();
-                    for attempt in attempts {
-                        attempt.await.unwrap();
-                    }
+                    })
+                    .collect();
+                for attempt in attempts {
+                    attempt.await.unwrap();
                 }
-                tasks_end().await;
-            });
-        },
-    );
+            }
+            tasks_end().await;
+        });
+    });
 }
 
 /// Attempts that are dropped shortly after they were posted.

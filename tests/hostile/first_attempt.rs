@@ -25,20 +25,17 @@ fn a_free_lock_is_won_at_the_first_attempt_however_far_the_masters_are() {
     if server::only_urls() {
         return;
     }
-    in_own_process(
-        "first_attempt::a_free_lock_is_won_at_the_first_attempt_however_far_the_masters_are",
-        || {
-            let masters = server::masters(5);
-            for each_way in [0, 8, 20, 60] {
-                let proxies = far_away(&masters, Duration::from_millis(each_way));
-                let urls: Vec<_> = proxies.iter().map(Proxy::url).collect();
-                run(async {
-                    let (won, why) = count_wins(&urls, ROUNDS).await;
-                    assert_eq!(won, ROUNDS, "{each_way} ms each way: {why}");
-                });
-            }
-        },
-    );
+    in_own_process(|| {
+        let masters = server::masters(5);
+        for each_way in [0, 8, 20, 60] {
+            let proxies = far_away(&masters, Duration::from_millis(each_way));
+            let urls: Vec<_> = proxies.iter().map(Proxy::url).collect();
+            run(async {
+                let (won, why) = count_wins(&urls, ROUNDS).await;
+                assert_eq!(won, ROUNDS, "{each_way} ms each way: {why}");
+            });
+        }
+    });
 }
 
 /// Each attempt is made in a new process.
@@ -54,27 +51,24 @@ fn a_fresh_process_gets_a_free_lock_at_the_first_attempt() {
             first_attempt(builder, "a").await.unwrap();
         });
     }
-    in_own_process(
-        "first_attempt::a_fresh_process_gets_a_free_lock_at_the_first_attempt",
-        || {
-            let masters = server::masters(5);
-            let proxies = far_away(&masters, Duration::from_millis(20));
-            let urls: Vec<_> = proxies.iter().map(Proxy::url).collect();
-            for _ in 0..ROUNDS {
-                let process = std::process::Command::new(std::env::current_exe().unwrap())
-                    .args([
-                        "--exact",
-                        "first_attempt::a_fresh_process_gets_a_free_lock_at_the_first_attempt",
-                    ])
-                    .arg("--nocapture")
-                    .env(URLS, urls.join(","))
-                    .output()
-                    .unwrap();
-                let said = String::from_utf8_lossy(&process.stderr);
-                assert!(process.status.success(), "{said}");
-            }
-        },
-    );
+    in_own_process(|| {
+        let masters = server::masters(5);
+        let proxies = far_away(&masters, Duration::from_millis(20));
+        let urls: Vec<_> = proxies.iter().map(Proxy::url).collect();
+        for _ in 0..ROUNDS {
+            let process = std::process::Command::new(std::env::current_exe().unwrap())
+                .args([
+                    "--exact",
+                    "first_attempt::a_fresh_process_gets_a_free_lock_at_the_first_attempt",
+                ])
+                .arg("--nocapture")
+                .env(URLS, urls.join(","))
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&process.stderr);
+            assert!(process.status.success(), "{said}");
+        }
+    });
 }
 
 #[test]
@@ -82,67 +76,58 @@ fn a_first_inspection_is_answered_by_distant_masters() {
     if server::only_urls() {
         return;
     }
-    in_own_process(
-        "first_attempt::a_first_inspection_is_answered_by_distant_masters",
-        || {
-            let masters = server::masters(5);
-            let proxies = far_away(&masters, Duration::from_millis(20));
-            let coordinator = || {
-                let urls = proxies.iter().map(Proxy::url);
-                Coordinator::new(urls).unwrap()
-            };
-            run(async {
-                for round in 0..ROUNDS {
-                    let name = format!("a{round}");
-                    assert!(!coordinator().mutex(&name).is_held().await.unwrap());
-                    let holder = coordinator();
-                    let guard = holder.mutex(&name).try_acquire().await.unwrap();
-                    assert!(
-                        coordinator()
-                            .mutex(&name)
-                            .inspect()
-                            .await
-                            .unwrap()
-                            .is_held()
-                    );
-                    guard.extend(Duration::from_secs(10)).await.unwrap();
-                }
-            });
-        },
-    );
+    in_own_process(|| {
+        let masters = server::masters(5);
+        let proxies = far_away(&masters, Duration::from_millis(20));
+        let coordinator = || {
+            let urls = proxies.iter().map(Proxy::url);
+            Coordinator::new(urls).unwrap()
+        };
+        run(async {
+            for round in 0..ROUNDS {
+                let name = format!("a{round}");
+                assert!(!coordinator().mutex(&name).is_held().await.unwrap());
+                let holder = coordinator();
+                let guard = holder.mutex(&name).try_acquire().await.unwrap();
+                assert!(
+                    coordinator()
+                        .mutex(&name)
+                        .inspect()
+                        .await
+                        .unwrap()
+                        .is_held()
+                );
+                guard.extend(Duration::from_secs(10)).await.unwrap();
+            }
+        });
+    });
 }
 
 /// The master accepts connections and sends nothing.
 #[test]
 fn the_first_attempt_does_not_wait_for_a_silent_master() {
-    in_own_process(
-        "first_attempt::the_first_attempt_does_not_wait_for_a_silent_master",
-        || {
-            let (keep, _kept) = mpsc::channel();
-            let silent = Fake::tcp(move |peer| {
-                peer.swallow();
-                let _ = keep.send(());
-            });
-            run(check_no_wait_for(silent.url()));
-        },
-    );
+    in_own_process(|| {
+        let (keep, _kept) = mpsc::channel();
+        let silent = Fake::tcp(move |peer| {
+            peer.swallow();
+            let _ = keep.send(());
+        });
+        run(check_no_wait_for(silent.url()));
+    });
 }
 
 /// Packets to this master are dropped, so no connection is ever made.
 #[test]
 fn the_first_attempt_does_not_wait_for_an_unreachable_master() {
-    in_own_process(
-        "first_attempt::the_first_attempt_does_not_wait_for_an_unreachable_master",
-        || {
-            run(async {
-                let Some((port, _kept)) = full_listener().await.unwrap() else {
-                    skipped("this system does not drop packets to a full listener");
-                    return;
-                };
-                check_no_wait_for(format!("redis://127.0.0.1:{port}")).await;
-            });
-        },
-    );
+    in_own_process(|| {
+        run(async {
+            let Some((port, _kept)) = full_listener().await.unwrap() else {
+                skipped("this system does not drop packets to a full listener");
+                return;
+            };
+            check_no_wait_for(format!("redis://127.0.0.1:{port}")).await;
+        });
+    });
 }
 
 /// Checks that no call waits for the fifth master, at `url`, while four masters answer. A call that

@@ -20,54 +20,36 @@ use crate::own_process::{current_thread, in_own_process, multi_thread};
 
 #[test]
 fn a_flood_over_tcp_delays_no_call_on_one_thread() {
-    in_own_process(
-        "flood::a_flood_over_tcp_delays_no_call_on_one_thread",
-        || {
-            check_no_delay(&current_thread(), Over::Tcp);
-        },
-    );
+    in_own_process(|| {
+        check_no_delay(&current_thread(), Over::Tcp);
+    });
 }
 
 #[test]
 fn a_flood_over_tcp_delays_no_call_on_two_threads() {
-    in_own_process(
-        "flood::a_flood_over_tcp_delays_no_call_on_two_threads",
-        || {
-            check_no_delay(&multi_thread(), Over::Tcp);
-        },
-    );
+    in_own_process(|| {
+        check_no_delay(&multi_thread(), Over::Tcp);
+    });
 }
 
 #[test]
 fn a_flood_over_a_unix_socket_delays_no_call_on_one_thread() {
-    in_own_process(
-        "flood::a_flood_over_a_unix_socket_delays_no_call_on_one_thread",
-        || check_no_delay(&current_thread(), Over::Unix),
-    );
+    in_own_process(|| check_no_delay(&current_thread(), Over::Unix));
 }
 
 #[test]
 fn a_flood_over_a_unix_socket_delays_no_call_on_two_threads() {
-    in_own_process(
-        "flood::a_flood_over_a_unix_socket_delays_no_call_on_two_threads",
-        || check_no_delay(&multi_thread(), Over::Unix),
-    );
+    in_own_process(|| check_no_delay(&multi_thread(), Over::Unix));
 }
 
 #[test]
 fn calls_return_soon_after_their_limit_on_one_thread() {
-    in_own_process(
-        "flood::calls_return_soon_after_their_limit_on_one_thread",
-        || check_limits(&current_thread()),
-    );
+    in_own_process(|| check_limits(&current_thread()));
 }
 
 #[test]
 fn calls_return_soon_after_their_limit_on_two_threads() {
-    in_own_process(
-        "flood::calls_return_soon_after_their_limit_on_two_threads",
-        || check_limits(&multi_thread()),
-    );
+    in_own_process(|| check_limits(&multi_thread()));
 }
 
 /// All masters flood. The bound is generous, because this process also runs the masters.

@@ -1,6 +1,7 @@
 //! Runs each test in a process of its own: the test binary starts itself again for one test.
 
 use std::{
+    any::type_name,
     env,
     future::Future,
     process::{Command, Stdio},
@@ -15,28 +16,32 @@ use tokio::runtime::{Builder, Runtime};
 /// Runs `body` in a process of its own, while no other test runs. Fails if the process does not end
 /// within `TIME_LIMIT` plus the length of the fuzz test.
 ///
-/// `test` is the path of the calling test.
-pub(crate) fn in_own_process(test: &str, body: impl FnOnce()) {
+/// `body` is a closure in the test, and so has its path.
+pub(crate) fn in_own_process<F: FnOnce()>(body: F) {
     if env::var_os(ALONE).is_some() {
         return body();
     }
     let _alone = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
-    start(test);
+    start(type_name::<F>());
 }
 
 /// Runs `body` like [`in_own_process`], maybe while other such tests run. This function is for
 /// tests that mostly wait.
-pub(crate) fn beside_others(test: &str, body: impl FnOnce()) {
+pub(crate) fn beside_others<F: FnOnce()>(body: F) {
     if env::var_os(ALONE).is_some() {
         return body();
     }
     let _with_others = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
-    start(test);
+    start(type_name::<F>());
 }
 
 static MACHINE: RwLock<()> = RwLock::new(());
 
-fn start(test: &str) {
+/// Runs a test in a process of its own. `body` is the name of a closure in it.
+fn start(body: &str) {
+    let path = body.split("::").skip(1);
+    let path: Vec<_> = path.take_while(|part| !part.starts_with('{')).collect();
+    let test = &*path.join("::");
     let mut process = Command::new(env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture", "--include-ignored"])
         .env(ALONE, "1")

@@ -23,26 +23,23 @@ use crate::own_process::{beside_others, run};
 
 #[test]
 fn a_failed_release_is_repeated_at_a_bounded_rate() {
-    beside_others(
-        "releases::a_failed_release_is_repeated_at_a_bounded_rate",
-        || {
-            run(async {
-                // One after the other, these measurements would take three times as long.
-                let (one, ten, hundred) = tokio::join!(
-                    commands_for(1, PERIOD),
-                    commands_for(10, PERIOD),
-                    commands_for(100, PERIOD)
-                );
-                println!("commands in {PERIOD:?} for 1, 10, 100 releases: {one}, {ten}, {hundred}");
-                assert!(one <= 15, "{one} commands for one release");
-                assert!(ten <= 10 + 30, "{ten} commands for ten releases");
-                assert!(
-                    hundred <= 100 + 60,
-                    "{hundred} commands for a hundred releases"
-                );
-            });
-        },
-    );
+    beside_others(|| {
+        run(async {
+            // One after the other, these measurements would take three times as long.
+            let (one, ten, hundred) = tokio::join!(
+                commands_for(1, PERIOD),
+                commands_for(10, PERIOD),
+                commands_for(100, PERIOD)
+            );
+            println!("commands in {PERIOD:?} for 1, 10, 100 releases: {one}, {ten}, {hundred}");
+            assert!(one <= 15, "{one} commands for one release");
+            assert!(ten <= 10 + 30, "{ten} commands for ten releases");
+            assert!(
+                hundred <= 100 + 60,
+                "{hundred} commands for a hundred releases"
+            );
+        });
+    });
 }
 
 /// The master is a real server that requires replicas for writes and has none.
@@ -51,111 +48,102 @@ fn a_release_refused_for_lack_of_replicas_is_repeated_at_a_bounded_rate() {
     if server::only_urls() {
         return;
     }
-    beside_others(
-        "releases::a_release_refused_for_lack_of_replicas_is_repeated_at_a_bounded_rate",
-        || {
-            let masters = server::masters(3);
-            run(async {
-                let locks = coordinator(masters.iter().map(Server::url));
-                let guard = on_all(&locks, "a").await;
-                masters[0].command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
-                masters[0].command(&["CONFIG", "RESETSTAT"]);
-                drop(guard);
-                sleep(PERIOD).await;
-                let sent = script_calls(&masters[0]);
-                println!("{sent} commands in {PERIOD:?} for one release");
-                assert!((1..=15).contains(&sent), "{sent} commands for one release");
+    beside_others(|| {
+        let masters = server::masters(3);
+        run(async {
+            let locks = coordinator(masters.iter().map(Server::url));
+            let guard = on_all(&locks, "a").await;
+            masters[0].command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+            masters[0].command(&["CONFIG", "RESETSTAT"]);
+            drop(guard);
+            sleep(PERIOD).await;
+            let sent = script_calls(&masters[0]);
+            println!("{sent} commands in {PERIOD:?} for one release");
+            assert!((1..=15).contains(&sent), "{sent} commands for one release");
 
-                masters[0].command(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
-                let start = Instant::now();
-                while masters[0].command(&["EXISTS", "a"]) != "0" {
-                    assert!(start.elapsed() < SOON, "the release has not arrived");
-                    sleep(Duration::from_millis(10)).await;
-                }
-                println!("arrived after {:?}", start.elapsed());
-            });
-        },
-    );
+            masters[0].command(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
+            let start = Instant::now();
+            while masters[0].command(&["EXISTS", "a"]) != "0" {
+                assert!(start.elapsed() < SOON, "the release has not arrived");
+                sleep(Duration::from_millis(10)).await;
+            }
+            println!("arrived after {:?}", start.elapsed());
+        });
+    });
 }
 
 /// A hundred releases arrive soon after the error stops, without a pause before each of them.
 #[test]
 fn releases_arrive_soon_after_the_error_stops() {
-    beside_others(
-        "releases::releases_arrive_soon_after_the_error_stops",
-        || {
-            run(async {
-                let server = ErrorServer::start();
-                let fakes = [Fake::honest(Duration::ZERO), Fake::honest(Duration::ZERO)];
-                let urls = fakes.iter().map(Fake::url).chain([server.url()]);
-                let locks = coordinator(urls);
-                let mut guards = Vec::new();
-                for number in 0..100 {
-                    guards.push(on_all(&locks, &format!("a{number}")).await);
-                }
-                server.fail(true);
-                drop(guards);
-                sleep(Duration::from_secs(2)).await;
-                server.fail(false);
-                let start = Instant::now();
-                // `close` returns once no release is pending.
-                timeout(PERIOD * 2, locks.close())
-                    .await
-                    .expect("releases are still pending");
-                println!("closed {:?} after the error stopped", start.elapsed());
-                assert!(server.done() >= 100, "{} releases done", server.done());
-                assert!(start.elapsed() < SOON);
-            });
-        },
-    );
+    beside_others(|| {
+        run(async {
+            let server = ErrorServer::start();
+            let fakes = [Fake::honest(Duration::ZERO), Fake::honest(Duration::ZERO)];
+            let urls = fakes.iter().map(Fake::url).chain([server.url()]);
+            let locks = coordinator(urls);
+            let mut guards = Vec::new();
+            for number in 0..100 {
+                guards.push(on_all(&locks, &format!("a{number}")).await);
+            }
+            server.fail(true);
+            drop(guards);
+            sleep(Duration::from_secs(2)).await;
+            server.fail(false);
+            let start = Instant::now();
+            // `close` returns once no release is pending.
+            timeout(PERIOD * 2, locks.close())
+                .await
+                .expect("releases are still pending");
+            println!("closed {:?} after the error stopped", start.elapsed());
+            assert!(server.done() >= 100, "{} releases done", server.done());
+            assert!(start.elapsed() < SOON);
+        });
+    });
 }
 
 /// A master that answers every release with an error does not delay the other commands to it.
 #[test]
 fn acquisitions_go_on_at_a_master_that_refuses_releases() {
-    beside_others(
-        "releases::acquisitions_go_on_at_a_master_that_refuses_releases",
-        || {
-            run(async {
-                let seen = Arc::new(AtomicUsize::new(0));
-                let is_failing = Arc::new(AtomicBool::new(true));
-                let fakes = [(); 3].map(|()| {
-                    let (seen, is_failing) = (seen.clone(), is_failing.clone());
-                    Fake::tcp(move |peer| {
-                        while let Some(words) = peer.command() {
-                            let fails =
-                                is_failing.load(Ordering::Relaxed) && words[0].starts_with(b"EVAL");
-                            if words[0] == b"SET" {
-                                seen.fetch_add(1, Ordering::Relaxed);
-                            }
-                            let reply = if fails {
-                                b"-BUSY no\r\n".to_vec()
-                            } else {
-                                honest(&words)
-                            };
-                            if peer.say(&reply).is_none() {
-                                return;
-                            }
+    beside_others(|| {
+        run(async {
+            let seen = Arc::new(AtomicUsize::new(0));
+            let is_failing = Arc::new(AtomicBool::new(true));
+            let fakes = [(); 3].map(|()| {
+                let (seen, is_failing) = (seen.clone(), is_failing.clone());
+                Fake::tcp(move |peer| {
+                    while let Some(words) = peer.command() {
+                        let fails =
+                            is_failing.load(Ordering::Relaxed) && words[0].starts_with(b"EVAL");
+                        if words[0] == b"SET" {
+                            seen.fetch_add(1, Ordering::Relaxed);
                         }
-                    })
-                });
-                let locks = coordinator(fakes.iter().map(Fake::url));
-                let mut won = 0;
-                for number in 0..50 {
-                    let lock = locks.mutex(format!("a{number}"));
-                    won += usize::from(timeout(PERIOD, lock.try_acquire()).await.unwrap().is_ok());
-                }
-                assert!(won >= 45, "{won} of 50 locks");
-                // The last locks are won before the slowest master has read its command.
-                let are_seen = async {
-                    while seen.load(Ordering::Relaxed) < 45 * 3 {
-                        sleep(Duration::from_millis(1)).await;
+                        let reply = if fails {
+                            b"-BUSY no\r\n".to_vec()
+                        } else {
+                            honest(&words)
+                        };
+                        if peer.say(&reply).is_none() {
+                            return;
+                        }
                     }
-                };
-                timeout(PERIOD, are_seen).await.unwrap();
+                })
             });
-        },
-    );
+            let locks = coordinator(fakes.iter().map(Fake::url));
+            let mut won = 0;
+            for number in 0..50 {
+                let lock = locks.mutex(format!("a{number}"));
+                won += usize::from(timeout(PERIOD, lock.try_acquire()).await.unwrap().is_ok());
+            }
+            assert!(won >= 45, "{won} of 50 locks");
+            // The last locks are won before the slowest master has read its command.
+            let are_seen = async {
+                while seen.load(Ordering::Relaxed) < 45 * 3 {
+                    sleep(Duration::from_millis(1)).await;
+                }
+            };
+            timeout(PERIOD, are_seen).await.unwrap();
+        });
+    });
 }
 
 /// A reply that the command cannot have proves no release, so the release is sent again.

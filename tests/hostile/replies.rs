@@ -23,133 +23,115 @@ use crate::own_process::{in_own_process, run};
 /// A confirmation comes in place of a reply. The command without a reply must still get its vote.
 #[test]
 fn a_confirmation_in_place_of_a_reply_loses_no_vote() {
-    in_own_process(
-        "replies::a_confirmation_in_place_of_a_reply_loses_no_vote",
-        || {
-            run(all_calls_return(|_| subscription("subscribe", b"x")));
-            run(all_calls_return(|_| subscription("unsubscribe", b"x")));
-        },
-    );
+    in_own_process(|| {
+        run(all_calls_return(|_| subscription("subscribe", b"x")));
+        run(all_calls_return(|_| subscription("unsubscribe", b"x")));
+    });
 }
 
 #[test]
 fn calls_return_while_no_script_is_ever_known() {
-    in_own_process(
-        "replies::calls_return_while_no_script_is_ever_known",
-        || {
-            run(all_calls_return(|words| match words[0].as_slice() {
-                b"EVAL" | b"EVALSHA" => b"-NOSCRIPT No matching script.\r\n".to_vec(),
-                _ => honest(words),
-            }));
-        },
-    );
+    in_own_process(|| {
+        run(all_calls_return(|words| match words[0].as_slice() {
+            b"EVAL" | b"EVALSHA" => b"-NOSCRIPT No matching script.\r\n".to_vec(),
+            _ => honest(words),
+        }));
+    });
 }
 
 /// A command that is always answered with `NOSCRIPT` is not repeated for ever.
 #[test]
 fn a_master_without_scripts_is_not_sent_them_without_end() {
-    in_own_process(
-        "replies::a_master_without_scripts_is_not_sent_them_without_end",
-        || {
-            run(async {
-                let fakes = [(); 3].map(|()| {
-                    falsifying(|words| match words[0].as_slice() {
-                        b"EVAL" | b"EVALSHA" => b"-NOSCRIPT No matching script.\r\n".to_vec(),
-                        _ => honest(words),
-                    })
-                });
-                let locks = coordinator(&fakes);
-                drop(locks.mutex("a").try_acquire().await);
-                tokio::time::sleep(Duration::from_secs(2)).await;
-                let commands: usize = fakes.iter().map(Fake::commands).sum();
-                // Each master gets the acquisition, the release, and the release with the whole
-                // script. Each master also gets the pending release a few times.
-                assert!(commands < 3 * 40, "{commands} commands for one lock in 2 s");
+    in_own_process(|| {
+        run(async {
+            let fakes = [(); 3].map(|()| {
+                falsifying(|words| match words[0].as_slice() {
+                    b"EVAL" | b"EVALSHA" => b"-NOSCRIPT No matching script.\r\n".to_vec(),
+                    _ => honest(words),
+                })
             });
-        },
-    );
+            let locks = coordinator(&fakes);
+            drop(locks.mutex("a").try_acquire().await);
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            let commands: usize = fakes.iter().map(Fake::commands).sum();
+            // Each master gets the acquisition, the release, and the release with the whole
+            // script. Each master also gets the pending release a few times.
+            assert!(commands < 3 * 40, "{commands} commands for one lock in 2 s");
+        });
+    });
 }
 
 #[test]
 fn calls_return_when_nothing_is_answered_but_subscriptions_are_confirmed() {
-    in_own_process(
-        "replies::calls_return_when_nothing_is_answered_but_subscriptions_are_confirmed",
-        || {
-            run(all_calls_return(|words| match words[0].as_slice() {
-                b"SUBSCRIBE" | b"UNSUBSCRIBE" => honest(words),
-                _ => Vec::new(),
-            }));
-        },
-    );
+    in_own_process(|| {
+        run(all_calls_return(|words| match words[0].as_slice() {
+            b"SUBSCRIBE" | b"UNSUBSCRIBE" => honest(words),
+            _ => Vec::new(),
+        }));
+    });
 }
 
 #[test]
 fn calls_return_when_each_reply_comes_twice() {
-    in_own_process("replies::calls_return_when_each_reply_comes_twice", || {
+    in_own_process(|| {
         run(all_calls_return(|words| honest(words).repeat(2)));
     });
 }
 
 #[test]
 fn calls_return_when_replies_belong_to_no_command() {
-    in_own_process(
-        "replies::calls_return_when_replies_belong_to_no_command",
-        || {
-            run(async {
-                // The extra replies are sent before any lock command.
-                let fakes = [(); 3].map(|()| {
-                    Fake::tcp(|peer| {
-                        while let Some(words) = peer.command() {
-                            let mut reply = honest(&words);
-                            if words[0] == b"DELIFEQ" {
-                                reply.extend_from_slice(b":1\r\n:1\r\n:1\r\n");
-                            }
-                            if peer.say(&reply).is_none() {
-                                return;
-                            }
+    in_own_process(|| {
+        run(async {
+            // The extra replies are sent before any lock command.
+            let fakes = [(); 3].map(|()| {
+                Fake::tcp(|peer| {
+                    while let Some(words) = peer.command() {
+                        let mut reply = honest(&words);
+                        if words[0] == b"DELIFEQ" {
+                            reply.extend_from_slice(b":1\r\n:1\r\n:1\r\n");
                         }
-                    })
-                });
-                assert_calls_return(&coordinator(&fakes)).await;
+                        if peer.say(&reply).is_none() {
+                            return;
+                        }
+                    }
+                })
             });
-        },
-    );
+            assert_calls_return(&coordinator(&fakes)).await;
+        });
+    });
 }
 
 /// The votes of other masters do not wait for a master that sends only nonsense.
 #[test]
 fn one_of_three_that_confirms_in_place_of_replies_costs_no_lock() {
-    in_own_process(
-        "replies::one_of_three_that_confirms_in_place_of_replies_costs_no_lock",
-        || {
-            run(async {
-                let fakes = [
-                    Fake::honest(Duration::ZERO),
-                    Fake::honest(Duration::ZERO),
-                    falsifying(|_| subscription("subscribe", b"x")),
-                ];
-                let locks = coordinator(&fakes);
-                let mut won = 0;
-                for number in 0..20 {
-                    let lock = locks.mutex(format!("a{number}"));
-                    let tried = timeout(HANG, lock.try_acquire()).await.unwrap();
-                    if let Ok(guard) = tried {
-                        won += 1;
-                        timeout(HANG, guard.settled()).await.unwrap();
-                        drop(timeout(HANG, guard.release()).await.unwrap());
-                    }
+    in_own_process(|| {
+        run(async {
+            let fakes = [
+                Fake::honest(Duration::ZERO),
+                Fake::honest(Duration::ZERO),
+                falsifying(|_| subscription("subscribe", b"x")),
+            ];
+            let locks = coordinator(&fakes);
+            let mut won = 0;
+            for number in 0..20 {
+                let lock = locks.mutex(format!("a{number}"));
+                let tried = timeout(HANG, lock.try_acquire()).await.unwrap();
+                if let Ok(guard) = tried {
+                    won += 1;
+                    timeout(HANG, guard.settled()).await.unwrap();
+                    drop(timeout(HANG, guard.release()).await.unwrap());
                 }
-                assert!(won >= 18, "{won} of 20 locks");
-                timeout(HANG, locks.close()).await.unwrap();
-            });
-        },
-    );
+            }
+            assert!(won >= 18, "{won} of 20 locks");
+            timeout(HANG, locks.close()).await.unwrap();
+        });
+    });
 }
 
 /// The other masters would grant the slot too, because no one has it.
 #[test]
 fn no_guard_has_a_slot_beyond_the_permits() {
-    in_own_process("replies::no_guard_has_a_slot_beyond_the_permits", || {
+    in_own_process(|| {
         run(async {
             let fakes = [(); 3].map(|()| {
                 falsifying(|words| match words[0].as_slice() {
@@ -172,30 +154,27 @@ fn no_guard_has_a_slot_beyond_the_permits() {
 /// The masters turn hostile while a guard is held. Calls on that guard return, too.
 #[test]
 fn calls_on_a_guard_return_when_masters_turn_hostile() {
-    in_own_process(
-        "replies::calls_on_a_guard_return_when_masters_turn_hostile",
-        || {
-            run(async {
-                let is_hostile = Arc::new(AtomicBool::new(false));
-                let fakes = [(); 3].map(|()| {
-                    let is_hostile = is_hostile.clone();
-                    falsifying(move |words| match is_hostile.load(Ordering::Relaxed) {
-                        true => subscription("subscribe", b"x"),
-                        false => honest(words),
-                    })
-                });
-                let locks = coordinator(&fakes);
-                let guard = locks.mutex("a").acquire_within(HANG).await.unwrap();
-                is_hostile.store(true, Ordering::Relaxed);
-                let calls = Calls::default();
-                drop(calls.bounded("extend", guard.extend(TTL)).await);
-                drop(calls.bounded("settled", guard.settled()).await);
-                drop(calls.bounded("release", guard.release()).await);
-                calls.bounded("close", locks.close()).await;
-                assert_eq!(calls.hung(), [""; 0]);
+    in_own_process(|| {
+        run(async {
+            let is_hostile = Arc::new(AtomicBool::new(false));
+            let fakes = [(); 3].map(|()| {
+                let is_hostile = is_hostile.clone();
+                falsifying(move |words| match is_hostile.load(Ordering::Relaxed) {
+                    true => subscription("subscribe", b"x"),
+                    false => honest(words),
+                })
             });
-        },
-    );
+            let locks = coordinator(&fakes);
+            let guard = locks.mutex("a").acquire_within(HANG).await.unwrap();
+            is_hostile.store(true, Ordering::Relaxed);
+            let calls = Calls::default();
+            drop(calls.bounded("extend", guard.extend(TTL)).await);
+            drop(calls.bounded("settled", guard.settled()).await);
+            drop(calls.bounded("release", guard.release()).await);
+            calls.bounded("close", locks.close()).await;
+            assert_eq!(calls.hung(), [""; 0]);
+        });
+    });
 }
 
 /// Checks that every call returns while all masters give the replies of `reply`.

@@ -19,20 +19,14 @@ use crate::own_process::{beside_others, in_own_process, run};
 
 #[test]
 fn a_slow_master_gets_no_more_commands_than_the_others() {
-    in_own_process(
-        "slow_master::a_slow_master_gets_no_more_commands_than_the_others",
-        || {
-            check_commands(|builder| builder);
-        },
-    );
+    in_own_process(|| {
+        check_commands(|builder| builder);
+    });
 }
 
 #[test]
 fn a_master_slower_than_the_node_timeout_gets_no_more_commands_than_the_others() {
-    in_own_process(
-        "slow_master::a_master_slower_than_the_node_timeout_gets_no_more_commands_than_the_others",
-        || check_commands(|builder| builder.node_timeout(Duration::from_millis(50))),
-    );
+    in_own_process(|| check_commands(|builder| builder.node_timeout(Duration::from_millis(50))));
 }
 
 /// One of five masters has a round trip of 200 ms. Checks that this master gets no more commands
@@ -79,50 +73,44 @@ fn check_commands(set: impl FnOnce(Builder) -> Builder) {
 /// The master is dialled several times, and every dial succeeds.
 #[test]
 fn a_master_that_greets_and_hangs_up_is_one_outage() {
-    beside_others(
-        "slow_master::a_master_that_greets_and_hangs_up_is_one_outage",
-        || {
-            if server::only_urls() {
-                return;
-            }
-            let log = Log::listen();
-            let masters = server::masters(2);
-            let hostile = Fake::tcp(|peer| drop(peer.greet()));
-            run(async {
-                let locks = Coordinator::builder()
-                    .masters(masters.iter().map(server::Server::url))
-                    .master(hostile.url())
-                    .quarantine(Quarantine::Off)
-                    .build()
-                    .unwrap();
-                drop(locks.mutex("a").try_acquire().await.unwrap());
-                sleep(Duration::from_secs(6)).await;
-                let (dials, warnings) = (hostile.connections(), log.warnings_about(&hostile.url()));
-                println!("{dials} dials, {warnings} warnings:\n{}", log.lines());
-                assert_eq!(warnings, 1);
-                // The pause between dials grows up to a second.
-                assert!((3..40).contains(&dials), "{dials}");
-            });
-        },
-    );
+    beside_others(|| {
+        if server::only_urls() {
+            return;
+        }
+        let log = Log::listen();
+        let masters = server::masters(2);
+        let hostile = Fake::tcp(|peer| drop(peer.greet()));
+        run(async {
+            let locks = Coordinator::builder()
+                .masters(masters.iter().map(server::Server::url))
+                .master(hostile.url())
+                .quarantine(Quarantine::Off)
+                .build()
+                .unwrap();
+            drop(locks.mutex("a").try_acquire().await.unwrap());
+            sleep(Duration::from_secs(6)).await;
+            let (dials, warnings) = (hostile.connections(), log.warnings_about(&hostile.url()));
+            println!("{dials} dials, {warnings} warnings:\n{}", log.lines());
+            assert_eq!(warnings, 1);
+            // The pause between dials grows up to a second.
+            assert!((3..40).contains(&dials), "{dials}");
+        });
+    });
 }
 
 /// The master answers the greeting, then reads all commands and answers none.
 #[test]
 fn a_master_that_never_answers_takes_no_unbounded_memory() {
-    in_own_process(
-        "slow_master::a_master_that_never_answers_takes_no_unbounded_memory",
-        || {
-            let log = Log::listen();
-            let fakes = [
-                Fake::honest(Duration::ZERO),
-                Fake::honest(Duration::ZERO),
-                tarpit(),
-            ];
-            let urls: Vec<_> = fakes.iter().map(Fake::url).collect();
-            run(check_memory(urls, log));
-        },
-    );
+    in_own_process(|| {
+        let log = Log::listen();
+        let fakes = [
+            Fake::honest(Duration::ZERO),
+            Fake::honest(Duration::ZERO),
+            tarpit(),
+        ];
+        let urls: Vec<_> = fakes.iter().map(Fake::url).collect();
+        run(check_memory(urls, log));
+    });
 }
 
 /// The silent master is a real server that holds back all writes.
@@ -131,17 +119,14 @@ fn a_paused_master_takes_no_unbounded_memory() {
     if server::only_urls() {
         return;
     }
-    in_own_process(
-        "slow_master::a_paused_master_takes_no_unbounded_memory",
-        || {
-            let log = Log::listen();
-            let fakes = [Fake::honest(Duration::ZERO), Fake::honest(Duration::ZERO)];
-            let master = server::Server::start();
-            master.command(&["CLIENT", "PAUSE", "600000", "WRITE"]);
-            let urls = fakes.iter().map(Fake::url).chain([master.url()]);
-            run(check_memory(urls.collect(), log));
-        },
-    );
+    in_own_process(|| {
+        let log = Log::listen();
+        let fakes = [Fake::honest(Duration::ZERO), Fake::honest(Duration::ZERO)];
+        let master = server::Server::start();
+        master.command(&["CLIENT", "PAUSE", "600000", "WRITE"]);
+        let urls = fakes.iter().map(Fake::url).chain([master.url()]);
+        run(check_memory(urls.collect(), log));
+    });
 }
 
 /// Checks that the memory stays bounded. The master at the last of `urls` is silent.

@@ -10,106 +10,97 @@ use crate::own_process::{current_thread, in_own_process, multi_thread};
 
 #[test]
 fn a_stall_of_the_runtime_gives_up_no_connection() {
-    in_own_process(
-        "stall::a_stall_of_the_runtime_gives_up_no_connection",
-        || {
-            let log = Log::listen();
-            let fakes = [(); 3].map(|()| Fake::honest(ANSWER));
-            current_thread().block_on(async {
-                let locks = coordinator(&fakes);
-                let mut failed = 0;
-                for round in 0..10 {
-                    let guard = locks.mutex(format!("a{round}")).acquire().await.unwrap();
-                    drop(guard); // posts the release
-                    thread::sleep(STALL);
-                    // The crate's tasks send the posted commands, and read the clock before the
-                    // answers arrive.
-                    sleep(Duration::from_millis(1)).await;
-                    let next = locks.mutex(format!("b{round}")).try_acquire().await;
-                    failed += usize::from(next.is_err());
-                    sleep(Duration::from_millis(50)).await;
-                }
-                println!(
-                    "{failed} of 10 failed, {} down\n{}",
-                    log.downs(),
-                    log.lines()
-                );
-                assert_eq!(log.downs(), 0, "{}", log.lines());
-                assert_eq!(fakes.each_ref().map(Fake::connections), [1, 1, 1]);
-                assert_eq!(failed, 0);
-            });
-        },
-    );
+    in_own_process(|| {
+        let log = Log::listen();
+        let fakes = [(); 3].map(|()| Fake::honest(ANSWER));
+        current_thread().block_on(async {
+            let locks = coordinator(&fakes);
+            let mut failed = 0;
+            for round in 0..10 {
+                let guard = locks.mutex(format!("a{round}")).acquire().await.unwrap();
+                drop(guard); // posts the release
+                thread::sleep(STALL);
+                // The crate's tasks send the posted commands, and read the clock before the
+                // answers arrive.
+                sleep(Duration::from_millis(1)).await;
+                let next = locks.mutex(format!("b{round}")).try_acquire().await;
+                failed += usize::from(next.is_err());
+                sleep(Duration::from_millis(50)).await;
+            }
+            println!(
+                "{failed} of 10 failed, {} down\n{}",
+                log.downs(),
+                log.lines()
+            );
+            assert_eq!(log.downs(), 0, "{}", log.lines());
+            assert_eq!(fakes.each_ref().map(Fake::connections), [1, 1, 1]);
+            assert_eq!(failed, 0);
+        });
+    });
 }
 
 /// The runtime stalls while an attempt is under way, and while masters are dialled.
 #[test]
 fn a_stall_in_the_middle_of_a_dial_or_an_attempt_gives_up_no_connection() {
-    in_own_process(
-        "stall::a_stall_in_the_middle_of_a_dial_or_an_attempt_gives_up_no_connection",
-        || {
-            let log = Log::listen();
-            for _ in 0..5 {
-                let fakes = [(); 3].map(|()| Fake::honest(ANSWER));
-                current_thread().block_on(async {
-                    let locks = coordinator(&fakes);
-                    for _ in 0..3 {
-                        tokio::task::yield_now().await;
-                    }
-                    thread::sleep(STALL);
-                    sleep(Duration::from_millis(1)).await;
-                    let guard = locks.mutex("a").try_acquire().await.unwrap();
-                    guard.settled().await;
-                    let extending = tokio::spawn(async move {
-                        let _ = guard.extend(Duration::from_secs(10)).await;
-                        guard
-                    });
+    in_own_process(|| {
+        let log = Log::listen();
+        for _ in 0..5 {
+            let fakes = [(); 3].map(|()| Fake::honest(ANSWER));
+            current_thread().block_on(async {
+                let locks = coordinator(&fakes);
+                for _ in 0..3 {
                     tokio::task::yield_now().await;
-                    thread::sleep(STALL);
-                    sleep(Duration::from_millis(1)).await;
-                    drop(extending.await.unwrap());
-                    timeout(Duration::from_secs(5), locks.close())
-                        .await
-                        .unwrap();
-                    assert_eq!(fakes.each_ref().map(Fake::connections), [1, 1, 1]);
+                }
+                thread::sleep(STALL);
+                sleep(Duration::from_millis(1)).await;
+                let guard = locks.mutex("a").try_acquire().await.unwrap();
+                guard.settled().await;
+                let extending = tokio::spawn(async move {
+                    let _ = guard.extend(Duration::from_secs(10)).await;
+                    guard
                 });
-            }
-            assert_eq!(log.downs(), 0, "{}", log.lines());
-        },
-    );
+                tokio::task::yield_now().await;
+                thread::sleep(STALL);
+                sleep(Duration::from_millis(1)).await;
+                drop(extending.await.unwrap());
+                timeout(Duration::from_secs(5), locks.close())
+                    .await
+                    .unwrap();
+                assert_eq!(fakes.each_ref().map(Fake::connections), [1, 1, 1]);
+            });
+        }
+        assert_eq!(log.downs(), 0, "{}", log.lines());
+    });
 }
 
 /// The masters answer one command after the other, and none of them is silent for long.
 #[test]
 fn ten_thousand_guards_dropped_at_once_give_up_no_connection() {
-    in_own_process(
-        "stall::ten_thousand_guards_dropped_at_once_give_up_no_connection",
-        || {
-            let log = Log::listen();
-            let fakes = [(); 3].map(|()| Fake::honest(Duration::from_micros(50)));
-            multi_thread().block_on(async {
-                let locks = coordinator(&fakes);
-                let guards = load::hold(&locks, 10_000, Duration::from_secs(60)).await;
-                let before = fakes.each_ref().map(Fake::connections);
-                log.clear();
-                drop(guards);
-                timeout(Duration::from_secs(30), locks.close())
-                    .await
-                    .unwrap();
-                assert_eq!(log.downs(), 0, "{}", log.lines());
-                assert_eq!(fakes.each_ref().map(Fake::connections), before);
-                // An acquire that waited too long for a busy master was never sent, and needs no
-                // release there.
-                let acquires = fakes.each_ref().map(Fake::acquires);
-                let commands = fakes.each_ref().map(Fake::commands);
-                assert!(acquires.iter().sum::<usize>() >= 20_000, "{acquires:?}");
-                assert!(
-                    (0..3).all(|at| commands[at] >= 2 * acquires[at]),
-                    "{acquires:?} {commands:?}"
-                );
-            });
-        },
-    );
+    in_own_process(|| {
+        let log = Log::listen();
+        let fakes = [(); 3].map(|()| Fake::honest(Duration::from_micros(50)));
+        multi_thread().block_on(async {
+            let locks = coordinator(&fakes);
+            let guards = load::hold(&locks, 10_000, Duration::from_secs(60)).await;
+            let before = fakes.each_ref().map(Fake::connections);
+            log.clear();
+            drop(guards);
+            timeout(Duration::from_secs(30), locks.close())
+                .await
+                .unwrap();
+            assert_eq!(log.downs(), 0, "{}", log.lines());
+            assert_eq!(fakes.each_ref().map(Fake::connections), before);
+            // An acquire that waited too long for a busy master was never sent, and needs no
+            // release there.
+            let acquires = fakes.each_ref().map(Fake::acquires);
+            let commands = fakes.each_ref().map(Fake::commands);
+            assert!(acquires.iter().sum::<usize>() >= 20_000, "{acquires:?}");
+            assert!(
+                (0..3).all(|at| commands[at] >= 2 * acquires[at]),
+                "{acquires:?} {commands:?}"
+            );
+        });
+    });
 }
 
 fn coordinator(fakes: &[Fake]) -> Coordinator {

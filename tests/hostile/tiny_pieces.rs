@@ -24,20 +24,17 @@ fn a_reply_in_tiny_pieces_costs_time_in_proportion_to_its_length() {
         skipped("this system does not report a thread's processor time");
         return;
     }
-    in_own_process(
-        "tiny_pieces::a_reply_in_tiny_pieces_costs_time_in_proportion_to_its_length",
-        || {
-            // Everything runs on this thread, and the processor time of this thread is measured.
-            current_thread().block_on(async {
-                let _ = cost(50_000).await; // the first call has one-time costs
-                let half = least_cost(100_000).await;
-                let whole = least_cost(200_000).await;
-                let ratio = whole.as_secs_f64() / half.as_secs_f64();
-                println!("100 KB {half:?}, 200 KB {whole:?}, ratio {ratio:.2}");
-                assert!(ratio < 3.0, "{ratio}: 100 KB {half:?}, 200 KB {whole:?}");
-            });
-        },
-    );
+    in_own_process(|| {
+        // Everything runs on this thread, and the processor time of this thread is measured.
+        current_thread().block_on(async {
+            let _ = cost(50_000).await; // the first call has one-time costs
+            let half = least_cost(100_000).await;
+            let whole = least_cost(200_000).await;
+            let ratio = whole.as_secs_f64() / half.as_secs_f64();
+            println!("100 KB {half:?}, 200 KB {whole:?}, ratio {ratio:.2}");
+            assert!(ratio < 3.0, "{ratio}: 100 KB {half:?}, 200 KB {whole:?}");
+        });
+    });
 }
 
 /// Returns the least cost of a few calls. On a busy machine, other programs empty the caches.
