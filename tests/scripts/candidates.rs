@@ -1,10 +1,6 @@
 //! What the scripts decide on one value.
 
 use super::*;
-use crate::core::{
-    kind::Kind,
-    protocol::command::{Action, Command, fixture::lock_id},
-};
 
 #[test]
 fn the_script_decides_on_candidates() {
@@ -47,37 +43,5 @@ fn the_script_decides_on_candidates() {
         let case = format!("{candidate} {counter} {is_mine} {window}");
         let counter = keys.run(&["GET", "fence"], CLOCK).reply;
         assert_eq!((reply, counter), (expected, left), "{case}");
-    }
-}
-
-#[test]
-fn a_mutex_has_a_client_only_if_its_value_is_of_our_form() {
-    let hex = "0a".repeat(20);
-    for (value, client) in [
-        (format!("{hex}@web-3/812"), "web-3/812"),
-        (format!("{hex}@a@b"), "a@b"),
-        (hex.clone(), ""),
-        (format!("{hex}@"), ""),
-        (format!("{hex}@a b"), ""),
-        (format!("{hex}@{}", "n".repeat(64)), &"n".repeat(64)),
-        (format!("{hex}@{}", "n".repeat(65)), ""),
-        (format!("{}@a", "0A".repeat(20)), ""),
-        (format!("{}@a", "0a".repeat(19)), ""),
-        (format!("{hex}0@a"), ""),
-        ("secret@example.com".to_owned(), ""),
-        (format!("@{hex}"), ""),
-    ] {
-        let mut keys = Keyspace::default();
-        keys.run(&["SET", "r", &value], 0);
-        let inspect = Command::new(&lock_id(Kind::Mutex, "r"), Action::Inspect);
-        let words = inspect.words();
-        let (_, names) = words.script_keys();
-        let ran = keys.eval(&all()["shared/inspect"], &names.collect::<Vec<_>>(), &[], 0);
-        let Reply::Bulk(shown) = ran.reply else {
-            panic!("{value} is not shown: {:?}", ran.reply);
-        };
-        let shown = String::from_utf8(shown).unwrap();
-        let shown: Vec<_> = shown.splitn(5, ' ').collect();
-        assert_eq!(shown[4], client, "{value}");
     }
 }

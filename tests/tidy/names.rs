@@ -1,41 +1,15 @@
-//! Checks that a name means one type, that the pages name files that exist, and that the examples
-//! of the recipes are parts of programs that the tests run.
+//! Checks that the pages name files that exist, and that the examples of the recipes are parts of
+//! programs that the tests run.
 
-use std::{collections::BTreeMap, path::Path};
+use std::path::Path;
 
 use crate::{
     assert_none,
-    source::{ROOT, Source, files, read, sources},
+    source::{ROOT, files, read},
 };
-
-/// Types of the blocking API, which have the names of their async counterparts.
-const MIRRORS: &str = "src/face/blocking/";
 
 /// The programs of the recipes.
 const RECIPES: [&str; 2] = ["recipes/src/bin", "recipes/tests"];
-
-#[test]
-fn a_name_means_one_type() {
-    assert_none(&ambiguous_types(&sources()));
-}
-
-/// Finds names of types that are visible outside of their file and are defined in two files.
-fn ambiguous_types(sources: &[Source]) -> Vec<String> {
-    let mut files = BTreeMap::<_, Vec<_>>::new();
-    for source in sources.iter().filter(|one| !one.path.starts_with(MIRRORS)) {
-        for tokens in source.code.windows(3) {
-            let [before, keyword, name] = [0, 1, 2].map(|at| tokens[at].text.as_str());
-            let is_type = ["enum", "struct", "trait", "type"].contains(&keyword);
-            if is_type && ["pub", ")"].contains(&before) {
-                files.entry(name).or_default().push(source.path.as_str());
-            }
-        }
-    }
-    files.retain(|_, files| files.len() > 1);
-    let lines = files.iter();
-    let lines = lines.map(|(name, files)| format!("{name}: {}", files.join(" ")));
-    lines.collect()
-}
 
 #[test]
 fn pages_name_files_that_exist() {
@@ -110,20 +84,6 @@ fn unindented(text: &str) -> String {
 
 #[test]
 fn what_is_wrong_is_found() {
-    let sources = [
-        (
-            "src/a.rs",
-            "pub(crate) struct A; pub(super) enum B {} pub trait C {} struct D;",
-        ),
-        (
-            "src/b.rs",
-            "pub trait A {} struct B; pub struct D; pub struct Lock;",
-        ),
-        ("src/face/blocking/a.rs", "pub struct C; pub struct Lock;"),
-    ];
-    let sources = sources.map(|(path, text)| Source::new(path, text));
-    assert_eq!(ambiguous_types(&sources), ["A: src/a.rs src/b.rs"]);
-
     let text = "`src/{lib,no}.rs`, src/no.rs `core/vote/`, `lua/mutex/`, `proof.md` `docs/no.md`";
     let expected = ["src/no.rs", "docs/no.md"];
     let expected = expected.map(|path| format!("docs/a.md: `{path}` does not exist"));

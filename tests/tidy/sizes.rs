@@ -181,13 +181,14 @@ fn what_is_too_large_is_found() {
         let found = too_large(&Source::new("src/a.rs", &text));
         assert!(found.len() == 1 && found[0].contains(expected), "{found:?}");
     }
+    let closure = nested(NESTING + 1).replacen("if x {", "f(|| {", 1);
     let tests = format!("#[cfg(test)]\nmod tests {{\n{}}}\n", function(2 * FILE));
     for text in [
         function(FUNCTION),
         tests,
         nested(NESTING),
         nested(NESTING + 1).replacen("if x", "unsafe", 1),
-        nested(NESTING + 1).replacen("if x {", "f(|| {", 1),
+        format!("{})\n}}\n", &closure[..closure.len() - 3]),
         nested(NESTING).replacen("if x {", "match y { A if z => {", 1) + "}",
         "trait T { fn f() -> [u8; 3]; fn g(); }\nfn h(_: fn(u8)) {}".to_owned(),
     ] {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-use crate::tokens::{Token, TokenKind, closing, is_at, tokens};
+use crate::tokens::{Token, closing, is_at, tokens};
 
 /// The directory of the package.
 pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
@@ -73,12 +73,10 @@ pub(crate) fn files(folder: &str, extension: &str) -> Vec<String> {
 
 impl Source {
     pub(crate) fn new(path: &str, text: &str) -> Self {
-        let code = tokens(text).into_iter();
-        let code = code.filter(|token| token.kind != TokenKind::Comment);
         let mut source = Self {
             path: path.to_owned(),
             length: text.lines().count(),
-            code: code.collect(),
+            code: tokens(text),
             test_modules: Vec::new(),
         };
         source.remove_tests();

@@ -1,5 +1,7 @@
 //! Splits Rust code into tokens.
 
+use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
+
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Token {
     pub(crate) kind: TokenKind,
@@ -9,7 +11,6 @@ pub(crate) struct Token {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum TokenKind {
-    Comment,
     /// A literal string or character.
     Literal,
     /// One character, or `::`, `->` or `=>`.
@@ -18,90 +19,67 @@ pub(crate) enum TokenKind {
     Word,
 }
 
-/// Splits code into its tokens.
+/// Splits code into its tokens, without comments.
 pub(crate) fn tokens(text: &str) -> Vec<Token> {
-    let mut tokens: Vec<Token> = Vec::new();
-    let (mut rest, mut line) = (text, 1);
-    while let Some(c) = rest.chars().next() {
-        let (kind, length) = match c {
-            _ if c.is_whitespace() => (None, c.len_utf8()),
-            '/' if rest.starts_with("//") => (
-                Some(TokenKind::Comment),
-                rest.find('\n').unwrap_or(rest.len()),
-            ),
-            '/' if rest.starts_with("/*") => (
-                Some(TokenKind::Comment),
-                rest.find("*/").map_or(rest.len(), |end| end + 2),
-            ),
-            '"' => (Some(TokenKind::Literal), string_length(rest)),
-            'r' | 'b' if raw_length(rest) > 0 => (Some(TokenKind::Literal), raw_length(rest)),
-            '\'' if char_length(rest) > 0 => (Some(TokenKind::Literal), char_length(rest)),
-            _ if is_in_word(c) => {
-                let end = rest.find(|c| !is_in_word(c)).unwrap_or(rest.len());
-                (Some(TokenKind::Word), end)
-            }
-            _ if ["::", "->", "=>"].iter().any(|mark| rest.starts_with(mark)) => {
-                (Some(TokenKind::Mark), 2)
-            }
-            _ => (Some(TokenKind::Mark), c.len_utf8()),
-        };
-        let (token, after) = rest.split_at(length);
-        if let Some(kind) = kind {
-            let text = token.to_owned();
-            tokens.push(Token { kind, text, line });
-        }
-        line += token.matches('\n').count();
-        rest = after;
-    }
+    // A comment of the documentation would be an attribute.
+    let is_comment = |line: &&str| line.trim_start().starts_with("//");
+    let lines = text
+        .lines()
+        .map(|line| Some(line).filter(|line| !is_comment(line)));
+    let lines: Vec<_> = lines.map(Option::unwrap_or_default).collect();
+    let mut tokens = Vec::new();
+    add(lines.join("\n").parse().expect("Rust code"), &mut tokens);
     tokens
 }
 
-pub(crate) fn is_in_word(c: char) -> bool {
-    c.is_alphanumeric() || c == '_'
-}
-
-fn string_length(text: &str) -> usize {
-    let mut is_escaped = true; // skips the opening quote
-    for (at, c) in text.char_indices() {
-        match c {
-            _ if is_escaped => is_escaped = false,
-            '\\' => is_escaped = true,
-            '"' => return at + 1,
-            _ => {}
-        }
+fn add(stream: TokenStream, tokens: &mut Vec<Token>) {
+    let mut is_joint = false;
+    for tree in stream {
+        let line = tree.span().start().line;
+        let was_joint = std::mem::take(&mut is_joint);
+        let (kind, text) = match tree {
+            TokenTree::Group(group) => {
+                let [open, close] = match group.delimiter() {
+                    Delimiter::Brace => ["{", "}"],
+                    Delimiter::Bracket => ["[", "]"],
+                    Delimiter::Parenthesis => ["(", ")"],
+                    Delimiter::None => ["", ""],
+                };
+                tokens.push(Token::mark(open, line));
+                add(group.stream(), tokens);
+                tokens.push(Token::mark(close, group.span_close().start().line));
+                continue;
+            }
+            TokenTree::Ident(word) => (TokenKind::Word, word.to_string()),
+            TokenTree::Literal(literal) => {
+                let text = literal.to_string();
+                let is_number = text.starts_with(|c: char| c.is_ascii_digit());
+                let kind = [TokenKind::Literal, TokenKind::Word][usize::from(is_number)];
+                (kind, text)
+            }
+            TokenTree::Punct(mark) => {
+                is_joint = mark.spacing() == Spacing::Joint;
+                let before = tokens.last_mut().filter(|_| was_joint);
+                if let Some(before) = before
+                    && matches!(
+                        (&*before.text, mark.as_char()),
+                        (":", ':') | ("-" | "=", '>')
+                    )
+                {
+                    before.text.push(mark.as_char());
+                    continue;
+                }
+                (TokenKind::Mark, mark.to_string())
+            }
+        };
+        tokens.push(Token { kind, text, line });
     }
-    text.len()
 }
 
-/// Returns the length of a raw string, or 0.
-fn raw_length(text: &str) -> usize {
-    let inside = text.trim_start_matches('b');
-    let Some(inside) = inside.strip_prefix('r') else {
-        return 0;
-    };
-    let hashes = inside.len() - inside.trim_start_matches('#').len();
-    if !inside[hashes..].starts_with('"') {
-        return 0;
-    }
-    let start = text.len() - inside.len() + hashes + 1;
-    let end = format!("\"{}", "#".repeat(hashes));
-    text[start..]
-        .find(&end)
-        .map_or(text.len(), |at| start + at + end.len())
-}
-
-/// Returns the length of a character literal, or 0 for a lifetime.
-fn char_length(text: &str) -> usize {
-    let mut chars = text.char_indices().skip(1);
-    let (Some((_, first)), Some((second, c))) = (chars.next(), chars.next()) else {
-        return 0;
-    };
-    match first {
-        '\\' => text[second + 1..]
-            .find('\'')
-            .map_or(0, |at| second + at + 2),
-        _ if c == '\'' => second + 1,
-        _ => 0,
+impl Token {
+    fn mark(text: &str, line: usize) -> Self {
+        let (kind, text) = (TokenKind::Mark, text.to_owned());
+        Self { kind, text, line }
     }
 }
 
@@ -127,19 +105,13 @@ pub(crate) fn closing(tokens: &[Token], open: usize) -> usize {
 }
 
 #[test]
-fn tokens_are_words_marks_literals_and_comments() {
-    let texts = |text| -> Vec<_> { tokens(text).into_iter().map(|token| token.text).collect() };
-    assert_eq!(
-        texts("a::b -> 'c' // d \"e"),
-        ["a", "::", "b", "->", "'c'", "// d \"e"]
-    );
-    assert_eq!(
-        texts(r#"'\'' '\\' &'a "b\"" c"#),
-        [r"'\''", r"'\\'", "&", "'", "a", r#""b\"""#, "c"]
-    );
-    assert_eq!(
-        texts("r#\"a \" b\"# br\"c\" /* d */ e"),
-        ["r#\"a \" b\"#", "br\"c\"", "/* d */", "e"]
-    );
-    assert_eq!(tokens("a\n\"b\n\"\nc")[2].line, 4);
+fn tokens_are_words_marks_and_literals() {
+    let found = tokens("/// d\na::b -> 'c' // d\n&'a \"b\n\" => 1_u8 (e)");
+    let texts: Vec<_> = found.iter().map(|token| token.text.as_str()).collect();
+    let expected = [
+        "a", "::", "b", "->", "'c'", "&", "'", "a", "\"b\n\"", "=>", "1_u8", "(", "e", ")",
+    ];
+    assert_eq!(texts, expected);
+    let lines: Vec<_> = found.iter().map(|token| token.line).collect();
+    assert_eq!(lines, [2, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 4]);
 }

@@ -99,6 +99,7 @@ async fn a_mutex_may_have_a_client_name() {
         "acquire C watch 40s: granted, acquire C watch 40s: granted, acquire A watch 40s: held 40s, left C 40s",
         "acquire C 40s ^500: granted, extend C 80s: granted, release C ^500: granted, left nothing ^500 2592000s",
         "write-text 0123456789012345678901234567890123456789@nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn -, inspect: mutex digest@nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn x1 -, left another's -",
+        "write-text 0123456789012345678901234567890123456789@a@b -, inspect: mutex digest@a@b x1 -, left another's -",
         // Values of other libraries.
         "write-text 0123456789012345678901234567890123456789 -, inspect: mutex digest x1 -, left another's -",
         "write-text 0123456789012345678901234567890123456789@ -, inspect: mutex digest x1 -, left another's -",

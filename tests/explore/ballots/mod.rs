@@ -4,7 +4,6 @@
 //! This has no effect until the master executes the next command. So a lock vanishes in the model
 //! only at that moment, or not at all. A counter that only releases have raised may vanish, too.
 
-mod counting;
 mod model;
 mod steps;
 mod tests;

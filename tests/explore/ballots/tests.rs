@@ -123,12 +123,8 @@ const ALL_NEW: Sets = &[3..6];
 const ALL_FRESH: [[u32; 6]; 1] = [[0; 6]];
 const ALL_USED: [[u32; 6]; 2] = [[4, 4, 4, 0, 0, 0], [0, 4, 4, 0, 0, 0]];
 
-fn ballots<const M: usize>(starts: &[[u32; M]], sets: [Sets; 2]) -> Ballots<2, M> {
-    Ballots::new(starts, None).ask(sets)
-}
-
 fn once<const M: usize>(starts: &[[u32; M]], sets: [Sets; 2]) -> Ballots<2, M> {
-    ballots(starts, sets).once()
+    Ballots::new(starts, None).ask(sets).once()
 }
 
 #[test]
@@ -145,20 +141,6 @@ fn tokens_grow_while_one_master_is_replaced() {
 fn tokens_grow_while_all_masters_are_replaced() {
     holds(&once(&ALL_FRESH, [OLD, ALL_JOINT]), 170_577);
     holds(&once(&ALL_FRESH, [ALL_JOINT, ALL_NEW]), 169_865);
-}
-
-#[test]
-#[ignore = "takes minutes"]
-fn tokens_grow_from_old_to_joint_long() {
-    holds(&once(&ALL_USED, [OLD, ALL_JOINT]), 71_781);
-    holds(&ballots(&ALL_FRESH, [OLD, ALL_JOINT]), 1_273_148);
-}
-
-#[test]
-#[ignore = "takes minutes"]
-fn tokens_grow_from_joint_to_new_long() {
-    holds(&once(&ALL_USED, [ALL_JOINT, ALL_NEW]), 149_390);
-    holds(&ballots(&ALL_FRESH, [ALL_JOINT, ALL_NEW]), 1_198_969);
 }
 
 #[test]

@@ -104,14 +104,6 @@ fn three_processes_never_hold_together() {
 }
 
 #[test]
-#[ignore = "takes minutes"]
-fn more_processes_never_hold_together_long() {
-    holds(&all_of_3::<3>().forgets(1), 1_703_808);
-    holds(&all_of_5::<3>(), 5_109_726);
-    holds(&one_of_3::<4>(), 3_759_765);
-}
-
-#[test]
 #[ignore = "slow without optimisation: ./dev test runs it"]
 fn barred_processes_may_run_beside_new_ones() {
     let barred = Closes::OldProcesses;
