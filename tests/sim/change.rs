@@ -74,11 +74,11 @@ impl Rollout<'_> {
         if self.random.is_one_in(3) {
             let most = self.random.pick(&[5, 100, 1_000]);
             let before = self.random.below(most).min(end - since);
-            self.add(end - before, 1, Fault::Close { process: place });
+            self.add(end - before, 1, Fault::Close(place));
         }
         let start = begin.max(at).max(end + 1) + self.random.below(most);
         let process = place;
-        self.add(end, start - end, Fault::Replace { process, lists });
+        self.add(end, start - end, Fault::Replace(process, lists));
         if had != Lists::Both {
             self.gone = self.gone.max(end);
         }
@@ -235,7 +235,7 @@ impl Plan {
     fn repeat_faults(&mut self, random: &mut Random) {
         let (begin, end) = (1_200, self.faults_end.as_millis() as u64);
         for mut planned in self.faults.clone() {
-            let is_restart = matches!(planned.fault, Fault::Close { .. } | Fault::Replace { .. });
+            let is_restart = matches!(planned.fault, Fault::Close(_) | Fault::Replace(..));
             if is_restart || random.is_one_in(2) {
                 continue;
             }
@@ -244,7 +244,7 @@ impl Plan {
                 *master = to;
             }
             // A master that reports no changes does not report a demotion either.
-            let demotes = matches!(planned.fault, Fault::Demote { .. });
+            let demotes = matches!(planned.fault, Fault::Demote(_));
             if demotes && !self.reports_changes[to] {
                 continue;
             }
@@ -260,7 +260,7 @@ impl Plan {
             .faults
             .iter()
             .filter_map(|planned| match planned.fault {
-                Fault::Replace { process, lists } => {
+                Fault::Replace(process, lists) => {
                     Some((planned.at + planned.lasts, process, lists))
                 }
                 _ => None,
@@ -280,12 +280,7 @@ impl Plan {
             let lasts = before + Duration::from_millis(500 + random.below(3_000));
             let way = random.below(3);
             for master in &list[..majority(list.len())] {
-                let fault = Fault::Partition {
-                    process,
-                    master: *master,
-                    up: way != 0,
-                    down: way != 1,
-                };
+                let fault = Fault::Partition(process, *master, [way != 0, way != 1]);
                 let at = start - before;
                 self.faults.push(Planned { at, lasts, fault });
             }
@@ -298,7 +293,7 @@ impl Plan {
         const MOST: i64 = 400;
         let mut sums = vec![0; self.masters];
         self.faults.retain(|planned| match planned.fault {
-            Fault::StepClock { master, millis } => {
+            Fault::StepClock(master, millis) => {
                 sums[master] += millis;
                 sums[master] >= -MOST
             }
@@ -314,25 +309,25 @@ impl Fault {
 
     fn master_mut(&mut self) -> Option<&mut usize> {
         match self {
-            Self::Cut { master, .. }
-            | Self::Demote { master }
-            | Self::Dribble { master }
-            | Self::ErrorReply { master }
-            | Self::Evict { master }
-            | Self::Flood { master }
-            | Self::Forget { master }
-            | Self::Partition { master, .. }
-            | Self::Restart { master, .. }
-            | Self::Silence { master }
-            | Self::Slow { master, .. }
-            | Self::Snapshot { master }
-            | Self::StepClock { master, .. } => Some(master),
-            Self::Close { .. }
-            | Self::Crash { .. }
-            | Self::Pause { .. }
-            | Self::Replace { .. }
-            | Self::StepWall { .. }
-            | Self::Suspend { .. } => None,
+            Self::Cut(_, master)
+            | Self::Demote(master)
+            | Self::Dribble(master)
+            | Self::ErrorReply(master)
+            | Self::Evict(master)
+            | Self::Flood(master)
+            | Self::Forget(master)
+            | Self::Partition(_, master, _)
+            | Self::Restart(master, _)
+            | Self::Silence(master)
+            | Self::Slow(master, _)
+            | Self::Snapshot(master)
+            | Self::StepClock(master, _) => Some(master),
+            Self::Close(_)
+            | Self::Crash(_)
+            | Self::Pause(_)
+            | Self::Replace(..)
+            | Self::StepWall(..)
+            | Self::Suspend(_) => None,
         }
     }
 }

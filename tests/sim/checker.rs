@@ -154,22 +154,9 @@ pub(super) struct Checker {
     same_time: Duration,
     count: u64,
     pub(super) acquired: u64,
-    /// The acquisitions that needed a majority of two lists of masters.
-    pub(super) joint: u64,
     /// The acquisitions of several locks at once.
     pub(super) sets: u64,
-    /// Those of locks in several groups.
-    pub(super) spread: u64,
-    pub(super) kept: Kept,
     found: Vec<(Rule, String)>,
-}
-
-/// The looks at locks that were kept after the faults.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Kept {
-    pub(super) looks: u64,
-    /// Those at fenced locks that another process wanted.
-    pub(super) at_wanted: u64,
 }
 
 struct Watched {
@@ -225,10 +212,7 @@ impl Checker {
             same_time: Duration::from_millis(if plan.new.is_some() { 250 } else { 100 }),
             count: 0,
             acquired: 0,
-            joint: 0,
             sets: 0,
-            spread: 0,
-            kept: Kept::default(),
             found: Vec::new(),
         }
     }
@@ -282,14 +266,6 @@ impl Checker {
     pub(super) fn leave(&mut self, attempt: Attempt) {
         self.locks[attempt.lock].busy_at = Instant::now();
         self.contenders.remove(&attempt.number);
-    }
-
-    /// Notes a look at a lock that a process keeps.
-    pub(super) fn note_kept(&mut self, lock: usize, process: usize) {
-        let wants = |other: &Contender| other.lock == lock && other.process.number != process;
-        let is_wanted = self.contenders.values().any(wants);
-        self.kept.looks += 1;
-        self.kept.at_wanted += u64::from(is_wanted && self.locks[lock].plan.is_fenced);
     }
 
     /// Returns the rules that were broken since the last call.

@@ -212,7 +212,6 @@ impl Task {
                 .checker
                 .lock()
                 .granted_all(&attempts, &self.process, owner, &guard);
-        self.count(wanted);
         self.shared.log(|| {
             format!(
                 "place {} task {} gets locks {wanted:?}, tenures {tenures:?}, token {:?}",
@@ -266,21 +265,6 @@ impl Task {
                 let _ = self.timed("release", bound, guard.release()).await;
             }
         }
-    }
-
-    /// Counts the lists of masters, and the groups, that an acquisition needed.
-    fn count(&self, wanted: &[usize]) {
-        let plan = &self.shared.plan;
-        let lists = wanted.iter().map(|number| {
-            let lock = &plan.locks[*number];
-            plan.lists_of(self.lists, lock)
-        });
-        let lists: Vec<_> = lists.collect();
-        let is_joint = lists.iter().any(|lists| lists.first() != lists.last());
-        let is_spread = lists.iter().any(|other| *other != lists[0]);
-        let mut checker = self.shared.checker.lock();
-        checker.joint += u64::from(is_joint);
-        checker.spread += u64::from(is_spread);
     }
 
     /// Returns the token that the resource of this lock checks.

@@ -53,7 +53,7 @@ impl Plan {
         let ends = self.faults.iter().map(|planned| planned.at + planned.lasts);
         let last = ends.max().unwrap_or_default().max(self.faults_end);
         let steps = self.faults.iter().map(|planned| match planned.fault {
-            Fault::StepClock { millis, .. } => Duration::from_millis(millis.unsigned_abs()),
+            Fault::StepClock(_, millis) => Duration::from_millis(millis.unsigned_abs()),
             _ => Duration::ZERO,
         });
         let back = Self::LONGEST_PAUSE + Self::CONNECT_TIMEOUT;
@@ -64,11 +64,7 @@ impl Plan {
     /// Returns whether a process never gets a vote of a master in time after the faults.
     fn is_sick(&self, process: usize, master: usize) -> bool {
         self.lasting.iter().any(|fault| match *fault {
-            Fault::Partition {
-                process: cut,
-                master: from,
-                ..
-            } => (cut, from) == (process, master),
+            Fault::Partition(cut, from, _) => (cut, from) == (process, master),
             fault => fault.master() == Some(master),
         })
     }
@@ -121,7 +117,6 @@ impl Task {
         let mut masters = plan.lists_of(self.lists, lock).into_iter().flatten();
         let lacking = masters.find(lacks);
         drop(world);
-        self.shared.checker.lock().note_kept(number, place);
         if let Some(master) = lacking {
             let text = format!("{name} is not back on master {master} after two renewals");
             self.shared.violate(Rule::Healed, text);

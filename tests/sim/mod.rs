@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 
 use self::{
-    checker::{Attempt, Checker, Kept, Manner, Rule, Violations},
+    checker::{Attempt, Checker, Manner, Rule, Violations},
     client::Shared,
     nemesis::Clients,
     plan::{Data, Fault, Model, Plan},
@@ -54,12 +54,7 @@ pub(crate) use process::Process;
 struct Outcome {
     violations: Violations,
     acquired: u64,
-    /// The acquisitions that needed a majority of two lists of masters.
-    joint: u64,
     sets: u64,
-    /// The acquisitions of several locks of several groups.
-    spread: u64,
-    kept: Kept,
     busiest_second: u32,
     log: Vec<String>,
 }
@@ -140,10 +135,7 @@ async fn simulate(plan: Plan, is_recorded: bool) -> Outcome {
     Outcome {
         violations: world.violations.clone(),
         acquired: checker.acquired,
-        joint: checker.joint,
         sets: checker.sets,
-        spread: checker.spread,
-        kept: checker.kept,
         busiest_second: sent,
         log: world.take_log(),
     }
@@ -181,8 +173,7 @@ async fn check_progress(clients: &Clients) {
     let shared = &clients.shared;
     let plan = &shared.plan;
     let is_hopeless = |place: usize| {
-        let cut =
-            |fault: &Fault| matches!(fault, Fault::Partition { process, .. } if *process == place);
+        let cut = |fault: &Fault| matches!(fault, Fault::Partition(cut, ..) if *cut == place);
         plan.lasting.iter().any(cut)
     };
     let all = plan.locks.len();

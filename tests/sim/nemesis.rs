@@ -72,22 +72,22 @@ impl Clients {
     pub(super) fn begin(&mut self, fault: Fault) {
         let mut world = self.shared.world.lock();
         match fault {
-            Fault::Close { process } => {
+            Fault::Close(process) => {
                 drop(world);
                 self.running[process].close();
             }
-            Fault::Crash { process } => {
+            Fault::Crash(process) => {
                 drop(world);
                 self.running[process].process.crash();
                 self.shared.checker.lock().forget_crashed();
             }
-            Fault::Cut { process, master } => world.reset(process, master, "connection reset"),
-            Fault::Demote { master } => world.demote_server(master),
-            Fault::Dribble { master } => world.servers[master].dribbles = true,
-            Fault::ErrorReply { master } => {
+            Fault::Cut(process, master) => world.reset(process, master, "connection reset"),
+            Fault::Demote(master) => world.demote_server(master),
+            Fault::Dribble(master) => world.servers[master].dribbles = true,
+            Fault::ErrorReply(master) => {
                 world.servers[master].refuse_with(Some("OOM command not allowed"));
             }
-            Fault::Evict { master } => {
+            Fault::Evict(master) => {
                 let names: Vec<_> = self
                     .shared
                     .plan
@@ -97,64 +97,57 @@ impl Clients {
                     .collect();
                 world.evict(master, &names);
             }
-            Fault::Flood { master } => world.begin_flood(master),
-            Fault::Forget { master } => world.flush_server(master),
-            Fault::Partition {
-                process,
-                master,
-                up,
-                down,
-            } => world.cut(process, master, up, down),
-            Fault::Pause { process } => self.running[process].process.pause(),
-            Fault::Replace { process, lists } => {
+            Fault::Flood(master) => world.begin_flood(master),
+            Fault::Forget(master) => world.flush_server(master),
+            Fault::Partition(process, master, [up, down]) => world.cut(process, master, up, down),
+            Fault::Pause(process) => self.running[process].process.pause(),
+            Fault::Replace(process, lists) => {
                 drop(world);
                 self.running[process].process.crash();
                 self.shared.checker.lock().forget_crashed();
                 self.lists[process] = lists;
                 self.replaced.insert(process);
             }
-            Fault::Restart { master, .. } => world.kill_server(master),
-            Fault::Silence { master } => world.stop_server(master),
-            Fault::Slow { master, millis } => world.servers[master].slow = millis * 1_000,
-            Fault::Snapshot { master } => world.servers[master].take_snapshot(),
-            Fault::StepClock { master, millis } => {
+            Fault::Restart(master, _) => world.kill_server(master),
+            Fault::Silence(master) => world.stop_server(master),
+            Fault::Slow(master, millis) => world.servers[master].slow = millis * 1_000,
+            Fault::Snapshot(master) => world.servers[master].take_snapshot(),
+            Fault::StepClock(master, millis) => {
                 let now = world.now();
                 world.servers[master].step_clock(now, millis * 1_000);
             }
-            Fault::StepWall { process, millis } => self.running[process]
+            Fault::StepWall(process, millis) => self.running[process]
                 .process
                 .step_wall_clock(millis * 1_000),
-            Fault::Suspend { process } => self.running[process].process.suspend(),
+            Fault::Suspend(process) => self.running[process].process.suspend(),
         }
     }
 
     pub(super) fn end(&mut self, fault: Fault) {
         let mut world = self.shared.world.lock();
         match fault {
-            Fault::Crash { process } => {
+            Fault::Crash(process) => {
                 drop(world);
                 self.restart(process);
             }
-            Fault::Demote { master } => world.promote_server(master),
-            Fault::Dribble { master } => world.servers[master].dribbles = false,
-            Fault::ErrorReply { master } => world.servers[master].refuse_with(None),
-            Fault::Flood { master } => world.servers[master].floods = false,
-            Fault::Partition {
-                process, master, ..
-            } => world.cut(process, master, false, false),
-            Fault::Pause { process } => {
+            Fault::Demote(master) => world.promote_server(master),
+            Fault::Dribble(master) => world.servers[master].dribbles = false,
+            Fault::ErrorReply(master) => world.servers[master].refuse_with(None),
+            Fault::Flood(master) => world.servers[master].floods = false,
+            Fault::Partition(process, master, _) => world.cut(process, master, false, false),
+            Fault::Pause(process) => {
                 self.running[process].process.resume();
                 world.continue_process(process);
             }
-            Fault::Replace { process, .. } => {
+            Fault::Replace(process, _) => {
                 drop(world);
                 self.replaced.remove(&process);
                 self.restart(process);
             }
-            Fault::Restart { master, data } => world.start_server(master, data),
-            Fault::Silence { master } => world.continue_server(master),
-            Fault::Slow { master, .. } => world.servers[master].slow = 0,
-            Fault::Suspend { process } => {
+            Fault::Restart(master, data) => world.start_server(master, data),
+            Fault::Silence(master) => world.continue_server(master),
+            Fault::Slow(master, _) => world.servers[master].slow = 0,
+            Fault::Suspend(process) => {
                 world.continue_process(process);
                 let process = &self.running[process].process;
                 let slept = process.resume();
@@ -162,13 +155,13 @@ impl Clients {
                     process.step_wall_clock(-(slept.as_micros() as i64));
                 }
             }
-            Fault::Close { .. }
-            | Fault::Cut { .. }
-            | Fault::Evict { .. }
-            | Fault::Forget { .. }
-            | Fault::Snapshot { .. }
-            | Fault::StepClock { .. }
-            | Fault::StepWall { .. } => {}
+            Fault::Close(_)
+            | Fault::Cut(..)
+            | Fault::Evict(_)
+            | Fault::Forget(_)
+            | Fault::Snapshot(_)
+            | Fault::StepClock(..)
+            | Fault::StepWall(..) => {}
         }
     }
 

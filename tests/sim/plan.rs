@@ -150,75 +150,34 @@ pub(super) struct Planned {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     /// The program closes its coordinator before it ends.
-    Close {
-        process: usize,
-    },
-    Crash {
-        process: usize,
-    },
-    Cut {
-        process: usize,
-        master: usize,
-    },
+    Close(Place),
+    Crash(Place),
+    Cut(Place, Master),
     /// The master becomes a replica that copies other data, and a master again.
-    Demote {
-        master: usize,
-    },
-    Dribble {
-        master: usize,
-    },
-    ErrorReply {
-        master: usize,
-    },
-    Evict {
-        master: usize,
-    },
-    Flood {
-        master: usize,
-    },
-    Forget {
-        master: usize,
-    },
-    Partition {
-        process: usize,
-        master: usize,
-        up: bool,
-        down: bool,
-    },
-    Pause {
-        process: usize,
-    },
+    Demote(Master),
+    Dribble(Master),
+    ErrorReply(Master),
+    Evict(Master),
+    Flood(Master),
+    Forget(Master),
+    /// The first of the ways is up, from the process to the master.
+    Partition(Place, Master, [bool; 2]),
+    Pause(Place),
     /// The process ends, and a program with these lists of masters starts in its place.
-    Replace {
-        process: usize,
-        lists: Lists,
-    },
-    Restart {
-        master: usize,
-        data: Data,
-    },
-    Silence {
-        master: usize,
-    },
-    Slow {
-        master: usize,
-        millis: u64,
-    },
-    Snapshot {
-        master: usize,
-    },
-    StepClock {
-        master: usize,
-        millis: i64,
-    },
-    StepWall {
-        process: usize,
-        millis: i64,
-    },
-    Suspend {
-        process: usize,
-    },
+    Replace(Place, Lists),
+    Restart(Master, Data),
+    Silence(Master),
+    /// Every command takes these milliseconds more.
+    Slow(Master, u64),
+    Snapshot(Master),
+    /// Milliseconds, as in the next one.
+    StepClock(Master, i64),
+    StepWall(Place, i64),
+    Suspend(Place),
 }
+
+type Place = usize;
+type Master = usize;
 
 /// The settings of one lock.
 #[derive(Clone, Copy, Debug)]
@@ -276,11 +235,7 @@ impl Fault {
     pub(super) fn loses(self) -> bool {
         matches!(
             self,
-            Self::Demote { .. }
-                | Self::Restart {
-                    data: Data::AllLost | Data::TailLost,
-                    ..
-                }
+            Self::Demote(_) | Self::Restart(_, Data::AllLost | Data::TailLost)
         )
     }
 }
@@ -453,8 +408,7 @@ impl Plan {
 
     /// Returns whether nothing fails apart from programs that end because of a change.
     pub(super) fn keeps_order(&self) -> bool {
-        let is_of_change =
-            |fault: &Fault| matches!(fault, Fault::Close { .. } | Fault::Replace { .. });
+        let is_of_change = |fault: &Fault| matches!(fault, Fault::Close(_) | Fault::Replace(..));
         let mut faults = self.faults.iter();
         self.model == Model::Within
             && faults.all(|planned| is_of_change(&planned.fault))
@@ -468,12 +422,12 @@ impl Plan {
         let is_of_client = |fault: &Fault| {
             matches!(
                 fault,
-                Fault::Close { .. }
-                    | Fault::Crash { .. }
-                    | Fault::Pause { .. }
-                    | Fault::Replace { .. }
-                    | Fault::StepWall { .. }
-                    | Fault::Suspend { .. }
+                Fault::Close(_)
+                    | Fault::Crash(_)
+                    | Fault::Pause(_)
+                    | Fault::Replace(..)
+                    | Fault::StepWall(..)
+                    | Fault::Suspend(_)
             )
         };
         let mut faults = self
@@ -489,9 +443,8 @@ impl Plan {
 
     /// Returns whether every release reaches every master at once.
     pub(super) fn delivers_all(&self) -> bool {
-        let crashes = |planned: &Planned| {
-            matches!(planned.fault, Fault::Crash { .. } | Fault::Replace { .. })
-        };
+        let crashes =
+            |planned: &Planned| matches!(planned.fault, Fault::Crash(_) | Fault::Replace(..));
         self.has_healthy_masters() && !self.faults.iter().any(crashes)
     }
 
@@ -537,53 +490,24 @@ impl Plan {
     /// Draws the faults of a run within the model. Each kind of fault is on in half of the runs.
     fn draw_faults(&mut self, random: &mut Random) {
         let mut kinds: Vec<fn(&Self, &mut Random) -> Fault> = vec![
-            |plan, random| Fault::Cut {
-                process: random.index(plan.places),
-                master: random.index(plan.masters),
-            },
-            |plan, random| Fault::Dribble {
-                master: random.index(plan.masters),
-            },
-            |plan, random| Fault::ErrorReply {
-                master: random.index(plan.masters),
-            },
-            |plan, random| Fault::Flood {
-                master: random.index(plan.masters),
-            },
+            |plan, random| Fault::Cut(random.index(plan.places), random.index(plan.masters)),
+            |plan, random| Fault::Dribble(random.index(plan.masters)),
+            |plan, random| Fault::ErrorReply(random.index(plan.masters)),
+            |plan, random| Fault::Flood(random.index(plan.masters)),
             |plan, random| {
                 let way = random.below(3);
-                Fault::Partition {
-                    process: random.index(plan.places),
-                    master: random.index(plan.masters),
-                    up: way != 0,
-                    down: way != 1,
-                }
+                let place = random.index(plan.places);
+                Fault::Partition(place, random.index(plan.masters), [way != 0, way != 1])
             },
-            |plan, random| Fault::Pause {
-                process: random.index(plan.places),
+            |plan, random| Fault::Pause(random.index(plan.places)),
+            |plan, random| Fault::Silence(random.index(plan.masters)),
+            |plan, random| Fault::Slow(random.index(plan.masters), 5 + random.below(60)),
+            |plan, random| {
+                Fault::StepClock(random.index(plan.masters), -(random.below(100) as i64))
             },
-            |plan, random| Fault::Silence {
-                master: random.index(plan.masters),
-            },
-            |plan, random| Fault::Slow {
-                master: random.index(plan.masters),
-                millis: 5 + random.below(60),
-            },
-            |plan, random| Fault::StepClock {
-                master: random.index(plan.masters),
-                millis: -(random.below(100) as i64),
-            },
-            |plan, random| Fault::Suspend {
-                process: random.index(plan.places),
-            },
-            |plan, random| Fault::StepWall {
-                process: random.index(plan.places),
-                millis: random.below(300) as i64,
-            },
-            |plan, random| Fault::Restart {
-                master: random.index(plan.masters),
-                data: Data::Kept,
-            },
+            |plan, random| Fault::Suspend(random.index(plan.places)),
+            |plan, random| Fault::StepWall(random.index(plan.places), random.below(300) as i64),
+            |plan, random| Fault::Restart(random.index(plan.masters), Data::Kept),
         ];
         if random.is_one_in(4) {
             let offsets = self.wall_offsets.iter_mut();
@@ -601,17 +525,9 @@ impl Plan {
                 Quarantine::Observed
             };
             self.has_visitor = is_strict && random.is_one_in(2);
-            kinds.push(|plan, random| Fault::Restart {
-                master: random.index(plan.masters),
-                data: Data::AllLost,
-            });
-            kinds.push(|plan, random| Fault::Restart {
-                master: random.index(plan.masters),
-                data: Data::TailLost,
-            });
-            kinds.push(|plan, random| Fault::Snapshot {
-                master: random.index(plan.masters),
-            });
+            kinds.push(|plan, random| Fault::Restart(random.index(plan.masters), Data::AllLost));
+            kinds.push(|plan, random| Fault::Restart(random.index(plan.masters), Data::TailLost));
+            kinds.push(|plan, random| Fault::Snapshot(random.index(plan.masters)));
         } else {
             self.quarantine = random.pick(&[
                 Quarantine::Off,
@@ -624,10 +540,7 @@ impl Plan {
         if loses && random.is_one_in(4) {
             // All masters lose everything, one after the other.
             for master in 0..self.masters {
-                let restart = Fault::Restart {
-                    master,
-                    data: Data::AllLost,
-                };
+                let restart = Fault::Restart(master, Data::AllLost);
                 self.faults.push(Planned {
                     at: self.faults_end - Duration::from_millis(random.below(500)),
                     lasts: Duration::from_millis(1 + random.below(300)),
@@ -637,18 +550,12 @@ impl Plan {
         }
         if random.is_one_in(8) {
             kinds = vec![
-                |plan, random| Fault::Pause {
-                    process: random.index(plan.places),
-                },
-                |plan, random| Fault::Suspend {
-                    process: random.index(plan.places),
-                },
+                |plan, random| Fault::Pause(random.index(plan.places)),
+                |plan, random| Fault::Suspend(random.index(plan.places)),
             ];
         }
         if crashes {
-            kinds.push(|plan, random| Fault::Crash {
-                process: random.index(plan.places),
-            });
+            kinds.push(|plan, random| Fault::Crash(random.index(plan.places)));
         }
         let count = if kinds.is_empty() {
             0
@@ -680,7 +587,7 @@ impl Plan {
     /// changes does not report the loss either, so such masters are left out.
     fn draw_demotions(&mut self) {
         let random = &mut Random::new(!self.seed);
-        let crashes = |planned: &Planned| matches!(planned.fault, Fault::Crash { .. });
+        let crashes = |planned: &Planned| matches!(planned.fault, Fault::Crash(_));
         let is_guarded = match self.quarantine {
             Quarantine::Off => false,
             Quarantine::Observed => !self.faults.iter().any(crashes),
@@ -703,9 +610,9 @@ impl Plan {
                 self.faults.push(Planned { at, lasts, fault });
             };
             if random.is_one_in(2) {
-                add(at - random.below(1_000), 1, Fault::Snapshot { master });
+                add(at - random.below(1_000), 1, Fault::Snapshot(master));
             }
-            add(at, 1 + random.below(most), Fault::Demote { master });
+            add(at, 1 + random.below(most), Fault::Demote(master));
         }
     }
 
@@ -727,30 +634,19 @@ impl Plan {
         if self.places > 2 && random.is_one_in(2) {
             // One process cannot reach a majority.
             for master in &masters[..=masters.len() / 2] {
-                self.lasting.push(Fault::Partition {
-                    process: 0,
-                    master: *master,
-                    up: true,
-                    down: true,
-                });
+                self.lasting.push(Fault::Partition(0, *master, [true; 2]));
             }
             // The others need the masters that this process reaches.
             sick = sick.min(1);
         }
         for master in masters[..sick].iter().copied() {
             self.lasting.push(match random.below(6) {
-                0 => Fault::Silence { master },
-                1 => Fault::ErrorReply { master },
-                2 => Fault::Slow {
-                    master,
-                    millis: 200,
-                },
-                3 => Fault::Flood { master },
-                4 => Fault::Dribble { master },
-                _ => Fault::Restart {
-                    master,
-                    data: Data::Kept,
-                },
+                0 => Fault::Silence(master),
+                1 => Fault::ErrorReply(master),
+                2 => Fault::Slow(master, 200),
+                3 => Fault::Flood(master),
+                4 => Fault::Dribble(master),
+                _ => Fault::Restart(master, Data::Kept),
             });
         }
     }
@@ -773,32 +669,23 @@ impl Plan {
         for _ in 0..16 {
             let (process, master) = (random.index(self.places), random.index(self.masters));
             let fault = match breach {
-                Breach::Eviction => Fault::Evict { master },
-                Breach::Flush => Fault::Forget { master },
-                Breach::HiddenSuspension => Fault::Suspend { process },
+                Breach::Eviction => Fault::Evict(master),
+                Breach::Flush => Fault::Forget(master),
+                Breach::HiddenSuspension => Fault::Suspend(process),
                 Breach::MasterLists | Breach::OldProgram | Breach::OneStep | Breach::Rate => {
                     continue;
                 }
-                Breach::Restart | Breach::Settings => Fault::Restart {
-                    master,
-                    data: Data::AllLost,
-                },
-                Breach::Snapshot => Fault::Restart {
-                    master,
-                    data: Data::TailLost,
-                },
-                Breach::Step => Fault::StepClock {
-                    master,
-                    millis: 500 + random.below(500) as i64,
-                },
+                Breach::Restart | Breach::Settings => Fault::Restart(master, Data::AllLost),
+                Breach::Snapshot => Fault::Restart(master, Data::TailLost),
+                Breach::Step => Fault::StepClock(master, 500 + random.below(500) as i64),
             };
             let at = Duration::from_millis(1_000 + random.below(end - 1_000));
             let lasts = match fault {
-                Fault::Suspend { .. } => Duration::from_millis(300 + random.below(2_000)),
+                Fault::Suspend(_) => Duration::from_millis(300 + random.below(2_000)),
                 _ => Duration::from_millis(1 + random.below(100)),
             };
             if breach == Breach::Snapshot {
-                let snapshot = Fault::Snapshot { master };
+                let snapshot = Fault::Snapshot(master);
                 self.faults.push(Planned {
                     at: at.saturating_sub(Duration::from_millis(random.below(1_000))),
                     lasts,
