@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     paused_runtime,
-    session::{AnyKind, within},
+    session::{AnyKind, AnyQuarantine, within},
 };
 
 pub fn run(input: &[u8]) {
@@ -31,7 +31,7 @@ struct Input {
     poll_interval: Option<(Time, Time)>,
     renewal: Option<Renewing>,
     waiter_timeout: Option<Time>,
-    quarantine: Option<QuarantineMode>,
+    quarantine: Option<AnyQuarantine>,
     max_ttl: Option<Time>,
     key_template: Option<String>,
     lock: Settings,
@@ -66,13 +66,6 @@ enum Renewing {
     UpTo(Time),
 }
 
-#[derive(Arbitrary, Clone, Copy, Debug)]
-enum QuarantineMode {
-    Observed,
-    Off,
-    Strict,
-}
-
 impl Time {
     fn duration(self) -> Duration {
         match self {
@@ -91,16 +84,6 @@ impl Renewing {
             Self::Off => Renewal::Off,
             Self::Unlimited => Renewal::Unlimited,
             Self::UpTo(time) => Renewal::UpTo(time.duration()),
-        }
-    }
-}
-
-impl QuarantineMode {
-    fn quarantine(self) -> Quarantine {
-        match self {
-            Self::Observed => Quarantine::Observed,
-            Self::Off => Quarantine::Off,
-            Self::Strict => Quarantine::Strict,
         }
     }
 }
@@ -179,7 +162,7 @@ impl Input {
             poll_interval: poll_interval.0.duration(), poll_interval.1.duration();
             renewal: renewal.renewal();
             waiter_timeout: waiter_timeout.duration();
-            quarantine: quarantine.quarantine();
+            quarantine: quarantine.0;
             max_ttl: max_ttl.duration();
             key_template: key_template;
         }
@@ -193,7 +176,7 @@ impl Input {
     }
 
     fn is_strict(&self) -> bool {
-        matches!(self.quarantine, Some(QuarantineMode::Strict))
+        matches!(self.quarantine, Some(AnyQuarantine(Quarantine::Strict)))
     }
 }
 

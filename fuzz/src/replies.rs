@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::{
     hostile_master::{HostileMaster, Script},
     paused_runtime,
-    session::{Call, Task, within},
+    session::{AnyQuarantine, Call, Task, within},
 };
 
 pub fn run(input: &[u8]) {
@@ -32,16 +32,9 @@ const BOUND: Duration = Duration::from_millis(600);
 
 #[derive(Arbitrary, Debug)]
 struct Input {
-    quarantine: QuarantineMode,
+    quarantine: AnyQuarantine,
     masters: [Script; 3],
     tasks: [Vec<Call>; 2],
-}
-
-#[derive(Arbitrary, Clone, Copy, Debug)]
-enum QuarantineMode {
-    Observed,
-    Off,
-    Strict,
 }
 
 impl Input {
@@ -52,7 +45,7 @@ impl Input {
             number += 1;
             HostileMaster::new(number, script)
         });
-        let locks = coordinator(self.quarantine, masters.each_ref().map(spec));
+        let locks = coordinator(self.quarantine.0, masters.each_ref().map(spec));
         let task = |number: usize| {
             let task = Task {
                 locks: &locks,
@@ -67,7 +60,7 @@ impl Input {
         let fresh = locks.mutex("fresh");
         let acquired = within("recovery", 2 * REDIAL, fresh.acquire_within(REDIAL)).await;
         // With quarantine off, nothing that a master said before can keep it from voting.
-        if let (QuarantineMode::Off, Err(error)) = (self.quarantine, &acquired) {
+        if let (Quarantine::Off, Err(error)) = (self.quarantine.0, &acquired) {
             panic!("the masters are honest: {error}");
         }
         drop(acquired);
@@ -92,7 +85,7 @@ fn spec(master: &HostileMaster) -> MasterSpec {
     master.spec(&format!("hostile-{}", NEXT.fetch_add(1, Ordering::Relaxed)))
 }
 
-fn coordinator(quarantine: QuarantineMode, masters: [MasterSpec; 3]) -> Coordinator {
+fn coordinator(quarantine: Quarantine, masters: [MasterSpec; 3]) -> Coordinator {
     let locks = Coordinator::builder()
         .masters(masters)
         .node_timeout(NODE_TIMEOUT)
@@ -100,10 +93,6 @@ fn coordinator(quarantine: QuarantineMode, masters: [MasterSpec; 3]) -> Coordina
         .ttl(TTL)
         .max_ttl(TTL)
         .waiter_timeout(TTL)
-        .quarantine(match quarantine {
-            QuarantineMode::Observed => Quarantine::Observed,
-            QuarantineMode::Off => Quarantine::Off,
-            QuarantineMode::Strict => Quarantine::Strict,
-        });
+        .quarantine(quarantine);
     locks.build().expect("the settings are good")
 }

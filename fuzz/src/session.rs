@@ -3,7 +3,7 @@
 use std::{fmt::Debug, future::Future, time::Duration};
 
 use arbitrary::{Arbitrary, Unstructured};
-use quorlock::{__internals::KINDS, Coordinator, Guard, Kind, Lock, Owner};
+use quorlock::{__internals::KINDS, Coordinator, Guard, Kind, Lock, Owner, Quarantine};
 use tokio::time::{Instant, sleep, timeout};
 
 /// One call.
@@ -52,6 +52,22 @@ impl<'a> Arbitrary<'a> for AnyKind {
         let number = input.arbitrary::<u32>()? as usize;
         Ok(Self(KINDS[number % KINDS.len()]))
     }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AnyQuarantine(pub(crate) Quarantine);
+
+impl<'a> Arbitrary<'a> for AnyQuarantine {
+    fn arbitrary(input: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
+        let all = [Quarantine::Observed, Quarantine::Off, Quarantine::Strict];
+        one_of(&all, input).map(Self)
+    }
+}
+
+/// Chooses as an enum with these variants would be chosen.
+pub(crate) fn one_of<T: Copy>(all: &[T], input: &mut Unstructured<'_>) -> arbitrary::Result<T> {
+    let number = u64::from(input.arbitrary::<u32>()?);
+    Ok(all[((number * all.len() as u64) >> 32) as usize])
 }
 
 impl Name {

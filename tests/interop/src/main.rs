@@ -1,7 +1,6 @@
 use std::env;
 use std::fs;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use quorlock_interop::page::{Baseline, Clash, Page, Row};
 use quorlock_interop::pair::{Extent, Findings, Pair, wake_ups};
@@ -10,7 +9,7 @@ use quorlock_interop::process::Program;
 use quorlock_interop::{in_repository, in_target, programs};
 use testkit::server::{Server, masters};
 
-const USAGE: &str = "usage: [--quick] [--only NAME,..] [--seconds N]";
+const USAGE: &str = "usage: [--quick] [--only NAME,..]";
 
 fn main() -> ExitCode {
     let args: Vec<_> = env::args().skip(1).collect();
@@ -25,11 +24,10 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
+#[derive(Default)]
 struct Run {
     is_quick: bool,
     only: Vec<String>,
-    /// How long processes count without pauses.
-    seconds: Option<u32>,
 }
 
 fn interop(args: &[String]) -> Result<(), String> {
@@ -57,21 +55,16 @@ fn interop(args: &[String]) -> Result<(), String> {
 
 impl Run {
     fn parse(args: &[String]) -> Option<Self> {
-        let (mut is_quick, mut only, mut seconds) = (false, Vec::new(), None);
+        let mut run = Self::default();
         let mut args = args.iter();
         while let Some(arg) = args.next() {
             match arg.as_str() {
-                "--quick" => is_quick = true,
-                "--only" => only.extend(args.next()?.split(',').map(str::to_owned)),
-                "--seconds" => seconds = Some(args.next()?.parse().ok()?),
+                "--quick" => run.is_quick = true,
+                "--only" => run.only.extend(args.next()?.split(',').map(str::to_owned)),
                 _ => return None,
             }
         }
-        Some(Self {
-            is_quick,
-            only,
-            seconds,
-        })
+        Some(run)
     }
 
     fn page<'a>(&self, servers: &'a [Server]) -> Page<'a> {
@@ -139,14 +132,10 @@ impl Run {
     }
 
     fn extent(&self) -> Extent {
-        let mut extent = match self.is_quick {
+        match self.is_quick {
             true => Extent::QUICK,
             false => Extent::FULL,
-        };
-        if let Some(seconds) = self.seconds {
-            extent.counting = [2, 1, 1].map(|half| Duration::from_secs(seconds.into()) * half / 2);
         }
-        extent
     }
 
     /// Returns a part of a name that no library has.

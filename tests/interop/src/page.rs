@@ -1,6 +1,5 @@
 //! The page about a run: `page.md`, with the tables of the run.
 
-use std::fs;
 use std::thread;
 use std::time::Duration;
 
@@ -16,7 +15,6 @@ use crate::scenarios::{Count, Share};
 pub struct Page<'a> {
     servers: &'a [Server],
     extent: Extent,
-    load_before: String,
     pub rows: Vec<Row<'a>>,
     pub clashes: Vec<Clash>,
     pub baselines: Vec<Baseline>,
@@ -47,7 +45,6 @@ impl<'a> Page<'a> {
         Self {
             servers,
             extent,
-            load_before: load(),
             rows: Vec::new(),
             clashes: Vec::new(),
             baselines: Vec::new(),
@@ -94,6 +91,7 @@ impl<'a> Page<'a> {
 
     pub fn text(&self) -> String {
         let [busy, paused, polling] = self.extent.counting.map(|length| length.as_secs());
+        let processors = thread::available_parallelism().map_or(0, usize::from);
         let values = [
             ("{{locks}}", self.locks()),
             ("{{wake-ups}}", self.wake_ups()),
@@ -106,7 +104,7 @@ impl<'a> Page<'a> {
             ("{{pause}}", PAUSE.as_millis().to_string()),
             ("{{rounds}}", self.extent.wake_ups.to_string()),
             ("{{server}}", server_version(&self.servers[0])),
-            ("{{machine}}", self.machine()),
+            ("{{processors}}", processors.to_string()),
         ];
         let page = include_str!("page.md").to_owned();
         values.iter().fold(page, |page, (mark, value)| {
@@ -195,16 +193,6 @@ impl<'a> Page<'a> {
             thousands(acquired)
         )
     }
-
-    fn machine(&self) -> String {
-        let processors = thread::available_parallelism().map_or(0, usize::from);
-        let (before, after) = (&self.load_before, load());
-        format!(
-            "It has {processors} processors. The load average was {before} before the run and \
-             {after} after it, and the run had the priority nice {}.",
-            niceness()
-        )
-    }
 }
 
 fn title(peer: &Peer) -> String {
@@ -253,27 +241,4 @@ fn server_version(server: &Server) -> String {
     let valkey = field("valkey_version:").map(|version| format!("Valkey {version}"));
     let redis = || format!("Redis {}", field("redis_version:").unwrap_or("?"));
     valkey.unwrap_or_else(redis).trim().to_owned()
-}
-
-/// Returns the priority of this process, from 0 to 19 for the lowest.
-fn niceness() -> String {
-    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // Field 19. Field 2, the name, ends with a parenthesis, and the fields after it are counted
-    // from there.
-    let mut fields = stat
-        .rsplit(')')
-        .next()
-        .unwrap_or_default()
-        .split_whitespace();
-    fields.nth(16).unwrap_or("?").to_owned()
-}
-
-/// Returns the load average of the last minute.
-fn load() -> String {
-    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    load.split(' ')
-        .next()
-        .filter(|load| !load.is_empty())
-        .unwrap_or("?")
-        .to_owned()
 }
