@@ -224,6 +224,43 @@ async fn a_long_waiter_keeps_its_position_and_asks_about_once_a_second() {
     }
 }
 
+/// Whatever happens to the masters or to the waiter at the head, the others poll at most 4 times in
+/// 3 s.
+#[tokio::test(start_paused = true)]
+async fn a_hundred_waiters_make_no_hot_loop() {
+    for event in [
+        "a dead head",
+        "all up",
+        "one came back empty",
+        "two are down",
+    ] {
+        let world = World::new(5).await;
+        let others = Coordinator::new(&world.masters).unwrap();
+        let guard = world.locks.fair(NAME, &world.locks.owner());
+        let mut guard = Some(guard.acquire().await.unwrap());
+        if event == "a dead head" {
+            dead_waiter(&others).await;
+        }
+        for _ in 0..100 {
+            waiter(&world.locks);
+            sleep(millis(8)).await;
+        }
+        match event {
+            "a dead head" => drop(guard.take()),
+            "one came back empty" => world.masters[1].restart(),
+            "two are down" => world.inject([Fault::Down, Fault::Down]),
+            _ => {}
+        }
+        sleep(millis(100)).await;
+        let before = world.commands();
+        sleep(millis(1_900)).await;
+        for (after, before) in world.commands().into_iter().zip(before).skip(2) {
+            let each = (after - before) as f64 / 100.0 / 1.9;
+            assert!(each < 1.5, "{event}: {each}");
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_waiter_that_gives_up_leaves_the_others_in_order() {
     let world = World::new(3).await;

@@ -15,7 +15,8 @@ async fn taken_after(others: &Coordinator, kind: Kind, start: Instant) -> std::t
     start.elapsed()
 }
 
-/// The minimum time is longer than the longest TTL, and the process of the holder has ended.
+/// The minimum time is longer than the longest TTL, and the process of the holder has ended. The
+/// clocks of masters may be 1 % fast.
 #[tokio::test(start_paused = true)]
 async fn a_short_job_keeps_others_out_for_the_whole_minimum_time() {
     for kind in KINDS {
@@ -40,7 +41,7 @@ async fn a_short_job_keeps_others_out_for_the_whole_minimum_time() {
             drop(world.locks);
             let took = taken_after(&others, kind, start).await;
             assert!(
-                (seconds(600)..seconds(608)).contains(&took),
+                (seconds(606)..seconds(608)).contains(&took),
                 "{kind:?}: {took:?}"
             );
         }

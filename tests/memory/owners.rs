@@ -4,14 +4,15 @@
 use std::{cell::RefCell, rc::Rc};
 
 use quorlock::{
-    AcquireError, Coordinator, Fault, Guard, Kind, LockState, LostReason, Owner, Renewal,
+    __internals::has_owner, AcquireError, Coordinator, Fault, Guard, Kind, LockState, LostReason,
+    Owner, Renewal,
 };
 use tokio::{
     task::{LocalSet, yield_now},
     time::{sleep, timeout},
 };
 
-use crate::world::{NAME, World, delay, error, lock, millis, said, seconds};
+use crate::world::{KINDS, NAME, World, delay, error, lock, millis, said, seconds};
 
 const BOTH: [Kind; 2] = [Kind::Reentrant, Kind::Fair];
 
@@ -361,6 +362,25 @@ async fn a_reentry_extends_the_renewal_limit() {
         assert!(outer.is_valid() && inner.is_valid());
         drop((outer, inner));
         assert_nothing_left(&world).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_level_with_a_shorter_ttl_shortens_nothing() {
+    for kind in KINDS.into_iter().filter(|kind| has_owner(*kind)) {
+        let world = World::new(3).await;
+        let lock = lock(kind, &world.locks, &world.locks.owner()).renewal(Renewal::Off);
+        let outer = lock.clone().ttl(seconds(60)).acquire().await.unwrap();
+        let inner = lock.ttl(seconds(20)).acquire().await.unwrap();
+        let left = || (outer.valid_until(), world.ttls());
+        let before = left();
+        assert!(outer.remaining() > seconds(59), "{kind}");
+        assert_eq!(inner.valid_until(), before.0, "{kind}");
+        inner.release().await.unwrap();
+        sleep(millis(1)).await;
+        let after = left();
+        assert_eq!(after.0, before.0, "{kind}");
+        assert!(after.1.iter().all(|ttl| *ttl > Some(seconds(59))), "{kind}");
     }
 }
 

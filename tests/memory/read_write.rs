@@ -158,8 +158,21 @@ async fn the_writer_may_read_and_a_reader_cannot_become_the_writer() {
     let reading = read(&locks, &owner).acquire().await.unwrap();
     assert_eq!(reading.depth(), 2);
     assert!(read(&locks, &other).try_acquire().await.is_err());
+    // A writer that stops reading still writes, and so does one of two levels that write.
+    reading.release().await.unwrap();
+    assert!(read(&locks, &other).try_acquire().await.is_err());
+    assert_eq!(writing.access(), Access::Exclusive);
+    let last = write(&locks, &owner).acquire().await.unwrap();
     writing.release().await.unwrap();
+    let reading = read(&locks, &owner).acquire().await.unwrap();
+    assert!(read(&locks, &other).try_acquire().await.is_err());
+    last.release().await.unwrap();
     let also = read(&locks, &other).acquire().await.unwrap();
+    sleep(Duration::from_secs(30)).await;
+    assert_eq!(
+        (reading.access(), reading.is_valid()),
+        (Access::Shared, true)
+    );
     let sent: u64 = masters.iter().map(MemoryMaster::commands).sum();
     for refused in [
         write(&locks, &owner).try_acquire().await,

@@ -188,12 +188,15 @@ async fn a_dead_holder_costs_its_own_lease() {
     let dead = lock.clone().ttl(seconds(2)).renewal(Renewal::Off);
     let dead = dead.acquire().await.unwrap();
     let alive = lock.acquire().await.unwrap();
+    assert_eq!(lock.available().await.unwrap(), 0);
     let start = Instant::now();
     let next = lock.acquire().await.unwrap();
     let took = start.elapsed();
     assert!(seconds(2) <= took && took < millis(3_200), "{took:?}");
     assert_eq!((next.slot(), alive.is_valid()), (dead.slot(), true));
-    assert!(!dead.is_valid());
+    next.release().await.unwrap();
+    dead.release().await.unwrap();
+    assert_eq!(lock.available().await.unwrap(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -314,31 +317,23 @@ async fn any_majority_serves_every_number_of_permits() {
     assert!(lock.try_acquire().await.is_err());
 }
 
-/// Other kinds exclude a semaphore, and it excludes them.
 #[tokio::test(start_paused = true)]
 async fn a_name_has_one_kind_at_a_time() {
     let masters = masters(3);
     let locks = Coordinator::new(&masters).unwrap();
-    let (lock, owner) = (locks.semaphore("a", 2), locks.owner());
-    let guard = lock.acquire().await.unwrap();
-    for other in [
-        locks.mutex("a"),
-        locks.reentrant("a", &owner),
-        locks.fair("a", &owner),
-    ] {
-        let refused = other.try_acquire().await;
-        assert!(
-            matches!(refused, Err(AcquireError::OtherKind { .. })),
-            "{refused:?}"
-        );
+    let owner = locks.owner();
+    for held in KINDS {
+        let guard = locks.of_kind(held, "a", &owner).acquire().await.unwrap();
+        for other in KINDS.into_iter().filter(|kind| *kind != held) {
+            let refused = locks.of_kind(other, "a", &owner).acquire().await;
+            let Err(AcquireError::OtherKind { asked, .. }) = refused else {
+                panic!("{held} {other}: {refused:?}");
+            };
+            assert_eq!(asked, other);
+        }
+        guard.extend(seconds(20)).await.unwrap();
+        guard.release().await.unwrap();
     }
-    guard.release().await.unwrap();
-    let _mutex = locks.mutex("a").acquire().await.unwrap();
-    let refused = lock.try_acquire().await;
-    assert!(
-        matches!(refused, Err(AcquireError::OtherKind { .. })),
-        "{refused:?}"
-    );
 }
 
 /// A winner asks the masters that lack its slot for it, but not where another kind is in the way.

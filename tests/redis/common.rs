@@ -188,14 +188,6 @@ pub(crate) async fn until_released(masters: &[Server], key: &str) {
     }
 }
 
-/// Waits until a majority of masters know this number of waiters for `lock`.
-pub(crate) async fn until_waiting(lock: &Lock, count: usize) {
-    until("that number of waiters", async || {
-        (lock.inspect().await.unwrap().queue.len() == count).then_some(())
-    })
-    .await;
-}
-
 /// Acquires and releases `lock` until `is_it` accepts the votes.
 pub(crate) async fn until_votes(lock: &Lock, what: &str, is_it: impl Fn(&Votes) -> bool) -> Votes {
     until(what, async || {
@@ -231,11 +223,4 @@ pub(crate) fn row(votes: &Votes, master: usize) -> VoteRow<'_> {
 
 pub(crate) fn is_unreachable(votes: &Votes, master: usize) -> bool {
     matches!(row(votes, master).failure(), Some(Failure::Unreachable(_)))
-}
-
-pub(crate) fn is_rejected(votes: &Votes, master: usize, with: &str) -> bool {
-    matches!(
-        row(votes, master).failure(),
-        Some(Failure::Rejected(reply)) if reply.starts_with(with)
-    )
 }

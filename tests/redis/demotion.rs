@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use quorlock::{AcquireError, Builder, Coordinator, MasterState, Quarantine, Renewal};
+use quorlock::{AcquireError, Builder, Coordinator, Quarantine, Renewal};
 use tokio::{join, time::sleep};
 
 use crate::{
@@ -232,31 +232,5 @@ fn a_new_replication_id_is_a_quarantine_and_other_events_are_none() {
             assert_eq!(is_quarantined, event.is_loss(), "{version} {event:?}");
             drop(before);
         }
-    });
-}
-
-/// The health of a master tells of a demotion as long as it lasts, and then only of the quarantine.
-#[test]
-fn a_master_that_was_promoted_again_shows_no_error_of_the_replica() {
-    on_versions(3, async |version, servers| {
-        let locks = connected(builder(Quarantine::Observed), &urls(&servers)).await;
-        servers[0].command(&["REPLICAOF", "127.0.0.1", "1"]);
-        until("a master that is down", async || {
-            drop(locks.mutex("k").try_acquire().await);
-            matches!(locks.health()[0].state, MasterState::Down(_)).then_some(())
-        })
-        .await;
-        let health = locks.health().swap_remove(0);
-        assert!(
-            health.to_string().contains("replica"),
-            "{version}: {health}"
-        );
-        servers[0].command(&["REPLICAOF", "NO", "ONE"]);
-        let health = until("a connection", async || {
-            let health = locks.health().swap_remove(0);
-            (health.state == MasterState::Connected).then_some(health)
-        })
-        .await;
-        assert_eq!(health.error, None, "{version}");
     });
 }

@@ -27,21 +27,6 @@ fn locks_work_over_ipv6() {
 }
 
 #[test]
-fn the_schemes_of_valkey_work() {
-    with_masters(3, async |masters| {
-        let urls = urls(&masters);
-        let urls = urls.iter().map(|url| url.replace("redis://", "valkey://"));
-        let locks = patient().masters(urls).build().unwrap();
-        acquire_on_all(&locks.mutex("r"))
-            .await
-            .release()
-            .await
-            .unwrap();
-        locks.close().await;
-    });
-}
-
-#[test]
 fn the_path_of_a_socket_may_have_spaces_and_a_missing_file_is_explained() {
     with_masters(1, async |masters| {
         let path = masters[0].directory().join("a socket with spaces");

@@ -1,14 +1,6 @@
 //! Fencing tokens on real masters.
 
-use quorlock::{Coordinator, Kind, Lock};
-
 use crate::common::*;
-
-const COUNTER: &str = "quorlock:fence:{r}";
-
-pub(crate) fn named(name: &str, kind: Kind, locks: &Coordinator) -> Lock {
-    lock_of_kind(kind, name, locks, &locks.owner()).fenced()
-}
 
 /// The script writes the lock before it checks the candidate. If the check fails, the script must
 /// remove the lock itself, because the client may be gone.
@@ -23,7 +15,15 @@ fn a_user_without_the_right_to_read_the_time_leaves_no_lock() {
         master.command(&["ACL", "SETUSER", "default", "-time"]);
         let (now, window) = ("1770000000000000", "1000000");
         let acquire = [
-            "EVAL", ACQUIRE, "2", "r", COUNTER, "token", "10000", now, window,
+            "EVAL",
+            ACQUIRE,
+            "2",
+            "r",
+            "quorlock:fence:{r}",
+            "token",
+            "10000",
+            now,
+            window,
         ];
         let refused = master.command(&acquire);
         assert!(

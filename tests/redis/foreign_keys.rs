@@ -58,27 +58,3 @@ fn an_owner_that_is_not_utf_8_holds_its_lock() {
         }
     });
 }
-
-#[test]
-fn a_lock_whose_key_became_another_type_is_lost() {
-    with_masters(3, async |masters| {
-        let locks = coordinator(patient(), &masters);
-        let guard = locks.mutex("r").try_acquire().await.unwrap();
-        assert_eq!(guard.settled().await.granted_count(), 3);
-        for master in &masters {
-            master.command(&["DEL", "r"]);
-            assert_eq!(master.command(&["HSET", "r", "owner", "1"]), "1");
-        }
-        let until = guard.valid_until();
-        let lost = guard.extend(LONG).await;
-        assert!(matches!(lost, Err(ExtendError::Lost { .. })), "{lost:?}");
-        assert_eq!(guard.valid_until(), until);
-
-        guard.release().await.unwrap();
-        locks.close().await;
-        for master in &masters {
-            assert_eq!(master.command(&["HGETALL", "r"]), "owner\n1");
-            assert_eq!(pttl(master, "r"), -1);
-        }
-    });
-}

@@ -1,8 +1,8 @@
 //! Lock names, key templates, and other libraries that lock the same names.
 
-use std::{net::TcpListener, time::Duration};
+use std::net::TcpListener;
 
-use quorlock::{AcquireError, ConfigError, Contention};
+use quorlock::{AcquireError, ConfigError};
 
 use crate::common::*;
 
@@ -69,84 +69,6 @@ fn a_name_is_not_taken_for_the_code_of_an_error() {
             let guard = locks.mutex("other").try_acquire().await.unwrap();
             assert_eq!(guard.settled().await.granted_count(), 3, "{name}");
             guard.release().await.unwrap();
-        }
-    });
-}
-
-#[test]
-fn similar_names_do_not_exclude_each_other() {
-    with_masters(3, async |masters| {
-        let locks = coordinator(patient(), &masters);
-        let mut guards = Vec::new();
-        for name in ["r", "R", "r ", " r", "r\0", "r\r\n"] {
-            guards.push(locks.mutex(name).try_acquire().await.unwrap());
-        }
-        drop(guards);
-        locks.close().await;
-        assert_no_keys(&masters);
-    });
-}
-
-#[test]
-fn the_template_makes_the_key() {
-    with_masters(3, async |masters| {
-        let locks = coordinator(patient().key_template("redlock:{name}:v1"), &masters);
-        let lock = locks.mutex("orders/42");
-        let guard = lock.try_acquire().await.unwrap();
-        assert_eq!(guard.name(), "orders/42");
-        assert_eq!(guard.settled().await.granted_count(), 3);
-        for master in &masters {
-            assert_eq!(master.command(&["KEYS", "*"]), "redlock:orders/42:v1");
-        }
-        guard.extend(LONG).await.unwrap();
-        guard.release().await.unwrap();
-        locks.close().await;
-        assert_no_keys(&masters);
-    });
-}
-
-#[test]
-fn a_lock_of_another_library_excludes_us() {
-    with_masters(3, async |masters| {
-        let locks = coordinator(patient(), &masters);
-        for master in &masters[..2] {
-            let foreign = ["SET", "r", "theirs", "NX", "PX", "5000"];
-            assert_eq!(master.command(&foreign), "OK");
-        }
-        let lock = locks.mutex("r");
-        let refused = lock.try_acquire().await;
-        let Err(AcquireError::Contended {
-            reason: Contention::Held {
-                remaining: Some(remaining),
-            },
-            ..
-        }) = refused
-        else {
-            panic!("{refused:?}");
-        };
-        assert!(remaining > Duration::ZERO && remaining <= Duration::from_secs(5));
-        for master in &masters[..2] {
-            assert_eq!(master.command(&["GET", "r"]), "theirs");
-            assert_eq!(master.command(&["DEL", "r"]), "1");
-        }
-        drop(lock.acquire_within(TEST_TIMEOUT).await.unwrap());
-    });
-}
-
-#[test]
-fn our_lock_excludes_another_library() {
-    with_masters(3, async |masters| {
-        let locks = coordinator(patient(), &masters);
-        let guard = locks.mutex("r").try_acquire().await.unwrap();
-        assert_eq!(guard.settled().await.granted_count(), 3);
-        let foreign = ["SET", "r", "theirs", "NX", "PX", "5000"];
-        for master in &masters {
-            assert_eq!(master.command(&foreign), "(nil)");
-        }
-        guard.release().await.unwrap();
-        locks.close().await;
-        for master in &masters {
-            assert_eq!(master.command(&foreign), "OK");
         }
     });
 }

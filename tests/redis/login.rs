@@ -103,28 +103,6 @@ fn a_user_without_the_right_to_publish_can_release_every_kind() {
 }
 
 #[test]
-fn a_release_that_was_answered_with_an_error_is_sent_again() {
-    with_masters(1, async |masters| {
-        let rules = |rules: &[&str]| {
-            let words = [&["ACL", "SETUSER", "lock"], rules].concat();
-            assert_eq!(masters[0].command(&words), "OK");
-        };
-        rules(&["on", ">pw", "~*", "+@all"]);
-        let url = format!("redis://lock:pw@127.0.0.1:{}", masters[0].port());
-        let locks = patient().master(url).build().unwrap();
-        let guard = locks.mutex("r").try_acquire().await.unwrap();
-
-        rules(&["-@all"]);
-        let unconfirmed = guard.release().await.unwrap_err();
-        assert!(unconfirmed.to_string().contains("NOPERM"), "{unconfirmed}");
-        assert_eq!(masters[0].command(&["EXISTS", "r"]), "1");
-        rules(&["+@all"]);
-        close_at_once(&locks).await;
-        assert_no_keys(&masters);
-    });
-}
-
-#[test]
 fn an_existing_client_can_be_a_master() {
     with_masters(3, async |masters| {
         masters[0].command(&["ACL", "SETUSER", "alice", "on", ">pw", "~*", "+@all"]);

@@ -90,23 +90,6 @@ fn each_version_releases_by_its_own_command() {
     });
 }
 
-#[test]
-fn masters_of_different_versions_release_each_in_its_own_way() {
-    let Some(masters) = start(&MIXED) else { return };
-    run(async {
-        let locks = coordinator(patient(), &masters);
-        for name in ["r", &"long".repeat(200)] {
-            cycles(&locks.mutex(name)).await;
-        }
-        locks.close().await;
-        assert_no_keys(&masters);
-        for (master, release) in masters.iter().zip(["evalsha", "delex", "delifeq"]) {
-            assert!(calls(master, release) > 0, "{release}{}", master.log_tail());
-            assert_eq!(denials(master), 0);
-        }
-    });
-}
-
 /// Locks that are fenced or have an owner are more than one key, so they need the script.
 #[test]
 fn other_locks_are_released_by_the_script() {

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use quorlock::{__internals::has_owner, AcquireError, Renewal};
-use testkit::proxy::Proxy;
 
 use crate::common::*;
 
@@ -13,64 +12,6 @@ fn run_out_of_memory(master: &Server) {
         assert_eq!(master.command(&words), "OK");
     }
     assert!(master.command(&["SET", "x", "y"]).starts_with("OOM"));
-}
-
-#[test]
-fn a_master_without_memory_counts_as_failed_not_as_refusing() {
-    with_masters(5, async |masters| {
-        let locks = coordinator(patient(), &masters);
-        masters[..2].iter().for_each(run_out_of_memory);
-        let guard = locks.mutex("r").try_acquire().await.unwrap();
-        let votes = guard.settled().await;
-        assert_eq!(
-            (
-                votes.granted_count(),
-                votes.refused_count(),
-                votes.failed_count()
-            ),
-            (3, 0, 2)
-        );
-        assert!(is_rejected(&votes, 0, "OOM") && is_rejected(&votes, 1, "OOM"));
-        drop(guard);
-
-        run_out_of_memory(&masters[2]);
-        let refused = locks.mutex("r").try_acquire().await;
-        let Err(AcquireError::NoQuorum { votes, .. }) = &refused else {
-            panic!("{refused:?}");
-        };
-        assert_eq!(votes.failed_count(), 3);
-        assert!((0..3).all(|master| is_rejected(votes, master, "OOM")));
-        assert!(
-            refused
-                .unwrap_err()
-                .to_string()
-                .contains("only 2 of 5 masters voted (need 3)")
-        );
-
-        locks.close().await;
-        assert_no_keys(&masters);
-    });
-}
-
-/// The round is lost with the second answer, and a majority then confirms the release. Only the
-/// slow answer tells that no one can get the lock.
-#[test]
-fn a_refusal_by_the_only_master_with_memory_is_no_contention() {
-    with_masters(3, async |masters| {
-        let slow = Proxy::delay(masters[2].port(), Duration::from_millis(10));
-        let urls = [masters[0].url(), masters[1].url(), slow.url()];
-        let locks = patient().masters(urls).build().unwrap();
-        locks.all_ready(Duration::from_secs(5)).await.unwrap();
-        masters[0].command(&["SET", "r", "another's", "PX", "60000"]);
-        masters[1..].iter().for_each(run_out_of_memory);
-        for _ in 0..5 {
-            let refused = locks.mutex("r").try_acquire().await;
-            assert!(
-                matches!(refused, Err(AcquireError::NoQuorum { .. })),
-                "{refused:?}"
-            );
-        }
-    });
 }
 
 #[test]

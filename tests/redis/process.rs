@@ -65,17 +65,6 @@ impl Process {
         writeln!(input).unwrap();
     }
 
-    /// Closes the standard input of the process.
-    pub(crate) fn close_input(&mut self) {
-        self.process.stdin = None;
-    }
-
-    /// Returns whether the process has failed.
-    pub(crate) fn has_failed(&mut self) -> bool {
-        let ended = self.process.try_wait().unwrap();
-        ended.is_some_and(|status| !status.success())
-    }
-
     /// Waits until the process ends. Fails if the process failed.
     pub(crate) fn finish(mut self) {
         let mut said = String::new();

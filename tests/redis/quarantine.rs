@@ -3,14 +3,12 @@
 
 use std::{
     fs::{self, OpenOptions},
-    os::unix::fs::symlink,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
 use quorlock::{
-    AcquireError, Builder, Coordinator, Failure, Kind, Lock, LockState, Owner, Quarantine, Renewal,
-    Votes,
+    AcquireError, Builder, Coordinator, Failure, Kind, Lock, Owner, Quarantine, Renewal, Votes,
 };
 use testkit::{captured_log::CapturedLog, proxy::Proxy};
 use tokio::join;
@@ -23,9 +21,6 @@ const TTL: Duration = Duration::from_millis(1_500);
 /// The shortest quarantine for any TTL, less the rounding of the masters' clocks.
 const QUARANTINE: Duration = Duration::from_millis(2_995);
 pub(crate) const KEY: &str = "quorlock:guard";
-/// The options that make a server keep all writes.
-const ALWAYS: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
-
 pub(crate) fn quarantining(quarantine: Quarantine) -> Builder {
     patient()
         .quarantine(quarantine)
@@ -52,12 +47,6 @@ async fn make_known(masters: &[String]) {
         .await
         .unwrap();
     locks.close().await;
-}
-
-/// Returns other addresses of `masters`. This process has not seen the masters at these addresses,
-/// so it knows no more about them than another process would.
-fn other_addresses(masters: &[Server]) -> Vec<String> {
-    masters.iter().map(Server::unix_url).collect()
 }
 
 /// Returns a coordinator that is connected to all `masters`, which have votes.
@@ -265,35 +254,6 @@ fn no_second_lock_is_granted_by_a_promoted_replica() {
     check_for_a_second_lock_on(3, Loss::Promoted);
 }
 
-/// No program can tell that the master lost nothing.
-#[test]
-fn a_master_that_keeps_all_writes_is_quarantined_and_keeps_its_locks() {
-    with_masters(2, async |mut masters| {
-        masters.insert(0, Server::start_with(&ALWAYS));
-        let locks = connected(quarantining(Quarantine::Observed), &urls(&masters)).await;
-        let lock = locks.mutex("kept");
-        let held = acquire_on_all(&lock).await;
-        let token = masters[0].command(&["GET", "kept"]);
-        let began = Instant::now();
-        masters[0].restart();
-        assert_eq!(masters[0].command(&["GET", "kept"]), token);
-        until("a quarantine", async || {
-            held.extend(TTL).await.unwrap();
-            is_quarantined(&held.settled().await, 0).then_some(())
-        })
-        .await;
-        until("three votes", async || {
-            held.extend(TTL).await.unwrap();
-            (held.settled().await.granted_count() == 3).then_some(())
-        })
-        .await;
-        let took = began.elapsed();
-        assert!(took >= QUARANTINE, "{took:?}");
-        assert_eq!(held.state(), LockState::Held);
-        assert_eq!(masters[0].command(&["GET", "kept"]), token);
-    });
-}
-
 /// Makes `replica` copy `master` once. Then makes it independent again.
 pub(crate) async fn copy_once(replica: &Server, master: &Server) {
     let port = master.port().to_string();
@@ -318,25 +278,6 @@ fn another_database_does_not_count_as_a_master_that_forgot() {
             let guard = locks.unwrap().mutex("r").try_acquire().await.unwrap();
             let votes = guard.settled().await;
             assert_eq!(votes.granted_count(), 3, "{votes}");
-        }
-    });
-}
-
-/// The restored origin key belongs to another process.
-#[test]
-fn a_restored_origin_key_tells_a_new_client_that_the_master_restarted() {
-    with_masters(3, async |mut masters| {
-        let knows_them = connected(quarantining(Quarantine::Strict), &urls(&masters)).await;
-        knows_them.close().await;
-        assert_eq!(masters[1].command(&["SAVE"]), "OK");
-        masters[1].restart();
-        for guard in [Quarantine::Observed, Quarantine::Strict] {
-            let locks = quarantining(guard).masters(other_addresses(&masters));
-            let locks = locks.build().unwrap();
-            let guard = locks.mutex("r").try_acquire().await.unwrap();
-            let votes = guard.settled().await;
-            assert!(is_quarantined(&votes, 1), "{votes}");
-            guard.release().await.unwrap();
         }
     });
 }
@@ -382,38 +323,6 @@ fn a_master_without_room_for_the_origin_key_is_asked_again() {
         assert_eq!(full.command(&["CONFIG", "SET", "maxmemory", "0"]), "OK");
         until_votes(&lock, "three votes", |votes| votes.granted_count() == 3).await;
         assert_eq!(full.command(&["HGET", KEY, "since"]), "0");
-    });
-}
-
-#[test]
-fn a_server_under_two_addresses_votes_once() {
-    with_masters(2, async |masters| {
-        let urls = [masters[0].url(), masters[0].unix_url(), masters[1].url()];
-        let locks = quarantining(Quarantine::Observed).masters(&urls).build();
-        let lock = locks.unwrap().mutex("r");
-        let votes = until("a refused address", async || {
-            let guard = lock.try_acquire().await.ok()?;
-            let votes = guard.settled().await;
-            guard.release().await.unwrap();
-            votes
-                .to_string()
-                .contains("the same server")
-                .then_some(votes)
-        })
-        .await;
-        assert_eq!(
-            (votes.granted_count(), votes.failed_count()),
-            (2, 1),
-            "{votes}"
-        );
-        let refused = (0..2)
-            .find(|master| is_unreachable(&votes, *master))
-            .unwrap();
-        let other = format!("it is the same server as master {}", 2 - refused);
-        assert!(votes.to_string().contains(&other), "{votes}");
-
-        let locks = patient().masters(&urls).build().unwrap();
-        drop(acquire_on_all(&locks.reentrant("unnoticed", &locks.owner())).await);
     });
 }
 
@@ -486,62 +395,6 @@ fn a_warning_about_an_unguarded_master_is_logged_once_per_connection() {
             assert_eq!(warnings("no client would notice"), 1);
         }
     });
-}
-
-/// An earlier restart makes no difference if its quarantine is long over.
-#[test]
-fn another_server_at_a_masters_address_has_no_vote_for_a_while() {
-    for hours in [0, 2] {
-        with_masters(4, async |masters| {
-            let [first, second, third, another] = &masters[..] else {
-                panic!("four masters");
-            };
-            let own = run_id(another);
-            let now: u64 = {
-                let time = another.command(&["TIME"]);
-                time.lines().next().unwrap().parse().unwrap()
-            };
-            let since = if hours == 0 {
-                0
-            } else {
-                (now - hours * 3_600) * 1_000
-            };
-            let since = since.to_string();
-            another.command(&["HSET", KEY, "run_id", &own, "since", &since]);
-
-            let address = first.directory().join("address");
-            symlink(first.socket(), &address).unwrap();
-            let address_url = format!("unix://{}", address.display());
-            let nowhere = first.directory().join("nowhere");
-            let here = [
-                address_url.clone(),
-                second.url(),
-                format!("unix://{}", nowhere.display()),
-            ];
-            let there = [address_url, second.url(), third.url()];
-            let locks = |urls| {
-                let builder = quarantining(Quarantine::Observed).max_ttl(LONG).ttl(LONG);
-                builder.masters(urls).build().unwrap()
-            };
-            let (here, there) = (locks(here), locks(there));
-            there.mutex("q").acquire().await.unwrap().settled().await;
-            let held = here.mutex("r").acquire().await.unwrap();
-
-            fs::remove_file(&address).unwrap();
-            symlink(another.socket(), &address).unwrap();
-            first.command(&["CLIENT", "KILL", "TYPE", "normal"]);
-            until("the master is dialled", async || {
-                let clients = another.command(&["CLIENT", "LIST"]);
-                (clients.lines().count() > 2).then_some(())
-            })
-            .await;
-            second.pause();
-            let refused = there.mutex("r").try_acquire().await;
-            assert!(held.is_valid());
-            assert!(refused.is_err(), "after {hours} hours: {refused:?}");
-            second.resume();
-        });
-    }
 }
 
 /// A malformed origin key counts as a missing key. A client that reads a malformed key counts as a

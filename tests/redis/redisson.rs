@@ -8,16 +8,12 @@
 use std::{
     io::{BufRead, BufReader, Write},
     net::{Ipv4Addr, TcpStream},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use quorlock::{AcquireError, Contention, ExtendError, Kind, Refusal, Vote};
-use tokio::time::timeout;
 
 use crate::common::*;
-
-/// The time limit for a waiter that is woken. It is less than the shortest poll interval.
-const WOKEN: Duration = Duration::from_millis(300);
 
 const LOCK: &str = "
     local mine = redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1
@@ -242,33 +238,6 @@ fn our_lock_excludes_redissons_until_the_last_guard_and_shows_its_depth() {
     });
 }
 
-/// One Redisson owner has the lock on all masters, as with another library that writes such keys.
-#[test]
-fn an_inspection_reads_redissons_lock() {
-    with_masters(3, async |masters| {
-        let locks = coordinator(patient(), &masters);
-        let lock = locks.reentrant("r", &locks.owner());
-        assert!(!lock.is_held().await.unwrap());
-        for master in &masters {
-            let client = RedissonClient {
-                master,
-                owner: "6e3814a1-e847-452b-a982-45baf93a1df2:1".to_owned(),
-                name: "r",
-            };
-            for _ in 0..3 {
-                assert_eq!(client.lock(), "(nil)");
-            }
-        }
-        let holder = lock.inspect().await.unwrap().holders.remove(0);
-        assert_eq!(holder.kind, Some(Kind::Reentrant));
-        let owner = holder.owner.unwrap();
-        assert_eq!(owner, "6e3814a1-e847-452b-a982-45baf93a1df2:1");
-        assert_eq!(holder.depth, 3);
-        let left = holder.remaining.unwrap();
-        assert!(left > Duration::from_secs(50) && left <= Duration::from_secs(60));
-    });
-}
-
 #[test]
 fn redissons_lock_on_a_minority_is_no_obstacle_and_stays_untouched() {
     with_masters(3, async |masters| {
@@ -360,38 +329,6 @@ fn a_lost_round_wakes_redissons_waiters_only_where_it_gave_a_key_back() {
         }
         close_at_once(&locks).await;
         assert_no_keys(&masters);
-    });
-}
-
-#[test]
-fn redissons_unlock_wakes_our_waiter() {
-    with_masters_alone(3, async |masters| {
-        let locks = coordinator(patient(), &masters);
-        for name in NAMES {
-            let mut times = Vec::new();
-            for _ in 0..5 {
-                let theirs = RedissonClient::on(&masters, name);
-                for client in &theirs {
-                    assert_eq!(client.lock(), "(nil)");
-                }
-                let lock = locks.reentrant(name, &locks.owner());
-                let waiting = tokio::spawn(async move {
-                    let guard = lock.acquire().await.unwrap();
-                    (Instant::now(), guard)
-                });
-                until_watched(&masters).await;
-                let since = Instant::now();
-                for client in &theirs {
-                    assert_eq!(client.unlock(), "1");
-                }
-                let (at, guard) = timeout(TEST_TIMEOUT / 2, waiting).await.unwrap().unwrap();
-                times.push(at.saturating_duration_since(since));
-                guard.release().await.unwrap();
-                until_released(&masters, name).await;
-            }
-            times.sort_unstable();
-            assert!(times[2] < WOKEN, "{times:?}");
-        }
     });
 }
 

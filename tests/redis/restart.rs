@@ -2,58 +2,13 @@
 
 use std::time::Duration;
 
-use quorlock::{AcquireError, Coordinator, LockState, Quarantine};
+use quorlock::{Coordinator, LockState, Quarantine};
 use tokio::{task::JoinSet, time::sleep};
 
 use crate::{
     common::*,
     quarantine::{connected, lock, quarantining},
 };
-
-#[test]
-fn a_master_that_restarted_gets_the_pending_release() {
-    with_masters(3, async |mut masters| {
-        // This server saves its data and loads it again, so the key survives the restart.
-        let saved = Server::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
-        masters[0] = saved;
-        let locks = coordinator(patient(), &masters);
-        let guard = acquire_on_all(&locks.mutex("r")).await;
-
-        masters[0].kill();
-        guard.release().await.unwrap();
-        masters[0].restart();
-        locks.close().await;
-        assert_no_keys(&masters);
-    });
-}
-
-#[test]
-fn an_attempt_waits_for_masters_that_are_not_up_yet() {
-    with_masters(0, async |_| {
-        let mut masters: Vec<_> = (0..3).map(|_| Server::reserve()).collect();
-        let locks = coordinator(brisk(), &masters);
-        let lock = locks.mutex("r");
-        let refused = lock.try_acquire().await.unwrap_err();
-        assert!(
-            matches!(&refused, AcquireError::NoQuorum { .. }),
-            "{refused}"
-        );
-        let late = lock.acquire_within(Duration::from_millis(50)).await;
-        assert!(matches!(late, Err(AcquireError::Deadline { .. })));
-
-        let waiting = tokio::spawn(async move { lock.acquire().await });
-        masters[0].restart();
-        masters[1].restart();
-        let guard = waiting.await.unwrap().unwrap();
-        assert_eq!(guard.settled().await.granted_count(), 2);
-        drop(guard);
-
-        masters[2].restart();
-        drop(acquire_on_all(&locks.mutex("r")).await);
-        locks.close().await;
-        assert_no_keys(&masters);
-    });
-}
 
 /// The steps of a rolling restart in `docs/operations.md`, by the letter. The rivals ask each
 /// restarted master before the holder's next renewal, and so raise its counters.

@@ -7,29 +7,6 @@ use tokio::task::yield_now;
 
 use crate::common::*;
 
-#[test]
-fn no_vote_is_lost_to_a_script_flush() {
-    with_masters(5, async |masters| {
-        let flush = || {
-            for master in &masters {
-                assert_eq!(master.command(&["SCRIPT", "FLUSH"]), "OK");
-            }
-        };
-        let locks = coordinator(patient(), &masters);
-        let guard = locks.mutex("r").try_acquire().await.unwrap();
-        assert_eq!(guard.settled().await.granted_count(), 5);
-
-        flush();
-        guard.extend(LONG).await.unwrap();
-        assert_eq!(guard.settled().await.granted_count(), 5);
-
-        flush();
-        guard.release().await.unwrap();
-        locks.close().await;
-        assert_no_keys(&masters);
-    });
-}
-
 /// The others refuse, so the slow master gets the acquisition and its release together. It lacks
 /// the script of the acquisition, which is not sent again after its release.
 #[test]

@@ -1,7 +1,6 @@
 //! TLS: servers with certificates, clients with and without them, and peers that speak no TLS.
 
 use std::{
-    env,
     io::Read,
     sync::Arc,
     thread,
@@ -23,7 +22,6 @@ use crate::{
     common::*,
     idle::{SILENCE, assert_kept_alive, close_connections, local_runtime},
     impostors::impostor,
-    process::Process,
 };
 
 const HOST: &str = "127.0.0.1";
@@ -170,23 +168,6 @@ fn the_first_call_after_closed_connections_succeeds() {
     runtime.block_on(async { drop(acquired.unwrap()) });
 }
 
-/// Some servers have a certificate of a new authority, and some still have one of the old.
-#[test]
-fn masters_may_have_different_authorities() {
-    with_authority(async |old| {
-        let new = Authority::new();
-        let masters = [&old, &new, &old].map(|one| one.server(&one.sign(HOST), "no", &[]));
-        let settings = trusting_all([&old, &new]).with_no_client_auth();
-        let locks = locks(patient().tls(settings), &masters);
-        acquire_on_all(&locks.mutex("r"))
-            .await
-            .release()
-            .await
-            .unwrap();
-        locks.close().await;
-    });
-}
-
 #[test]
 fn servers_that_want_a_certificate_of_the_client_get_it() {
     with_authority(async |authority| {
@@ -275,39 +256,6 @@ fn without_settings_the_authority_of_the_system_counts() {
         let is_explained = said.contains("nothing that is trusted has signed it")
             || said.contains("the system has no trusted certificates");
         assert!(is_explained, "{said}");
-    });
-}
-
-/// `SSL_CERT_FILE` replaces the certificates of the system, for one process.
-#[test]
-fn an_authority_can_be_given_in_ssl_cert_file() {
-    const URLS: &str = "QUORLOCK_TLS_URLS";
-    if let Ok(urls) = env::var(URLS) {
-        return run(async {
-            let locks = patient().masters(urls.split(',')).build().unwrap();
-            acquire_on_all(&locks.mutex("r"))
-                .await
-                .release()
-                .await
-                .unwrap();
-            locks.close().await;
-        });
-    }
-    with_authority(async |authority| {
-        let masters = three(&authority, &authority.sign(HOST), "no");
-        let urls: Vec<_> = masters.iter().map(tls_url).collect();
-        let variables = [
-            (URLS, urls.join(",").into()),
-            ("SSL_CERT_FILE", authority.file().into_os_string()),
-        ];
-        let test = "tls::an_authority_can_be_given_in_ssl_cert_file";
-        let child = Process::start(test, variables);
-        tokio::task::spawn_blocking(|| child.finish())
-            .await
-            .unwrap();
-        for master in &masters {
-            assert!(master.calls(|command| command == "set") > 0);
-        }
     });
 }
 
@@ -403,23 +351,6 @@ fn a_password_goes_over_tls() {
             said.contains("WRONGPASS") && !said.contains("hunter"),
             "{said}"
         );
-    });
-}
-
-#[test]
-fn a_master_that_restarts_is_reached_again() {
-    with_authority(async |authority| {
-        let mut masters = three(&authority, &authority.sign(HOST), "no");
-        let locks = locks(patient().tls(trusting(&authority)), &masters);
-        let lock = locks.mutex("r");
-        acquire_on_all(&lock).await.release().await.unwrap();
-        masters[0].kill();
-        let gone = until_votes(&lock, "a lost master", |votes| is_unreachable(votes, 0)).await;
-        println!("{gone}");
-        masters[0].restart();
-        until_votes(&lock, "three votes", |votes| votes.granted_count() == 3).await;
-        locks.close().await;
-        assert_no_keys(&masters);
     });
 }
 
