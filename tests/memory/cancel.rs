@@ -1,89 +1,39 @@
 //! Futures dropped at any poll or millisecond leave nothing on the masters.
 
-use quorlock::{AcquireError, Fault, Guard, Kind};
+use quorlock::{__internals::has_owner, AcquireError, Fault, Guard, Kind, Lock};
 use tokio::time::{sleep, timeout};
 
-use crate::world::{NAME, World, delay, lock, millis, polled, seconds};
+use crate::world::{KINDS, NAME, World, delay, lock, millis, polled, seconds};
 
 #[tokio::test(start_paused = true)]
 async fn a_dropped_try_acquire_leaves_nothing() {
-    dropped_anywhere(2, async |world, end| {
-        let lock = world.lock();
-        end.of(lock.try_acquire()).await.is_some()
-    })
-    .await;
+    for kind in KINDS {
+        dropped_anywhere(2, async |world, end| {
+            end.of(own(kind, world).try_acquire()).await.is_some()
+        })
+        .await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_try_acquire_that_is_refused_leaves_nothing() {
-    dropped_anywhere(3, async |world, end| {
-        world.occupy(0..3, seconds(60));
-        let lock = world.lock();
-        end.of(lock.try_acquire()).await.is_some()
-    })
-    .await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_dropped_try_acquire_without_a_quorum_leaves_nothing() {
-    dropped_anywhere(3, async |world, end| {
-        world.inject([Fault::Down, Fault::Hang, Fault::Mute]);
-        let lock = world.lock();
-        end.of(lock.try_acquire()).await.is_some()
-    })
-    .await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_dropped_acquire_within_leaves_nothing() {
-    dropped_anywhere(5, async |world, end| {
-        world.occupy(0..3, seconds(60));
-        let lock = world.lock();
-        end.of(lock.acquire_within(millis(60))).await.is_some()
-    })
-    .await;
+async fn a_dropped_try_acquire_that_fails_leaves_nothing() {
+    let refuse: fn(&World) = |world| world.occupy(0..3, seconds(60));
+    let fail: fn(&World) = |world| world.inject([Fault::Down, Fault::Hang, Fault::Mute]);
+    for prepare in [refuse, fail] {
+        dropped_anywhere(3, async |world, end| {
+            prepare(world);
+            end.of(world.lock().try_acquire()).await.is_some()
+        })
+        .await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_dropped_acquire_leaves_nothing() {
-    dropped_anywhere(5, async |world, end| {
-        world.occupy(0..3, millis(60)); // the lock becomes free after 60 ms
-        let lock = world.lock();
-        end.of(lock.acquire()).await.is_some()
-    })
-    .await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_owners_dropped_try_acquire_leaves_nothing() {
-    for kind in [Kind::Reentrant, Kind::Fair] {
-        dropped_anywhere(2, async |world, end| {
-            let lock = lock(kind, &world.locks, &world.locks.owner());
-            end.of(lock.try_acquire()).await.is_some()
-        })
-        .await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_dropped_reentry_leaves_nothing() {
-    for kind in [Kind::Reentrant, Kind::Fair] {
-        dropped_anywhere(2, async |world, end| {
-            let lock = lock(kind, &world.locks, &world.locks.owner());
-            let _outer = lock.try_acquire().await.unwrap();
-            end.of(lock.acquire()).await.is_some()
-        })
-        .await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_owners_dropped_acquire_after_anothers_release_leaves_nothing() {
-    for kind in [Kind::Reentrant, Kind::Fair] {
+    for kind in KINDS {
         dropped_anywhere(5, async |world, end| {
-            let held = lock(kind, &world.locks, &world.locks.owner());
-            let held = held.try_acquire().await.unwrap();
-            let lock = lock(kind, &world.locks, &world.locks.owner());
+            let held = own(kind, world).try_acquire().await.unwrap();
+            let lock = own(kind, world);
             let letting_go = async {
                 sleep(millis(130)).await;
                 drop(held);
@@ -96,13 +46,24 @@ async fn an_owners_dropped_acquire_after_anothers_release_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owners_dropped_acquire_within_leaves_nothing() {
-    for kind in [Kind::Reentrant, Kind::Fair] {
+async fn a_dropped_acquire_within_leaves_nothing() {
+    for kind in KINDS {
         dropped_anywhere(5, async |world, end| {
-            let held = lock(kind, &world.locks, &world.locks.owner());
-            let _held = held.try_acquire().await.unwrap();
-            let lock = lock(kind, &world.locks, &world.locks.owner());
-            end.of(lock.acquire_within(millis(60))).await.is_some()
+            let _held = own(kind, world).try_acquire().await.unwrap();
+            let within = end.of(own(kind, world).acquire_within(millis(60))).await;
+            within.is_some()
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_reentry_leaves_nothing() {
+    for kind in KINDS.into_iter().filter(|kind| has_owner(*kind)) {
+        dropped_anywhere(2, async |world, end| {
+            let lock = own(kind, world);
+            let _outer = lock.try_acquire().await.unwrap();
+            end.of(lock.acquire()).await.is_some()
         })
         .await;
     }
@@ -180,6 +141,11 @@ async fn a_dropped_waiter_does_not_delay_the_others() {
     guard.release().await.unwrap();
     let guard: Guard = timeout(millis(1), waiter).await.unwrap().unwrap();
     drop(guard);
+}
+
+/// Returns the lock for an owner of its own.
+fn own(kind: Kind, world: &World) -> Lock {
+    lock(kind, &world.locks, &world.locks.owner())
 }
 
 /// The point at which a future is dropped.

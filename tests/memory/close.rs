@@ -40,18 +40,6 @@ async fn calls_after_close_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn close_ends_waiting() {
-    let world = World::new(3).await;
-    world.occupy(0..3, seconds(60));
-    let lock = world.lock();
-    let (result, ()) = tokio::join!(lock.acquire(), async {
-        sleep(seconds(5)).await;
-        world.close().await;
-    });
-    assert!(matches!(result, Err(AcquireError::Closed)), "{result:?}");
-}
-
-#[tokio::test(start_paused = true)]
 async fn closing_twice_or_at_once_does_no_harm() {
     let world = World::new(3).await;
     drop(world.guard().await);
@@ -139,19 +127,6 @@ async fn close_waits_until_masters_release_or_forget_a_dropped_guard_in_doubt() 
     }
 }
 
-/// The node timeout is so long that the TTL passes before the client gives up the connection to the
-/// hanging master.
-#[tokio::test(start_paused = true)]
-async fn close_returns_when_the_ttl_has_passed_whatever_a_master_does() {
-    let timeouts = |builder: quorlock::Builder| builder.node_timeout(seconds(3)).ttl(seconds(5));
-    let world = World::with(3, timeouts).await;
-    let guard = world.guard().await;
-    world.masters[0].inject(Fault::Hang);
-    drop(guard);
-    let (took, ()) = timed(world.close()).await;
-    assert!(seconds(4) < took && took <= seconds(5), "{took:?}");
-}
-
 /// The masters' tasks deliver a posted release. `close` does not wait for a `release` future that
 /// is not polled.
 #[tokio::test(start_paused = true)]
@@ -181,16 +156,6 @@ async fn close_does_not_wait_for_a_lost_attempt_that_is_not_polled() {
     assert!(closed.is_ok(), "an unpolled attempt delays close");
     assert_eq!(world.holders(), ["another", "another", ""]);
     acquisition.await.unwrap_err();
-}
-
-/// A guard may be dropped on a thread without a runtime.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_guard_dropped_on_a_plain_thread_is_released() {
-    let world = World::new(3).await;
-    let guard = world.guard().await;
-    thread::spawn(move || drop(guard)).join().unwrap();
-    world.close().await;
-    assert_eq!(world.holders(), [""; 3]);
 }
 
 /// Dropping a guard wakes waiters in the same process, even on a thread without a runtime.
@@ -313,49 +278,6 @@ fn a_call_does_not_wait_for_a_runtime_that_ended() {
     let error = other.block_on(acquisition).unwrap_err();
     assert!(error.to_string().ends_with(" closed"), "{error}");
     other.block_on(locks.close());
-}
-
-/// The waiters run on another runtime than the coordinator. Nothing can serve them any more.
-#[test]
-fn waiters_end_with_the_runtime_of_their_coordinator() {
-    let runtime = Runtime::new().unwrap();
-    let other = Runtime::new().unwrap();
-    let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
-    let (locks, guards) = runtime.block_on(async {
-        let locks = Coordinator::new(&masters).unwrap();
-        let owner = locks.owner();
-        let held = [
-            locks.mutex("a"),
-            locks.reentrant("b", &owner),
-            locks.fair("c", &owner),
-        ];
-        let mut guards = Vec::new();
-        for lock in held {
-            guards.push(lock.acquire().await.unwrap());
-        }
-        (locks, guards)
-    });
-    other.block_on(async {
-        let owner = locks.owner();
-        let fair = locks.fair("c", &owner);
-        let wanted = [
-            locks.mutex("a"),
-            locks.mutex("a"),
-            locks.reentrant("b", &owner),
-            fair.clone(),
-        ];
-        let waits = wanted.map(|lock| tokio::spawn(async move { lock.acquire().await }));
-        while fair.inspect().await.unwrap().queue != [owner.id()] {
-            sleep(millis(1)).await;
-        }
-        runtime.shutdown_background();
-        for wait in waits {
-            let ended = timeout(seconds(20), wait).await.expect("it waits on");
-            let error = ended.unwrap().unwrap_err();
-            assert!(matches!(error, AcquireError::Closed), "{error}");
-        }
-        drop(guards);
-    });
 }
 
 /// No task of a coordinator stays in the runtime.

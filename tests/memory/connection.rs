@@ -61,17 +61,6 @@ async fn slow_answers_do_not_end_a_connection() {
     assert_eq!(said(&guard.settled().await), ["granted"; 3]);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_master_that_is_down_fails_fast_with_the_reason() {
-    let world = World::new(3).await;
-    world.inject_all(&Fault::Down);
-    sleep(seconds(5)).await;
-    let (took, error) = timed(world.lock().try_acquire()).await;
-    assert_eq!(took, millis(0));
-    let error = error.unwrap_err().to_string();
-    assert!(error.contains(": connection refused"), "{error}");
-}
-
 /// This holds after a short outage of the master and after a long one.
 #[tokio::test(start_paused = true)]
 async fn a_master_is_dialled_again_within_a_second() {

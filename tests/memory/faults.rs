@@ -118,28 +118,6 @@ async fn a_release_returns_in_time_with_two_faulty_masters() {
     }
 }
 
-/// Two of three masters are slow, and one hangs.
-#[tokio::test(start_paused = true)]
-async fn every_verb_works_with_slow_masters() {
-    let world = World::new(3).await;
-    world.inject([delay(20), delay(30), Fault::Hang]);
-    let (took, guard) = timed(world.lock().try_acquire()).await;
-    let guard = guard.unwrap();
-    assert_eq!(
-        (took, guard.validity()),
-        (millis(30), valid(seconds(10)) - took)
-    );
-    let (took, result) = timed(guard.extend(seconds(20))).await;
-    result.unwrap();
-    assert_eq!(
-        (took, guard.validity()),
-        (millis(30), valid(seconds(20)) - took)
-    );
-    let (took, result) = timed(guard.release()).await;
-    result.unwrap();
-    assert_eq!(took, millis(30));
-}
-
 #[tokio::test(start_paused = true)]
 async fn masters_work_after_a_fault_has_gone() {
     for (fault, ..) in faults() {

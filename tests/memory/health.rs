@@ -103,20 +103,6 @@ async fn masters_that_hang_or_answer_errors_are_not_ready() {
     }
 }
 
-/// A user may be limited to the keys of its locks, or to the commands of its kind of lock.
-#[tokio::test(start_paused = true)]
-async fn a_master_that_only_denies_the_question_is_ready() {
-    for denial in [
-        "NOPERM No permissions to access a key",
-        "NOPERM this user has no permissions to run the 'set' command",
-    ] {
-        let world = World::new(1).await;
-        world.inject([Fault::ErrorReply(denial.into())]);
-        world.locks.ready(Duration::ZERO).await.unwrap();
-        assert!(world.locks.health()[0].can_vote(), "{denial}");
-    }
-}
-
 /// A master that answers a command with an error has no vote until it grants a lock.
 #[tokio::test(start_paused = true)]
 async fn a_master_that_answers_errors_cannot_vote_until_it_grants_a_lock() {
@@ -241,17 +227,6 @@ async fn readiness_finds_what_an_idle_program_does_not() {
     assert!(world.locks.health().iter().all(MasterHealth::can_vote));
 }
 
-/// A key of a lock that the user may not use says nothing about other locks.
-#[tokio::test(start_paused = true)]
-async fn a_denied_key_does_not_cost_a_master_its_vote() {
-    let world = World::new(3).await;
-    world.inject_all(&Fault::ErrorReply(
-        "NOPERM No permissions to access a key".into(),
-    ));
-    world.lock().try_acquire().await.unwrap_err();
-    assert!(world.locks.health().iter().all(MasterHealth::can_vote));
-}
-
 #[tokio::test(start_paused = true)]
 async fn the_votes_of_a_ready_majority_do_not_read_like_trouble() {
     let world = World::new(3).await;
@@ -362,14 +337,6 @@ async fn an_outage_is_two_events_however_many_dials_fail() {
     }
     assert_eq!(last, ["closed", "closed"]);
     assert_eq!(events.next().await, None);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_closed_coordinator_is_not_ready() {
-    let world = World::new(3).await;
-    world.close().await;
-    let error = world.locks.ready(seconds(9)).await.unwrap_err();
-    assert!(matches!(error, ReadyError::Closed) && !error.has_quorum());
 }
 
 #[tokio::test(start_paused = true)]

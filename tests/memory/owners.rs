@@ -449,7 +449,7 @@ async fn a_master_that_lost_the_lock_gets_it_back_while_others_wait() {
 
 #[tokio::test(start_paused = true)]
 async fn a_waiter_is_told_at_once_that_the_coordinator_was_closed() {
-    for kind in BOTH {
+    for kind in KINDS {
         let world = World::new(3).await;
         let guard = lock(kind, &world.locks, &world.locks.owner())
             .acquire()

@@ -123,12 +123,6 @@ async fn a_master_that_restarted_empty_votes_again_when_its_quarantine_is_over()
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_quarantine_an_empty_master_votes_at_once() {
-    let world = world(3, Quarantine::Off).await;
-    assert_eq!(restarted(&world, 0).await, None);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_broken_connection_is_no_restart() {
     for quarantine in QUARANTINES {
         let world = world(3, quarantine).await;
@@ -604,29 +598,6 @@ async fn a_ttl_above_the_longest_is_an_error_and_nothing_is_sent() {
     assert_eq!(world.commands(), commands);
     assert!(held.is_valid());
     held.extend(TTL).await.unwrap();
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_longest_ttl_defaults_to_a_minute_or_the_ttl_and_without_quarantine_to_a_year() {
-    let refused = |ttl, longest: Option<Duration>, guard| {
-        let builder = Coordinator::builder().master(MemoryMaster::new()).ttl(ttl);
-        let builder = builder.quarantine(guard);
-        let builder = match longest {
-            Some(longest) => builder.max_ttl(longest),
-            None => builder,
-        };
-        let locks = builder.build().map_err(|error| error.to_string())?;
-        Ok::<_, String>(locks.mutex(NAME).ttl(seconds(61)).renewal(Renewal::Off))
-    };
-    let with = |guard| refused(TTL, None, guard).unwrap();
-    assert!(with(Quarantine::Off).try_acquire().await.is_ok());
-    let error = with(Quarantine::Observed).try_acquire().await;
-    let error = error.unwrap_err().to_string();
-    assert!(error.contains("must be at most 60s"), "{error}");
-    let locks = refused(seconds(61), None, Quarantine::Observed).unwrap();
-    assert!(locks.try_acquire().await.is_ok());
-    let error = refused(seconds(61), Some(seconds(60)), Quarantine::Off).unwrap_err();
-    assert!(error.contains("must be at most 60s"), "{error}");
 }
 
 /// The longest time until a renewal has put a key back.

@@ -133,27 +133,6 @@ async fn a_time_limit_beyond_the_clocks_range_is_no_limit() {
     assert!(guard.is_valid());
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_wait_goes_on_while_masters_are_down() {
-    let world = World::new(3).await;
-    world.inject_all(&Fault::Down);
-    let lock = world.lock();
-    let (guard, ()) = tokio::join!(lock.acquire(), async {
-        sleep(seconds(30)).await;
-        world.clear_faults();
-    });
-    assert!(guard.unwrap().is_valid());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_waiter_gets_the_lock_soon_after_it_is_free() {
-    let world = World::new(3).await;
-    world.occupy(0..3, seconds(30));
-    let (took, guard) = timed(world.lock().acquire()).await;
-    assert!(guard.is_ok());
-    assert!(took > seconds(30) && took < millis(30_202), "{took:?}");
-}
-
 /// After a split vote, the next attempt follows within a short random delay.
 #[tokio::test(start_paused = true)]
 async fn a_split_vote_is_tried_again() {

@@ -2,10 +2,6 @@
 
 use std::{
     collections::{BTreeSet, VecDeque},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
     time::Duration,
 };
 
@@ -149,36 +145,6 @@ async fn waiters_are_served_in_turn_and_a_release_calls_one() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn many_tasks_share_the_permits() {
-    const PERMITS: usize = 4;
-    for count in [3, 5] {
-        let masters = masters(count);
-        let clients = [(); 4].map(|()| Coordinator::new(&masters).unwrap());
-        let (held, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let used: Arc<[AtomicUsize; PERMITS]> = Arc::default();
-        let tasks = (0..40_u64).map(|task| {
-            let lock = clients[task as usize % 4].semaphore("a", PERMITS);
-            let (held, most, used) = (held.clone(), most.clone(), used.clone());
-            tokio::spawn(async move {
-                for round in 0..5 {
-                    let guard = lock.acquire().await.unwrap();
-                    let slot = &used[guard.slot().unwrap()];
-                    assert_eq!(slot.fetch_add(1, Ordering::SeqCst), 0);
-                    most.fetch_max(held.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                    sleep(millis(1 + (task * 7 + round * 13) % 30)).await;
-                    held.fetch_sub(1, Ordering::SeqCst);
-                    slot.fetch_sub(1, Ordering::SeqCst);
-                }
-            })
-        });
-        for task in tasks.collect::<Vec<_>>() {
-            timeout(seconds(60), task).await.unwrap().unwrap();
-        }
-        assert_eq!(most.load(Ordering::SeqCst), PERMITS);
-    }
-}
-
 /// A permit that its holder does not renew costs one TTL, and no other permit.
 #[tokio::test(start_paused = true)]
 async fn a_dead_holder_costs_its_own_lease() {
@@ -215,22 +181,6 @@ async fn a_permit_is_put_back_and_lost_like_any_lock() {
     masters[0].delete("a");
     masters[1].delete("a");
     assert_eq!(guards[0].lost().await.reason, LostReason::Disowned);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_break_removes_the_holders_that_were_seen() {
-    let masters = masters(3);
-    let locks = Coordinator::new(&masters).unwrap();
-    let lock = locks.semaphore("a", 2);
-    let first = lock.acquire().await.unwrap();
-    let seen = lock.inspect().await.unwrap();
-    assert_eq!(seen.holders[0].kind, Some(Kind::Semaphore));
-    assert_eq!(seen.holders[0].access, Access::Shared);
-    let second = lock.acquire().await.unwrap();
-    locks.break_held(&seen).await;
-    assert_eq!(lock.available().await.unwrap(), 1);
-    assert!(second.extend(seconds(10)).await.is_ok());
-    assert!(first.extend(seconds(10)).await.is_err());
 }
 
 #[tokio::test(start_paused = true)]
@@ -282,25 +232,6 @@ async fn a_minimum_time_keeps_one_permit() {
     assert!(lock.try_acquire().await.is_err());
     other.release().await.unwrap();
     sleep(seconds(62)).await;
-    assert_eq!(fill(&lock, 2).await.len(), 2);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_dropped_wait_leaves_nothing() {
-    let masters = masters(3);
-    let locks = Coordinator::new(&masters).unwrap();
-    let lock = locks.semaphore("a", 2);
-    let guards = fill(&lock, 2).await;
-    for time in 0..20 {
-        assert!(timeout(millis(time), lock.acquire()).await.is_err());
-    }
-    let held = lock.acquire_within(millis(100)).await;
-    assert!(matches!(held, Err(AcquireError::Deadline { .. })));
-    drop(guards);
-    sleep(millis(10)).await;
-    for master in &masters {
-        assert_eq!(master.keys(), Vec::<String>::new());
-    }
     assert_eq!(fill(&lock, 2).await.len(), 2);
 }
 
