@@ -433,34 +433,6 @@ async fn many_waiters_in_one_process_ask_no_more_than_one() {
     assert!(asked.iter().all(|asked| *asked <= 3 * 121), "{asked:?}");
 }
 
-/// The lock is released after 40 ms, so the future can be dropped at each of its await points.
-#[tokio::test(start_paused = true)]
-async fn a_waiter_dropped_at_any_poll_leaves_nothing_and_the_next_gets_the_lock() {
-    for local in [true, false] {
-        for polls in 0..24 {
-            let world = World::new(3).await;
-            let others = another(&world.masters).await;
-            world.inject([delay(1), delay(2), delay(3)]);
-            let holder = if local { &world.locks } else { &others };
-            let guard = holder.mutex(NAME).acquire().await.unwrap();
-            let lock = world.locks.mutex(NAME);
-            let dropping = timeout(seconds(5), polled(polls, lock.acquire()));
-            let releasing = async {
-                sleep(millis(40)).await;
-                drop(guard);
-            };
-            let (got, ()) = tokio::join!(dropping, releasing);
-            drop(got);
-            world.clear_faults();
-            let took = wait_of(waiter(&world.locks)).await;
-            assert!(took <= millis(30), "{polls} polls: {took:?}");
-            others.close().await;
-            world.locks.close().await;
-            assert_eq!(world.holders(), [""; 3], "{polls} polls");
-        }
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_thousand_waiters_of_four_processes_are_all_served() {
     let world = World::new(3).await;

@@ -33,12 +33,3 @@ fn two_hundred_scripts_lose_no_increment() {
     }
     assert_eq!(fs::read_to_string(counter).unwrap(), "200\n");
 }
-
-#[test]
-fn a_free_lock_is_won_at_the_first_try() {
-    let masters = masters(5);
-    for _ in 0..30 {
-        let run = crate::support::ended(&mut crate::support::script(&masters, "-n a", "exit 7"));
-        assert_eq!(run.0, 7, "{}", run.2);
-    }
-}

@@ -99,36 +99,27 @@ fn the_doctor_shows_the_settings_of_masters_that_refuse_writes() {
     assert!(!shown.contains("it lost its keys"), "{shown}");
 }
 
-#[test]
-fn the_doctor_suggests_strict_programs() {
-    let masters = masters(3);
-    let advice = "set strict = true";
-    let (_, shown, _) = ended(&mut with(&masters, "doctor"));
-    assert!(shown.contains(advice), "{shown}");
-    assert!(shown.lines().all(|line| line.chars().count() <= 80));
-    let (_, shown, _) = ended(&mut with(&masters, "doctor --strict --max-ttl 1s"));
-    assert!(!shown.contains(advice), "{shown}");
-}
-
-#[test]
-fn the_doctor_says_what_its_commands_need() {
-    let masters = masters(3);
-    let needs = ["CONFIG REWRITE", "REDISCLI_AUTH"];
-    let (_, shown, _) = ended(&mut with(&masters, "doctor"));
-    assert!(!needs.iter().any(|word| shown.contains(word)), "{shown}");
-    masters[0].command(&["CONFIG", "SET", "timeout", "60"]);
-    let (_, shown, _) = ended(&mut with(&masters, "doctor"));
-    assert!(needs.iter().all(|word| shown.contains(word)), "{shown}");
-    assert!(shown.lines().all(|line| line.chars().count() <= 80));
-}
-
 /// The texts are for people who write no code.
 #[test]
-fn the_doctor_names_settings_of_the_file() {
+fn the_doctor_suggests_strict_programs_and_says_what_its_commands_need() {
     let masters = masters(3);
-    let (_, shown, _) = ended(&mut with(&masters, "doctor"));
-    assert!(shown.contains("have strict = true"), "{shown}");
-    for word in ["Strict", "origin key"] {
+    let doctor = |words: &str| {
+        let (_, shown, _) = ended(&mut with(&masters, &format!("doctor {words}")));
+        assert!(shown.lines().all(|line| line.chars().count() <= 80));
+        shown
+    };
+    let advice = "set strict = true";
+    let needs = ["CONFIG REWRITE", "REDISCLI_AUTH"];
+    let shown = doctor("");
+    for part in [advice, "have strict = true"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    for word in needs.into_iter().chain(["Strict", "origin key"]) {
         assert!(!shown.contains(word), "{word}: {shown}");
     }
+    let shown = doctor("--strict --max-ttl 1s");
+    assert!(!shown.contains(advice), "{shown}");
+    masters[0].command(&["CONFIG", "SET", "timeout", "60"]);
+    let shown = doctor("");
+    assert!(needs.iter().all(|word| shown.contains(word)), "{shown}");
 }

@@ -205,13 +205,3 @@ fn a_holder_that_was_stopped_says_so() {
     let why = ", because quorlock did not run for at least ";
     assert!(err.contains(why) && err.lines().count() == 1, "{err}");
 }
-
-#[test]
-fn a_holder_that_loses_the_lock_is_76() {
-    let masters = masters(3);
-    let holder = Running::hold(&masters, "--ttl 2s a");
-    delete(&masters);
-    let (status, _, err) = holder.ended();
-    assert_eq!(status.code(), Some(76), "{err}");
-    assert!(err.starts_with("quorlock: lost \"a\": "), "{err}");
-}

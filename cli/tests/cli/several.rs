@@ -1,10 +1,6 @@
 //! Several names at once.
 
-use std::{
-    fs,
-    process::{Command, Stdio},
-    thread,
-};
+use std::process::{Command, Stdio};
 
 use nix::sys::signal::Signal;
 use testkit::server::masters;
@@ -150,25 +146,4 @@ fn a_command_without_dashes_is_explained() {
         assert_eq!(status, 64, "{err}");
         assert!(err.contains("put -- before the command"), "{err}");
     }
-}
-
-#[test]
-fn programs_with_overlapping_names_all_get_their_turns() {
-    let masters = masters(3);
-    let counter = masters[0].directory().join("counter");
-    fs::write(&counter, "0\n").unwrap();
-    let work = format!(
-        "read n < {0}; echo $((n + 1)) > {0}",
-        counter.to_str().unwrap()
-    );
-    // All of them have the name x.
-    let programs = ["a x b", "b c x", "x c a", "x", "c x"].map(|names| {
-        let mut command = script(&masters, names, &work);
-        thread::spawn(move || ended(&mut command))
-    });
-    for program in programs {
-        let (status, _, err) = program.join().unwrap();
-        assert_eq!(status, 0, "{err}");
-    }
-    assert_eq!(fs::read_to_string(&counter).unwrap(), "5\n");
 }

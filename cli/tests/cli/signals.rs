@@ -187,14 +187,6 @@ fn a_signal_without_a_name_ends_the_command_as_any_other() {
     assert_free(&masters, "a");
 }
 
-#[test]
-fn the_command_gets_the_signal_mask_of_its_caller() {
-    let masters = masters(1);
-    let words = "run a -- grep SigBlk /proc/self/status";
-    let (_, mask, err) = ended(&mut with(&masters, words));
-    assert_eq!(mask, "SigBlk:\t0000000000000000\n", "{err}");
-}
-
 /// A script without job control and its wrapper are one process group.
 #[test]
 fn a_stop_of_the_wrapper_spares_its_script() {
