@@ -371,7 +371,7 @@ async fn a_level_with_a_shorter_ttl_shortens_nothing() {
         let world = World::new(3).await;
         let lock = lock(kind, &world.locks, &world.locks.owner()).renewal(Renewal::Off);
         let outer = lock.clone().ttl(seconds(60)).acquire().await.unwrap();
-        let inner = lock.ttl(seconds(20)).acquire().await.unwrap();
+        let inner = lock.clone().ttl(seconds(20)).acquire().await.unwrap();
         let left = || (outer.valid_until(), world.ttls());
         let before = left();
         assert!(outer.remaining() > seconds(59), "{kind}");
@@ -381,6 +381,13 @@ async fn a_level_with_a_shorter_ttl_shortens_nothing() {
         let after = left();
         assert_eq!(after.0, before.0, "{kind}");
         assert!(after.1.iter().all(|ttl| *ttl > Some(seconds(59))), "{kind}");
+
+        let inner = lock.ttl(seconds(100)).acquire().await.unwrap();
+        inner.release().await.unwrap();
+        assert!(
+            outer.remaining() > seconds(98),
+            "{kind}: a longer TTL counts for all levels"
+        );
     }
 }
 
