@@ -36,6 +36,13 @@ struct LiveRoundState {
     settled: Vec<Waker>,
 }
 
+impl LiveRoundState {
+    /// Returns whether any task waits. Most votes come when none does.
+    fn is_awaited(&self) -> bool {
+        self.decided.is_some() || self.voted.is_some() || !self.settled.is_empty()
+    }
+}
+
 impl LiveRound {
     pub(crate) fn open(round: Round, observer: &Arc<LockObserver>) -> Arc<Self> {
         Arc::new(Self {
@@ -191,6 +198,9 @@ impl LiveRound {
     /// Wakes the tasks that no longer have to wait.
     pub(crate) fn wake(&self) {
         let mut state = self.state.lock();
+        if !state.is_awaited() {
+            return;
+        }
         let is_decided = state.round.outcome() != Outcome::Pending;
         let voted = state.voted.take();
         let decided = state.decided.take_if(|_| is_decided);

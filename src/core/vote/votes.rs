@@ -67,7 +67,7 @@ impl CastVote {
         let nanos = u64::try_from(latency.as_nanos()).map_or(most, |nanos| nanos.min(most));
         let slot = u64::from(slot.map_or(0, NonZeroU16::get));
         Self {
-            other: (vote != Vote::Grant).then(|| Box::new(vote)),
+            other: (!vote.is_grant()).then(|| Box::new(vote)),
             bits: NonZeroU64::MIN | slot << Self::SLOT_AT | nanos << Self::NANOS_AT,
         }
     }

@@ -36,11 +36,10 @@ impl Session {
             request.votes_to.note(master, text);
         }
         let vote = request.command.vote(reply);
-        let is_owed = sent.is_owed || request.is_owed_to(master);
         let checked = check_role(reply);
         // The caller of a finished round sees the new health.
         let noted = caught(|| {
-            if is_owed && vote.vote.is_failure() {
+            if vote.vote.is_failure() && (sent.is_owed || request.is_owed_to(master)) {
                 let random = (self.config.random)();
                 self.owed.failed(sent.is_owed, now, random);
                 self.owe(request.clone());
