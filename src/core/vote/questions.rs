@@ -105,11 +105,12 @@ impl Round {
         })
     }
 
-    /// Returns whether any master refused, and all refusals say that the lock is free but other
-    /// waiters come first.
+    /// Returns whether the lock is free but other waiters come first: all masters that refused say
+    /// so, or a majority of any set.
     pub(crate) fn lets_others_pass(&self) -> bool {
         let queued = self.masters(|vote| matches!(vote, Vote::Refuse(Refusal::Queued { .. })));
-        !queued.is_empty() && queued == self.masters(Vote::is_refusal)
+        let is_majority = self.quorum.is_any_majority_in(queued);
+        is_majority || !queued.is_empty() && queued == self.masters(Vote::is_refusal)
     }
 
     /// Returns a candidate above the counters of all masters that refused the candidate of this
@@ -538,10 +539,12 @@ mod tests {
     }
 
     #[test]
-    fn others_pass_if_all_refusals_are_of_waiters_that_come_first() {
+    fn others_pass_if_all_refusals_or_a_majority_are_of_waiters_that_come_first() {
         for (letters, passes) in [
             ("qgf", true),
             ("qq", true),
+            ("qqqhh", true),
+            ("qqhhh", false),
             ("qh", false),
             ("hq", false),
             ("hh", false),
