@@ -67,7 +67,8 @@ impl Config {
         /// The default, unless the TTL is longer.
         const USUAL: Duration = Duration::from_secs(60);
         let default = || match self.quarantine {
-            // The maximum only limits the length of quarantines. With quarantine off, there are none.
+            // The maximum only limits the length of quarantines. With quarantine off, there are
+            // none.
             Quarantine::Off => Ttl::MOST,
             Quarantine::Observed | Quarantine::Strict => self.ttl.duration().max(USUAL),
         };

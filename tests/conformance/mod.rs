@@ -320,8 +320,8 @@ async fn check_on(subjects: &mut [Subject], rows: &[&str]) {
     for subject in subjects {
         for (number, row) in rows.iter().enumerate() {
             for copies in [1, 2] {
-                // Tries again if the machine stalled for so long that the candidates are too old, or
-                // that times which should be the same differ.
+                // Tries again if the machine stalled for so long that the candidates are too old,
+                // or that times which should be the same differ.
                 for again in 0.. {
                     let key = format!("{number} {copies} {again}");
                     let start = now();

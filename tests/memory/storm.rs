@@ -1,6 +1,6 @@
-//! Many tasks on several threads want the same locks, of all kinds at once, in real time. Futures are
-//! dropped at random polls, coordinators are closed, and masters fail at random. No call hangs, and
-//! no two hold a lock at the same time. What one thread does in any order, the simulator shows.
+//! Many tasks on several threads want the same locks, of all kinds at once, in real time. Futures
+//! are dropped at random polls, coordinators are closed, and masters fail at random. No call hangs,
+//! and no two hold a lock at the same time. What one thread does in any order, the simulator shows.
 
 use std::{
     sync::{

@@ -463,8 +463,8 @@ async fn a_thousand_waiters_of_four_processes_are_all_served() {
     assert_eq!(world.holders(), [""; 3]);
 }
 
-/// A client that has met rivals asks the agreed master first, even in the first attempt of a new waiter.
-/// The report of that master alone wakes the waiter.
+/// A client that has met rivals asks the agreed master first, even in the first attempt of a new
+/// waiter. The report of that master alone wakes the waiter.
 #[tokio::test(start_paused = true)]
 async fn a_new_waiter_for_a_contested_lock_asks_one_master_and_hears_from_it() {
     let world = World::new(5).await;

@@ -3,8 +3,8 @@
 //! A run has several processes, each with clocks of its own. Their tasks use locks of all kinds in
 //! every way, while processes, masters and the network fail. [`checker`] says which rules hold.
 //!
-//! `./dev sim [N]` runs N seeds, and the runs outside the model. With `SIM_SEED=n`, it runs one seed
-//! and prints everything that happened. `SIM_BREACH` names the broken assumption of that run.
+//! `./dev sim [N]` runs N seeds, and the runs outside the model. With `SIM_SEED=n`, it runs one
+//! seed and prints everything that happened. `SIM_BREACH` names the broken assumption of that run.
 
 #![allow(
     clippy::disallowed_methods,

@@ -108,7 +108,8 @@ impl Bank {
         is_written.then_some(balance).ok_or_else(late)
     }
 
-    /// Returns the balance, or `None` if the caller is late. From here on, earlier holders are late.
+    /// Returns the balance, or `None` if the caller is late. From here on, earlier holders are
+    /// late.
     async fn claim(&self, id: u32, token: FencingToken) -> rusqlite::Result<Option<i64>> {
         let sql = "INSERT INTO account (id, balance, fence) VALUES (?1, 0, ?2)
                    ON CONFLICT DO UPDATE SET fence = ?2 WHERE fence <= ?2 RETURNING balance";

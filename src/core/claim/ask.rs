@@ -33,9 +33,9 @@ pub(crate) struct NextRound {
 }
 
 impl ClaimState {
-    /// Begins a claim with the [`acquisition`] that the step sees. Asks all masters for the lock, or
-    /// at first only those in `asked`. These also report the next change of the key. With options
-    /// for the `queue`, joins the queues.
+    /// Begins a claim with the [`acquisition`] that the step sees. Asks all masters for the lock,
+    /// or at first only those in `asked`. These also report the next change of the key. With
+    /// options for the `queue`, joins the queues.
     pub(crate) fn begin(
         step: &ClaimStep<'_>,
         by: Identity,
@@ -141,8 +141,8 @@ impl ClaimState {
         }
     }
 
-    /// Asks the masters in `asked`. The agreed master, asked before the others, chooses the slot. It
-    /// does not queue the caller.
+    /// Asks the masters in `asked`. The agreed master, asked before the others, chooses the slot.
+    /// It does not queue the caller.
     fn ask_first(
         &self,
         step: &ClaimStep<'_>,

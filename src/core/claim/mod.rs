@@ -3,8 +3,8 @@
 //!
 //! Nothing here reads a clock, holds a mutex or sends anything. The driver locks the claim, calls
 //! the method for what has happened, posts the [`Command`] that the method returns, unlocks, and
-//! carries out what the [`ClaimStep`] has left to do. Votes are counted elsewhere: a step only reads
-//! the newest round.
+//! carries out what the [`ClaimStep`] has left to do. Votes are counted elsewhere: a step only
+//! reads the newest round.
 //!
 //! [`Command`]: crate::core::protocol::command::Command
 

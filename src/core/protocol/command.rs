@@ -38,8 +38,8 @@ pub(crate) struct Holding {
     pub(crate) ballot: Option<Ballot>,
 }
 
-/// The counter of a fenced lock, and the candidate that an attempt offers for its fencing token. The
-/// rule by which a master accepts or refuses a candidate is in `lua/shared/ballot.lua`.
+/// The counter of a fenced lock, and the candidate that an attempt offers for its fencing token.
+/// The rule by which a master accepts or refuses a candidate is in `lua/shared/ballot.lua`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ballot {
     /// The key of the counter on the masters.

@@ -80,8 +80,8 @@ impl Ttl {
         Ok(Self(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)))
     }
 
-    /// Rounds a TTL down as [`whole`](Self::whole) does. Refuses one that leaves no validity after a
-    /// round that takes a whole node timeout.
+    /// Rounds a TTL down as [`whole`](Self::whole) does. Refuses one that leaves no validity after
+    /// a round that takes a whole node timeout.
     pub(crate) fn parse(
         ttl: Duration,
         node_timeout: Duration,

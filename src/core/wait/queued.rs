@@ -13,8 +13,8 @@ use crate::core::{
 };
 
 /// A waiter for a lock with queues, from its first round to its last one. It is told of the rounds
-/// that it did not win. Masters call the waiter at the head of their queues, so its own rounds only keep
-/// its position, and find out what no master reports.
+/// that it did not win. Masters call the waiter at the head of their queues, so its own rounds only
+/// keep its position, and find out what no master reports.
 #[derive(Debug)]
 pub(crate) struct QueuedWaiter {
     pauses: Pauses,
@@ -91,8 +91,8 @@ impl QueuedWaiter {
 
     /// Returns the wait for a call after `round`. Returns `None` if the waiter has become the next
     /// one: it asks at once, in a round that watches the key. No one calls a waiter when another
-    /// program deletes the key. Nor if only the slot that was asked for `is_taken`, and not all: the
-    /// waiter tries again soon.
+    /// program deletes the key. Nor if only the slot that was asked for `is_taken`, and not all:
+    /// the waiter tries again soon.
     pub(crate) fn wait_after(
         &mut self,
         round: &Round,

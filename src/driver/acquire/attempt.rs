@@ -33,8 +33,8 @@ pub(super) type Watch<'a> = Option<&'a (dyn Fn() + Sync)>;
 
 /// Makes one attempt. If the request has an owner, waits until the owner's other attempts at this
 /// lock are over. If they are not over at the instant that `permit_by` returns, sends nothing. If
-/// there is an `agreed` master, asks it before the others. Calls `watch` before the command that makes
-/// masters report the next change. An error ends the call: no further attempt can win.
+/// there is an `agreed` master, asks it before the others. Calls `watch` before the command that
+/// makes masters report the next change. An error ends the call: no further attempt can win.
 pub(in crate::driver) async fn attempt(
     context: &Arc<Context>,
     request: &LockRequest,

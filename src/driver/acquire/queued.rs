@@ -190,8 +190,8 @@ impl<'a> QueuedWait<'a> {
         }
     }
 
-    /// If the agreed master chooses the slot of a semaphore, lets it answer before the others. If it
-    /// puts others first, waits for a call, and asks all masters.
+    /// If the agreed master chooses the slot of a semaphore, lets it answer before the others. If
+    /// it puts others first, waits for a call, and asks all masters.
     async fn ask_for_slot(&self, stay: &mut Stay<'a>) -> Result<(), AcquireError> {
         let queue = stay.waiter.as_ref().map(|_| self.queued.options);
         let asked = (stay.slot).ask_others(&stay.level.claim, queue, stay.is_last);

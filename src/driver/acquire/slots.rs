@@ -45,8 +45,8 @@ impl<'a> SlotChoice<'a> {
     }
 
     /// Lets the agreed master choose if masters have lately chosen different slots. It is none of
-    /// those that failed in the `last` round. While the masters are changed, all choose first, because no
-    /// single master may know all holders.
+    /// those that failed in the `last` round. While the masters are changed, all choose first,
+    /// because no single master may know all holders.
     pub(super) fn choose_if_likely(&mut self, last: Option<&LiveRound>) {
         let waiters = &self.context.local_waiters;
         let may_choose = self.has_slots && !self.context.masters.quorum().is_of_lists();
@@ -71,10 +71,10 @@ impl<'a> SlotChoice<'a> {
         self.agreed = masters.agreed(self.lock_id.key(), among);
     }
 
-    /// If the agreed master chooses, waits for its answer, and asks the others in the same round for
-    /// the slot that it has granted. If it puts other clients first, and this is not the last round,
-    /// asks no other master, gives back what was kept, and returns for how long the caller waits
-    /// for a call. It may be wrong, so all masters choose in the next round.
+    /// If the agreed master chooses, waits for its answer, and asks the others in the same round
+    /// for the slot that it has granted. If it puts other clients first, and this is not the last
+    /// round, asks no other master, gives back what was kept, and returns for how long the caller
+    /// waits for a call. It may be wrong, so all masters choose in the next round.
     pub(super) async fn ask_others(
         &mut self,
         claim: &Claim,

@@ -29,8 +29,8 @@ use crate::{
 };
 
 impl Claim {
-    /// Asks all masters for the lock, in a first round. If there is an `agreed` master, asks
-    /// only that one at first: see [`refused_by`](Self::refused_by). With options for the `queue`, joins
+    /// Asks all masters for the lock, in a first round. If there is an `agreed` master, asks only
+    /// that one at first: see [`refused_by`](Self::refused_by). With options for the `queue`, joins
     /// the queues of the masters.
     pub(crate) fn begin(
         context: &Arc<Context>,
@@ -96,9 +96,9 @@ impl Claim {
         None
     }
 
-    /// Waits for the answer of the `agreed` master, if there is one, and asks the others in the same
-    /// round for the slot that it has granted, or for any slot. If it puts other clients first, and
-    /// the round is not the last one, asks no other master, and returns `false`.
+    /// Waits for the answer of the `agreed` master, if there is one, and asks the others in the
+    /// same round for the slot that it has granted, or for any slot. If it puts other clients
+    /// first, and the round is not the last one, asks no other master, and returns `false`.
     pub(crate) async fn ask_for_slot_of(
         &self,
         agreed: Option<usize>,

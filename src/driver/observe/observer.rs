@@ -312,6 +312,6 @@ fn record_since(since: Option<Instant>, times: Option<&Histogram>) {
     }
 }
 
-/// The target of the log events about locks: acquired, renewed, in doubt, released and lost. Part of
-/// the API, because programs filter by it.
+/// The target of the log events about locks: acquired, renewed, in doubt, released and lost. Part
+/// of the API, because programs filter by it.
 const LOCK: &str = "quorlock::lock";

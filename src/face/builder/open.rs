@@ -1,5 +1,5 @@
-//! Checks lists of masters, and opens coordinators, which connect to them. Also opens a connection to
-//! one master.
+//! Checks lists of masters, and opens coordinators, which connect to them. Also opens a connection
+//! to one master.
 
 use std::{sync::Arc, time::Duration};
 
