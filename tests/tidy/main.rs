@@ -1,5 +1,5 @@
-//! Checks the sources themselves: floors, import cycles, sizes, and the names of files, of metrics
-//! and of types. What the pages say is left to readers.
+//! Checks the sources themselves: floors, import cycles, sizes, and the names of files and of
+//! metrics. What the pages say is left to readers.
 
 #![allow(clippy::unwrap_used, reason = "a failed test ends")]
 

@@ -1,7 +1,6 @@
 //! The scripts of `lua/`, put together from their files.
 
-use std::fmt;
-use std::sync::OnceLock;
+use std::{fmt, sync::OnceLock};
 
 use super::kinds;
 

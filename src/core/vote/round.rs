@@ -30,7 +30,7 @@ pub(crate) struct Round {
     /// rounds for every lock that is held.
     cast: SmallVec<[Option<CastVote>; 5]>,
     /// The masters that have not voted yet.
-    open: MasterSet,
+    unanswered: MasterSet,
     /// The masters that did what was asked.
     done: MasterSet,
     /// `true` if a vote was for a slot.
@@ -52,7 +52,7 @@ impl Round {
             start,
             limit,
             cast: smallvec![None; quorum.masters().len()],
-            open: quorum.masters(),
+            unanswered: quorum.masters(),
             done: MasterSet::NONE,
             has_slots: false,
             quorum: quorum.clone(),
@@ -113,7 +113,7 @@ impl Round {
 
     fn set(&mut self, master: usize, cast: CastVote) {
         let this = MasterSet::only(master);
-        self.open = self.open - this;
+        self.unanswered = self.unanswered - this;
         self.done = self.done - this;
         if self.verb.is_done(cast.vote()) {
             self.done |= this;
@@ -141,7 +141,7 @@ impl Round {
 
     /// Returns whether every master has voted. A failure counts as a vote here.
     pub(crate) fn is_settled(&self) -> bool {
-        self.open.is_empty()
+        self.unanswered.is_empty()
     }
 
     pub(crate) fn votes(&self) -> &[Option<CastVote>] {
@@ -160,20 +160,20 @@ impl Round {
 
     /// Returns the slot that this round has won.
     pub(crate) fn slot(&self) -> Slot {
-        let mut done = self.done();
+        let mut done = self.done_by_slot();
         let won = done.find(|(_, masters)| self.quorum.is_every_majority_in(*masters));
         won.and_then(|(slot, _)| slot)
     }
 
     /// Returns the slot that a master has granted.
     pub(crate) fn first_slot(&self) -> Slot {
-        self.done().find_map(|(slot, _)| slot)
+        self.done_by_slot().find_map(|(slot, _)| slot)
     }
 
     /// Returns the masters that can have the slot that was won, and have not granted it.
     pub(crate) fn lack_slot(&self) -> MasterSet {
         let won = self.slot();
-        let have = self.done().find(|(slot, _)| *slot == won);
+        let have = self.done_by_slot().find(|(slot, _)| *slot == won);
         self.masters(Vote::may_have_slot) - have.map_or(MasterSet::NONE, |(_, masters)| masters)
     }
 
@@ -184,7 +184,7 @@ impl Round {
 
     /// Returns the masters that have not voted yet.
     pub(crate) fn unanswered(&self) -> MasterSet {
-        self.open
+        self.unanswered
     }
 
     /// Returns the masters whose vote matches.
@@ -221,13 +221,13 @@ impl Round {
     }
 
     fn verdict(&self) -> Outcome {
-        let yes = self.done().map(|(_, masters)| masters);
+        let yes = self.done_by_slot().map(|(_, masters)| masters);
         self.quorum.verdict(yes, self.unanswered())
     }
 
     /// Returns the masters that did what was asked, in one set for each slot. A lock that has no
     /// slots has at most one set.
-    fn done(&self) -> impl Iterator<Item = (Slot, MasterSet)> {
+    fn done_by_slot(&self) -> impl Iterator<Item = (Slot, MasterSet)> {
         let slot = |master: usize| self.cast.get(master)?.as_ref()?.slot();
         let mut rest = self.done;
         from_fn(move || {

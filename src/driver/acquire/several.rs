@@ -94,7 +94,7 @@ impl<'a> Prefix<'a> {
     async fn try_fill(&mut self) -> Result<(), AcquireError> {
         let won = self.attempt(self.parts.len(), false).await?;
         // Further ballots for one lock may have taken so long that another is lost by now.
-        let Some(denied) = won.err().or_else(|| self.lost()) else {
+        let Some(denied) = won.err().or_else(|| self.give_back_lost()) else {
             return Ok(());
         };
         let Part { context, request } = self.parts[self.levels.len()];
@@ -117,7 +117,7 @@ impl<'a> Prefix<'a> {
                     most = 1;
                 }
             }
-            self.give_back_lost();
+            let _ = self.give_back_lost(); // they are acquired again
             if self.levels.len() == self.parts.len() {
                 return Ok(());
             }
@@ -188,7 +188,7 @@ impl<'a> Prefix<'a> {
                 }
                 return Ok(());
             }
-            if self.give_back_lost() {
+            if self.give_back_lost().is_some() {
                 self.aside = None;
                 return Ok(());
             }
@@ -223,14 +223,9 @@ impl<'a> Prefix<'a> {
         }
     }
 
-    /// Gives back the first lock that was lost, and all after it. Returns whether there was one.
-    fn give_back_lost(&mut self) -> bool {
-        self.lost().is_some()
-    }
-
     /// Gives back the first lock that was lost, and all after it. Returns the reason for which an
     /// attempt at that lock counts as denied.
-    fn lost(&mut self) -> Option<Denied> {
+    fn give_back_lost(&mut self) -> Option<Denied> {
         let is_lost = |level: &Level| matches!(level.claim.state(), LockState::Lost(_));
         let at = self.levels.iter().position(is_lost)?;
         let round = self.levels.split_off(at).first()?.claim.newest_round();

@@ -16,8 +16,10 @@ use crate::{
             ClaimState, ClaimStep, Terms,
             ask::{NextRound, acquisition},
         },
-        protocol::command::Ballot,
-        protocol::identity::{Identity, QueueOptions},
+        protocol::{
+            command::Ballot,
+            identity::{Identity, QueueOptions},
+        },
         time::lease::CLOCK_WINDOW,
         vote::{
             Refusal, SlotVote, Vote, master_set::MasterSet, obstacle::Obstacle, quorum::Outcome,
@@ -30,8 +32,9 @@ use crate::{
 
 impl Claim {
     /// Asks all masters for the lock, in a first round. If there is an `agreed` master, asks only
-    /// that one at first: see [`refused_by`](Self::refused_by). With options for the `queue`, joins
-    /// the queues of the masters.
+    /// that one at first: see [`refused_by`](Self::refused_by), and for a lock with slots
+    /// [`ask_for_slot_of`](Self::ask_for_slot_of). With options for the `queue`, joins the queues of
+    /// the masters.
     pub(crate) fn begin(
         context: &Arc<Context>,
         request: &LockRequest,

@@ -1,5 +1,4 @@
-//! Clocks and random numbers. No other file reads a clock or draws a random number, except for
-//! memory masters, which have clocks of their own.
+//! Clocks and random numbers. No other file reads a clock or draws a random number.
 
 use std::{
     sync::{
