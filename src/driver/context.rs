@@ -7,7 +7,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use futures::future::select;
@@ -32,6 +32,7 @@ use crate::{
     core::{
         config::Config,
         error::AcquireError,
+        time::lease::LeaseTime,
         view::health::MasterHealth,
         vote::{lists::Roster, obstacle::Obstacle, round::Round, verb::Verb},
         wait::reach::Reach,
@@ -154,7 +155,7 @@ impl Context {
     }
 
     /// Returns when to try again after `failures` failures, according to the retry delay alone.
-    pub(crate) fn retry_at(&self, failures: u32) -> Instant {
+    pub(crate) fn retry_at(&self, failures: u32) -> LeaseTime {
         let retry = self.config.retry;
         clock::now() + retry.delay(failures, clock::random_u64())
     }
@@ -180,7 +181,7 @@ impl Context {
 
     /// Notes whether an attempt that began at `start` and is over now reached a majority. Returns
     /// the new reach.
-    pub(crate) fn note_reach(&self, is_reached: Option<bool>, start: Instant) -> Reach {
+    pub(crate) fn note_reach(&self, is_reached: Option<bool>, start: LeaseTime) -> Reach {
         let now = clock::now();
         let mut reach = self.reach.lock();
         reach.note(is_reached, start, now);

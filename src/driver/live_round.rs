@@ -12,7 +12,10 @@ use std::{
 use parking_lot::Mutex;
 
 use crate::{
-    core::vote::{SlotVote, Vote, quorum::Outcome, round::Round, votes::CastVote},
+    core::{
+        time::lease::LeaseTime,
+        vote::{SlotVote, Vote, quorum::Outcome, round::Round, votes::CastVote},
+    },
     driver::{observe::observer::LockObserver, time::clock},
     master::CountVotes,
     user_code::{caught, shielded},
@@ -136,7 +139,7 @@ impl LiveRound {
     }
 
     /// Returns the time from the start of the round to `now`.
-    pub(crate) fn elapsed(&self, now: Instant) -> Duration {
+    pub(crate) fn elapsed(&self, now: LeaseTime) -> Duration {
         self.read(|round| now.saturating_duration_since(round.start()))
     }
 
@@ -172,7 +175,7 @@ impl LiveRound {
     }
 
     /// Tells the observer that the round is over at `now`.
-    pub(crate) fn record(&self, now: Instant) {
+    pub(crate) fn record(&self, now: LeaseTime) {
         self.observer.record_round(|| {
             let (verb, outcome) = self.read(|round| (round.verb(), round.outcome()));
             (verb, outcome, self.elapsed(now))

@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, VecDeque},
     pin::pin,
     sync::{Arc, Weak},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use futures::future::select;
@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use crate::{
     core::{
         protocol::name::LockId,
+        time::lease::LeaseTime,
         vote::{quorum::Outcome, round::Round},
     },
     driver::{live_round::LiveRound, time::clock},
@@ -30,7 +31,7 @@ pub(crate) trait Renew: Send + Sync {
 }
 
 /// When a claim is due, and a number that no other claim has.
-pub(crate) type TimerKey = (Instant, u64);
+pub(crate) type TimerKey = (LeaseTime, u64);
 
 /// Renews locks when their renewal is due. Renewals that are due at the same time share a batch per
 /// master. The task waits for votes only if very many renewals are under way, see [`Backlog`].
@@ -48,13 +49,13 @@ struct RenewerState {
     last_number: u64,
     /// The time until which the task sleeps, even if no claim is left that is due by then. `None`
     /// if the task waits for a claim.
-    sleeps_until: Option<Instant>,
+    sleeps_until: Option<LeaseTime>,
     is_closed: bool,
 }
 
 impl Renewer {
     /// Renews `claim` at `due`, once.
-    pub(crate) fn add(&self, due: Instant, claim: Weak<dyn Renew>) -> TimerKey {
+    pub(crate) fn add(&self, due: LeaseTime, claim: Weak<dyn Renew>) -> TimerKey {
         let mut state = self.state.lock();
         if state.sleeps_until.is_none_or(|until| due < until) {
             self.wakes.notify_one();
@@ -106,7 +107,9 @@ impl Renewer {
                 continue;
             }
             if let Some(batch) = self.renew_some(now, backlog.undecided / 3) {
-                backlog.push(batch, now - due).await;
+                backlog
+                    .push(batch, now.saturating_duration_since(due))
+                    .await;
             }
             tokio::task::yield_now().await;
         }
@@ -114,7 +117,7 @@ impl Renewer {
 
     /// Waits until there is a claim. Returns the instant at which the next claim is due, or `None`
     /// if the renewer is closed.
-    async fn next_due(&self) -> Option<Instant> {
+    async fn next_due(&self) -> Option<LeaseTime> {
         loop {
             {
                 let mut state = self.state.lock();
@@ -133,14 +136,14 @@ impl Renewer {
 
     /// Sleeps until `due`, or a little longer if there are many claims, so that more renewals share
     /// a batch. Returns early if a claim that is due earlier is added, or if the renewer is closed.
-    async fn sleep_until(&self, due: Instant) {
+    async fn sleep_until(&self, due: LeaseTime) {
         let longer = Duration::from_millis(if self.is_crowded() { 5 } else { 0 });
         let sleep = pin!(clock::sleep_until(due + longer));
         select(pin!(self.wakes.notified()), sleep).await;
     }
 
     /// Renews up to `most` of the claims that are due at `now`. Then other tasks can run.
-    fn renew_some(&self, now: Instant, most: usize) -> Option<Batch> {
+    fn renew_some(&self, now: LeaseTime, most: usize) -> Option<Batch> {
         let mut batch: Option<Batch> = None;
         for _ in 0..most {
             let Some(claim) = self.pop_due(now) else {
@@ -155,7 +158,7 @@ impl Renewer {
         batch
     }
 
-    fn pop_due(&self, now: Instant) -> Option<Weak<dyn Renew>> {
+    fn pop_due(&self, now: LeaseTime) -> Option<Weak<dyn Renew>> {
         let mut state = self.state.lock();
         let first = state.timers.first_entry()?;
         (first.key().0 <= now).then(|| first.remove())

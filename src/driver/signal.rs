@@ -1,11 +1,14 @@
 //! Wakes tasks that wait for a condition.
 
-use std::{ops::ControlFlow, pin::pin, time::Instant};
+use std::{ops::ControlFlow, pin::pin};
 
 use futures::future::select;
 use tokio::sync::Notify;
 
-use crate::driver::time::{clock, timers::Timers};
+use crate::{
+    core::time::lease::LeaseTime,
+    driver::time::{clock, timers::Timers},
+};
 
 /// A signal for tasks that wait for a condition. Each task checks its condition itself.
 #[derive(Debug, Default)]
@@ -24,7 +27,7 @@ impl Signal {
     pub(crate) async fn wait<T>(
         &self,
         timers: &Timers,
-        mut check: impl FnMut() -> ControlFlow<T, Option<Instant>>,
+        mut check: impl FnMut() -> ControlFlow<T, Option<LeaseTime>>,
     ) -> Option<T> {
         loop {
             let mut signal = pin!(self.0.notified());
@@ -43,7 +46,7 @@ impl Signal {
     /// Waits until `is_done` returns `true`, until `end`, or until the timers have ended.
     pub(crate) async fn wait_until(
         &self,
-        end: Instant,
+        end: LeaseTime,
         timers: &Timers,
         mut is_done: impl FnMut() -> bool,
     ) {

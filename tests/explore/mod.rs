@@ -28,11 +28,7 @@
 //!   the broken holder back, which may then go on after another had the lock.
 //! - A process that is barred on old masters stays barred only if the masters keep that over a
 //!   restart: see `BarsVanish`.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::unwrap_used,
-    reason = "an origin for the rounds, and a failed test ends"
-)]
+#![allow(clippy::unwrap_used, reason = "a failed test ends")]
 #![allow(
     clippy::single_range_in_vec_init,
     reason = "the masters of one set, in a list of sets"

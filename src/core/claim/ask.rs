@@ -1,9 +1,6 @@
 //! The rounds that ask for a lock.
 
-use std::{
-    mem,
-    time::{Duration, Instant},
-};
+use std::{mem, time::Duration};
 
 use super::{ClaimState, ClaimStep, Held, Phase, Terms, Traces, levels::Levels};
 use crate::core::{
@@ -12,7 +9,7 @@ use crate::core::{
         command::{Action, Ballot, Command},
         identity::{Identity, QueueOptions},
     },
-    time::lease::Lease,
+    time::lease::{Lease, LeaseTime},
     vote::{master_set::MasterSet, quorum::Outcome, round::Round, verb::Verb},
 };
 
@@ -159,7 +156,7 @@ impl ClaimState {
 }
 
 /// Returns a round that asks for a lock from `now` on, and may join the queues.
-pub(crate) fn acquisition(terms: &Terms, now: Instant, queue: Option<QueueOptions>) -> Round {
+pub(crate) fn acquisition(terms: &Terms, now: LeaseTime, queue: Option<QueueOptions>) -> Round {
     let limit = Lease::new(now, terms.ttl, terms.drift).until();
     let mut round = Round::open(Verb::Acquire, &terms.quorum, now, Some(limit));
     if queue.is_some() {

@@ -1,9 +1,6 @@
 //! A lock that is held: its renewal, its extensions, and what is put back.
 
-use std::{
-    mem,
-    time::{Duration, Instant},
-};
+use std::{mem, time::Duration};
 
 use super::{ClaimState, ClaimStep, Notice, Phase, has_failed};
 use crate::core::{
@@ -11,7 +8,7 @@ use crate::core::{
     kind::Access,
     protocol::command::{Action, Command},
     time::{
-        lease::{Lease, Ttl},
+        lease::{Lease, LeaseTime, Ttl},
         renewal::{Renewal, RenewalPlan},
     },
     vote::{Vote, master_set::MasterSet, quorum::Outcome, round::Round, verb::Verb},
@@ -30,7 +27,7 @@ impl ClaimState {
         renewal: Renewal,
         retry: Duration,
         spread: Option<u64>,
-    ) -> Option<Instant> {
+    ) -> Option<LeaseTime> {
         let start = step.newest.start();
         // This lease has the TTL of the lock. An extension by hand may have had another TTL.
         let lease = Lease::new(start, step.terms.ttl, step.terms.drift);
@@ -122,7 +119,10 @@ impl ClaimState {
 
     /// Renews the lock if that is due. Returns when to call this method again, or `None` if it need
     /// not be called again. If the lock is reentered, the calls may begin again.
-    pub(crate) fn renew(&mut self, step: &mut ClaimStep<'_>) -> (Option<Instant>, Option<Command>) {
+    pub(crate) fn renew(
+        &mut self,
+        step: &mut ClaimStep<'_>,
+    ) -> (Option<LeaseTime>, Option<Command>) {
         let lease = self.lease;
         let is_pending = step.newest.outcome() == Outcome::Pending;
         let Some(held) = self.held_at(step) else {
@@ -153,7 +153,7 @@ impl ClaimState {
         &mut self,
         step: &mut ClaimStep<'_>,
         effect: Effect,
-        start: Instant,
+        start: LeaseTime,
         ttl: Ttl,
     ) -> Option<(MasterSet, Command)> {
         match effect {
@@ -170,7 +170,7 @@ impl ClaimState {
     }
 
     /// Notes that a majority has confirmed an extension that asked for `ttl` at `start`.
-    pub(crate) fn confirmed(&mut self, step: &mut ClaimStep<'_>, start: Instant, ttl: Ttl) {
+    pub(crate) fn confirmed(&mut self, step: &mut ClaimStep<'_>, start: LeaseTime, ttl: Ttl) {
         let Some(held) = self.held_at(step) else {
             return;
         };
@@ -244,8 +244,7 @@ mod tests {
     /// Counts one vote for each letter, and returns the effects. `g` is granted, `n` is no key, `h`
     /// is held by another, and `f` is failed.
     fn effects(letters: &str) -> Vec<Option<Effect>> {
-        #[expect(clippy::disallowed_methods, reason = "an origin for the table")]
-        let start = Instant::now();
+        let start = LeaseTime::some();
         let mut round = Round::open(Verb::Extend, &Quorum::of(letters.len()), start, None);
         let votes = letters.chars().enumerate();
         let effect = |(master, letter)| {

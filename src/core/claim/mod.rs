@@ -17,7 +17,7 @@ use crate::core::{
         name::LockId,
     },
     time::{
-        lease::{Drift, Lease, Ttl},
+        lease::{Drift, Lease, LeaseTime, Ttl},
         renewal::RenewalPlan,
     },
     view::lock_state::{LockState, LostReason},
@@ -52,10 +52,9 @@ pub(crate) struct ClaimStep<'a> {
     pub(crate) terms: &'a Terms,
     /// The newest round: the acquisition, or the last extension.
     pub(crate) newest: &'a Round,
-    /// The time on the clock that leases use.
-    pub(crate) now: Instant,
-    /// The time on the clock that timers and the expiries of keys use. Unlike the other clock, it
-    /// does not jump forward with the wall clock.
+    pub(crate) now: LeaseTime,
+    /// The time on the clock that the expiries of keys use. Unlike the clock of leases, it does not
+    /// jump forward with the wall clock.
     pub(crate) monotonic: Instant,
     /// A change to announce.
     pub(crate) notice: Option<Notice>,
@@ -145,7 +144,7 @@ struct Held {
     in_doubt: bool,
     plan: Option<RenewalPlan>,
     /// The time when the renewer looks at this claim next. `None` if the renewer does not.
-    next_look: Option<Instant>,
+    next_look: Option<LeaseTime>,
     /// The instant on the monotonic clock until which the lock stays on the masters, even if all
     /// guards are dropped before.
     stays_until: Option<Instant>,
@@ -252,14 +251,14 @@ impl Held {
     /// Returns why the lock ends with `lease`. Also returns how late the renewer is at `now`, if it
     /// has missed a retry. The renewer does nothing but wait for the time, so the runtime has not
     /// run.
-    fn end(&self, lease: Lease, now: Instant) -> (LostReason, Option<Duration>) {
+    fn end(&self, lease: Lease, now: LeaseTime) -> (LostReason, Option<Duration>) {
         let Some(plan) = self.plan else {
             return (LostReason::Expired, None);
         };
         if plan.due(lease).is_none() {
             return (LostReason::RenewalLimit, None);
         }
-        let late = self.next_look.and_then(|at| now.checked_duration_since(at));
+        let late = self.next_look.map(|at| now.saturating_duration_since(at));
         (
             LostReason::Expired,
             late.filter(|late| *late >= plan.retry()),
@@ -271,7 +270,7 @@ impl<'a> ClaimStep<'a> {
     pub(crate) fn new(
         terms: &'a Terms,
         newest: &'a Round,
-        now: Instant,
+        now: LeaseTime,
         monotonic: Instant,
     ) -> Self {
         Self {

@@ -472,8 +472,9 @@ impl Case {
             candidate: 5,
         });
         let asked = first.map_or(MasterSet::ALL, MasterSet::only);
-        let round = acquisition(&terms, start, None);
-        let step = ClaimStep::new(&terms, &round, start, start);
+        let now = LeaseTime::new(start, Duration::ZERO);
+        let round = acquisition(&terms, now, None);
+        let step = ClaimStep::new(&terms, &round, now, start);
         let (by, access) = (identity(kind, 1), Access::Exclusive);
         let (claim, command) = ClaimState::begin(&step, by, access, ballot, asked, None);
         let mut case = Self {
@@ -568,7 +569,7 @@ impl Case {
     /// Takes a step, and says what it changes.
     fn step<T>(&mut self, step: impl FnOnce(&mut ClaimState, &mut ClaimStep<'_>) -> T) -> T {
         let monotonic = self.start + millis(self.at);
-        let now = monotonic + millis(self.slept);
+        let now = LeaseTime::new(monotonic, millis(self.slept));
         let newest = self.newest();
         let newest = newest.borrow();
         let mut at = ClaimStep::new(&self.terms, &newest, now, monotonic);
@@ -652,7 +653,7 @@ impl Case {
         let slot = letter.parse().ok().and_then(NonZeroU16::new);
         let (round, ttl) = self.rounds[round].clone();
         let before = round.borrow().outcome();
-        let at = self.start + millis(self.at + self.slept);
+        let at = LeaseTime::new(self.start, millis(self.at + self.slept));
         round
             .borrow_mut()
             .on_vote(master, SlotVote { vote, slot }, at);
@@ -677,9 +678,11 @@ impl Case {
         }
     }
 
-    fn timer(&mut self, at: Option<Instant>) {
+    fn timer(&mut self, at: Option<LeaseTime>) {
         if let Some(at) = at {
-            self.say(format_args!("timer {}", (at - self.start).as_millis()));
+            let start = LeaseTime::new(self.start, Duration::ZERO);
+            let after = at.saturating_duration_since(start);
+            self.say(format_args!("timer {}", after.as_millis()));
         }
     }
 

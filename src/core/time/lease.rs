@@ -1,6 +1,9 @@
 //! TTL, drift and validity. The arithmetic uses integers and saturates.
 
-use std::time::{Duration, Instant};
+use std::{
+    ops::Add,
+    time::{Duration, Instant},
+};
 
 use crate::core::config_error::ConfigError;
 
@@ -125,7 +128,7 @@ fn too_long(ttl: Duration, most: Duration) -> ConfigError {
 /// subtract the elapsed time twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Lease {
-    until: Instant,
+    until: LeaseTime,
 }
 
 impl Lease {
@@ -133,29 +136,74 @@ impl Lease {
     ///
     /// `start` must be read before the first byte is sent. Then each master begins to count the TTL
     /// after `start`, so the key on each master outlives this lease.
-    pub(crate) fn new(start: Instant, ttl: Ttl, drift: Drift) -> Self {
+    pub(crate) fn new(start: LeaseTime, ttl: Ttl, drift: Drift) -> Self {
         Self {
             until: start.checked_add(drift.usable(ttl)).unwrap_or(start),
         }
     }
 
-    pub(crate) fn until(self) -> Instant {
+    pub(crate) fn until(self) -> LeaseTime {
         self.until
     }
 
-    pub(crate) fn is_valid(self, now: Instant) -> bool {
+    pub(crate) fn is_valid(self, now: LeaseTime) -> bool {
         now < self.until
     }
 
-    pub(crate) fn remaining(self, now: Instant) -> Duration {
+    pub(crate) fn remaining(self, now: LeaseTime) -> Duration {
         self.until.saturating_duration_since(now)
+    }
+}
+
+/// A time on the clock that leases use: the monotonic clock plus the time for which the machine was
+/// suspended. Times on the two clocks cannot be mixed up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct LeaseTime(Instant);
+
+impl LeaseTime {
+    /// Converts a time on the monotonic clock. The machine was suspended for the time `slept`.
+    pub(crate) fn new(monotonic: Instant, slept: Duration) -> Self {
+        Self(monotonic + slept)
+    }
+
+    /// Converts this time to the monotonic clock. Returns `None` for a time before that clock began.
+    pub(crate) fn monotonic(self, slept: Duration) -> Option<Instant> {
+        self.0.checked_sub(slept)
+    }
+
+    pub(crate) fn checked_add(self, time: Duration) -> Option<Self> {
+        self.0.checked_add(time).map(Self)
+    }
+
+    pub(crate) fn checked_sub(self, time: Duration) -> Option<Self> {
+        self.0.checked_sub(time).map(Self)
+    }
+
+    /// Returns the time since `earlier`, or zero if that is later.
+    pub(crate) fn saturating_duration_since(self, earlier: Self) -> Duration {
+        self.0.saturating_duration_since(earlier.0)
+    }
+}
+
+#[cfg(test)]
+impl LeaseTime {
+    /// Returns an origin for tables.
+    #[expect(clippy::disallowed_methods, reason = "an origin for tables")]
+    pub(crate) fn some() -> Self {
+        Self(Instant::now())
+    }
+}
+
+impl Add<Duration> for LeaseTime {
+    type Output = Self;
+
+    fn add(self, time: Duration) -> Self {
+        Self(self.0 + time)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::disallowed_methods, reason = "an origin for the tables")]
-
     use proptest::prelude::*;
 
     use super::*;
@@ -186,7 +234,7 @@ mod tests {
         let most = Drift::from_ppm(999_999).unwrap();
         assert_eq!(most.allowance(Duration::MAX), Duration::MAX);
         assert_eq!(most.outlasting(Duration::MAX).duration(), Ttl::MOST);
-        let start = Instant::now();
+        let start = LeaseTime::some();
         assert_eq!(Lease::new(start, Ttl(u64::MAX), most).until(), start);
         assert!(!Lease::new(start, Ttl(0), ONE_PERCENT).is_valid(start));
         assert_eq!(
@@ -220,7 +268,7 @@ mod tests {
             elapsed in 0..100_000_000_000u64,
         ) {
             let drift = Drift::from_ppm(ppm).unwrap();
-            let start = Instant::now();
+            let start = LeaseTime::some();
             let now = start + Duration::from_nanos(elapsed);
             let validity = Lease::new(start, Ttl(ttl), drift).remaining(now);
             let exact = i128::from(ttl) * 1_000_000
@@ -246,7 +294,7 @@ mod tests {
             ttl in 0..100_000u64,
             elapsed in 0..100_000u64,
         ) {
-            let start = Instant::now();
+            let start = LeaseTime::some();
             let now = start + millis(elapsed);
             let lease = Lease::new(start, Ttl(ttl), ONE_PERCENT);
             prop_assert_eq!(lease.is_valid(now), !lease.remaining(now).is_zero());

@@ -116,6 +116,7 @@ impl Obstacle {
 mod tests {
     use super::*;
     use crate::core::{
+        time::lease::LeaseTime,
         vote::verb::Verb,
         vote::{Failure, Refusal, Vote, held_report::HeldReport, quorum::Quorum},
     };
@@ -128,8 +129,7 @@ mod tests {
     /// free but others come first, `k` is held as another kind, `s` is free but has seen a later
     /// candidate, `f` is failed, and `r` is in quarantine.
     fn round(letters: &str) -> Round {
-        #[expect(clippy::disallowed_methods, reason = "an origin for the table")]
-        let start = std::time::Instant::now();
+        let start = LeaseTime::some();
         let mut round = Round::open(Verb::Acquire, &Quorum::of(letters.len()), start, None);
         for (master, letter) in letters.chars().enumerate() {
             let vote = match letter {

@@ -1,9 +1,6 @@
 //! The outcome of one command that was sent to all masters.
 
-use std::{
-    iter::from_fn,
-    time::{Duration, Instant},
-};
+use std::{iter::from_fn, time::Duration};
 
 use smallvec::{SmallVec, smallvec};
 
@@ -13,7 +10,7 @@ use super::{
     quorum::{Outcome, Quorum},
     votes::CastVote,
 };
-use crate::core::vote::verb::Verb;
+use crate::core::{time::lease::LeaseTime, vote::verb::Verb};
 
 /// One command to all masters. Each master counts once, and the round is decided as early as
 /// possible.
@@ -22,9 +19,9 @@ use crate::core::vote::verb::Verb;
 #[derive(Debug)]
 pub(crate) struct Round {
     verb: Verb,
-    start: Instant,
+    start: LeaseTime,
     /// A majority that is reached at this instant or later is too late.
-    limit: Option<Instant>,
+    limit: Option<LeaseTime>,
     pub(super) quorum: Quorum,
     /// The votes, one for each master. Up to five need no allocation, because there are one or two
     /// rounds for every lock that is held.
@@ -44,8 +41,8 @@ impl Round {
     pub(crate) fn open(
         verb: Verb,
         quorum: &Quorum,
-        start: Instant,
-        limit: Option<Instant>,
+        start: LeaseTime,
+        limit: Option<LeaseTime>,
     ) -> Self {
         Self {
             verb,
@@ -76,7 +73,7 @@ impl Round {
         &mut self,
         master: usize,
         vote: impl Into<SlotVote>,
-        now: Instant,
+        now: LeaseTime,
     ) -> Outcome {
         let Some(cast) = self.cast.get(master) else {
             return self.outcome;
@@ -126,7 +123,7 @@ impl Round {
         self.verb
     }
 
-    pub(crate) fn start(&self) -> Instant {
+    pub(crate) fn start(&self) -> LeaseTime {
         self.start
     }
 
@@ -216,7 +213,7 @@ impl Round {
     }
 
     /// Returns whether a majority that is reached at `now` is too late.
-    fn is_over(&self, now: Instant) -> bool {
+    fn is_over(&self, now: LeaseTime) -> bool {
         self.limit.is_some_and(|limit| limit <= now)
     }
 
@@ -251,8 +248,6 @@ impl Round {
 /// Votes and rounds for tables.
 #[cfg(test)]
 pub(crate) mod fixture {
-    #![expect(clippy::disallowed_methods, reason = "an origin for the tables")]
-
     use super::*;
     use crate::core::vote::{Failure, Refusal, held_report::HeldReport};
 
@@ -290,7 +285,7 @@ pub(crate) mod fixture {
 
     /// Returns a round in which the masters voted in this order. A master without a vote is `-`.
     pub(crate) fn round(verb: Verb, quorum: &Quorum, letters: &str) -> Round {
-        let mut round = Round::open(verb, quorum, Instant::now(), None);
+        let mut round = Round::open(verb, quorum, LeaseTime::some(), None);
         for (master, letter) in letters
             .chars()
             .enumerate()
@@ -304,8 +299,6 @@ pub(crate) mod fixture {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::disallowed_methods, reason = "an origin for the tables")]
-
     use std::num::NonZeroU16;
 
     use proptest::prelude::*;
@@ -317,7 +310,7 @@ mod tests {
     use crate::core::vote::Failure;
 
     fn outcome(verb: Verb, masters: usize, letters: &str, limit: Option<u64>) -> Outcome {
-        let start = Instant::now();
+        let start = LeaseTime::some();
         let mut round = Round::open(
             verb,
             &Quorum::of(masters),
@@ -445,7 +438,7 @@ mod tests {
 
     #[test]
     fn a_late_answer_corrects_the_table_of_a_round_that_was_won() {
-        let start = Instant::now();
+        let start = LeaseTime::some();
         for (letters, outcome, late) in [("fgg", Outcome::Won, "g"), ("ffg", Outcome::Lost, "f")] {
             let mut round = Round::open(Verb::Acquire, &Quorum::of(3), start, None);
             for (master, letter) in letters.chars().enumerate() {
@@ -461,7 +454,7 @@ mod tests {
 
     #[test]
     fn a_master_that_was_healed_counts_as_granted() {
-        let start = Instant::now();
+        let start = LeaseTime::some();
         let mut round = Round::open(Verb::Extend, &Quorum::of(4), start, None);
         for (master, letter) in "g0g".chars().enumerate() {
             round.on_vote(master, vote(letter), start + millis(7));
@@ -493,7 +486,7 @@ mod tests {
             ("fghr", Some(4), false, true),
             ("fghr", Some(3), false, false),
         ] {
-            let start = Instant::now();
+            let start = LeaseTime::some();
             let limit = limit.map(|at| start + millis(at));
             let mut round = Round::open(Verb::Acquire, &Quorum::of(5), start, limit);
             for (master, letter) in letters.chars().enumerate() {

@@ -1,11 +1,8 @@
 //! How long a waiter waits after an attempt that failed.
 
-use std::{
-    mem,
-    time::{Duration, Instant},
-};
+use std::{mem, time::Duration};
 
-use crate::core::vote::obstacle::Obstacle;
+use crate::core::{time::lease::LeaseTime, vote::obstacle::Obstacle};
 
 /// The waits of one waiter between its attempts.
 ///
@@ -23,7 +20,7 @@ pub(crate) struct Pauses {
     /// The number of attempts in a row that met this obstacle, without the first one.
     repeats: u32,
     /// The time up to which the attempts so far last at one per [`INTERVAL`](Self::INTERVAL).
-    used_until: Option<Instant>,
+    used_until: Option<LeaseTime>,
 }
 
 /// A wait before the next attempt. Both times are counted from now.
@@ -112,7 +109,7 @@ impl Pauses {
     }
 
     /// Counts an attempt. Returns the time in which no report leads to another one.
-    pub(crate) fn rest(&mut self, now: Instant) -> Duration {
+    pub(crate) fn rest(&mut self, now: LeaseTime) -> Duration {
         let used_until = self.used_until.map_or(now, |used| used.max(now)) + Self::INTERVAL;
         self.used_until = Some(used_until);
         match used_until.saturating_duration_since(now + Self::INTERVAL * Self::BURST) {
@@ -198,9 +195,8 @@ mod tests {
         Pauses::new(retry, Backoff::new(millis(500), millis(1_500)).unwrap())
     }
 
-    #[expect(clippy::disallowed_methods, reason = "an origin for the tables")]
-    fn now() -> Instant {
-        Instant::now()
+    fn now() -> LeaseTime {
+        LeaseTime::some()
     }
 
     #[test]
@@ -262,7 +258,7 @@ mod tests {
         let (mut at, mut attempts) = (start, Vec::new());
         while at < start + millis(100_000) {
             attempts.push(at);
-            at += pauses.rest(at);
+            at = at + pauses.rest(at);
         }
         let within = |time| {
             let end = start + millis(time);

@@ -144,10 +144,9 @@ impl QueuedWaiter {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use super::*;
     use crate::core::{
+        time::lease::LeaseTime,
         vote::verb::Verb,
         vote::{Failure, Refusal, Vote, held_report::HeldReport, quorum::Quorum},
     };
@@ -174,8 +173,7 @@ mod tests {
     /// timed out, `q` is in quarantine for 5 s, and `s` and `t` say that the time in the ticket is
     /// wrong.
     fn round(letters: &str) -> Round {
-        #[expect(clippy::disallowed_methods, reason = "an origin for the tables")]
-        let start = Instant::now();
+        let start = LeaseTime::some();
         let mut round = Round::open(Verb::Acquire, &Quorum::of(letters.len()), start, None);
         round.mark_queued();
         for (master, letter) in letters.chars().enumerate() {

@@ -1,9 +1,12 @@
 //! Waiters that reach too few masters. They step aside, so they do not delay the others.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::pauses::Backoff;
-use crate::core::vote::{Vote, round::Round};
+use crate::core::{
+    time::lease::LeaseTime,
+    vote::{Vote, round::Round},
+};
 
 /// Whether a client has lately reached a majority of masters: whether they answered a round in
 /// time.
@@ -17,7 +20,7 @@ use crate::core::vote::{Vote, round::Round};
 pub(crate) struct Reach {
     /// The start of the first round and the end of the last one of a period in which no round
     /// reached a majority.
-    missed: Option<(Instant, Instant)>,
+    missed: Option<(LeaseTime, LeaseTime)>,
 }
 
 impl Reach {
@@ -39,16 +42,16 @@ impl Reach {
 
     /// Returns the reach of a waiter that comes at `now`. Failures do not count for this waiter if
     /// they ended more than two waiter timeouts before.
-    pub(crate) fn at(self, now: Instant, waiter_timeout: Duration) -> Self {
+    pub(crate) fn at(self, now: LeaseTime, waiter_timeout: Duration) -> Self {
         let is_recent =
-            |(_, end): &(_, Instant)| now.saturating_duration_since(*end) <= waiter_timeout * 2;
+            |(_, end): &(_, LeaseTime)| now.saturating_duration_since(*end) <= waiter_timeout * 2;
         Self {
             missed: self.missed.filter(is_recent),
         }
     }
 
     /// Notes whether a round reached a majority. It began at `start` and ended at `now`.
-    pub(crate) fn note(&mut self, is_reached: Option<bool>, start: Instant, now: Instant) {
+    pub(crate) fn note(&mut self, is_reached: Option<bool>, start: LeaseTime, now: LeaseTime) {
         match is_reached {
             Some(true) => self.missed = None,
             Some(false) => {
@@ -63,8 +66,9 @@ impl Reach {
     /// not ask for the lock until a majority of masters answer in time. It keeps its ticket if a
     /// majority of masters have seen the ticket.
     pub(crate) fn is_aside(self, waiter_timeout: Duration) -> bool {
-        let is_long =
-            |(start, end): (_, Instant)| end.saturating_duration_since(start) >= waiter_timeout / 2;
+        let is_long = |(start, end): (_, LeaseTime)| {
+            end.saturating_duration_since(start) >= waiter_timeout / 2
+        };
         self.missed.is_some_and(is_long)
     }
 
@@ -76,8 +80,6 @@ impl Reach {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::disallowed_methods, reason = "an origin for the tables")]
-
     use super::*;
     use crate::core::{
         vote::verb::Verb,
@@ -95,7 +97,7 @@ mod tests {
 
     /// Returns a round with the vote of each letter. `g` is granted, `h` is held by another, `f` is
     /// timed out, `q` is quarantined, and `-` is not answered yet.
-    fn round(letters: &str, start: Instant) -> Round {
+    fn round(letters: &str, start: LeaseTime) -> Round {
         let mut round = Round::open(Verb::Acquire, &Quorum::of(letters.len()), start, None);
         for (master, letter) in letters.chars().enumerate() {
             let vote = match letter {
@@ -117,7 +119,7 @@ mod tests {
         use Outcome::{Lost, TooLate};
         const CONTENDING: bool = false;
         const ASIDE: bool = true;
-        let origin = Instant::now();
+        let origin = LeaseTime::some();
         for (name, rounds) in [
             (
                 "another holder",
@@ -187,7 +189,7 @@ mod tests {
 
     #[test]
     fn old_failures_do_not_count_against_a_new_waiter() {
-        let origin = Instant::now();
+        let origin = LeaseTime::some();
         let mut reach = Reach::default();
         reach.note(Some(false), origin, origin);
         for (at, expected) in [(6_000, true), (6_001, false)] {

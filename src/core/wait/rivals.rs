@@ -1,6 +1,8 @@
 //! The clients of other processes that want the same lock.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use crate::core::time::lease::LeaseTime;
 
 /// The rivals for one lock, as far as attempts of this process have met them, and the run of this
 /// process: its hand-overs in a row from one waiter to the next.
@@ -16,7 +18,7 @@ pub(crate) struct Rivals {
     /// `true` if the last attempt to join the queues of the masters had to wait in them.
     was_queued: bool,
     /// The time of the first hand-over of the run.
-    since: Option<Instant>,
+    since: Option<LeaseTime>,
     hand_overs: u32,
     /// The number of times in a row that a waiter gave way to no one.
     vain: u32,
@@ -57,7 +59,7 @@ impl Rivals {
     }
 
     /// Notes that a waiter of this process has got the lock from another one at `now`.
-    pub(crate) fn note_hand_over(&mut self, now: Instant) {
+    pub(crate) fn note_hand_over(&mut self, now: LeaseTime) {
         self.hand_overs += 1;
         self.since.get_or_insert(now);
     }
@@ -79,7 +81,7 @@ impl Rivals {
 
     /// Returns whether the run is over, so that the next waiter gives way. `are_told` says whether
     /// masters tell the rivals of a release. Otherwise they ask from time to time.
-    pub(crate) fn is_run_over(&self, are_told: bool, now: Instant) -> bool {
+    pub(crate) fn is_run_over(&self, are_told: bool, now: LeaseTime) -> bool {
         let times = 1 << self.vain;
         let (most, time) = (Self::RUN.0 * times, Self::RUN.1 * times);
         let (most, time) = match are_told {
@@ -104,8 +106,6 @@ impl Rivals {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::disallowed_methods, reason = "an origin for the tests")]
-
     use super::*;
 
     #[test]
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_run_ends_after_some_hand_overs_or_some_time() {
-        let now = Instant::now();
+        let now = LeaseTime::some();
         for (are_told, apart, hand_overs) in [(true, 0, 8), (true, 30, 4), (false, 1, 400)] {
             let mut rivals = Rivals::default();
             let mut times = (0..).map(|count| now + Duration::from_millis(apart) * count);

@@ -1,9 +1,8 @@
 //! The order in which the waiters of one process contend for a lock.
 
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, time::Duration};
+
+use crate::core::time::lease::LeaseTime;
 
 /// The waiters of this process for one lock. They contend on the masters one at a time, in the
 /// order in which they came.
@@ -25,7 +24,7 @@ pub(crate) struct WaitOrder<T> {
 struct InTurn {
     number: u64,
     /// The time at which the contender counts as silent if it has not acted.
-    due: Instant,
+    due: LeaseTime,
 }
 
 impl<T: Clone> WaitOrder<T> {
@@ -48,9 +47,9 @@ impl<T: Clone> WaitOrder<T> {
     pub(crate) fn turn(
         &mut self,
         number: u64,
-        now: Instant,
+        now: LeaseTime,
         wakeup: impl FnOnce() -> T,
-    ) -> Option<(T, Instant)> {
+    ) -> Option<(T, LeaseTime)> {
         let look_again = match self.contender {
             Some(contender) if contender.number != number => contender.due + self.delay(number),
             Some(_) | None => now,
@@ -69,7 +68,7 @@ impl<T: Clone> WaitOrder<T> {
 
     /// Notes that waiter `number` will not act before `at`. Does nothing if the waiter does not
     /// contend.
-    pub(crate) fn expect(&mut self, number: u64, at: Instant) {
+    pub(crate) fn expect(&mut self, number: u64, at: LeaseTime) {
         if self.contends(number) {
             self.contend(number, at);
         }
@@ -77,7 +76,7 @@ impl<T: Clone> WaitOrder<T> {
 
     /// Notes that the event for which the contender waits came at `now`. The contender should act
     /// soon after `now`.
-    pub(crate) fn on_event(&mut self, now: Instant) {
+    pub(crate) fn on_event(&mut self, now: LeaseTime) {
         if let Some(contender) = &mut self.contender {
             let due = now.checked_add(Self::GRACE).unwrap_or(now);
             contender.due = contender.due.min(due);
@@ -87,7 +86,7 @@ impl<T: Clone> WaitOrder<T> {
     /// Removes waiter `number` if others wait. If the turn then passes to another waiter, returns
     /// the handle that wakes that waiter. The removed waiter takes a new number, so it comes after
     /// all others.
-    pub(crate) fn step_back(&mut self, number: u64, now: Instant) -> Option<T> {
+    pub(crate) fn step_back(&mut self, number: u64, now: LeaseTime) -> Option<T> {
         if self.waiting.is_empty() {
             return None;
         }
@@ -96,7 +95,7 @@ impl<T: Clone> WaitOrder<T> {
 
     /// Removes waiter `number`. If the turn then passes to another waiter, returns the handle that
     /// wakes that waiter.
-    pub(crate) fn leave(&mut self, number: u64, now: Instant) -> Option<T> {
+    pub(crate) fn leave(&mut self, number: u64, now: LeaseTime) -> Option<T> {
         self.waiting.remove(&number);
         if !self.contends(number) {
             return None;
@@ -113,7 +112,7 @@ impl<T: Clone> WaitOrder<T> {
             .is_some_and(|contender| contender.number == number)
     }
 
-    fn contend(&mut self, number: u64, at: Instant) {
+    fn contend(&mut self, number: u64, at: LeaseTime) {
         let due = at.checked_add(Self::GRACE).unwrap_or(at);
         self.contender = Some(InTurn { number, due });
     }
@@ -137,8 +136,6 @@ impl<T> Default for WaitOrder<T> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::disallowed_methods, reason = "an origin for the tables")]
-
     use super::*;
 
     fn millis(count: u64) -> Duration {
@@ -147,15 +144,15 @@ mod tests {
 
     /// Returns when waiter `number` asks again, in milliseconds after `start`. `None` if the waiter
     /// contends.
-    fn turn(order: &mut WaitOrder<u64>, number: u64, start: Instant, at: u64) -> Option<u64> {
+    fn turn(order: &mut WaitOrder<u64>, number: u64, start: LeaseTime, at: u64) -> Option<u64> {
         let (wakeup, look_again) = order.turn(number, start + millis(at), || number)?;
         assert_eq!(wakeup, number);
-        Some((look_again - start).as_millis() as u64)
+        Some(look_again.saturating_duration_since(start).as_millis() as u64)
     }
 
     #[test]
     fn waiters_contend_in_the_order_in_which_they_came() {
-        let start = Instant::now();
+        let start = LeaseTime::some();
         let mut order = WaitOrder::default();
         let numbers = [(); 3].map(|()| order.number());
         assert_eq!(numbers, [1, 2, 3]);
@@ -172,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_silent_waiter_is_passed_over() {
-        let start = Instant::now();
+        let start = LeaseTime::some();
         let mut order = WaitOrder::default();
         assert_eq!(turn(&mut order, 1, start, 0), None);
         order.expect(1, start + millis(500));
@@ -201,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_waiter_acts_soon_after_its_event() {
-        let start = Instant::now();
+        let start = LeaseTime::some();
         let mut order = WaitOrder::<u64>::default();
         order.on_event(start); // no one contends
         assert_eq!(turn(&mut order, 1, start, 0), None);
@@ -214,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_waiter_that_steps_back_comes_after_the_others() {
-        let start = Instant::now();
+        let start = LeaseTime::some();
         let mut order = WaitOrder::default();
         assert_eq!(turn(&mut order, 1, start, 0), None);
         assert_eq!(order.step_back(1, start), None);

@@ -1,9 +1,6 @@
 //! Makes one attempt at a lock, or only finds out whether one may win.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use super::denied::Denied;
 use crate::{
@@ -14,6 +11,7 @@ use crate::{
             identity::{Identity, Ticket},
             name::Token,
         },
+        time::lease::LeaseTime,
         vote::{Vote, obstacle::Obstacle, quorum::Outcome, round::Round, verb::Verb},
     },
     driver::{
@@ -38,7 +36,7 @@ pub(super) type Watch<'a> = Option<&'a (dyn Fn() + Sync)>;
 pub(in crate::driver) async fn attempt(
     context: &Arc<Context>,
     request: &LockRequest,
-    permit_by: impl FnOnce() -> Instant,
+    permit_by: impl FnOnce() -> LeaseTime,
     agreed: Option<usize>,
     watch: Watch<'_>,
 ) -> Result<Result<Level, Denied>, AcquireError> {

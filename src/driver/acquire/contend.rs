@@ -3,7 +3,7 @@
 
 use std::{
     sync::{Arc, OnceLock},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use super::{
@@ -13,6 +13,7 @@ use super::{
 use crate::{
     core::{
         error::AcquireError,
+        time::lease::LeaseTime,
         vote::{master_set::MasterSet, obstacle::Obstacle, round::Round},
         wait::{pauses::Pauses, reach::Reach, rivals::Met},
     },
@@ -63,7 +64,7 @@ fn note_win(
     context: &Context,
     request: &LockRequest,
     level: &Level,
-    (start, at): (Start, Instant),
+    (start, at): (Start, LeaseTime),
 ) {
     let (waiters, lock_id) = (&context.local_waiters, &request.lock_id);
     let beside = level.claim.newest_round().read(Round::held_by_others);
@@ -100,7 +101,7 @@ struct Contest<'a> {
     /// The masters that are likely to be free.
     free: MasterSet,
     /// The time when all masters are asked again at the latest.
-    ask_all_at: Instant,
+    ask_all_at: LeaseTime,
     /// `true` if news led to the last attempt, at once.
     has_news: bool,
     /// `true` after an attempt that got the agreed master and not the others, until the next one
@@ -192,7 +193,7 @@ impl<'a> Contest<'a> {
         &mut self,
         denied: &Denied,
         agreed: Option<usize>,
-        at: Instant,
+        at: LeaseTime,
         is_last: bool,
     ) -> Result<(), AcquireError> {
         self.took = clock::now().saturating_duration_since(at);
@@ -318,6 +319,6 @@ impl<'a> Contest<'a> {
 }
 
 /// Returns when all masters are asked again at the latest.
-fn next_poll(context: &Context) -> Instant {
+fn next_poll(context: &Context) -> LeaseTime {
     clock::now() + context.config.poll.most()
 }

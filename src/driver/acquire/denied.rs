@@ -5,12 +5,13 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU32, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use crate::{
     core::{
         error::{AcquireError, Contention},
+        time::lease::LeaseTime,
         vote::{master_set::MasterSet, obstacle::Obstacle, quorum::Outcome, round::Round},
         wait::reach::Reach,
     },
@@ -144,8 +145,8 @@ impl Denied {
 /// share it, so its error tells of all attempts.
 #[derive(Debug)]
 pub(in crate::driver) struct Deadline {
-    start: Instant,
-    pub(in crate::driver) end: Option<Instant>,
+    start: LeaseTime,
+    pub(in crate::driver) end: Option<LeaseTime>,
     /// The number of attempts that failed.
     failures: AtomicU32,
     /// `true` once the wait was logged, because it took longer than a TTL.
@@ -194,7 +195,7 @@ impl Deadline {
     }
 
     /// Returns `at`, or the end of the wait if the end is earlier.
-    pub(in crate::driver) fn cap(&self, at: Instant) -> Instant {
+    pub(in crate::driver) fn cap(&self, at: LeaseTime) -> LeaseTime {
         self.end.map_or(at, |end| end.min(at))
     }
 
@@ -206,7 +207,7 @@ impl Deadline {
     /// most. Before the end of the wait, returns an instant that is not after the end. The last
     /// attempt begins at the end, when another task's attempt may be under way. So for the last
     /// attempt, returns the end plus `attempt`.
-    pub(in crate::driver) fn permit_by(&self, attempt: Duration) -> Instant {
+    pub(in crate::driver) fn permit_by(&self, attempt: Duration) -> LeaseTime {
         let now = clock::now();
         match self.end {
             None => now + attempt,
@@ -217,7 +218,7 @@ impl Deadline {
 
     /// Returns until when a waiter in the queues waits for the permit to make a round. Returns
     /// `None` if the wait has no limit.
-    pub(in crate::driver) fn queued_permit_by(&self, attempt: Duration) -> Option<Instant> {
+    pub(in crate::driver) fn queued_permit_by(&self, attempt: Duration) -> Option<LeaseTime> {
         let end = self.end?;
         Some(end.checked_add(attempt).unwrap_or(end))
     }

@@ -1,11 +1,7 @@
 //! Acquires several mutexes. All are asked for at once where no one is in the way. Otherwise they
 //! are taken in their order, so that calls with overlapping sets of locks never wait in a circle.
 
-use std::{
-    pin::pin,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use futures::future::{Either, select};
 
@@ -17,6 +13,7 @@ use super::{
 use crate::{
     core::{
         error::AcquireError,
+        time::lease::LeaseTime,
         view::lock_state::LockState,
         vote::{obstacle::Obstacle, quorum::Outcome},
     },
@@ -62,7 +59,7 @@ struct Prefix<'a> {
     levels: Vec<Level>,
     /// The time when the locks that are held are extended next. The renewer does not do this,
     /// because the caller may stop polling the future that waits for the others.
-    extend_at: Instant,
+    extend_at: LeaseTime,
     /// The lock that is waited for, if those before it were given back meanwhile.
     aside: Option<usize>,
 }

@@ -19,7 +19,7 @@ use crate::{
         claim::{ClaimState, held::Effect},
         error::{AcquireError, ExtendError},
         protocol::{command::Command, name::LockId},
-        time::lease::Ttl,
+        time::lease::{LeaseTime, Ttl},
         view::lock_state::{LockState, LostReason},
         vote::{SlotVote, master_set::MasterSet, quorum::Outcome, round::Round},
     },
@@ -247,7 +247,7 @@ impl Claim {
         self.stop_timer(&mut locked);
     }
 
-    fn start_timer(self: &Arc<Self>, locked: &mut Locked<'_>, due: Instant) {
+    fn start_timer(self: &Arc<Self>, locked: &mut Locked<'_>, due: LeaseTime) {
         let claim = Arc::downgrade(self) as Weak<dyn Renew>;
         locked.protected.timer = Some(self.context.renewer.add(due, claim));
     }

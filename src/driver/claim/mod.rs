@@ -28,6 +28,7 @@ use crate::{
         claim::{ClaimState, ClaimStep, Notice, Terms},
         kind::Kind,
         protocol::command::Command,
+        time::lease::LeaseTime,
         view::lock_state::{LockState, LostReason},
         vote::{Slot, master_set::MasterSet, votes::Votes},
     },
@@ -225,7 +226,7 @@ struct Protected {
 struct Locked<'a> {
     claim: &'a Claim,
     protected: MutexGuard<'a, Protected>,
-    now: Instant,
+    now: LeaseTime,
     monotonic: Instant,
     /// A change to announce.
     notice: Option<Notice>,

@@ -10,7 +10,7 @@ use std::{
         Arc, Weak,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use futures::future::{Either, select};
@@ -25,7 +25,10 @@ use crate::{
             identity::{Identity, OwnerAttempt, Ticket},
             name::LockId,
         },
-        time::{lease::Ttl, renewal::Renewal},
+        time::{
+            lease::{LeaseTime, Ttl},
+            renewal::Renewal,
+        },
         view::lock_state::LockState,
     },
     driver::{signal::Signal, time::timers::Timers},
@@ -124,7 +127,7 @@ impl OwnedLock {
     /// method may wait forever, because the future that has the permit may no longer be polled.
     pub(crate) async fn permit(
         &self,
-        end: Option<Instant>,
+        end: Option<LeaseTime>,
         timers: &Timers,
     ) -> Option<SemaphorePermit<'_>> {
         let permit = self.permit.acquire();

@@ -10,6 +10,7 @@ use std::{
 
 use parking_lot::Mutex;
 
+use crate::core::time::lease::LeaseTime;
 #[cfg(test)]
 use crate::sim::Process;
 
@@ -23,21 +24,21 @@ use crate::sim::Process;
 ///
 /// Timers, and all code that drives a single master, use only the [`monotonic`] clock. If a test
 /// pauses tokio's clock, both clocks show virtual time.
-pub(crate) fn now() -> Instant {
+pub(crate) fn now() -> LeaseTime {
     now_at(monotonic())
 }
 
 /// Returns the time on the clock of [`now`], for a caller that has just read the [`monotonic`]
 /// clock.
-pub(crate) fn now_at(now: Instant) -> Instant {
-    suspensions(|suspensions| now + suspensions.look(now))
+pub(crate) fn now_at(now: Instant) -> LeaseTime {
+    LeaseTime::new(now, suspensions(|suspensions| suspensions.look(now)))
 }
 
 /// Converts an instant of the [`monotonic`] clock to the clock of [`now`], without a new comparison
 /// of the clocks. Use this function only for votes. Before a caller relies on the outcome of a
 /// round, it calls [`now`], which compares the clocks.
-pub(crate) fn from_monotonic(at: Instant) -> Instant {
-    at + suspensions(Suspensions::total)
+pub(crate) fn from_monotonic(at: Instant) -> LeaseTime {
+    LeaseTime::new(at, suspensions(Suspensions::total))
 }
 
 /// Converts an instant of the clock of [`now`] to the [`monotonic`] clock. Returns `least` if that
@@ -45,13 +46,13 @@ pub(crate) fn from_monotonic(at: Instant) -> Instant {
 /// An instant that has passed on one clock has passed on the other. For a past instant, the
 /// monotonic clock may have shown another time then: the machine may have been suspended since, or
 /// the wall clock may have been set forward.
-pub(crate) fn to_monotonic(at: Instant, least: Instant) -> Instant {
+pub(crate) fn to_monotonic(at: LeaseTime, least: Instant) -> Instant {
     let slept = suspensions(|suspensions| suspensions.look(monotonic()));
-    at.checked_sub(slept).map_or(least, |at| at.max(least))
+    at.monotonic(slept).map_or(least, |at| at.max(least))
 }
 
 /// Sleeps until `at` on the clock of [`now`]. Only for tasks on the coordinator's runtime.
-pub(crate) async fn sleep_until(at: Instant) {
+pub(crate) async fn sleep_until(at: LeaseTime) {
     while let Some(time) = next_sleep(at) {
         tokio::time::sleep(time).await;
     }
@@ -59,7 +60,7 @@ pub(crate) async fn sleep_until(at: Instant) {
 
 /// Returns how long to sleep before the next call, or `None` from `at` on the clock of [`now`] on.
 /// That clock is read at least once a second, because the machine may have been suspended.
-pub(crate) fn next_sleep(at: Instant) -> Option<Duration> {
+pub(crate) fn next_sleep(at: LeaseTime) -> Option<Duration> {
     const LONGEST: Duration = Duration::from_secs(1);
     let left = at.saturating_duration_since(now());
     (!left.is_zero()).then(|| left.min(LONGEST))

@@ -1,17 +1,12 @@
 //! The timers of a coordinator.
 
-use std::{
-    future::poll_fn,
-    pin::pin,
-    task::Poll,
-    time::{Duration, Instant},
-};
+use std::{future::poll_fn, pin::pin, task::Poll, time::Duration};
 
 use futures::future::select;
 use tokio::{runtime::Handle, sync::watch};
 
 use super::clock;
-use crate::user_code::caught;
+use crate::{core::time::lease::LeaseTime, user_code::caught};
 
 /// Timers on the runtime of a coordinator, for futures that another executor may poll, or that
 /// outlive the runtime. Then tokio's own sleeps would panic.
@@ -38,7 +33,7 @@ impl Timers {
 
     /// Sleeps until `at` on the clock of [`clock::now`], or until the timers have ended. A caller
     /// that sleeps in a loop must look whether they have.
-    pub(crate) async fn sleep_until(&self, at: Instant) {
+    pub(crate) async fn sleep_until(&self, at: LeaseTime) {
         while let Some(time) = clock::next_sleep(at)
             && !self.have_ended()
         {

@@ -4,12 +4,12 @@
 use std::{
     ops::ControlFlow,
     sync::{Arc, OnceLock, Weak},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use super::Events;
 use crate::{
-    core::{protocol::identity::Ticket, vote::master_set::MasterSet},
+    core::{protocol::identity::Ticket, time::lease::LeaseTime, vote::master_set::MasterSet},
     driver::{
         masters::Masters,
         time::{clock, timers::Timers},
@@ -72,7 +72,7 @@ impl<'a> CalledWaiter<'a> {
     ///
     /// A change may be a renewal. During the delay, the holder can put its key back on masters that
     /// have lost the key. Otherwise this waiter would take those masters for a moment.
-    pub(crate) async fn called(&self, held: MasterSet, end: Instant) {
+    pub(crate) async fn called(&self, held: MasterSet, end: LeaseTime) {
         let (quorum, mut last) = (self.masters.quorum(), None);
         let check = || {
             let heard = self.events.heard();

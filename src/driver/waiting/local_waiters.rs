@@ -9,7 +9,6 @@ use std::{
         Arc, Weak,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Instant,
 };
 
 use futures::future::select;
@@ -21,6 +20,7 @@ use crate::{
     core::{
         hash::hash,
         protocol::name::LockId,
+        time::lease::LeaseTime,
         vote::{Vote, master_set::MasterSet},
         wait::{rivals::Rivals, wait_order::WaitOrder},
     },
@@ -200,7 +200,7 @@ impl LocalWaiter<'_> {
     /// Waits until this waiter has its turn to contend, until `deadline`, or until the timers have
     /// ended. If the waiter is not polled for too long, it loses its turn and must wait again.
     /// Returns whether there was a wait.
-    pub(crate) async fn turn(&self, deadline: Option<Instant>) -> bool {
+    pub(crate) async fn turn(&self, deadline: Option<LeaseTime>) -> bool {
         let mut has_waited = false;
         loop {
             let now = clock::now();
@@ -222,18 +222,18 @@ impl LocalWaiter<'_> {
     }
 
     /// If this waiter has its turn, notes that it does not act before `at`.
-    pub(crate) fn expect(&self, at: Instant) {
+    pub(crate) fn expect(&self, at: LeaseTime) {
         self.queue.state.lock().order.expect(self.number, at);
     }
 
     /// Sleeps until `at`. The waiter keeps its turn meanwhile.
-    pub(crate) async fn sleep_until(&self, at: Instant) {
+    pub(crate) async fn sleep_until(&self, at: LeaseTime) {
         self.expect(at);
         self.timers.sleep_until(at).await;
     }
 
     /// Sleeps until `at`, or until a guard of this process releases the lock.
-    pub(crate) async fn pause_until(&self, at: Instant) {
+    pub(crate) async fn pause_until(&self, at: LeaseTime) {
         self.expect(at);
         let is_released = || self.is_released();
         let (signal, timers) = (&self.queue.events.signal, self.timers);
@@ -287,7 +287,7 @@ impl LocalWaiter<'_> {
         &self,
         watched: Option<&Arc<LiveRound>>,
         contested: MasterSet,
-        end: Instant,
+        end: LeaseTime,
     ) -> Option<MasterSet> {
         if !self.has_turn() {
             return Some(contested);

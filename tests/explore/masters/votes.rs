@@ -1,16 +1,16 @@
 //! The votes of masters, and what a client does after them.
 
-use std::{
-    num::NonZeroU16,
-    time::{Duration, Instant},
-};
+use std::{num::NonZeroU16, time::Duration};
 
 use super::START;
-use crate::core::vote::{
-    Failure, Refusal, SlotVote, Vote,
-    quorum::{Outcome, Quorum},
-    round::Round,
-    verb::Verb,
+use crate::core::{
+    time::lease::LeaseTime,
+    vote::{
+        Failure, Refusal, SlotVote, Vote,
+        quorum::{Outcome, Quorum},
+        round::Round,
+        verb::Verb,
+    },
 };
 
 /// The vote of a master, without what no model needs.
@@ -45,7 +45,7 @@ pub(in crate::explore) fn decided(
     quorum: &Quorum,
     votes: impl Iterator<Item = (usize, Cast)>,
 ) -> Decision {
-    let start = Instant::now();
+    let start = LeaseTime::some();
     let mut round = Round::open(verb, quorum, start, Some(start + Duration::from_secs(1)));
     for (master, cast) in votes {
         let refused = |refusal| SlotVote::from(Vote::Refuse(refusal));
