@@ -1,5 +1,7 @@
 //! The manual pages: one about all commands, and one about each of them.
 
+use std::io::{self, Write};
+
 use clap::{Command, CommandFactory};
 use clap_mangen::Man as Page;
 
@@ -21,20 +23,30 @@ pub(crate) fn man(args: &Man) -> Result<Exit, Failure> {
             sub.ok_or_else(|| Failure::new(Exit::Usage, why))?
         }
     };
-    let mut page = Vec::new();
-    let is_about_all = args.command.is_none();
-    let written = render(wanted, is_about_all, &mut page);
-    written.map_err(|error| Failure::new(Exit::Output, error.to_string()))?;
+    let page = render(wanted, args.command.is_none());
+    let page = page.map_err(|error| Failure::new(Exit::Output, error.to_string()))?;
     say(String::from_utf8_lossy(&page))?;
     Ok(Exit::Success)
 }
 
-fn render(command: Command, is_about_all: bool, page: &mut Vec<u8>) -> std::io::Result<()> {
-    Page::new(command).render(page)?;
+fn render(mut command: Command, is_about_all: bool) -> io::Result<Vec<u8>> {
+    let usage = command.render_usage().to_string().replace('-', "\\-");
+    let page = Page::new(command).source(concat!("quorlock ", env!("CARGO_PKG_VERSION")));
+    let mut out = Vec::new();
+    page.render_title(&mut out)?;
+    page.render_name_section(&mut out)?;
+    // The usage of clap_mangen lacks the `--` before the command.
+    let usage = usage.trim_start_matches("Usage: ");
+    writeln!(out, ".SH SYNOPSIS\n.nf\n{usage}\n.fi")?;
+    page.render_description_section(&mut out)?;
+    page.render_options_section(&mut out)?;
     if is_about_all {
-        page.extend_from_slice(SECTIONS.as_bytes());
+        page.render_subcommands_section(&mut out)?;
+        out.extend_from_slice(SECTIONS.as_bytes());
+    } else {
+        page.render_extra_section(&mut out)?;
     }
-    Ok(())
+    Ok(out)
 }
 
 /// The sections that are written by hand: statuses, variables and files.

@@ -81,6 +81,7 @@ fn each_command_has_a_manual_page() {
     let (status, page, _) = ended(&mut with(&[], "man run"));
     assert_eq!(status, 0);
     assert!(page.contains("\\-\\-fair"), "{page}");
+    assert!(page.contains("<NAME>... \\-\\- <CMD>..."), "{page}");
     let (status, _, err) = ended(&mut with(&[], "man fly"));
     assert_eq!(status, 64);
     let expected = "quorlock: there is no command \"fly\"; `quorlock help` lists them\n";
