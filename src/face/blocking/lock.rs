@@ -24,7 +24,7 @@ use crate::{
 /// thread.
 ///
 /// In an async task, every method that blocks returns
-/// [`BlockingError`](crate::BlockingError) inside its error, and sends nothing.
+/// [`BlockingError`] inside its error, and sends nothing.
 pub type Lock = Blocking<lock::Lock>;
 
 impl Blocking<lock::Lock> {
@@ -32,7 +32,7 @@ impl Blocking<lock::Lock> {
     ///
     /// # Errors
     ///
-    /// The same, and [`BlockingError`](crate::BlockingError).
+    /// The same, and [`BlockingError`].
     pub fn try_acquire(&self) -> Result<Guard, AcquireError> {
         self.guard(self.inner.try_acquire())
     }
@@ -41,7 +41,7 @@ impl Blocking<lock::Lock> {
     ///
     /// # Errors
     ///
-    /// The same, and [`BlockingError`](crate::BlockingError).
+    /// The same, and [`BlockingError`].
     pub fn acquire_within(&self, limit: Duration) -> Result<Guard, AcquireError> {
         self.guard(self.inner.acquire_within(limit))
     }
@@ -50,7 +50,7 @@ impl Blocking<lock::Lock> {
     ///
     /// # Errors
     ///
-    /// The same, and [`BlockingError`](crate::BlockingError).
+    /// The same, and [`BlockingError`].
     pub fn acquire(&self) -> Result<Guard, AcquireError> {
         self.guard(self.inner.acquire())
     }
@@ -104,7 +104,7 @@ impl Blocking<lock::Lock> {
     ///
     /// # Errors
     ///
-    /// The same, and [`BlockingError`](crate::BlockingError).
+    /// The same, and [`BlockingError`].
     pub fn inspect(&self) -> Result<Inspection, InspectError> {
         self.thread.wait(self.inner.inspect())?
     }
@@ -113,7 +113,7 @@ impl Blocking<lock::Lock> {
     ///
     /// # Errors
     ///
-    /// The same, and [`BlockingError`](crate::BlockingError).
+    /// The same, and [`BlockingError`].
     pub fn is_held(&self) -> Result<bool, InspectError> {
         self.thread.wait(self.inner.is_held())?
     }
@@ -123,7 +123,7 @@ impl Blocking<lock::Lock> {
     ///
     /// # Errors
     ///
-    /// The same, and [`BlockingError`](crate::BlockingError).
+    /// The same, and [`BlockingError`].
     pub fn available(&self) -> Result<usize, InspectError> {
         self.thread.wait(self.inner.available())?
     }
