@@ -81,7 +81,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! A method that blocks returns a [`BlockingError`], or an error with it, in
+//! A method that blocks returns a [`BlockingError`](crate::BlockingError), or an error with it, in
 //! an async task of tokio, because it would stop the other tasks of the thread. It returns this
 //! error before it sends anything. It works in `spawn_blocking`, in `block_in_place`, and in
 //! threads that have merely entered a runtime.
