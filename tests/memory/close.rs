@@ -217,8 +217,9 @@ fn guards_and_waiters_end_with_their_runtime() {
             let guard = lock.acquire_within(seconds(16)).await.unwrap();
             guard.release().await.unwrap();
             locks.close().await;
+            sleep(seconds(16)).await; // an attempt of a waiter may have left a key on a minority
+            assert!(masters.iter().all(|master| master.keys().is_empty()));
         });
-        assert!(masters.iter().all(|master| master.keys().is_empty()));
     }
 }
 

@@ -84,7 +84,10 @@ impl<'a> SlotChoice<'a> {
         if claim.ask_for_slot_of(self.agreed, queue, is_last).await {
             return None;
         }
-        let timeout = self.context.waiter_timeout();
+        let timeout = queue.map_or_else(
+            || self.context.waiter_timeout(),
+            |queue| queue.waiter_timeout,
+        );
         if let Some(round) = self.kept.take() {
             claim.yield_grants(round.read(Round::may_have_key), timeout);
         }
