@@ -39,13 +39,6 @@ struct LiveRoundState {
     settled: Vec<Waker>,
 }
 
-impl LiveRoundState {
-    /// Returns whether any task waits. Most votes come when none does.
-    fn is_awaited(&self) -> bool {
-        self.decided.is_some() || self.voted.is_some() || !self.settled.is_empty()
-    }
-}
-
 impl LiveRound {
     pub(crate) fn open(round: Round, observer: &Arc<LockObserver>) -> Arc<Self> {
         Arc::new(Self {
@@ -201,8 +194,8 @@ impl LiveRound {
     /// Wakes the tasks that no longer have to wait.
     pub(crate) fn wake(&self) {
         let mut state = self.state.lock();
-        if !state.is_awaited() {
-            return;
+        if state.decided.is_none() && state.voted.is_none() && state.settled.is_empty() {
+            return; // so it is for most votes
         }
         let is_decided = state.round.outcome() != Outcome::Pending;
         let voted = state.voted.take();

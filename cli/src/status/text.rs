@@ -18,7 +18,7 @@ pub(crate) fn block(look: &Look, style: Style) -> String {
 }
 
 /// Returns the name and the verdict. A long verdict has a line of its own.
-pub(crate) fn headline(look: &Look, style: Style) -> String {
+fn headline(look: &Look, style: Style) -> String {
     let colour = match look.verdict {
         Verdict::Free => Colour::Green,
         Verdict::Held => Colour::Yellow,
@@ -31,7 +31,7 @@ pub(crate) fn headline(look: &Look, style: Style) -> String {
 }
 
 /// Returns the waiters of a lock with a queue, if there are any.
-pub(crate) fn queue(look: &Look, style: Style) -> String {
+fn queue(look: &Look, style: Style) -> String {
     if look.waiters.is_empty() {
         return String::new();
     }
