@@ -1,4 +1,4 @@
-//! Checks the sources themselves: floors, import cycles, sizes, and the names of files and of
+//! Checks the sources themselves: floors, cycles of rooms, sizes, and the names of files and of
 //! metrics. What the pages say is left to readers.
 
 #![allow(clippy::unwrap_used, reason = "a failed test ends")]

@@ -6,10 +6,9 @@ use crate::{
     tokens::{Token, TokenKind, closing},
 };
 
-/// The most lines of a file, without imports, blank lines, comments and tests.
-const FILE: usize = 330;
-/// The most lines of a file, without imports and tests.
-const FILE_TEXT: usize = 400;
+/// The most lines of a file, without imports, blank lines, comments and tests. Most files have fewer
+/// than 300: only one type that is one subject may have this many.
+const FILE: usize = 420;
 /// The most lines of a function.
 const FUNCTION: usize = 50;
 /// The most lines of nine out of ten functions.
@@ -55,7 +54,6 @@ fn too_large(source: &Source) -> Vec<String> {
     let mut lines: Vec<_> = source.code.iter().map(|token| token.line).collect();
     lines.dedup();
     check(1, "the file", "lines of code", lines.len() - imports, FILE);
-    check(1, "the file", "lines", source.length - imports, FILE_TEXT);
     for function in functions(source) {
         let Function {
             name,
@@ -160,11 +158,7 @@ fn what_is_too_large_is_found() {
             function(FUNCTION + 1),
             "src/a.rs:1: f has 51 lines, more than 50",
         ),
-        ("x;\n".repeat(FILE + 1), "the file has 331 lines of code"),
-        (
-            "// why\n".repeat(FILE_TEXT + 1),
-            "the file has 401 lines, more",
-        ),
+        ("x;\n".repeat(FILE + 1), "the file has 421 lines of code"),
         (
             nested(NESTING + 1),
             "src/a.rs:5: f has 4 branches in one another",

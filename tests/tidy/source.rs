@@ -11,8 +11,6 @@ pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 pub(crate) struct Source {
     /// The path from the package's directory, such as `src/core/vote/round.rs`.
     pub(crate) path: String,
-    /// The number of lines outside of tests.
-    pub(crate) length: usize,
     /// The tokens without comments and tests.
     pub(crate) code: Vec<Token>,
     /// The test modules that have a file of their own.
@@ -75,7 +73,6 @@ impl Source {
     pub(crate) fn new(path: &str, text: &str) -> Self {
         let mut source = Self {
             path: path.to_owned(),
-            length: text.lines().count(),
             code: tokens(text),
             test_modules: Vec::new(),
         };
@@ -99,8 +96,6 @@ impl Source {
             }
             let end = item_end(&self.code, at);
             let removed: Vec<_> = self.code.drain(at..=end).collect();
-            let (first, last) = (&removed[0], &removed[removed.len() - 1]);
-            self.length -= last.line - first.line + 1;
             if let [.., keyword, name, end] = removed.as_slice()
                 && (keyword.text.as_str(), end.text.as_str()) == ("mod", ";")
             {
@@ -146,7 +141,6 @@ fn tests_are_not_code() {
          mod y;\n#[cfg(any(test, feature = \"b\"))]\nmod z;",
     );
     assert_eq!(source.test_modules, ["y"]);
-    assert_eq!(source.length, 3);
     let words: Vec<_> = source
         .code
         .iter()
