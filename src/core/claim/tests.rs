@@ -3,14 +3,13 @@
 use std::{cell::RefCell, fmt::Write as _, mem, num::NonZeroU16, rc::Rc};
 
 use super::{
-    ask::{NextRound, acquisition},
+    rounds::{Effect, NextRound, acquisition},
     *,
 };
 use crate::core::{
-    claim::held::Effect,
-    kind::{Access, Kind},
+    kind::Kind,
     protocol::{
-        command::{Action, Command, fixture::lock_id},
+        command::fixture::lock_id,
         identity::{OwnerAttempt, QueueOptions, Ticket},
         name::Token,
     },
@@ -715,6 +714,26 @@ impl Case {
             Action::Yield(..) => format!("yield {to}"),
             Action::Break(..) | Action::Inspect | Action::Probe => unreachable!(),
         }
+    }
+}
+
+#[test]
+fn levels_share_the_lock_if_all_of_them_do() {
+    use Access::{Exclusive, Shared};
+    let mut levels = Levels::one(Exclusive);
+    for (added, removed, expected) in [
+        (Some(Shared), None, (2, Exclusive)),
+        (None, Some(Exclusive), (1, Shared)),
+        (Some(Shared), None, (2, Shared)),
+        (Some(Exclusive), Some(Shared), (2, Exclusive)),
+    ] {
+        if let Some(access) = added {
+            levels.add(access);
+        }
+        if let Some(access) = removed {
+            levels.remove(access);
+        }
+        assert_eq!((levels.depth(), levels.access()), expected);
     }
 }
 

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     core::{
-        claim::ask::NextRound,
+        claim::rounds::NextRound,
         error::AcquireError,
         kind::Access,
         protocol::{

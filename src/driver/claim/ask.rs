@@ -14,7 +14,7 @@ use crate::{
     core::{
         claim::{
             ClaimState, ClaimStep, Terms,
-            ask::{NextRound, acquisition},
+            rounds::{NextRound, acquisition},
         },
         protocol::{
             command::Ballot,

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     core::{
-        claim::{ClaimState, held::Effect},
+        claim::{ClaimState, rounds::Effect},
         error::{AcquireError, ExtendError},
         protocol::{command::Command, name::LockId},
         time::lease::{LeaseTime, Ttl},
