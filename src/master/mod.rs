@@ -25,10 +25,6 @@ pub(crate) use redis::wire::{Stream, Wire};
 #[cfg(feature = "__internals")]
 pub use redis::{read_reply, reply_lengths};
 pub(crate) use restart::DistinctServers;
-pub(crate) use session::{
-    listeners::{Listener, Topic},
-    mailbox::Mailbox,
-    request::{CountVotes, Request},
-};
+pub(crate) use session::mailbox::{CountVotes, Listener, Mailbox, Request, Topic};
 pub use spec::MasterSpec;
 pub(crate) use spec::Supervisor;

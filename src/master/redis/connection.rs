@@ -24,7 +24,10 @@ use crate::{
     master::{
         health::LastHeard,
         server_error::ServerError,
-        session::{Session, Transmit, listeners::Change, request::Request},
+        session::{
+            Session, Transmit,
+            mailbox::{Change, Request},
+        },
     },
 };
 

@@ -7,7 +7,7 @@ use crate::{
         kind::script::Script,
         protocol::{command::Command, words::decimal},
     },
-    master::session::request::Encoded,
+    master::session::mailbox::Encoded,
 };
 
 /// Encodes a command for masters that have its script. Uses the space after the contents of

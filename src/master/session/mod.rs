@@ -9,33 +9,25 @@ use std::{
 };
 
 use self::{
-    link::Link,
-    listeners::Change,
-    mailbox::{Mailbox, Posts},
+    link::{Item, Link},
+    mailbox::{Change, Mailbox, Posts, Request},
     owed::{Owed, is_owed},
-    request::Request,
-    unanswered::Item,
 };
 use super::{config::MasterConfig, observer::MasterEvent};
 use crate::{
     core::{
-        restart::Loss,
+        restart::{Loss, Sign},
         vote::{Failure, Vote},
     },
     user_code::shielded,
 };
 
 pub(crate) mod link;
-pub(crate) mod listeners;
-pub(crate) mod liveness;
 pub(crate) mod mailbox;
 pub(crate) mod owed;
-mod quarantine;
 mod replies;
-pub(crate) mod request;
 #[cfg(test)]
 mod tests;
-pub(crate) mod unanswered;
 
 /// The sending half of a connection. Bytes may stay in a buffer until the next poll.
 pub(crate) trait Transmit {
@@ -237,7 +229,7 @@ impl Session {
     }
 
     /// Returns the time up to which deadlines may be judged, if a deadline at `due` is over. See
-    /// [`Liveness`](liveness::Liveness::judged_until).
+    /// [`Liveness`](link::Liveness::judged_until).
     pub(crate) fn judged_until(&mut self, due: Instant) -> Option<Instant> {
         let (now, has_unread) = ((self.config.now)(), self.link.has_unread);
         self.link.liveness.judged_until(due, now, has_unread)
@@ -386,6 +378,53 @@ impl Session {
     fn fail_unsent(&self, request: &Request, now: Instant) {
         let why = "not sent: too many commands are unanswered";
         self.fail(request, Failure::Unreachable(why.into()), now);
+    }
+}
+
+/// The quarantine of the master: its beginning, its end and the time that is left. It goes on while
+/// the master is down.
+impl Session {
+    /// Notes that there is a connection, after a dial that found this `loss`.
+    fn quarantine(&mut self, loss: Option<Loss>) {
+        let now = (self.config.now)();
+        self.quarantined_until.take_if(|until| *until <= now);
+        if let Some(loss) = loss {
+            self.begin_quarantine(loss, now);
+        }
+    }
+
+    /// If the quarantine ends at `now`, reports this, and returns `true`.
+    pub(crate) fn ends_quarantine(&mut self, now: Instant) -> bool {
+        let end = self.quarantined_until.take_if(|until| *until <= now);
+        if end.is_some() {
+            self.mailbox.observer().on(MasterEvent::VotesAgain);
+            self.config.health.votes_again(self.mailbox.master());
+        }
+        end.is_some()
+    }
+
+    /// Returns how long after `now` the quarantine ends, if it has not ended.
+    fn quarantine_left(&self, now: Instant) -> Option<Duration> {
+        let left = self.quarantined_until?.saturating_duration_since(now);
+        (!left.is_zero()).then_some(left)
+    }
+
+    /// Begins a quarantine that lasts until the locks that the master may have forgotten have
+    /// expired. The first dial after a loss finds its sign. Later dials find only the record, and
+    /// say nothing new.
+    fn begin_quarantine(&mut self, loss: Loss, now: Instant) {
+        let left = self.config.quarantine_length.saturating_sub(loss.age);
+        if left.is_zero() {
+            return;
+        }
+        let is_known = loss.sign == Sign::Earlier && self.quarantined_until.is_some();
+        if !is_known {
+            let why = loss.sign.text();
+            let observer = self.mailbox.observer();
+            observer.on(MasterEvent::Quarantined { left, why });
+            self.config.health.quarantined(self.mailbox.master(), why);
+        }
+        self.quarantined_until = Some(now + left);
     }
 }
 

@@ -12,7 +12,10 @@ use crate::{
     master::{
         observer::MasterEvent,
         server_error::ServerError,
-        session::{listeners::Topic, request::Request, unanswered::Item},
+        session::{
+            link::Item,
+            mailbox::{Request, Topic},
+        },
     },
     user_code::caught,
 };
