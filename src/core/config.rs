@@ -7,9 +7,9 @@ use super::{
     protocol::{client_name::ClientName, name::KeyTemplate},
     restart::Quarantine,
     time::{
+        NodeTimeout,
         lease::{Drift, Ttl},
         renewal::Renewal,
-        timeout::NodeTimeout,
     },
     wait::pauses::Backoff,
 };

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::{health::HealthBoard, restart::DistinctServers};
 use crate::core::{
-    protocol::connection_name::ConnectionName, restart::Quarantine, time::timeout::NodeTimeout,
+    protocol::connection_name::ConnectionName, restart::Quarantine, time::NodeTimeout,
     wait::pauses::Backoff,
 };
 

@@ -14,7 +14,7 @@ use super::{
     server_error::ServerError,
 };
 use crate::core::{
-    time::episode::Episode,
+    time::Episode,
     view::health::{DialRefusal, MasterHealth, MasterState},
     vote::lists::{Membership, Roster},
 };

@@ -44,8 +44,8 @@ use crate::{
             name::{KeyTemplate, LockId, Token},
         },
         time::{
+            NodeTimeout,
             lease::{Drift, Ttl},
-            timeout::NodeTimeout,
         },
         vote::{Failure, Refusal, SlotVote, Vote, lists::Roster, quorum::Quorum, verb::Verb},
         wait::pauses::Backoff,

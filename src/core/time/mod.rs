@@ -1,6 +1,149 @@
 //! Times that the rules know: TTL, drift and validity, timeouts, renewals and outages.
 
-pub(crate) mod episode;
+use std::{
+    mem,
+    time::{Duration, Instant},
+};
+
 pub(crate) mod lease;
 pub(crate) mod renewal;
-pub(crate) mod timeout;
+
+/// The rule by which the node timeout of a connection is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NodeTimeout {
+    /// The user has set the timeout for all masters.
+    Fixed(Duration),
+    /// The timeout follows the round trip to each master.
+    Measured,
+}
+
+impl NodeTimeout {
+    /// The shortest and the longest measured timeout.
+    const LEAST: Duration = Duration::from_millis(50);
+    const MOST: Duration = Duration::from_secs(1);
+    /// The number of round trips in a measured timeout. It is above 1, because a loaded master is
+    /// slower than an idle one.
+    const ROUND_TRIPS: u32 = 4;
+    /// The number of node timeouts after which a connection is given up, if no byte has come from
+    /// the master. Otherwise, commands would pile up in the connection. The master would execute
+    /// all of them when the master recovers.
+    pub(crate) const SILENT_TIMEOUTS: u32 = 3;
+    /// The factor by which a connection may take longer if bytes come in, but no whole reply.
+    const PROGRESS_FACTOR: u32 = 10;
+
+    /// Returns the shortest timeout that any master gets.
+    pub(crate) fn least(self) -> Duration {
+        match self {
+            Self::Fixed(timeout) => timeout,
+            Self::Measured => Self::LEAST,
+        }
+    }
+
+    /// Returns the limits for a master whose fastest answer took `round_trip`.
+    pub(crate) fn limits(self, round_trip: Duration) -> Limits {
+        let measured = round_trip.saturating_mul(Self::ROUND_TRIPS);
+        let timeout = match self {
+            Self::Fixed(timeout) => timeout,
+            Self::Measured => measured.clamp(Self::LEAST, Self::MOST),
+        };
+        // A master whose round trip is longer than a fixed timeout cannot vote. It is alive, so its
+        // connection is not given up.
+        let silence = timeout.max(round_trip.saturating_mul(2)) * Self::SILENT_TIMEOUTS;
+        Limits {
+            timeout,
+            silence,
+            progress: silence * Self::PROGRESS_FACTOR,
+        }
+    }
+}
+
+/// The limits for one master.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// The time for the answer to a command. After this time, the vote is a failure.
+    pub(crate) timeout: Duration,
+    /// The time after which the connection is given up if no byte comes in.
+    pub(crate) silence: Duration,
+    /// The time after which the connection is given up if bytes come in, but no whole reply.
+    pub(crate) progress: Duration,
+}
+
+/// The outages of one thing. The log tells of the first failure of an outage, and of the success
+/// that ends it. Outages that begin in quick succession count as one, so that they do not fill the
+/// log.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Episode {
+    /// `true` if there is an outage that the log told of.
+    is_told: bool,
+    /// The time of the last failure that the log told of.
+    last_told: Option<Instant>,
+}
+
+impl Episode {
+    const PAUSE: Duration = Duration::from_secs(10);
+
+    /// Notes a failure at `now`. Returns whether the log tells of it.
+    pub(crate) fn fails(&mut self, now: Instant) -> bool {
+        let is_recent = |told: Instant| now.saturating_duration_since(told) < Self::PAUSE;
+        if self.is_told || self.last_told.is_some_and(is_recent) {
+            return false;
+        }
+        *self = Self {
+            is_told: true,
+            last_told: Some(now),
+        };
+        true
+    }
+
+    /// Notes a success. Returns whether the log tells of it.
+    pub(crate) fn works(&mut self) -> bool {
+        mem::take(&mut self.is_told)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_table() {
+        use NodeTimeout::{Fixed, Measured};
+        let millis = Duration::from_millis;
+        for (node_timeout, round_trip, timeout, silence) in [
+            (Measured, 0, 50, 150),
+            (Measured, 12, 50, 150),
+            (Measured, 16, 64, 192),
+            (Measured, 120, 480, 1_440),
+            (Measured, 400, 1_000, 3_000),
+            (Measured, 2_000, 1_000, 12_000),
+            (Fixed(millis(50)), 0, 50, 150),
+            (Fixed(millis(50)), 200, 50, 1_200),
+            (Fixed(millis(2_000)), 200, 2_000, 6_000),
+        ] {
+            let limits = node_timeout.limits(millis(round_trip));
+            let expected = Limits {
+                timeout: millis(timeout),
+                silence: millis(silence),
+                progress: millis(silence * 10),
+            };
+            assert_eq!(limits, expected, "{node_timeout:?} {round_trip}");
+        }
+    }
+
+    #[test]
+    fn an_outage_is_told_once_and_quick_changes_are_bounded() {
+        #[expect(clippy::disallowed_methods, reason = "an origin for the table")]
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut episode = Episode::default();
+        assert!(!episode.works());
+        assert!(episode.fails(at(0)) && !episode.fails(at(100)));
+        assert!(episode.works() && !episode.works());
+        assert!(episode.fails(at(101)));
+        assert!(episode.works());
+        assert!(!episode.fails(at(102)) && !episode.works());
+        // The last outage goes on.
+        assert!(!episode.fails(at(110)) && episode.fails(at(111)));
+        assert!(episode.works());
+    }
+}

@@ -16,7 +16,7 @@ use crate::{
     core::{
         error::AcquireError,
         protocol::name::LockId,
-        time::episode::Episode,
+        time::Episode,
         view::lock_state::LostReason,
         vote::{Slot, obstacle::Obstacle, quorum::Outcome, shown_slot, verb::Verb, votes::Votes},
     },

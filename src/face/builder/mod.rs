@@ -13,9 +13,9 @@ use crate::{
         protocol::{client_name::ClientName, name::KeyTemplate},
         restart::Quarantine,
         time::{
+            NodeTimeout,
             lease::{Drift, Ttl},
             renewal::Renewal,
-            timeout::NodeTimeout,
         },
         vote::lists::ListsId,
     },

@@ -10,7 +10,7 @@ use std::{
 use super::mailbox::Request;
 use crate::{
     core::{
-        time::timeout::{Limits, NodeTimeout},
+        time::{Limits, NodeTimeout},
         vote::verb::Verb,
     },
     master::config::MasterConfig,

@@ -29,7 +29,7 @@ use crate::{
             connection_name::ConnectionName,
         },
         restart::{Loss, Quarantine, Sign},
-        time::timeout::NodeTimeout,
+        time::NodeTimeout,
         vote::{
             SlotVote, Vote,
             lists::{Membership, Roster},
