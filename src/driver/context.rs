@@ -1,13 +1,15 @@
 //! The driver of a coordinator: its parts, and its tasks.
 
 use std::{
+    fmt::Write as _,
+    ops::ControlFlow,
     pin::pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use futures::future::select;
@@ -18,11 +20,9 @@ use super::{
     live_round::LiveRound,
     masters::Masters,
     observe::observer::LockObserver,
-    owners::Owners,
-    pending_releases::PendingReleases,
     renewer::Renewer,
     supervisors,
-    time::{clock, timers::Timers},
+    time::{Signal, Timers, clock},
     timestamps::Timestamps,
     waiting::local_waiters::LocalWaiters,
 };
@@ -32,6 +32,7 @@ use crate::{
     core::{
         config::Config,
         error::AcquireError,
+        protocol::client_name::ClientName,
         time::lease::LeaseTime,
         view::health::MasterHealth,
         vote::{lists::Roster, obstacle::Obstacle, round::Round, verb::Verb},
@@ -192,6 +193,120 @@ impl Context {
 impl Drop for Context {
     fn drop(&mut self) {
         self.renewer.close();
+    }
+}
+
+/// Names the owners of a coordinator.
+#[derive(Debug)]
+pub(crate) struct Owners {
+    /// The name of the coordinator on the masters: a random UUID.
+    process: String,
+    /// The number of owners that were named so far.
+    count: AtomicU64,
+    client: Option<ClientName>,
+}
+
+impl Owners {
+    pub(crate) fn new(client: Option<ClientName>) -> Self {
+        Self {
+            process: uuid(clock::random()),
+            count: AtomicU64::new(0),
+            client,
+        }
+    }
+
+    /// Returns the ID of a new owner.
+    pub(crate) fn name(&self) -> Arc<str> {
+        let number = self.count.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut id = format!("{}:{number}", self.process);
+        if let Some(client) = &self.client {
+            id.push(ClientName::MARK);
+            id.push_str(client.as_str());
+        }
+        id.into()
+    }
+
+    /// Returns whether the owner `id` was named here. All claims of an owner at one name belong to
+    /// one coordinator.
+    pub(crate) fn have(&self, id: &str) -> bool {
+        id.starts_with(&*self.process)
+    }
+}
+
+/// Returns a random UUID from the random `bytes`.
+fn uuid(mut bytes: [u8; 16]) -> String {
+    bytes[6] = bytes[6] & 0x0f | 0x40; // version 4
+    bytes[8] = bytes[8] & 0x3f | 0x80; // the variant of RFC 9562
+    let mut text = String::with_capacity(36);
+    for (index, byte) in bytes.iter().enumerate() {
+        if matches!(index, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        let _ = write!(text, "{byte:02x}"); // writing to a string never fails
+    }
+    text
+}
+
+/// The releases of a coordinator that some masters must still get.
+#[derive(Debug)]
+pub(crate) struct PendingReleases {
+    count: AtomicUsize,
+    /// The latest expiry of the keys that the releases delete, in microseconds after the epoch.
+    until: AtomicU64,
+    epoch: Instant,
+    done: Signal,
+}
+
+impl PendingReleases {
+    pub(crate) fn new() -> Self {
+        Self {
+            count: AtomicUsize::new(0),
+            until: AtomicU64::new(0),
+            epoch: clock::monotonic(),
+            done: Signal::default(),
+        }
+    }
+
+    /// Counts a release until the returned value is dropped. The keys that the release deletes
+    /// expire at `keys_until` on the monotonic clock.
+    pub(crate) fn add(self: &Arc<Self>, keys_until: Instant) -> PendingRelease {
+        let until = self.micros(keys_until);
+        self.until.fetch_max(until, Ordering::AcqRel);
+        self.count.fetch_add(1, Ordering::AcqRel);
+        PendingRelease(self.clone())
+    }
+
+    /// Waits until no release is pending, or until all keys that the releases delete have expired.
+    pub(crate) async fn delivered(&self, timers: &Timers) {
+        let check = || {
+            let until = self.until.load(Ordering::Acquire);
+            let left = until.saturating_sub(self.micros(clock::monotonic()));
+            if self.count.load(Ordering::Acquire) == 0 || left == 0 {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(Some(clock::now() + Duration::from_micros(left)))
+            }
+        };
+        self.done.wait(timers, check).await;
+    }
+
+    /// Returns `at` in microseconds after the epoch, rounded up.
+    fn micros(&self, at: Instant) -> u64 {
+        let since = at.saturating_duration_since(self.epoch).as_micros();
+        u64::try_from(since).unwrap_or(u64::MAX).saturating_add(1)
+    }
+}
+
+/// A pending release. The posted release contains this value. Both are dropped when every master
+/// has answered or is no longer owed the release.
+#[derive(Debug)]
+pub(crate) struct PendingRelease(Arc<PendingReleases>);
+
+impl Drop for PendingRelease {
+    fn drop(&mut self) {
+        if self.0.count.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.done.notify();
+        }
     }
 }
 

@@ -26,7 +26,11 @@ use crate::{
             round::Round,
         },
     },
-    driver::{context::Context, live_round::LiveRound, signal::Signal, time::clock},
+    driver::{
+        context::Context,
+        live_round::LiveRound,
+        time::{Signal, clock},
+    },
     master::CountVotes,
 };
 

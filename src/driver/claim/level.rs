@@ -20,7 +20,7 @@ use crate::{
             verb::Verb,
         },
     },
-    driver::{live_round::LiveRound, pending_releases::PendingRelease, time::clock},
+    driver::{context::PendingRelease, live_round::LiveRound, time::clock},
     master::CountVotes,
 };
 

@@ -20,8 +20,7 @@ use super::{
         observer::HoldSpan,
     },
     renewer::TimerKey,
-    signal::Signal,
-    time::clock,
+    time::{Signal, clock},
 };
 use crate::{
     core::{

@@ -31,7 +31,7 @@ use crate::{
         },
         view::lock_state::LockState,
     },
-    driver::{signal::Signal, time::timers::Timers},
+    driver::time::{Signal, Timers},
 };
 
 /// A request for a lock, with all that is needed to hold the lock after it was won.

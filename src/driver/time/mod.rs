@@ -1,4 +1,116 @@
-//! Clocks and timers.
+//! Clocks and timers, and a signal for tasks that wait.
+
+use std::{future::poll_fn, ops::ControlFlow, pin::pin, task::Poll, time::Duration};
+
+use futures::future::select;
+use tokio::{
+    runtime::Handle,
+    sync::{Notify, watch},
+};
+
+use crate::{core::time::lease::LeaseTime, user_code::caught};
 
 pub(crate) mod clock;
-pub(crate) mod timers;
+
+/// Timers on the runtime of a coordinator, for futures that another executor may poll, or that
+/// outlive the runtime. Then tokio's own sleeps would panic.
+#[derive(Debug)]
+pub(crate) struct Timers {
+    runtime: Handle,
+    /// Its sender is dropped when the tasks of the coordinator end, and so before the runtime's own
+    /// timers.
+    alive: watch::Receiver<()>,
+}
+
+impl Timers {
+    /// Returns timers that end when the sender of `alive` is dropped.
+    pub(crate) fn new(runtime: &Handle, alive: watch::Receiver<()>) -> Self {
+        let runtime = runtime.clone();
+        Self { runtime, alive }
+    }
+
+    /// Returns whether the tasks of the coordinator have ended, because its runtime has shut down
+    /// or because one of them panicked. Then nothing sleeps any more.
+    pub(crate) fn have_ended(&self) -> bool {
+        self.alive.has_changed().is_err()
+    }
+
+    /// Sleeps until `at` on the clock of [`clock::now`], or until the timers have ended. A caller
+    /// that sleeps in a loop must look whether they have.
+    pub(crate) async fn sleep_until(&self, at: LeaseTime) {
+        while let Some(time) = clock::next_sleep(at)
+            && !self.have_ended()
+        {
+            self.sleep(time).await;
+        }
+    }
+
+    /// Returns whether the current runtime has timers. If it has none, tokio reports how to enable
+    /// them, by a panic that ends here.
+    pub(crate) fn are_enabled() -> bool {
+        caught(|| drop(tokio::time::sleep(Duration::ZERO))).is_ok()
+    }
+
+    async fn sleep(&self, time: Duration) {
+        let sleep = {
+            let _inside = self.runtime.enter();
+            tokio::time::sleep(time)
+        };
+        let (mut sleep, mut alive) = (pin!(sleep), self.alive.clone());
+        // Tokio panics if another thread shuts the runtime down meanwhile.
+        let sleep = poll_fn(|cx| caught(|| sleep.as_mut().poll(cx)).unwrap_or(Poll::Ready(())));
+        // The end comes first: a runtime that shuts down may wake no sleep for long.
+        select(pin!(alive.changed()), pin!(sleep)).await;
+    }
+}
+
+/// A signal for tasks that wait for a condition. Each task checks its condition itself.
+#[derive(Debug, Default)]
+pub(crate) struct Signal(Notify);
+
+impl Signal {
+    /// Makes every task that waits check its condition again. The caller must hold no mutex,
+    /// because a waker runs code of the program.
+    pub(crate) fn notify(&self) {
+        self.0.notify_waiters();
+    }
+
+    /// Waits until `check` returns `Break`. Calls `check` at once, and then again after every
+    /// signal. If `check` returns `Continue` with an instant, also calls `check` at that instant.
+    /// Returns `None` if it cannot wait for that instant, because the timers have ended.
+    pub(crate) async fn wait<T>(
+        &self,
+        timers: &Timers,
+        mut check: impl FnMut() -> ControlFlow<T, Option<LeaseTime>>,
+    ) -> Option<T> {
+        loop {
+            let mut signal = pin!(self.0.notified());
+            signal.as_mut().enable(); // registers before the check, to miss no signal
+            match check() {
+                ControlFlow::Break(done) => return Some(done),
+                ControlFlow::Continue(None) => signal.await,
+                ControlFlow::Continue(Some(_)) if timers.have_ended() => return None,
+                ControlFlow::Continue(Some(at)) => {
+                    select(signal, pin!(timers.sleep_until(at))).await;
+                }
+            }
+        }
+    }
+
+    /// Waits until `is_done` returns `true`, until `end`, or until the timers have ended.
+    pub(crate) async fn wait_until(
+        &self,
+        end: LeaseTime,
+        timers: &Timers,
+        mut is_done: impl FnMut() -> bool,
+    ) {
+        self.wait(timers, || {
+            if is_done() || clock::now() >= end {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(Some(end))
+            }
+        })
+        .await;
+    }
+}

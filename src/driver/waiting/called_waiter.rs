@@ -12,7 +12,7 @@ use crate::{
     core::{protocol::identity::Ticket, time::lease::LeaseTime, vote::master_set::MasterSet},
     driver::{
         masters::Masters,
-        time::{clock, timers::Timers},
+        time::{Timers, clock},
     },
     master::{Listener, Topic},
 };

@@ -27,7 +27,7 @@ use crate::{
     driver::{
         live_round::LiveRound,
         masters::Masters,
-        time::{clock, timers::Timers},
+        time::{Timers, clock},
     },
     master::{Listener, Topic},
 };

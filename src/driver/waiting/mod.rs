@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::{
     core::vote::master_set::MasterSet,
-    driver::signal::Signal,
+    driver::time::Signal,
     master::{Listener, Topic},
 };
 

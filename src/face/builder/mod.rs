@@ -19,7 +19,7 @@ use crate::{
         },
         vote::lists::ListsId,
     },
-    driver::{owners::Owners, time::timers::Timers},
+    driver::{context::Owners, time::Timers},
     master::MasterSpec,
 };
 

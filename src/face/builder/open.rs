@@ -18,7 +18,10 @@ use crate::{
         },
         wait::pauses::Backoff,
     },
-    driver::{context::Context, owners::Owners, time::clock},
+    driver::{
+        context::{Context, Owners},
+        time::clock,
+    },
     face::coordinator::Coordinator,
     master::{ConnectError, DistinctServers, HealthBoard, MasterConfig, MasterSpec, MasterStream},
 };
