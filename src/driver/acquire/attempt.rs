@@ -15,11 +15,7 @@ use crate::{
         vote::{Vote, obstacle::Obstacle, quorum::Outcome, round::Round, verb::Verb},
     },
     driver::{
-        claim::{
-            Claim,
-            level::Level,
-            owned_lock::{LockRequest, OwnedLock},
-        },
+        claim::{Claim, ask::LockRequest, level::Level, owned_lock::OwnedLock},
         context::Context,
         live_round::LiveRound,
         time::clock,

@@ -18,7 +18,7 @@ use crate::{
         wait::{pauses::Pauses, reach::Reach, rivals::Met},
     },
     driver::{
-        claim::{level::Level, owned_lock::LockRequest},
+        claim::{ask::LockRequest, level::Level},
         context::Context,
         time::clock,
         waiting::local_waiters::LocalWaiter,

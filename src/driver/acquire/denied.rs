@@ -15,9 +15,7 @@ use crate::{
         vote::{master_set::MasterSet, obstacle::Obstacle, quorum::Outcome, round::Round},
         wait::reach::Reach,
     },
-    driver::{
-        claim::owned_lock::LockRequest, context::Context, live_round::LiveRound, time::clock,
-    },
+    driver::{claim::ask::LockRequest, context::Context, live_round::LiveRound, time::clock},
 };
 
 /// An attempt that did not end in a lock.

@@ -13,7 +13,7 @@ use std::{pin::pin, sync::Arc, time::Duration};
 use futures::future::{Either, select};
 
 use super::{
-    claim::{level::Level, owned_lock::LockRequest},
+    claim::{ask::LockRequest, level::Level},
     context::Context,
     time::clock,
 };

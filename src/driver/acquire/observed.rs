@@ -13,7 +13,7 @@ use super::several::{self, Part};
 use crate::{
     core::{error::AcquireError, protocol::name::LockId},
     driver::{
-        claim::{level::Level, owned_lock::LockRequest},
+        claim::{ask::LockRequest, level::Level},
         context::Context,
         observe::observer::now_if_metered,
     },

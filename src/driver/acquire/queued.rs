@@ -25,8 +25,9 @@ use crate::{
     driver::{
         claim::{
             Claim,
+            ask::LockRequest,
             level::Level,
-            owned_lock::{LockOwner, LockRequest, OwnedLock},
+            owned_lock::{LockOwner, OwnedLock},
         },
         context::Context,
         live_round::LiveRound,

@@ -18,7 +18,7 @@ use crate::{
         vote::{obstacle::Obstacle, quorum::Outcome},
     },
     driver::{
-        claim::{level::Level, owned_lock::LockRequest},
+        claim::{ask::LockRequest, level::Level},
         context::Context,
         time::clock,
     },

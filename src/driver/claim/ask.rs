@@ -9,18 +9,23 @@ use std::{
 use futures::future::select;
 use parking_lot::Mutex;
 
-use super::{Claim, Protected, extension::HealVotes, owned_lock::LockRequest};
+use super::{Claim, Protected, extension::HealVotes, owned_lock::LockOwner};
 use crate::{
     core::{
         claim::{
             ClaimState, ClaimStep, Terms,
             rounds::{NextRound, acquisition},
         },
+        kind::Access,
         protocol::{
             command::Ballot,
             identity::{Identity, QueueOptions},
+            name::LockId,
         },
-        time::lease::CLOCK_WINDOW,
+        time::{
+            lease::{CLOCK_WINDOW, Ttl},
+            renewal::Renewal,
+        },
         vote::{
             Refusal, SlotVote, Vote, master_set::MasterSet, obstacle::Obstacle, quorum::Outcome,
             round::Round,
@@ -33,6 +38,21 @@ use crate::{
     },
     master::CountVotes,
 };
+
+/// A request for a lock, with all that is needed to hold the lock after it was won.
+#[derive(Clone, Debug)]
+pub(crate) struct LockRequest {
+    pub(crate) lock_id: LockId,
+    pub(crate) access: Access,
+    pub(crate) ttl: Ttl,
+    /// `None` for a mutex.
+    pub(crate) owner: Option<Arc<LockOwner>>,
+    /// The counter of a fenced lock.
+    pub(crate) counter: Option<Arc<str>>,
+    pub(crate) renewal: Renewal,
+    /// The time for which others are kept from the lock, even if its guard is gone before.
+    pub(crate) min_hold: Duration,
+}
 
 impl Claim {
     /// Asks all masters for the lock, in a first round. If there is an `agreed` master, asks only

@@ -2,28 +2,24 @@
 //! it, or that lack its slot.
 
 use std::{
-    sync::{Arc, Weak, atomic::Ordering},
+    sync::{Arc, Weak},
     time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
 use tracing::Span;
 
-use super::{
-    Claim, Locked,
-    level::Level,
-    owned_lock::{LockRequest, OwnedLock},
-};
+use super::{Claim, Locked, ask::LockRequest, level::Level, owned_lock::OwnedLock};
 use crate::{
     core::{
         claim::{ClaimState, rounds::Effect},
         error::{AcquireError, ExtendError},
         protocol::{command::Command, name::LockId},
-        time::lease::{LeaseTime, Ttl},
+        time::lease::Ttl,
         view::lock_state::{LockState, LostReason},
         vote::{SlotVote, master_set::MasterSet, quorum::Outcome, round::Round},
     },
-    driver::{context::Context, live_round::LiveRound, renewer::Renew, time::clock},
+    driver::{live_round::LiveRound, renewer::Renew},
     master::CountVotes,
 };
 
@@ -207,54 +203,6 @@ impl Claim {
         let mut locked = self.lock();
         if let Some((to, command)) = locked.step(|claim, step| claim.heal(step, lack, votes.ttl)) {
             locked.post(to, command, votes);
-        }
-    }
-
-    /// Begins the hold after the lock was won or reentered, and starts to renew the lock. If the
-    /// lock is held already, the later limit of the renewal and the later end of the minimum time
-    /// count.
-    pub(crate) fn hold(self: &Arc<Self>, request: &LockRequest) {
-        let Context {
-            observer, renewer, ..
-        } = &*self.context;
-        let retry = self
-            .context
-            .node_timeout()
-            .max(self.terms.ttl.duration() / 20);
-        let spread = renewer.is_crowded().then(clock::random_u64);
-        let has_begun = self.has_hold_begun.swap(true, Ordering::Relaxed);
-        let mut hold = (!has_begun).then(|| {
-            let lock = &self.terms.lock_id;
-            observer.open_hold(lock, self.fencing_token(), self.slot())
-        });
-        let mut locked = self.lock(); // unlocked before a hold that is not needed is dropped
-        let due = locked.step(|claim, step| {
-            claim.stay(step, request.min_hold);
-            claim.hold(step, request.renewal, retry, spread)
-        });
-        if hold.is_some() && locked.state().is_held() {
-            locked.protected.hold = hold.take();
-        }
-        if let Some(due) = due {
-            self.start_timer(&mut locked, due);
-        }
-    }
-
-    /// Stops the renewal. Without another extension, the lock ends with its present lease.
-    pub(crate) fn stop_renewing(&self) {
-        let mut locked = self.lock();
-        locked.protected.state.stop_renewing();
-        self.stop_timer(&mut locked);
-    }
-
-    fn start_timer(self: &Arc<Self>, locked: &mut Locked<'_>, due: LeaseTime) {
-        let claim = Arc::downgrade(self) as Weak<dyn Renew>;
-        locked.protected.timer = Some(self.context.renewer.add(due, claim));
-    }
-
-    pub(super) fn stop_timer(&self, locked: &mut Locked<'_>) {
-        if let Some(timer) = locked.protected.timer.take() {
-            self.context.renewer.remove(timer);
         }
     }
 }

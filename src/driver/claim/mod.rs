@@ -4,7 +4,7 @@ use std::{
     mem,
     ops::ControlFlow,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
@@ -19,7 +19,7 @@ use super::{
         metrics::{LEFT, LOST, RELEASED},
         observer::HoldSpan,
     },
-    renewer::TimerKey,
+    renewer::{Renew, TimerKey},
     time::{Signal, clock},
 };
 use crate::{
@@ -117,6 +117,43 @@ impl Claim {
         })
     }
 
+    /// Begins the hold after the lock was won or reentered, and starts to renew the lock. If the
+    /// lock is held already, the later limit of the renewal and the later end of the minimum time
+    /// count.
+    pub(crate) fn hold(self: &Arc<Self>, request: &ask::LockRequest) {
+        let Context {
+            observer, renewer, ..
+        } = &*self.context;
+        let retry = self
+            .context
+            .node_timeout()
+            .max(self.terms.ttl.duration() / 20);
+        let spread = renewer.is_crowded().then(clock::random_u64);
+        let has_begun = self.has_hold_begun.swap(true, Ordering::Relaxed);
+        let mut hold = (!has_begun).then(|| {
+            let lock = &self.terms.lock_id;
+            observer.open_hold(lock, self.fencing_token(), self.slot())
+        });
+        let mut locked = self.lock(); // unlocked before a hold that is not needed is dropped
+        let due = locked.step(|claim, step| {
+            claim.stay(step, request.min_hold);
+            claim.hold(step, request.renewal, retry, spread)
+        });
+        if hold.is_some() && locked.state().is_held() {
+            locked.protected.hold = hold.take();
+        }
+        if let Some(due) = due {
+            self.start_timer(&mut locked, due);
+        }
+    }
+
+    /// Stops the renewal. Without another extension, the lock ends with its present lease.
+    pub(crate) fn stop_renewing(&self) {
+        let mut locked = self.lock();
+        locked.protected.state.stop_renewing();
+        self.stop_timer(&mut locked);
+    }
+
     /// Waits until the lock is lost. It is, too, once nothing can notice the end of its lease.
     pub(crate) async fn lost(&self) -> LostReason {
         let check = || match self.state() {
@@ -142,6 +179,17 @@ impl Claim {
 
     pub(crate) fn votes(&self, round: &LiveRound) -> Votes {
         self.context.masters.votes(round)
+    }
+
+    fn start_timer(self: &Arc<Self>, locked: &mut Locked<'_>, due: LeaseTime) {
+        let claim = Arc::downgrade(self) as Weak<dyn Renew>;
+        locked.protected.timer = Some(self.context.renewer.add(due, claim));
+    }
+
+    fn stop_timer(&self, locked: &mut Locked<'_>) {
+        if let Some(timer) = locked.protected.timer.take() {
+            self.context.renewer.remove(timer);
+        }
     }
 
     /// Ends the hold, unless it has not begun or has ended before.

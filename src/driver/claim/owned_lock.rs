@@ -10,7 +10,6 @@ use std::{
         Arc, Weak,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
 };
 
 use futures::future::{Either, select};
@@ -20,34 +19,15 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use super::Claim;
 use crate::{
     core::{
-        kind::Access,
         protocol::{
             identity::{Identity, OwnerAttempt, Ticket},
             name::LockId,
         },
-        time::{
-            lease::{LeaseTime, Ttl},
-            renewal::Renewal,
-        },
+        time::lease::LeaseTime,
         view::lock_state::LockState,
     },
     driver::time::{Signal, Timers},
 };
-
-/// A request for a lock, with all that is needed to hold the lock after it was won.
-#[derive(Clone, Debug)]
-pub(crate) struct LockRequest {
-    pub(crate) lock_id: LockId,
-    pub(crate) access: Access,
-    pub(crate) ttl: Ttl,
-    /// `None` for a mutex.
-    pub(crate) owner: Option<Arc<LockOwner>>,
-    /// The counter of a fenced lock.
-    pub(crate) counter: Option<Arc<str>>,
-    pub(crate) renewal: Renewal,
-    /// The time for which others are kept from the lock, even if its guard is gone before.
-    pub(crate) min_hold: Duration,
-}
 
 /// An owner of locks that are not held by a token.
 pub(crate) struct LockOwner {

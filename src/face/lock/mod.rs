@@ -15,7 +15,7 @@ use crate::{
     },
     driver::{
         acquire::observed,
-        claim::owned_lock::{LockOwner, LockRequest},
+        claim::{ask::LockRequest, owned_lock::LockOwner},
         context::Context,
     },
 };
@@ -314,6 +314,15 @@ impl Lock {
             access: self.access,
             renewal: self.renewal,
             min_hold: self.min_hold,
+        })
+    }
+
+    /// Returns the owner of an attempt. Each attempt at a semaphore has an owner of its own, unless
+    /// the lock was given one.
+    fn owner_of_attempt(&self, kind: Kind) -> Option<Arc<LockOwner>> {
+        let own = self.owner.as_ref().map(|owner| owner.0.clone());
+        own.or_else(|| {
+            (kind.spec().has_slots).then(|| Arc::new(LockOwner::new(self.context.owners.name())))
         })
     }
 }

@@ -7,7 +7,7 @@ use crate::{
     core::{config_error::ConfigError, error::AcquireError, kind::Kind, protocol::name::LockId},
     driver::{
         acquire::{observed, several::Part},
-        claim::{level::Level, owned_lock::LockRequest},
+        claim::{ask::LockRequest, level::Level},
         context::Context,
     },
     face::guard::Guard,

@@ -9,7 +9,7 @@ use crate::{
         error::InspectError,
         kind::{Access, Kind},
     },
-    driver::{claim::owned_lock::LockOwner, context::Context},
+    driver::context::Context,
 };
 
 /// A named lock that readers share, and that a writer holds alone, from
@@ -86,15 +86,6 @@ impl Lock {
             .all(|holder| holder.kind == Some(Kind::Semaphore));
         let free = usize::from(permits).saturating_sub(holders.len());
         Ok(if is_semaphore { free } else { 0 })
-    }
-
-    /// Returns the owner of an attempt. Each attempt at a semaphore has an owner of its own, unless
-    /// the lock was given one.
-    pub(super) fn owner_of_attempt(&self, kind: Kind) -> Option<Arc<LockOwner>> {
-        let own = self.owner.as_ref().map(|owner| owner.0.clone());
-        own.or_else(|| {
-            (kind.spec().has_slots).then(|| Arc::new(LockOwner::new(self.context.owners.name())))
-        })
     }
 }
 
