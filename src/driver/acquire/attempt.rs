@@ -158,13 +158,10 @@ pub(super) async fn conclude(
 /// The answers to the release say for how long others hold the lock. The answers to a `SET` that
 /// acquires a mutex do not say this. With `watch`, every master reports the next change.
 async fn take_back(context: &Context, level: &Level, outcome: Outcome, watch: Watch<'_>) -> Denied {
-    let release = match watch {
-        Some(watch) => {
-            watch();
-            level.release_and_watch()
-        }
-        None => level.release(),
-    };
+    if let Some(watch) = watch {
+        watch();
+    }
+    let release = level.release(watch.is_some());
     let acquisition = level.claim.newest_round();
     if outcome == Outcome::Lost {
         // One refusal and a failure may decide the round. Only the other votes tell whether the

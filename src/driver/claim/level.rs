@@ -50,14 +50,10 @@ impl Level {
     }
 
     /// Removes the level, unless it was removed before. Returns the round of the command that
-    /// removes the level.
-    pub(crate) fn release(&self) -> Arc<LiveRound> {
-        self.remove(false)
-    }
-
-    /// Removes the level as [`release`](Self::release) does. The command watches the key.
-    pub(crate) fn release_and_watch(&self) -> Arc<LiveRound> {
-        self.remove(true)
+    /// removes the level. With `watch`, the release of the last level also watches the key.
+    pub(crate) fn release(&self, watch: bool) -> Arc<LiveRound> {
+        let leave = || self.claim.leave(self.access(), watch);
+        self.release.get_or_init(leave).clone()
     }
 
     /// Returns what this level leaves to others.
@@ -75,26 +71,18 @@ impl Level {
             self.claim.downgrade();
         }
     }
-
-    fn remove(&self, watch: bool) -> Arc<LiveRound> {
-        let release = self
-            .release
-            .get_or_init(|| self.claim.leave(self.access(), watch));
-        release.clone()
-    }
 }
 
 impl Drop for Level {
     fn drop(&mut self) {
-        self.release();
+        self.release(false);
     }
 }
 
 impl Claim {
     /// Removes one level. Removing the last level releases the lock on all masters that may have
     /// the key. The release arrives after all earlier requests of this claim. If such a master
-    /// cannot be reached now, the release is owed to it. With `watch`, the release of the last
-    /// level also watches the key.
+    /// cannot be reached now, the release is owed to it.
     fn leave(&self, access: Access, watch: bool) -> Arc<LiveRound> {
         let mut locked = self.lock();
         let newest = locked.protected.newest.clone();
