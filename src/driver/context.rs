@@ -6,7 +6,7 @@ use std::{
     pin::pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
     time::{Duration, Instant},
@@ -95,7 +95,7 @@ impl Context {
             local_waiters: LocalWaiters::new(config.waiters_poll),
             config,
             renewer,
-            pending_releases: Arc::new(PendingReleases::new()),
+            pending_releases: Arc::default(),
             timestamps: Timestamps::default(),
             reach: Mutex::default(),
             is_closed: AtomicBool::new(false),
@@ -248,52 +248,33 @@ fn uuid(mut bytes: [u8; 16]) -> String {
 }
 
 /// The releases of a coordinator that some masters must still get.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct PendingReleases {
-    count: AtomicUsize,
-    /// The latest expiry of the keys that the releases delete, in microseconds after the epoch.
-    until: AtomicU64,
-    epoch: Instant,
+    /// The number of releases, and the latest expiry of the keys that they delete.
+    pending: Mutex<(usize, Option<Instant>)>,
     done: Signal,
 }
 
 impl PendingReleases {
-    pub(crate) fn new() -> Self {
-        Self {
-            count: AtomicUsize::new(0),
-            until: AtomicU64::new(0),
-            epoch: clock::monotonic(),
-            done: Signal::default(),
-        }
-    }
-
     /// Counts a release until the returned value is dropped. The keys that the release deletes
     /// expire at `keys_until` on the monotonic clock.
     pub(crate) fn add(self: &Arc<Self>, keys_until: Instant) -> PendingRelease {
-        let until = self.micros(keys_until);
-        self.until.fetch_max(until, Ordering::AcqRel);
-        self.count.fetch_add(1, Ordering::AcqRel);
+        let mut pending = self.pending.lock();
+        *pending = (pending.0 + 1, pending.1.max(Some(keys_until)));
         PendingRelease(self.clone())
     }
 
     /// Waits until no release is pending, or until all keys that the releases delete have expired.
-    pub(crate) async fn delivered(&self, timers: &Timers) {
+    async fn delivered(&self, timers: &Timers) {
         let check = || {
-            let until = self.until.load(Ordering::Acquire);
-            let left = until.saturating_sub(self.micros(clock::monotonic()));
-            if self.count.load(Ordering::Acquire) == 0 || left == 0 {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(Some(clock::now() + Duration::from_micros(left)))
+            let (count, until) = *self.pending.lock();
+            let now = clock::monotonic();
+            match until.filter(|until| count > 0 && now < *until) {
+                None => ControlFlow::Break(()),
+                Some(until) => ControlFlow::Continue(Some(clock::now_at(now) + (until - now))),
             }
         };
         self.done.wait(timers, check).await;
-    }
-
-    /// Returns `at` in microseconds after the epoch, rounded up.
-    fn micros(&self, at: Instant) -> u64 {
-        let since = at.saturating_duration_since(self.epoch).as_micros();
-        u64::try_from(since).unwrap_or(u64::MAX).saturating_add(1)
     }
 }
 
@@ -304,7 +285,12 @@ pub(crate) struct PendingRelease(Arc<PendingReleases>);
 
 impl Drop for PendingRelease {
     fn drop(&mut self) {
-        if self.0.count.fetch_sub(1, Ordering::AcqRel) == 1 {
+        let left = {
+            let mut pending = self.0.pending.lock();
+            pending.0 -= 1;
+            pending.0
+        };
+        if left == 0 {
             self.0.done.notify();
         }
     }
