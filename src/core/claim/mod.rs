@@ -153,7 +153,7 @@ impl ClaimState {
             && !self.lease.is_valid(step.now)
         {
             let (reason, stalled) = held.end(self.lease, step.now);
-            self.lose(reason, stalled, step);
+            self.end(reason, stalled, step);
         }
         match &self.phase {
             Phase::Held(held) if held.in_doubt || has_failed(step.newest) => LockState::InDoubt,
@@ -164,18 +164,11 @@ impl ClaimState {
         }
     }
 
-    /// Notes that a majority of masters say that the lock belongs to another client or to no one.
-    /// If the lease has expired, masters may say the same, but the reason is the expiry.
-    pub(crate) fn disowned(&mut self, step: &mut ClaimStep<'_>) {
+    /// Notes that a held lock is lost for this `reason`. If its lease has expired, masters may say
+    /// that it belongs to no one, but the reason is the expiry.
+    pub(crate) fn lose(&mut self, step: &mut ClaimStep<'_>, reason: LostReason) {
         if self.held_at(step).is_some() {
-            self.lose(LostReason::Disowned, None, step);
-        }
-    }
-
-    /// Notes that nothing renews the lock any more, and nothing notices the end of its lease.
-    pub(crate) fn ended(&mut self, step: &mut ClaimStep<'_>) {
-        if self.held_at(step).is_some() {
-            self.lose(LostReason::Ended, None, step);
+            self.end(reason, None, step);
         }
     }
 
@@ -256,7 +249,7 @@ impl ClaimState {
         }
     }
 
-    fn lose(&mut self, reason: LostReason, stalled: Option<Duration>, step: &mut ClaimStep<'_>) {
+    fn end(&mut self, reason: LostReason, stalled: Option<Duration>, step: &mut ClaimStep<'_>) {
         self.phase = Phase::Lost { reason, stalled };
         step.notice = Some(Notice::Lost { reason, stalled });
     }

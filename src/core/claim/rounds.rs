@@ -14,6 +14,7 @@ use crate::core::{
         lease::{Lease, LeaseTime, Ttl},
         renewal::{Renewal, RenewalPlan},
     },
+    view::lock_state::LostReason,
     vote::{Vote, master_set::MasterSet, quorum::Outcome, round::Round, verb::Verb},
 };
 
@@ -289,7 +290,7 @@ impl ClaimState {
     ) -> Option<(MasterSet, Command)> {
         match effect {
             Effect::Disowned => {
-                self.disowned(step);
+                self.lose(step, LostReason::Disowned);
                 None
             }
             Effect::Heal(gone) => self.heal(step, gone, ttl),

@@ -247,7 +247,7 @@ impl Claim {
         }
         if round.decided().await == Outcome::Lost && round.read(Round::may_raise_ballot) {
             // Does not wait for a first connection, because the round may hold grants.
-            self.settled_in_time(&round).await;
+            self.context.settled_in_time(&round).await;
         }
         let outcome = self.lock().step(ClaimState::take_outcome);
         if outcome == Outcome::Won && self.kind().spec().has_slots {

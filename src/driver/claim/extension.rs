@@ -150,10 +150,11 @@ impl Claim {
             }),
             Outcome::Lost | Outcome::Pending => {
                 // The missing votes decide whether the lock is lost or in doubt.
-                self.settled_in_time(round).await;
+                self.context.settled_in_time(round).await;
                 if round.read(Round::is_disowned) {
                     // The task that counted the last vote may not have applied its effect yet.
-                    self.lock().step(ClaimState::disowned);
+                    self.lock()
+                        .step(|claim, step| claim.lose(step, LostReason::Disowned));
                     return Err(ExtendError::Lost {
                         name: name(),
                         votes: self.votes(round),

@@ -168,13 +168,9 @@ impl Claim {
             if let Some(reason) = self.changed.wait(&self.context.timers, check).await {
                 return reason;
             }
-            self.lock().step(ClaimState::ended);
+            self.lock()
+                .step(|claim, step| claim.lose(step, LostReason::Ended));
         }
-    }
-
-    /// Waits until every master has voted in `round`, at most for a node timeout.
-    pub(crate) async fn settled_in_time(&self, round: &LiveRound) {
-        self.context.settled_in_time(round).await;
     }
 
     pub(crate) fn votes(&self, round: &LiveRound) -> Votes {

@@ -91,6 +91,7 @@ impl fmt::Debug for LockOwner {
 /// All handles of the owner share this state, whatever their settings are, because masters know an
 /// attempt only by its owner and its number. The claim says nothing of what a handle asks for: the
 /// caller must check that before it reenters.
+#[derive(Debug)]
 pub(crate) struct OwnedLock {
     owner: Arc<LockOwner>,
     lock_id: LockId,
@@ -152,15 +153,6 @@ impl Drop for OwnedLock {
         if locks.get(&self.lock_id).is_some_and(is_gone) {
             locks.remove(&self.lock_id);
         }
-    }
-}
-
-impl fmt::Debug for OwnedLock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OwnedLock")
-            .field("owner", &self.owner)
-            .field("lock_id", &self.lock_id)
-            .finish_non_exhaustive()
     }
 }
 
