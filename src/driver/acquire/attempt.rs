@@ -103,11 +103,9 @@ async fn decide(
     agreed: Option<usize>,
     watch: Watch<'_>,
 ) -> Result<Level, Denied> {
-    let has_slots = level.claim.kind().spec().has_slots;
-    if let Some(agreed) = agreed.filter(|_| has_slots) {
-        level.claim.ask_for_slot_of(Some(agreed), None, true).await;
-    } else if let Some(agreed) = agreed
-        && let Some(obstacle) = level.claim.refused_by(agreed).await
+    let has_slots = level.claim.kind().spec().has_slots; // others may have a free one
+    if let Some(agreed) = agreed
+        && let Some(obstacle) = level.claim.refused_by(agreed, None, has_slots).await
     {
         let round = level.claim.newest_round();
         return Err(Denied {

@@ -81,9 +81,7 @@ impl<'a> SlotChoice<'a> {
         queue: Option<QueueOptions>,
         is_last: bool,
     ) -> Option<Duration> {
-        if claim.ask_for_slot_of(self.agreed, queue, is_last).await {
-            return None;
-        }
+        claim.refused_by(self.agreed?, queue, is_last).await?;
         let timeout = queue.map_or_else(
             || self.context.waiter_timeout(),
             |queue| queue.waiter_timeout,

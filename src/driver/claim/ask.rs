@@ -56,9 +56,8 @@ pub(crate) struct LockRequest {
 
 impl Claim {
     /// Asks all masters for the lock, in a first round. If there is an `agreed` master, asks only
-    /// that one at first: see [`refused_by`](Self::refused_by), and for a lock with slots
-    /// [`ask_for_slot_of`](Self::ask_for_slot_of). With options for the `queue`, joins the queues of
-    /// the masters.
+    /// that one at first: see [`refused_by`](Self::refused_by). With options for the `queue`, joins
+    /// the queues of the masters.
     pub(crate) fn begin(
         context: &Arc<Context>,
         request: &LockRequest,
@@ -106,48 +105,31 @@ impl Claim {
         claim
     }
 
-    /// Waits for the answer of the `agreed` master. If another holds the lock there, returns that
-    /// obstacle, and asks no other master. Otherwise asks the other masters in the same round.
+    /// Waits for the answer of the `agreed` master. If it puts others first, and the round is not
+    /// the last one, returns why, and asks no other master. Otherwise asks the others in the same
+    /// round, of a lock with slots for the slot that it has granted, or for any slot.
     ///
     /// Clients that wait for one lock agree on this master, so all but one of them stop there. It
     /// reports the next change of the key to those that it refuses.
-    pub(crate) async fn refused_by(&self, agreed: usize) -> Option<Obstacle> {
-        let round = self.newest_round();
-        if let Vote::Refuse(Refusal::Held(report)) = round.voted(agreed).await {
-            if round.is_pending() {
-                round.record(clock::now());
-            }
-            return Some(Obstacle::HeldFor(report.remaining()));
-        }
-        self.ask_others(round, None);
-        None
-    }
-
-    /// Waits for the answer of the `agreed` master, if there is one, and asks the others in the
-    /// same round for the slot that it has granted, or for any slot. If it puts other clients
-    /// first, and the round is not the last one, asks no other master, and returns `false`.
-    pub(crate) async fn ask_for_slot_of(
+    pub(crate) async fn refused_by(
         &self,
-        agreed: Option<usize>,
+        agreed: usize,
         queue: Option<QueueOptions>,
         is_last: bool,
-    ) -> bool {
-        let Some(agreed) = agreed else {
-            return true;
-        };
+    ) -> Option<Obstacle> {
         let round = self.newest_round();
-        let vote = round.voted(agreed).await;
-        let is_behind = matches!(
-            vote,
-            Vote::Refuse(Refusal::Held(_) | Refusal::Queued { .. })
-        );
-        let is_asked = is_last || !is_behind;
-        if is_asked {
+        let obstacle = match round.voted(agreed).await {
+            Vote::Refuse(Refusal::Held(report)) => Some(Obstacle::HeldFor(report.remaining())),
+            Vote::Refuse(Refusal::Queued { .. }) => Some(Obstacle::Queued),
+            Vote::Fail(_) | Vote::Grant | Vote::Refuse(_) => None,
+        };
+        let obstacle = obstacle.filter(|_| !is_last);
+        if obstacle.is_none() {
             self.ask_others(round, queue);
         } else if round.is_pending() {
             round.record(clock::now());
         }
-        is_asked
+        obstacle
     }
 
     fn ask_others(&self, round: Arc<LiveRound>, queue: Option<QueueOptions>) {
