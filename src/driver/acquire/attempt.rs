@@ -86,7 +86,7 @@ pub(super) fn begin_by_token(
 /// further ballots for a fencing token, and a release that says why the lock was refused. The first
 /// of them may wait for first connections.
 pub(super) fn attempt_timeout(context: &Context, request: &LockRequest) -> Duration {
-    let ballots = request.counter.as_ref().map_or(0, |_| MORE_BALLOTS);
+    let ballots = if request.is_fenced { MORE_BALLOTS } else { 0 };
     let rounds = context.node_timeout() * (3 + ballots);
     if context.masters.undialled().is_empty() {
         rounds
@@ -196,7 +196,7 @@ pub(in crate::driver) async fn reenter(
     let Some(claim) = owned.claim() else {
         return Ok(None);
     };
-    if request.counter.is_some() && claim.fencing_token().is_none() {
+    if request.is_fenced && claim.fencing_token().is_none() {
         let name = request.lock_id.name().clone();
         return Err(AcquireError::NotFenced { name });
     }

@@ -47,8 +47,7 @@ pub(crate) struct LockRequest {
     pub(crate) ttl: Ttl,
     /// `None` for a mutex.
     pub(crate) owner: Option<Arc<LockOwner>>,
-    /// The counter of a fenced lock.
-    pub(crate) counter: Option<Arc<str>>,
+    pub(crate) is_fenced: bool,
     pub(crate) renewal: Renewal,
     /// The time for which others are kept from the lock, even if its guard is gone before.
     pub(crate) min_hold: Duration,
@@ -72,8 +71,8 @@ impl Claim {
             drift: context.config.drift,
             quorum: masters.quorum().clone(),
         };
-        let ballot = request.counter.as_ref().map(|counter| Ballot {
-            counter: counter.clone(),
+        let ballot = request.is_fenced.then(|| Ballot {
+            counter: request.lock_id.counter(),
             candidate: context.timestamps.next(),
         });
         let asked = agreed.map_or(MasterSet::ALL, MasterSet::only);

@@ -308,7 +308,7 @@ impl Lock {
         }
         Ok(LockRequest {
             owner: self.owner_of_attempt(lock_id.kind()),
-            counter: self.is_fenced.then(|| lock_id.counter()),
+            is_fenced: self.is_fenced,
             lock_id,
             ttl: self.ttl.clone()?,
             access: self.access,

@@ -61,7 +61,6 @@ impl Lock {
         let parts = all.map(|(context, lock_id)| Part {
             context: context.clone(),
             request: LockRequest {
-                counter: self.is_fenced.then(|| lock_id.counter()),
                 lock_id: lock_id.clone(),
                 ..first.clone()
             },
