@@ -13,7 +13,7 @@ use crate::{
         protocol::command::Command,
         view::health::MasterHealth,
         vote::{
-            Failure, lists::Roster, master_set::MasterSet, quorum::Quorum, round::Round,
+            Failure, Vote, lists::Roster, master_set::MasterSet, quorum::Quorum, round::Round,
             votes::Votes,
         },
     },
@@ -191,7 +191,7 @@ pub(crate) struct Posted<'a> {
 impl Drop for Posted<'_> {
     fn drop(&mut self) {
         for (mailbox, failure) in mem::take(&mut self.failed) {
-            mailbox.fail(&*self.request, failure);
+            mailbox.cast(&*self.request, Vote::Fail(failure), clock::monotonic());
         }
     }
 }

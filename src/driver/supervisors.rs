@@ -117,7 +117,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::{core::vote::lists::Membership, driver::time::clock, master::MasterObserver};
+    use crate::{core::vote::lists::Membership, master::MasterObserver};
 
     /// Counts how often the task was woken.
     #[derive(Default)]
@@ -154,7 +154,6 @@ mod tests {
             Mailbox::new(
                 master,
                 MasterObserver::new(None, "".into(), Membership::Stays),
-                clock::monotonic,
             )
         };
         masters

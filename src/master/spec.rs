@@ -280,11 +280,8 @@ impl MasterSpec {
     /// Returns the mailbox of this master, and the task that serves the mailbox. `master` is the
     /// number of the master.
     pub(crate) fn open(self, master: usize, config: &MasterConfig) -> (Arc<Mailbox>, Supervisor) {
-        let mailbox = Arc::new(Mailbox::new(
-            master,
-            config.health.observer(master).clone(),
-            config.now,
-        ));
+        let observer = config.health.observer(master).clone();
+        let mailbox = Arc::new(Mailbox::new(master, observer));
         let supervisor: Supervisor = match self.0 {
             Ok(endpoint) => {
                 let dialer = redis::Dialer::new(endpoint, master, config);

@@ -639,7 +639,8 @@ impl Subject {
         );
         let request = Arc::new(request);
         if let Some(failure) = self.mailbox.post(request.clone()) {
-            self.mailbox.fail(&*request, failure);
+            self.mailbox
+                .cast(&*request, Vote::Fail(failure), clock::monotonic());
         }
     }
 }

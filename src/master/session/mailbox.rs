@@ -20,7 +20,7 @@ use crate::{
     core::{
         kind::script::Script,
         protocol::{command::Command, identity::Ticket},
-        vote::{Failure, SlotVote, Vote},
+        vote::{Failure, SlotVote},
     },
     master::observer::{MasterObserver, outcome},
     user_code::{caught, shielded},
@@ -34,7 +34,6 @@ use crate::{
 pub(crate) struct Mailbox {
     master: usize,
     observer: MasterObserver,
-    now: fn() -> Instant,
     /// Set while there is a connection. The flag is read without the lock, so it may be out of
     /// date.
     is_serving: AtomicBool,
@@ -48,12 +47,11 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
-    pub(crate) fn new(master: usize, observer: MasterObserver, now: fn() -> Instant) -> Self {
+    pub(crate) fn new(master: usize, observer: MasterObserver) -> Self {
         Self {
             node_timeout: AtomicU64::new(0),
             master,
             observer,
-            now,
             is_serving: AtomicBool::new(false),
             reports_changes: AtomicBool::new(false),
             is_busy: AtomicBool::new(false),
@@ -74,7 +72,7 @@ impl Mailbox {
     }
 
     /// Posts `request`. If the request fails at once, returns the failure. The caller must then
-    /// call [`fail`](Self::fail). Requests fail at once while the master is down.
+    /// [cast](Self::cast) it. Requests fail at once while the master is down.
     #[must_use = "the vote must be cast"]
     pub(crate) fn post(&self, request: Arc<Request>) -> Option<Failure> {
         let mut queue = self.queue.lock();
@@ -252,11 +250,6 @@ impl Mailbox {
         }
         drop(queue);
         shielded(|| drop(panic));
-    }
-
-    /// Casts a failed vote. The caller must hold no mutex.
-    pub(crate) fn fail(&self, request: &Request, failure: Failure) {
-        self.cast(request, Vote::Fail(failure), (self.now)());
     }
 }
 
@@ -492,7 +485,7 @@ mod tests {
         core::{
             kind::Kind,
             protocol::command::fixture::command,
-            vote::{lists::Membership, verb::Verb},
+            vote::{Vote, lists::Membership, verb::Verb},
         },
         driver::time::clock::monotonic,
     };
@@ -524,13 +517,13 @@ mod tests {
     #[test]
     fn the_first_panic_is_kept_and_later_ones_are_dropped_while_no_mutex_is_held() {
         let observer = MasterObserver::new(None, "m".into(), Membership::Stays);
-        let mailbox = Arc::new(Mailbox::new(0, observer, monotonic));
+        let mailbox = Arc::new(Mailbox::new(0, observer));
         let dropped = Arc::<AtomicU64>::default();
         let command = command(Kind::Mutex, Verb::Acquire, 1);
         let panics = Panics(mailbox.clone(), dropped.clone());
         let request = Request::new(command, monotonic(), panics);
         for _ in 0..2 {
-            mailbox.fail(&request, Failure::Closed);
+            mailbox.cast(&request, Vote::Fail(Failure::Closed), monotonic());
         }
         assert!(mailbox.queue.lock().panic.is_some());
         assert_eq!(dropped.load(Ordering::Relaxed), 3);

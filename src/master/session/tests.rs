@@ -732,15 +732,11 @@ fn connected(window: usize) -> Session {
 
 /// Returns a session before its first dial.
 fn session() -> Session {
-    Session::new(Arc::new(mailbox(clock)), config())
+    Session::new(Arc::new(mailbox()), config())
 }
 
-fn mailbox(now: fn() -> Instant) -> Mailbox {
-    Mailbox::new(
-        0,
-        MasterObserver::new(None, "m".into(), Membership::Stays),
-        now,
-    )
+fn mailbox() -> Mailbox {
+    Mailbox::new(0, MasterObserver::new(None, "m".into(), Membership::Stays))
 }
 
 fn config() -> MasterConfig {
