@@ -14,4 +14,3 @@ pub mod results;
 pub mod servers;
 pub mod stats;
 pub mod sweep;
-pub mod waiters;

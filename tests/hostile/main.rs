@@ -1,8 +1,7 @@
 //! Tests with hostile, slow and broken masters. Every call returns, and the load stays bounded.
 //!
 //! Each test runs in a process of its own, because the tests measure the memory, log, panics and
-//! tasks of their process. Only one test runs at a time. `./dev bench hostile` runs longer forms of
-//! these tests.
+//! tasks of their process. Only one test runs at a time.
 
 #![allow(
     clippy::disallowed_methods,
