@@ -8,10 +8,7 @@ use std::{
     },
 };
 
-use metrics::{
-    Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
-    SharedString, Unit,
-};
+use metrics::Recorder;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use quorlock::{AcquireError, Coordinator, Fault, Guard, LostReason, MemoryMaster};
 use tokio::{
@@ -19,7 +16,10 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::world::{NAME, World, seconds};
+use crate::{
+    recorder::Caller,
+    world::{NAME, World, seconds},
+};
 
 /// Runs `test` with a recorder of its own, and with a paused clock.
 fn recorded(test: impl AsyncFnOnce(&PrometheusHandle)) {
@@ -55,9 +55,10 @@ impl Scrape {
         self.0.get(series).copied().unwrap_or(0.0)
     }
 
+    /// Checks the values of series of this crate, as in `guards{kind="mutex"}`.
     fn assert(&self, expected: &[(&str, f64)]) {
         for (series, value) in expected {
-            let found = self.get(series);
+            let found = self.get(&format!("quorlock_{series}"));
             assert!(
                 (found - value).abs() < 1e-6,
                 "{series} is {found}: {self:#?}"
@@ -198,47 +199,29 @@ fn the_life_of_a_lock_is_counted() {
         lock.try_acquire().await.unwrap_err();
         sleep(seconds(4)).await; // one renewal
         Scrape::of(handle).assert(&[
-            ("quorlock_guards{kind=\"mutex\"}", 1.0),
-            ("quorlock_renewals_total{outcome=\"confirmed\"}", 1.0),
-            (
-                "quorlock_rounds_total{round=\"acquire\",outcome=\"won\"}",
-                1.0,
-            ),
-            (
-                "quorlock_rounds_total{round=\"acquire\",outcome=\"lost\"}",
-                1.0,
-            ),
-            (
-                "quorlock_rounds_total{round=\"extend\",outcome=\"won\"}",
-                1.0,
-            ),
+            (r#"guards{kind="mutex"}"#, 1.0),
+            (r#"renewals_total{outcome="confirmed"}"#, 1.0),
+            (r#"rounds_total{round="acquire",outcome="won"}"#, 1.0),
+            (r#"rounds_total{round="acquire",outcome="lost"}"#, 1.0),
+            (r#"rounds_total{round="extend",outcome="won"}"#, 1.0),
         ]);
         guard.release().await.unwrap();
         let scrape = Scrape::of(handle);
         scrape.assert(&[
-            ("quorlock_guards{kind=\"mutex\"}", 0.0),
+            (r#"guards{kind="mutex"}"#, 0.0),
+            (r#"hold_seconds_sum{kind="mutex",end="released"}"#, 4.0),
+            (r#"hold_seconds_count{kind="mutex",end="released"}"#, 1.0),
             (
-                "quorlock_hold_seconds_sum{kind=\"mutex\",end=\"released\"}",
-                4.0,
-            ),
-            (
-                "quorlock_hold_seconds_count{kind=\"mutex\",end=\"released\"}",
+                r#"wait_seconds_count{kind="mutex",outcome="acquired"}"#,
                 1.0,
             ),
             (
-                "quorlock_wait_seconds_count{kind=\"mutex\",outcome=\"acquired\"}",
-                1.0,
-            ),
-            (
-                "quorlock_wait_seconds_count{kind=\"mutex\",outcome=\"contended\"}",
+                r#"wait_seconds_count{kind="mutex",outcome="contended"}"#,
                 1.0,
             ),
             // The refused attempt took itself back.
-            (
-                "quorlock_rounds_total{round=\"release\",outcome=\"won\"}",
-                2.0,
-            ),
-            ("quorlock_round_seconds_count{round=\"release\"}", 2.0),
+            (r#"rounds_total{round="release",outcome="won"}"#, 2.0),
+            (r#"round_seconds_count{round="release"}"#, 2.0),
         ]);
         assert_eq!(scrape.sum("quorlock_losses_total", ""), 0.0);
         // Three masters voted on two acquisitions, one renewal and two releases.
@@ -246,7 +229,7 @@ fn the_life_of_a_lock_is_counted() {
         assert_eq!(scrape.sum("quorlock_votes_total", "granted"), 9.0);
         assert_eq!(scrape.sum("quorlock_votes_total", "refused"), 6.0);
         let of_two = world.locks.mutex_all([NAME, "another"]).try_acquire().await;
-        Scrape::of(handle).assert(&[("quorlock_guards{kind=\"mutex\"}", 1.0)]);
+        Scrape::of(handle).assert(&[(r#"guards{kind="mutex"}"#, 1.0)]);
         drop(of_two.unwrap());
     });
 }
@@ -267,19 +250,10 @@ fn each_loss_is_counted_once_with_its_reason() {
         sleep(seconds(20)).await;
         let scrape = Scrape::of(handle);
         scrape.assert(&[
-            (
-                "quorlock_losses_total{kind=\"mutex\",reason=\"disowned\"}",
-                1.0,
-            ),
-            (
-                "quorlock_losses_total{kind=\"mutex\",reason=\"expired\"}",
-                1.0,
-            ),
-            (
-                "quorlock_hold_seconds_count{kind=\"mutex\",end=\"lost\"}",
-                2.0,
-            ),
-            ("quorlock_guards{kind=\"mutex\"}", 0.0),
+            (r#"losses_total{kind="mutex",reason="disowned"}"#, 1.0),
+            (r#"losses_total{kind="mutex",reason="expired"}"#, 1.0),
+            (r#"hold_seconds_count{kind="mutex",end="lost"}"#, 2.0),
+            (r#"guards{kind="mutex"}"#, 0.0),
         ]);
         assert_eq!(scrape.sum("quorlock_hold_seconds_count", "released"), 0.0);
         assert!(scrape.get("quorlock_renewals_total{outcome=\"failed\"}") >= 2.0);
@@ -295,14 +269,8 @@ fn a_loss_that_no_one_noticed_is_counted_at_the_release() {
         sleep(seconds(30)).await;
         guard.release().await.unwrap();
         Scrape::of(handle).assert(&[
-            (
-                "quorlock_losses_total{kind=\"mutex\",reason=\"expired\"}",
-                1.0,
-            ),
-            (
-                "quorlock_hold_seconds_sum{kind=\"mutex\",end=\"lost\"}",
-                30.0,
-            ),
+            (r#"losses_total{kind="mutex",reason="expired"}"#, 1.0),
+            (r#"hold_seconds_sum{kind="mutex",end="lost"}"#, 30.0),
         ]);
     });
 }
@@ -325,15 +293,9 @@ fn waiters_are_counted_until_they_have_the_lock_or_are_dropped() {
         assert_eq!(waiters, 1.0);
         drop(second.unwrap());
         Scrape::of(handle).assert(&[
-            ("quorlock_waiters{kind=\"fair\"}", 0.0),
-            (
-                "quorlock_wait_seconds_count{kind=\"fair\",outcome=\"acquired\"}",
-                2.0,
-            ),
-            (
-                "quorlock_wait_seconds_sum{kind=\"fair\",outcome=\"dropped\"}",
-                5.0,
-            ),
+            (r#"waiters{kind="fair"}"#, 0.0),
+            (r#"wait_seconds_count{kind="fair",outcome="acquired"}"#, 2.0),
+            (r#"wait_seconds_sum{kind="fair",outcome="dropped"}"#, 5.0),
         ]);
     });
 }
@@ -380,77 +342,19 @@ fn a_master_that_fails_is_seen() {
     });
 }
 
-/// A metric that panics when it is used the next time after it was armed.
-#[derive(Default)]
-struct Bomb {
-    is_armed: AtomicBool,
-}
-
-impl Bomb {
-    fn explode(&self) {
-        if self.is_armed.swap(false, Ordering::Relaxed) {
-            panic!("a recorder");
-        }
-    }
-}
-
-struct BombRecorder(Arc<Bomb>);
-
-impl Recorder for BombRecorder {
-    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-
-    fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
-        Counter::from_arc(self.0.clone())
-    }
-
-    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
-        Gauge::from_arc(self.0.clone())
-    }
-
-    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
-        Histogram::from_arc(self.0.clone())
-    }
-}
-
-impl CounterFn for Bomb {
-    fn increment(&self, _: u64) {
-        self.explode();
-    }
-
-    fn absolute(&self, _: u64) {}
-}
-
-impl GaugeFn for Bomb {
-    fn increment(&self, _: f64) {
-        self.explode();
-    }
-
-    fn decrement(&self, _: f64) {
-        self.explode();
-    }
-
-    fn set(&self, _: f64) {
-        self.explode();
-    }
-}
-
-impl HistogramFn for Bomb {
-    fn record(&self, _: f64) {
-        self.explode();
-    }
-}
-
 #[test]
 fn a_recorder_that_panics_in_a_task_closes_the_coordinator() {
-    let bomb = Arc::<Bomb>::default();
-    recorded_by(&BombRecorder(bomb.clone()), async || {
+    let is_armed = Arc::<AtomicBool>::default();
+    let bomb = Caller::new({
+        let is_armed = is_armed.clone();
+        move || assert!(!is_armed.swap(false, Ordering::Relaxed), "a recorder")
+    });
+    recorded_by(&bomb, async || {
         let world = World::new(3).await;
         let guard: Guard = world.locks.mutex(NAME).try_acquire().await.unwrap();
-        bomb.is_armed.store(true, Ordering::Relaxed);
+        is_armed.store(true, Ordering::Relaxed);
         sleep(seconds(30)).await; // the votes on a renewal
-        assert!(!bomb.is_armed.load(Ordering::Relaxed));
+        assert!(!is_armed.load(Ordering::Relaxed));
         let error = world.locks.mutex("other").acquire().await.unwrap_err();
         assert!(matches!(error, AcquireError::Closed), "{error}");
         let _lost = guard.lost().await;
@@ -474,12 +378,10 @@ fn the_masters_of_a_coordinator_have_its_label() {
         assert_eq!(up.label.as_deref(), Some("a"));
         assert!(down.to_string().contains(" (b) down for "), "{down}");
         let can_vote = |label: &str, master: &str| {
-            format!(
-                "quorlock_master_can_vote{{master=\"{master}\",membership=\"stays\",label=\"{label}\"}}"
-            )
+            format!("master_can_vote{{master=\"{master}\",membership=\"stays\",label=\"{label}\"}}")
         };
         let votes = format!(
-            "quorlock_votes_total{{master=\"{}\",outcome=\"unreachable\",label=\"b\"}}",
+            "votes_total{{master=\"{}\",outcome=\"unreachable\",label=\"b\"}}",
             down.master
         );
         Scrape::of(handle).assert(&[

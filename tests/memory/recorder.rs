@@ -20,35 +20,19 @@ use crate::{
     world::{NAME, World, seconds},
 };
 
-/// A recorder that reads a guard whenever it records something.
-#[derive(Clone, Default)]
-struct Reader(Arc<State>);
+/// A recorder that calls this code whenever it records something.
+#[derive(Clone)]
+pub(crate) struct Caller(Arc<Calls>);
 
-#[derive(Default)]
-struct State {
-    guard: Mutex<Option<Arc<Guard>>>,
-    reads: AtomicU32,
-}
+struct Calls(Box<dyn Fn() + Send + Sync>);
 
-impl Reader {
-    fn watch(&self, guard: Option<Arc<Guard>>) {
-        let before = mem::replace(&mut *self.0.guard.lock().unwrap(), guard);
-        drop(before); // after the unlock, because the drop records something
+impl Caller {
+    pub(crate) fn new(call: impl Fn() + Send + Sync + 'static) -> Self {
+        Self(Arc::new(Calls(Box::new(call))))
     }
 }
 
-impl State {
-    fn read(&self) {
-        let guard = self.guard.lock().unwrap().clone();
-        if let Some(guard) = guard {
-            guard.state();
-            guard.votes();
-            self.reads.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-}
-
-impl Recorder for Reader {
+impl Recorder for Caller {
     fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
     fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
     fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
@@ -66,31 +50,54 @@ impl Recorder for Reader {
     }
 }
 
-impl CounterFn for State {
+impl CounterFn for Calls {
     fn increment(&self, _: u64) {
-        self.read();
+        self.0();
     }
 
     fn absolute(&self, _: u64) {}
 }
 
-impl GaugeFn for State {
+impl GaugeFn for Calls {
     fn increment(&self, _: f64) {
-        self.read();
+        self.0();
     }
 
     fn decrement(&self, _: f64) {
-        self.read();
+        self.0();
     }
 
     fn set(&self, _: f64) {
-        self.read();
+        self.0();
     }
 }
 
-impl HistogramFn for State {
+impl HistogramFn for Calls {
     fn record(&self, _: f64) {
-        self.read();
+        self.0();
+    }
+}
+
+/// A guard that is read whenever something is recorded.
+#[derive(Default)]
+struct Read {
+    guard: Mutex<Option<Arc<Guard>>>,
+    reads: AtomicU32,
+}
+
+impl Read {
+    fn watch(&self, guard: Option<Arc<Guard>>) {
+        let before = mem::replace(&mut *self.guard.lock().unwrap(), guard);
+        drop(before); // after the unlock, because the drop records something
+    }
+
+    fn read(&self) {
+        let guard = self.guard.lock().unwrap().clone();
+        if let Some(guard) = guard {
+            guard.state();
+            guard.votes();
+            self.reads.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -99,8 +106,12 @@ impl HistogramFn for State {
 #[test]
 fn a_recorder_may_read_a_guard_while_a_master_is_down() {
     assert_ends(async || {
-        let reader = Reader::default();
-        let _recording = metrics::set_default_local_recorder(&reader);
+        let reader = Arc::<Read>::default();
+        let recorder = Caller::new({
+            let reader = reader.clone();
+            move || reader.read()
+        });
+        let _recording = metrics::set_default_local_recorder(&recorder);
         let world = World::new(3).await;
         let owner = world.locks.owner();
         let lock = world.locks.reentrant(NAME, &owner);
@@ -119,6 +130,6 @@ fn a_recorder_may_read_a_guard_while_a_master_is_down() {
         guard.lost().await;
         drop(guard);
         reader.watch(None);
-        assert!(reader.0.reads.load(Ordering::Relaxed) > 10);
+        assert!(reader.reads.load(Ordering::Relaxed) > 10);
     });
 }
