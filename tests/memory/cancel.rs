@@ -1,19 +1,9 @@
 //! Futures dropped at any poll or millisecond leave nothing on the masters.
 
-use quorlock::{__internals::has_owner, AcquireError, Fault, Guard, Kind, Lock};
+use quorlock::{__internals::has_owner, AcquireError, Fault, Kind, Lock};
 use tokio::time::{sleep, timeout};
 
 use crate::world::{KINDS, NAME, World, delay, lock, millis, polled, seconds};
-
-#[tokio::test(start_paused = true)]
-async fn a_dropped_try_acquire_leaves_nothing() {
-    for kind in KINDS {
-        dropped_anywhere(2, async |world, end| {
-            end.of(own(kind, world).try_acquire()).await.is_some()
-        })
-        .await;
-    }
-}
 
 #[tokio::test(start_paused = true)]
 async fn a_dropped_try_acquire_that_fails_leaves_nothing() {
@@ -23,35 +13,6 @@ async fn a_dropped_try_acquire_that_fails_leaves_nothing() {
         dropped_anywhere(3, async |world, end| {
             prepare(world);
             end.of(world.lock().try_acquire()).await.is_some()
-        })
-        .await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_dropped_acquire_leaves_nothing() {
-    for kind in KINDS {
-        dropped_anywhere(5, async |world, end| {
-            let held = own(kind, world).try_acquire().await.unwrap();
-            let lock = own(kind, world);
-            let letting_go = async {
-                sleep(millis(130)).await;
-                drop(held);
-            };
-            let (acquired, ()) = tokio::join!(end.of(lock.acquire()), letting_go);
-            acquired.is_some()
-        })
-        .await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_dropped_acquire_within_leaves_nothing() {
-    for kind in KINDS {
-        dropped_anywhere(5, async |world, end| {
-            let _held = own(kind, world).try_acquire().await.unwrap();
-            let within = end.of(own(kind, world).acquire_within(millis(60))).await;
-            within.is_some()
         })
         .await;
     }
@@ -70,15 +31,6 @@ async fn a_dropped_reentry_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_extend_leaves_nothing() {
-    dropped_anywhere(2, async |world, end| {
-        let guard = world.guard().await;
-        end.of(guard.extend(seconds(20))).await.is_some()
-    })
-    .await;
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_dropped_extend_that_puts_a_key_back_leaves_nothing() {
     dropped_anywhere(2, async |world, end| {
         let guard = world.guard().await;
@@ -89,29 +41,10 @@ async fn a_dropped_extend_that_puts_a_key_back_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_extend_without_a_quorum_leaves_nothing() {
-    dropped_anywhere(2, async |world, end| {
-        let guard = world.guard().await;
-        world.inject([Fault::Down, Fault::Down]);
-        end.of(guard.extend(seconds(20))).await.is_some()
-    })
-    .await;
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_dropped_settled_leaves_nothing() {
     dropped_anywhere(2, async |world, end| {
         let guard = world.guard().await;
         end.of(guard.settled()).await.is_some()
-    })
-    .await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_dropped_release_leaves_nothing() {
-    dropped_anywhere(2, async |world, end| {
-        let guard = world.guard().await;
-        end.of(guard.release()).await.is_some()
     })
     .await;
 }
@@ -128,19 +61,6 @@ async fn a_dropped_close_leaves_nothing() {
         is_done
     })
     .await;
-}
-
-/// One of several waiters is dropped, and the others are unaffected.
-#[tokio::test(start_paused = true)]
-async fn a_dropped_waiter_does_not_delay_the_others() {
-    let world = World::new(3).await;
-    let guard = world.guard().await;
-    let lock = world.lock();
-    let waiter = lock.acquire();
-    assert!(timeout(seconds(1), lock.acquire()).await.is_err());
-    guard.release().await.unwrap();
-    let guard: Guard = timeout(millis(1), waiter).await.unwrap().unwrap();
-    drop(guard);
 }
 
 /// Returns the lock for an owner of its own.

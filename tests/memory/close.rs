@@ -321,18 +321,3 @@ async fn close_returns_by_the_longest_ttl_during_a_first_dial() {
     let (took, ()) = timed(locks.close()).await;
     assert!(took <= seconds(1) + millis(100), "{took:?}");
 }
-
-/// One master hangs and does not answer the release. The client gives up the connection only after
-/// the TTL has passed.
-#[tokio::test(start_paused = true)]
-async fn close_returns_by_the_longest_ttl_while_a_master_stands_still() {
-    for (node_timeout, ttl) in [(50, 60), (2_000, 2_500), (60_000, 62_000)] {
-        let (node_timeout, ttl) = (millis(node_timeout), millis(ttl));
-        let world = World::with(3, |builder| builder.node_timeout(node_timeout).ttl(ttl)).await;
-        let guard = world.guard().await;
-        world.masters[0].inject(Fault::Hang);
-        drop(guard);
-        let (took, ()) = timed(world.close()).await;
-        assert!(took <= ttl + millis(10), "{took:?} of {ttl:?}");
-    }
-}

@@ -262,35 +262,6 @@ async fn a_hundred_waiters_make_no_hot_loop() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_that_gives_up_leaves_the_others_in_order() {
-    let world = World::new(3).await;
-    let guard = world.locks.fair(NAME, &world.locks.owner());
-    let guard = guard.acquire().await.unwrap();
-    let mut waiters = Vec::new();
-    for _ in 0..4 {
-        waiters.push(waiter(&world.locks));
-        sleep(millis(10)).await;
-    }
-    // A waiter in the middle leaves. Then the first waiter leaves.
-    for (at, left) in [(1, [0, 2, 3].as_slice()), (0, &[2, 3])] {
-        waiters[at].1.abort();
-        sleep(millis(10)).await;
-        let left: Vec<_> = left.iter().map(|n| waiters[*n].0.id().to_owned()).collect();
-        assert_eq!(queues(&world), vec![left; 3]);
-    }
-    let start = Instant::now();
-    drop(guard);
-    for (_, task) in waiters.split_off(2) {
-        let at = timeout(seconds(1), task).await.unwrap().unwrap();
-        assert!(
-            at - start < millis(100),
-            "the others wait for a waiter that has left"
-        );
-    }
-    world.close().await;
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_foreign_key_in_place_of_the_queue_is_not_reported_as_another_kind() {
     let world = World::new(3).await;
     for master in &world.masters {

@@ -8,43 +8,9 @@ use quorlock::FencingToken;
 use quorlock::{AcquireError, Coordinator, Fault, Guard, Kind, Lock};
 use tokio::time::sleep;
 
-use crate::world::{
-    KINDS, NAME, REDIAL, World, delay, error, lock, millis, said, seconds, start, timed,
-};
+use crate::world::{KINDS, World, delay, lock, millis, said, seconds, start, timed};
 
 const COUNTER: &str = "quorlock:fence:{orders/42}";
-
-#[tokio::test(start_paused = true)]
-async fn tokens_grow_while_any_one_master_fails_in_any_way() {
-    let faults = [Fault::Down, Fault::Hang, Fault::Mute, delay(80), error()];
-    for size in [3, 5] {
-        for kind in KINDS {
-            let world = World::new(size).await;
-            let others = Coordinator::new(&world.masters).unwrap();
-            sleep(millis(1)).await;
-            let (mut last, mut both) = (0, [&world.locks, &others].into_iter().cycle());
-            for fault in &faults {
-                for master in 0..size {
-                    world.masters[master].inject(fault.clone());
-                    for _ in 0..2 {
-                        let locks = both.next().unwrap();
-                        let guard = fenced(kind, locks).acquire().await.unwrap();
-                        last = larger(&guard, last, &format!("{kind} {fault:?} {master}"));
-                        let votes = guard.settled().await;
-                        assert_eq!(
-                            votes.granted_count(),
-                            size - 1,
-                            "{fault:?} {master}: {votes}"
-                        );
-                        guard.release().await.unwrap();
-                    }
-                    world.clear_faults(); // the master comes back with its counter unchanged
-                    sleep(REDIAL).await;
-                }
-            }
-        }
-    }
-}
 
 /// While a holder lacks one master, a waiter gets the lock there for a moment, which raises the
 /// counter. The holder still gets its key back, so it survives the loss of another master.
@@ -95,61 +61,6 @@ async fn clients_that_come_together_leave_the_winner_on_all_masters() {
             }
         }
     }
-}
-
-/// Each acquisition is made without one or two of the five masters. Any two majorities have at
-/// least one master in common.
-#[tokio::test(start_paused = true)]
-async fn tokens_grow_while_different_majorities_take_turns() {
-    let world = World::new(5).await;
-    let mut last = 0;
-    for pair in (0..5).flat_map(|first| (0..5).map(move |second| (first, second))) {
-        world.masters[pair.0].inject(Fault::Down);
-        world.masters[pair.1].inject(error());
-        let guard = fenced(Kind::Mutex, &world.locks).acquire().await.unwrap();
-        last = larger(&guard, last, &format!("{pair:?}"));
-        guard.release().await.unwrap();
-        world.clear_faults();
-        sleep(REDIAL).await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn holders_that_overlap_have_different_tokens_in_the_order_in_which_they_came() {
-    for kind in KINDS {
-        let world = World::new(3).await;
-        let (mut last, mut guards) = (0, Vec::new());
-        for _ in 0..20 {
-            let guard = fenced(kind, &world.locks).acquire().await.unwrap();
-            last = larger(&guard, last, "after exclusion failed");
-            guards.push(guard); // this guard does not know of its loss yet
-            world.masters.iter().for_each(|master| master.delete(NAME));
-        }
-        assert!(guards.iter().all(Guard::is_valid));
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn tokens_grow_where_one_master_after_the_other_forgets_its_counter() {
-    let world = World::new(3).await;
-    let others = Coordinator::new(&world.masters).unwrap();
-    let mut last = 0;
-    for (turn, locks) in [&world.locks, &others]
-        .into_iter()
-        .cycle()
-        .take(12)
-        .enumerate()
-    {
-        world.masters[turn % 3].forget();
-        let guard = fenced(Kind::Mutex, locks).acquire().await.unwrap();
-        last = larger(&guard, last, &format!("turn {turn}"));
-        guard.release().await.unwrap();
-    }
-    // All masters forget at once. The clock has passed the forgotten tokens, so new tokens are
-    // larger.
-    world.masters.iter().for_each(|master| master.forget());
-    let guard = fenced(Kind::Mutex, &Coordinator::new(&world.masters).unwrap());
-    larger(&guard.acquire().await.unwrap(), last, "all masters forgot");
 }
 
 #[tokio::test(start_paused = true)]
@@ -315,44 +226,6 @@ fn micros_since_1970() -> u64 {
     u64::try_from(since.as_micros()).unwrap()
 }
 
-#[tokio::test(start_paused = true)]
-async fn locks_with_and_without_a_token_exclude_each_other_and_tokens_still_grow() {
-    for kind in KINDS {
-        let world = World::new(3).await;
-        let mut last = 0;
-        for _ in 0..5 {
-            let (plain, fence) = (plain(kind, &world.locks), fenced(kind, &world.locks));
-            let guard = plain.acquire().await.unwrap();
-            assert_eq!(guard.fencing_token(), None);
-            contended(fence.try_acquire().await);
-            guard.release().await.unwrap();
-
-            let guard = fence.acquire().await.unwrap();
-            last = larger(&guard, last, "after a lock without a token");
-            contended(plain.try_acquire().await);
-            guard.release().await.unwrap();
-        }
-    }
-}
-
-/// One master hangs, and the client gives up the connection that carries the acquisition. The
-/// master executes the acquisition only after the release.
-#[tokio::test(start_paused = true)]
-async fn an_acquisition_that_arrives_after_its_own_release_takes_nothing() {
-    for kind in KINDS {
-        let world = World::new(3).await;
-        world.masters[0].inject(Fault::Hang);
-        let guard = fenced(kind, &world.locks).acquire().await.unwrap();
-        let token = u64::from(guard.fencing_token().unwrap());
-        // Imitates the release, which raises the counter.
-        world.masters[0].set(COUNTER, token.to_string(), None);
-        sleep(seconds(1)).await; // until the connection is given up
-        world.masters[0].inject(Fault::None);
-        assert_eq!(world.masters[0].keys(), [COUNTER], "{kind}");
-        assert!(guard.is_valid());
-    }
-}
-
 #[cfg(feature = "serde")]
 #[test]
 fn a_token_is_a_number_in_json() {
@@ -372,13 +245,6 @@ fn larger(guard: &Guard, last: u64, when: &str) -> u64 {
 }
 
 #[track_caller]
-fn contended(result: Result<Guard, AcquireError>) {
-    assert!(
-        matches!(result, Err(AcquireError::Contended { .. })),
-        "{result:?}"
-    );
-}
-
 fn plain(kind: Kind, locks: &Coordinator) -> Lock {
     lock(kind, locks, &locks.owner())
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use quorlock::{
-    AcquireError, Coordinator, Fault, Group, Groups, Guard, Kind, MasterHealth, MemoryMaster, Tally,
+    AcquireError, Coordinator, Fault, Group, Groups, Kind, MasterHealth, MemoryMaster, Tally,
 };
 use tokio::time::timeout;
 
@@ -252,52 +252,6 @@ async fn an_outage_keeps_no_name_of_another_group() {
     set_down(|master| master.inject(Fault::None));
     let guard = timeout(seconds(5), waiting).await.unwrap().unwrap();
     assert!(guard.is_valid());
-}
-
-/// Programs with the old groups, with both and with the new groups: neighbours exclude each other.
-#[tokio::test(start_paused = true)]
-async fn programs_with_both_lists_of_groups_exclude_those_with_either() {
-    let world = World::new();
-    let old = world.open(&["a", "b"], &[]);
-    let both = world.open(&IDS, &["a", "b"]);
-    let new = world.open(&IDS, &[]);
-    let mut moved = 0;
-    for number in 0..60 {
-        let name = format!("orders/{number}");
-        let label = |locks: &Groups| locks.of(&name).label().unwrap().to_owned();
-        let (was, is) = (label(&old), label(&new));
-        let expected = if was == is {
-            is.clone()
-        } else {
-            format!("{was}->{is}")
-        };
-        assert_eq!(label(&both), expected);
-        moved += usize::from(was != is);
-        for (one, other) in [(&old, &both), (&both, &old), (&both, &new), (&new, &both)] {
-            let [one, other] = [one, other].map(|locks| locks.mutex(&name).fenced());
-            let guard: Guard = one.acquire().await.unwrap();
-            let refused = other.try_acquire().await;
-            assert!(
-                matches!(refused, Err(AcquireError::Contended { .. })),
-                "{refused:?}"
-            );
-            let token = guard.fencing_token();
-            guard.release().await.unwrap();
-            let guard = other.acquire().await.unwrap();
-            assert!(guard.fencing_token() > token);
-            guard.release().await.unwrap();
-        }
-    }
-    assert!((10..=30).contains(&moved), "{moved} of 60 names moved");
-    assert_eq!(
-        BTreeSet::from([
-            old.of("").lists_id().to_string(),
-            both.of("").lists_id().to_string(),
-            new.of("").lists_id().to_string()
-        ])
-        .len(),
-        3
-    );
 }
 
 /// One set of masters is changed to groups, and back.

@@ -73,48 +73,6 @@ async fn a_lock_needs_a_majority_of_each_list() {
     }
 }
 
-/// Programs with the old list, with both lists, and with the new list: neighbours exclude each
-/// other. The old and the new list do not.
-#[tokio::test(start_paused = true)]
-async fn programs_that_share_a_list_exclude_each_other() {
-    let old = masters::<5>();
-    for new in [
-        with_another(&old),
-        masters::<5>().to_vec(),
-        old[..3].to_vec(),
-    ] {
-        let programs = [
-            Coordinator::new(&old).unwrap(),
-            joint(&new, &old),
-            Coordinator::new(&new).unwrap(),
-        ];
-        for (holder, other) in [(0, 1), (1, 0), (1, 2), (2, 1)] {
-            let guard = programs[holder].mutex("r").acquire().await.unwrap();
-            let refused = programs[other].mutex("r").try_acquire().await;
-            let is_refused = matches!(refused, Err(AcquireError::Contended { .. }));
-            assert!(is_refused, "{holder} {other}: {refused:?}");
-            guard.release().await.unwrap();
-        }
-    }
-    // A, B and E are a majority of the old list, and C, D and F are one of the new list.
-    let new = with_another(&old);
-    let (before, after) = (Coordinator::new(&old), Coordinator::new(&new));
-    inject(&old[2..4], Fault::Down);
-    let first = before.unwrap().mutex("r").acquire().await.unwrap();
-    inject(&old[2..4], Fault::None);
-    inject(&old[..2], Fault::Down);
-    let second = after
-        .unwrap()
-        .mutex("r")
-        .acquire_within(seconds(5))
-        .await
-        .unwrap();
-    assert!(
-        first.is_valid() && second.is_valid(),
-        "two holders: the change skipped a step"
-    );
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_waiter_of_both_lists_hears_of_a_release_by_either() {
     let old = masters::<3>();

@@ -42,7 +42,6 @@ mod read_write;
 mod recorder;
 mod renewal;
 mod retry;
-mod rollback;
 mod run;
 mod semaphore;
 mod several;

@@ -8,11 +8,11 @@ use quorlock::{
     Owner, Renewal,
 };
 use tokio::{
-    task::{LocalSet, yield_now},
+    task::LocalSet,
     time::{sleep, timeout},
 };
 
-use crate::world::{KINDS, NAME, World, delay, error, lock, millis, said, seconds};
+use crate::world::{KINDS, NAME, World, delay, error, lock, millis, seconds};
 
 const BOTH: [Kind; 2] = [Kind::Reentrant, Kind::Fair];
 
@@ -90,98 +90,6 @@ async fn a_hundred_tasks_of_one_owner_share_what_one_of_them_acquires() {
     }
 }
 
-/// Two owners never hold the lock at the same time, and every task gets the lock.
-#[tokio::test(start_paused = true)]
-async fn tasks_of_two_owners_exclude_each_other_and_all_get_in() {
-    for kind in BOTH {
-        let world = World::new(3).await;
-        let owners = [world.locks.owner(), world.locks.owner()];
-        let inside = Rc::new(RefCell::new(Vec::<String>::new()));
-        let turns = Rc::new(RefCell::new(0));
-        let tasks = LocalSet::new();
-        for n in 0..60 {
-            let owner = owners[n % 2].clone();
-            let lock = lock(kind, &world.locks, &owner);
-            let (inside, turns) = (inside.clone(), turns.clone());
-            tasks.spawn_local(async move {
-                for _ in 0..3 {
-                    let guard = lock.acquire().await.unwrap();
-                    inside.borrow_mut().push(owner.id().to_owned());
-                    sleep(millis(n as u64 % 3)).await;
-                    yield_now().await;
-                    assert!(inside.borrow().iter().all(|id| id == owner.id()));
-                    inside.borrow_mut().pop();
-                    *turns.borrow_mut() += 1;
-                    match n % 4 {
-                        0 => drop(guard),
-                        _ => guard.release().await.unwrap(),
-                    }
-                }
-            });
-        }
-        timeout(seconds(60), tasks).await.unwrap();
-        assert_eq!(*turns.borrow(), 180);
-        assert_nothing_left(&world).await;
-    }
-}
-
-/// The release of the first attempt is pending on one master. The second attempt holds the lock on
-/// the same master.
-#[tokio::test(start_paused = true)]
-async fn a_pending_release_takes_nothing_from_the_owners_next_attempt() {
-    for kind in BOTH {
-        for fault in [Fault::Down, Fault::Hang, Fault::Mute, error()] {
-            for pause in [0, 30, 400] {
-                let world = World::new(3).await;
-                let owner = world.locks.owner();
-                let lock = lock(kind, &world.locks, &owner);
-                let first = lock.acquire().await.unwrap();
-                first.settled().await;
-                world.masters[0].inject(fault.clone());
-                first.release().await.unwrap();
-                sleep(millis(pause)).await;
-                let second = lock.acquire_within(seconds(1)).await.unwrap();
-                sleep(millis(pause)).await;
-                world.clear_faults();
-                sleep(seconds(20)).await;
-                let case = format!("{kind} {fault:?} {pause}");
-                assert_eq!(second.state(), LockState::Held, "{case}");
-                assert_eq!(depths(&world, &owner), [1; 3], "{case}");
-                let attempts = attempts(&world);
-                assert!(attempts.iter().all(|one| *one == attempts[1]), "{case}");
-                drop(second);
-                assert_nothing_left(&world).await;
-            }
-        }
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_owner_reenters_during_a_rolling_restart_of_all_masters() {
-    for kind in BOTH {
-        let world = World::new(3).await;
-        let owner = world.locks.owner();
-        let lock = lock(kind, &world.locks, &owner);
-        let mut guards = vec![lock.acquire().await.unwrap()];
-        for master in &world.masters {
-            master.inject(Fault::Down);
-            master.forget();
-            sleep(seconds(1)).await;
-            guards.push(lock.try_acquire().await.unwrap());
-            master.inject(Fault::None);
-            guards.push(lock.try_acquire().await.unwrap());
-            sleep(seconds(10)).await; // until the master is dialled and the lock renewed
-            assert_eq!(depths(&world, &owner), [guards.len() as u64; 3]);
-        }
-        for guard in &guards {
-            assert_eq!(guard.state(), LockState::Held);
-        }
-        assert_eq!(guards.len(), 7);
-        drop(guards);
-        assert_nothing_left(&world).await;
-    }
-}
-
 /// A master first misses that a level is added, and later that a level is removed.
 #[tokio::test(start_paused = true)]
 async fn a_master_that_missed_a_change_of_depth_learns_it_from_the_next_renewal() {
@@ -242,33 +150,6 @@ async fn a_failed_reentry_takes_no_level_from_the_held_lock() {
             drop(guard);
             assert_nothing_left(&world).await;
         }
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_acquisition_whose_replies_got_lost_is_taken_back() {
-    for kind in BOTH {
-        let world = World::new(3).await;
-        let owner = world.locks.owner();
-        let lock = lock(kind, &world.locks, &owner);
-        world.inject([Fault::Mute, Fault::Mute]);
-        let refused = lock.try_acquire().await.unwrap_err();
-        assert!(
-            matches!(refused, AcquireError::NoQuorum { .. }),
-            "{refused}"
-        );
-        world.clear_faults();
-        sleep(seconds(2)).await; // until the masters are dialled
-        assert_eq!(depths(&world, &owner), [0; 3]);
-
-        // The reply of one master gets lost, but the lock is held on that master as well.
-        world.inject([Fault::Mute]);
-        let guard = lock.try_acquire().await.unwrap();
-        assert_eq!(said(&guard.settled().await)[1..], ["granted"; 2]);
-        assert_eq!(depths(&world, &owner), [1; 3]);
-        guard.release().await.unwrap();
-        world.clear_faults();
-        assert_nothing_left(&world).await;
     }
 }
 
@@ -411,50 +292,6 @@ async fn renewal_goes_on_until_the_last_guard_is_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_master_that_lost_the_lock_gets_it_back_while_others_wait() {
-    for kind in BOTH {
-        let world = World::new(3).await;
-        let (owner, other) = (world.locks.owner(), world.locks.owner());
-        let mine = lock(kind, &world.locks, &owner);
-        let guard = mine.acquire().await.unwrap();
-        let inner = mine.acquire().await.unwrap();
-        let theirs = lock(kind, &world.locks, &other);
-        let waiting = tokio::spawn(async move { theirs.acquire().await.unwrap() });
-        sleep(seconds(1)).await;
-        for master in [0, 1, 2] {
-            world.masters[master].forget();
-            // The other owner polls. A grant to it on this master can keep one extension or renewal
-            // from putting the lock back. The waiter gives its grant back, so a later one succeeds.
-            for _ in 0..3 {
-                guard.extend(seconds(10)).await.unwrap();
-                sleep(millis(1)).await;
-                if depths(&world, &owner) == [2; 3] {
-                    break;
-                }
-            }
-            assert_eq!(depths(&world, &owner), [2; 3], "{kind} {master}");
-
-            world.masters[master].forget();
-            for _ in 0..4 {
-                sleep(seconds(15)).await;
-                if depths(&world, &owner) == [2; 3] {
-                    break;
-                }
-            }
-            assert_eq!(guard.state(), LockState::Held, "{kind} {master}");
-            assert_eq!(depths(&world, &owner), [2; 3], "{kind} {master}");
-            assert!(!waiting.is_finished());
-        }
-        drop((guard, inner));
-        let guard = timeout(seconds(2), waiting).await.unwrap().unwrap();
-        sleep(millis(1)).await;
-        assert_eq!(depths(&world, &other), [1; 3]);
-        drop(guard);
-        assert_nothing_left(&world).await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_waiter_is_told_at_once_that_the_coordinator_was_closed() {
     for kind in KINDS {
         let world = World::new(3).await;
@@ -478,63 +315,6 @@ async fn a_waiter_is_told_at_once_that_the_coordinator_was_closed() {
         }
         drop(guard);
         assert_nothing_left(&world).await;
-    }
-}
-
-/// The runtime has two threads. A task may release the lock just when another task reenters it.
-#[test]
-fn tasks_of_one_owner_that_come_and_go_never_get_stuck() {
-    for kind in BOTH {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_all()
-            .build()
-            .unwrap();
-        runtime.block_on(async {
-            let world = World::new(3).await;
-            let owner = world.locks.owner();
-            let tasks = (0..8).map(|_| {
-                let lock = lock(kind, &world.locks, &owner);
-                tokio::spawn(async move {
-                    for _ in 0..400 {
-                        drop(lock.acquire().await.unwrap());
-                    }
-                })
-            });
-            for task in tasks.collect::<Vec<_>>() {
-                timeout(seconds(20), task).await.unwrap().unwrap();
-            }
-        });
-    }
-}
-
-/// The lock is renewed for 5 s. Some of the pauses before the reentry are shorter, and some are
-/// longer.
-#[tokio::test(start_paused = true)]
-async fn a_reentry_after_renewal_has_ended_starts_it_again() {
-    for kind in BOTH {
-        for pause in 0..12 {
-            let world = World::new(3).await;
-            let lock = lock(kind, &world.locks, &world.locks.owner());
-            let outer = lock
-                .clone()
-                .renewal(Renewal::UpTo(seconds(5)))
-                .acquire()
-                .await
-                .unwrap();
-            sleep(seconds(pause)).await;
-            assert!(outer.is_valid());
-            let inner = lock
-                .clone()
-                .renewal(Renewal::UpTo(seconds(60)))
-                .acquire()
-                .await
-                .unwrap();
-            sleep(seconds(60)).await;
-            assert_eq!(inner.state(), LockState::Held, "{kind} {pause}");
-            drop((outer, inner));
-            assert_nothing_left(&world).await;
-        }
     }
 }
 

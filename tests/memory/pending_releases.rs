@@ -5,38 +5,6 @@ use tokio::time::{Instant, sleep};
 
 use crate::world::{NAME, REDIAL, World, delay, error, millis, said, seconds, timed};
 
-#[tokio::test(start_paused = true)]
-async fn a_master_that_was_down_gets_the_release_when_it_is_back() {
-    let world = World::new(3).await;
-    let guard = world.guard().await;
-    world.masters[0].inject(Fault::Down);
-    guard.release().await.unwrap();
-    sleep(seconds(3)).await;
-    assert_eq!(world.holders(), ["mine", "", ""]);
-
-    world.clear_faults();
-    assert!(until_free(&world.masters[0]).await <= REDIAL);
-    world.close().await; // no release is pending any more
-    let left = world.masters[0].commands();
-    sleep(seconds(10)).await;
-    assert_eq!(world.masters[0].commands(), left);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_master_that_hangs_gets_the_release_when_it_goes_on() {
-    for pause in [millis(20), millis(100), seconds(3)] {
-        let world = World::new(3).await;
-        let guard = world.guard().await;
-        world.masters[0].inject(Fault::Hang);
-        guard.release().await.unwrap();
-        sleep(pause).await;
-        assert_eq!(world.holders(), ["mine", "", ""]);
-        world.clear_faults();
-        assert!(until_free(&world.masters[0]).await <= REDIAL, "{pause:?}");
-        world.close().await;
-    }
-}
-
 /// The connection had been given up before the lock was released, so the release was never sent.
 #[tokio::test(start_paused = true)]
 async fn a_master_that_had_been_given_up_gets_the_release() {
@@ -101,19 +69,6 @@ async fn the_release_of_a_dropped_guard_is_pending_as_well() {
     world.clear_faults();
     sleep(REDIAL).await;
     assert_eq!(world.holders(), [""; 3]);
-}
-
-/// No coordinator is left when the master comes back.
-#[tokio::test(start_paused = true)]
-async fn a_pending_release_outlives_the_coordinator() {
-    let world = World::new(3).await;
-    let guard = world.guard().await;
-    world.masters[0].inject(Fault::Down);
-    let World { masters, locks } = world;
-    drop((guard, locks));
-    sleep(seconds(3)).await;
-    masters[0].inject(Fault::None);
-    assert!(until_free(&masters[0]).await <= REDIAL);
 }
 
 #[tokio::test(start_paused = true)]
@@ -188,19 +143,6 @@ async fn a_master_that_was_never_asked_has_no_pending_release() {
     world.guard().await.release().await.unwrap();
     let (took, ()) = timed(world.close()).await;
     assert_eq!(took, millis(0));
-}
-
-/// A master that never answered may hold the lock, so it is owed the release.
-#[tokio::test(start_paused = true)]
-async fn a_master_whose_answer_was_lost_has_a_pending_release() {
-    let world = World::new(3).await;
-    world.masters[0].inject(Fault::Mute);
-    let guard = world.guard().await;
-    sleep(seconds(1)).await; // until its connection is given up
-    assert_eq!(world.holders(), ["mine"; 3]);
-    guard.release().await.unwrap();
-    world.clear_faults();
-    assert!(until_free(&world.masters[0]).await <= REDIAL);
 }
 
 async fn until_free(master: &MemoryMaster) -> tokio::time::Duration {

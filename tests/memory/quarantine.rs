@@ -11,7 +11,7 @@ use std::{
 
 use quorlock::{
     AcquireError, ConfigError, Coordinator, ExtendError, Failure, Fault, Kind, LockState,
-    LostReason, MasterSpec, MasterState, MemoryMaster, Quarantine, Renewal, Votes,
+    MasterSpec, MasterState, MemoryMaster, Quarantine, Renewal, Votes,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -134,27 +134,6 @@ async fn a_broken_connection_is_no_restart() {
     }
 }
 
-/// Clients that come later use the end that the master reports. Neither a new client nor a broken
-/// connection starts a new quarantine.
-#[tokio::test(start_paused = true)]
-async fn all_clients_agree_on_the_end_of_a_quarantine() {
-    let world = world(3, Quarantine::Observed).await;
-    let left = restarted(&world, 0).await.unwrap();
-    sleep(seconds(4)).await;
-    let others = coordinator(&world, Quarantine::Observed).await;
-    let theirs = quarantine_left(&others, 0).await.unwrap();
-    assert!(
-        theirs.abs_diff(left - seconds(4)) <= millis(3),
-        "{theirs:?}"
-    );
-    world.masters[0].inject(Fault::Down);
-    sleep(millis(1)).await;
-    world.clear_faults();
-    sleep(seconds(2)).await;
-    let mine = quarantine_left(&world.locks, 0).await.unwrap();
-    assert!(mine.abs_diff(left - seconds(6)) <= millis(5), "{mine:?}");
-}
-
 /// The first holder has two of three masters. One of the two forgets the lock, and the third master
 /// never held it.
 #[tokio::test(start_paused = true)]
@@ -239,56 +218,6 @@ async fn a_newcomer_that_only_observes_trusts_an_empty_master() {
         let newcomer = newcomer(&world, guard).await;
         let second = newcomer.mutex(NAME).try_acquire().await;
         assert_eq!(second.is_ok() && first.is_valid(), is_two, "{guard:?}");
-    }
-}
-
-/// All clients that lock are strict. The client that comes first only observes, and never locks.
-#[tokio::test(start_paused = true)]
-async fn a_strict_client_does_not_trust_an_observer() {
-    for kind in KINDS {
-        let world = world(3, Quarantine::Strict).await;
-        world.occupy([2], seconds(60));
-        let first = lock(kind, &world.locks, &world.locks.owner())
-            .ttl(TTL)
-            .renewal(Renewal::Off);
-        let first = first.try_acquire().await.unwrap();
-        assert_eq!(first.settled().await.granted_count(), 2);
-        world.masters[2].delete(NAME);
-        restart_empty(&world.masters[1]).await;
-        let observer = newcomer(&world, Quarantine::Observed).await;
-        observer.all_ready(seconds(5)).await.unwrap();
-        let looked = Instant::now();
-        assert_eq!(quarantine_left(&observer, 1).await, None);
-
-        let strict = newcomer(&world, Quarantine::Strict).await;
-        let left = quarantine_left(&strict, 1).await.unwrap();
-        let over = looked.elapsed() + left;
-        assert!(QUARANTINE.abs_diff(over) <= millis(5), "{kind}: {over:?}");
-        let second = lock(kind, &strict, &strict.owner());
-        assert!(second.try_acquire().await.is_err() && first.is_valid());
-        let _second = timeout(seconds(60), second.acquire())
-            .await
-            .unwrap()
-            .unwrap();
-        assert!(!first.is_valid(), "{kind}");
-    }
-}
-
-/// After a quarantine, every lock that the masters may have forgotten is over.
-#[tokio::test(start_paused = true)]
-async fn a_strict_client_trusts_masters_that_others_have_used_for_a_quarantine() {
-    let world = world(3, Quarantine::Observed).await;
-    sleep(QUARANTINE / 2).await;
-    let early = newcomer(&world, Quarantine::Strict).await;
-    let left = quarantine_left(&early, 0).await.unwrap();
-    assert!(left.abs_diff(QUARANTINE / 2) <= millis(5), "{left:?}");
-    // Meanwhile, a client that only observes counts the masters' votes, even over a new connection.
-    let observer = newcomer(&world, Quarantine::Observed).await;
-    assert_eq!(quarantine_left(&observer, 0).await, None);
-    sleep(QUARANTINE / 2 + millis(2)).await;
-    let late = newcomer(&world, Quarantine::Strict).await;
-    for strict in [early, late] {
-        assert_eq!(votes(&strict).await.granted_count(), 3);
     }
 }
 
@@ -531,43 +460,6 @@ async fn a_lock_is_renewed_without_a_quarantined_master_and_put_back_afterwards(
         sleep(millis(2) + renewal()).await;
         assert_eq!(world.holders(), ["mine"; 3]);
         assert_eq!(held.state(), LockState::Held);
-    }
-}
-
-/// Between two restarts, a quarantine ends and a renewal puts the lock back.
-#[tokio::test(start_paused = true)]
-async fn a_lock_survives_restarts_one_by_one_that_are_slower_than_the_quarantine() {
-    let world = world(3, Quarantine::Observed).await;
-    let held = world.locks.mutex(NAME).try_acquire().await.unwrap();
-    for round in 0..9 {
-        restart_empty(&world.masters[round % 3]).await;
-        sleep(FIRST_REDIAL + QUARANTINE + renewal()).await;
-        assert_eq!(held.state(), LockState::Held);
-        assert_eq!(world.holders(), ["mine"; 3]);
-    }
-}
-
-/// Too many masters are in quarantine at the same time, so the lock cannot be renewed and ends. No
-/// other client gets the lock before it ends.
-#[tokio::test(start_paused = true)]
-async fn a_lock_ends_when_restarts_are_faster_than_the_quarantine() {
-    for pause in [seconds(1), QUARANTINE / 2] {
-        let world = world(3, Quarantine::Observed).await;
-        let others = coordinator(&world, Quarantine::Observed).await;
-        let held = Arc::new(world.locks.mutex(NAME).try_acquire().await.unwrap());
-        let waiting = others.mutex(NAME);
-        let next = tokio::spawn(async move { (waiting.acquire().await, Instant::now()) });
-        let lost = held.clone();
-        let lost = tokio::spawn(async move { (lost.lost().await.reason, Instant::now()) });
-        for round in 0..6 {
-            restart_empty(&world.masters[round % 3]).await;
-            sleep(pause).await;
-        }
-        let (reason, ended) = lost.await.unwrap();
-        assert_eq!(reason, LostReason::Expired, "{pause:?}");
-        let (next, begun) = timeout(seconds(60), next).await.unwrap().unwrap();
-        assert!(next.unwrap().is_valid());
-        assert!(begun > ended, "{pause:?}");
     }
 }
 

@@ -7,7 +7,7 @@ use quorlock::{
 };
 use tokio::{
     task::JoinSet,
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep},
 };
 
 use super::world::{World, millis, seconds, timed};
@@ -22,100 +22,6 @@ fn read(locks: &Coordinator, owner: &Owner) -> Lock {
 
 fn write(locks: &Coordinator, owner: &Owner) -> Lock {
     locks.read_write("a", owner).write()
-}
-
-#[tokio::test(start_paused = true)]
-async fn readers_share_the_lock_and_a_writer_excludes_everyone() {
-    for count in [1, 3, 5] {
-        let masters = masters(count);
-        let locks = Coordinator::new(&masters).unwrap();
-        let owners = [(); 4].map(|()| locks.owner());
-        let mut readers = Vec::new();
-        for owner in &owners[..3] {
-            readers.push(read(&locks, owner).try_acquire().await.unwrap());
-        }
-        assert!(
-            readers
-                .iter()
-                .all(|reader| reader.access() == Access::Shared)
-        );
-        let refused = write(&locks, &owners[3]).try_acquire().await;
-        assert!(
-            matches!(refused, Err(AcquireError::Contended { .. })),
-            "{refused:?}"
-        );
-        let held = write(&locks, &owners[3]).inspect().await.unwrap();
-        assert_eq!(held.holders.len(), 3);
-        for reader in readers {
-            reader.release().await.unwrap();
-        }
-        let writer = write(&locks, &owners[3]).try_acquire().await.unwrap();
-        for lock in [read(&locks, &owners[0]), write(&locks, &owners[0])] {
-            let refused = lock.try_acquire().await;
-            assert!(
-                matches!(refused, Err(AcquireError::Contended { .. })),
-                "{refused:?}"
-            );
-        }
-        writer.release().await.unwrap();
-        assert!(!write(&locks, &owners[3]).is_held().await.unwrap());
-        for master in &masters {
-            assert_eq!(master.keys(), Vec::<String>::new());
-        }
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_waiting_writer_holds_back_later_readers() {
-    let masters = masters(3);
-    let locks = Coordinator::new(&masters).unwrap();
-    let [first, writer, later] = [(); 3].map(|()| locks.owner());
-    let reading = read(&locks, &first).acquire().await.unwrap();
-    let writing = tokio::spawn({
-        let lock = write(&locks, &writer);
-        async move { lock.acquire().await.unwrap() }
-    });
-    until_queued(&locks, 1).await;
-    assert!(read(&locks, &later).try_acquire().await.is_err());
-    let later_reading = tokio::spawn({
-        let lock = read(&locks, &later);
-        async move { lock.acquire().await.unwrap() }
-    });
-    until_queued(&locks, 2).await;
-    reading.release().await.unwrap();
-    let writing = writing.await.unwrap();
-    assert!(!later_reading.is_finished());
-    writing.release().await.unwrap();
-    assert_eq!(later_reading.await.unwrap().access(), Access::Shared);
-}
-
-/// A writer that gives up no longer holds back readers.
-#[tokio::test(start_paused = true)]
-async fn a_writer_that_leaves_calls_the_readers_behind_it() {
-    let masters = masters(3);
-    let locks = Coordinator::new(&masters).unwrap();
-    let [first, writer, later] = [(); 3].map(|()| locks.owner());
-    let _reading = read(&locks, &first).acquire().await.unwrap();
-    let lock = write(&locks, &writer);
-    let mut writing = Box::pin(lock.acquire());
-    assert!(
-        timeout(Duration::from_millis(50), &mut writing)
-            .await
-            .is_err()
-    );
-    let reading = tokio::spawn({
-        let lock = read(&locks, &later);
-        async move { lock.acquire().await.unwrap() }
-    });
-    until_queued(&locks, 2).await;
-    let start = Instant::now();
-    drop(writing);
-    drop(reading.await.unwrap());
-    assert!(
-        start.elapsed() < Duration::from_millis(50),
-        "{:?}",
-        start.elapsed()
-    );
 }
 
 /// Waits until this number of waiters is in the queues.

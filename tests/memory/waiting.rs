@@ -75,19 +75,6 @@ async fn a_release_wakes_a_waiter_at_once_with_a_minority_down() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_in_the_same_process_wakes_a_waiter_at_once() {
-    let world = World::new(3).await;
-    for wait in [1, 5, 100, 777, 3_000] {
-        let guard = world.locks.mutex(NAME).acquire().await.unwrap();
-        let waiting = waiter(&world.locks);
-        sleep(millis(wait)).await;
-        drop(guard);
-        let took = wait_of(waiting).await;
-        assert!(took <= millis(11), "{took:?}"); // one pause between attempts
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn waiters_of_one_process_are_served_in_their_order() {
     let world = World::new(3).await;
     let guard = world.locks.mutex(NAME).acquire().await.unwrap();
@@ -231,20 +218,6 @@ async fn waiters_are_not_woken_by_grants_that_lost_rounds_give_back() {
     waiting.iter().for_each(JoinHandle::abort);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_key_that_expires_is_noticed_by_its_ttl() {
-    for masters in [3, 5] {
-        let world = World::new(masters).await;
-        // The lock is free when the keys of a majority have expired.
-        for (n, master) in world.masters.iter().enumerate() {
-            master.set(NAME, ANOTHER, Some(millis(200 + 50 * n as u64)));
-        }
-        let free = millis(200 + 50 * (masters as u64 / 2));
-        let took = wait_of(waiter(&world.locks)).await;
-        assert!(free < took && took <= free + millis(5), "{took:?}");
-    }
-}
-
 /// The holder is killed just after it has won, after many renewals, or during a renewal. The waiter
 /// gets the lock soon after the keys are gone from a majority.
 #[tokio::test(start_paused = true)]
@@ -318,23 +291,6 @@ async fn a_message_lost_with_its_connection_does_not_delay_the_waiter() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_release_while_all_masters_are_down_is_noticed_when_they_are_back() {
-    for down in [5, 100, 3_000] {
-        let world = World::new(3).await;
-        let others = another(&world.masters).await;
-        let guard = others.mutex(NAME).acquire().await.unwrap();
-        let waiting = waiter(&world.locks);
-        sleep(millis(300)).await;
-        world.inject_all(&Fault::Down);
-        drop(guard);
-        sleep(millis(down)).await;
-        world.clear_faults();
-        let took = wait_of(waiting).await;
-        assert!(took <= POLL, "{took:?}");
-    }
-}
-
 /// A subscribed waiter polls at intervals of at least 500 ms. Without messages, one of the many
 /// waits would exceed the limit of 450 ms.
 #[tokio::test(start_paused = true)]
@@ -399,23 +355,6 @@ async fn a_waiter_that_lost_its_turn_takes_no_events_from_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_for_a_silent_holder_only_polls() {
-    let world = World::new(3).await;
-    world.occupy(0..3, seconds(600));
-    let before = world.commands();
-    let refused = world.lock().acquire_within(seconds(60)).await.unwrap_err();
-    let AcquireError::Deadline { attempts, .. } = refused else {
-        panic!("{refused}");
-    };
-    assert!((40..=124).contains(&attempts), "{attempts}"); // one attempt every 0.5 s to 1.5 s
-    sleep(millis(10)).await;
-    for (before, after) in before.iter().zip(world.commands()) {
-        // Each attempt sends an acquisition and a release.
-        assert_eq!(after - before, 2 * u64::from(attempts));
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn many_waiters_in_one_process_ask_no_more_than_one() {
     let world = World::new(3).await;
     let others = another(&world.masters).await;
@@ -431,36 +370,6 @@ async fn many_waiters_in_one_process_ask_no_more_than_one() {
         sleep(millis(50)).await;
     }
     assert!(asked.iter().all(|asked| *asked <= 3 * 121), "{asked:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_thousand_waiters_of_four_processes_are_all_served() {
-    let world = World::new(3).await;
-    let mut tasks = Vec::new();
-    let mut processes = Vec::new();
-    let inside = Arc::new(Mutex::new(0));
-    for _ in 0..4 {
-        let locks = another(&world.masters).await;
-        for _ in 0..250 {
-            let (lock, inside) = (locks.mutex(NAME), inside.clone());
-            tasks.push(tokio::spawn(async move {
-                let guard = lock.acquire().await.unwrap();
-                let seen = *inside.lock().unwrap();
-                sleep(millis(1)).await;
-                *inside.lock().unwrap() = seen + 1;
-                guard.release().await.unwrap();
-            }));
-        }
-        processes.push(locks);
-    }
-    for task in tasks {
-        timeout(seconds(600), task).await.unwrap().unwrap();
-    }
-    assert_eq!(*inside.lock().unwrap(), 1_000);
-    for locks in processes {
-        locks.close().await;
-    }
-    assert_eq!(world.holders(), [""; 3]);
 }
 
 /// A client that has met rivals asks the agreed master first, even in the first attempt of a new
@@ -522,42 +431,6 @@ async fn a_waiter_that_a_renewal_wakes_keeps_off_a_lost_key() {
             assert!(guard.is_valid() && !waiting.is_finished());
             drop(guard);
             timeout(seconds(9), waiting).await.unwrap().unwrap();
-        }
-    }
-}
-
-/// A waiter that asks just when the holder renews the lock could take the master that lost the key.
-/// The holder could then never put its key back.
-#[tokio::test(start_paused = true)]
-async fn a_renewal_puts_a_lost_key_back_while_others_wait() {
-    for kind in KINDS {
-        for lost in 0..5 {
-            let world = World::new(5).await;
-            let guard = lock(kind, &world.locks, &world.locks.owner());
-            let guard = guard.acquire().await.unwrap();
-            let mut others = Vec::new();
-            for _ in 0..3 {
-                let locks = another(&world.masters).await;
-                let lock = lock(kind, &locks, &locks.owner());
-                let waiting = tokio::spawn(async move { drop(lock.acquire().await.unwrap()) });
-                others.push((locks, waiting));
-            }
-            sleep(millis(300)).await;
-            // The master that lost the key is the slowest one, so the holder's renewal reaches it
-            // after the reports of the other masters have reached the waiters.
-            world.inject(
-                (0..5).map(|master| delay(if master == lost { 9 } else { 1 + master as u64 })),
-            );
-            world.masters[lost].delete(NAME);
-            // Renewals come every 3.3 s.
-            sleep(seconds(7)).await;
-            let ttls = world.ttls();
-            assert!(ttls.iter().all(Option::is_some), "{kind} {lost}: {ttls:?}");
-            assert!(guard.is_valid() && others.iter().all(|(_, task)| !task.is_finished()));
-            drop(guard);
-            for (_, task) in others {
-                timeout(seconds(9), task).await.unwrap().unwrap();
-            }
         }
     }
 }
