@@ -247,25 +247,6 @@ fn a_master_that_evicted_its_keys_is_found_and_then_in_quarantine() {
 }
 
 #[test]
-fn masters_that_were_flushed_are_found_in_quarantine() {
-    with_masters(0, async |_| {
-        let masters = durable();
-        let locks = used(&masters).await;
-        for master in &masters {
-            master.command(&["FLUSHALL"]);
-        }
-        let none = "votes: only 0 of 3 masters now (need 2): a program that starts";
-        let report = until("quarantines", async || {
-            let report = check(&apart(&masters)).await;
-            report.to_string().contains(none).then_some(report)
-        })
-        .await;
-        assert!(found(&report).contains(&(Warn, "votes")), "{report}");
-        locks.close().await;
-    });
-}
-
-#[test]
 fn a_master_with_the_data_of_another_is_found() {
     if server::is_mixed() {
         return;

@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use quorlock::{AcquireError, Builder, Coordinator, Quarantine, Renewal};
-use tokio::{join, time::sleep};
+use tokio::time::sleep;
 
 use crate::{
     common::*,
-    quarantine::{KEY, connected, copy_once, is_copy, quarantining},
+    quarantine::{connected, copy_once, is_copy, quarantining},
 };
 
 /// The longest TTL in these tests. A demotion takes less time.
@@ -47,58 +47,6 @@ async fn attach(replica: &Server, master: &Server) {
     let port = master.port().to_string();
     replica.command(&["REPLICAOF", "127.0.0.1", &port]);
     until("a copy", async || is_copy(replica)).await;
-}
-
-/// The first two of three masters hold a lock. The first one is made a replica of a server that
-/// lacks the lock, and is promoted again. It and the third master could give the lock away.
-async fn check_for_two_holders(version: &str, servers: &[Server], quarantine: Quarantine) {
-    let (masters, other) = servers.split_at(3);
-    attach(&other[0], &masters[0]).await;
-    let urls = urls(masters);
-    let mine = connected(builder(quarantine), &urls).await;
-    let yours = connected(builder(quarantine), &urls).await;
-    let record = masters[0].command(&["HGETALL", KEY]);
-    until("a copy of the record", async || {
-        (other[0].command(&["HGETALL", KEY]) == record).then_some(())
-    })
-    .await;
-    other[0].command(&["REPLICAOF", "NO", "ONE"]);
-    masters[2].command(&["SET", "k", "another's"]);
-    let held = mine.mutex("k").try_acquire().await.unwrap();
-    assert_eq!(held.settled().await.granted_count(), 2);
-    masters[2].command(&["DEL", "k"]);
-
-    attach(&masters[0], &other[0]).await;
-    assert_eq!(masters[0].command(&["EXISTS", "k"]), "0");
-    assert_eq!(masters[0].command(&["HGETALL", KEY]), record);
-    masters[0].command(&["REPLICAOF", "NO", "ONE"]);
-    masters[1].pause();
-    let second = yours.mutex("k");
-    let mut is_second = false;
-    while held.is_valid() && !is_second {
-        is_second = second.try_acquire().await.is_ok() && held.is_valid();
-        sleep(millis(20)).await;
-    }
-    masters[1].resume();
-    let is_expected = quarantine == Quarantine::Off;
-    assert_eq!(is_second, is_expected, "{version} {quarantine:?}");
-    if !is_expected {
-        drop(second.acquire_within(TEST_TIMEOUT / 4).await.unwrap());
-    }
-}
-
-#[test]
-fn no_second_lock_is_granted_by_a_master_that_was_demoted_and_promoted() {
-    on_versions(12, async |version, servers| {
-        let guards = [Quarantine::Off, Quarantine::Observed, Quarantine::Strict];
-        let [off, observed, strict] =
-            [0, 1, 2].map(|at| (&servers[4 * at..4 * at + 4], guards[at]));
-        join!(
-            check_for_two_holders(version, off.0, off.1),
-            check_for_two_holders(version, observed.0, observed.1),
-            check_for_two_holders(version, strict.0, strict.1),
-        );
-    });
 }
 
 /// What happens to the master `a`, without a restart. The server `b` is no master.

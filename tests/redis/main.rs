@@ -9,7 +9,6 @@
     reason = "test helpers fail like tests, but clippy recognizes only tests themselves"
 )]
 
-mod basics;
 mod change;
 mod check;
 mod common;
@@ -23,7 +22,6 @@ mod idle;
 mod impostors;
 mod lock_names;
 mod login;
-mod lost_wake_ups;
 mod native_release;
 mod out_of_memory;
 mod process;
