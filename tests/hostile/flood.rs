@@ -26,18 +26,6 @@ fn a_flood_over_tcp_delays_no_call_on_one_thread() {
 }
 
 #[test]
-fn a_flood_over_tcp_delays_no_call_on_two_threads() {
-    in_own_process(|| {
-        check_no_delay(&multi_thread(), Over::Tcp);
-    });
-}
-
-#[test]
-fn a_flood_over_a_unix_socket_delays_no_call_on_one_thread() {
-    in_own_process(|| check_no_delay(&current_thread(), Over::Unix));
-}
-
-#[test]
 fn a_flood_over_a_unix_socket_delays_no_call_on_two_threads() {
     in_own_process(|| check_no_delay(&multi_thread(), Over::Unix));
 }
