@@ -13,7 +13,8 @@
 -- ARGV[6]  waiter timeout: how long to stay queued without asking again, in milliseconds; 0: do not
 --          queue
 -- ARGV[7]  the largest distance between the time in a ticket that is new here and this master's
---          time, in microseconds; 0: any distance
+--          time, in microseconds; 0: any distance. Left out with ARGV[6] if both are 0 and the lock
+--          is not fenced
 -- KEYS[4], ARGV[8], ARGV[9]  for a fenced lock: the counter, the caller's candidate and its
 --          window: see shared/ballot
 -- returns  1     granted at the given depth; the key lives for at least ttl
@@ -38,7 +39,7 @@ end
 
 local stored = redis.call('HMGET', KEYS[1], ARGV[1], 'quorlock:fair', 'mode')
 local is_free = not stored[1] and redis.call('EXISTS', KEYS[1]) == 0
-local waiter_timeout = tonumber(ARGV[6])
+local waiter_timeout = tonumber(ARGV[6] or 0)
 local now, micros = clock()
 local head, is_swept = next_waiter(KEYS[2], now)
 

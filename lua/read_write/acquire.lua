@@ -10,8 +10,7 @@
 -- ARGV[5]  'read' or 'write'
 -- ARGV[6]  ticket
 -- ARGV[7]  waiter timeout, as for fair/acquire; -1: restore what this master lost
--- ARGV[8]  window of the ticket, as for fair/acquire; left out with ARGV[7] if both are 0 and the
---          lock is not fenced
+-- ARGV[8]  window of the ticket, as for fair/acquire
 -- KEYS[5], ARGV[9], ARGV[10]  for a fenced lock: the counter, the caller's candidate and its
 --          window: see shared/ballot
 -- returns  1     granted at the given depth; the entry lives for at least ttl

@@ -5,17 +5,15 @@
 -- KEYS[1]..KEYS[3]  see shared/permits
 -- ARGV[1]  owner
 -- ARGV[2]  attempt: larger than that of any earlier attempt of this owner
--- ARGV[3]  depth, absolute
--- ARGV[4]  ttl in milliseconds
--- ARGV[5]  permits: the number of slots, as the caller knows it
--- ARGV[6]  the slot that another master has granted to this attempt; 0: any
--- ARGV[7]  ticket
--- ARGV[8]  waiter timeout, as for fair/acquire; -1: restore what this master lost
--- ARGV[9]  window of the ticket, as for fair/acquire; left out with ARGV[8] if both are 0 and the
---          lock is not fenced
--- KEYS[4], ARGV[10], ARGV[11]  for a fenced lock: the counter, the caller's candidate and its
+-- ARGV[3]  ttl in milliseconds
+-- ARGV[4]  permits: the number of slots, as the caller knows it
+-- ARGV[5]  the slot that another master has granted to this attempt; 0: any
+-- ARGV[6]  ticket
+-- ARGV[7]  waiter timeout, as for fair/acquire; -1: restore what this master lost
+-- ARGV[8]  window of the ticket, as for fair/acquire
+-- KEYS[4], ARGV[9], ARGV[10]  for a fenced lock: the counter, the caller's candidate and its
 --          window: see shared/ballot
--- returns  n >= 1  the caller has slot n at the given depth, for at least ttl
+-- returns  n >= 1  the caller has slot n, for at least ttl
 --          text    'held ..', 'kind': see shared/permits
 --                  'queued POSITION', 'skew MICROS', 'stale ..': as for fair/acquire
 --          error   WRONGTYPE: a lock of another kind is held under this name
@@ -35,8 +33,8 @@
 --
 -- Safe to run twice: the second run finds the caller's entry, or refuses its candidate. Safe to run
 -- late: a later attempt of the same owner is in the way of an earlier one.
-local attempt, most, wanted = tonumber(ARGV[2]), tonumber(ARGV[5]), tonumber(ARGV[6])
-local ticket, waiter_timeout = ARGV[7], tonumber(ARGV[8] or 0)
+local attempt, most, wanted = tonumber(ARGV[2]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local ticket, waiter_timeout = ARGV[6], tonumber(ARGV[7] or 0)
 local now, micros = clock()
 local mine, is_lock, earliest = own_permit(ARGV[1])
 if not is_lock then
@@ -89,7 +87,7 @@ end
 
 -- Queues the caller. Returns false if the time in a ticket that is new here is outside the window.
 local function join()
-  local window = tonumber(ARGV[9])
+  local window = tonumber(ARGV[8])
   -- ZSCORE also throws on a wrong type before anything is written.
   if not redis.call('ZSCORE', KEYS[2], ticket) and window > 0
       and math.abs(tonumber(string.sub(ticket, 1, 16)) - micros) > window then
@@ -101,21 +99,21 @@ end
 
 local function grant(slot)
   -- A candidate that equals the counter may be another caller's, even if the caller has an entry.
-  local refused = KEYS[4] and ballot(KEYS[4], ARGV[10], ARGV[11], false)
+  local refused = KEYS[4] and ballot(KEYS[4], ARGV[9], ARGV[10], false)
   if refused then
     if not mine and waiter_timeout > 0 and type(refused) == 'string' then
       join()
     end
     return refused
   end
-  local ends = now + tonumber(ARGV[4])
+  local ends = now + tonumber(ARGV[3])
   if mine then
     ends = math.max(ends, mine.ends)
     if mine.slot ~= slot then
       remove_permit(KEYS[1], mine)
     end
   end
-  local permit = { owner = ARGV[1], attempt = ARGV[2], depth = ARGV[3], slot = slot }
+  local permit = { owner = ARGV[1], attempt = ARGV[2], slot = slot }
   local reply = store_permit(permit, ends, now)
   if reply ~= 1 then
     return reply
@@ -134,13 +132,13 @@ local function call_others(is_swept)
   call_waiters(now, math.min(math.max(removed, is_swept and 1 or 0), most - used), ticket)
 end
 
-if mine and mine.attempt == attempt and (wanted == 0 or mine.slot == ARGV[6]) then
+if mine and mine.attempt == attempt and (wanted == 0 or mine.slot == ARGV[5]) then
   return grant(mine.slot)
 elseif mine and mine.attempt > attempt then
   return describe_permits(now, earliest, 0)
 elseif wanted > 0 then
-  if not redis.call('HMGET', KEYS[1], SLOT .. ARGV[6])[1] then
-    return grant(ARGV[6])
+  if not redis.call('HMGET', KEYS[1], SLOT .. ARGV[5])[1] then
+    return grant(ARGV[5])
   end
   if mine then
     -- Another slot is of no use: the caller has the wanted one on a majority of masters.

@@ -23,7 +23,7 @@ return {
         table.insert(holders, {
           by = permit.owner,
           shown = (string.gsub(permit.owner, '\n', ' ')),
-          depth = permit.depth,
+          depth = '1',
           left = permit.ends - now,
           is_shared = true,
         })

@@ -1,12 +1,10 @@
--- semaphore/extend: makes the caller's entry on this master live for at least ttl from now, and
--- sets its depth.
+-- semaphore/extend: makes the caller's entry on this master live for at least ttl from now.
 --
 -- KEYS[1]..KEYS[3]  see shared/permits
 -- ARGV[1]  owner
 -- ARGV[2]  attempt
--- ARGV[3]  depth, absolute
--- ARGV[4]  ttl in milliseconds; 0: set the depth only
--- ARGV[5]  the slot that the caller holds
+-- ARGV[3]  ttl in milliseconds
+-- ARGV[4]  the slot that the caller holds
 -- returns  1     the entry is the caller's, and lives for at least ttl
 --          0     the caller does not have its slot here, and no one else has it
 --          text  another has the slot, or a later attempt of the owner has one, or the lock is of
@@ -22,23 +20,21 @@ local mine, is_lock, earliest = own_permit(ARGV[1])
 if not is_lock then
   return 'kind'
 end
-if mine and mine.attempt == tonumber(ARGV[2]) and mine.slot == ARGV[5] and mine.ends >= now then
-  local ends = math.max(mine.ends, now + tonumber(ARGV[4]))
+if mine and mine.attempt == tonumber(ARGV[2]) and mine.slot == ARGV[4] and mine.ends >= now then
+  local ends = math.max(mine.ends, now + tonumber(ARGV[3]))
   -- A master that is out of memory refuses to begin with a HSET, but must still be able to extend.
-  -- A TTL of 0 would delete the lock.
-  local left = math.max(redis.call('PTTL', KEYS[1]), ends - now, 1)
+  local left = math.max(redis.call('PTTL', KEYS[1]), ends - now)
   redis.call('PEXPIRE', KEYS[1], string.format('%.0f', left))
-  mine.depth = ARGV[3]
   return store_permit(mine, ends, now)
 end
-if mine and mine.attempt == tonumber(ARGV[2]) and mine.slot ~= ARGV[5] then
+if mine and mine.attempt == tonumber(ARGV[2]) and mine.slot ~= ARGV[4] then
   -- Another slot is of no use: the caller has its own on a majority of masters.
   remove_permit(KEYS[1], mine)
   best_effort(function()
     call_waiters(now, 1)
   end)
 end
-local holder = redis.call('HMGET', KEYS[1], SLOT .. ARGV[5])[1]
+local holder = redis.call('HMGET', KEYS[1], SLOT .. ARGV[4])[1]
 local is_other = holder and holder ~= ARGV[1]
 if is_other then
   local other = own_permit(holder)

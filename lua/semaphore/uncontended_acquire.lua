@@ -2,10 +2,10 @@
 -- defined, because that takes as long as all the rest. No one waits, no lease has ended, and the
 -- slot where the search begins is free. The caller does not wait, and has no candidate for a
 -- fencing token.
-if not ARGV[8] and ARGV[6] == '0' then
-  local call, key, ttl, most = redis.call, KEYS[1], tonumber(ARGV[4]), tonumber(ARGV[5])
+if not ARGV[7] and ARGV[5] == '0' then
+  local call, key, ttl, most = redis.call, KEYS[1], tonumber(ARGV[3]), tonumber(ARGV[4])
   local is_new, earliest = call('EXISTS', key, KEYS[2]) == 0, nil
-  local slot = 1 + (string.sub(ARGV[7], 1, 16) + 7919 * math.floor(ARGV[2] / 2)) % most
+  local slot = 1 + (string.sub(ARGV[6], 1, 16) + 7919 * math.floor(ARGV[2] / 2)) % most
   local permit, place = 'quorlock:permit:' .. ARGV[1], 'quorlock:slot:' .. slot
   if not is_new and call('EXISTS', KEYS[2]) == 0 then
     local stored = call('HMGET', key, 'mode', 'quorlock:semaphore', permit, place)
@@ -20,10 +20,10 @@ if not ARGV[8] and ARGV[6] == '0' then
       local left, ends = is_new and -2 or call('PTTL', key), now + ttl
       local first = earliest and math.min(earliest, ends) or ends
       -- Lua writes a whole number with all its digits here, because it is below 10^14.
-      local entry = ARGV[2] .. ' ' .. ARGV[3] .. ' ' .. ends .. ' ' .. slot
+      local entry = ARGV[2] .. ' ' .. ends .. ' ' .. slot
       call('HSET', key, 'mode', 'quorlock', 'quorlock:semaphore', first .. '', permit, entry, place,
         ARGV[1])
-      local set = left < ttl and redis.pcall('PEXPIRE', key, ARGV[4])
+      local set = left < ttl and redis.pcall('PEXPIRE', key, ARGV[3])
       if type(set) == 'table' then
         if is_new then
           call('DEL', key)

@@ -4,7 +4,7 @@
 do
   local call, key, permit = redis.call, KEYS[1], 'quorlock:permit:' .. ARGV[1]
   local stored = redis.pcall('HMGET', key, permit, 'mode', 'quorlock:semaphore')
-  local attempt, slot = string.match(stored[1] or '', '^(%d+) %d+ %d+ (%d+)$')
+  local attempt, slot = string.match(stored[1] or '', '^(%d+) %d+ (%d+)$')
   local earliest = stored[2] == 'quorlock' and tonumber(stored[3] or '')
   if attempt == ARGV[2] and earliest and redis.pcall('EXISTS', KEYS[2]) == 0 then
     -- The entry, its slot and two fields that every entry brings: see shared/permits. Another

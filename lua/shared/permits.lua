@@ -4,7 +4,7 @@
 -- KEYS[1]  the lock: a hash
 --            'mode'          -> 'quorlock', which keeps Redisson's read-write lock away
 --            SEMAPHORE       -> a time before which no lease ends
---            PERMIT .. owner -> 'ATTEMPT DEPTH END SLOT', for each holder
+--            PERMIT .. owner -> 'ATTEMPT END SLOT', for each holder
 --            SLOT .. slot    -> the owner in this slot; slots are numbered from 1
 --          END is the last millisecond of the holder's lease, by this master's clock. After it, the
 --          entry counts as gone. The key lives at least until the last END.
@@ -14,11 +14,10 @@ local SEMAPHORE, PERMIT, SLOT = 'quorlock:semaphore', 'quorlock:permit:', 'quorl
 
 -- Returns the entry of an owner; nil if it is none.
 local function to_permit(owner, value)
-  local attempt, depth, ends, slot = string.match(value or '', '^(%d+) (%d+) (%d+) (%d+)$')
+  local attempt, ends, slot = string.match(value or '', '^(%d+) (%d+) (%d+)$')
   return attempt and {
     owner = owner,
     attempt = tonumber(attempt),
-    depth = depth,
     ends = tonumber(ends),
     slot = slot,
   }
@@ -104,7 +103,7 @@ local function store_permit(permit, ends, now)
   -- command writes.
   local earliest, left = redis.call('HMGET', KEYS[1], SEMAPHORE)[1], redis.call('PTTL', KEYS[1])
   earliest = math.min(tonumber(earliest or '') or ends, ends)
-  local value = string.format('%s %s %.0f %s', permit.attempt, permit.depth, ends, permit.slot)
+  local value = string.format('%s %.0f %s', permit.attempt, ends, permit.slot)
   redis.call('HSET', KEYS[1], 'mode', 'quorlock', SEMAPHORE, string.format('%.0f', earliest),
     PERMIT .. permit.owner, value, SLOT .. permit.slot, permit.owner)
   if left >= ends - now then

@@ -267,12 +267,12 @@ fn any_hash() -> impl Strategy<Value = Vec<(String, String)>> {
         "writer=1x1:100s:a read_write=3 mode=quorlock c=1",
         "reader:b=1x1:100s read_write=some mode=quorlock",
         "read_write=3 mode=quorlock",
-        "permit:a=1x1:100s:1 slot:1=a semaphore=100s mode=quorlock",
-        "permit:a=2x1:100s:2 slot:2=a permit:b=1x1:200s:1 slot:1=b semaphore=100s mode=quorlock",
-        "permit:b=1x2:ended:1 slot:1=b permit:c=1x1:100s:3 slot:3=c semaphore=ended mode=quorlock",
-        "permit:a=1x1:100s:1 slot:2=a semaphore=100s mode=quorlock",
-        "permit:a=1x1:100s:1 slot:1=b semaphore=100s mode=quorlock c=1",
-        "permit:a=1x1:100s semaphore=some mode=quorlock",
+        "permit:a=1:100s:1 slot:1=a semaphore=100s mode=quorlock",
+        "permit:a=2:100s:2 slot:2=a permit:b=1:200s:1 slot:1=b semaphore=100s mode=quorlock",
+        "permit:b=1:ended:1 slot:1=b permit:c=1:100s:3 slot:3=c semaphore=ended mode=quorlock",
+        "permit:a=1:100s:1 slot:2=a semaphore=100s mode=quorlock",
+        "permit:a=1:100s:1 slot:1=b semaphore=100s mode=quorlock c=1",
+        "permit:a=1x1:100s:1 semaphore=some mode=quorlock",
     ];
     prop::sample::select(hashes.to_vec())
         .prop_map(|fields| fields.split(' ').map(parse_field).collect())

@@ -253,7 +253,7 @@ pub(super) fn candidate(micros: i64) -> String {
 /// of a read-write lock: the attempt, the depth, and when the lease ends, or `ended`. Among the
 /// keys that are left, a lock of this crate also has the field `mode=quorlock`, unless the row says
 /// `modeless`, and a read-write lock its marker, unless the row says `unmarked`.
-/// `permit:a=3x2:40s:1` is an entry of a semaphore, with its slot at the end, and `slot:1=a` is its
+/// `permit:a=3:40s:1` is an entry of a semaphore, with its slot at the end, and `slot:1=a` is its
 /// other half. `semaphore=40s` says when the first lease ends. Among the keys that are left, these
 /// two are left out if they follow from the entries.
 pub(super) fn parse_field(text: &str) -> (String, String) {
@@ -278,8 +278,7 @@ pub(super) fn parse_field(text: &str) -> (String, String) {
 /// Returns the value of a field as it is stored, by the clock of a master in milliseconds.
 pub(super) fn stored(value: &str, clock: u64) -> String {
     let entry = || {
-        let (attempt, rest) = value.split_once('x')?;
-        let (depth, rest) = rest.split_once(':')?;
+        let (numbers, rest) = value.split_once(':')?;
         let (left, who) = rest.split_once(':').unwrap_or((rest, ""));
         let ends = match left {
             "ended" => clock.saturating_sub(5_000),
@@ -289,7 +288,7 @@ pub(super) fn stored(value: &str, clock: u64) -> String {
             Ok(who) if who.is_alphabetic() => owner(who),
             _ => who.to_owned(),
         };
-        let entry = format!("{attempt} {depth} {ends} {last}");
+        let entry = format!("{} {ends} {last}", numbers.replace('x', " "));
         Some(entry.trim_end().to_owned())
     };
     let time = || match value {
@@ -303,17 +302,22 @@ pub(super) fn stored(value: &str, clock: u64) -> String {
 }
 
 /// Writes the value of a field as [`stored`] takes it.
-pub(super) fn shown(value: &str, clock: u64) -> String {
+pub(super) fn shown(field: &str, value: &str, clock: u64) -> String {
     let words: Vec<_> = value.splitn(4, ' ').collect();
-    let [attempt, depth, ends, ..] = words[..] else {
-        return value.to_owned();
+    let (numbers, ends, last) = match words[..] {
+        [attempt, ends, slot] if field.starts_with("quorlock:permit:") => {
+            (attempt.to_owned(), ends, Some(slot))
+        }
+        [attempt, depth, ends] => (format!("{attempt}x{depth}"), ends, None),
+        [attempt, depth, ends, owner] => (format!("{attempt}x{depth}"), ends, Some(owner)),
+        _ => return value.to_owned(),
     };
     let Ok(ends) = ends.parse::<u64>() else {
         return value.to_owned();
     };
+    let last = last.map(|last| format!(":{}", short(last)));
     let left = time_left(ends, clock);
-    let owner = words.get(3).map(|owner| format!(":{}", short(owner)));
-    format!("{attempt}x{depth}:{left}{}", owner.unwrap_or_default())
+    format!("{numbers}:{left}{}", last.unwrap_or_default())
 }
 
 pub(super) fn time_left(ends: u64, clock: u64) -> String {

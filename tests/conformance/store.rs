@@ -301,7 +301,7 @@ fn fields_of(hash: &BTreeMap<String, String>, now: u64) -> String {
             let value = match (&**field, value.parse()) {
                 ("quorlock:semaphore", Ok(time)) => time_left(time, now),
                 (field, _) if field.starts_with("quorlock:slot:") => short(value),
-                _ => self::shown(value, now),
+                _ => self::shown(field, value, now),
             };
             format!("{}={value}", short(field))
         })
@@ -336,7 +336,7 @@ fn fields_of(hash: &BTreeMap<String, String>, now: u64) -> String {
 /// Returns the owner of an entry of a semaphore, its slot, and the time when its lease ends.
 fn permit<'a>((field, value): (&'a String, &'a String)) -> Option<(&'a str, (&'a str, u64))> {
     let owner = field.strip_prefix("quorlock:permit:")?;
-    let mut words = value.split(' ').skip(2);
+    let mut words = value.split(' ').skip(1);
     let ends = words.next()?.parse().ok()?;
     Some((owner, (words.next()?, ends)))
 }

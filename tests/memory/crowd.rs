@@ -209,7 +209,7 @@ async fn with_different_holders(
     let fields = [
         ("mode".to_owned(), "quorlock".to_owned()),
         ("quorlock:semaphore".to_owned(), "20000".to_owned()),
-        (format!("quorlock:permit:{DEAD}"), "1 1 20000 1".to_owned()),
+        (format!("quorlock:permit:{DEAD}"), "1 20000 1".to_owned()),
         ("quorlock:slot:1".to_owned(), DEAD.to_owned()),
     ];
     masters[2].set_hash(name, fields, Some(seconds(18)));

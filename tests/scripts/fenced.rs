@@ -59,10 +59,10 @@ const SCRIPTS: [(&str, &[&str], Fields, &[&str]); 8] = [
         OF_THREE,
         SEMAPHORE,
         &[
-            "1 1 30000 1 0 TICKET 0 0",
-            "2 1 90000 2 0 TICKET 9000 0",
-            "1 1 30000 3 2 TICKET 0 0",
-            "1 1 30000 2 1 TICKET -1 0",
+            "1 30000 1 0 TICKET 0 0",
+            "2 90000 2 0 TICKET 9000 0",
+            "1 30000 3 2 TICKET 0 0",
+            "1 30000 2 1 TICKET -1 0",
         ],
     ),
     (

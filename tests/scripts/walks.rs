@@ -57,7 +57,7 @@ impl Call {
         let owner = ticket.rsplit(':').next().unwrap();
         match wants {
             "permit" => {
-                let words = format!("99 1 30000 {PERMITS} 0 {ticket} 9000 0");
+                let words = format!("99 30000 {PERMITS} 0 {ticket} 9000 0");
                 Self::new("semaphore/acquire", owner, &words)
             }
             access => {
@@ -97,10 +97,11 @@ impl Call {
             0..=3 => {
                 let is_any = queue != "-1 0" && !random.is_one_in(4);
                 let slot = if is_any { 0 } else { slot };
-                let words = format!("{attempt} 1 {ttl} {PERMITS} {slot} {waits} {queue}");
+                let words = format!("{attempt} {ttl} {PERMITS} {slot} {waits} {queue}");
                 ("acquire", words)
             }
-            4 => ("extend", format!("{attempt} 2 {ttl} {wants}")),
+            4 if kind == Kind::ReadWrite => ("extend", format!("{attempt} 2 {ttl} {wants}")),
+            4 => ("extend", format!("{attempt} {ttl} {wants}")),
             5 => ("release", format!("{attempt} {waits} {last}")),
             6 => ("yield", format!("{attempt} {waits} 9000")),
             _ => {

@@ -127,9 +127,9 @@ impl<'a> LockCommand<'a> {
                 let arguments = &words[3 + parsed(keys)?..];
                 let (of, what) = script.name.split_once('/')?;
                 kind = Kind::of_word(of).unwrap_or(kind);
-                let verb = verb(what, arguments)?;
+                let verb = verb(kind, what, arguments)?;
                 if kind == Kind::Semaphore && verb != Verb::Release {
-                    let at = if verb == Verb::Acquire { 5 } else { 4 };
+                    let at = if verb == Verb::Acquire { 4 } else { 3 };
                     slot = arguments.get(at).and_then(|slot| parsed(slot));
                 }
                 let by = match *arguments {
@@ -167,12 +167,13 @@ impl<'a> LockCommand<'a> {
     }
 }
 
-/// Returns the verb of a script. That of a release which leaves a level is the one that extends,
-/// with the TTL 0.
-fn verb(what: &str, arguments: &Words<'_>) -> Option<Verb> {
+/// Returns the verb of a script. That of a release which leaves a level of a read-write lock is the
+/// one that extends, with the TTL 0.
+fn verb(kind: Kind, what: &str, arguments: &Words<'_>) -> Option<Verb> {
+    let is_level = kind == Kind::ReadWrite && arguments.get(3) == Some(&&b"0"[..]);
     match what {
         "acquire" | "acquire_watched" => Some(Verb::Acquire),
-        "extend" if arguments.get(3) == Some(&&b"0"[..]) => Some(Verb::Release),
+        "extend" if is_level => Some(Verb::Release),
         "extend" => Some(Verb::Extend),
         "release" | "release_fenced" => Some(Verb::Release),
         "yield" => Some(Verb::Yield),

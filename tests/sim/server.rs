@@ -282,10 +282,11 @@ fn is_entry_of_another(
     owner: Option<&[u8]>,
     millis: u64,
 ) -> Option<bool> {
-    let mut words = value.splitn(4, |byte| *byte == b' ').skip(2);
-    let ends: u64 = str::from_utf8(words.next()?).ok()?.parse().ok()?;
-    let mut entries = [&b"quorlock:reader:"[..], b"quorlock:permit:"].into_iter();
-    let by = entries.find_map(|entry| field.strip_prefix(entry));
+    let permit = field.strip_prefix(b"quorlock:permit:");
+    let mut words = value.splitn(4, |byte| *byte == b' ');
+    let ends = words.nth(if permit.is_some() { 1 } else { 2 })?;
+    let ends: u64 = str::from_utf8(ends).ok()?.parse().ok()?;
+    let by = permit.or_else(|| field.strip_prefix(b"quorlock:reader:"));
     let by = by.or_else(|| words.next());
     Some(ends > millis && by != owner)
 }

@@ -39,9 +39,6 @@ pub(in crate::core) enum Word {
     /// wait, and are left out if nothing follows them. The waiter timeout -1 puts back what a
     /// master lost, regardless of the waiters.
     Queue,
-    /// The waiter timeout and the window of the ticket. Both are 0 for an attempt that does not
-    /// wait.
-    QueueOrZero,
     /// The slot that another master has granted to the caller, or 0 for any slot.
     Slot,
     Text(&'static str),
@@ -124,7 +121,7 @@ impl<'a> Words<'a> {
                 each(b"0");
             }
             (Word::Queue, Action::Acquire(_, _, None), _) if !command.is_fenced() => {}
-            (Word::Queue | Word::QueueOrZero, Action::Acquire(_, _, queue), _) => {
+            (Word::Queue, Action::Acquire(_, _, queue), _) => {
                 let queue = queue.map_or([0, 0], QueueOptions::in_words);
                 queue.into_iter().for_each(number);
             }

@@ -111,20 +111,22 @@ pub(super) fn names(keyspace: &Keyspace, is_wanted: impl Fn(&str) -> bool) -> Ve
 /// and `lua/shared/permits.lua`.
 fn entry(field: &str, value: &str) -> Option<(u8, Entry, u64)> {
     let words: Vec<_> = value.split(' ').collect();
-    let [attempt, _, ends, last @ ..] = &words[..] else {
-        return None;
-    };
     let writes = field == "quorlock:writer";
     let is_permit = field.starts_with("quorlock:permit:");
+    let (attempt, ends, last) = match &words[..] {
+        [attempt, ends, slot] if is_permit => (attempt, ends, Some(slot)),
+        [attempt, _, ends, last @ ..] => (attempt, ends, last.first()),
+        _ => return None,
+    };
     let owner = if writes {
-        last[0]
+        last?
     } else {
         field.rsplit(':').next()?
     };
     let entry = Entry {
         attempt: attempt.parse().ok()?,
         writes,
-        slot: if is_permit { last[0].parse().ok()? } else { 0 },
+        slot: if is_permit { last?.parse().ok()? } else { 0 },
     };
     Some((owner.as_bytes()[0] - b'a', entry, ends.parse().ok()?))
 }
