@@ -64,9 +64,6 @@ pub enum ConnectError {
     /// The Sentinels do not say where the master is.
     #[error("{0}")]
     Sentinel(String),
-    /// The unix socket cannot be used.
-    #[error("{}", why_no_socket(.0))]
-    Socket(io::Error),
     /// The time was over during this step.
     #[error("no connection in {0:?}{during}", during = during(.1))]
     Timeout(Duration, Option<ConnectStep>),
@@ -95,19 +92,6 @@ impl ConnectError {
             Self::Login(_) => Some(DialRefusal::Login),
             _ => None,
         }
-    }
-}
-
-/// Returns why a unix socket cannot be used. The path is the address of the master, so it stands
-/// before this text.
-fn why_no_socket(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::NotFound => format!("there is no such socket file ({error})"),
-        io::ErrorKind::PermissionDenied => {
-            format!("this user may not open the socket file ({error})")
-        }
-        io::ErrorKind::ConnectionRefused => format!("no server listens on the socket ({error})"),
-        _ => error.to_string(),
     }
 }
 

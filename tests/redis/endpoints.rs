@@ -52,7 +52,8 @@ fn the_path_of_a_socket_may_have_spaces_and_a_missing_file_is_explained() {
             .await
             .unwrap_err()
             .to_string();
-        let expected = format!("unix:{path}.none unreachable: there is no such socket file");
+        let expected =
+            format!("unix:{path}.none unreachable: connecting to unix:{path}.none: No such file");
         assert!(said.contains(&expected), "{said}");
     });
 }

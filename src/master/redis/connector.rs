@@ -59,15 +59,17 @@ impl Connector {
             }
             #[cfg(unix)]
             Address::Unix(path) => {
+                let address = address.text().to_string();
                 let stream = tokio::net::UnixStream::connect(path).await;
-                let stream = stream.map_err(ConnectError::Socket)?;
-                (Wire::new(stream), address.text().to_string())
+                let step = || ConnectStep::Connect(address.clone());
+                let stream = stream.map_err(|error| ConnectError::Failed(step(), error))?;
+                (Wire::new(stream), address)
             }
             #[cfg(not(unix))]
             Address::Unix(_) => {
-                let error = std::io::ErrorKind::Unsupported;
-                let error = std::io::Error::new(error, "this system has no unix sockets");
-                return Err(ConnectError::Socket(error));
+                let error = io::Error::other("this system has no unix sockets");
+                let step = ConnectStep::Connect(address.text().to_string());
+                return Err(ConnectError::Failed(step, error));
             }
         };
         *progress.lock() = Some(ConnectStep::Login(address));
@@ -81,16 +83,11 @@ impl Connector {
         port: u16,
         progress: &Progress,
     ) -> Result<(TcpStream, SocketAddr), ConnectError> {
-        const MOST_NAMED: usize = 3;
         let step = ConnectStep::Lookup(host.to_owned());
         *progress.lock() = Some(step.clone());
         let addresses = LOOKUPS.resolve(host, port, self.now).await;
         let addresses = addresses.map_err(|error| ConnectError::Failed(step, error))?;
-        let mut named: Vec<_> = addresses.iter().map(ToString::to_string).collect();
-        if named.len() > MOST_NAMED {
-            named.truncate(MOST_NAMED);
-            named.push("others".to_owned());
-        }
+        let named: Vec<_> = addresses.iter().map(ToString::to_string).collect();
         let step = ConnectStep::Connect(named.join(", "));
         *progress.lock() = Some(step.clone());
         let stream = race(&addresses, connect_tcp).await;
