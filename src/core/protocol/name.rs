@@ -18,7 +18,11 @@ use crate::core::{
 
 /// The name and the kind of a lock, and its keys on every master.
 #[derive(Clone)]
-pub(crate) struct LockId(Arc<Names>);
+pub(crate) struct LockId {
+    names: Arc<Names>,
+    /// The number of holders that a semaphore has at most. 1 for a lock of another kind.
+    permits: u16,
+}
 
 /// The contents of a [`LockId`]. They are shared, because every attempt and every command has a
 /// clone of its identifier.
@@ -26,17 +30,13 @@ struct Names {
     kind: Kind,
     name: Arc<str>,
     key: Arc<str>,
-    /// The number of holders that a semaphore has at most. 1 for a lock of another kind.
-    permits: u16,
     companions: Companions,
 }
 
 /// Shows kind, name and key. The other keys follow from these.
 impl fmt::Debug for LockId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Names {
-            kind, name, key, ..
-        } = &*self.0;
+        let (kind, name, key) = (self.kind(), self.name(), self.key());
         write!(f, "{kind:?} {name:?} at {key:?}")
     }
 }
@@ -44,7 +44,8 @@ impl fmt::Debug for LockId {
 /// Compares kind and key. All other fields but the permits follow from these two.
 impl PartialEq for LockId {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0) || (self.kind(), self.key()) == (other.kind(), other.key())
+        Arc::ptr_eq(&self.names, &other.names)
+            || (self.kind(), self.key()) == (other.kind(), other.key())
     }
 }
 
@@ -58,52 +59,46 @@ impl Hash for LockId {
 
 impl LockId {
     fn new(kind: Kind, name: Arc<str>, key: Arc<str>) -> Self {
-        Self(Arc::new(Names {
+        let names = Names {
             kind,
             name,
             key,
-            permits: 1,
             companions: Companions::default(),
-        }))
+        };
+        Self {
+            names: Arc::new(names),
+            permits: 1,
+        }
     }
 
     /// Returns the same lock with another number of permits.
-    pub(crate) fn with_permits(&self, permits: u16) -> Self {
-        let Names {
-            kind, name, key, ..
-        } = &*self.0;
-        Self(Arc::new(Names {
-            kind: *kind,
-            name: name.clone(),
-            key: key.clone(),
-            permits,
-            companions: Companions::default(),
-        }))
+    pub(crate) fn with_permits(self, permits: u16) -> Self {
+        Self { permits, ..self }
     }
 
     pub(crate) fn kind(&self) -> Kind {
-        self.0.kind
+        self.names.kind
     }
 
     /// Returns the name as the user gave it.
     pub(crate) fn name(&self) -> &Arc<str> {
-        &self.0.name
+        &self.names.name
     }
 
     /// Returns the key of the lock on the masters.
     pub(crate) fn key(&self) -> &Arc<str> {
-        &self.0.key
+        &self.names.key
     }
 
     /// Returns the number of holders that a semaphore has at most, as this program knows it. 1 for
     /// a lock of another kind.
     pub(crate) fn permits(&self) -> u16 {
-        self.0.permits
+        self.permits
     }
 
     /// Returns the text of a companion, such as the key of the queue.
     pub(crate) fn companion(&self, companion: &'static Companion) -> &str {
-        self.0.companions.text(companion, self.key())
+        self.names.companions.text(companion, self.key())
     }
 
     /// Returns the key of the counter for fencing tokens.
