@@ -33,10 +33,10 @@ impl ClientName {
     /// Returns the client name in the ID of an owner. `None` if another library made the ID, or a
     /// coordinator without a name.
     pub(crate) fn of_owner(id: &str) -> Option<&str> {
-        let (uuid, rest) = id.split_at_checked(UUID)?;
+        let (_, rest) = id.split_at_checked(UUID)?;
         let (number, name) = rest.strip_prefix(':')?.split_once(Self::MARK)?;
         let is_number = !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit());
-        (is_uuid(uuid) && is_number && is_name(name)).then_some(name)
+        (is_number && is_name(name)).then_some(name)
     }
 
     /// Returns the client name that a master reports for a mutex. It is empty if there is none.
@@ -51,18 +51,6 @@ const UUID: usize = 36;
 fn is_name(text: &str) -> bool {
     let is_length = (1..=ClientName::MOST).contains(&text.len());
     is_length && text.bytes().all(|letter| letter.is_ascii_graphic())
-}
-
-fn is_uuid(text: &str) -> bool {
-    let mut letters = text.bytes().enumerate();
-    letters.all(|(at, letter)| match at {
-        8 | 13 | 18 | 23 => letter == b'-',
-        _ => is_hex(letter),
-    })
-}
-
-fn is_hex(letter: u8) -> bool {
-    matches!(letter, b'0'..=b'9' | b'a'..=b'f')
 }
 
 #[cfg(test)]
@@ -96,9 +84,6 @@ mod tests {
             (format!("{uuid}:1@a b"), None),
             (format!("{uuid}:1@{}", "n".repeat(65)), None),
             (format!("{uuid}1@a"), None),
-            (format!("{}:1@a", uuid.to_uppercase()), None),
-            (format!("{}:1@a", uuid.replace('-', "0")), None),
-            (format!("{}:1@a", "é".repeat(18)), None),
             ("é".repeat(40), None),
             ("someone@example.com".to_owned(), None),
             (String::new(), None),
