@@ -52,12 +52,9 @@ pub enum ReadyError {
     Closed,
 
     /// Too few masters could vote before the time limit.
-    #[error("only {} after {waited:.1?}: {votes}", too_few(votes, *needed))]
+    #[error("only {} after {waited:.1?}: {votes}", too_few(votes))]
     #[non_exhaustive]
     NoQuorum {
-        /// The number of masters that were needed. While the masters
-        /// [are changed](crate::Builder::leaving), see [`Votes::quorum`](crate::Votes::quorum).
-        needed: usize,
         /// The duration of the call.
         waited: Duration,
         /// The last answer of each master. A grant means that the master can vote.
@@ -65,24 +62,18 @@ pub enum ReadyError {
     },
 }
 
-fn too_few(votes: &Votes, needed: usize) -> String {
-    let all = votes.master_count();
-    if needed < all {
+fn too_few(votes: &Votes) -> String {
+    if !votes.has_quorum() {
         return votes.tally_text(" can vote", Vote::is_grant);
     }
-    format!(
-        "{} of {all} masters can vote (need {all})",
-        votes.granted_count()
-    )
+    let (count, all) = (votes.granted_count(), votes.master_count());
+    format!("{count} of {all} masters can vote")
 }
 
 impl ReadyError {
     /// Returns whether a majority of masters can vote. If so, only
     /// [`all_ready`](crate::Coordinator::all_ready) has failed, and locks can be acquired.
     pub fn has_quorum(&self) -> bool {
-        match self {
-            Self::Blocking(_) | Self::Closed => false,
-            Self::NoQuorum { votes, .. } => votes.has_quorum(),
-        }
+        matches!(self, Self::NoQuorum { votes, .. } if votes.has_quorum())
     }
 }

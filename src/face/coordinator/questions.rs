@@ -61,8 +61,7 @@ impl Coordinator {
     /// # Ok(()) }
     /// ```
     pub async fn ready(&self, limit: Duration) -> Result<Votes, ReadyError> {
-        self.when_ready(Votes::has_quorum, Votes::quorum, limit)
-            .await
+        self.when_ready(Votes::has_quorum, limit).await
     }
 
     /// Waits until all masters can vote, at most for `limit`. Otherwise the same as
@@ -79,8 +78,7 @@ impl Coordinator {
     ///
     /// Dropping the future has no effect on the masters.
     pub async fn all_ready(&self, limit: Duration) -> Result<Votes, ReadyError> {
-        self.when_ready(Votes::has_all, Votes::master_count, limit)
-            .await
+        self.when_ready(Votes::has_all, limit).await
     }
 
     /// Takes a lock away from holders that do not release it, on all masters. Returns the vote of
@@ -131,7 +129,6 @@ impl Coordinator {
     async fn when_ready(
         &self,
         is_enough: fn(&Votes) -> bool,
-        needed: fn(&Votes) -> usize,
         limit: Duration,
     ) -> Result<Votes, ReadyError> {
         let start = clock::now();
@@ -141,7 +138,6 @@ impl Coordinator {
             return Ok(votes);
         }
         Err(ReadyError::NoQuorum {
-            needed: needed(&votes),
             waited: clock::now().saturating_duration_since(start),
             votes,
         })
