@@ -7,11 +7,10 @@ use std::{
     pin::pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
-        mpsc,
+        mpsc::{self, SyncSender},
     },
     task::{Context, Poll, Wake, Waker},
-    thread::{self, Thread},
+    thread,
     time::Duration,
 };
 
@@ -138,16 +137,14 @@ fn block_on<T>(future: impl Future<Output = T>) -> Result<T, BlockingError> {
         return Err(BlockingError);
     }
     let mut future = pin!(future);
-    let parker = Arc::new(Parker {
-        thread: thread::current(),
-        is_woken: AtomicBool::new(false),
-    });
-    let waker = Waker::from(parker.clone());
+    // Not the token of the thread: other code on this thread may use that up.
+    let (sender, woken) = mpsc::sync_channel(1);
+    let waker = Waker::from(Arc::new(WakeUp(sender)));
     loop {
         if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
             return Ok(output);
         }
-        parker.park();
+        let _ = woken.recv();
     }
 }
 
@@ -172,29 +169,12 @@ fn is_in_task() -> bool {
     })
 }
 
-/// A thread that waits for a wake-up.
-struct Parker {
-    thread: Thread,
-    /// Other code on this thread may use up the thread's own token.
-    is_woken: AtomicBool,
-}
+/// Wakes a thread that is blocked.
+struct WakeUp(SyncSender<()>);
 
-impl Parker {
-    fn park(&self) {
-        while !self.is_woken.swap(false, Ordering::Acquire) {
-            thread::park();
-        }
-    }
-}
-
-impl Wake for Parker {
+impl Wake for WakeUp {
     fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.is_woken.store(true, Ordering::Release);
-        self.thread.unpark();
+        let _ = self.0.try_send(()); // a wake-up that was not taken is enough
     }
 }
 
