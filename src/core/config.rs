@@ -76,23 +76,14 @@ impl Config {
     }
 }
 
-/// Checks the node timeout or the connect timeout.
-pub(crate) fn timeout(setting: &'static str, given: Duration) -> Result<Duration, ConfigError> {
-    checked(setting, given, Duration::from_secs(60))
-}
-
-/// Checks the waiter timeout.
-pub(crate) fn waiter_timeout(given: Duration) -> Result<Duration, ConfigError> {
-    checked("waiter timeout", given, Duration::from_secs(60 * 60))
-}
-
-/// Returns `given` if it is from one millisecond to `most`.
-fn checked(
+/// Checks a timeout. It is from one millisecond to `seconds`.
+pub(crate) fn timeout(
     setting: &'static str,
     given: Duration,
-    most: Duration,
+    seconds: u64,
 ) -> Result<Duration, ConfigError> {
     const LEAST: Duration = Duration::from_millis(1);
+    let most = Duration::from_secs(seconds);
     if (LEAST..=most).contains(&given) {
         return Ok(given);
     }

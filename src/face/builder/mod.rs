@@ -152,7 +152,7 @@ impl Builder {
     /// the master, or after one if the connection was silent for a second before the command, and
     /// that is no extension. It is also closed after thirty node timeouts without a complete reply.
     pub fn node_timeout(self, timeout: Duration) -> Self {
-        let timeout = config::timeout("node timeout", timeout).map(NodeTimeout::Fixed);
+        let timeout = config::timeout("node timeout", timeout, 60).map(NodeTimeout::Fixed);
         self.set(timeout, |config| &mut config.node_timeout)
     }
 
@@ -167,7 +167,7 @@ impl Builder {
     /// A lookup of a host that takes longer goes on, and serves a later dial. If a host has several
     /// addresses, each that does not answer delays the next one by 250 ms.
     pub fn connect_timeout(self, timeout: Duration) -> Self {
-        let timeout = config::timeout("connect timeout", timeout);
+        let timeout = config::timeout("connect timeout", timeout, 60);
         self.set(timeout, |config| &mut config.connect_timeout)
     }
 
@@ -242,9 +242,8 @@ impl Builder {
     ///
     /// A waiter sends a command to the masters three or four times in this time.
     pub fn waiter_timeout(self, timeout: Duration) -> Self {
-        self.set(config::waiter_timeout(timeout), |config| {
-            &mut config.waiter_timeout
-        })
+        let timeout = config::timeout("waiter timeout", timeout, 60 * 60);
+        self.set(timeout, |config| &mut config.waiter_timeout)
     }
 
     /// Sets what to do about masters that may have forgotten locks. Defaults to
