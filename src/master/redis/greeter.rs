@@ -135,27 +135,21 @@ fn is_end(error: &io::Error) -> bool {
 /// Returns the commands that prepare a new connection, as bytes and as steps: the login, the choice
 /// of a database, and questions about the server. `name` names the connection. Nothing else can.
 pub(super) fn greeting(settings: &RedisConnectionInfo, name: &str) -> (Vec<u8>, Vec<Step>) {
-    let mut hello = ::redis::cmd("HELLO");
-    hello.arg(3);
+    let mut hello = vec!["HELLO", "3"];
     if let Some(password) = settings.password() {
-        hello
-            .arg("AUTH")
-            .arg(settings.username().unwrap_or("default"))
-            .arg(password);
+        hello.extend(["AUTH", settings.username().unwrap_or("default"), password]);
     }
-    let mut bytes = hello.get_packed_command();
-    let mut steps = vec![Step::Hello];
+    let hello: Vec<_> = hello.into_iter().map(str::as_bytes).collect();
+    let (mut bytes, mut steps) = (Vec::new(), vec![Step::Hello]);
+    encode(&mut bytes, &hello);
     if settings.db() != 0 {
-        ::redis::cmd("SELECT")
-            .arg(settings.db())
-            .write_packed_command(&mut bytes);
+        encode(
+            &mut bytes,
+            &[b"SELECT", settings.db().to_string().as_bytes()],
+        );
         steps.push(Step::Select);
     }
-    ::redis::cmd("CLIENT")
-        .arg("TRACKING")
-        .arg("ON")
-        .arg("OPTIN")
-        .write_packed_command(&mut bytes);
+    encode(&mut bytes, &[b"CLIENT", b"TRACKING", b"ON", b"OPTIN"]);
     bytes.extend_from_slice(CACHING); // it has no effect on a command that reads no key
     steps.extend([Step::Track, Step::Track]);
     for native in NativeRelease::ALL {
@@ -201,12 +195,9 @@ impl Step {
             }
             (Self::Hello, _) => Err(ConnectError::Login(text)),
             (Self::Select, _) => Err(ConnectError::Database(text)),
-            // Without the right to track keys, waiters poll.
-            (Self::Track, _) => Ok(()),
-            // Without the right to set a name, people see less.
-            (Self::Name, _) => Ok(()),
-            // The reply is an error in any case.
-            (Self::FindNative(_), _) => Ok(()),
+            // Without the right to track keys, waiters poll, and without that to set a name, people
+            // see less. A native release is found by an error.
+            (Self::FindNative(_) | Self::Name | Self::Track, _) => Ok(()),
         }
     }
 
