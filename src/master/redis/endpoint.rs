@@ -85,18 +85,11 @@ impl Endpoint {
                 tls_params: None,
             } => Address::Tls(host.clone(), *port),
             #[cfg(feature = "tls")]
-            ConnectionAddr::TcpTls { insecure: true, .. } => {
-                return Err(
-                    "a TLS connection that verifies nothing (#insecure) is not supported: \
-                     trust the server's certificate with Builder::tls"
-                        .to_owned(),
-                );
-            }
-            #[cfg(feature = "tls")]
             ConnectionAddr::TcpTls { .. } => {
                 return Err(
-                    "the certificates of a ready redis::Client cannot be read back: \
-                     give the URL, and the certificates with Builder::tls"
+                    "a TLS connection that verifies nothing (#insecure) is not supported, and the \
+                     certificates of a ready redis::Client cannot be read back: give the URL, and \
+                     the certificates to trust with Builder::tls"
                         .to_owned(),
                 );
             }

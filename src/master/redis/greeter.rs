@@ -118,18 +118,11 @@ fn no_greeting(address: &Address, error: io::Error, has_answered: bool) -> Conne
         Address::Tcp(..) if !has_answered => ConnectError::NoGreeting(error),
         // The server's alert says why, but it may be lost.
         #[cfg(feature = "tls")]
-        Address::Tls(..) if !has_answered && is_end(&error) => {
+        Address::Tls(..) if !has_answered && error.kind() != io::ErrorKind::InvalidData => {
             ConnectError::NoGreetingOverTls(error)
         }
         _ => error.into(),
     }
-}
-
-/// Returns whether the connection ended, and nothing says why.
-#[cfg(feature = "tls")]
-fn is_end(error: &io::Error) -> bool {
-    use io::ErrorKind::{UnexpectedEof, WriteZero};
-    matches!(error.kind(), UnexpectedEof | WriteZero) || error.get_ref().is_none()
 }
 
 /// Returns the commands that prepare a new connection, as bytes and as steps: the login, the choice

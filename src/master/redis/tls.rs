@@ -2,15 +2,10 @@
 
 use std::{
     io,
-    pin::Pin,
     sync::{Arc, LazyLock},
-    task::{Context, Poll, ready},
 };
 
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
-};
+use tokio::net::TcpStream;
 use tokio_rustls::{
     TlsConnector,
     client::TlsStream,
@@ -56,9 +51,7 @@ pub(crate) async fn connect(
         ConnectError::Tls("its host is not a name that a certificate can have".into())
     })?;
     let stream = TlsConnector::from(config).connect(name, stream).await;
-    let stream = stream.map_err(|error| no_handshake(&error))?;
-    let broken = None;
-    Ok(Wire::new(TlsWire { stream, broken }))
+    Ok(Wire::new(stream.map_err(|error| no_handshake(&error))?))
 }
 
 const NO_TLS: &str = "if this port expects no TLS, use redis://";
@@ -120,17 +113,14 @@ fn advice(error: &Error) -> Option<&'static str> {
             "nothing that is trusted has signed it: trust the authority that signed it, with \
              Builder::tls, with the environment variable SSL_CERT_FILE, or in the system's certificates"
         }
-        Error::InvalidCertificate(Bad::Expired | Bad::ExpiredContext { .. }) => {
-            "renew it, or look at the clock of this machine"
-        }
-        Error::InvalidCertificate(Bad::NotValidYet | Bad::NotValidYetContext { .. }) => {
-            "look at the clock of this machine"
-        }
+        Error::InvalidCertificate(
+            Bad::Expired
+            | Bad::ExpiredContext { .. }
+            | Bad::NotValidYet
+            | Bad::NotValidYetContext { .. },
+        ) => "renew it, or look at the clock of this machine",
         Error::InvalidCertificate(Bad::NotValidForName | Bad::NotValidForNameContext { .. }) => {
             "use a host that it names in the URL, or add the host to it"
-        }
-        Error::InvalidCertificate(Bad::BadSignature) => {
-            "perhaps the authority that signed it only has the name of one that is trusted"
         }
         Error::InvalidCertificate(_) => "the server needs another one",
         Error::AlertReceived(Alert::CertificateRequired) => {
@@ -152,81 +142,13 @@ fn advice(error: &Error) -> Option<&'static str> {
     })
 }
 
-/// An open TLS connection.
-struct TlsWire {
-    stream: TlsStream<TcpStream>,
-    /// The error of a write to a connection that the server has closed. The server may have sent an
-    /// alert before that. So the next read returns this error only if it finds no alert.
-    broken: Option<io::Error>,
-}
-
-impl TlsWire {
-    fn after_write<T>(
-        &mut self,
-        cx: &Context<'_>,
-        written: Poll<io::Result<T>>,
-    ) -> Poll<io::Result<T>> {
-        match written {
-            Poll::Ready(Err(error)) if has_ended(&error) && self.broken.is_none() => {
-                self.broken = Some(error);
-                // The wire reads whenever it writes. Another user may write again, and fails then.
-                cx.waker().wake_by_ref();
-                Poll::Pending
-            }
-            written => written,
-        }
-    }
-}
-
-impl Stream for TlsWire {
+impl Stream for TlsStream<TcpStream> {
     fn forget_unsent(&self) {
-        self.stream.get_ref().0.forget_unsent();
+        self.get_ref().0.forget_unsent();
     }
 
     fn has_input(&self) -> bool {
-        self.stream.get_ref().0.has_input()
-    }
-}
-
-impl AsyncRead for TlsWire {
-    /// With TLS 1.3, a server refuses the client's certificate only after the handshake.
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        space: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = space.filled().len();
-        let read = ready!(Pin::new(&mut self.stream).poll_read(cx, space));
-        let ended = match read {
-            Ok(()) if space.filled().len() > before => return Poll::Ready(Ok(())),
-            Err(error) if tls_error(&error).is_some() => return Poll::Ready(Err(error)),
-            // A server that is killed does not announce the end. An end is no forgery, because the
-            // length of every reply is known.
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
-            read => read,
-        };
-        let broken = self.broken.take();
-        Poll::Ready(broken.map_or(ended, Err))
-    }
-}
-
-impl AsyncWrite for TlsWire {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.after_write(cx, written)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
-        self.after_write(cx, flushed)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        self.get_ref().0.has_input()
     }
 }
 

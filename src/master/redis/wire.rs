@@ -176,11 +176,16 @@ impl Wire {
                 return Poll::Ready(Ok(done));
             }
             // A server that refuses a connection says why, and closes it without a read. What it
-            // said comes before the failed write, also if the runtime does not know of it yet.
+            // said, such as an alert of TLS, comes before the failed write, also if the runtime
+            // does not know of it yet.
             if let Err(error) = written
                 && (read.is_ready() || !self.has_input())
             {
-                return Poll::Ready(Err(error));
+                let said = match read {
+                    Poll::Ready(Err(said)) if said.kind() == ErrorKind::InvalidData => said,
+                    _ => error,
+                };
+                return Poll::Ready(Err(said));
             }
             ready!(read)?;
             // The server sends faster than this process reads.
@@ -260,14 +265,14 @@ impl Wire {
         let mut space = ReadBuf::new(&mut self.input[self.filled..]);
         Poll::Ready(
             match ready!(self.stream.as_mut().poll_read(cx, &mut space)) {
-                Ok(()) if space.filled().is_empty() => Err(io::Error::new(
-                    ErrorKind::UnexpectedEof,
-                    "closed by the server",
-                )),
+                Ok(()) if space.filled().is_empty() => Err(closed()),
                 Ok(()) => {
                     self.filled += space.filled().len();
                     Ok(())
                 }
+                // A server that is killed does not announce the end of TLS. An end is no forgery,
+                // because the length of every reply is known.
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(closed()),
                 Err(error) => Err(error),
             },
         )
@@ -294,6 +299,10 @@ impl Wire {
         self.has_replies = flow.is_break() && self.filled > 0;
         Ok(flow)
     }
+}
+
+fn closed() -> io::Error {
+    io::Error::new(ErrorKind::UnexpectedEof, "closed by the server")
 }
 
 /// Lets other tasks run, and lets the runtime handle its timers and sockets, before this task goes
