@@ -25,6 +25,9 @@ pub enum ConnectError {
     /// [`MasterSpec::address`](crate::MasterSpec::address).
     #[error("{0}")]
     BadMaster(String),
+    /// The server takes no more connections, or is still reading its data from disk.
+    #[error("{0}")]
+    Busy(String),
     /// The certificate of the server or of this program is refused.
     #[error("{0}")]
     Certificate(String),
@@ -37,15 +40,9 @@ pub enum ConnectError {
     /// The server is a Sentinel.
     #[error("it is a Sentinel, not a master: use redis+sentinel://host:port/service")]
     IsSentinel,
-    /// The server is still reading its data from disk.
-    #[error("{0}")]
-    Loading(String),
     /// The server refused the user or the password.
     #[error("refused the login: {0}")]
     Login(String),
-    /// The server takes no more connections.
-    #[error("{0}")]
-    MaxClients(String),
     /// The stream broke before the first reply. Only on a connection without TLS.
     #[error("{0}; if this port expects TLS, use rediss://")]
     NoGreeting(io::Error),

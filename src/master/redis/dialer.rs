@@ -109,7 +109,7 @@ fn read(
     }
     let why = why.to_owned();
     Err(match kind {
-        ServerError::Loading => ConnectError::Loading(why).into(),
+        ServerError::Loading => ConnectError::Busy(why).into(),
         kind if kind.is_denial() => DialError::RightsMissing { why },
         _ => DialError::RestartUnknown { why },
     })

@@ -181,8 +181,7 @@ impl Step {
         let kind = ServerError::of(&error);
         let text = error.into_owned();
         match (self, kind) {
-            (_, ServerError::Loading) => Err(ConnectError::Loading(text)),
-            (_, ServerError::MaxClients) => Err(ConnectError::MaxClients(text)),
+            (_, ServerError::Loading | ServerError::MaxClients) => Err(ConnectError::Busy(text)),
             (Self::Hello, ServerError::NoProtocol | ServerError::UnknownCommand) => {
                 Err(ConnectError::NotRedis6(text))
             }
