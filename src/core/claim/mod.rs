@@ -11,8 +11,7 @@ use std::time::{Duration, Instant};
 use crate::core::{
     kind::Access,
     protocol::{
-        command::{Action, Ballot, Command, Holding},
-        identity::Identity,
+        command::{Action, Command, Holding},
         name::LockId,
     },
     time::{
@@ -84,32 +83,24 @@ pub(crate) enum Notice {
 /// The state of a claim.
 #[derive(Debug)]
 pub(crate) struct ClaimState {
-    traces: Traces,
-    /// The number of rounds in which this claim has asked for the lock.
-    pub(crate) rounds: u32,
-    pub(crate) levels: Levels,
-    pub(crate) lease: Lease,
-    /// The time that was left of the lease when the lock was won or last extended.
-    pub(crate) validity: Duration,
-    phase: Phase,
-}
-
-/// The traces of a claim on the masters: what they may have because of it.
-#[derive(Debug)]
-struct Traces {
-    /// The identity of the newest attempt. A release with this identity takes back this attempt and
-    /// all earlier ones.
-    by: Identity,
-    /// `None` if the lock is not fenced.
-    ballot: Option<Ballot>,
-    /// The slot that was won, or that the agreed master has granted.
-    slot: Slot,
+    /// What commands to masters say about this claim. A release with its identity takes back the
+    /// newest attempt and all earlier ones. Its depth is the number of guards, including those whose
+    /// rounds are still under way. Its slot was won, or the agreed master has granted it.
+    holding: Holding,
+    /// The number of guards that exclude others.
+    exclusive: u32,
     /// The instant on the monotonic clock at which everything that the claim may have written has
     /// expired. After this instant, no release is needed.
     until: Instant,
     /// The masters that may have the key or the ticket because of a heal, or because of a round
     /// before the newest one.
     may_keep: MasterSet,
+    /// The number of rounds in which this claim has asked for the lock.
+    pub(crate) rounds: u32,
+    pub(crate) lease: Lease,
+    /// The time that was left of the lease when the lock was won or last extended.
+    pub(crate) validity: Duration,
+    phase: Phase,
 }
 
 /// The phase of a claim. A claim never goes back to an earlier one.
@@ -175,10 +166,10 @@ impl ClaimState {
     /// Removes one level. The last level is released, or left in place.
     pub(crate) fn leave(&mut self, step: &mut ClaimStep<'_>, access: Access) -> Leave {
         let lock_id = &step.terms.lock_id;
-        let last = self.holding();
-        self.levels.remove(access);
-        if self.levels.depth() > 0 {
-            let (holding, was_won) = (self.holding(), true);
+        let last = self.holding.clone();
+        self.remove_level(access);
+        if self.depth() > 0 {
+            let (holding, was_won) = (self.holding.clone(), true);
             return Leave {
                 command: Command::new(lock_id, Action::Release { holding, was_won }),
                 to: MasterSet::ALL,
@@ -210,8 +201,8 @@ impl ClaimState {
         Leave {
             command: Command::new(lock_id, action),
             to,
-            until: Some(self.traces.until),
-            owed: time_to_stay.is_none().then_some(self.traces.may_keep),
+            until: Some(self.until),
+            owed: time_to_stay.is_none().then_some(self.may_keep),
         }
     }
 
@@ -223,11 +214,15 @@ impl ClaimState {
     }
 
     pub(crate) fn fencing_token(&self) -> Option<u64> {
-        Some(self.traces.ballot.as_ref()?.candidate)
+        Some(self.holding.ballot.as_ref()?.candidate)
+    }
+
+    pub(crate) fn depth(&self) -> u32 {
+        self.holding.depth
     }
 
     pub(crate) fn slot(&self) -> Slot {
-        self.traces.slot
+        self.holding.slot
     }
 
     pub(crate) fn is_held(&self) -> bool {
@@ -256,19 +251,30 @@ impl ClaimState {
 
     /// Opens a round, and makes it the newest one. Masters may keep what the old one has asked for.
     fn open(&mut self, round: Round, step: &mut ClaimStep<'_>) {
-        self.traces.may_keep |= step.newest.may_keep();
+        self.may_keep |= step.newest.may_keep();
         step.opened = Some(round);
     }
 
-    /// Returns what commands to masters say about this claim.
-    pub(crate) fn holding(&self) -> Holding {
-        Holding {
-            by: self.traces.by.clone(),
-            depth: self.levels.depth(),
-            access: self.levels.access(),
-            slot: self.traces.slot,
-            ballot: self.traces.ballot.clone(),
+    fn add_level(&mut self, access: Access) {
+        self.holding.depth = self.holding.depth.saturating_add(1);
+        if access == Access::Exclusive {
+            self.exclusive = self.exclusive.saturating_add(1);
+            self.holding.access = access;
         }
+    }
+
+    fn remove_level(&mut self, access: Access) {
+        self.holding.depth = self.holding.depth.saturating_sub(1);
+        if access == Access::Exclusive {
+            self.exclusive = self.exclusive.saturating_sub(1);
+        }
+        if self.exclusive == 0 {
+            self.holding.access = Access::Shared;
+        }
+    }
+
+    fn last_until(&mut self, until: Instant) {
+        self.until = self.until.max(until);
     }
 
     fn was_won(&self, newest: &Round) -> bool {
@@ -291,7 +297,7 @@ impl ClaimState {
     fn needs_release(&self, newest: &Round) -> MasterSet {
         match self.phase {
             Phase::Asking { unasked } if !unasked.is_empty() => {
-                (newest.may_keep() - unasked) | self.traces.may_keep
+                (newest.may_keep() - unasked) | self.may_keep
             }
             Phase::Asking { .. } | Phase::Held(_) | Phase::Lost { .. } | Phase::Released => {
                 MasterSet::ALL
@@ -360,59 +366,6 @@ impl<'a> ClaimStep<'a> {
     fn expiry(&self, ttl: Ttl) -> Instant {
         let expiry = self.monotonic.checked_add(ttl.duration());
         expiry.unwrap_or(self.monotonic)
-    }
-}
-
-impl Traces {
-    fn last_until(&mut self, until: Instant) {
-        self.until = self.until.max(until);
-    }
-}
-
-/// The number of guards of a claim, by what they leave to others. It includes guards whose rounds
-/// are still under way.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Levels {
-    exclusive: u32,
-    shared: u32,
-}
-
-impl Levels {
-    /// Returns a single level.
-    pub(crate) fn one(access: Access) -> Self {
-        let mut levels = Self::default();
-        levels.add(access);
-        levels
-    }
-
-    pub(crate) fn depth(self) -> u32 {
-        self.exclusive.saturating_add(self.shared)
-    }
-
-    /// Returns what the levels together leave to others.
-    pub(crate) fn access(self) -> Access {
-        if self.exclusive == 0 {
-            Access::Shared
-        } else {
-            Access::Exclusive
-        }
-    }
-
-    pub(crate) fn add(&mut self, access: Access) {
-        let count = self.count(access);
-        *count = count.saturating_add(1);
-    }
-
-    pub(crate) fn remove(&mut self, access: Access) {
-        let count = self.count(access);
-        *count = count.saturating_sub(1);
-    }
-
-    fn count(&mut self, access: Access) -> &mut u32 {
-        match access {
-            Access::Exclusive => &mut self.exclusive,
-            Access::Shared => &mut self.shared,
-        }
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::{mem, time::Duration};
 
-use super::{ClaimState, ClaimStep, Held, Levels, Notice, Phase, Terms, Traces, has_failed};
+use super::{ClaimState, ClaimStep, Held, Notice, Phase, Terms, has_failed};
 use crate::core::{
     error::AcquireError,
     kind::Access,
     protocol::{
-        command::{Action, Ballot, Command},
+        command::{Action, Ballot, Command, Holding},
         identity::{Identity, QueueOptions},
     },
     time::{
@@ -32,20 +32,24 @@ impl ClaimState {
         queue: Option<QueueOptions>,
     ) -> (Self, Command) {
         let unasked = MasterSet::ALL - asked;
+        let holding = Holding {
+            by,
+            depth: 0,
+            access: Access::Shared,
+            slot: None,
+            ballot,
+        };
         let mut claim = Self {
-            traces: Traces {
-                by,
-                ballot,
-                slot: None,
-                until: step.expiry(step.terms.ttl),
-                may_keep: MasterSet::NONE,
-            },
+            holding,
+            exclusive: 0,
+            until: step.expiry(step.terms.ttl),
+            may_keep: MasterSet::NONE,
             rounds: 1,
-            levels: Levels::one(access),
             lease: step.lease(step.terms.ttl),
             validity: Duration::ZERO,
             phase: Phase::Asking { unasked },
         };
+        claim.add_level(access);
         claim.note_queue(step, queue);
         let mut command = claim.ask_first(step, asked, queue);
         command.watch = !unasked.is_empty() && command.lock_id.kind().is_watched();
@@ -63,8 +67,8 @@ impl ClaimState {
             return None;
         };
         let others = mem::take(unasked);
-        self.traces.slot = step.newest.first_slot();
-        self.traces.last_until(step.expiry(step.terms.ttl));
+        self.holding.slot = step.newest.first_slot();
+        self.last_until(step.expiry(step.terms.ttl));
         Some((others, self.ask(step, queue)))
     }
 
@@ -80,15 +84,15 @@ impl ClaimState {
         *unasked = MasterSet::ALL - next.asked;
         self.rounds = self.rounds.saturating_add(1);
         if let Some(by) = next.identity {
-            self.traces.by = by;
+            self.holding.by = by;
             // Only now: an attempt asks for one slot in its life, because its commands may be late.
-            self.traces.slot = None;
+            self.holding.slot = None;
         }
-        if let (Some(ballot), Some(candidate)) = (&mut self.traces.ballot, next.candidate) {
+        if let (Some(ballot), Some(candidate)) = (&mut self.holding.ballot, next.candidate) {
             ballot.candidate = candidate;
         }
         self.lease = step.lease(step.terms.ttl);
-        self.traces.last_until(step.expiry(step.terms.ttl));
+        self.last_until(step.expiry(step.terms.ttl));
         self.open(acquisition(step.terms, step.now, next.queue), step);
         self.note_queue(step, next.queue);
         let mut command = self.ask_first(step, next.asked, next.queue);
@@ -99,7 +103,7 @@ impl ClaimState {
     /// Gives back the grants of a round that was not won, and keeps the position in the queues for
     /// `timeout`.
     pub(crate) fn yield_grants(&self, terms: &Terms, timeout: Duration) -> Command {
-        Command::new(&terms.lock_id, Action::Yield(self.holding(), timeout))
+        Command::new(&terms.lock_id, Action::Yield(self.holding.clone(), timeout))
     }
 
     /// Returns the outcome of the newest round, now that the caller sees it. A majority counts as
@@ -113,7 +117,7 @@ impl ClaimState {
         if !self.lease.is_valid(step.now) {
             return Outcome::TooLate;
         }
-        self.traces.slot = step.newest.slot();
+        self.holding.slot = step.newest.slot();
         if let Phase::Asking { .. } = self.phase {
             self.phase = Phase::Held(Held::default());
         }
@@ -124,7 +128,7 @@ impl ClaimState {
     fn note_queue(&mut self, step: &ClaimStep<'_>, queue: Option<QueueOptions>) {
         if let Some(queue) = queue {
             let position = step.monotonic.checked_add(queue.waiter_timeout * 2);
-            self.traces.last_until(position.unwrap_or(step.monotonic));
+            self.last_until(position.unwrap_or(step.monotonic));
         }
     }
 
@@ -141,7 +145,7 @@ impl ClaimState {
 
     fn ask(&self, step: &ClaimStep<'_>, queue: Option<QueueOptions>) -> Command {
         let Terms { lock_id, ttl, .. } = step.terms;
-        Command::new(lock_id, Action::Acquire(self.holding(), *ttl, queue))
+        Command::new(lock_id, Action::Acquire(self.holding.clone(), *ttl, queue))
     }
 }
 
@@ -213,9 +217,12 @@ impl ClaimState {
             Round::open(Verb::Extend, quorum, step.now, Some(limit)),
             step,
         );
-        self.traces.last_until(step.expiry(ttl));
+        self.last_until(step.expiry(ttl));
         let lock_id = &step.terms.lock_id;
-        Some(Command::new(lock_id, Action::Extend(self.holding(), ttl)))
+        Some(Command::new(
+            lock_id,
+            Action::Extend(self.holding.clone(), ttl),
+        ))
     }
 
     /// Adds a level, and extends the lock. `None` if the lock is not held. Refuses to make a reader
@@ -229,21 +236,21 @@ impl ClaimState {
         if self.held_at(step).is_none() {
             return Ok(None);
         }
-        let is_upgrade = (self.levels.access(), access) == (Access::Shared, Access::Exclusive);
+        let is_upgrade = (self.holding.access, access) == (Access::Shared, Access::Exclusive);
         if is_upgrade {
             let name = step.terms.lock_id.name().clone();
             return Err(AcquireError::Upgrade { name });
         }
-        self.levels.add(access);
+        self.add_level(access);
         Ok(self.extend(step, ttl))
     }
 
     /// Lets others share a level that has excluded them. If no other level excludes them, extends
     /// the lock, which tells the masters. `None` if the masters need not be told.
     pub(crate) fn downgrade(&mut self, step: &mut ClaimStep<'_>) -> Option<Command> {
-        self.levels.remove(Access::Exclusive);
-        self.levels.add(Access::Shared);
-        match self.levels.access() {
+        self.remove_level(Access::Exclusive);
+        self.add_level(Access::Shared);
+        match self.holding.access {
             Access::Exclusive => None,
             Access::Shared => self.extend(step, step.terms.ttl),
         }
@@ -332,10 +339,10 @@ impl ClaimState {
         if gone.is_empty() || self.held_at(step).is_none() {
             return None;
         }
-        self.traces.last_until(step.expiry(ttl));
-        self.traces.may_keep |= gone;
+        self.last_until(step.expiry(ttl));
+        self.may_keep |= gone;
         let lock_id = &step.terms.lock_id;
-        let command = Command::new(lock_id, Action::Heal(self.holding(), ttl));
+        let command = Command::new(lock_id, Action::Heal(self.holding.clone(), ttl));
         Some((gone, command))
     }
 }

@@ -9,8 +9,8 @@ use super::{
 use crate::core::{
     kind::Kind,
     protocol::{
-        command::fixture::lock_id,
-        identity::{OwnerAttempt, QueueOptions, Ticket},
+        command::{Ballot, fixture::lock_id},
+        identity::{Identity, OwnerAttempt, QueueOptions, Ticket},
         name::Token,
     },
     time::renewal::Renewal,
@@ -410,16 +410,15 @@ fn is_right(path: &[&str]) -> bool {
     let mut ends = 0;
     for input in path {
         let is_alone = case.rounds.len() < 2;
-        if input.starts_with('^') && is_alone || *input == "leave" && case.claim.levels.depth() == 0
-        {
+        if input.starts_with('^') && is_alone || *input == "leave" && case.claim.depth() == 0 {
             return false; // there is no such round, or no such guard
         }
         case.said.clear();
-        let (before, until) = (rank(&case.claim), case.claim.traces.until);
+        let (before, until) = (rank(&case.claim), case.claim.until);
         case.run(input);
         let (after, said) = (rank(&case.claim), &case.said);
         assert!(after >= before, "{path:?}: there is no way back");
-        assert!(case.claim.traces.until >= until, "{path:?}");
+        assert!(case.claim.until >= until, "{path:?}");
         assert!(
             before < 3 || said.is_empty() || ["look", "seen"].contains(input),
             "{path:?}: {said} after the release"
@@ -720,7 +719,7 @@ impl Case {
 #[test]
 fn levels_share_the_lock_if_all_of_them_do() {
     use Access::{Exclusive, Shared};
-    let mut levels = Levels::one(Exclusive);
+    let mut claim = Case::begin("r").claim;
     for (added, removed, expected) in [
         (Some(Shared), None, (2, Exclusive)),
         (None, Some(Exclusive), (1, Shared)),
@@ -728,12 +727,12 @@ fn levels_share_the_lock_if_all_of_them_do() {
         (Some(Exclusive), Some(Shared), (2, Exclusive)),
     ] {
         if let Some(access) = added {
-            levels.add(access);
+            claim.add_level(access);
         }
         if let Some(access) = removed {
-            levels.remove(access);
+            claim.remove_level(access);
         }
-        assert_eq!((levels.depth(), levels.access()), expected);
+        assert_eq!((claim.depth(), claim.holding.access), expected);
     }
 }
 

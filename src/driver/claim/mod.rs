@@ -64,7 +64,7 @@ impl Claim {
 
     /// Returns the number of guards.
     pub(crate) fn depth(&self) -> u32 {
-        self.read(|claim| claim.levels.depth())
+        self.read(ClaimState::depth)
     }
 
     /// Returns the number of rounds in which this claim has asked for the lock.
