@@ -18,10 +18,9 @@ use tokio::{runtime::Handle, sync::watch, task::AbortHandle};
 
 use super::{
     live_round::LiveRound,
-    masters::Masters,
+    masters::{Masters, supervise},
     observe::observer::LockObserver,
     renewer::Renewer,
-    supervisors,
     time::{Signal, Timers, clock},
     timestamps::Timestamps,
     waiting::local_waiters::LocalWaiters,
@@ -73,7 +72,7 @@ impl Context {
     ) -> Arc<Self> {
         let mailboxes = masters.iter().map(|(mailbox, _)| mailbox.clone()).collect();
         let renewer = Arc::<Renewer>::default();
-        let (supervisors, renewing) = (supervisors::run(masters), renewer.clone().run());
+        let (supervisors, renewing) = (supervise(masters), renewer.clone().run());
         #[cfg(test)]
         let (supervisors, renewing) = (Process::adopt(supervisors), Process::adopt(renewing));
         let (ends_with_supervisors, alive) = watch::channel(());

@@ -9,7 +9,6 @@ pub(crate) mod masters;
 pub(crate) mod observe;
 pub(crate) mod query;
 pub(crate) mod renewer;
-mod supervisors;
 pub(crate) mod time;
 mod timestamps;
 pub(crate) mod waiting;
