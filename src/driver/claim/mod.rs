@@ -263,8 +263,8 @@ struct Protected {
 }
 
 /// The state of a claim while it is locked. The time is read after the lock is taken. Dropping this
-/// value unlocks the state, and announces a change while no mutex is held, because the announcement
-/// runs code of the program.
+/// value unlocks the state, and announces a change while no mutex is locked, because the
+/// announcement runs code of the program.
 #[derive(Debug)]
 struct Locked<'a> {
     claim: &'a Claim,

@@ -29,7 +29,7 @@ use crate::{
     driver::time::{Signal, Timers},
 };
 
-/// An owner of locks that are not held by a token.
+/// An owner of locks. A mutex has no owner: each attempt at one has a token.
 pub(crate) struct LockOwner {
     id: Arc<str>,
     /// The number of attempts that this owner has made so far, at all locks together.

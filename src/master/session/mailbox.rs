@@ -291,8 +291,8 @@ impl Queue {
         }
     }
 
-    /// Wakes the supervisor. The lock may be held meanwhile, because the waker is tokio's and only
-    /// schedules the task.
+    /// Wakes the supervisor. The mutex may be locked meanwhile, because the waker is tokio's and
+    /// only schedules the task.
     fn wake(&self) {
         if let Some(waker) = &self.waker {
             waker.wake_by_ref();
@@ -493,7 +493,7 @@ mod tests {
     /// Panics with a value whose drop is code of the program.
     struct Panics(Arc<Mailbox>, Arc<AtomicU64>);
 
-    /// Counts its drop if no mutex is held, and panics again.
+    /// Counts its drop if no mutex is locked, and panics again.
     struct Payload(Arc<Mailbox>, Arc<AtomicU64>);
 
     impl CountVotes for Panics {
