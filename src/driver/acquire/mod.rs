@@ -1,9 +1,9 @@
 //! Acquires a lock: makes a single attempt, or waits until an attempt wins the lock.
 
 pub(in crate::driver) mod attempt;
+pub(crate) mod call;
 pub(in crate::driver) mod contend;
 pub(crate) mod denied;
-pub(crate) mod observed;
 pub(in crate::driver) mod queued;
 pub(crate) mod several;
 mod slots;

@@ -35,8 +35,12 @@ pub(crate) async fn acquire(
     limit: Option<Duration>,
 ) -> Result<Level, AcquireError> {
     let _waiter = context.observer.count_waiter(&request.lock_id);
-    let call = pin!(super::acquire(context, request, limit));
-    observed(context, request, call).await
+    observed(
+        context,
+        request,
+        pin!(super::acquire(context, request, limit)),
+    )
+    .await
 }
 
 /// Makes one attempt at several mutexes at once.
@@ -54,38 +58,37 @@ pub(crate) async fn acquire_all(
     observed_all(parts, pin!(several::acquire_all(parts, limit))).await
 }
 
-/// Runs `call`, a call for the lock of `request`, in a span. Records and logs its result. If the
+/// Runs `acquiring`, a call for the lock of `request`, in a span. Records and logs its result. If the
 /// lock was acquired, begins its hold.
 ///
-/// The caller pins the call. An async function that takes a future by value stores it twice.
+/// The caller pins the future. An async function that takes a future by value stores it twice.
 async fn observed(
     context: &Context,
     request: &LockRequest,
-    call: Pin<&mut impl Future<Output = Result<Level, AcquireError>>>,
+    acquiring: Pin<&mut impl Future<Output = Result<Level, AcquireError>>>,
 ) -> Result<Level, AcquireError> {
-    let wait = Wait::begin(context, request);
-    let result = call.instrument(wait.span.clone()).await;
-    wait.end(result.as_ref());
+    let call = Call::begin(context, request);
+    let result = acquiring.instrument(call.span.clone()).await;
+    call.end(result.as_ref());
     result.inspect(|level| level.claim.hold(request))
 }
 
-/// Runs `call`, a call for several locks. Each lock has its span and its hold. If the call fails,
+/// Runs `acquiring`, a call for several locks. Each lock has its span and its hold. If the call fails,
 /// it says the number of the lock that was not acquired, and only that lock is recorded.
 async fn observed_all(
     parts: &[Part],
-    call: Pin<&mut impl Future<Output = Result<Vec<Level>, (usize, AcquireError)>>>,
+    acquiring: Pin<&mut impl Future<Output = Result<Vec<Level>, (usize, AcquireError)>>>,
 ) -> Result<Vec<Level>, AcquireError> {
-    let waits = parts
-        .iter()
-        .map(|part| Wait::begin(&part.context, &part.request));
-    let waits: Vec<_> = waits.collect();
-    let span = waits.first().map(|wait| wait.span.clone());
-    let result = call.instrument(span.unwrap_or(Span::none())).await;
-    for (at, mut wait) in waits.into_iter().enumerate() {
+    let calls = parts.iter();
+    let calls = calls.map(|part| Call::begin(&part.context, &part.request));
+    let calls: Vec<_> = calls.collect();
+    let span = calls.first().map(|call| call.span.clone());
+    let result = acquiring.instrument(span.unwrap_or(Span::none())).await;
+    for (at, mut call) in calls.into_iter().enumerate() {
         match &result {
-            Ok(levels) => wait.end(Ok(&levels[at])),
-            Err((missing, error)) if *missing == at => wait.end(Err(error)),
-            Err(_) => wait.outcome = None,
+            Ok(levels) => call.end(Ok(&levels[at])),
+            Err((missing, error)) if *missing == at => call.end(Err(error)),
+            Err(_) => call.outcome = None,
         }
     }
     let levels = result.map_err(|(_, error)| error)?;
@@ -95,8 +98,8 @@ async fn observed_all(
     Ok(levels)
 }
 
-/// The wait of one call. Dropping this value records the wait.
-struct Wait<'a> {
+/// A call for one lock. Dropping this value records how long the call took.
+struct Call<'a> {
     context: &'a Context,
     lock: &'a LockId,
     span: Span,
@@ -106,7 +109,7 @@ struct Wait<'a> {
     outcome: Option<&'static str>,
 }
 
-impl<'a> Wait<'a> {
+impl<'a> Call<'a> {
     fn begin(context: &'a Context, request: &'a LockRequest) -> Self {
         let lock = &request.lock_id;
         Self {
@@ -135,7 +138,7 @@ impl<'a> Wait<'a> {
     }
 }
 
-impl Drop for Wait<'_> {
+impl Drop for Call<'_> {
     fn drop(&mut self) {
         if let Some(outcome) = self.outcome {
             let observer = &self.context.observer;
