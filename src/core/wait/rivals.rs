@@ -24,17 +24,6 @@ pub(crate) struct Rivals {
     vain: u32,
 }
 
-/// The client that an attempt has met.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Met {
-    NoOne,
-    /// A client that asked at the same moment, or just before.
-    Rival,
-    /// A client that has the agreed master, although this one has won the lock. Who asked that
-    /// master before the others would be refused.
-    AtAgreed,
-}
-
 impl Rivals {
     const MEMORY: u8 = 8;
     /// The hand-overs, and the time, after which a run is over. Both double each time that a waiter
@@ -44,13 +33,14 @@ impl Rivals {
     /// The shortest run if the rivals poll. After the run, the lock is free until one of them asks.
     const RUN_IF_POLLED: Duration = Duration::from_millis(400);
 
-    /// Notes whom an attempt has met.
-    pub(crate) fn note_met(&mut self, met: Met) {
-        self.memory = match met {
-            Met::NoOne => self.memory.saturating_sub(1),
-            Met::Rival => Self::MEMORY,
-            Met::AtAgreed => self.memory / 2,
-        };
+    /// Notes that an attempt has met a client that asked at the same moment, or just before.
+    pub(crate) fn note_rival(&mut self) {
+        self.memory = Self::MEMORY;
+    }
+
+    /// Notes that an attempt has met no such client.
+    pub(crate) fn note_alone(&mut self) {
+        self.memory = self.memory.saturating_sub(1);
     }
 
     /// Notes whether a waiter had to wait in the queues of the masters.
@@ -109,21 +99,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rival_is_remembered_for_some_wins_unless_the_agreed_master_refuses() {
+    fn a_rival_is_remembered_for_some_wins() {
         let mut rivals = Rivals::default();
         assert!(!rivals.are_likely());
-        rivals.note_met(Met::Rival);
+        rivals.note_rival();
         for _ in 0..Rivals::MEMORY {
             assert!(rivals.are_likely());
-            rivals.note_met(Met::NoOne);
+            rivals.note_alone();
         }
         assert!(!rivals.are_likely());
-        rivals.note_met(Met::NoOne);
-        assert!(!rivals.are_likely());
-        rivals.note_met(Met::Rival);
-        (0..3).for_each(|_| rivals.note_met(Met::AtAgreed));
-        assert!(rivals.are_likely());
-        rivals.note_met(Met::AtAgreed);
+        rivals.note_alone();
         assert!(!rivals.are_likely());
     }
 

@@ -14,8 +14,8 @@ use crate::{
     core::{
         error::AcquireError,
         time::lease::LeaseTime,
-        vote::{master_set::MasterSet, obstacle::Obstacle, round::Round},
-        wait::{pauses::Pauses, reach::Reach, rivals::Met},
+        vote::{master_set::MasterSet, obstacle::Obstacle},
+        wait::{pauses::Pauses, reach::Reach, rivals::Rivals},
     },
     driver::{
         claim::{ask::LockRequest, level::Level},
@@ -45,7 +45,7 @@ pub(in crate::driver) async fn contend(
         let watch: Watch<'_> = waiters.are_told().then_some(&watch);
         match attempt(context, request, permit_by, None, watch).await? {
             Ok(level) => {
-                note_win(context, request, &level, (Start::Plain, at));
+                note_win(context, request, Start::Plain, at);
                 return Ok(level);
             }
             Err(denied) => lost = Some((denied, at)),
@@ -59,30 +59,16 @@ pub(in crate::driver) async fn contend(
     contest.win().await
 }
 
-/// Notes an attempt that won the lock, and what it shows of other clients.
-fn note_win(
-    context: &Context,
-    request: &LockRequest,
-    level: &Level,
-    (start, at): (Start, LeaseTime),
-) {
-    let (waiters, lock_id) = (&context.local_waiters, &request.lock_id);
-    let beside = level.claim.newest_round().read(Round::held_by_others);
-    let met = if beside.is_empty() {
-        Met::NoOne
-    } else {
-        match waiters.agreed(&context.masters, lock_id, MasterSet::ALL) {
-            Some(agreed) if beside.contains(agreed) => Met::AtAgreed,
-            _ => Met::Rival,
-        }
-    };
-    waiters.rivals(lock_id, |rivals| {
+/// Notes an attempt that began at `at` and won the lock.
+fn note_win(context: &Context, request: &LockRequest, start: Start, at: LeaseTime) {
+    let waiters = &context.local_waiters;
+    waiters.rivals(&request.lock_id, |rivals| {
         match start {
             Start::Plain | Start::NextInLine => rivals.end_run(),
             Start::HandedOver => rivals.note_hand_over(clock::now()),
             Start::GaveWay => rivals.note_way(true),
         }
-        rivals.note_met(met);
+        rivals.note_alone();
     });
     context.note_reach(Some(true), at);
 }
@@ -172,7 +158,7 @@ impl<'a> Contest<'a> {
             let watch: Watch<'_> = is_told.then_some(&watch);
             match attempt(context, request, || permit_by, agreed, watch).await? {
                 Ok(level) => {
-                    note_win(context, request, &level, (start, at));
+                    note_win(context, request, start, at);
                     return Ok(level);
                 }
                 Err(denied) => {
@@ -197,9 +183,17 @@ impl<'a> Contest<'a> {
         is_last: bool,
     ) -> Result<(), AcquireError> {
         self.took = clock::now().saturating_duration_since(at);
-        if let Some(met) = self.met(denied, agreed) {
-            self.waiter.rivals(|rivals| rivals.note_met(met));
+        let took_some = denied.took_some();
+        let is_split = denied.obstacle == Obstacle::Split;
+        let is_taken = is_split || matches!(denied.obstacle, Obstacle::HeldFor(_));
+        // A lock that others have had for long does not tell that they ask for it now.
+        if is_split || is_taken && (took_some || self.has_news) {
+            self.waiter.rivals(Rivals::note_rival);
         }
+        self.was_outrun = match agreed {
+            Some(_) if is_taken && took_some => true,
+            _ => self.was_outrun && !self.has_news,
+        };
         self.reach = self.context.note_reach(denied.is_reached(), at);
         self.deadline
             .note_failure(self.context, self.request, denied, is_last)?;
@@ -278,22 +272,6 @@ impl<'a> Contest<'a> {
         self.waiter.sleep_until(end).await;
         self.checks = self.checks.saturating_add(1);
         Ok(())
-    }
-
-    /// Returns whom a lost attempt has met, if it tells. A lock that others have had for long does
-    /// not.
-    fn met(&mut self, denied: &Denied, agreed: Option<usize>) -> Option<Met> {
-        let took_some = denied.took_some();
-        let is_taken = matches!(denied.obstacle, Obstacle::HeldFor(_) | Obstacle::Split);
-        self.was_outrun = match agreed {
-            Some(_) if is_taken && took_some => true,
-            _ => self.was_outrun && !self.has_news,
-        };
-        match denied.obstacle {
-            Obstacle::Split => Some(Met::Rival),
-            Obstacle::HeldFor(_) if took_some || self.has_news => Some(Met::Rival),
-            _ => None,
-        }
     }
 
     /// Waits until another attempt may win.

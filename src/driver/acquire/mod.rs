@@ -32,7 +32,7 @@ pub(super) async fn try_acquire(
 ) -> Result<Level, AcquireError> {
     let permit_by = || clock::now() + attempt_timeout(context, request);
     let mut slot = SlotChoice::new(context, &request.lock_id);
-    slot.choose_if_likely(None);
+    slot.choose_if_likely();
     let denied = match attempt(context, request, permit_by, slot.agreed, None).await? {
         Ok(level) => {
             slot.note_win();

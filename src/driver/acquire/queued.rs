@@ -147,7 +147,7 @@ impl<'a> QueuedWait<'a> {
         let waiter = joins.then(|| self.join());
         let mut slot = SlotChoice::new(self.context, &self.request.lock_id);
         if !joins {
-            slot.choose_if_likely(None);
+            slot.choose_if_likely();
         }
         let queue = joins.then_some(self.queued.options);
         let claim = Claim::begin(
@@ -291,12 +291,7 @@ impl<'a> QueuedWait<'a> {
         let Context {
             masters, timers, ..
         } = &**self.context;
-        CalledWaiter::new(
-            masters,
-            timers,
-            self.context.config.retry.least(),
-            &self.ticket,
-        )
+        CalledWaiter::new(masters, timers, &self.ticket)
     }
 
     fn draw_ticket(&mut self) {
@@ -392,7 +387,6 @@ impl<'a> QueuedWait<'a> {
             }
             None => waiter.watch(self.request.lock_id.key()), // in the next round
         }
-        stay.slot.choose_after(round);
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
     core::{
         protocol::{identity::QueueOptions, name::LockId},
         vote::{Vote, master_set::MasterSet, round::Round},
-        wait::rivals::Met,
+        wait::rivals::Rivals,
     },
     driver::{claim::Claim, context::Context, live_round::LiveRound, time::clock},
 };
@@ -44,14 +44,13 @@ impl<'a> SlotChoice<'a> {
         }
     }
 
-    /// Lets the agreed master choose if masters have lately chosen different slots. It is none of
-    /// those that failed in the `last` round. While the masters are changed, all choose first,
-    /// because no single master may know all holders.
-    pub(super) fn choose_if_likely(&mut self, last: Option<&LiveRound>) {
+    /// Lets the agreed master choose if masters have lately chosen different slots. While the
+    /// masters are changed, all choose first, because no single master may know all holders.
+    pub(super) fn choose_if_likely(&mut self) {
         let waiters = &self.context.local_waiters;
         let may_choose = self.has_slots && !self.context.masters.quorum().is_of_lists();
         if may_choose && waiters.rivals(self.lock_id, |rivals| rivals.are_likely()) {
-            self.choose(last);
+            self.choose(None);
         }
     }
 
@@ -98,7 +97,7 @@ impl<'a> SlotChoice<'a> {
 
     /// Notes that all masters chose the same slot.
     pub(super) fn note_win(&self) {
-        self.note(Met::NoOne);
+        self.note(false);
     }
 
     /// Notes a `round` that was lost. If masters chose different slots in it, lets one choose in
@@ -107,7 +106,7 @@ impl<'a> SlotChoice<'a> {
     pub(super) fn note_loss(&mut self, round: &Arc<LiveRound>) -> bool {
         self.last = self.agreed.take();
         let is_split = self.has_slots && round.read(Round::is_split_over_slots);
-        self.note(if is_split { Met::Rival } else { Met::NoOne });
+        self.note(is_split);
         if is_split && self.last.is_none() {
             self.choose(Some(round));
         }
@@ -123,18 +122,14 @@ impl<'a> SlotChoice<'a> {
         self.last.is_some_and(|agreed| granting.contains(agreed))
     }
 
-    /// Decides after a wait who chooses in the round after `last`: all do after a round in which
-    /// one did.
-    pub(super) fn choose_after(&mut self, last: &LiveRound) {
-        if self.last.is_none() {
-            self.choose_if_likely(Some(last));
-        }
-    }
-
-    fn note(&self, met: Met) {
+    fn note(&self, is_split: bool) {
         if self.has_slots {
-            let waiters = &self.context.local_waiters;
-            waiters.rivals(self.lock_id, |rivals| rivals.note_met(met));
+            let note = if is_split {
+                Rivals::note_rival
+            } else {
+                Rivals::note_alone
+            };
+            self.context.local_waiters.rivals(self.lock_id, note);
         }
     }
 }

@@ -1,19 +1,12 @@
 //! A waiter of this coordinator for a lock with queues. A master calls the waiter at the head of
 //! its queue: it publishes the ticket of that waiter.
 
-use std::{
-    ops::ControlFlow,
-    sync::{Arc, OnceLock, Weak},
-    time::Duration,
-};
+use std::sync::{Arc, OnceLock, Weak};
 
 use super::Events;
 use crate::{
     core::{protocol::identity::Ticket, time::lease::LeaseTime, vote::master_set::MasterSet},
-    driver::{
-        masters::Masters,
-        time::{Timers, clock},
-    },
+    driver::{masters::Masters, time::Timers},
     master::{Listener, Topic},
 };
 
@@ -22,8 +15,6 @@ use crate::{
 pub(crate) struct CalledWaiter<'a> {
     masters: &'a Masters,
     timers: &'a Timers,
-    /// How long this waiter waits for more calls after the first one.
-    more: Duration,
     events: Arc<Events>,
     turn: Topic,
     /// The key whose changes wake this waiter.
@@ -34,16 +25,10 @@ impl<'a> CalledWaiter<'a> {
     /// Listens for calls of `ticket`. Requests that are posted later can cause calls. A call is
     /// missed only if the master refuses the subscription, or if the connection breaks. The waiter
     /// then asks again at its next poll.
-    pub(crate) fn new(
-        masters: &'a Masters,
-        timers: &'a Timers,
-        more: Duration,
-        ticket: &Ticket,
-    ) -> Self {
+    pub(crate) fn new(masters: &'a Masters, timers: &'a Timers, ticket: &Ticket) -> Self {
         let waiter = Self {
             masters,
             timers,
-            more,
             events: Arc::default(),
             turn: Topic::Turn(ticket.clone()),
             watched: OnceLock::new(),
@@ -66,29 +51,18 @@ impl<'a> CalledWaiter<'a> {
         self.events.forget();
     }
 
-    /// Waits until a majority of masters have called this waiter, or until `end`. After the first
-    /// call, or the first change on a master in `held`, waits for `more` calls only for a short
-    /// time. Masters that are not in `held` report what this waiter does itself.
-    ///
-    /// A change may be a renewal. During the delay, the holder can put its key back on masters that
-    /// have lost the key. Otherwise this waiter would take those masters for a moment.
+    /// Waits until a majority of masters, or all in `held`, have called this waiter or reported a
+    /// change, or until `end`. A change counts only for masters in `held`: the others report what
+    /// this waiter does itself.
     pub(crate) async fn called(&self, held: MasterSet, end: LeaseTime) {
-        let (quorum, mut last) = (self.masters.quorum(), None);
-        let check = || {
+        let is_called = || {
             let heard = self.events.heard();
-            let now = clock::now();
-            let is_quiet = heard.called.is_empty() && heard.changed.and(held).is_empty();
-            if !is_quiet && last.is_none() {
-                last = Some(end.min(now + self.more));
-            }
-            let until = last.unwrap_or(end);
-            if quorum.is_every_majority_in(heard.called) || now >= until {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(Some(until))
-            }
+            let news = heard.called | heard.changed.and(held);
+            let are_all = !held.is_empty() && (held - news).is_empty();
+            are_all || self.masters.quorum().is_every_majority_in(news)
         };
-        self.events.signal.wait(self.timers, check).await;
+        let signal = &self.events.signal;
+        signal.wait_until(end, self.timers, is_called).await;
     }
 
     fn listener(&self) -> Weak<dyn Listener> {
