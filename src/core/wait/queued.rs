@@ -1,7 +1,7 @@
 //! The way in which a waiter waits in the queues of a lock: when it asks again, when it needs
-//! another ticket, and what it does while it is aside.
+//! another ticket, and for how long it is aside.
 
-use std::{mem, time::Duration};
+use std::time::Duration;
 
 use super::{
     pauses::{Backoff, Pauses, Wait},
@@ -21,31 +21,19 @@ pub(crate) struct QueuedWaiter {
     retry: Backoff,
     poll: Backoff,
     pub(crate) options: QueueOptions,
-    /// The number of times that the time in the ticket was corrected.
-    corrections: u32,
-    /// The number of rounds since the last correction in which a master disagreed with the time in
-    /// the ticket.
+    /// The number of rounds in which a master disagreed with the time in the ticket.
     disputes: u32,
-    /// `true` if this waiter was the next one in its last round. Then its rounds watch the key.
-    pub(crate) is_head: bool,
-    /// `false` if no round watches the key.
-    watches: bool,
     is_reader: bool,
 }
 
 impl QueuedWaiter {
-    /// The number of times that a waiter corrects the time in its ticket before masters no longer
-    /// check that time. Masters also stop checking after this number of rounds in which any master
-    /// disagrees with the time. Without this limit, masters that disagree on the time could make a
-    /// waiter correct its ticket forever.
-    const CORRECTIONS: u32 = 2;
+    /// The number of rounds with a dispute after which masters no longer check the time in the
+    /// ticket. Without this limit, masters that disagree on the time could make a waiter correct its
+    /// ticket forever. Nor would a waiter ever be the first in the queues of a majority if two of
+    /// them used the times of different masters.
+    const DISPUTES: u32 = 2;
 
-    pub(crate) fn new(
-        retry: Backoff,
-        waiter_timeout: Duration,
-        watches: bool,
-        is_reader: bool,
-    ) -> Self {
+    pub(crate) fn new(retry: Backoff, waiter_timeout: Duration, is_reader: bool) -> Self {
         // A waiter polls well before masters count it as dead. The delay is random, so waiters do
         // not all poll at the same time.
         let poll = Backoff::between(waiter_timeout * 3 / 10, waiter_timeout / 3);
@@ -57,48 +45,27 @@ impl QueuedWaiter {
                 waiter_timeout,
                 is_fresh: true,
             },
-            corrections: 0,
             disputes: 0,
-            is_head: false,
-            watches,
             is_reader,
         }
     }
 
-    /// Returns the time of the masters if the time in the ticket is wrong. Then the waiter leaves
-    /// the queues, and comes back with a new ticket.
-    pub(crate) fn correction(&mut self, round: &Round) -> Option<Duration> {
-        let clock = round.skewed_to().filter(|_| self.options.is_fresh)?;
-        self.corrections += 1;
-        self.disputes = 0;
-        self.options.is_fresh = self.corrections < Self::CORRECTIONS;
-        self.is_head = false;
-        Some(clock)
+    /// Returns the time of the masters if that in the ticket is wrong. Then the waiter leaves the
+    /// queues, and comes back with a new ticket.
+    pub(crate) fn right_time(&self, round: &Round) -> Option<Duration> {
+        round.skewed_to().filter(|_| self.options.is_fresh)
     }
 
-    /// Notes the votes of a round. Returns whether the waiter steps aside.
-    pub(crate) fn note_round(&mut self, round: &Round, reach: Reach) -> bool {
-        // Two waiters may use the times of different masters, and each time may have only a
-        // minority. If masters kept checking the time, no waiter would ever be the first in the
-        // queues of a majority.
+    /// Notes the votes of a round. Masters that have seen the ticket do not check its time again.
+    pub(crate) fn note_votes(&mut self, round: &Round) {
         let is_disputed = round.votes_cast().any(|vote| vote.skewed_to().is_some());
         self.disputes += u32::from(is_disputed);
-        self.options.is_fresh &= !round.is_queued() && self.disputes < Self::CORRECTIONS;
-        let is_aside = reach.is_aside(self.options.waiter_timeout);
-        self.is_head &= !is_aside;
-        is_aside
+        self.options.is_fresh &= !round.is_queued() && self.disputes < Self::DISPUTES;
     }
 
-    /// Returns the wait for a call after `round`. Returns `None` if the waiter has become the next
-    /// one: it asks at once, in a round that watches the key. No one calls a waiter when another
-    /// program deletes the key. Nor if only the slot that was asked for `is_taken`, and not all:
-    /// the waiter tries again soon.
-    pub(crate) fn wait_after(
-        &mut self,
-        round: &Round,
-        is_taken: bool,
-        random: u64,
-    ) -> Option<Wait> {
+    /// Returns the wait for a call after `round`. If only the slot that was asked for `is_taken`,
+    /// and not all, no one calls the waiter, so it tries again soon.
+    pub(crate) fn wait_after(&mut self, round: &Round, is_taken: bool, random: u64) -> Wait {
         let obstacle = if is_taken {
             Obstacle::Split
         } else if self.is_reader {
@@ -106,10 +73,6 @@ impl QueuedWaiter {
         } else {
             Obstacle::in_queue(round)
         };
-        let was_head = mem::replace(&mut self.is_head, round.is_next() && self.watches);
-        if self.is_head && !was_head && matches!(obstacle, Obstacle::HeldFor(_)) {
-            return None;
-        }
         let wait = self.pauses.after((&obstacle, false), true, random);
         // The next round keeps the position.
         let end = wait.end.min(self.poll.spread(random));
@@ -119,7 +82,7 @@ impl QueuedWaiter {
             Obstacle::Split => end / 2,
             _ => Duration::ZERO,
         };
-        Some(Wait { pause, end })
+        Wait { pause, end }
     }
 
     /// Returns how long a waiter that is aside waits before it checks whether masters answer in
@@ -160,12 +123,7 @@ mod tests {
     }
 
     fn waiter() -> QueuedWaiter {
-        QueuedWaiter::new(
-            Backoff::between(millis(10), millis(200)),
-            TIMEOUT,
-            true,
-            false,
-        )
+        QueuedWaiter::new(Backoff::between(millis(10), millis(200)), TIMEOUT, false)
     }
 
     /// Returns a round in the queues with the vote of each letter. Another holds the lock for 50 ms
@@ -206,36 +164,16 @@ mod tests {
     #[test]
     fn the_wait_ends_before_the_masters_count_the_waiter_as_dead() {
         for (name, rounds) in [
-            (
-                "not the next one",
-                &[("hhh", Some(380)), ("hhh", Some(380))][..],
-            ),
-            (
-                "no majority",
-                &[("ffh", Some(15)), ("ffh", Some(25)), ("fhh", Some(380))],
-            ),
-            ("a long quarantine", &[("qqh", Some(380))]),
-            ("split", &[("gfh", Some(15))]),
-            // It asks at once for reports of changes, and then waits for the end of the TTL.
-            (
-                "the next one",
-                &[("hhh", Some(380)), ("nnh", None), ("nnn", Some(52))],
-            ),
-            (
-                "one after the other",
-                &[("nnn", None), ("hhh", Some(380)), ("nnn", None)],
-            ),
+            ("not the next one", &[("hhh", 380), ("hhh", 380)][..]),
+            ("no majority", &[("ffh", 15), ("ffh", 25), ("fhh", 380)]),
+            ("a long quarantine", &[("qqh", 380)]),
+            ("split", &[("gfh", 15)]),
+            ("the next one", &[("hhh", 380), ("nnh", 52), ("nnn", 52)]),
         ] {
             let mut waiter = waiter();
             for (letters, expected) in rounds {
                 let wait = waiter.wait_after(&round(letters), false, RANDOM);
-                assert_eq!(
-                    wait.map(|wait| wait.end),
-                    expected.map(millis),
-                    "{name}: {letters}"
-                );
-                let is_next = letters.contains(['n', 'g']);
-                assert_eq!(waiter.is_head, is_next, "{name}: {letters}");
+                assert_eq!(wait.end, millis(*expected), "{name}: {letters}");
             }
         }
     }
@@ -250,7 +188,6 @@ mod tests {
             ("ghh", false, 52),
         ] {
             let wait = waiter.wait_after(&round(letters), is_taken, RANDOM);
-            let wait = wait.unwrap();
             let pause = if expected == 52 { 0 } else { expected * 500 };
             let times = (wait.pause, wait.end);
             assert_eq!(
@@ -259,27 +196,6 @@ mod tests {
                 "{letters} {is_taken}"
             );
         }
-    }
-
-    #[test]
-    fn a_waiter_that_leaves_the_queues_watches_again_when_it_is_back() {
-        let now = round("fff").start();
-        let mut missed = Reach::default();
-        missed.note(Some(false), now, now + TIMEOUT / 2);
-        for (reach, is_aside, wait) in [
-            (Reach::default(), false, Some(millis(52))),
-            (missed, true, None),
-        ] {
-            let mut waiter = waiter();
-            assert_eq!(waiter.wait_after(&round("nnn"), false, RANDOM), None);
-            assert_eq!(waiter.note_round(&round("nnn"), reach), is_aside);
-            let after = waiter.wait_after(&round("nnn"), false, RANDOM);
-            assert_eq!(after.map(|after| after.end), wait);
-        }
-        let mut waiter = waiter();
-        waiter.wait_after(&round("nnn"), false, RANDOM);
-        assert_eq!(waiter.correction(&round("sss")), Some(millis(1_000)));
-        assert!(!waiter.is_head);
     }
 
     #[test]
@@ -295,20 +211,13 @@ mod tests {
             // A minority disagrees with the time, again and again.
             (&["sff", "sss"], &[None, Some(1_000)]),
             (&["sff", "sff", "sss"], &[None, None, None]),
-            // The disputes over the old ticket do not count against the new one.
-            (
-                &["sff", "sss", "sff", "sss"],
-                &[None, Some(1_000), None, Some(1_000)],
-            ),
         ] {
             let mut waiter = waiter();
             for (letters, expected) in rounds.iter().zip(expected) {
                 let round = round(letters);
-                let correction = waiter.correction(&round);
-                assert_eq!(correction, expected.map(millis), "{letters} of {rounds:?}");
-                if correction.is_none() {
-                    waiter.note_round(&round, Reach::default());
-                }
+                let time = waiter.right_time(&round);
+                assert_eq!(time, expected.map(millis), "{letters} of {rounds:?}");
+                waiter.note_votes(&round);
             }
         }
     }

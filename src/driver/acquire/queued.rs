@@ -36,15 +36,6 @@ use crate::{
     },
 };
 
-/// The result of a round.
-enum Decided {
-    Won,
-    Lost(Outcome),
-    /// The time in the ticket, or in the candidate, is too far from the clocks of a majority of
-    /// masters. The value is the median of these clocks.
-    Skewed(Duration),
-}
-
 /// What a waiter has while it makes rounds with one claim. It is dropped in this order: the waiter
 /// leaves the queues before another attempt of its owner may begin.
 struct Stay<'a> {
@@ -78,7 +69,6 @@ pub(in crate::driver) async fn acquire_queued(
         queued: QueuedWaiter::new(
             context.config.retry,
             context.waiter_timeout(),
-            kind.is_watched(),
             kind.spec().has_readers && request.access == Access::Shared,
         ),
         reach: context.reach(),
@@ -109,18 +99,19 @@ impl<'a> QueuedWait<'a> {
     async fn wait_queued(&mut self) -> Result<Option<Level>, AcquireError> {
         let mut stay = self.begin().await?;
         loop {
-            let outcome = match self.decide(&mut stay).await? {
-                Decided::Won => return Ok(Some(stay.level)),
-                Decided::Skewed(clock) => {
-                    drop(stay); // leaves the queues
-                    let timestamps = &self.context.timestamps;
-                    timestamps.correct(clock, &self.context.observer);
-                    self.draw_ticket();
-                    return Ok(None);
-                }
-                Decided::Lost(outcome) => outcome,
-            };
+            let outcome = self.decide(&mut stay).await?;
+            if outcome == Outcome::Won {
+                return Ok(Some(stay.level));
+            }
             let round = stay.level.claim.newest_round();
+            if let Some(time) = round.read(|round| self.queued.right_time(round)) {
+                round.read(|round| self.queued.note_votes(round));
+                drop(stay); // leaves the queues
+                let timestamps = &self.context.timestamps;
+                timestamps.correct(time, &self.context.observer);
+                self.draw_ticket();
+                return Ok(None);
+            }
             let is_kept = stay.slot.note_loss(&round);
             if !is_kept {
                 self.yield_grants(&round, &stay).await;
@@ -168,7 +159,7 @@ impl<'a> QueuedWait<'a> {
 
     /// Waits for the result of the newest round, which may take further ballots for a fencing
     /// token.
-    async fn decide(&mut self, stay: &mut Stay<'a>) -> Result<Decided, AcquireError> {
+    async fn decide(&self, stay: &mut Stay<'a>) -> Result<Outcome, AcquireError> {
         self.ask_for_slot(stay).await?;
         let queue = stay.waiter.as_ref().map(|_| self.queued.options);
         let claim = &stay.level.claim;
@@ -177,14 +168,12 @@ impl<'a> QueuedWait<'a> {
             let outcome = claim.outcome(!stay.is_last).await;
             if outcome == Outcome::Won {
                 self.note_win(stay);
-                return Ok(Decided::Won);
+                return Ok(outcome);
             }
-            let round = claim.newest_round();
-            if let Some(clock) = round.read(|round| self.queued.correction(round)) {
-                return Ok(Decided::Skewed(clock));
-            }
-            if ballots == MORE_BALLOTS || !claim.raise_ballot(queue) {
-                return Ok(Decided::Lost(outcome));
+            let is_skewed = |round: &_| self.queued.right_time(round).is_some();
+            let is_over = ballots == MORE_BALLOTS || claim.newest_round().read(is_skewed);
+            if is_over || !claim.raise_ballot(queue) {
+                return Ok(outcome);
             }
             stay.slot.agreed = None; // all choose in a further ballot
             ballots += 1;
@@ -236,7 +225,7 @@ impl<'a> QueuedWait<'a> {
             identity: Some(self.identity()),
             queue: stay.waiter.as_ref().map(|_| self.queued.options),
             candidate: None,
-            watch: self.queued.is_head,
+            watch: (stay.waiter.as_ref()).is_some_and(CalledWaiter::is_watching),
         });
         Ok(())
     }
@@ -348,7 +337,8 @@ impl<'a> QueuedWait<'a> {
             .note_failure(self.context, self.request, &denied, is_last)?;
         let start = round.read(Round::start);
         self.reach = self.context.note_reach(denied.is_reached(), start);
-        Ok(round.read(|round| self.queued.note_round(round, self.reach)))
+        round.read(|round| self.queued.note_votes(round));
+        Ok(self.reach.is_aside(self.queued.options.waiter_timeout))
     }
 
     /// Gives back the grants of a round that was not won. The masters that have voted get their
@@ -377,16 +367,19 @@ impl<'a> QueuedWait<'a> {
         let Some(waiter) = &stay.waiter else {
             return;
         };
+        let lock_id = &self.request.lock_id;
+        // No one calls a waiter when another program deletes the key. So the next one watches the
+        // key, from its next round on.
+        let watches = lock_id.kind().is_watched() && round.read(Round::is_next);
+        if watches && waiter.watch(lock_id.key()) {
+            return;
+        }
         let (now, random) = (clock::now(), clock::random_u64());
         let is_taken = round.read(|round| stay.slot.is_taken(round));
-        match round.read(|round| self.queued.wait_after(round, is_taken, random)) {
-            Some(wait) => {
-                let [pause, end] = [wait.pause, wait.end].map(|time| self.deadline.cap(now + time));
-                self.context.timers.sleep_until(pause).await;
-                waiter.called(round.read(Round::held_by_others), end).await;
-            }
-            None => waiter.watch(self.request.lock_id.key()), // in the next round
-        }
+        let wait = round.read(|round| self.queued.wait_after(round, is_taken, random));
+        let [pause, end] = [wait.pause, wait.end].map(|time| self.deadline.cap(now + time));
+        self.context.timers.sleep_until(pause).await;
+        waiter.called(round.read(Round::held_by_others), end).await;
     }
 }
 

@@ -38,12 +38,19 @@ impl<'a> CalledWaiter<'a> {
     }
 
     /// Lets changes of `key` wake this waiter, like calls. A master reports a change only after a
-    /// command that watches the key.
-    pub(crate) fn watch(&self, key: &Arc<str>) {
+    /// command that watches the key. Returns `false` if this waiter watches a key already.
+    pub(crate) fn watch(&self, key: &Arc<str>) -> bool {
         let topic = Topic::Key(key.clone());
-        if self.watched.set(topic.clone()).is_ok() {
+        let begins = self.watched.set(topic.clone()).is_ok();
+        if begins {
             self.masters.listen(&topic, &self.listener());
         }
+        begins
+    }
+
+    /// Returns whether changes of a key wake this waiter.
+    pub(crate) fn is_watching(&self) -> bool {
+        self.watched.get().is_some()
     }
 
     /// Forgets the events that came before the attempt that begins now.
