@@ -5,10 +5,7 @@ use std::{
     collections::HashMap,
     future, mem,
     pin::pin,
-    sync::{
-        Arc, Weak,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Weak},
 };
 
 use futures::future::select;
@@ -36,8 +33,6 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct LocalWaiters {
     queues: Mutex<HashMap<LockId, Arc<WaitQueue>>>,
-    /// The number of queues.
-    count: AtomicUsize,
     /// The rivals, by the last byte of the hash of the lock's key. An entry outlives the queue. Two
     /// locks may share an entry. Then a waiter may give way early, or waste a round trip.
     rivals: Mutex<HashMap<u8, Rivals>>,
@@ -81,7 +76,6 @@ impl LocalWaiters {
     ) -> LocalWaiter<'a> {
         let mut queues = self.queues.lock();
         let queue = queues.entry(lock_id.clone()).or_default().clone();
-        self.count.store(queues.len(), Ordering::Release);
         let number = {
             let mut state = queue.state.lock();
             state.waiters += 1;
@@ -102,23 +96,15 @@ impl LocalWaiters {
     /// Returns whether no one is known to want the lock: no task of this coordinator waits for it,
     /// and its last attempts have met no client of another process.
     pub(crate) fn is_calm(&self, lock_id: &LockId) -> bool {
-        let is_awaited =
-            self.count.load(Ordering::Acquire) > 0 && self.queues.lock().contains_key(lock_id);
+        let is_awaited = self.queues.lock().contains_key(lock_id);
         !is_awaited && !self.rivals(lock_id, |rivals| rivals.are_likely())
     }
 
     /// Notes that a guard of this coordinator has just posted its release. A waiter that contends
     /// now finds the lock free on every master, because its commands are sent after the release.
-    ///
-    /// This method is cheap while no task waits for any lock: it only reads the number of queues. A
-    /// waiter can miss the lock because of this guard only if it joined its queue before the
-    /// release was posted. So the number includes the queue of that waiter.
     pub(crate) fn note_release(&self, lock_id: &LockId) {
-        if self.poll || self.count.load(Ordering::Acquire) == 0 {
-            return;
-        }
         let queue = self.queues.lock().get(lock_id).cloned();
-        if let Some(queue) = queue {
+        if let Some(queue) = queue.filter(|_| self.are_told()) {
             queue.note_release();
         }
     }
@@ -147,11 +133,9 @@ impl LocalWaiters {
         lock_id: &LockId,
         among: MasterSet,
     ) -> Option<usize> {
-        if self.poll {
-            return None;
-        }
         let reporting = masters.reporting();
-        masters.agreed(lock_id.key(), reporting.and(among))
+        let agreed = masters.agreed(lock_id.key(), reporting.and(among));
+        agreed.filter(|_| self.are_told())
     }
 
     /// Reads or changes what is known of the other clients that want the lock.
@@ -171,7 +155,6 @@ impl LocalWaiters {
             return next;
         }
         queues.remove(waiter.lock_id);
-        self.count.store(queues.len(), Ordering::Release);
         if state.is_watching {
             // The next waiter to join makes another queue.
             let masters = waiter.masters;
