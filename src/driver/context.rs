@@ -164,6 +164,7 @@ impl Context {
     /// none. Waiters make no attempts in a long outage, which may have begun too soon after the
     /// last one to be logged.
     pub(crate) fn note_no_masters(&self, name: &str) {
+        self.note_reach(Some(false), clock::now());
         let states = || {
             let health = self.masters.health.read();
             let states: Vec<_> = health.iter().map(MasterHealth::to_string).collect();
@@ -173,19 +174,17 @@ impl Context {
         observer.lacks_quorum(name, &Obstacle::NoQuorum, states);
     }
 
-    /// Returns the reach of a waiter that begins to wait now.
-    pub(crate) fn reach(&self) -> Reach {
+    /// Returns whether the waiters step aside now, because they have reached too few masters for
+    /// long.
+    pub(crate) fn is_aside(&self) -> bool {
         let reach = *self.reach.lock();
-        reach.at(clock::now(), self.waiter_timeout())
+        reach.is_aside(clock::now(), self.waiter_timeout())
     }
 
-    /// Notes whether an attempt that began at `start` and is over now reached a majority. Returns
-    /// the new reach.
-    pub(crate) fn note_reach(&self, is_reached: Option<bool>, start: LeaseTime) -> Reach {
+    /// Notes whether an attempt that began at `start` and is over now reached a majority.
+    pub(crate) fn note_reach(&self, is_reached: Option<bool>, start: LeaseTime) {
         let now = clock::now();
-        let mut reach = self.reach.lock();
-        reach.note(is_reached, start, now);
-        *reach
+        self.reach.lock().note(is_reached, start, now);
     }
 }
 

@@ -40,16 +40,6 @@ impl Reach {
         }
     }
 
-    /// Returns the reach of a waiter that comes at `now`. Failures do not count for this waiter if
-    /// they ended more than two waiter timeouts before.
-    pub(crate) fn at(self, now: LeaseTime, waiter_timeout: Duration) -> Self {
-        let is_recent =
-            |(_, end): &(_, LeaseTime)| now.saturating_duration_since(*end) <= waiter_timeout * 2;
-        Self {
-            missed: self.missed.filter(is_recent),
-        }
-    }
-
     /// Notes whether a round reached a majority. It began at `start` and ended at `now`.
     pub(crate) fn note(&mut self, is_reached: Option<bool>, start: LeaseTime, now: LeaseTime) {
         match is_reached {
@@ -62,14 +52,15 @@ impl Reach {
         }
     }
 
-    /// Returns whether the waiter steps aside. Then it is out of the queues of the lock, and does
-    /// not ask for the lock until a majority of masters answer in time. It keeps its ticket if a
-    /// majority of masters have seen the ticket.
-    pub(crate) fn is_aside(self, waiter_timeout: Duration) -> bool {
-        let is_long = |(start, end): (_, LeaseTime)| {
-            end.saturating_duration_since(start) >= waiter_timeout / 2
-        };
-        self.missed.is_some_and(is_long)
+    /// Returns whether waiters step aside at `now`. Then they are out of the queues of their locks,
+    /// and do not ask for them until a majority of masters answer in time. They keep the tickets
+    /// that a majority of masters have seen. Failures do not count if they ended more than two
+    /// waiter timeouts before.
+    pub(crate) fn is_aside(self, now: LeaseTime, waiter_timeout: Duration) -> bool {
+        self.missed.is_some_and(|(start, end)| {
+            let is_recent = now.saturating_duration_since(end) <= waiter_timeout * 2;
+            is_recent && end.saturating_duration_since(start) >= waiter_timeout / 2
+        })
     }
 
     /// Returns the delays after which a waiter that is aside checks whether masters answer in time.
@@ -173,8 +164,9 @@ mod tests {
                 let start = origin + millis(at);
                 let is_too_slow = outcome == TooLate;
                 let is_reached = Reach::of(&round(letters, start), is_too_slow);
-                reach.note(is_reached, start, start + millis(50));
-                assert_eq!(reach.is_aside(WAITER_TIMEOUT), expected, "{name} {at}");
+                let now = start + millis(50);
+                reach.note(is_reached, start, now);
+                assert_eq!(reach.is_aside(now, WAITER_TIMEOUT), expected, "{name} {at}");
             }
         }
     }
@@ -188,15 +180,13 @@ mod tests {
     }
 
     #[test]
-    fn old_failures_do_not_count_against_a_new_waiter() {
+    fn old_failures_do_not_count() {
         let origin = LeaseTime::some();
         let mut reach = Reach::default();
-        reach.note(Some(false), origin, origin);
-        for (at, expected) in [(6_000, true), (6_001, false)] {
+        reach.note(Some(false), origin, origin + millis(1_500));
+        for (at, expected) in [(7_500, true), (7_501, false)] {
             let now = origin + millis(at);
-            let mut reach = reach.at(now, WAITER_TIMEOUT);
-            reach.note(Some(false), now, now);
-            assert_eq!(reach.is_aside(WAITER_TIMEOUT), expected, "{at}");
+            assert_eq!(reach.is_aside(now, WAITER_TIMEOUT), expected, "{at}");
         }
     }
 }

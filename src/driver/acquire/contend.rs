@@ -15,7 +15,7 @@ use crate::{
         error::AcquireError,
         time::lease::LeaseTime,
         vote::{master_set::MasterSet, obstacle::Obstacle},
-        wait::{pauses::Pauses, reach::Reach, rivals::Rivals},
+        wait::{pauses::Pauses, rivals::Rivals},
     },
     driver::{
         claim::{ask::LockRequest, level::Level},
@@ -37,8 +37,7 @@ pub(in crate::driver) async fn contend(
     let waiter = OnceLock::new();
     let join = || waiters.join(&context.masters, &context.timers, &request.lock_id);
     let mut lost = None;
-    let is_aside = || context.reach().is_aside(context.waiter_timeout());
-    if waiters.is_calm(&request.lock_id) && !deadline.is_over() && !is_aside() {
+    if waiters.is_calm(&request.lock_id) && !deadline.is_over() && !context.is_aside() {
         let at = clock::now();
         let permit_by = || deadline.permit_by(attempt_timeout(context, request));
         let watch = || waiter.get_or_init(join).watch();
@@ -96,7 +95,6 @@ struct Contest<'a> {
     was_outrun: bool,
     /// The time that the last attempt took.
     took: Duration,
-    reach: Reach,
     /// The number of checks since the waiter is aside.
     checks: u32,
 }
@@ -131,7 +129,6 @@ impl<'a> Contest<'a> {
             has_news: false,
             was_outrun: false,
             took: Duration::ZERO,
-            reach: context.reach(),
             checks: 0,
         }
     }
@@ -145,7 +142,7 @@ impl<'a> Contest<'a> {
             let attempt_timeout = attempt_timeout(context, request);
             let permit_by = self.deadline.permit_by(attempt_timeout);
             self.waiter.expect(permit_by + attempt_timeout);
-            let is_aside = !is_last && self.reach.is_aside(context.waiter_timeout());
+            let is_aside = !is_last && context.is_aside();
             if is_aside && !majority_answers(context, request).await {
                 self.wait_aside().await?;
                 continue;
@@ -194,7 +191,7 @@ impl<'a> Contest<'a> {
             Some(_) if is_taken && took_some => true,
             _ => self.was_outrun && !self.has_news,
         };
-        self.reach = self.context.note_reach(denied.is_reached(), at);
+        self.context.note_reach(denied.is_reached(), at);
         self.deadline
             .note_failure(self.context, self.request, denied, is_last)?;
         self.context.check_open()?; // closing wakes only waiters that have joined

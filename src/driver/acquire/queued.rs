@@ -20,7 +20,7 @@ use crate::{
             identity::{Identity, Ticket},
         },
         vote::{master_set::MasterSet, quorum::Outcome, round::Round},
-        wait::{queued::QueuedWaiter, reach::Reach, rivals::Rivals},
+        wait::{queued::QueuedWaiter, rivals::Rivals},
     },
     driver::{
         claim::{
@@ -71,7 +71,6 @@ pub(in crate::driver) async fn acquire_queued(
             context.waiter_timeout(),
             kind.spec().has_readers && request.access == Access::Shared,
         ),
-        reach: context.reach(),
     };
     loop {
         if let Some(level) = wait.wait_queued().await? {
@@ -90,7 +89,6 @@ struct QueuedWait<'a> {
     deadline: &'a Deadline,
     ticket: Ticket,
     queued: QueuedWaiter,
-    reach: Reach,
 }
 
 impl<'a> QueuedWait<'a> {
@@ -325,8 +323,7 @@ impl<'a> QueuedWait<'a> {
         outcome: Outcome,
         is_last: bool,
     ) -> Result<bool, AcquireError> {
-        let was_aside = self.reach.is_aside(self.queued.options.waiter_timeout);
-        if round.read(Round::lacks_masters) || was_aside {
+        if round.read(Round::lacks_masters) || self.context.is_aside() {
             // Waits for the other votes, to complete the table of votes. Masters that are down have
             // already cast a failure.
             round.settled().await;
@@ -336,9 +333,9 @@ impl<'a> QueuedWait<'a> {
         self.deadline
             .note_failure(self.context, self.request, &denied, is_last)?;
         let start = round.read(Round::start);
-        self.reach = self.context.note_reach(denied.is_reached(), start);
+        self.context.note_reach(denied.is_reached(), start);
         round.read(|round| self.queued.note_votes(round));
-        Ok(self.reach.is_aside(self.queued.options.waiter_timeout))
+        Ok(self.context.is_aside())
     }
 
     /// Gives back the grants of a round that was not won. The masters that have voted get their

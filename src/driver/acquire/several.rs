@@ -210,7 +210,7 @@ impl<'a> Prefix<'a> {
     /// for long. An outage concerns the names of its coordinator only.
     fn give_back_if_aside(&mut self, next: usize) {
         let context = &self.parts[next].context;
-        if !context.reach().is_aside(context.waiter_timeout()) {
+        if !context.is_aside() {
             return;
         }
         let mut held = self.parts.iter().take(self.levels.len());

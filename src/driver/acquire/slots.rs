@@ -27,8 +27,6 @@ pub(super) struct SlotChoice<'a> {
     last: Option<usize>,
     /// The round before, if its grants are kept for the newest one.
     kept: Option<Arc<LiveRound>>,
-    /// The number of times that the agreed master has put others first.
-    refusals: u32,
 }
 
 impl<'a> SlotChoice<'a> {
@@ -40,7 +38,6 @@ impl<'a> SlotChoice<'a> {
             agreed: None,
             last: None,
             kept: None,
-            refusals: 0,
         }
     }
 
@@ -89,9 +86,7 @@ impl<'a> SlotChoice<'a> {
             claim.yield_grants(round.read(Round::may_have_key), timeout);
         }
         self.agreed = None;
-        let retry = self.context.config.retry;
-        let delay = retry.delay(self.refusals, clock::random_u64());
-        self.refusals = self.refusals.saturating_add(1);
+        let delay = self.context.config.retry.delay(0, clock::random_u64());
         Some(delay.min(timeout / 4)) // the next round keeps the position
     }
 
