@@ -3,7 +3,7 @@
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use futures::future::select;
-use tokio::{sync::SemaphorePermit, task::yield_now};
+use tokio::sync::SemaphorePermit;
 
 use super::{
     attempt::{attempt_timeout, majority_answers},
@@ -36,8 +36,8 @@ use crate::{
     },
 };
 
-/// What a waiter has while it makes rounds with one claim. It is dropped in this order: the waiter
-/// leaves the queues before another attempt of its owner may begin.
+/// What a waiter has while it makes rounds with one claim. Dropping it leaves the queues. It is
+/// dropped in this order: the waiter leaves before another attempt of its owner may begin.
 struct Stay<'a> {
     /// `None` until the waiter joins the queues.
     waiter: Option<CalledWaiter<'a>>,
@@ -59,7 +59,7 @@ pub(in crate::driver) async fn acquire_queued(
     deadline: &Deadline,
 ) -> Result<Level, AcquireError> {
     let kind = request.lock_id.kind();
-    let mut wait = QueuedWait {
+    let wait = QueuedWait {
         context,
         request,
         owner,
@@ -72,11 +72,7 @@ pub(in crate::driver) async fn acquire_queued(
             kind.spec().has_readers && request.access == Access::Shared,
         ),
     };
-    loop {
-        if let Some(level) = wait.wait_queued().await? {
-            return Ok(level);
-        }
-    }
+    wait.win().await
 }
 
 /// A wait for a lock with queues, in the queues of the masters or aside. The waiter has one ticket
@@ -92,36 +88,39 @@ struct QueuedWait<'a> {
 }
 
 impl<'a> QueuedWait<'a> {
-    /// Makes rounds, and waits in the queues between them. Returns `None` once the waiter may come
-    /// back after it had to leave the queues.
-    async fn wait_queued(&mut self) -> Result<Option<Level>, AcquireError> {
+    /// Makes rounds until one wins the lock. Waits in the queues between them, and leaves the queues
+    /// if the ticket has a wrong time, or to step aside.
+    async fn win(mut self) -> Result<Level, AcquireError> {
         let mut stay = self.begin().await?;
         loop {
             let outcome = self.decide(&mut stay).await?;
             if outcome == Outcome::Won {
-                return Ok(Some(stay.level));
+                return Ok(stay.level);
             }
             let round = stay.level.claim.newest_round();
             if let Some(time) = round.read(|round| self.queued.right_time(round)) {
+                drop(stay);
                 round.read(|round| self.queued.note_votes(round));
-                drop(stay); // leaves the queues
                 let timestamps = &self.context.timestamps;
                 timestamps.correct(time, &self.context.observer);
                 self.draw_ticket();
-                return Ok(None);
+                stay = self.begin().await?;
+                continue;
             }
             let is_kept = stay.slot.note_loss(&round);
             if !is_kept {
                 self.yield_grants(&round, &stay).await;
             }
             stay.permit = None;
-            if self.note_loss(&round, outcome, stay.is_last).await? {
-                drop(stay); // leaves the queues
+            self.note_loss(&round, outcome, stay.is_last).await?;
+            if self.context.is_aside() {
+                drop(stay);
                 self.wait_aside(round.read(Round::quarantined)).await?;
-                return Ok(None);
+                stay = self.begin().await?;
+                continue;
             }
             if !is_kept {
-                self.wait(&round, &mut stay).await;
+                self.wait(&round, &stay).await;
             }
             self.ask_again(&mut stay).await?;
         }
@@ -307,22 +306,18 @@ impl<'a> QueuedWait<'a> {
             // Another task of the owner has won the lock. The caller stops polling this future and
             // reenters. If that failed, or if the lock was released meanwhile, the caller polls
             // this future again.
-            yield_now().await;
-            if self.owned.claim().is_some() {
-                let look_at = clock::now() + LOOK;
-                self.context.timers.sleep_until(look_at).await;
-            }
+            let look_at = clock::now() + LOOK;
+            self.context.timers.sleep_until(look_at).await;
         }
     }
 
-    /// Notes a round that was not won. Returns whether the waiter steps aside, or an error if the
-    /// wait ends with the round.
+    /// Notes a round that was not won. Returns an error if the wait ends with the round.
     async fn note_loss(
         &mut self,
         round: &Arc<LiveRound>,
         outcome: Outcome,
         is_last: bool,
-    ) -> Result<bool, AcquireError> {
+    ) -> Result<(), AcquireError> {
         if round.read(Round::lacks_masters) || self.context.is_aside() {
             // Waits for the other votes, to complete the table of votes. Masters that are down have
             // already cast a failure.
@@ -335,7 +330,7 @@ impl<'a> QueuedWait<'a> {
         let start = round.read(Round::start);
         self.context.note_reach(denied.is_reached(), start);
         round.read(|round| self.queued.note_votes(round));
-        Ok(self.context.is_aside())
+        Ok(())
     }
 
     /// Gives back the grants of a round that was not won. The masters that have voted get their
@@ -360,7 +355,7 @@ impl<'a> QueuedWait<'a> {
 
     /// Waits until another round may win, or until a round is needed to keep the position in the
     /// queues. Does not wait if the next round joins the queues.
-    async fn wait(&mut self, round: &LiveRound, stay: &mut Stay<'_>) {
+    async fn wait(&mut self, round: &LiveRound, stay: &Stay<'_>) {
         let Some(waiter) = &stay.waiter else {
             return;
         };
