@@ -44,7 +44,7 @@ impl<T: Clone> WaitOrder<T> {
     /// Asks at `now` for the turn of waiter `number`. Returns `None` if it may contend. Otherwise
     /// returns the handle that wakes it, and when it asks again at the latest. A waiter asks before
     /// each attempt, and again after each wait.
-    pub(crate) fn turn(
+    pub(crate) fn ask_for_turn(
         &mut self,
         number: u64,
         now: LeaseTime,
@@ -145,7 +145,7 @@ mod tests {
     /// Returns when waiter `number` asks again, in milliseconds after `start`. `None` if the waiter
     /// contends.
     fn turn(order: &mut WaitOrder<u64>, number: u64, start: LeaseTime, at: u64) -> Option<u64> {
-        let (wakeup, look_again) = order.turn(number, start + millis(at), || number)?;
+        let (wakeup, look_again) = order.ask_for_turn(number, start + millis(at), || number)?;
         assert_eq!(wakeup, number);
         Some(look_again.saturating_duration_since(start).as_millis() as u64)
     }

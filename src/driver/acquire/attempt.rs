@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// What a caller does to hear of the next change of the lock. `None` if it will not wait for that.
-pub(super) type Watch<'a> = Option<&'a (dyn Fn() + Sync)>;
+pub(super) type OnWatch<'a> = Option<&'a (dyn Fn() + Sync)>;
 
 /// Makes one attempt. If the request has an owner, waits until the owner's other attempts at this
 /// lock are over. If they are not over at the instant that `permit_by` returns, sends nothing. If
@@ -34,7 +34,7 @@ pub(in crate::driver) async fn attempt(
     request: &LockRequest,
     permit_by: impl FnOnce() -> LeaseTime,
     agreed: Option<usize>,
-    watch: Watch<'_>,
+    watch: OnWatch<'_>,
 ) -> Result<Result<Level, Denied>, AcquireError> {
     if let (Some(watch), Some(_)) = (watch, agreed) {
         watch();
@@ -101,7 +101,7 @@ async fn decide(
     context: &Context,
     level: Level,
     agreed: Option<usize>,
-    watch: Watch<'_>,
+    watch: OnWatch<'_>,
 ) -> Result<Level, Denied> {
     let has_slots = level.claim.kind().spec().has_slots; // others may have a free one
     if let Some(agreed) = agreed
@@ -109,7 +109,7 @@ async fn decide(
     {
         let round = level.claim.newest_round();
         return Err(Denied {
-            watched: Some(round.clone()),
+            answers: Some(round.clone()),
             ..Denied::in_round(obstacle, round)
         });
     }
@@ -135,7 +135,7 @@ pub(super) async fn conclude(
     context: &Context,
     level: Level,
     outcome: Outcome,
-    watch: Watch<'_>,
+    watch: OnWatch<'_>,
 ) -> Result<Level, Denied> {
     match outcome {
         Outcome::Won => {
@@ -155,7 +155,12 @@ pub(super) async fn conclude(
 ///
 /// The answers to the release say for how long others hold the lock. The answers to a `SET` that
 /// acquires a mutex do not say this. With `watch`, every master reports the next change.
-async fn take_back(context: &Context, level: &Level, outcome: Outcome, watch: Watch<'_>) -> Denied {
+async fn take_back(
+    context: &Context,
+    level: &Level,
+    outcome: Outcome,
+    watch: OnWatch<'_>,
+) -> Denied {
     if let Some(watch) = watch {
         watch();
     }
@@ -182,7 +187,7 @@ async fn take_back(context: &Context, level: &Level, outcome: Outcome, watch: Wa
     }
     let mut denied = Denied::by(acquisition, outcome, release.read(Round::free_in));
     if let Obstacle::HeldFor(_) = denied.obstacle {
-        denied.watched = watch.map(|_| release);
+        denied.answers = watch.map(|_| release);
     }
     denied
 }

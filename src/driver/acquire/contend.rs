@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    attempt::{Watch, attempt, attempt_timeout, majority_answers},
+    attempt::{OnWatch, attempt, attempt_timeout, majority_answers},
     denied::{Deadline, Denied},
 };
 use crate::{
@@ -40,8 +40,8 @@ pub(in crate::driver) async fn contend(
     if waiters.is_calm(&request.lock_id) && !deadline.is_over() && !context.is_aside() {
         let at = clock::now();
         let permit_by = || deadline.permit_by(attempt_timeout(context, request));
-        let watch = || waiter.get_or_init(join).watch();
-        let watch: Watch<'_> = waiters.are_told().then_some(&watch);
+        let watch = || waiter.get_or_init(join).listen();
+        let watch: OnWatch<'_> = waiters.are_told().then_some(&watch);
         match attempt(context, request, permit_by, None, watch).await? {
             Ok(level) => {
                 note_win(context, request, Start::Plain, at);
@@ -149,10 +149,10 @@ impl<'a> Contest<'a> {
             }
             self.checks = 0;
             self.waiter.begin_attempt();
-            let (agreed, at) = (self.agreed(start, is_last), clock::now());
-            let watch = || self.waiter.watch();
+            let (agreed, at) = (self.choose_agreed(start, is_last), clock::now());
+            let watch = || self.waiter.listen();
             let is_told = !is_last && context.local_waiters.are_told();
-            let watch: Watch<'_> = is_told.then_some(&watch);
+            let watch: OnWatch<'_> = is_told.then_some(&watch);
             match attempt(context, request, || permit_by, agreed, watch).await? {
                 Ok(level) => {
                     note_win(context, request, start, at);
@@ -201,7 +201,7 @@ impl<'a> Contest<'a> {
 
     /// Waits for this waiter's turn, and gives way to other processes after a run.
     async fn wait_for_turn(&mut self) -> Start {
-        let has_waited = self.waiter.turn(self.deadline.end).await;
+        let has_waited = self.waiter.wait_for_turn(self.deadline.end).await;
         if has_waited {
             // What this waiter knew is older than the attempts of the waiter before it.
             (self.free, self.has_news) = (MasterSet::ALL, false);
@@ -231,7 +231,7 @@ impl<'a> Contest<'a> {
     ///
     /// All are asked from time to time, because the agreed master may have kept a key that the
     /// others have lost.
-    fn agreed(&mut self, start: Start, is_last: bool) -> Option<usize> {
+    fn choose_agreed(&mut self, start: Start, is_last: bool) -> Option<usize> {
         let is_one_asked = !is_last
             && clock::now() < self.ask_all_at
             && match start {
@@ -287,7 +287,10 @@ impl<'a> Contest<'a> {
             self.waiter.pause_until(end).await;
         }
         let end = self.deadline.cap(now + wait.end);
-        let news = (self.waiter.news(denied.watched.as_ref(), contested, end)).await;
+        let news = (self
+            .waiter
+            .wait_for_news(denied.answers.as_ref(), contested, end))
+        .await;
         self.has_news = news.is_some() && pause.is_zero();
         self.free = news.unwrap_or(MasterSet::NONE);
     }

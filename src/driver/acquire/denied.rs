@@ -26,7 +26,7 @@ pub(crate) struct Denied {
     pub(crate) round: Option<Arc<LiveRound>>,
     /// The round whose answers make masters tell a waiter of the next change. The waiter asks again
     /// then.
-    pub(crate) watched: Option<Arc<LiveRound>>,
+    pub(crate) answers: Option<Arc<LiveRound>>,
 }
 
 impl Denied {
@@ -42,7 +42,7 @@ impl Denied {
         Self {
             obstacle,
             round: Some(round),
-            watched: None,
+            answers: None,
         }
     }
 
@@ -71,7 +71,7 @@ impl Denied {
 
     /// Returns the masters that other clients want now, too. A waiter asks one of them first.
     pub(crate) fn contested(&self) -> MasterSet {
-        match (&self.obstacle, &self.watched) {
+        match (&self.obstacle, &self.answers) {
             (_, Some(round)) => round.read(Round::held_by_others),
             (Obstacle::Split | Obstacle::Queued | Obstacle::Quarantined(_), None) => MasterSet::ALL,
             (_, None) => MasterSet::NONE,
@@ -88,7 +88,7 @@ impl Denied {
         Self {
             obstacle: Obstacle::OwnerBusy,
             round: None,
-            watched: None,
+            answers: None,
         }
     }
 

@@ -186,7 +186,7 @@ impl<'a> QueuedWait<'a> {
             stay.permit = None;
             if let Some(waiter) = &stay.waiter {
                 let end = self.deadline.cap(clock::now() + delay);
-                waiter.called(MasterSet::NONE, end).await;
+                waiter.wait_for_call(MasterSet::NONE, end).await;
             }
             self.ask_again(stay).await?;
         }
@@ -222,7 +222,7 @@ impl<'a> QueuedWait<'a> {
             identity: Some(self.identity()),
             queue: stay.waiter.as_ref().map(|_| self.queued.options),
             candidate: None,
-            watch: (stay.waiter.as_ref()).is_some_and(CalledWaiter::is_watching),
+            watch: (stay.waiter.as_ref()).is_some_and(CalledWaiter::listens_to_key),
         });
         Ok(())
     }
@@ -245,7 +245,7 @@ impl<'a> QueuedWait<'a> {
             let left = quarantine.take();
             let delay = (self.queued).wait_aside(left, is_connected, checks, random);
             let end = self.deadline.cap(clock::now() + delay);
-            waiter.called(MasterSet::NONE, end).await;
+            waiter.wait_for_call(MasterSet::NONE, end).await;
             // At the deadline, the caller makes a last attempt.
             if self.deadline.is_over() || majority_answers(self.context, self.request).await {
                 break;
@@ -347,7 +347,7 @@ impl<'a> QueuedWait<'a> {
         claim.yield_grants(known, timeout);
         if let Some(waiter) = &stay.waiter {
             let end = clock::now() + self.context.node_timeout();
-            let called = pin!(waiter.called(MasterSet::NONE, end));
+            let called = pin!(waiter.wait_for_call(MasterSet::NONE, end));
             select(pin!(round.settled()), called).await;
         }
         claim.yield_grants(round.read(Round::may_have_key) - known, timeout);
@@ -363,7 +363,7 @@ impl<'a> QueuedWait<'a> {
         // No one calls a waiter when another program deletes the key. So the next one watches the
         // key, from its next round on.
         let watches = lock_id.kind().is_watched() && round.read(Round::is_next);
-        if watches && waiter.watch(lock_id.key()) {
+        if watches && waiter.listen_to(lock_id.key()) {
             return;
         }
         let (now, random) = (clock::now(), clock::random_u64());
@@ -371,7 +371,9 @@ impl<'a> QueuedWait<'a> {
         let wait = round.read(|round| self.queued.wait_after(round, is_taken, random));
         let [pause, end] = [wait.pause, wait.end].map(|time| self.deadline.cap(now + time));
         self.context.timers.sleep_until(pause).await;
-        waiter.called(round.read(Round::held_by_others), end).await;
+        waiter
+            .wait_for_call(round.read(Round::held_by_others), end)
+            .await;
     }
 }
 

@@ -18,7 +18,7 @@ pub(crate) struct CalledWaiter<'a> {
     events: Arc<Events>,
     turn: Topic,
     /// The key whose changes wake this waiter.
-    watched: OnceLock<Topic>,
+    key: OnceLock<Topic>,
 }
 
 impl<'a> CalledWaiter<'a> {
@@ -31,7 +31,7 @@ impl<'a> CalledWaiter<'a> {
             timers,
             events: Arc::default(),
             turn: Topic::Turn(ticket.clone()),
-            watched: OnceLock::new(),
+            key: OnceLock::new(),
         };
         masters.listen(&waiter.turn, &waiter.listener());
         waiter
@@ -39,9 +39,9 @@ impl<'a> CalledWaiter<'a> {
 
     /// Lets changes of `key` wake this waiter, like calls. A master reports a change only after a
     /// command that watches the key. Returns `false` if this waiter watches a key already.
-    pub(crate) fn watch(&self, key: &Arc<str>) -> bool {
+    pub(crate) fn listen_to(&self, key: &Arc<str>) -> bool {
         let topic = Topic::Key(key.clone());
-        let begins = self.watched.set(topic.clone()).is_ok();
+        let begins = self.key.set(topic.clone()).is_ok();
         if begins {
             self.masters.listen(&topic, &self.listener());
         }
@@ -49,8 +49,8 @@ impl<'a> CalledWaiter<'a> {
     }
 
     /// Returns whether changes of a key wake this waiter.
-    pub(crate) fn is_watching(&self) -> bool {
-        self.watched.get().is_some()
+    pub(crate) fn listens_to_key(&self) -> bool {
+        self.key.get().is_some()
     }
 
     /// Forgets the events that came before the attempt that begins now.
@@ -61,7 +61,7 @@ impl<'a> CalledWaiter<'a> {
     /// Waits until a majority of masters, or all in `held`, have called this waiter or reported a
     /// change, or until `end`. A change counts only for masters in `held`: the others report what
     /// this waiter does itself.
-    pub(crate) async fn called(&self, held: MasterSet, end: LeaseTime) {
+    pub(crate) async fn wait_for_call(&self, held: MasterSet, end: LeaseTime) {
         let is_called = || {
             let heard = self.events.heard();
             let news = heard.called | heard.changed.and(held);
@@ -79,7 +79,7 @@ impl<'a> CalledWaiter<'a> {
 
 impl Drop for CalledWaiter<'_> {
     fn drop(&mut self) {
-        for topic in self.watched.get().into_iter().chain([&self.turn]) {
+        for topic in self.key.get().into_iter().chain([&self.turn]) {
             self.masters.ignore(topic, &self.listener());
         }
     }

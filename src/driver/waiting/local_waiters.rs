@@ -56,7 +56,7 @@ struct QueueState {
     waiters: usize,
     order: WaitOrder<Arc<Notify>>,
     /// `true` once the queue gets the changes that masters report.
-    is_watching: bool,
+    is_listening: bool,
 }
 
 impl LocalWaiters {
@@ -80,7 +80,7 @@ impl LocalWaiters {
             let mut state = queue.state.lock();
             state.waiters += 1;
             let number = state.order.number();
-            state.order.turn(number, clock::now(), Arc::default);
+            state.order.ask_for_turn(number, clock::now(), Arc::default);
             number
         };
         LocalWaiter {
@@ -155,7 +155,7 @@ impl LocalWaiters {
             return next;
         }
         queues.remove(waiter.lock_id);
-        if state.is_watching {
+        if state.is_listening {
             // The next waiter to join makes another queue.
             let masters = waiter.masters;
             masters.ignore(&waiter.topic(), &queue.listener());
@@ -183,13 +183,13 @@ impl LocalWaiter<'_> {
     /// Waits until this waiter has its turn to contend, until `deadline`, or until the timers have
     /// ended. If the waiter is not polled for too long, it loses its turn and must wait again.
     /// Returns whether there was a wait.
-    pub(crate) async fn turn(&self, deadline: Option<LeaseTime>) -> bool {
+    pub(crate) async fn wait_for_turn(&self, deadline: Option<LeaseTime>) -> bool {
         let mut has_waited = false;
         loop {
             let now = clock::now();
             let turn = {
                 let mut state = self.queue.state.lock();
-                state.order.turn(self.number, now, Arc::default)
+                state.order.ask_for_turn(self.number, now, Arc::default)
             };
             let Some((wakeup, look_again)) = turn else {
                 return has_waited;
@@ -248,17 +248,17 @@ impl LocalWaiter<'_> {
 
     /// Starts to get the changes that masters report. A master reports a change only after a
     /// command that watches the lock.
-    pub(crate) fn watch(&self) {
+    pub(crate) fn listen(&self) {
         let queue = &self.queue;
-        let was_watching = mem::replace(&mut queue.state.lock().is_watching, true);
-        if !was_watching {
+        let was_listening = mem::replace(&mut queue.state.lock().is_listening, true);
+        if !was_listening {
             self.masters.listen(&self.topic(), &queue.listener());
         }
     }
 
     /// Waits until the lock may be free: until a guard of this process releases it, the agreed
     /// master among the `contested` ones reports a change, or a majority of every set do so or have
-    /// answered in `watched` that the lock is free there. Returns the masters of which one may be
+    /// answered in `answers` that the lock is free there. Returns the masters of which one may be
     /// the agreed one, and `None` if there is no news until `end`. Does not wait if another waiter
     /// has taken over: the events are for that one.
     ///
@@ -266,9 +266,9 @@ impl LocalWaiter<'_> {
     /// may also be a renewal. A holder that renews the lock puts its key back on masters that have
     /// lost the key. None of those is the agreed one. Otherwise a waiter would take them for a
     /// moment at each renewal, and the holder could never put its key back.
-    pub(crate) async fn news(
+    pub(crate) async fn wait_for_news(
         &self,
-        watched: Option<&Arc<LiveRound>>,
+        answers: Option<&Arc<LiveRound>>,
         contested: MasterSet,
         end: LeaseTime,
     ) -> Option<MasterSet> {
@@ -279,7 +279,7 @@ impl LocalWaiter<'_> {
         let events = &self.queue.events;
         let agreed = self.agreed(contested);
         let freed = || {
-            watched.map_or(MasterSet::NONE, |round| {
+            answers.map_or(MasterSet::NONE, |round| {
                 round.read(|round| round.masters(Vote::is_freed))
             })
         };
@@ -293,7 +293,7 @@ impl LocalWaiter<'_> {
         let changed = pin!(events.signal.wait_until(end, self.timers, may_be_free));
         // A release that was decided may still get answers that the lock is free.
         let answered = pin!(async {
-            match watched {
+            match answers {
                 Some(round) => round.until(|| may_be_free().then_some(())).await,
                 None => future::pending().await,
             }
