@@ -14,7 +14,11 @@ use parking_lot::Mutex;
 use crate::{
     core::{
         time::lease::LeaseTime,
-        vote::{SlotVote, Vote, quorum::Outcome, round::Round, votes::CastVote},
+        vote::{
+            SlotVote, Vote,
+            quorum::Outcome,
+            round::{CastVote, Round},
+        },
     },
     driver::{observe::observer::LockObserver, time::clock},
     master::CountVotes,

@@ -127,25 +127,27 @@ impl Quorum {
 
     /// Returns the lists, each with its masters.
     pub(crate) fn lists(&self) -> impl Iterator<Item = (MasterList, MasterSet)> {
-        MasterList::ALL.into_iter().zip(self.sets().iter().copied())
+        let sets = self.sets().iter().map(|(set, _)| *set);
+        MasterList::ALL.into_iter().zip(sets)
     }
 
     pub(crate) fn membership(&self, master: usize) -> Membership {
         let is_in = |set: &MasterSet| set.contains(master);
         match self.sets() {
-            [masters, leaving] if !is_in(leaving) && is_in(masters) => Membership::Joins,
-            [masters, leaving] if is_in(leaving) && !is_in(masters) => Membership::Leaves,
+            [(masters, _), (leaving, _)] if !is_in(leaving) && is_in(masters) => Membership::Joins,
+            [(masters, _), (leaving, _)] if is_in(leaving) && !is_in(masters) => Membership::Leaves,
             _ => Membership::Stays,
         }
     }
 
     /// Returns for each list how many of its masters are among `masters`.
     pub(crate) fn tallies(&self, masters: MasterSet) -> impl Iterator<Item = Tally> {
-        self.lists().map(move |(list, set)| Tally {
+        let lists = MasterList::ALL.into_iter().zip(self.sets());
+        lists.map(move |(list, (set, need))| Tally {
             list,
             count: set.and(masters).len(),
             masters: set.len(),
-            quorum: Self::needed(set),
+            quorum: *need,
         })
     }
 }

@@ -41,7 +41,7 @@ impl MasterSet {
         self.0.count_ones() as usize
     }
 
-    pub(crate) fn iter(self) -> impl Iterator<Item = usize> {
+    pub(crate) fn iter(self) -> impl Iterator<Item = usize> + Clone {
         let left = successors(Some(self), |left| {
             Some(Self(left.0 & left.0.wrapping_sub(1)))
         });

@@ -15,11 +15,12 @@ use super::master_set::MasterSet;
 /// two it asks for. A master that is in several sets votes once, and counts in each of them.
 #[derive(Clone, Debug)]
 pub(crate) struct Quorum {
-    sets: Arc<[MasterSet]>,
+    /// Each set, and the number of its masters that are a majority.
+    sets: Arc<[(MasterSet, usize)]>,
 }
 
-/// The outcome of a count. The better one comes later.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// The outcome of a count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// A majority of some set can no longer say yes.
     Lost,
@@ -35,34 +36,30 @@ impl Quorum {
     /// Returns the quorum of one set, with the masters from 0 to `masters` - 1.
     #[cfg(test)]
     pub(crate) fn of(masters: usize) -> Self {
-        Self {
-            sets: [(0..masters).collect()].into(),
-        }
+        Self::of_sets(&[(0..masters).collect()])
     }
 
     pub(crate) fn of_sets(sets: &[MasterSet]) -> Self {
-        Self { sets: sets.into() }
+        let sets = sets.iter().map(|set| (*set, majority(set.len())));
+        Self {
+            sets: sets.collect(),
+        }
     }
 
-    pub(super) fn sets(&self) -> &[MasterSet] {
+    pub(super) fn sets(&self) -> &[(MasterSet, usize)] {
         &self.sets
-    }
-
-    /// Returns the number of masters of a set that are a majority of it.
-    pub(super) fn needed(set: MasterSet) -> usize {
-        majority(set.len())
     }
 
     /// Returns the masters in all sets.
     pub(crate) fn masters(&self) -> MasterSet {
-        let sets = self.sets.iter().copied();
+        let sets = self.sets.iter().map(|(set, _)| *set);
         sets.fold(MasterSet::NONE, MasterSet::bitor)
     }
 
     /// Returns the number of masters that are a majority, for people. If there are several sets,
     /// this is the largest of their majorities, and says nothing about who can win.
     pub(crate) fn size(&self) -> usize {
-        let sizes = self.sets.iter().copied().map(Self::needed);
+        let sizes = self.sets.iter().map(|(_, need)| *need);
         sizes.max().unwrap_or(0)
     }
 
@@ -79,18 +76,21 @@ impl Quorum {
     /// Returns the outcome of a count without a limit. The masters in each item of `yes` said yes
     /// to the same slot. Those in `open` have not answered, and may say yes to any slot. It is won
     /// by every set, and lost by any.
-    pub(crate) fn verdict(&self, yes: impl Iterator<Item = MasterSet>, open: MasterSet) -> Outcome {
-        let of_slot = |yes| {
-            if self.is_every_majority_in(yes) {
-                Outcome::Won
-            } else if self.is_every_majority_in(yes | open) {
-                Outcome::Pending
-            } else {
-                Outcome::Lost
-            }
-        };
-        let of_another_slot = of_slot(MasterSet::NONE);
-        yes.map(of_slot).fold(of_another_slot, Outcome::max)
+    pub(crate) fn verdict(
+        &self,
+        mut yes: impl Iterator<Item = MasterSet> + Clone,
+        open: MasterSet,
+    ) -> Outcome {
+        let is_won = |yes| self.is_every_majority_in(yes);
+        if is_won(open) {
+            Outcome::Pending
+        } else if yes.clone().any(is_won) {
+            Outcome::Won
+        } else if yes.any(|yes| is_won(yes | open)) {
+            Outcome::Pending
+        } else {
+            Outcome::Lost
+        }
     }
 
     /// Returns the least value that a majority of every set reaches: each of its masters has this
@@ -115,14 +115,14 @@ pub(crate) fn majority(masters: usize) -> usize {
     masters / 2 + 1
 }
 
-fn has_majority(set: MasterSet, masters: MasterSet) -> bool {
-    set.and(masters).len() >= Quorum::needed(set)
+fn has_majority((set, need): (MasterSet, usize), masters: MasterSet) -> bool {
+    set.and(masters).len() >= need
 }
 
-fn least<T: Ord>(set: MasterSet, value: impl Fn(usize) -> Option<T>) -> Option<T> {
+fn least<T: Ord>((set, need): (MasterSet, usize), value: impl Fn(usize) -> Option<T>) -> Option<T> {
     let mut values: Vec<_> = set.iter().filter_map(value).collect();
     values.sort_unstable();
-    values.into_iter().nth(Quorum::needed(set) - 1)
+    values.into_iter().nth(need - 1)
 }
 
 #[cfg(test)]
@@ -292,7 +292,7 @@ mod tests {
         ) {
             let is_won = |masters| quorum.is_every_majority_in(masters);
             for (one, other) in [(one, other), (one, MasterSet::ALL - one)] {
-                let meet = |set: &MasterSet| !set.and(one).and(other).is_empty();
+                let meet = |(set, _): &(MasterSet, _)| !set.and(one).and(other).is_empty();
                 prop_assert!(!(is_won(one) && is_won(other)) || quorum.sets.iter().all(meet));
             }
             prop_assert!(!is_won(one) || quorum.is_any_majority_in(one));
@@ -303,7 +303,9 @@ mod tests {
             shared in any_quorum(), ours in any_quorum(), theirs in any_quorum(),
             masters in any_masters(),
         ) {
-            let with = |quorum: Quorum| Quorum::of_sets(&[&*quorum.sets, &shared.sets].concat());
+            let with = |quorum: Quorum| Quorum {
+                sets: [&*quorum.sets, &shared.sets].concat().into(),
+            };
             let is_won = with(ours).is_every_majority_in(masters);
             let is_won_too = with(theirs).is_every_majority_in(MasterSet::ALL - masters);
             prop_assert!(!(is_won && is_won_too));

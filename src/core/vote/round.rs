@@ -1,14 +1,13 @@
 //! The outcome of one command that was sent to all masters.
 
-use std::{iter::from_fn, time::Duration};
+use std::{num::NonZeroU32, time::Duration};
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use super::{
     Slot, SlotVote, Vote,
     master_set::MasterSet,
     quorum::{Outcome, Quorum},
-    votes::CastVote,
 };
 use crate::core::{time::lease::LeaseTime, vote::verb::Verb};
 
@@ -48,7 +47,7 @@ impl Round {
             verb,
             start,
             limit,
-            cast: smallvec![None; quorum.masters().len()],
+            cast: quorum.masters().iter().map(|_| None).collect(),
             unanswered: quorum.masters(),
             done: MasterSet::NONE,
             has_slots: false,
@@ -82,7 +81,7 @@ impl Round {
             |cast: &CastVote| self.outcome == Outcome::Won && cast.vote().is_failure();
         if cast.as_ref().is_none_or(is_late_answer) {
             let latency = now.saturating_duration_since(self.start);
-            self.set(master, CastVote::new(vote, latency));
+            self.set(master, vote.into(), latency);
         }
         if self.outcome == Outcome::Pending {
             self.outcome = match self.verdict() {
@@ -104,18 +103,18 @@ impl Round {
         let slot = if vote.is_grant() { self.slot() } else { None };
         if let Some(Some(cast)) = self.cast.get(master) {
             let latency = cast.latency();
-            self.set(master, CastVote::new(SlotVote { vote, slot }, latency));
+            self.set(master, SlotVote { vote, slot }, latency);
         }
     }
 
-    fn set(&mut self, master: usize, cast: CastVote) {
-        let this = MasterSet::only(master);
+    fn set(&mut self, master: usize, vote: SlotVote, latency: Duration) {
+        let (this, cast) = (MasterSet::only(master), CastVote::new(vote, latency));
         self.unanswered = self.unanswered - this;
         self.done = self.done - this;
         if self.verb.is_done(cast.vote()) {
             self.done |= this;
         }
-        self.has_slots |= cast.slot().is_some();
+        self.has_slots |= cast.slot.is_some();
         self.cast[master] = Some(cast);
     }
 
@@ -157,21 +156,18 @@ impl Round {
 
     /// Returns the slot that this round has won.
     pub(crate) fn slot(&self) -> Slot {
-        let mut done = self.done_by_slot();
-        let won = done.find(|(_, masters)| self.quorum.is_every_majority_in(*masters));
-        won.and_then(|(slot, _)| slot)
+        let is_won = |slot: &Slot| self.quorum.is_every_majority_in(self.done_for(*slot));
+        self.slots().find(is_won).flatten()
     }
 
     /// Returns the slot that a master has granted.
     pub(crate) fn first_slot(&self) -> Slot {
-        self.done_by_slot().find_map(|(slot, _)| slot)
+        self.slots().flatten().next()
     }
 
     /// Returns the masters that can have the slot that was won, and have not granted it.
     pub(crate) fn lack_slot(&self) -> MasterSet {
-        let won = self.slot();
-        let have = self.done_by_slot().find(|(slot, _)| *slot == won);
-        self.masters(Vote::may_have_slot) - have.map_or(MasterSet::NONE, |(_, masters)| masters)
+        self.masters(Vote::may_have_slot) - self.done_for(self.slot())
     }
 
     /// Returns whether a majority of every set has granted a slot, but not the same one.
@@ -186,7 +182,7 @@ impl Round {
 
     /// Returns the masters whose vote matches.
     pub(crate) fn masters(&self, matches: impl Fn(&Vote) -> bool) -> MasterSet {
-        self.masters_where(|cast| cast.as_ref().is_some_and(|cast| matches(cast.vote())))
+        self.masters_where(|cast| matches(cast.vote()))
     }
 
     /// Returns whether a majority of every set has a vote that matches.
@@ -204,11 +200,8 @@ impl Round {
         let time = self
             .limit
             .map(|limit| limit.saturating_duration_since(self.start));
-        let is_in_time = |latency: Duration| time.is_none_or(|time| latency < time);
-        let masters = self.masters_where(|cast| {
-            cast.as_ref()
-                .is_some_and(|cast| is_in_time(cast.latency()) && matches(cast.vote()))
-        });
+        let is_in_time = |cast: &CastVote| time.is_none_or(|time| cast.latency() < time);
+        let masters = self.masters_where(|cast| is_in_time(cast) && matches(cast.vote()));
         self.quorum.is_every_majority_in(masters)
     }
 
@@ -218,30 +211,62 @@ impl Round {
     }
 
     fn verdict(&self) -> Outcome {
-        let yes = self.done_by_slot().map(|(_, masters)| masters);
+        let yes = self.slots().map(|slot| self.done_for(slot));
         self.quorum.verdict(yes, self.unanswered())
     }
 
-    /// Returns the masters that did what was asked, in one set for each slot. A lock that has no
-    /// slots has at most one set.
-    fn done_by_slot(&self) -> impl Iterator<Item = (Slot, MasterSet)> {
-        let slot = |master: usize| self.cast.get(master)?.as_ref()?.slot();
-        let mut rest = self.done;
-        from_fn(move || {
-            let first = slot(rest.iter().next()?);
-            let mut same = rest;
-            if self.has_slots {
-                same = rest.iter().filter(|one| slot(*one) == first).collect();
-            }
-            rest = rest - same;
-            Some((first, same))
-        })
+    /// Returns the slots that masters have granted, some of them more than once. `None` for each
+    /// master that did what was asked without a slot.
+    fn slots(&self) -> impl Iterator<Item = Slot> + Clone {
+        let done = self.done.iter();
+        done.map(|master| self.cast[master].as_ref().and_then(|cast| cast.slot))
     }
 
-    fn masters_where(&self, of: impl Fn(&Option<CastVote>) -> bool) -> MasterSet {
+    /// Returns the masters that did what was asked, for this slot.
+    fn done_for(&self, slot: Slot) -> MasterSet {
+        if self.has_slots {
+            self.masters_where(|cast| cast.slot == slot).and(self.done)
+        } else {
+            self.done
+        }
+    }
+
+    fn masters_where(&self, matches: impl Fn(&CastVote) -> bool) -> MasterSet {
         let cast = self.cast.iter().enumerate();
-        let masters = cast.filter(|(_, cast)| of(cast));
+        let masters = cast.filter(|(_, cast)| cast.as_ref().is_some_and(&matches));
         masters.map(|(master, _)| master).collect()
+    }
+}
+
+/// One vote, the slot that it grants, and the time from the start of the round until it came in.
+#[derive(Clone, Debug)]
+pub(crate) struct CastVote {
+    /// The vote, unless it is a grant. Most votes for a held lock are grants, so the box saves
+    /// memory.
+    other: Option<Box<Vote>>,
+    /// One more than the time in microseconds, up to about an hour. It is never 0, so
+    /// `Option<CastVote>` is as small as `CastVote`.
+    micros: NonZeroU32,
+    pub(super) slot: Slot,
+}
+
+impl CastVote {
+    pub(crate) fn new(vote: impl Into<SlotVote>, latency: Duration) -> Self {
+        let SlotVote { vote, slot } = vote.into();
+        let micros = u32::try_from(latency.as_micros()).unwrap_or(u32::MAX);
+        Self {
+            other: (!vote.is_grant()).then(|| Box::new(vote)),
+            micros: NonZeroU32::MIN.saturating_add(micros),
+            slot,
+        }
+    }
+
+    pub(crate) fn vote(&self) -> &Vote {
+        self.other.as_deref().unwrap_or(&Vote::Grant)
+    }
+
+    pub(crate) fn latency(&self) -> Duration {
+        Duration::from_micros((self.micros.get() - 1).into())
     }
 }
 
@@ -307,7 +332,7 @@ mod tests {
         fixture::{millis, vote},
         *,
     };
-    use crate::core::vote::Failure;
+    use crate::core::vote::{Failure, Refusal};
 
     fn outcome(verb: Verb, masters: usize, letters: &str, limit: Option<u64>) -> Outcome {
         let start = LeaseTime::some();
@@ -396,7 +421,7 @@ mod tests {
         let mut round = granted(&Quorum::of(3), &[7, 7]);
         round.on_vote(2, vote('0'), round.start());
         round.note_heal(2, Vote::Grant);
-        let slot = round.votes()[2].as_ref().and_then(CastVote::slot);
+        let slot = round.votes()[2].as_ref().and_then(|cast| cast.slot);
         assert_eq!(slot, NonZeroU16::new(7));
     }
 
@@ -470,6 +495,28 @@ mod tests {
             .map(CastVote::latency)
             .collect();
         assert_eq!(latencies, [millis(7); 3]);
+    }
+
+    #[test]
+    fn a_cast_vote_is_small_and_keeps_all_that_it_is_made_of() {
+        assert_eq!(size_of::<Option<CastVote>>(), 16);
+        for (vote, slot) in [
+            (Vote::Grant, 0),
+            (Vote::Grant, 1),
+            (Vote::Grant, u16::MAX),
+            (Vote::Refuse(Refusal::Gone), 0),
+            (Vote::Fail(Failure::Closed), 0),
+        ] {
+            let slot = NonZeroU16::new(slot);
+            for micros in [0, 1_000_000, u32::MAX - 1] {
+                let latency = Duration::from_micros(micros.into());
+                let (expected, vote) = ((&vote, slot, latency), vote.clone());
+                let cast = CastVote::new(SlotVote { vote, slot }, latency);
+                assert_eq!((cast.vote(), cast.slot, cast.latency()), expected);
+            }
+        }
+        let longest = CastVote::new(Vote::Grant, Duration::MAX).latency();
+        assert_eq!(longest.as_secs() / 60, 71);
     }
 
     #[test]

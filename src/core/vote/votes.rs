@@ -1,14 +1,15 @@
 //! The votes of one round, by master.
 
-use std::{
-    fmt,
-    num::{NonZeroU16, NonZeroU64},
-    sync::Arc,
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
-use super::{Failure, Slot, SlotVote, Vote, lists::Tally, master_set::MasterSet, shown_slot};
-use crate::core::vote::{lists::Roster, verb::Verb};
+use super::{
+    Failure, Vote,
+    lists::{Roster, Tally},
+    master_set::MasterSet,
+    round::CastVote,
+    shown_slot,
+    verb::Verb,
+};
 
 /// The votes of all masters in one round, in the order in which the masters were configured.
 ///
@@ -44,45 +45,6 @@ pub struct Votes {
     verb: Verb,
     /// `true` if the caller did not wait for the votes that are missing.
     is_sufficient: bool,
-}
-
-/// One vote, the slot that it grants, and the time from the start of the round until it came in.
-#[derive(Clone, Debug)]
-pub(crate) struct CastVote {
-    /// The vote, unless it is a grant. Most votes for a held lock are grants, so the box saves
-    /// memory.
-    other: Option<Box<Vote>>,
-    /// The time in nanoseconds, up to 39 hours, and then the slot. The last bit is always 1, so
-    /// `Option<CastVote>` is as small as `CastVote`.
-    bits: NonZeroU64,
-}
-
-impl CastVote {
-    const SLOT_AT: u32 = 1;
-    const NANOS_AT: u32 = Self::SLOT_AT + u16::BITS;
-
-    pub(crate) fn new(vote: impl Into<SlotVote>, latency: Duration) -> Self {
-        let SlotVote { vote, slot } = vote.into();
-        let most = u64::MAX >> Self::NANOS_AT;
-        let nanos = u64::try_from(latency.as_nanos()).map_or(most, |nanos| nanos.min(most));
-        let slot = u64::from(slot.map_or(0, NonZeroU16::get));
-        Self {
-            other: (!vote.is_grant()).then(|| Box::new(vote)),
-            bits: NonZeroU64::MIN | slot << Self::SLOT_AT | nanos << Self::NANOS_AT,
-        }
-    }
-
-    pub(crate) fn vote(&self) -> &Vote {
-        self.other.as_deref().unwrap_or(&Vote::Grant)
-    }
-
-    pub(crate) fn latency(&self) -> Duration {
-        Duration::from_nanos(self.bits.get() >> Self::NANOS_AT)
-    }
-
-    pub(super) fn slot(&self) -> Slot {
-        NonZeroU16::new((self.bits.get() >> Self::SLOT_AT) as u16)
-    }
 }
 
 impl Votes {
@@ -207,7 +169,7 @@ impl fmt::Display for Votes {
             match row.vote() {
                 Some(Vote::Grant) => {
                     f.write_str(self.verb.granted_word())?;
-                    if let Some(slot) = shown_slot(row.cast.as_ref().and_then(CastVote::slot)) {
+                    if let Some(slot) = shown_slot(row.cast.as_ref().and_then(|cast| cast.slot)) {
                         write!(f, " slot {slot}")?;
                     }
                 }
@@ -262,8 +224,10 @@ impl<'a> VoteRow<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU16;
+
     use super::*;
-    use crate::core::vote::{Refusal, quorum::Quorum};
+    use crate::core::vote::{Refusal, SlotVote, quorum::Quorum};
 
     /// Returns the votes of masters named `m0`, `m1` and so on. Master n votes after n seconds.
     fn votes(cast: &[Option<Vote>]) -> Votes {
@@ -333,28 +297,6 @@ mod tests {
                 assert_eq!(row.failure().is_some(), has_failed);
             }
         }
-    }
-
-    #[test]
-    fn a_cast_vote_is_small_and_keeps_all_that_it_is_made_of() {
-        assert_eq!(size_of::<Option<CastVote>>(), 16);
-        for (vote, slot) in [
-            (Vote::Grant, 0),
-            (Vote::Grant, 1),
-            (Vote::Grant, u16::MAX),
-            (Vote::Refuse(Refusal::Gone), 0),
-            (Vote::Fail(Failure::Closed), 0),
-        ] {
-            let slot = NonZeroU16::new(slot);
-            for nanos in [0, 1, 1_000_000_000, (1 << 47) - 1] {
-                let latency = Duration::from_nanos(nanos);
-                let (expected, vote) = ((&vote, slot, latency), vote.clone());
-                let cast = CastVote::new(SlotVote { vote, slot }, latency);
-                assert_eq!((cast.vote(), cast.slot(), cast.latency()), expected);
-            }
-        }
-        let longest = CastVote::new(Vote::Grant, Duration::MAX).latency();
-        assert_eq!(longest.as_secs() / 3_600, 39);
     }
 
     #[test]

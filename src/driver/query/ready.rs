@@ -9,9 +9,9 @@ use crate::{
         protocol::command::{Action, Command},
         vote::{
             Failure, Vote,
-            round::Round,
+            round::{CastVote, Round},
             verb::Verb,
-            votes::{CastVote, VoteRow, Votes},
+            votes::{VoteRow, Votes},
         },
     },
     driver::{
