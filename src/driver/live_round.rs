@@ -10,6 +10,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 
 use crate::{
     core::{
@@ -35,12 +36,20 @@ pub(crate) struct LiveRound {
 #[derive(Debug)]
 struct LiveRoundState {
     round: Round,
-    /// The task that waits for the outcome.
-    decided: Option<Waker>,
-    /// The task that looks at the votes as they come in.
-    voted: Option<Waker>,
-    /// The tasks that wait for all votes.
-    settled: Vec<Waker>,
+    waiting: Waiting,
+}
+
+/// The tasks that wait, each for an event. Mostly one task waits for the outcome, so one needs no
+/// allocation.
+type Waiting = SmallVec<[(RoundEvent, Waker); 1]>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RoundEvent {
+    Decided,
+    /// Every master has voted.
+    Settled,
+    /// A master has voted.
+    Voted,
 }
 
 impl LiveRound {
@@ -48,83 +57,61 @@ impl LiveRound {
         Arc::new(Self {
             state: Mutex::new(LiveRoundState {
                 round,
-                decided: None,
-                voted: None,
-                settled: Vec::new(),
+                waiting: SmallVec::new(),
             }),
             observer: observer.clone(),
         })
     }
 
-    /// Waits until the outcome is certain. Only the task that posted the round may wait here. The
-    /// round keeps a single waker, so a second task would replace the waker of the first.
+    /// Waits until the outcome is certain.
     pub(crate) async fn decided(&self) -> Outcome {
-        poll_fn(|cx| {
-            match self.read(Round::outcome) {
-                Outcome::Pending => {}
-                outcome => return Poll::Ready(outcome),
-            }
-            // A waker runs code of the program, so it is cloned and dropped while the state is
-            // unlocked.
-            let mut waker = Some(cx.waker().clone());
-            let mut state = self.state.lock();
-            match state.round.outcome() {
-                Outcome::Pending => {
-                    mem::swap(&mut state.decided, &mut waker);
-                    drop(state);
-                    Poll::Pending
-                }
-                outcome => Poll::Ready(outcome),
-            }
+        self.after(RoundEvent::Decided, || {
+            let outcome = self.read(Round::outcome);
+            (outcome != Outcome::Pending).then_some(outcome)
         })
         .await
     }
 
-    /// Waits until `master` has voted. Only the task that posted the round may wait here.
+    /// Waits until `master` has voted.
     pub(crate) async fn voted(&self, master: usize) -> Vote {
         self.until(|| self.read(|round| round.vote(master).cloned()))
             .await
     }
 
     /// Waits until `look` returns `Some`. Calls `look` at once, and then again after every vote.
-    /// Only the task that posted the round may wait here.
     pub(crate) async fn until<T>(&self, look: impl Fn() -> Option<T>) -> T {
-        poll_fn(|cx| {
-            // The task registers before it looks, to miss no vote. Wakers are cloned and dropped
-            // while the state is unlocked.
-            let waker = cx.waker().clone();
-            let old = self.state.lock().voted.replace(waker);
-            drop(old);
-            let Some(seen) = look() else {
-                return Poll::Pending;
-            };
-            let waker = self.state.lock().voted.take();
-            drop(waker);
-            Poll::Ready(seen)
-        })
-        .await
+        self.after(RoundEvent::Voted, look).await
     }
 
     /// Waits until every master has voted. The vote of a master that does not answer in time is a
     /// failure.
     pub(crate) async fn settled(&self) {
-        poll_fn(|cx| {
-            if self.read(Round::is_settled) {
-                return Poll::Ready(());
-            }
-            // `waker` is declared before `state`. If the waker is not kept, it is dropped after the
-            // state is unlocked.
-            let waker = cx.waker().clone();
-            let mut state = self.state.lock();
-            if state.round.is_settled() {
-                return Poll::Ready(());
-            }
-            if !state.settled.iter().any(|other| other.will_wake(&waker)) {
-                state.settled.push(waker);
-            }
-            Poll::Pending
+        self.after(RoundEvent::Settled, || {
+            self.read(Round::is_settled).then_some(())
         })
         .await;
+    }
+
+    async fn after<T>(&self, event: RoundEvent, look: impl Fn() -> Option<T>) -> T {
+        poll_fn(|cx| {
+            let seen = look().or_else(|| {
+                self.wake_after(event, cx.waker().clone());
+                look() // the event may have come before the waker was known
+            });
+            seen.map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
+    }
+
+    /// Keeps `waker` for `event`. A waker runs code of the program when it is cloned or dropped. So
+    /// the caller clones it, and one that is not kept is dropped after the unlock.
+    fn wake_after(&self, event: RoundEvent, waker: Waker) {
+        let mut state = self.state.lock();
+        let is_this =
+            |(known, other): &(RoundEvent, Waker)| *known == event && other.will_wake(&waker);
+        if !state.waiting.iter().any(is_this) {
+            state.waiting.push((event, waker));
+        }
     }
 
     pub(crate) fn votes(&self) -> Box<[Option<CastVote>]> {
@@ -198,21 +185,27 @@ impl LiveRound {
     /// Wakes the tasks that no longer have to wait.
     pub(crate) fn wake(&self) {
         let mut state = self.state.lock();
-        if state.decided.is_none() && state.voted.is_none() && state.settled.is_empty() {
+        let LiveRoundState { round, waiting } = &mut *state;
+        let has_come = |(event, _): &(RoundEvent, Waker)| match event {
+            RoundEvent::Decided => round.outcome() != Outcome::Pending,
+            RoundEvent::Settled => round.is_settled(),
+            RoundEvent::Voted => true,
+        };
+        if !waiting.iter().any(has_come) {
             return; // so it is for most votes
         }
-        let is_decided = state.round.outcome() != Outcome::Pending;
-        let voted = state.voted.take();
-        let decided = state.decided.take_if(|_| is_decided);
-        let settled = if state.round.is_settled() {
-            mem::take(&mut state.settled)
-        } else {
-            Vec::new()
-        };
+        let mut woken = Waiting::new();
+        for task in mem::take(waiting) {
+            let tasks = if has_come(&task) {
+                &mut woken
+            } else {
+                &mut *waiting
+            };
+            tasks.push(task);
+        }
         drop(state); // a task that is woken may lock the state at once
-        let wakers = voted.into_iter().chain(decided).chain(settled);
         let mut panicked = None;
-        for waker in wakers {
+        for (_, waker) in woken {
             match caught(|| waker.wake()) {
                 Err(panic) if panicked.is_none() => panicked = Some(panic),
                 woken => shielded(|| drop(woken)),
