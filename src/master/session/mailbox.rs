@@ -229,15 +229,10 @@ impl Mailbox {
     pub(crate) fn cast(&self, request: &Request, vote: impl Into<SlotVote>, now: Instant) {
         let vote = vote.into();
         let outcome = outcome(&vote.vote);
-        let counted = caught(|| request.votes_to.count(self.master, vote, now));
-        let woken = caught(|| request.votes_to.wake());
-        let recorded = caught(|| self.observer.voted(outcome));
-        for panic in [counted, woken, recorded]
-            .into_iter()
-            .filter_map(Result::err)
-        {
-            self.keep(panic);
-        }
+        let keep = |panic| self.keep(panic);
+        caught(|| request.votes_to.count(self.master, vote, now)).unwrap_or_else(keep);
+        caught(|| request.votes_to.wake()).unwrap_or_else(keep);
+        caught(|| self.observer.voted(outcome)).unwrap_or_else(keep);
     }
 
     /// Keeps the first panic for the supervisor.
