@@ -8,10 +8,9 @@ use crate::core::vote::{Failure, Refusal, SlotVote, Vote, held_report::HeldRepor
 impl Command {
     /// Returns the vote that `reply` means.
     pub(crate) fn vote(&self, reply: &Reply<'_>) -> SlotVote {
-        let has_slots = self.lock_id.kind().spec().has_slots;
         if let Reply::Int(slot) = reply
-            && has_slots
             && self.is_acquisition()
+            && self.lock_id.kind().spec().has_slots
         {
             let slot = u16::try_from(*slot).ok().and_then(NonZeroU16::new);
             // The other masters may be asked for this slot, and would grant any number.
@@ -25,7 +24,7 @@ impl Command {
     /// An error reply is a failure, with one exception. WRONGTYPE means that a lock of another kind
     /// is held under the name.
     fn vote_without_slot(&self, reply: &Reply<'_>) -> Vote {
-        let is_set = self.words().script.is_none();
+        let is_set = || self.is_acquisition() && self.words().script.is_none();
         let refusal = match (self.verb(), reply) {
             (_, Reply::Error(text)) if is_wrong_type(text) => {
                 return Vote::Refuse(Refusal::OtherKind);
@@ -36,8 +35,8 @@ impl Command {
             (Verb::Inspect, Reply::Text(_)) => return Vote::Grant,
             (Verb::Inspect | Verb::Probe, _) => None,
             (_, Reply::Nil) => Some(Refusal::held(None)),
-            (_, Reply::Ok) if is_set => return Vote::Grant,
-            _ if is_set => None,
+            (_, Reply::Ok) if is_set() => return Vote::Grant,
+            _ if is_set() => None,
             (_, Reply::Int(1)) => return Vote::Grant,
             (_, Reply::Int(0)) => Some(Refusal::Gone),
             (_, Reply::Int(left)) if *left < 0 => {
