@@ -34,7 +34,7 @@ use crate::{
         protocol::client_name::ClientName,
         time::lease::LeaseTime,
         view::health::MasterHealth,
-        vote::{lists::Roster, obstacle::Obstacle, round::Round, verb::Verb},
+        vote::{Verb, lists::Roster, obstacle::Obstacle, round::Round},
         wait::reach::Reach,
     },
     master::{HealthBoard, Mailbox, Supervisor},

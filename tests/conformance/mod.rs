@@ -47,7 +47,7 @@ use crate::{
             NodeTimeout,
             lease::{Drift, Ttl},
         },
-        vote::{Failure, Refusal, SlotVote, Vote, lists::Roster, quorum::Quorum, verb::Verb},
+        vote::{Failure, Refusal, SlotVote, Verb, Vote, lists::Roster, quorum::Quorum},
         wait::pauses::Backoff,
     },
     driver::time::clock::{self, wall_micros},

@@ -10,7 +10,7 @@ use crate::{
         kind::script::{ORIGIN, Script},
         protocol::table::fixture::scripts,
         restart::ORIGIN_KEY,
-        vote::{Slot, verb::Verb},
+        vote::{Slot, Verb},
     },
 };
 

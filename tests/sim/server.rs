@@ -21,7 +21,7 @@ use crate::{
     core::{
         kind::script::ORIGIN,
         restart::ORIGIN_KEY,
-        vote::{shown_slot, verb::Verb},
+        vote::{Verb, shown_slot},
     },
 };
 

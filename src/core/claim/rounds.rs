@@ -15,7 +15,7 @@ use crate::core::{
         renewal::{Renewal, RenewalPlan},
     },
     view::lock_state::LostReason,
-    vote::{Vote, master_set::MasterSet, quorum::Outcome, round::Round, verb::Verb},
+    vote::{Verb, Vote, master_set::MasterSet, quorum::Outcome, round::Round},
 };
 
 /// Asking for the lock.

@@ -288,7 +288,7 @@ pub struct BlockingError;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::vote::{Refusal, lists::Roster, quorum::Quorum, round::CastVote, verb::Verb};
+    use crate::core::vote::{Refusal, Verb, lists::Roster, quorum::Quorum, round::CastVote};
 
     fn votes(votes: &[Vote]) -> Votes {
         let roster = Roster::new(["a", "b", "c"].map(Arc::from), Quorum::of(3));

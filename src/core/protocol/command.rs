@@ -11,7 +11,7 @@ use super::{
 use crate::core::{
     kind::Access,
     time::lease::Ttl,
-    vote::{Slot, verb::Verb},
+    vote::{Slot, Verb},
 };
 
 /// An action on one lock. A master executes it atomically.

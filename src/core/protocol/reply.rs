@@ -3,7 +3,7 @@
 use std::{num::NonZeroU16, time::Duration};
 
 use super::command::{Command, Reply};
-use crate::core::vote::{Failure, Refusal, SlotVote, Vote, held_report::HeldReport, verb::Verb};
+use crate::core::vote::{Failure, Refusal, SlotVote, Verb, Vote, held_report::HeldReport};
 
 impl Command {
     /// Returns the vote that `reply` means.
@@ -112,7 +112,7 @@ mod tests {
     use crate::core::{
         kind::Kind,
         protocol::command::fixture::{command, fenced},
-        vote::verb::Verb,
+        vote::Verb,
     };
 
     #[test]

@@ -18,7 +18,7 @@ use crate::core::{
         script::{BREAK, INSPECT},
         semaphore,
     },
-    vote::{Refusal, verb::Verb},
+    vote::{Refusal, Verb},
 };
 
 const SET: Word = Text("SET");

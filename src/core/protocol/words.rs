@@ -13,7 +13,7 @@ use crate::core::{
         script::Script,
     },
     time::lease::CLOCK_WINDOW,
-    vote::verb::Verb,
+    vote::Verb,
 };
 
 /// What a place in a command has.

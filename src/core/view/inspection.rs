@@ -333,7 +333,7 @@ mod tests {
     use super::*;
     use crate::core::{
         protocol::command::fixture,
-        vote::{lists::Roster, verb::Verb},
+        vote::{Verb, lists::Roster},
     };
 
     fn seen(texts: &[&str]) -> Vec<Option<Seen>> {

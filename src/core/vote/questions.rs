@@ -221,9 +221,9 @@ impl Vote {
 mod tests {
     use super::*;
     use crate::core::vote::{
+        Verb,
         quorum::{Outcome, Quorum},
         round::fixture::{millis, round, vote},
-        verb::Verb,
     };
 
     /// Returns the refusal of a master on which `owner` holds the lock. The caller is at `position`

@@ -5,11 +5,11 @@ use std::{num::NonZeroU32, time::Duration};
 use smallvec::SmallVec;
 
 use super::{
-    Slot, SlotVote, Vote,
+    Slot, SlotVote, Verb, Vote,
     master_set::MasterSet,
     quorum::{Outcome, Quorum},
 };
-use crate::core::{time::lease::LeaseTime, vote::verb::Verb};
+use crate::core::time::lease::LeaseTime;
 
 /// One command to all masters. Each master counts once, and the round is decided as early as
 /// possible.

@@ -3,12 +3,11 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use super::{
-    Failure, Vote,
+    Failure, Verb, Vote,
     lists::{Roster, Tally},
     master_set::MasterSet,
     round::CastVote,
     shown_slot,
-    verb::Verb,
 };
 
 /// The votes of all masters in one round, in the order in which the masters were configured.

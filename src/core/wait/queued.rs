@@ -110,8 +110,7 @@ mod tests {
     use super::*;
     use crate::core::{
         time::lease::LeaseTime,
-        vote::verb::Verb,
-        vote::{Failure, Refusal, Vote, held_report::HeldReport, quorum::Quorum},
+        vote::{Failure, Refusal, Verb, Vote, held_report::HeldReport, quorum::Quorum},
     };
 
     const TIMEOUT: Duration = Duration::from_millis(1_200);

@@ -72,12 +72,9 @@ impl Reach {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::{
-        vote::verb::Verb,
-        vote::{
-            Failure, Refusal, Vote,
-            quorum::{Outcome, Quorum},
-        },
+    use crate::core::vote::{
+        Failure, Refusal, Verb, Vote,
+        quorum::{Outcome, Quorum},
     };
 
     const WAITER_TIMEOUT: Duration = Duration::from_secs(3);

@@ -12,7 +12,7 @@ use crate::{
             name::Token,
         },
         time::lease::LeaseTime,
-        vote::{Vote, obstacle::Obstacle, quorum::Outcome, round::Round, verb::Verb},
+        vote::{Verb, Vote, obstacle::Obstacle, quorum::Outcome, round::Round},
     },
     driver::{
         claim::{Claim, ask::LockRequest, level::Level, owned_lock::OwnedLock},

@@ -16,8 +16,7 @@ use crate::{
         kind::Access,
         protocol::command::Action,
         vote::{
-            Refusal, SlotVote, Vote, master_set::MasterSet, quorum::Outcome, round::Round,
-            verb::Verb,
+            Refusal, SlotVote, Verb, Vote, master_set::MasterSet, quorum::Outcome, round::Round,
         },
     },
     driver::{context::PendingRelease, live_round::LiveRound, time::clock},

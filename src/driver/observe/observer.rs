@@ -18,7 +18,7 @@ use crate::{
         protocol::name::LockId,
         time::Episode,
         view::lock_state::LostReason,
-        vote::{Slot, obstacle::Obstacle, quorum::Outcome, shown_slot, verb::Verb, votes::Votes},
+        vote::{Slot, Verb, obstacle::Obstacle, quorum::Outcome, shown_slot, votes::Votes},
     },
     driver::time::clock,
     master::MASTER,

@@ -12,7 +12,7 @@ use crate::{
             name::LockId,
         },
         view::inspection::{self, Inspection, Seen},
-        vote::{SlotVote, Vote, quorum::Outcome, round::Round, verb::Verb, votes::Votes},
+        vote::{SlotVote, Verb, Vote, quorum::Outcome, round::Round, votes::Votes},
     },
     driver::{context::Context, live_round::LiveRound},
     master::CountVotes,

@@ -8,9 +8,8 @@ use crate::{
     core::{
         protocol::command::{Action, Command},
         vote::{
-            Failure, Vote,
+            Failure, Verb, Vote,
             round::{CastVote, Round},
-            verb::Verb,
             votes::{VoteRow, Votes},
         },
     },

@@ -88,7 +88,7 @@ mod tests {
     use crate::core::{
         kind::Kind,
         protocol::command::fixture::{holding, lock_id, of as command_for},
-        vote::verb::Verb,
+        vote::Verb,
     };
 
     #[test]

@@ -11,7 +11,7 @@ use super::mailbox::Request;
 use crate::{
     core::{
         time::{Limits, NodeTimeout},
-        vote::verb::Verb,
+        vote::Verb,
     },
     master::config::MasterConfig,
 };

@@ -480,7 +480,7 @@ mod tests {
         core::{
             kind::Kind,
             protocol::command::fixture::command,
-            vote::{Vote, lists::Membership, verb::Verb},
+            vote::{Verb, Vote, lists::Membership},
         },
         driver::time::clock::monotonic,
     };

@@ -145,7 +145,7 @@ mod tests {
         core::{
             kind::Kind,
             protocol::command::fixture::command,
-            vote::{SlotVote, Vote, verb::Verb},
+            vote::{SlotVote, Verb, Vote},
         },
         driver::time::clock,
         master::session::mailbox::CountVotes,

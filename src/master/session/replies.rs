@@ -7,7 +7,7 @@ use crate::{
     core::{
         protocol::{command::Reply, identity::Ticket},
         restart::Quarantine,
-        vote::{Failure, Vote, verb::Verb},
+        vote::{Failure, Verb, Vote},
     },
     master::{
         observer::MasterEvent,

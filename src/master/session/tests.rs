@@ -31,10 +31,9 @@ use crate::{
         restart::{Loss, Quarantine, Sign},
         time::NodeTimeout,
         vote::{
-            SlotVote, Vote,
+            SlotVote, Verb, Vote,
             lists::{Membership, Roster},
             quorum::Quorum,
-            verb::Verb,
         },
         wait::pauses::Backoff,
     },

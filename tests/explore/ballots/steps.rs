@@ -5,7 +5,7 @@ use super::{
     model::{Attempt, Ballots, Phase, State, Voters},
 };
 use crate::{
-    core::vote::{quorum::Outcome, verb::Verb},
+    core::vote::{Verb, quorum::Outcome},
     explore::masters::{Call, Cast, Decision, Event, Keys, decided},
 };
 

@@ -6,7 +6,7 @@ use super::{
     state::{Config, Master, Phase, State},
 };
 use crate::{
-    core::vote::verb::Verb,
+    core::vote::Verb,
     explore::masters::{Call, Cast, Event, Keys},
 };
 

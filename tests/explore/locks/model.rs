@@ -8,7 +8,7 @@ use super::{
     steps::Step,
 };
 use crate::{
-    core::vote::{quorum::Outcome, verb::Verb},
+    core::vote::{Verb, quorum::Outcome},
     explore::{
         masters::{Call, Keys, Masters},
         search::Model,

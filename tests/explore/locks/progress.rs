@@ -5,7 +5,7 @@ use super::{
     model::{Locks, MASTERS, State},
 };
 use crate::{
-    core::vote::{quorum::majority, verb::Verb},
+    core::vote::{Verb, quorum::majority},
     explore::masters::{Call, Cast, Event, Keys},
 };
 

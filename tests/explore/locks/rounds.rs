@@ -6,9 +6,9 @@ use super::{
     model::{ANSWERED, Locks, MASTERS, ORDER, ROBBED, State},
 };
 use crate::{
-    core::{
-        vote::quorum::{Outcome, Quorum, majority},
-        vote::verb::Verb,
+    core::vote::{
+        Verb,
+        quorum::{Outcome, Quorum, majority},
     },
     explore::masters::{Cast, decided},
 };

@@ -4,7 +4,7 @@ use super::{
     client::{Phase, bit, round_of},
     model::{Locks, State},
 };
-use crate::{core::vote::verb::Verb, explore::masters::Call};
+use crate::{core::vote::Verb, explore::masters::Call};
 
 impl<const C: usize> Locks<C> {
     pub(super) fn sent(&self, state: &State<C>, client: usize, visit: &mut dyn FnMut(Call)) {

@@ -6,7 +6,7 @@ use super::{
     model::{ANSWERED, Locks, State},
 };
 use crate::{
-    core::vote::verb::Verb,
+    core::vote::Verb,
     explore::masters::{Call, Cast, Event, Keys},
 };
 

@@ -12,7 +12,7 @@ use crate::core::{
         identity::{Identity, OwnerAttempt, QueueOptions, Ticket},
         name::Token,
     },
-    vote::{Refusal, SlotVote, Vote, verb::Verb},
+    vote::{Refusal, SlotVote, Verb, Vote},
 };
 
 /// A command of a client, and the options that the models need.

@@ -6,10 +6,9 @@ use super::START;
 use crate::core::{
     time::lease::LeaseTime,
     vote::{
-        Failure, Refusal, SlotVote, Vote,
+        Failure, Refusal, SlotVote, Verb, Vote,
         quorum::{Outcome, Quorum},
         round::Round,
-        verb::Verb,
     },
 };
 
