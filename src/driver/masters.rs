@@ -18,8 +18,7 @@ use crate::{
         protocol::command::Command,
         view::health::MasterHealth,
         vote::{
-            Failure, Vote, lists::Roster, master_set::MasterSet, quorum::Quorum, round::Round,
-            votes::Votes,
+            Failure, MasterSet, Vote, lists::Roster, quorum::Quorum, round::Round, votes::Votes,
         },
     },
     master::{CountVotes, HealthBoard, Listener, Mailbox, Request, Supervisor, Topic},

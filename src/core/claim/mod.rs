@@ -20,8 +20,7 @@ use crate::core::{
     },
     view::lock_state::{LockState, LostReason},
     vote::{
-        Slot,
-        master_set::MasterSet,
+        MasterSet, Slot,
         quorum::{Outcome, Quorum},
         round::Round,
     },

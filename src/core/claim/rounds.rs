@@ -15,7 +15,7 @@ use crate::core::{
         renewal::{Renewal, RenewalPlan},
     },
     view::lock_state::LostReason,
-    vote::{Verb, Vote, master_set::MasterSet, quorum::Outcome, round::Round},
+    vote::{MasterSet, Verb, Vote, quorum::Outcome, round::Round},
 };
 
 /// Asking for the lock.

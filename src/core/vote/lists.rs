@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
-use super::{master_set::MasterSet, quorum::Quorum};
+use super::{MasterSet, quorum::Quorum};
 use crate::core::hash::hash;
 
 /// A list of masters. Every decision needs a majority of each list.

@@ -4,7 +4,6 @@ use std::{fmt, num::NonZeroU16, sync::Arc, time::Duration};
 
 pub(crate) mod held_report;
 pub(crate) mod lists;
-pub(crate) mod master_set;
 pub(crate) mod obstacle;
 mod questions;
 pub(crate) mod quorum;
@@ -12,6 +11,7 @@ pub(crate) mod round;
 pub(crate) mod votes;
 
 use held_report::HeldReport;
+pub(crate) use quorum::MasterSet;
 
 /// The answer of one master in a round.
 ///

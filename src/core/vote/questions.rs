@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Failure, Refusal, Vote, held_report::HeldReport, master_set::MasterSet, round::Round};
+use super::{Failure, MasterSet, Refusal, Vote, held_report::HeldReport, round::Round};
 
 impl Round {
     /// Returns the masters that granted.

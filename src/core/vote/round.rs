@@ -5,8 +5,7 @@ use std::{num::NonZeroU32, time::Duration};
 use smallvec::SmallVec;
 
 use super::{
-    Slot, SlotVote, Verb, Vote,
-    master_set::MasterSet,
+    MasterSet, Slot, SlotVote, Verb, Vote,
     quorum::{Outcome, Quorum},
 };
 use crate::core::time::lease::LeaseTime;

@@ -3,9 +3,8 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use super::{
-    Failure, Verb, Vote,
+    Failure, MasterSet, Verb, Vote,
     lists::{Roster, Tally},
-    master_set::MasterSet,
     round::CastVote,
     shown_slot,
 };

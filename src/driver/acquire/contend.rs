@@ -14,7 +14,7 @@ use crate::{
     core::{
         error::AcquireError,
         time::lease::LeaseTime,
-        vote::{master_set::MasterSet, obstacle::Obstacle},
+        vote::{MasterSet, obstacle::Obstacle},
         wait::{pauses::Pauses, rivals::Rivals},
     },
     driver::{

@@ -12,7 +12,7 @@ use crate::{
     core::{
         error::{AcquireError, Contention},
         time::lease::LeaseTime,
-        vote::{master_set::MasterSet, obstacle::Obstacle, quorum::Outcome, round::Round},
+        vote::{MasterSet, obstacle::Obstacle, quorum::Outcome, round::Round},
         wait::reach::Reach,
     },
     driver::{claim::ask::LockRequest, context::Context, live_round::LiveRound, time::clock},

@@ -19,7 +19,7 @@ use crate::{
             command::MORE_BALLOTS,
             identity::{Identity, Ticket},
         },
-        vote::{master_set::MasterSet, quorum::Outcome, round::Round},
+        vote::{MasterSet, quorum::Outcome, round::Round},
         wait::{queued::QueuedWaiter, rivals::Rivals},
     },
     driver::{

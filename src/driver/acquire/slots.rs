@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     core::{
         protocol::{identity::QueueOptions, name::LockId},
-        vote::{Vote, master_set::MasterSet, round::Round},
+        vote::{MasterSet, Vote, round::Round},
         wait::rivals::Rivals,
     },
     driver::{claim::Claim, context::Context, live_round::LiveRound, time::clock},

@@ -27,8 +27,7 @@ use crate::{
             renewal::Renewal,
         },
         vote::{
-            Refusal, SlotVote, Vote, master_set::MasterSet, obstacle::Obstacle, quorum::Outcome,
-            round::Round,
+            MasterSet, Refusal, SlotVote, Vote, obstacle::Obstacle, quorum::Outcome, round::Round,
         },
     },
     driver::{

@@ -17,7 +17,7 @@ use crate::{
         protocol::{command::Command, name::LockId},
         time::lease::Ttl,
         view::lock_state::{LockState, LostReason},
-        vote::{SlotVote, master_set::MasterSet, quorum::Outcome, round::Round},
+        vote::{MasterSet, SlotVote, quorum::Outcome, round::Round},
     },
     driver::{live_round::LiveRound, renewer::Renew},
     master::CountVotes,

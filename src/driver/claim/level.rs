@@ -15,9 +15,7 @@ use crate::{
         error::ReleaseError,
         kind::Access,
         protocol::command::Action,
-        vote::{
-            Refusal, SlotVote, Verb, Vote, master_set::MasterSet, quorum::Outcome, round::Round,
-        },
+        vote::{MasterSet, Refusal, SlotVote, Verb, Vote, quorum::Outcome, round::Round},
     },
     driver::{context::PendingRelease, live_round::LiveRound, time::clock},
     master::CountVotes,

@@ -29,7 +29,7 @@ use crate::{
         protocol::command::Command,
         time::lease::LeaseTime,
         view::lock_state::{LockState, LostReason},
-        vote::{Slot, master_set::MasterSet, votes::Votes},
+        vote::{MasterSet, Slot, votes::Votes},
     },
     master::CountVotes,
     meter::Counted,

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use super::Events;
 use crate::{
-    core::{protocol::identity::Ticket, time::lease::LeaseTime, vote::master_set::MasterSet},
+    core::{protocol::identity::Ticket, time::lease::LeaseTime, vote::MasterSet},
     driver::{masters::Masters, time::Timers},
     master::{Listener, Topic},
 };

@@ -18,7 +18,7 @@ use crate::{
         hash::hash,
         protocol::name::LockId,
         time::lease::LeaseTime,
-        vote::{Vote, master_set::MasterSet},
+        vote::{MasterSet, Vote},
         wait::{rivals::Rivals, wait_order::WaitOrder},
     },
     driver::{

@@ -6,7 +6,7 @@ pub(in crate::driver) mod local_waiters;
 use parking_lot::Mutex;
 
 use crate::{
-    core::vote::master_set::MasterSet,
+    core::vote::MasterSet,
     driver::time::Signal,
     master::{Listener, Topic},
 };

@@ -12,8 +12,8 @@ use crate::{
         protocol::{client_name::ClientName, connection_name::ConnectionName},
         restart::quarantine_length,
         vote::{
+            MasterSet,
             lists::{ListsId, Membership, Roster},
-            master_set::MasterSet,
             quorum::Quorum,
         },
         wait::pauses::Backoff,

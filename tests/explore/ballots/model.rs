@@ -6,7 +6,7 @@ use super::{Broken, steps::Step};
 use crate::{
     core::{
         kind::Kind,
-        vote::{master_set::MasterSet, quorum::Quorum},
+        vote::{MasterSet, quorum::Quorum},
     },
     explore::{
         masters::{Cast, Decision, Keys, Masters},

@@ -6,7 +6,7 @@ use super::{
     steps::Step,
 };
 use crate::{
-    core::vote::{master_set::MasterSet, quorum::Quorum},
+    core::vote::{MasterSet, quorum::Quorum},
     explore::{masters::Masters, search::Model},
 };
 

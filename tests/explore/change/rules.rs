@@ -5,7 +5,7 @@ use super::{
     model::{Change, Closes},
     state::{Config, Phase, Process, State},
 };
-use crate::core::vote::master_set::MasterSet;
+use crate::core::vote::MasterSet;
 
 impl<const M: usize, const P: usize> Change<M, P> {
     /// Returns the masters to which a process sends its commands.

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     core::{
         kind::Kind,
-        vote::{master_set::MasterSet, quorum::Quorum},
+        vote::{MasterSet, quorum::Quorum},
     },
     explore::{
         masters::Masters,
