@@ -134,7 +134,7 @@ impl LiveRound {
     /// Counts a vote that was read at `now` on the monotonic clock. Then calls `look` with the
     /// round and with the outcome before the vote, and returns the result of `look`. Wakes no task:
     /// [`wake`](Self::wake) does.
-    pub(crate) fn cast<T>(
+    pub(crate) fn count_and_look<T>(
         &self,
         master: usize,
         vote: SlotVote,
@@ -144,7 +144,7 @@ impl LiveRound {
         let now = clock::from_monotonic(now);
         let mut state = self.state.lock();
         let before = state.round.outcome();
-        state.round.on_vote(master, vote, now);
+        state.round.count_vote(master, vote, now);
         let seen = look(&state.round, before);
         let is_decided = state.round.was_decided_after(before);
         drop(state);
@@ -219,7 +219,7 @@ impl LiveRound {
 
 impl CountVotes for Arc<LiveRound> {
     fn count(&self, master: usize, vote: SlotVote, now: Instant) {
-        self.cast(master, vote, now, |_, _| {});
+        self.count_and_look(master, vote, now, |_, _| {});
     }
 
     fn wake(&self) {

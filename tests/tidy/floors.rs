@@ -92,7 +92,7 @@ const WORDS: &[(&str, &str, &str)] = &[
         "only a quorum knows what a majority is",
     ),
     (
-        "on_vote verdict",
+        "count_vote verdict",
         // A round while its votes come in passes them on to the rules.
         "src/core/ src/internals.rs src/driver/live_round.rs",
         "only the core counts votes",
@@ -252,7 +252,7 @@ fn a_word_on_the_wrong_floor_is_found() {
         ("driver/context", "redis::cmd(x)", "`redis::`"),
         ("master/redis/mod", "let need = majority(5);", "`majority`"),
         ("core/a", "let need = majority(5);", "`majority`"),
-        ("driver/a", "round.on_vote(master, vote)", "`on_vote`"),
+        ("driver/a", "round.count_vote(master, vote)", "`count_vote`"),
     ] {
         let found = over_all(&[Source::new(&format!("src/{path}.rs"), text)], wrong_words);
         assert!(

@@ -420,7 +420,7 @@ mod tests {
                 'h' => Vote::Refuse(Refusal::held(None)),
                 _ => Vote::Fail(Failure::timed_out(Duration::ZERO)),
             };
-            round.on_vote(master, vote, start);
+            round.count_vote(master, vote, start);
             Effect::of_vote(&round, before, master)
         };
         votes.map(effect).collect()

@@ -654,7 +654,7 @@ impl Case {
         let at = LeaseTime::new(self.start, millis(self.at + self.slept));
         round
             .borrow_mut()
-            .on_vote(master, SlotVote { vote, slot }, at);
+            .count_vote(master, SlotVote { vote, slot }, at);
         let Some(ttl) = ttl else {
             return;
         };

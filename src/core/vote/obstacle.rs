@@ -145,7 +145,7 @@ mod tests {
                 }),
                 _ => Vote::Fail(Failure::timed_out(seconds(1))),
             };
-            round.on_vote(master, vote, start);
+            round.count_vote(master, vote, start);
         }
         round
     }

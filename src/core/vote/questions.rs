@@ -237,7 +237,7 @@ mod tests {
     fn round_of(votes: Vec<Vote>) -> Round {
         let mut round = five("");
         for (master, vote) in votes.into_iter().enumerate() {
-            round.on_vote(master, vote, round.start());
+            round.count_vote(master, vote, round.start());
         }
         round
     }
@@ -352,7 +352,7 @@ mod tests {
         let mut round = round(Verb::Acquire, &Quorum::of_sets(&two), "");
         for (master, left) in [5, 9, 7, 1, 8, 2].into_iter().enumerate() {
             let held = Vote::Refuse(Refusal::held(Some(millis(left))));
-            round.on_vote(master, held, round.start());
+            round.count_vote(master, held, round.start());
         }
         assert_eq!(round.free_in(), Some(millis(7)));
     }
@@ -643,7 +643,7 @@ mod tests {
             let mut round = round(Verb::Release, &Quorum::of(masters), "");
             for (master, left) in left.iter().enumerate() {
                 let remaining = left.map(millis);
-                round.on_vote(
+                round.count_vote(
                     master,
                     Vote::Refuse(Refusal::held(remaining)),
                     round.start(),

@@ -67,7 +67,7 @@ impl Round {
     /// Only the first vote of a master counts. After a failure, the master may still answer late.
     /// If the round was won, the late answer replaces the failure in the table of votes. Otherwise
     /// the failure stays in the table, because it explains why the round was not won.
-    pub(crate) fn on_vote(
+    pub(crate) fn count_vote(
         &mut self,
         master: usize,
         vote: impl Into<SlotVote>,
@@ -315,7 +315,7 @@ pub(crate) mod fixture {
             .enumerate()
             .filter(|(_, letter)| *letter != '-')
         {
-            round.on_vote(master, vote(letter), round.start());
+            round.count_vote(master, vote(letter), round.start());
         }
         round
     }
@@ -343,7 +343,7 @@ mod tests {
         );
         for (master, letter) in letters.chars().enumerate() {
             // Vote number n comes n milliseconds after the start. The first vote has the number 0.
-            round.on_vote(master, vote(letter), start + millis(master as u64));
+            round.count_vote(master, vote(letter), start + millis(master as u64));
         }
         round.outcome()
     }
@@ -379,7 +379,7 @@ mod tests {
     fn a_master_counts_once() {
         let mut round = fixture::round(Verb::Acquire, &Quorum::of(3), "");
         for master in [1, 1, 1, 7] {
-            round.on_vote(master, Vote::Grant, round.start()); // there is no master 7
+            round.count_vote(master, Vote::Grant, round.start()); // there is no master 7
         }
         assert_eq!(round.outcome(), Outcome::Pending);
     }
@@ -390,7 +390,7 @@ mod tests {
         for (master, slot) in slots.iter().enumerate() {
             let slot = NonZeroU16::new(*slot);
             let vote = Vote::Grant;
-            round.on_vote(master, SlotVote { vote, slot }, round.start());
+            round.count_vote(master, SlotVote { vote, slot }, round.start());
         }
         round
     }
@@ -418,7 +418,7 @@ mod tests {
     #[test]
     fn a_master_that_was_healed_has_the_slot_that_was_won() {
         let mut round = granted(&Quorum::of(3), &[7, 7]);
-        round.on_vote(2, vote('0'), round.start());
+        round.count_vote(2, vote('0'), round.start());
         round.note_heal(2, Vote::Grant);
         let slot = round.votes()[2].as_ref().and_then(|cast| cast.slot);
         assert_eq!(slot, NonZeroU16::new(7));
@@ -444,7 +444,7 @@ mod tests {
         ] {
             let mut round = granted(&quorum, slots);
             for (master, letter) in letters.chars().enumerate() {
-                round.on_vote(slots.len() + master, vote(letter), round.start());
+                round.count_vote(slots.len() + master, vote(letter), round.start());
             }
             assert_eq!(round.is_split_over_slots(), expected, "{slots:?} {letters}");
         }
@@ -455,7 +455,7 @@ mod tests {
         let mut round = fixture::round(Verb::Acquire, &Quorum::of(5), "ggh");
         round.give_up();
         for master in [3, 4] {
-            let outcome = round.on_vote(master, Vote::Grant, round.start());
+            let outcome = round.count_vote(master, Vote::Grant, round.start());
             assert_eq!(outcome, Outcome::Lost);
         }
     }
@@ -466,9 +466,9 @@ mod tests {
         for (letters, outcome, late) in [("fgg", Outcome::Won, "g"), ("ffg", Outcome::Lost, "f")] {
             let mut round = Round::open(Verb::Acquire, &Quorum::of(3), start, None);
             for (master, letter) in letters.chars().enumerate() {
-                round.on_vote(master, vote(letter), start);
+                round.count_vote(master, vote(letter), start);
             }
-            assert_eq!(round.on_vote(0, Vote::Grant, start), outcome);
+            assert_eq!(round.count_vote(0, Vote::Grant, start), outcome);
             let expected = late.chars().next().map(vote);
             assert_eq!(round.vote(0), expected.as_ref(), "{letters}");
             assert_eq!(round.vote(3), None);
@@ -481,7 +481,7 @@ mod tests {
         let start = LeaseTime::some();
         let mut round = Round::open(Verb::Extend, &Quorum::of(4), start, None);
         for (master, letter) in "g0g".chars().enumerate() {
-            round.on_vote(master, vote(letter), start + millis(7));
+            round.count_vote(master, vote(letter), start + millis(7));
         }
         round.note_heal(1, Vote::Grant);
         round.note_heal(3, Vote::Grant); // has not voted
@@ -540,7 +540,7 @@ mod tests {
                     'r' => rejected.clone(),
                     letter => vote(letter),
                 };
-                round.on_vote(master, vote, start + millis(master as u64));
+                round.count_vote(master, vote, start + millis(master as u64));
             }
             let found = (
                 round.every_set_has_in_time(Vote::is_answer),

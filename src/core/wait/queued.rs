@@ -155,7 +155,7 @@ mod tests {
                 't' => skewed(2_000),
                 other => panic!("{other} is no vote"),
             };
-            round.on_vote(master, vote, start);
+            round.count_vote(master, vote, start);
         }
         round
     }

@@ -97,7 +97,7 @@ mod tests {
                 }),
                 _ => continue,
             };
-            round.on_vote(master, vote, start);
+            round.count_vote(master, vote, start);
         }
         round
     }

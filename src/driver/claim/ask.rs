@@ -285,9 +285,11 @@ struct SlotVotes {
 
 impl CountVotes for SlotVotes {
     fn count(&self, master: usize, vote: SlotVote, now: Instant) {
-        let lacks_slot = self.round.cast(master, vote, now, |round, before| {
-            before == Outcome::Won && round.lack_slot().contains(master)
-        });
+        let lacks_slot = self
+            .round
+            .count_and_look(master, vote, now, |round, before| {
+                before == Outcome::Won && round.lack_slot().contains(master)
+            });
         if let Some(claim) = self.claim.upgrade().filter(|_| lacks_slot) {
             claim.align(MasterSet::only(master), &self.round);
         }

@@ -40,13 +40,15 @@ impl CountVotes for Arc<Extension> {
     fn count(&self, master: usize, vote: SlotVote, now: Instant) {
         // A failure has no consequences, so the claim need not be locked.
         let is_answer = vote.vote.is_answer();
-        let (effect, is_decided) = self.round.cast(master, vote, now, |round, before| {
-            let effect = Effect::of_vote(round, before, master);
-            (
-                effect.filter(|_| is_answer),
-                round.was_decided_after(before),
-            )
-        });
+        let (effect, is_decided) = self
+            .round
+            .count_and_look(master, vote, now, |round, before| {
+                let effect = Effect::of_vote(round, before, master);
+                (
+                    effect.filter(|_| is_answer),
+                    round.was_decided_after(before),
+                )
+            });
         if let Some(effect) = effect
             && let Some(claim) = self.claim.upgrade()
         {

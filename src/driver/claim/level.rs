@@ -145,9 +145,11 @@ struct LastVotes {
 
 impl CountVotes for LastVotes {
     fn count(&self, master: usize, vote: SlotVote, now: Instant) {
-        let has_failed = self.round.cast(master, vote, now, |round, before| {
-            before == Outcome::Pending && round.outcome() == Outcome::Lost
-        });
+        let has_failed = self
+            .round
+            .count_and_look(master, vote, now, |round, before| {
+                before == Outcome::Pending && round.outcome() == Outcome::Lost
+            });
         if has_failed && self.owed.is_none() {
             self.round.observer().not_kept(&self.name);
         }

@@ -63,7 +63,7 @@ pub(in crate::explore) fn decided(
                 counter: START + u64::from(counter),
             }),
         };
-        round.on_vote(master, vote, start);
+        round.count_vote(master, vote, start);
     }
     let next = round.next_candidate().map(|next| (next - START) as u32);
     Decision {
