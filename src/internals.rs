@@ -10,9 +10,9 @@ pub use crate::master::{read_reply, reply_lengths};
 /// All kinds of locks.
 pub const KINDS: [Kind; Kind::ALL.len()] = Kind::ALL;
 
-/// Returns whether an owner holds locks of this kind.
-pub fn has_owner(kind: Kind) -> bool {
-    kind.has_owner()
+/// Returns whether an owner can acquire a lock of this kind again while it holds it.
+pub fn is_reentrant(kind: Kind) -> bool {
+    kind.has_owner() && !kind.spec().has_slots
 }
 
 /// Returns whether locks of this kind have queues on the masters.

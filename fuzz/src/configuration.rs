@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
 use quorlock::{
-    __internals::has_owner, AcquireError, Builder, Coordinator, Lock, LockState, MemoryMaster,
+    __internals::is_reentrant, AcquireError, Builder, Coordinator, Lock, LockState, MemoryMaster,
     Quarantine, Renewal,
 };
 use tokio::time::{Instant, sleep};
@@ -122,7 +122,7 @@ impl Input {
         let settled = within("settled", BOUND, guard.settled()).await;
         assert_eq!(settled.granted_count(), masters.len(), "{settled}");
         let again = within("again", BOUND, lock.try_acquire()).await;
-        assert_eq!(again.is_ok(), has_owner(self.lock.kind.0), "{again:?}");
+        assert_eq!(again.is_ok(), is_reentrant(self.lock.kind.0), "{again:?}");
         drop(again);
         let limit = Duration::from_millis(20);
         let waiting = lock.acquire_within(limit);

@@ -1,6 +1,6 @@
 //! Futures dropped at any poll or millisecond leave nothing on the masters.
 
-use quorlock::{__internals::has_owner, AcquireError, Fault, Kind, Lock};
+use quorlock::{__internals::is_reentrant, AcquireError, Fault, Kind, Lock};
 use tokio::time::{sleep, timeout};
 
 use crate::world::{KINDS, NAME, World, delay, lock, millis, polled, seconds};
@@ -20,7 +20,7 @@ async fn a_dropped_try_acquire_that_fails_leaves_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_dropped_reentry_leaves_nothing() {
-    for kind in KINDS.into_iter().filter(|kind| has_owner(*kind)) {
+    for kind in KINDS.into_iter().filter(|kind| is_reentrant(*kind)) {
         dropped_anywhere(2, async |world, end| {
             let lock = own(kind, world);
             let _outer = lock.try_acquire().await.unwrap();

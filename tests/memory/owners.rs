@@ -4,8 +4,8 @@
 use std::{cell::RefCell, rc::Rc};
 
 use quorlock::{
-    __internals::has_owner, AcquireError, Coordinator, Fault, Guard, Kind, LockState, LostReason,
-    Owner, Renewal,
+    __internals::is_reentrant, AcquireError, Coordinator, Fault, Guard, Kind, LockState,
+    LostReason, Owner, Renewal,
 };
 use tokio::{
     task::LocalSet,
@@ -248,7 +248,7 @@ async fn a_reentry_extends_the_renewal_limit() {
 
 #[tokio::test(start_paused = true)]
 async fn a_level_with_a_shorter_ttl_shortens_nothing() {
-    for kind in KINDS.into_iter().filter(|kind| has_owner(*kind)) {
+    for kind in KINDS.into_iter().filter(|kind| is_reentrant(*kind)) {
         let world = World::new(3).await;
         let lock = lock(kind, &world.locks, &world.locks.owner()).renewal(Renewal::Off);
         let outer = lock.clone().ttl(seconds(60)).acquire().await.unwrap();

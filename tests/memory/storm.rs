@@ -13,7 +13,7 @@ use std::{
 };
 
 use quorlock::{
-    __internals::has_owner, AcquireError, Coordinator, Fault, Kind, Lock, MemoryMaster, Owner,
+    __internals::is_reentrant, AcquireError, Coordinator, Fault, Kind, Lock, MemoryMaster, Owner,
 };
 use testkit::{polled::polled, random::Random};
 use tokio::{
@@ -131,7 +131,7 @@ async fn on_threads(with_faults: bool) {
                     let Some(Ok(guard)) = got else { continue };
                     won.fetch_add(1, SeqCst);
                     let owner = 1 + (process * 3 + which as u64) as i64;
-                    if !has_owner(kind(number)) && !with_faults {
+                    if !is_reentrant(kind(number)) && !with_faults {
                         assert_eq!(inside[number].swap(owner, SeqCst), 0);
                     }
                     match random.below(4) {
@@ -140,7 +140,7 @@ async fn on_threads(with_faults: bool) {
                         2 => tokio::task::yield_now().await,
                         _ => sleep(millis(random.below(3))).await,
                     }
-                    if !has_owner(kind(number)) && !with_faults {
+                    if !is_reentrant(kind(number)) && !with_faults {
                         assert!(guard.is_valid());
                         inside[number].store(0, SeqCst);
                     }

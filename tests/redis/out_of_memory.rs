@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock::{__internals::has_owner, AcquireError, Renewal};
+use quorlock::{__internals::is_reentrant, AcquireError, Renewal};
 
 use crate::common::*;
 
@@ -52,7 +52,7 @@ fn levels_can_be_acquired_and_released_without_memory() {
     with_masters(3, async |masters| {
         let locks = coordinator(patient(), &masters);
         let owner = locks.owner();
-        for kind in KINDS.into_iter().filter(|kind| has_owner(*kind)) {
+        for kind in KINDS.into_iter().filter(|kind| is_reentrant(*kind)) {
             let lock = locks.of_kind(kind, kind.to_string(), &owner);
             let outer = lock.try_acquire().await.unwrap();
             assert_eq!(outer.settled().await.granted_count(), 3);

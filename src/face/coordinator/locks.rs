@@ -246,11 +246,12 @@ impl Coordinator {
         Lock::mutex_all(&self.context, |_| self.context.clone(), names)
     }
 
-    /// Returns the lock called `name` of this kind. `owner` is not used for a mutex.
+    /// Returns the lock called `name` of this kind. `owner` is used only for a reentrant kind.
     #[cfg(any(test, feature = "__internals"))]
     #[doc(hidden)]
     pub fn of_kind(&self, kind: Kind, name: impl AsRef<str>, owner: &Owner) -> Lock {
-        self.lock(kind, name.as_ref(), kind.has_owner().then_some(owner))
+        let is_reentrant = kind.has_owner() && !kind.spec().has_slots;
+        self.lock(kind, name.as_ref(), is_reentrant.then_some(owner))
     }
 
     fn lock(&self, kind: Kind, name: &str, owner: Option<&Owner>) -> Lock {

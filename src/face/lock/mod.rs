@@ -317,8 +317,7 @@ impl Lock {
         })
     }
 
-    /// Returns the owner of an attempt. Each attempt at a semaphore has an owner of its own, unless
-    /// the lock was given one.
+    /// Returns the owner of an attempt. Each attempt at a semaphore has an owner of its own.
     fn owner_of_attempt(&self, kind: Kind) -> Option<Arc<LockOwner>> {
         let own = self.owner.as_ref().map(|owner| owner.0.clone());
         own.or_else(|| {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 pub use quorlock::__internals::KINDS;
-use quorlock::{__internals::has_owner, Builder, Coordinator, Kind, Lock, Owner};
+use quorlock::{__internals::is_reentrant, Builder, Coordinator, Kind, Lock, Owner};
 use serde::{Deserialize, Serialize};
 use testkit::random::Random;
 
@@ -61,7 +61,7 @@ impl LockNumber {
 
     /// Returns whether an owner can acquire the lock again while it holds it.
     pub fn has_levels(self) -> bool {
-        has_owner(self.kind()) && !self.is_semaphore()
+        is_reentrant(self.kind())
     }
 
     pub fn kind(self) -> Kind {

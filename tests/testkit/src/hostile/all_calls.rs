@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use quorlock::__internals::{KINDS, has_owner};
+use quorlock::__internals::{KINDS, is_reentrant};
 use quorlock::{Coordinator, Guard, Kind, Lock, Quarantine};
 use tokio::time::timeout;
 
@@ -175,7 +175,7 @@ impl Task<'_> {
             0 => drop(self.bounded("extend", guard.extend(TTL)).await),
             1 => drop(self.bounded("settled", guard.settled()).await),
             2 => drop(self.bounded("inspect", self.lock.inspect()).await),
-            3 if has_owner(self.kind) => {
+            3 if is_reentrant(self.kind) => {
                 drop(self.bounded("enter again", self.lock.try_acquire()).await);
             }
             4 if random.is_one_in(8) => {
