@@ -83,8 +83,8 @@ const HEAL_BESIDE_READER: &[Edit] = &[(
 /// A heal takes the slot of another holder.
 const HEAL_TAKES_HELD: &[Edit] = &[(
     "semaphore/acquire",
-    "  if not redis.call('HMGET', KEYS[1], SLOT .. ARGV[6])[1] then\n",
-    "  if waiter_timeout < 0 or not redis.call('HMGET', KEYS[1], SLOT .. ARGV[6])[1] then\n",
+    "  if not redis.call('HMGET', KEYS[1], SLOT .. ARGV[5])[1] then\n",
+    "  if waiter_timeout < 0 or not redis.call('HMGET', KEYS[1], SLOT .. ARGV[5])[1] then\n",
 )];
 
 /// A release also removes the entry of a later attempt.
