@@ -14,3 +14,4 @@ pub mod results;
 pub mod servers;
 pub mod stats;
 pub mod sweep;
+pub mod waiters;
