@@ -118,6 +118,7 @@ impl LiveRound {
         self.read(|round| round.votes().into())
     }
 
+    #[inline]
     pub(crate) fn read<T>(&self, look: impl FnOnce(&Round) -> T) -> T {
         look(&self.state.lock().round)
     }

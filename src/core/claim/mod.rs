@@ -52,8 +52,9 @@ pub(crate) struct ClaimStep<'a> {
     pub(crate) monotonic: Instant,
     /// A change to announce.
     pub(crate) notice: Option<Notice>,
-    /// A round to open. It is the newest one from then on.
-    pub(crate) opened: Option<Round>,
+    /// A round to open. It is the newest one from then on. Most steps open none, and need no room for
+    /// it.
+    pub(crate) opened: Option<Box<Round>>,
 }
 
 /// A change of a lock that was won.
@@ -251,7 +252,7 @@ impl ClaimState {
     /// Opens a round, and makes it the newest one. Masters may keep what the old one has asked for.
     fn open(&mut self, round: Round, step: &mut ClaimStep<'_>) {
         self.may_keep |= step.newest.may_keep();
-        step.opened = Some(round);
+        step.opened = Some(Box::new(round));
     }
 
     fn add_level(&mut self, access: Access) {

@@ -573,7 +573,7 @@ impl Case {
         let mut at = ClaimStep::new(&self.terms, &newest, now, monotonic);
         let done = step(&mut self.claim, &mut at);
         if let Some(round) = at.opened {
-            self.rounds.push((Rc::new(RefCell::new(round)), None));
+            self.rounds.push((Rc::new(RefCell::new(*round)), None));
         }
         let said = match at.notice {
             None => return done,

@@ -292,7 +292,7 @@ impl Locked<'_> {
             self.notice = notice;
         }
         if let Some(round) = opened {
-            let round = LiveRound::open(round, &self.claim.context.observer);
+            let round = LiveRound::open(*round, &self.claim.context.observer);
             self.retired = Some(mem::replace(newest, round));
         }
         done
