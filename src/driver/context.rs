@@ -122,9 +122,9 @@ impl Context {
         self.pending_releases.delivered(&self.timers).await;
     }
 
-    /// Opens a round of a question with the verb `verb`, now.
-    pub(crate) fn open_round(&self, verb: Verb) -> Arc<LiveRound> {
-        let round = Round::open(verb, self.masters.quorum(), clock::now(), None);
+    /// Opens a round with the verb `verb` and without a limit, at `now`.
+    pub(crate) fn open_round(&self, verb: Verb, now: LeaseTime) -> Arc<LiveRound> {
+        let round = Round::open(verb, self.masters.quorum(), now, None);
         LiveRound::open(round, &self.observer)
     }
 

@@ -85,7 +85,7 @@ impl Claim {
         let newest = locked.protected.newest.clone();
         let leave = locked.step(|claim, step| claim.leave(step, access));
         let mut command = leave.command;
-        let round = self.context.open_round(command.verb());
+        let round = self.context.open_round(command.verb(), locked.now);
         let Some(until) = leave.until else {
             locked.post(leave.to, command, round.clone());
             return round;

@@ -14,7 +14,7 @@ use crate::{
         view::inspection::{self, Inspection, Seen},
         vote::{SlotVote, Verb, Vote, quorum::Outcome, round::Round, votes::Votes},
     },
-    driver::{context::Context, live_round::LiveRound},
+    driver::{context::Context, live_round::LiveRound, time::clock},
     master::CountVotes,
 };
 
@@ -52,7 +52,7 @@ pub(crate) fn inquire(context: &Context, lock_id: &LockId) -> Arc<PendingInspect
     let masters = &context.masters;
     let pending = Arc::new(PendingInspection {
         lock_id: lock_id.clone(),
-        round: context.open_round(Verb::Inspect),
+        round: context.open_round(Verb::Inspect, clock::now()),
         seen: Mutex::new(vec![None; masters.count()]),
     });
     let command = Command::new(lock_id, Action::Inspect);
@@ -91,7 +91,7 @@ pub(crate) async fn inspect(
 /// Removes the holders of `inspection` from every master where they still have the lock. Waits for
 /// all masters.
 pub(crate) async fn break_held(context: &Context, inspection: &Inspection) -> Votes {
-    let round = context.open_round(Verb::Break);
+    let round = context.open_round(Verb::Break, clock::now());
     let holders = inspection.named().into();
     let command = Command::new(&inspection.lock_id, Action::Break(holders));
     context.masters.post(command, round.clone());

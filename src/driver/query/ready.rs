@@ -62,7 +62,7 @@ pub(crate) async fn ready(
 /// Asks all masters whether they take locks. Waits until enough of them do, or until all masters
 /// have answered or timed out.
 async fn ask(context: &Context, is_enough: fn(&Votes) -> bool) -> Votes {
-    let round = context.open_round(Verb::Probe);
+    let round = context.open_round(Verb::Probe, clock::now());
     let lock = context.config.key_template.example();
     let question = Command::new(&lock, Action::Probe);
     context.masters.post(question, round.clone());
