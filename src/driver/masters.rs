@@ -8,7 +8,7 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     task::{Context, Poll, Wake, Waker},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use super::{live_round::LiveRound, time::clock};
@@ -95,7 +95,7 @@ impl Masters {
         command: Command,
         votes_to: C,
     ) {
-        drop(self.post_locked(masters, command, votes_to));
+        drop(self.post_locked(masters, command, votes_to, clock::monotonic()));
     }
 
     /// Posts `command` to some masters, for a caller that holds a mutex. The caller must unlock it
@@ -105,8 +105,8 @@ impl Masters {
         masters: MasterSet,
         command: Command,
         votes_to: C,
+        now: Instant,
     ) -> Posted<'_> {
-        let now = clock::monotonic();
         let request = Arc::new(Request::new(command, now, votes_to));
         let mailboxes = self.mailboxes.iter();
         let mailboxes = mailboxes.filter(|mailbox| masters.contains(mailbox.master()));

@@ -307,7 +307,7 @@ impl Locked<'_> {
     /// never overtakes an extension.
     fn post<C: CountVotes + 'static>(self, to: MasterSet, command: Command, votes_to: C) {
         let masters = &self.claim.context.masters;
-        let posted = masters.post_locked(to, command, votes_to);
+        let posted = masters.post_locked(to, command, votes_to, self.monotonic);
         drop(self);
         drop(posted);
     }
