@@ -90,6 +90,7 @@ impl Link {
     }
 
     /// Takes out the oldest command, whose reply came at `now`.
+    #[inline]
     pub(crate) fn pop(&mut self, now: Instant) -> Result<Sent, Arc<str>> {
         let sent = self.sent.pop().ok_or("a reply came without a command")?;
         self.window = (self.window + 1).min(Self::MOST_IN_WINDOW);
@@ -166,6 +167,7 @@ impl Unanswered {
 
     /// Adds a command that was sent at `now`. The node timeout begins at `now`, because a stall of
     /// this process before the send is no fault of the master.
+    #[inline]
     pub(crate) fn push(&mut self, item: Item, is_owed: bool, now: Instant, deadline: Instant) {
         let latest = self.commands.back().map(|sent| sent.deadline);
         self.commands.push_back(Sent {
@@ -184,6 +186,7 @@ impl Unanswered {
         self.commands.front().map(|sent| &sent.item)
     }
 
+    #[inline]
     pub(crate) fn pop(&mut self) -> Option<Sent> {
         let sent = self.commands.pop_front()?;
         self.expired = self.expired.saturating_sub(1);
@@ -362,6 +365,7 @@ impl Liveness {
 
     /// Measures a reply that came at `now`, to a command that was sent at `sent`. Lowers the limits
     /// if the reply is the fastest so far. Returns whether the limits may have changed.
+    #[inline]
     pub(crate) fn measure(&mut self, sent: Instant, now: Instant) -> bool {
         if !self.can_improve {
             return false;
