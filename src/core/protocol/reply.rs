@@ -24,7 +24,6 @@ impl Command {
     /// An error reply is a failure, with one exception. WRONGTYPE means that a lock of another kind
     /// is held under the name.
     fn vote_without_slot(&self, reply: &Reply<'_>) -> Vote {
-        let is_set = || self.is_acquisition() && self.words().script.is_none();
         let refusal = match (self.verb(), reply) {
             (_, Reply::Error(text)) if is_wrong_type(text) => {
                 return Vote::Refuse(Refusal::OtherKind);
@@ -35,8 +34,8 @@ impl Command {
             (Verb::Inspect, Reply::Text(_)) => return Vote::Grant,
             (Verb::Inspect | Verb::Probe, _) => None,
             (_, Reply::Nil) => Some(Refusal::held(None)),
-            (_, Reply::Ok) if is_set() => return Vote::Grant,
-            _ if is_set() => None,
+            (_, Reply::Ok) if self.is_set() => return Vote::Grant,
+            _ if self.is_set() => None,
             (_, Reply::Int(1)) => return Vote::Grant,
             (_, Reply::Int(0)) => Some(Refusal::Gone),
             (_, Reply::Int(left)) if *left < 0 => {

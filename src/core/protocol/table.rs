@@ -48,9 +48,9 @@ impl Command {
             (Fair, Inspect) => run_on(&keys[..1], &INSPECT, &[]),
             (_, Inspect) => run(&INSPECT, &[]),
 
+            (Mutex, _) if self.is_set() => Words::new(self, None, &[], &[SET, Key, By, NX, PX, Ttl]),
             (Mutex, Acquire | Heal) if self.is_fenced() => run(&mutex::ACQUIRE, &[By, Ttl, Ballot]),
-            (Mutex, Acquire | Heal) if self.watch => run(&mutex::ACQUIRE_WATCHED, &[By, Ttl]),
-            (Mutex, Acquire | Heal) => Words::new(self, None, &[], &[SET, Key, By, NX, PX, Ttl]),
+            (Mutex, Acquire | Heal) => run(&mutex::ACQUIRE_WATCHED, &[By, Ttl]),
             (Mutex, Extend) => run(&mutex::EXTEND, &[By, Ttl]),
             (Mutex, Release | Yield) => run(one(&mutex::RELEASE), &[By, Ballot]),
 
@@ -82,6 +82,12 @@ impl Command {
             (Semaphore, Release) => run(one(&semaphore::RELEASE), &[By, Ticket, Permits, Ballot]),
             (Semaphore, Yield) => run(&semaphore::YIELD, &[By, Ticket, Timeout]),
         }
+    }
+
+    /// Returns whether this command is a SET, which needs no script.
+    pub(in crate::core) fn is_set(&self) -> bool {
+        let is_mutex = self.lock_id.kind() == Kind::Mutex;
+        is_mutex && self.is_acquisition() && !self.watch && !self.is_fenced()
     }
 
     /// Returns whether a master can refuse this command in this way.
