@@ -277,13 +277,12 @@ pub(crate) struct Posts {
 
 impl Queue {
     fn move_to(&mut self, posts: &mut Posts) {
-        // `VecDeque::append` is slower, because there are rarely more than a few.
-        while let Some(request) = self.posts.requests.pop_front() {
-            posts.requests.push_back(request);
+        // Mostly everything was sent before, and a swap copies nothing.
+        if posts.requests.is_empty() {
+            mem::swap(&mut posts.requests, &mut self.posts.requests);
         }
-        while let Some(release) = self.posts.failed.pop_front() {
-            posts.failed.push_back(release);
-        }
+        posts.requests.append(&mut self.posts.requests);
+        posts.failed.append(&mut self.posts.failed);
     }
 
     /// Wakes the supervisor. The mutex may be locked meanwhile, because the waker is tokio's and
