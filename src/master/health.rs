@@ -14,7 +14,7 @@ use super::{
     server_error::ServerError,
 };
 use crate::core::{
-    time::Episode,
+    time::OutageLog,
     view::health::{DialRefusal, MasterHealth, MasterState},
     vote::lists::{Membership, Roster},
 };
@@ -35,7 +35,7 @@ pub(crate) struct Entry {
     /// The time at which this state began.
     since: Instant,
     quarantined_until: Option<Instant>,
-    errors: Episode,
+    errors: OutageLog,
     last_heard: LastHeard,
 }
 
@@ -116,7 +116,7 @@ impl HealthBoard {
             },
             since,
             quarantined_until: None,
-            errors: Episode::default(),
+            errors: OutageLog::default(),
             last_heard: LastHeard::default(),
         };
         let entries = roster.members().map(entry).collect();
@@ -191,24 +191,24 @@ impl HealthBoard {
             return;
         }
         let now = (self.now)();
-        let mut is_told = false;
+        let mut is_log_worthy = false;
         self.update(master, |entry| {
             entry.known.error = Some(error.clone());
-            is_told = entry.errors.fails(now);
+            is_log_worthy = entry.errors.fails(now);
         });
-        if is_told {
+        if is_log_worthy {
             self.observers[master].on(MasterEvent::TakesNoLocks { why: error });
         }
     }
 
     /// Notes that the cause of the last error has gone.
     pub(super) fn takes_locks(&self, master: usize) {
-        let mut is_told = false;
+        let mut is_log_worthy = false;
         self.update(master, |entry| {
             entry.known.error = None;
-            is_told = entry.errors.works();
+            is_log_worthy = entry.errors.works();
         });
-        if is_told {
+        if is_log_worthy {
             self.observers[master].on(MasterEvent::TakesLocks);
         }
     }

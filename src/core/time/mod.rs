@@ -68,36 +68,37 @@ pub(crate) struct Limits {
     pub(crate) progress: Duration,
 }
 
-/// The outages of one thing. The log tells of the first failure of an outage, and of the success
-/// that ends it. Outages that begin in quick succession count as one, so that they do not fill the
-/// log.
+/// What the log says about the outages of one thing: their first failure, and the success that ends
+/// them. For some time after a failure that was logged, the log says nothing of new outages, so that
+/// they do not fill it. Another rule decides what the log says about the connection to a master:
+/// see `Outage` in the supervisor.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Episode {
-    /// `true` if there is an outage that the log told of.
-    is_told: bool,
-    /// The time of the last failure that the log told of.
-    last_told: Option<Instant>,
+pub(crate) struct OutageLog {
+    /// `true` during an outage whose beginning is in the log.
+    is_logged: bool,
+    /// The time of the last failure that is in the log.
+    last_logged: Option<Instant>,
 }
 
-impl Episode {
+impl OutageLog {
     const PAUSE: Duration = Duration::from_secs(10);
 
-    /// Notes a failure at `now`. Returns whether the log tells of it.
+    /// Notes a failure at `now`. Returns whether the failure belongs in the log.
     pub(crate) fn fails(&mut self, now: Instant) -> bool {
-        let is_recent = |told: Instant| now.saturating_duration_since(told) < Self::PAUSE;
-        if self.is_told || self.last_told.is_some_and(is_recent) {
+        let is_recent = |logged: Instant| now.saturating_duration_since(logged) < Self::PAUSE;
+        if self.is_logged || self.last_logged.is_some_and(is_recent) {
             return false;
         }
         *self = Self {
-            is_told: true,
-            last_told: Some(now),
+            is_logged: true,
+            last_logged: Some(now),
         };
         true
     }
 
-    /// Notes a success. Returns whether the log tells of it.
+    /// Notes a success. Returns whether the success belongs in the log.
     pub(crate) fn works(&mut self) -> bool {
-        mem::take(&mut self.is_told)
+        mem::take(&mut self.is_logged)
     }
 }
 
@@ -131,19 +132,19 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_is_told_once_and_quick_changes_are_bounded() {
+    fn an_outage_is_logged_once_and_quick_changes_are_bounded() {
         #[expect(clippy::disallowed_methods, reason = "an origin for the table")]
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        let mut episode = Episode::default();
-        assert!(!episode.works());
-        assert!(episode.fails(at(0)) && !episode.fails(at(100)));
-        assert!(episode.works() && !episode.works());
-        assert!(episode.fails(at(101)));
-        assert!(episode.works());
-        assert!(!episode.fails(at(102)) && !episode.works());
+        let mut outages = OutageLog::default();
+        assert!(!outages.works());
+        assert!(outages.fails(at(0)) && !outages.fails(at(100)));
+        assert!(outages.works() && !outages.works());
+        assert!(outages.fails(at(101)));
+        assert!(outages.works());
+        assert!(!outages.fails(at(102)) && !outages.works());
         // The last outage goes on.
-        assert!(!episode.fails(at(110)) && episode.fails(at(111)));
-        assert!(episode.works());
+        assert!(!outages.fails(at(110)) && outages.fails(at(111)));
+        assert!(outages.works());
     }
 }

@@ -16,7 +16,7 @@ use crate::{
     core::{
         error::AcquireError,
         protocol::name::LockId,
-        time::Episode,
+        time::OutageLog,
         view::lock_state::LostReason,
         vote::{Slot, Verb, obstacle::Obstacle, quorum::Outcome, shown_slot, votes::Votes},
     },
@@ -35,7 +35,7 @@ pub(crate) struct LockObserver {
     metrics: LockMetrics,
     /// The times without a quorum. All acquisitions of a coordinator share them, so that the log
     /// gets one warning for each such time, and not one for each lock.
-    no_quorum: Mutex<Episode>,
+    no_quorum: Mutex<OutageLog>,
     /// Set from a failure to the next success, while `no_quorum` is locked. Read without the lock,
     /// because most attempts find a quorum.
     lacks_quorum: AtomicBool,
