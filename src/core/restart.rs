@@ -58,9 +58,9 @@ pub(crate) fn origin_arguments(known: &[(String, u64)], quarantine: Quarantine) 
     [mode.to_owned()].into_iter().chain(known).collect()
 }
 
-/// A loss of locks, as a dial found it.
+/// The loss of the data of a master, which may have had locks, as a dial found it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Loss {
+pub(crate) struct DataLoss {
     /// The time since the master was first seen to have lost locks.
     pub(crate) age: Duration,
     pub(crate) sign: Sign,
@@ -98,7 +98,7 @@ impl Sign {
 pub(crate) struct Incarnation {
     pub(crate) run_id: String,
     /// `None` if the master is not known to have lost any locks.
-    pub(crate) loss: Option<Loss>,
+    pub(crate) loss: Option<DataLoss>,
 }
 
 impl Incarnation {
@@ -123,7 +123,7 @@ impl Incarnation {
         let age = Duration::from_millis(now.saturating_sub(since));
         Some(Self {
             run_id: run_id.to_owned(),
-            loss: (since > 0).then_some(Loss { age, sign }),
+            loss: (since > 0).then_some(DataLoss { age, sign }),
         })
     }
 }
@@ -144,7 +144,7 @@ mod tests {
     fn incarnation_table() {
         let loss = |age, sign| {
             let age = Duration::from_millis(age);
-            Some(Loss { age, sign })
+            Some(DataLoss { age, sign })
         };
         let (old, gone) = (loss(1_000, Sign::Earlier), loss(0, Sign::Missing));
         for (text, loss) in [

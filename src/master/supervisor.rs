@@ -18,7 +18,7 @@ use super::{
     redis::{Dialer, RedisConnection, wire::poll_yield},
     session::{Session, link::Link, mailbox::Mailbox},
 };
-use crate::core::{restart::Loss, wait::pauses::Backoff};
+use crate::core::{restart::DataLoss, wait::pauses::Backoff};
 
 /// Serves `mailbox` until nothing is left to deliver and nothing more will be posted.
 ///
@@ -105,7 +105,7 @@ async fn unless_done<T>(session: &mut Session, step: impl Future<Output = T>) ->
 /// Returns the reason, and whether the connection was given up. Returns `None` once nothing is left
 /// to deliver and nothing more will be posted.
 async fn serve(
-    (mut connection, loss): (RedisConnection, Option<Loss>),
+    (mut connection, loss): (RedisConnection, Option<DataLoss>),
     outage: &mut Outage,
     session: &mut Session,
 ) -> Option<(Arc<str>, bool)> {

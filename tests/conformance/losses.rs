@@ -9,7 +9,7 @@ use super::{
     plain::text,
     *,
 };
-use crate::core::restart::{Incarnation, Loss, ORIGIN_KEY, Quarantine, origin_arguments};
+use crate::core::restart::{DataLoss, Incarnation, ORIGIN_KEY, Quarantine, origin_arguments};
 
 /// The origins that clients know: those of other servers, and of the processes of the master.
 fn ids() -> [String; 4] {
@@ -142,7 +142,7 @@ fn ask(
 
 /// Returns the time from which a client counts the quarantine, or 0.
 fn counted_from(found: &Incarnation, now: u64) -> u64 {
-    let age = |loss: Loss| u64::try_from(loss.age.as_millis()).unwrap();
+    let age = |loss: DataLoss| u64::try_from(loss.age.as_millis()).unwrap();
     found.loss.map_or(0, |loss| now - age(loss))
 }
 

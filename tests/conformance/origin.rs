@@ -3,7 +3,7 @@
 use std::array;
 
 use super::{plain::Plain, *};
-use crate::core::restart::{Incarnation, Loss, ORIGIN_KEY, Quarantine, Sign, origin_arguments};
+use crate::core::restart::{DataLoss, Incarnation, ORIGIN_KEY, Quarantine, Sign, origin_arguments};
 
 pub(super) const TEXT: &str = include_str!("../../lua/shared/origin.lua");
 
@@ -199,7 +199,7 @@ impl Asked {
             Never if quarantine == STRICT => expected.2,
             since => since,
         };
-        let loss = (from != Never).then(|| Loss {
+        let loss = (from != Never).then(|| DataLoss {
             age: Duration::from_millis(now - world.at(from)),
             sign: sign(found, expected),
         });

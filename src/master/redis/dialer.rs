@@ -7,7 +7,7 @@ use crate::{
     core::{
         kind::script::ORIGIN,
         protocol::command::Reply,
-        restart::{Incarnation, Loss, ORIGIN_KEY, Quarantine, origin_arguments},
+        restart::{DataLoss, Incarnation, ORIGIN_KEY, Quarantine, origin_arguments},
     },
     master::{
         config::MasterConfig,
@@ -39,7 +39,7 @@ impl Dialer {
 
     /// Opens a connection, within the connect timeout. Returns it with the loss of locks, if there
     /// is a sign of any.
-    pub(crate) async fn dial(&self) -> Result<(RedisConnection, Option<Loss>), DialError> {
+    pub(crate) async fn dial(&self) -> Result<(RedisConnection, Option<DataLoss>), DialError> {
         let dial = async {
             let mut connection = self.greeter.log_in().await?;
             let last_heard = self.config.health.last_heard(self.master);
@@ -52,7 +52,7 @@ impl Dialer {
 
     /// Asks whether the server may have lost locks. Must be called after the login, while no
     /// command is unanswered.
-    async fn loss(&self, connection: &mut RedisConnection) -> Result<Option<Loss>, DialError> {
+    async fn loss(&self, connection: &mut RedisConnection) -> Result<Option<DataLoss>, DialError> {
         let (config, now) = (&self.config, self.config.now);
         let quarantine = config.quarantine;
         if quarantine == Quarantine::Off {

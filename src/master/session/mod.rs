@@ -16,7 +16,7 @@ use self::{
 use super::{config::MasterConfig, observer::MasterEvent};
 use crate::{
     core::{
-        restart::{Loss, Sign},
+        restart::{DataLoss, Sign},
         vote::{Failure, Vote},
     },
     user_code::shielded,
@@ -95,7 +95,7 @@ impl Session {
     pub(crate) fn connect(
         &mut self,
         round_trip: Duration,
-        loss: Option<Loss>,
+        loss: Option<DataLoss>,
         reports_changes: bool,
         window: usize,
     ) {
@@ -385,7 +385,7 @@ impl Session {
 /// the master is down.
 impl Session {
     /// Notes that there is a connection, after a dial that found this `loss`.
-    fn quarantine(&mut self, loss: Option<Loss>) {
+    fn quarantine(&mut self, loss: Option<DataLoss>) {
         let now = (self.config.now)();
         self.quarantined_until.take_if(|until| *until <= now);
         if let Some(loss) = loss {
@@ -412,7 +412,7 @@ impl Session {
     /// Begins a quarantine that lasts until the locks that the master may have forgotten have
     /// expired. The first dial after a loss finds its sign. Later dials find only the record, and
     /// say nothing new.
-    fn begin_quarantine(&mut self, loss: Loss, now: Instant) {
+    fn begin_quarantine(&mut self, loss: DataLoss, now: Instant) {
         let left = self.config.quarantine_length.saturating_sub(loss.age);
         if left.is_zero() {
             return;

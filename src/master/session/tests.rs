@@ -28,7 +28,7 @@ use crate::{
             command::{Reply, fixture::command},
             connection_name::ConnectionName,
         },
-        restart::{Loss, Quarantine, Sign},
+        restart::{DataLoss, Quarantine, Sign},
         time::NodeTimeout,
         vote::{
             SlotVote, Verb, Vote,
@@ -528,7 +528,12 @@ fn a_request_that_waited_for_a_dial_obeys_the_quarantine() {
     assert!(session.mailbox.post(request.clone()).is_none());
     session.take(&Context::from_waker(Waker::noop()));
     let (age, sign) = (Duration::ZERO, Sign::Restarted);
-    session.connect(Duration::ZERO, Some(Loss { age, sign }), true, Link::WINDOW);
+    session.connect(
+        Duration::ZERO,
+        Some(DataLoss { age, sign }),
+        true,
+        Link::WINDOW,
+    );
     let mut wire = FakeWire::default();
     session.send(&mut wire);
     assert_eq!((wire.sent, *request.votes_to.0.votes.lock()), (0, 1));
@@ -567,7 +572,12 @@ fn a_quarantined_master_gets_only_releases() {
         requests.push(request);
     }
     session.take(&Context::from_waker(Waker::noop()));
-    session.connect(Duration::ZERO, Some(Loss { age, sign }), true, Link::WINDOW);
+    session.connect(
+        Duration::ZERO,
+        Some(DataLoss { age, sign }),
+        true,
+        Link::WINDOW,
+    );
     session.send(&mut wire);
     let votes = requests
         .iter()
