@@ -3,7 +3,6 @@
 
 use std::{
     future::{Future, poll_fn},
-    mem,
     pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll, ready},
@@ -14,11 +13,12 @@ use tokio::time::{Sleep, sleep};
 
 use super::{
     config::MasterConfig,
+    connect_error::DialError,
     observer::{MasterEvent, MasterObserver},
     redis::{Dialer, RedisConnection, wire::poll_yield},
     session::{Session, link::Link, mailbox::Mailbox},
 };
-use crate::core::{restart::DataLoss, wait::pauses::Backoff};
+use crate::core::{restart::DataLoss, view::health::DialRefusal};
 
 /// Serves `mailbox` until nothing is left to deliver and nothing more will be posted.
 ///
@@ -46,31 +46,29 @@ async fn run(dialer: Dialer, session: &mut Session) {
         let Some(dialled) = unless_done(session, dialer.dial()).await else {
             return;
         };
-        let (why, refusal, has_worked, was_given_up) = match dialled {
-            Ok(dialled) => {
-                let Some((why, was_given_up)) = serve(dialled, &mut outage, session).await else {
-                    return;
-                };
-                let now = (session.config.now)();
-                let has_worked = outage.disconnected(&session.link, was_given_up, now);
-                (why, None, has_worked, was_given_up)
-            }
-            Err(error) => (error.to_string().into(), error.refusal(), false, false),
+        let ended = match dialled {
+            Ok(dialled) => serve(dialled, &mut outage, session).await,
+            Err(error) => Some(Ended::DialFailed(error)),
         };
+        let Some(ended) = ended else {
+            return;
+        };
+        let (why, refusal) = ended.reason();
+        let has_worked = outage.note(&ended, &why, session);
         if has_worked {
             session.interrupt(&why);
         } else {
             session.disconnect(&why);
         }
         let (mailbox, config) = (&session.mailbox, &session.config);
-        let failures = outage.failed(mailbox.observer(), &why);
-        let why = (&why, refusal);
-        config.health.down(mailbox.master(), why, failures);
+        let (master, failures) = (mailbox.master(), outage.failures);
+        config.health.down(master, (&why, refusal), failures);
         // A master that stood still must not get the dials of all its clients at the same moment.
-        if has_worked && !was_given_up {
+        if has_worked && !matches!(ended, Ended::GivenUp) {
             continue;
         }
-        let pause = outage.pause(config.redial, (config.random)());
+        let failures = outage.in_vain.saturating_sub(1);
+        let pause = config.redial.delay(failures, (config.random)());
         if unless_done(session, sleep(pause)).await.is_none() {
             return;
         }
@@ -102,20 +100,20 @@ async fn unless_done<T>(session: &mut Session, step: impl Future<Output = T>) ->
 }
 
 /// Serves one connection, whose dial found this `loss`, until the connection breaks or is given up.
-/// Returns the reason, and whether the connection was given up. Returns `None` once nothing is left
-/// to deliver and nothing more will be posted.
+/// Returns `None` once nothing is left to deliver and nothing more will be posted.
 async fn serve(
     (mut connection, loss): (RedisConnection, Option<DataLoss>),
     outage: &mut Outage,
     session: &mut Session,
-) -> Option<(Arc<str>, bool)> {
+) -> Option<Ended> {
     outage.connected(session.mailbox.observer());
-    session.connect(
-        connection.round_trip,
-        loss,
-        connection.reports_changes,
-        outage.window(),
-    );
+    let window = if outage.was_given_up {
+        Link::CAREFUL_WINDOW
+    } else {
+        Link::WINDOW
+    };
+    let (round_trip, reports_changes) = (connection.round_trip, connection.reports_changes);
+    session.connect(round_trip, loss, reports_changes, window);
     let mut timer = LazyTimer::new(session.config.now);
     poll_fn(|cx| {
         // More iterations in one poll would delay other tasks.
@@ -123,7 +121,7 @@ async fn serve(
             let is_last = session.take(cx);
             session.send(&mut connection);
             if let Poll::Ready(why) = connection.poll(cx, session) {
-                return Poll::Ready(Some((why, false)));
+                return Poll::Ready(Some(Ended::Broke(why)));
             }
             outage.polled(session.mailbox.observer(), &session.link);
             if is_last && session.is_empty() {
@@ -144,8 +142,7 @@ async fn serve(
             };
             if session.expire(until) {
                 connection.give_up();
-                let why = "no reply for too long, connection given up";
-                return Poll::Ready(Some((why.into(), true)));
+                return Poll::Ready(Some(Ended::GivenUp));
             }
         }
         poll_yield(cx)
@@ -153,12 +150,32 @@ async fn serve(
     .await
 }
 
+/// Why the supervisor has no connection.
+enum Ended {
+    /// The connection broke, for this reason.
+    Broke(Arc<str>),
+    DialFailed(DialError),
+    /// The supervisor gave up the connection, because the master was silent for too long.
+    GivenUp,
+}
+
+impl Ended {
+    fn reason(&self) -> (Arc<str>, Option<DialRefusal>) {
+        match self {
+            Self::Broke(why) => (why.clone(), None),
+            Self::DialFailed(error) => (error.to_string().into(), error.refusal()),
+            Self::GivenUp => ("no reply for too long, connection given up".into(), None),
+        }
+    }
+}
+
 /// The failures of a master since it last worked. The log gets one warning when an outage begins,
 /// and one message when the master seems to work again.
 ///
 /// An outage ends with a connection that works for at least a second. All failures before that
 /// belong to the same outage. For example, a master that accepts every connection and never answers
-/// has one outage, however often it is dialled.
+/// has one outage, however often it is dialled. For other outages, such as those of a quorum, see
+/// [`OutageLog`](crate::core::time::OutageLog).
 #[derive(Default)]
 struct Outage {
     /// The number of dials that failed and connections that broke in this outage.
@@ -166,13 +183,10 @@ struct Outage {
     /// The number of them since a connection last served for a while. Only these make the pause
     /// before the next dial longer.
     in_vain: u32,
-    /// Set if the last connection was given up because the master was silent.
-    is_silent: bool,
+    /// Set if the last connection was given up. The next one then begins with only a few commands.
+    was_given_up: bool,
     /// Set if the last connection broke before it had worked for a second.
     was_useless: bool,
-    /// Set if the last connection has worked, and its end is no failure of the master: the
-    /// connection was idle, or the next dial must find out which locks are lost.
-    has_ended_well: bool,
     /// Set once the log has said that the outage seems to be over.
     is_end_logged: bool,
 }
@@ -193,54 +207,42 @@ impl Outage {
         }
     }
 
-    /// Returns how many commands may be unanswered when the next connection begins. If the master
-    /// was silent on the last connection, it gets only a few commands until it answers.
-    fn window(&self) -> usize {
-        if self.is_silent {
-            Link::CAREFUL_WINDOW
-        } else {
-            Link::WINDOW
-        }
-    }
-
-    /// Notes that a connection ended at `now`. `was_given_up` is set if the master was silent for
-    /// too long. Returns whether the connection has worked.
-    fn disconnected(&mut self, link: &Link, was_given_up: bool, now: Instant) -> bool {
+    /// Notes that a dial or the connection of `session` has `ended`. Returns whether a connection
+    /// has ended that had worked.
+    ///
+    /// The end of such a connection is no failure of the master if the connection was idle, or if
+    /// the next dial must find out which locks are lost.
+    fn note(&mut self, ended: &Ended, why: &str, session: &Session) -> bool {
         const LEAST: Duration = Duration::from_secs(1);
         /// A master whose connections break sooner gets fewer and fewer dials, even if it answers.
         const BRIEF: Duration = Duration::from_millis(50);
-        let age = now.saturating_duration_since(link.began);
-        self.is_silent = was_given_up;
-        let has_worked = link.has_answered || !was_given_up;
-        self.was_useless = !has_worked || age < LEAST;
-        if !self.was_useless {
-            (self.failures, self.in_vain) = (0, 0);
-        } else if link.has_answered && !was_given_up && age >= BRIEF {
-            self.in_vain = 0;
+        let (link, observer) = (&session.link, session.mailbox.observer());
+        let age = (session.config.now)().saturating_duration_since(link.began);
+        let has_worked = match ended {
+            Ended::Broke(_) => age >= LEAST,
+            Ended::DialFailed(_) => false,
+            Ended::GivenUp => link.has_answered && age >= LEAST,
+        };
+        if !matches!(ended, Ended::DialFailed(_)) {
+            self.was_given_up = matches!(ended, Ended::GivenUp);
+            self.was_useless = !has_worked;
         }
-        let was_idle = link.sent.is_empty() || link.liveness.silence().is_some();
-        self.has_ended_well = !self.was_useless && (link.is_flushed || was_idle);
-        !self.was_useless
-    }
-
-    /// Notes that a dial failed or that a connection broke. It is no failure if the connection has
-    /// ended well. Returns the number of failures in this outage.
-    fn failed(&mut self, observer: &MasterObserver, why: &str) -> u32 {
-        if mem::take(&mut self.has_ended_well) {
-            observer.on(MasterEvent::ConnectsAgain { why });
-            return self.failures;
+        if has_worked {
+            (self.failures, self.in_vain) = (0, 0);
+            let was_idle = link.sent.is_empty() || link.liveness.silence().is_some();
+            if link.is_flushed || was_idle {
+                observer.on(MasterEvent::ConnectsAgain { why });
+                return true;
+            }
+        } else if matches!(ended, Ended::Broke(_)) && link.has_answered && age >= BRIEF {
+            self.in_vain = 0;
         }
         let is_news = self.failures == 0;
         self.failures = self.failures.saturating_add(1);
         self.in_vain = self.in_vain.saturating_add(1);
         self.is_end_logged &= !is_news;
         observer.on(MasterEvent::Down { is_news, why });
-        self.failures
-    }
-
-    /// Returns the pause before the next dial, after a failure.
-    fn pause(&self, redial: Backoff, random: u64) -> Duration {
-        redial.delay(self.in_vain.saturating_sub(1), random)
+        has_worked
     }
 }
 
