@@ -125,7 +125,7 @@ impl fmt::Debug for MasterSpec {
     }
 }
 
-/// The task that serves one master. The driver spawns it.
+/// The future that serves one master. One task of a coordinator polls those of all its masters.
 pub(crate) type Supervisor = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl MasterSpec {
@@ -277,7 +277,7 @@ impl MasterSpec {
         Ok(greeter.in_time(greeter.log_in()).await?.into())
     }
 
-    /// Returns the mailbox of this master, and the task that serves the mailbox. `master` is the
+    /// Returns the mailbox of this master, and the supervisor that serves the mailbox. `master` is the
     /// number of the master.
     pub(crate) fn open(self, master: usize, config: &MasterConfig) -> (Arc<Mailbox>, Supervisor) {
         let observer = config.health.observer(master).clone();
