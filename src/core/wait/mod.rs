@@ -6,12 +6,12 @@
 //! | `pauses` | how long a waiter waits after an attempt that failed, and the random delays |
 //! | `queued` | when a waiter in the queues of a lock asks, and with which ticket |
 //! | `reach` | whether a waiter reaches enough masters to win, or steps aside |
-//! | `rivals` | what is known of clients of other processes, and when a process gives way to them |
+//! | `history` | what a process remembers of a lock, and when it gives way to other processes |
 //!
 //! `src/driver/waiting/` has the waiters themselves: what wakes them, and their timers.
 
+pub(crate) mod history;
 pub(crate) mod pauses;
 pub(crate) mod queued;
 pub(crate) mod reach;
-pub(crate) mod rivals;
 pub(crate) mod wait_order;

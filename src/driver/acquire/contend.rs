@@ -15,7 +15,7 @@ use crate::{
         error::AcquireError,
         time::lease::LeaseTime,
         vote::{MasterSet, obstacle::Obstacle},
-        wait::{pauses::Pauses, rivals::Rivals},
+        wait::{history::History, pauses::Pauses},
     },
     driver::{
         claim::{ask::LockRequest, level::Level},
@@ -61,13 +61,13 @@ pub(in crate::driver) async fn contend(
 /// Notes an attempt that began at `at` and won the lock.
 fn note_win(context: &Context, request: &LockRequest, start: Start, at: LeaseTime) {
     let waiters = &context.local_waiters;
-    waiters.rivals(&request.lock_id, |rivals| {
+    waiters.history(&request.lock_id, |history| {
         match start {
-            Start::Plain | Start::NextInLine => rivals.end_run(),
-            Start::HandedOver => rivals.note_hand_over(clock::now()),
-            Start::GaveWay => rivals.note_way(true),
+            Start::Plain | Start::NextInLine => history.end_run(),
+            Start::HandedOver => history.note_hand_over(clock::now()),
+            Start::GaveWay => history.note_way(true),
         }
-        rivals.note_alone();
+        history.note_alone();
     });
     context.note_reach(Some(true), at);
 }
@@ -159,9 +159,9 @@ impl<'a> Contest<'a> {
                     return Ok(level);
                 }
                 Err(denied) => {
-                    self.waiter.rivals(|rivals| match start {
-                        Start::HandedOver => rivals.end_run(),
-                        Start::GaveWay => rivals.note_way(false),
+                    self.waiter.history(|history| match start {
+                        Start::HandedOver => history.end_run(),
+                        Start::GaveWay => history.note_way(false),
                         // A guard of this process may have the lock.
                         Start::Plain | Start::NextInLine => {}
                     });
@@ -185,7 +185,7 @@ impl<'a> Contest<'a> {
         let is_taken = is_split || matches!(denied.obstacle, Obstacle::HeldFor(_));
         // A lock that others have had for long does not tell that they ask for it now.
         if is_split || is_taken && (took_some || self.has_news) {
-            self.waiter.rivals(Rivals::note_rival);
+            self.waiter.history(History::note_rival);
         }
         self.was_outrun = match agreed {
             Some(_) if is_taken && took_some => true,
@@ -216,7 +216,7 @@ impl<'a> Contest<'a> {
         let (now, are_told) = (clock::now(), self.waiter.agreed(MasterSet::ALL).is_some());
         if !self
             .waiter
-            .rivals(|rivals| rivals.is_run_over(are_told, now))
+            .history(|history| history.is_run_over(are_told, now))
         {
             return Start::HandedOver;
         }
@@ -239,7 +239,7 @@ impl<'a> Contest<'a> {
                 Start::HandedOver => false, // these commands come first, so they get all masters
                 Start::Plain | Start::GaveWay => {
                     let asks_all = self.was_outrun && self.has_news;
-                    !asks_all && self.waiter.rivals(|rivals| rivals.are_likely())
+                    !asks_all && self.waiter.history(|history| history.are_rivals_likely())
                 }
             };
         let agreed = is_one_asked

@@ -20,7 +20,7 @@ use crate::{
             identity::{Identity, Ticket},
         },
         vote::{MasterSet, quorum::Outcome, round::Round},
-        wait::{queued::QueuedWaiter, rivals::Rivals},
+        wait::{history::History, queued::QueuedWaiter},
     },
     driver::{
         claim::{
@@ -131,7 +131,7 @@ impl<'a> QueuedWait<'a> {
     async fn begin(&self) -> Result<Stay<'a>, AcquireError> {
         let permit = self.permit().await?;
         let is_last = self.deadline.is_over();
-        let joins = !is_last && self.rivals(|rivals| rivals.is_queue_likely());
+        let joins = !is_last && self.history(|history| history.is_queue_likely());
         let waiter = joins.then(|| self.join());
         let mut slot = SlotChoice::new(self.context, &self.request.lock_id);
         if !joins {
@@ -196,7 +196,7 @@ impl<'a> QueuedWait<'a> {
     fn note_win(&self, stay: &Stay<'_>) {
         let claim = &stay.level.claim;
         if claim.rounds() == 1 {
-            self.rivals(|rivals| rivals.note_queued(false));
+            self.history(|history| history.note_queued(false));
         }
         stay.slot.note_win();
         self.owned.won(claim);
@@ -261,15 +261,15 @@ impl<'a> QueuedWait<'a> {
     }
 
     /// Reads or changes what this process knows of the other clients that want the lock.
-    fn rivals<T>(&self, visit: impl FnOnce(&mut Rivals) -> T) -> T {
+    fn history<T>(&self, visit: impl FnOnce(&mut History) -> T) -> T {
         let waiters = &self.context.local_waiters;
-        waiters.rivals(&self.request.lock_id, visit)
+        waiters.history(&self.request.lock_id, visit)
     }
 
     /// Prepares a round that joins the queues of the masters. The waiter listens before it joins,
     /// so it misses no call.
     fn join(&self) -> CalledWaiter<'a> {
-        self.rivals(|rivals| rivals.note_queued(true));
+        self.history(|history| history.note_queued(true));
         self.listen()
     }
 

@@ -10,7 +10,7 @@ use crate::{
     core::{
         protocol::{identity::QueueOptions, name::LockId},
         vote::{MasterSet, Vote, round::Round},
-        wait::rivals::Rivals,
+        wait::history::History,
     },
     driver::{claim::Claim, context::Context, live_round::LiveRound, time::clock},
 };
@@ -46,7 +46,7 @@ impl<'a> SlotChoice<'a> {
     pub(super) fn choose_if_likely(&mut self) {
         let waiters = &self.context.local_waiters;
         let may_choose = self.has_slots && !self.context.masters.quorum().is_of_lists();
-        if may_choose && waiters.rivals(self.lock_id, |rivals| rivals.are_likely()) {
+        if may_choose && waiters.history(self.lock_id, |history| history.are_rivals_likely()) {
             self.choose(None);
         }
     }
@@ -120,11 +120,11 @@ impl<'a> SlotChoice<'a> {
     fn note(&self, is_split: bool) {
         if self.has_slots {
             let note = if is_split {
-                Rivals::note_rival
+                History::note_rival
             } else {
-                Rivals::note_alone
+                History::note_alone
             };
-            self.context.local_waiters.rivals(self.lock_id, note);
+            self.context.local_waiters.history(self.lock_id, note);
         }
     }
 }

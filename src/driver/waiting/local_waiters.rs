@@ -19,7 +19,7 @@ use crate::{
         protocol::name::LockId,
         time::lease::LeaseTime,
         vote::{MasterSet, Vote},
-        wait::{rivals::Rivals, wait_order::WaitOrder},
+        wait::{history::History, wait_order::WaitOrder},
     },
     driver::{
         live_round::LiveRound,
@@ -35,7 +35,7 @@ pub(crate) struct LocalWaiters {
     queues: Mutex<HashMap<LockId, Arc<WaitQueue>>>,
     /// The rivals, by the last byte of the hash of the lock's key. An entry outlives the queue. Two
     /// locks may share an entry. Then a waiter may give way early, or waste a round trip.
-    rivals: Mutex<HashMap<u8, Rivals>>,
+    histories: Mutex<HashMap<u8, History>>,
     /// `true` if waiters poll as clients of other libraries do: they hear of no release.
     poll: bool,
 }
@@ -97,7 +97,7 @@ impl LocalWaiters {
     /// and its last attempts have met no client of another process.
     pub(crate) fn is_calm(&self, lock_id: &LockId) -> bool {
         let is_awaited = self.queues.lock().contains_key(lock_id);
-        !is_awaited && !self.rivals(lock_id, |rivals| rivals.are_likely())
+        !is_awaited && !self.history(lock_id, |history| history.are_rivals_likely())
     }
 
     /// Notes that a guard of this coordinator has just posted its release. A waiter that contends
@@ -139,9 +139,9 @@ impl LocalWaiters {
     }
 
     /// Reads or changes what is known of the other clients that want the lock.
-    pub(crate) fn rivals<T>(&self, lock_id: &LockId, visit: impl FnOnce(&mut Rivals) -> T) -> T {
-        let mut rivals = self.rivals.lock();
-        visit(rivals.entry(hash(lock_id.key().bytes()) as u8).or_default())
+    pub(crate) fn history<T>(&self, lock_id: &LockId, visit: impl FnOnce(&mut History) -> T) -> T {
+        let entry = hash(lock_id.key().bytes()) as u8;
+        visit(self.histories.lock().entry(entry).or_default())
     }
 
     /// Removes `waiter`. Returns the handle that wakes the next waiter, if its turn has come.
@@ -314,8 +314,8 @@ impl LocalWaiter<'_> {
     }
 
     /// Reads or changes what is known of the other clients that want the lock.
-    pub(crate) fn rivals<T>(&self, visit: impl FnOnce(&mut Rivals) -> T) -> T {
-        self.waiters.rivals(self.lock_id, visit)
+    pub(crate) fn history<T>(&self, visit: impl FnOnce(&mut History) -> T) -> T {
+        self.waiters.history(self.lock_id, visit)
     }
 
     /// Returns the agreed master, one of those in `among` that report changes.

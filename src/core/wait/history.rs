@@ -12,7 +12,7 @@ use crate::core::time::lease::LeaseTime;
 /// hand-overs, or after some time, the next waiter gives way for a moment. `parking_lot` calls this
 /// eventual fairness.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Rivals {
+pub(crate) struct History {
     /// The number of wins without a rival until the lock counts as uncontested.
     memory: u8,
     /// `true` if the last attempt to join the queues of the masters had to wait in them.
@@ -24,7 +24,7 @@ pub(crate) struct Rivals {
     vain: u32,
 }
 
-impl Rivals {
+impl History {
     const MEMORY: u8 = 8;
     /// The hand-overs, and the time, after which a run is over. Both double each time that a waiter
     /// gave way to no one.
@@ -89,7 +89,7 @@ impl Rivals {
     }
 
     /// Returns whether another client is likely to ask for the lock at the same moment.
-    pub(crate) fn are_likely(&self) -> bool {
+    pub(crate) fn are_rivals_likely(&self) -> bool {
         self.memory > 0
     }
 }
@@ -100,39 +100,39 @@ mod tests {
 
     #[test]
     fn a_rival_is_remembered_for_some_wins() {
-        let mut rivals = Rivals::default();
-        assert!(!rivals.are_likely());
-        rivals.note_rival();
-        for _ in 0..Rivals::MEMORY {
-            assert!(rivals.are_likely());
-            rivals.note_alone();
+        let mut history = History::default();
+        assert!(!history.are_rivals_likely());
+        history.note_rival();
+        for _ in 0..History::MEMORY {
+            assert!(history.are_rivals_likely());
+            history.note_alone();
         }
-        assert!(!rivals.are_likely());
-        rivals.note_alone();
-        assert!(!rivals.are_likely());
+        assert!(!history.are_rivals_likely());
+        history.note_alone();
+        assert!(!history.are_rivals_likely());
     }
 
     #[test]
     fn a_run_ends_after_some_hand_overs_or_some_time() {
         let now = LeaseTime::some();
         for (are_told, apart, hand_overs) in [(true, 0, 8), (true, 30, 4), (false, 1, 400)] {
-            let mut rivals = Rivals::default();
+            let mut history = History::default();
             let mut times = (0..).map(|count| now + Duration::from_millis(apart) * count);
             let run = times.position(|at| {
-                let is_over = rivals.is_run_over(are_told, at);
-                rivals.note_hand_over(at);
+                let is_over = history.is_run_over(are_told, at);
+                history.note_hand_over(at);
                 is_over
             });
             assert_eq!(run, Some(hand_overs), "{are_told} {apart}");
-            rivals.end_run();
-            assert!(!rivals.is_run_over(are_told, now));
-            (0..9).for_each(|_| rivals.note_way(true));
-            (0..1_023).for_each(|_| rivals.note_hand_over(now));
-            assert!(!rivals.is_run_over(are_told, now + Duration::from_millis(12_799)));
-            assert!(rivals.is_run_over(are_told, now + Duration::from_millis(12_800)));
-            rivals.note_way(false);
-            (0..8).for_each(|_| rivals.note_hand_over(now));
-            assert_eq!(rivals.is_run_over(are_told, now), are_told);
+            history.end_run();
+            assert!(!history.is_run_over(are_told, now));
+            (0..9).for_each(|_| history.note_way(true));
+            (0..1_023).for_each(|_| history.note_hand_over(now));
+            assert!(!history.is_run_over(are_told, now + Duration::from_millis(12_799)));
+            assert!(history.is_run_over(are_told, now + Duration::from_millis(12_800)));
+            history.note_way(false);
+            (0..8).for_each(|_| history.note_hand_over(now));
+            assert_eq!(history.is_run_over(are_told, now), are_told);
         }
     }
 }
