@@ -1,46 +1,32 @@
-//! The clients of other processes that want the same lock.
+//! What a process remembers of a lock: whether clients of other processes want it, and how often
+//! the process has kept it from them.
 
 use std::time::Duration;
 
 use crate::core::time::lease::LeaseTime;
 
-/// The rivals for one lock, as far as attempts of this process have met them, and the run of this
-/// process: its hand-overs in a row from one waiter to the next.
-///
-/// After a release, the next waiter of the same process is always the first to ask for the lock. So
-/// the waiters of other processes would get nothing while this process has waiters. After some
-/// hand-overs, or after some time, the next waiter gives way for a moment. `parking_lot` calls this
-/// eventual fairness.
+/// What the attempts of this process for one lock have found out. A rival is a client of another
+/// process that asks for the lock at the same moment, or that asked just before.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct History {
-    /// The number of wins without a rival until the lock counts as uncontested.
-    memory: u8,
-    /// `true` if the last attempt to join the queues of the masters had to wait in them.
+    /// The number of wins without a rival after which the lock counts as uncontested.
+    until_calm: u8,
+    /// `true` if the last waiter had to wait in the queues of the masters.
     was_queued: bool,
-    /// The time of the first hand-over of the run.
-    since: Option<LeaseTime>,
-    hand_overs: u32,
-    /// The number of times in a row that a waiter gave way to no one.
-    vain: u32,
+    pub(crate) run: Run,
 }
 
 impl History {
-    const MEMORY: u8 = 8;
-    /// The hand-overs, and the time, after which a run is over. Both double each time that a waiter
-    /// gave way to no one.
-    const RUN: (u32, Duration) = (8, Duration::from_millis(100));
-    const MOST_VAIN: u32 = 7;
-    /// The shortest run if the rivals poll. After the run, the lock is free until one of them asks.
-    const RUN_IF_POLLED: Duration = Duration::from_millis(400);
+    const UNTIL_CALM: u8 = 8;
 
-    /// Notes that an attempt has met a client that asked at the same moment, or just before.
+    /// Notes that an attempt has met a rival.
     pub(crate) fn note_rival(&mut self) {
-        self.memory = Self::MEMORY;
+        self.until_calm = Self::UNTIL_CALM;
     }
 
-    /// Notes that an attempt has met no such client.
+    /// Notes that an attempt has met no rival.
     pub(crate) fn note_alone(&mut self) {
-        self.memory = self.memory.saturating_sub(1);
+        self.until_calm = self.until_calm.saturating_sub(1);
     }
 
     /// Notes whether a waiter had to wait in the queues of the masters.
@@ -48,49 +34,73 @@ impl History {
         self.was_queued = was_queued;
     }
 
+    /// Returns whether the next waiter is likely to wait in the queues of masters. Then it joins
+    /// the queues in its first round.
+    pub(crate) fn is_queue_likely(&self) -> bool {
+        self.was_queued
+    }
+
+    /// Returns whether the next attempt is likely to meet a rival.
+    pub(crate) fn are_rivals_likely(&self) -> bool {
+        self.until_calm > 0
+    }
+}
+
+/// The hand-overs of a lock in a row, from one waiter of this process to the next.
+///
+/// After a release, the next waiter of the same process is always the first to ask for the lock. So
+/// the waiters of other processes would get nothing while this process has waiters. After some
+/// hand-overs, or after some time, the next waiter gives way for a moment. `parking_lot` calls this
+/// eventual fairness.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Run {
+    /// The time of the first hand-over.
+    since: Option<LeaseTime>,
+    hand_overs: u32,
+    /// The number of times in a row that a waiter gave way, and no other client took the lock.
+    vain: u32,
+}
+
+impl Run {
+    /// The hand-overs, and the time, after which a run is over. Both double each time that a waiter
+    /// gave way in vain.
+    const MOST: (u32, Duration) = (8, Duration::from_millis(100));
+    const MOST_VAIN: u32 = 7;
+    /// The shortest run if the rivals poll. After the run, the lock is free until one of them asks.
+    const LEAST_IF_POLLED: Duration = Duration::from_millis(400);
+
     /// Notes that a waiter of this process has got the lock from another one at `now`.
     pub(crate) fn note_hand_over(&mut self, now: LeaseTime) {
         self.hand_overs += 1;
         self.since.get_or_insert(now);
     }
 
-    /// Notes that a waiter gave way, and whether it got the lock then.
+    /// Notes that a waiter gave way, and whether the same waiter got the lock then.
     pub(crate) fn note_way(&mut self, is_won: bool) {
         self.vain = if is_won {
             Self::MOST_VAIN.min(self.vain + 1)
         } else {
             0
         };
-        self.end_run();
+        self.end();
     }
 
-    pub(crate) fn end_run(&mut self) {
+    pub(crate) fn end(&mut self) {
         self.hand_overs = 0;
         self.since = None;
     }
 
     /// Returns whether the run is over, so that the next waiter gives way. `are_told` says whether
-    /// masters tell the rivals of a release. Otherwise they ask from time to time.
-    pub(crate) fn is_run_over(&self, are_told: bool, now: LeaseTime) -> bool {
+    /// masters tell the rivals of a release. Otherwise the rivals ask from time to time.
+    pub(crate) fn is_over(&self, are_told: bool, now: LeaseTime) -> bool {
         let times = 1 << self.vain;
-        let (most, time) = (Self::RUN.0 * times, Self::RUN.1 * times);
+        let (most, time) = (Self::MOST.0 * times, Self::MOST.1 * times);
         let (most, time) = match are_told {
             true => (most, time),
-            false => (u32::MAX, time.max(Self::RUN_IF_POLLED)),
+            false => (u32::MAX, time.max(Self::LEAST_IF_POLLED)),
         };
         let is_late = |since| now.saturating_duration_since(since) >= time;
         self.hand_overs >= most || self.since.is_some_and(is_late)
-    }
-
-    /// Returns whether the next waiter is likely to wait in the queues of masters. Then it joins
-    /// them in its first round.
-    pub(crate) fn is_queue_likely(&self) -> bool {
-        self.was_queued
-    }
-
-    /// Returns whether another client is likely to ask for the lock at the same moment.
-    pub(crate) fn are_rivals_likely(&self) -> bool {
-        self.memory > 0
     }
 }
 
@@ -103,7 +113,7 @@ mod tests {
         let mut history = History::default();
         assert!(!history.are_rivals_likely());
         history.note_rival();
-        for _ in 0..History::MEMORY {
+        for _ in 0..History::UNTIL_CALM {
             assert!(history.are_rivals_likely());
             history.note_alone();
         }
@@ -116,23 +126,23 @@ mod tests {
     fn a_run_ends_after_some_hand_overs_or_some_time() {
         let now = LeaseTime::some();
         for (are_told, apart, hand_overs) in [(true, 0, 8), (true, 30, 4), (false, 1, 400)] {
-            let mut history = History::default();
+            let mut run = Run::default();
             let mut times = (0..).map(|count| now + Duration::from_millis(apart) * count);
-            let run = times.position(|at| {
-                let is_over = history.is_run_over(are_told, at);
-                history.note_hand_over(at);
+            let handed_over = times.position(|at| {
+                let is_over = run.is_over(are_told, at);
+                run.note_hand_over(at);
                 is_over
             });
-            assert_eq!(run, Some(hand_overs), "{are_told} {apart}");
-            history.end_run();
-            assert!(!history.is_run_over(are_told, now));
-            (0..9).for_each(|_| history.note_way(true));
-            (0..1_023).for_each(|_| history.note_hand_over(now));
-            assert!(!history.is_run_over(are_told, now + Duration::from_millis(12_799)));
-            assert!(history.is_run_over(are_told, now + Duration::from_millis(12_800)));
-            history.note_way(false);
-            (0..8).for_each(|_| history.note_hand_over(now));
-            assert_eq!(history.is_run_over(are_told, now), are_told);
+            assert_eq!(handed_over, Some(hand_overs), "{are_told} {apart}");
+            run.end();
+            assert!(!run.is_over(are_told, now));
+            (0..9).for_each(|_| run.note_way(true));
+            (0..1_023).for_each(|_| run.note_hand_over(now));
+            assert!(!run.is_over(are_told, now + Duration::from_millis(12_799)));
+            assert!(run.is_over(are_told, now + Duration::from_millis(12_800)));
+            run.note_way(false);
+            (0..8).for_each(|_| run.note_hand_over(now));
+            assert_eq!(run.is_over(are_told, now), are_told);
         }
     }
 }

@@ -63,9 +63,9 @@ fn note_win(context: &Context, request: &LockRequest, start: Start, at: LeaseTim
     let waiters = &context.local_waiters;
     waiters.history(&request.lock_id, |history| {
         match start {
-            Start::Plain | Start::NextInLine => history.end_run(),
-            Start::HandedOver => history.note_hand_over(clock::now()),
-            Start::GaveWay => history.note_way(true),
+            Start::Plain | Start::NextInLine => history.run.end(),
+            Start::HandedOver => history.run.note_hand_over(clock::now()),
+            Start::GaveWay => history.run.note_way(true),
         }
         history.note_alone();
     });
@@ -160,8 +160,8 @@ impl<'a> Contest<'a> {
                 }
                 Err(denied) => {
                     self.waiter.history(|history| match start {
-                        Start::HandedOver => history.end_run(),
-                        Start::GaveWay => history.note_way(false),
+                        Start::HandedOver => history.run.end(),
+                        Start::GaveWay => history.run.note_way(false),
                         // A guard of this process may have the lock.
                         Start::Plain | Start::NextInLine => {}
                     });
@@ -216,7 +216,7 @@ impl<'a> Contest<'a> {
         let (now, are_told) = (clock::now(), self.waiter.agreed(MasterSet::ALL).is_some());
         if !self
             .waiter
-            .history(|history| history.is_run_over(are_told, now))
+            .history(|history| history.run.is_over(are_told, now))
         {
             return Start::HandedOver;
         }

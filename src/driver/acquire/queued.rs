@@ -260,7 +260,7 @@ impl<'a> QueuedWait<'a> {
         Ok(())
     }
 
-    /// Reads or changes what this process knows of the other clients that want the lock.
+    /// Reads or changes the history of the lock.
     fn history<T>(&self, visit: impl FnOnce(&mut History) -> T) -> T {
         let waiters = &self.context.local_waiters;
         waiters.history(&self.request.lock_id, visit)

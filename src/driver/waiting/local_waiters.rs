@@ -1,5 +1,6 @@
 //! The waiters of this coordinator for mutexes and reentrant locks. They contend in turn: for each
-//! lock, one waiter makes attempts, and the others wait for their turn.
+//! lock, one waiter makes attempts, and the others wait for their turn. The coordinator also keeps
+//! its history of locks of all kinds here.
 
 use std::{
     collections::HashMap,
@@ -33,8 +34,9 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct LocalWaiters {
     queues: Mutex<HashMap<LockId, Arc<WaitQueue>>>,
-    /// The rivals, by the last byte of the hash of the lock's key. An entry outlives the queue. Two
-    /// locks may share an entry. Then a waiter may give way early, or waste a round trip.
+    /// The histories of locks of all kinds, by the last byte of the hash of the lock's key. An entry
+    /// outlives the queue. Two locks may share an entry. Then a waiter may give way early, or waste
+    /// a round trip.
     histories: Mutex<HashMap<u8, History>>,
     /// `true` if waiters poll as clients of other libraries do: they hear of no release.
     poll: bool,
@@ -138,7 +140,7 @@ impl LocalWaiters {
         agreed.filter(|_| self.are_told())
     }
 
-    /// Reads or changes what is known of the other clients that want the lock.
+    /// Reads or changes the history of the lock.
     pub(crate) fn history<T>(&self, lock_id: &LockId, visit: impl FnOnce(&mut History) -> T) -> T {
         let entry = hash(lock_id.key().bytes()) as u8;
         visit(self.histories.lock().entry(entry).or_default())
@@ -313,7 +315,7 @@ impl LocalWaiter<'_> {
         self.queue.events.heard().is_released
     }
 
-    /// Reads or changes what is known of the other clients that want the lock.
+    /// Reads or changes the history of the lock.
     pub(crate) fn history<T>(&self, visit: impl FnOnce(&mut History) -> T) -> T {
         self.waiters.history(self.lock_id, visit)
     }
