@@ -5,13 +5,13 @@ use std::time::Duration;
 use super::time::lease::Drift;
 
 /// The protection against masters that may have lost locks. A master can lose locks by a restart or
-/// by `FLUSHALL`, or because a replica takes its place or it was a replica meanwhile.
+/// by `FLUSHALL`, because a replica takes its place, or because it was a replica for a while.
 ///
-/// A master that may have lost locks is quarantined. It must not vote until no client holds a lock
-/// that it may have lost. The coordinator stores the key `quorlock:guard` on every master, and
-/// reads the key on every dial. A key whose contents make no sense counts as changed. A connection
-/// ends when the master reports that all of its keys were deleted or replaced, so that the next
-/// dial reads the key.
+/// A master that may have lost locks is quarantined: it must not vote until no client holds a lock
+/// that the master may have lost. The coordinator stores the key `quorlock:guard` on every master,
+/// and reads the key on every dial. A key whose contents make no sense counts as changed. A
+/// connection ends when the master reports that all of its keys were deleted or replaced, so that
+/// the next dial reads the key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Quarantine {
@@ -33,8 +33,8 @@ pub enum Quarantine {
 }
 
 /// Returns the length of a quarantine. No client holds a lock for longer than `max_ttl` without
-/// another vote. Only locks that were left in place for a minimum time, which no client holds, may
-/// stay for longer.
+/// another vote. Only keys that were left in place for a minimum time may stay for longer, and no
+/// client holds their locks.
 pub(crate) fn quarantine_length(max_ttl: Duration, drift: Drift) -> Duration {
     /// The minimum for fencing tokens. A candidate may be one second above or below a master's
     /// clock. The clock of a master may be wrong by half a second, before and after the loss.
@@ -58,7 +58,7 @@ pub(crate) fn origin_arguments(known: &[(String, u64)], quarantine: Quarantine) 
     [mode.to_owned()].into_iter().chain(known).collect()
 }
 
-/// The loss of the data of a master, which may have had locks, as a dial found it.
+/// A loss of data, which may have included locks, as a dial of the master found it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DataLoss {
     /// The time since the master was first seen to have lost locks.
@@ -69,7 +69,7 @@ pub(crate) struct DataLoss {
 /// The sign that a master may have lost locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sign {
-    /// The record is that of an earlier dial, which does not tell.
+    /// An earlier dial found the loss. The record does not say by which sign.
     Earlier,
     Missing,
     Promoted,

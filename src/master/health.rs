@@ -30,7 +30,7 @@ pub(crate) struct HealthBoard {
 /// The state of one master.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    /// What does not depend on the present time.
+    /// The part of the health that does not depend on the present time.
     known: MasterHealth,
     /// The time at which this state began.
     since: Instant,
@@ -39,12 +39,12 @@ pub(crate) struct Entry {
     last_heard: LastHeard,
 }
 
-/// The time when something last came from a server. Clones share it.
+/// The time when bytes last came from a server. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LastHeard(Arc<Mutex<Option<Instant>>>);
 
 impl LastHeard {
-    /// Notes that something came at `now`. Connections may do so out of order.
+    /// Notes that bytes came at `now`. Connections may report this out of order.
     pub(super) fn hear(&self, now: Instant) {
         let mut last = self.0.lock();
         *last = (*last).max(Some(now));
@@ -218,7 +218,7 @@ impl HealthBoard {
         self.look(master, |entry| entry.known.error.is_some()) == Some(true)
     }
 
-    /// Returns the time for the connection to `master`.
+    /// Returns the time that the connection to `master` updates.
     pub(super) fn last_heard(&self, master: usize) -> LastHeard {
         self.entries.borrow()[master].last_heard.clone()
     }

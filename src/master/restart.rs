@@ -1,4 +1,5 @@
-//! Remembers which server each master of a coordinator is, and which it was.
+//! Remembers the run ids of servers: of the server that each master is now, and of those that
+//! answered at the address of the master before.
 
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
@@ -8,11 +9,12 @@ use super::{connect_error::DialError, health::LastHeard};
 #[cfg(test)]
 use crate::sim::Process;
 
-/// The run id that the last dial of each master found. No other master may be a server with this
-/// run id, because no server may vote as two masters. Clones share it.
+/// For each master, the run id of the server that the last dial reached. A dial is refused if it
+/// reaches the server of another master, because no server may vote as two masters. Clones share
+/// the list.
 ///
-/// `None` after a dial reached the server of another master and was refused. Two servers may have
-/// swapped addresses. A dial of the other master may then find the run id that was here.
+/// A dial that is refused leaves `None`. If two servers have swapped addresses, the dial of the
+/// other master then finds the run id that was here, and is not refused for it.
 #[derive(Clone, Debug)]
 pub(crate) struct DistinctServers(Arc<Mutex<Vec<Option<String>>>>);
 
@@ -54,9 +56,9 @@ impl RunIds {
         find(&mut MASTERS.lock(), address)
     }
 
-    /// Returns each known run id with the number of milliseconds since it was last heard. The
-    /// number is rounded up, because the master counts whole milliseconds. There are several run
-    /// ids if several servers answer at one address.
+    /// Returns each known run id with the number of milliseconds since its server was last heard.
+    /// The number is rounded up, because the master counts whole milliseconds. There are several
+    /// run ids if several servers answer at one address.
     pub(crate) fn known(&self, now: Instant) -> Vec<(String, u64)> {
         let run_ids = self.0.lock();
         let known = run_ids.iter().filter_map(|(run_id, heard)| {
@@ -67,13 +69,13 @@ impl RunIds {
         known.collect()
     }
 
-    /// Notes that `run_id` answered at `now`. The question to it named all run ids that were known
-    /// at `asked`. Returns the time for its connection, which keeps it as long as it lasts.
+    /// Notes that the server with `run_id` answered at `now`. The question to this server named all
+    /// run ids that were known at `asked`. Returns the time when the server was last heard. Its
+    /// connection updates this time, and keeps it as long as the connection lasts.
     ///
-    /// Removes the other run ids that have no connection and were last heard before `asked`,
-    /// because the question named them. A server with another run id counts its quarantine from a
-    /// time after they were last heard. Fails if another run id was heard after `asked`, because
-    /// the question could not take that into account.
+    /// Removes the other run ids that have no connection and were last heard before `asked`. The
+    /// question named them, so the server counts its quarantine from a time after they were last
+    /// heard. Fails if another run id was heard after `asked`, because the question did not say so.
     pub(crate) fn meet(
         &self,
         run_id: &str,

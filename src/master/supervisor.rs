@@ -20,12 +20,12 @@ use super::{
 };
 use crate::core::{restart::DataLoss, view::health::DialRefusal};
 
-/// Serves `mailbox` until nothing is left to deliver and nothing more will be posted.
+/// Serves `mailbox` until every request is delivered, and no more can be posted.
 ///
-/// Requests fail at once while the master is down, so callers do not wait. It is down after a dial
-/// that failed, and after a connection that broke soon. But a connection that has worked may break
-/// while nobody needs it. Then the next dial comes at once, or soon if the connection was given up,
-/// and requests wait for it, each for at most a node timeout.
+/// While the master is down, requests fail at once, so callers do not wait. A master is down after
+/// a dial that failed, and after a connection that broke within a second. After a connection that
+/// has worked for longer, the next dial comes at once, or soon if the connection was given up.
+/// Requests wait for that dial, each for at most a node timeout.
 pub(super) fn supervise(
     dialer: Dialer,
     mailbox: Arc<Mailbox>,
@@ -75,8 +75,9 @@ async fn run(dialer: Dialer, session: &mut Session) {
     }
 }
 
-/// Runs `step` and returns its output. Meanwhile, keeps what is posted, as long as it may wait for
-/// a connection. Returns `None` if nothing is left to deliver before `step` ends.
+/// Runs `step` and returns its output. Keeps the requests that are posted meanwhile, as long as
+/// they may wait for a connection. Returns `None` if nothing is left to deliver, and nothing more
+/// will be posted, before `step` ends.
 async fn unless_done<T>(session: &mut Session, step: impl Future<Output = T>) -> Option<T> {
     let mut step = pin!(step);
     let mut timer = LazyTimer::new(session.config.now);
@@ -180,8 +181,8 @@ impl Ended {
 struct Outage {
     /// The number of dials that failed and connections that broke in this outage.
     failures: u32,
-    /// The number of them since a connection last served for a while. Only these make the pause
-    /// before the next dial longer.
+    /// The number of these failures since a connection last served for a while. Only they make the
+    /// pause before the next dial longer.
     in_vain: u32,
     /// Set if the last connection was given up. The next one then begins with only a few commands.
     was_given_up: bool,
@@ -263,7 +264,8 @@ impl LazyTimer {
         }
     }
 
-    /// Resolves at `at`. If the timer is still set for an earlier deadline, waits for that first.
+    /// Resolves at `at`. If the timer is still set for an earlier deadline, first waits for that
+    /// deadline.
     fn poll(&mut self, cx: &mut Context<'_>, at: Instant) -> Poll<()> {
         loop {
             if self.deadline.is_none_or(|deadline| at < deadline) {

@@ -8,7 +8,7 @@ use crate::core::{time::lease::LeaseTime, vote::obstacle::Obstacle};
 ///
 /// Reports of changes lead to at most four attempts a second after a burst of 28, whatever masters
 /// report. A server whose table of tracked keys is too small reports keys that did not change. And
-/// if a hundred processes want a lock, each of them would ask after each release.
+/// if a hundred processes want a lock, each of them would make an attempt after each release.
 #[derive(Debug)]
 pub(crate) struct Pauses {
     /// The delay before a retry if no master says when the lock may be free.
@@ -19,7 +19,8 @@ pub(crate) struct Pauses {
     obstacle: Option<(mem::Discriminant<Obstacle>, bool)>,
     /// The number of attempts in a row that met this obstacle, without the first one.
     repeats: u32,
-    /// The time up to which the attempts so far last at one per [`INTERVAL`](Self::INTERVAL).
+    /// The time at which the attempts so far would end if each took an
+    /// [`INTERVAL`](Self::INTERVAL).
     used_until: Option<LeaseTime>,
 }
 
@@ -108,7 +109,7 @@ impl Pauses {
         }
     }
 
-    /// Counts an attempt. Returns the time in which no report leads to another one.
+    /// Counts an attempt. Returns the time during which no report leads to another attempt.
     pub(crate) fn rest(&mut self, now: LeaseTime) -> Duration {
         let used_until = self.used_until.map_or(now, |used| used.max(now)) + Self::INTERVAL;
         self.used_until = Some(used_until);

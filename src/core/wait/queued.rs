@@ -13,8 +13,8 @@ use crate::core::{
 };
 
 /// A waiter for a lock with queues, from its first round to its last one. It is told of the rounds
-/// that it did not win. Masters call the waiter at the head of their queues, so its own rounds only
-/// keep its position, and find out what no master reports.
+/// that it did not win. Masters call the waiter at the head of their queues. So rounds without a
+/// call only keep the position of the waiter, and find out what no master reports.
 #[derive(Debug)]
 pub(crate) struct QueuedWaiter {
     pauses: Pauses,
@@ -28,9 +28,9 @@ pub(crate) struct QueuedWaiter {
 
 impl QueuedWaiter {
     /// The number of rounds with a dispute after which masters no longer check the time in the
-    /// ticket. Without this limit, masters that disagree on the time could make a waiter correct its
-    /// ticket forever. Nor would a waiter ever be the first in the queues of a majority if two of
-    /// them used the times of different masters.
+    /// ticket. Without this limit, masters that disagree on the time could make a waiter correct
+    /// its ticket forever. And if two waiters used the times of different masters, neither would
+    /// ever be the first in the queues of a majority.
     const DISPUTES: u32 = 2;
 
     pub(crate) fn new(retry: Backoff, waiter_timeout: Duration, is_reader: bool) -> Self {
@@ -50,8 +50,8 @@ impl QueuedWaiter {
         }
     }
 
-    /// Returns the time of the masters if that in the ticket is wrong. Then the waiter leaves the
-    /// queues, and comes back with a new ticket.
+    /// Returns the time of the masters if the time in the ticket is wrong. Then the waiter leaves
+    /// the queues, and comes back with a new ticket.
     pub(crate) fn right_time(&self, round: &Round) -> Option<Duration> {
         round.skewed_to().filter(|_| self.options.is_fresh)
     }
@@ -63,8 +63,9 @@ impl QueuedWaiter {
         self.options.is_fresh &= !round.is_queued() && self.disputes < Self::DISPUTES;
     }
 
-    /// Returns the wait for a call after `round`. If only the slot that was asked for `is_taken`,
-    /// and not all, no one calls the waiter, so it tries again soon.
+    /// Returns the wait for a call after `round`. `is_taken` says that the slot that the round
+    /// asked for is taken, and others may be free. No one calls the waiter for those, so it tries
+    /// again soon.
     pub(crate) fn wait_after(&mut self, round: &Round, is_taken: bool, random: u64) -> Wait {
         let obstacle = if is_taken {
             Obstacle::Split

@@ -8,8 +8,8 @@ use crate::core::{
     vote::{Vote, round::Round},
 };
 
-/// Whether a client has lately reached a majority of masters: whether they answered a round in
-/// time.
+/// Whether a client has lately reached a majority of masters: whether a majority answered a round
+/// in time.
 ///
 /// A client cannot win without answers from a majority, but some masters may still get its
 /// requests. These masters would grant it locks that it cannot use, again and again. So a waiter
@@ -53,9 +53,9 @@ impl Reach {
     }
 
     /// Returns whether waiters step aside at `now`. Then they are out of the queues of their locks,
-    /// and do not ask for them until a majority of masters answer in time. They keep the tickets
-    /// that a majority of masters have seen. Failures do not count if they ended more than two
-    /// waiter timeouts before.
+    /// and do not ask for the locks until a majority of masters answer in time. They keep the
+    /// tickets that a majority of masters have seen. Failures do not count if they ended more than
+    /// two waiter timeouts before.
     pub(crate) fn is_aside(self, now: LeaseTime, waiter_timeout: Duration) -> bool {
         self.missed.is_some_and(|(start, end)| {
             let is_recent = now.saturating_duration_since(end) <= waiter_timeout * 2;

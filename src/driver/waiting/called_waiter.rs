@@ -59,8 +59,8 @@ impl<'a> CalledWaiter<'a> {
     }
 
     /// Waits until a majority of masters, or all in `held`, have called this waiter or reported a
-    /// change, or until `end`. A change counts only for masters in `held`: the others report what
-    /// this waiter does itself.
+    /// change, or until `end`. A change counts only on masters in `held`: the other masters report
+    /// what this waiter does itself.
     pub(crate) async fn wait_for_call(&self, held: MasterSet, end: LeaseTime) {
         let is_called = || {
             let heard = self.events.heard();

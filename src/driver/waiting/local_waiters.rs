@@ -128,7 +128,7 @@ impl LocalWaiters {
         !self.poll
     }
 
-    /// Returns the agreed master of `lock_id`, one of those in `among` that report changes.
+    /// Returns the agreed master of `lock_id`, one of the masters in `among` that report changes.
     pub(crate) fn agreed(
         &self,
         masters: &Masters,
@@ -258,16 +258,18 @@ impl LocalWaiter<'_> {
         }
     }
 
-    /// Waits until the lock may be free: until a guard of this process releases it, the agreed
-    /// master among the `contested` ones reports a change, or a majority of every set do so or have
-    /// answered in `answers` that the lock is free there. Returns the masters of which one may be
-    /// the agreed one, and `None` if there is no news until `end`. Does not wait if another waiter
-    /// has taken over: the events are for that one.
+    /// Waits until the lock may be free: until a guard of this process releases it, until the
+    /// agreed one of the `contested` masters reports a change, or until a majority of every list
+    /// have reported a change, or have answered in `answers` that the lock is free there. Returns
+    /// the masters among which the next attempt chooses the agreed one, or `None` if there is no
+    /// news until `end`. Does not wait if another waiter has taken over, because that waiter gets
+    /// the events.
     ///
     /// Releases are sent to all masters at once, so the report of one master is enough. A change
-    /// may also be a renewal. A holder that renews the lock puts its key back on masters that have
-    /// lost the key. None of those is the agreed one. Otherwise a waiter would take them for a
-    /// moment at each renewal, and the holder could never put its key back.
+    /// may also be a renewal: a holder that renews the lock puts its key back on masters that have
+    /// lost the key. The agreed master still has the key, so such a change is no news. Otherwise a
+    /// waiter would take those masters for a moment at each renewal, and the holder could never put
+    /// its key back.
     pub(crate) async fn wait_for_news(
         &self,
         answers: Option<&Arc<LiveRound>>,
@@ -320,7 +322,7 @@ impl LocalWaiter<'_> {
         self.waiters.history(self.lock_id, visit)
     }
 
-    /// Returns the agreed master, one of those in `among` that report changes.
+    /// Returns the agreed master, one of the masters in `among` that report changes.
     pub(crate) fn agreed(&self, among: MasterSet) -> Option<usize> {
         self.waiters.agreed(self.masters, self.lock_id, among)
     }

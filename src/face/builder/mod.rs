@@ -107,12 +107,13 @@ impl Builder {
 
     /// Adds the masters that programs leave while the masters are changed: all old masters.
     ///
-    /// Every decision then needs a majority of [`masters`](Self::masters) and a majority of these.
-    /// So this program excludes those that use only the old or only the new masters. These exclude
-    /// each other [only in the right order](crate::docs::operations#change-the-masters).
+    /// Every decision then needs a majority of [`masters`](Self::masters) and a majority of the old
+    /// masters. So this program excludes programs with only the old masters and programs with only
+    /// the new ones. Those two exclude each other only [in the right order of
+    /// steps](crate::docs::operations#change-the-masters).
     ///
-    /// A master in both lists, by its address, is asked once, as `masters` says, and counts in
-    /// each. Both lists together may have at most 64 masters.
+    /// A master whose address is in both lists is asked once, with the URL in `masters`, and counts
+    /// in each list. Both lists together may have at most 64 masters.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -149,8 +150,9 @@ impl Builder {
     /// longer round trip never votes in time.
     ///
     /// A connection that waits for a reply is closed after three node timeouts without a byte from
-    /// the master, or after one if the connection was silent for a second before the command, and
-    /// that is no extension. It is also closed after thirty node timeouts without a complete reply.
+    /// the master. One node timeout is enough if the connection was silent for a second before the
+    /// command, and the command is no extension. The connection is also closed after thirty node
+    /// timeouts without a complete reply.
     pub fn node_timeout(self, timeout: Duration) -> Self {
         let timeout = config::timeout("node timeout", timeout, 60).map(NodeTimeout::Fixed);
         self.set(timeout, |config| &mut config.node_timeout)
@@ -161,8 +163,8 @@ impl Builder {
     ///
     /// The first commands of a coordinator wait for its first connections. They wait for at most
     /// this time, and stop earlier if their outcome is certain. If a connection breaks that has
-    /// worked for a second, the commands that were not sent wait for the next one, for at most a
-    /// node timeout. After a dial that failed, a command fails at once.
+    /// worked for a second, the commands that were not sent wait for the next connection, for at
+    /// most a node timeout. After a dial that failed, a command fails at once.
     ///
     /// A lookup of a host that takes longer goes on, and serves a later dial. If a host has several
     /// addresses, each that does not answer delays the next one by 250 ms.
@@ -197,9 +199,9 @@ impl Builder {
         self.set(delays, |config| &mut config.retry)
     }
 
-    /// Sets the bounds of the random time for which a waiter relies on masters to report changes of
-    /// the lock. After that time the waiter tries again without a report. Defaults to 500 ms and
-    /// 1.5 s. Does not apply to locks with queues.
+    /// Sets the bounds of the random time after which a waiter tries again even if no master has
+    /// reported a change of the lock. Defaults to 500 ms and 1.5 s. Does not apply to locks with
+    /// queues.
     ///
     /// Masters report every release, also one by another library, and the waiter has a timer for
     /// the TTL. So polls matter only if something is unusual: for example, if a proxy swallows a
@@ -218,8 +220,8 @@ impl Builder {
     /// Waiters of this crate are told of each release, so clients of libraries that poll for the
     /// same locks get few turns. With `true`, waiters are told nothing: they ask again after a
     /// [`retry_delay`](Self::retry_delay), which should be about the delay of those clients. Set
-    /// this in all programs of this crate that share locks with them. It does not apply to locks
-    /// with queues.
+    /// this in all programs of this crate that share locks with such clients. It does not apply to
+    /// locks with queues.
     pub fn waiters_poll(self, poll: bool) -> Self {
         self.set(Ok(poll), |config| &mut config.waiters_poll)
     }
@@ -309,9 +311,9 @@ impl Builder {
         self.set(name, |config| &mut config.client_name)
     }
 
-    /// Sets the name of this coordinator among several of a program. It is the label `label` of the
-    /// metrics of its masters, and stands in log messages about masters and majorities and in
-    /// [`MasterHealth::label`](crate::MasterHealth::label). Defaults to no label.
+    /// Sets a name that tells this coordinator from others in the program. The name is the label
+    /// `label` of the metrics of its masters, and stands in log messages about masters and
+    /// majorities and in [`MasterHealth::label`](crate::MasterHealth::label). Defaults to no label.
     pub fn label(self, label: impl Into<String>) -> Self {
         self.set(Ok(Some(label.into().into())), |config| &mut config.label)
     }

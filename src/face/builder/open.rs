@@ -86,7 +86,7 @@ impl Opener {
     }
 }
 
-/// The masters of both lists. Each master is there once, also if it is in both.
+/// The masters of both lists. A master that is in both lists is here once.
 #[derive(Clone, Debug)]
 pub(crate) struct Listed {
     pub(super) masters: Vec<MasterSpec>,
@@ -181,8 +181,9 @@ impl MasterSpec {
     ///
     /// # Errors
     ///
-    /// The reason, with the step that failed or took the time. Another attempt may succeed, unless
-    /// the settings or the server must be changed first.
+    /// The reason why there is no connection. It names the step that failed, or that was not done
+    /// within `limit`. Another attempt may succeed, unless the settings or the server must be
+    /// changed first.
     ///
     /// # Panics
     ///

@@ -9,7 +9,9 @@ use crate::{
     face::lock::{Lock, Owner, shared::ReadWriteLock},
 };
 
-/// Locks. A name or an owner that cannot be used is reported when the lock is acquired.
+/// Locks. A name or an owner that cannot be used is reported when the lock is acquired. If the name
+/// is held as another kind of lock, the error is [`OtherKind`](crate::AcquireError::OtherKind). A
+/// name that is free can be acquired as any kind.
 impl Coordinator {
     /// Returns the mutex called `name`. Sends nothing.
     ///
@@ -17,8 +19,6 @@ impl Coordinator {
     /// Redlock libraries use the same format, so their locks and these mutexes exclude each other.
     ///
     /// A mutex is not reentrant. A task that holds a mutex and acquires it again waits for itself.
-    ///
-    /// A name that cannot be used is reported when the lock is acquired.
     pub fn mutex(&self, name: impl AsRef<str>) -> Lock {
         self.lock(Kind::Mutex, name.as_ref(), None)
     }
@@ -27,9 +27,9 @@ impl Coordinator {
     /// [`read_write`](Self::read_write) locks. Sends nothing.
     ///
     /// Make one owner for each task, because tasks that share an owner do not exclude each other. A
-    /// task may use its owner again and again.
-    /// The owner works with this coordinator and its clones. Locks of another coordinator refuse
-    /// the owner with [`ForeignOwner`](crate::ConfigError::ForeignOwner).
+    /// task may use its owner again and again. The owner works with this coordinator and its
+    /// clones. Locks of another coordinator refuse the owner with
+    /// [`ForeignOwner`](crate::ConfigError::ForeignOwner).
     pub fn owner(&self) -> Owner {
         Owner(Arc::new(LockOwner::new(self.context.owners.name())))
     }
@@ -50,10 +50,6 @@ impl Coordinator {
     /// is Redisson's fair lock. The other is `getMultiLock(name, values)`, which acquires a name
     /// even if another client holds it. See
     /// [`docs::guarantees`](crate::docs::guarantees#reentrant-locks).
-    ///
-    /// A name or an owner that cannot be used is reported when the lock is acquired. If the name is
-    /// held as another kind of lock, the error is [`OtherKind`](crate::AcquireError::OtherKind). A
-    /// name that is free can be acquired as any kind.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -91,10 +87,6 @@ impl Coordinator {
     /// the waiter timeout, the waiter leaves the queues, so that others can win. When a majority
     /// answers again, the waiter takes its old position. If no majority ever knew its position, it
     /// gets a new one.
-    ///
-    /// A name or an owner that cannot be used is reported when the lock is acquired. If the name is
-    /// held as another kind of lock, the error is [`OtherKind`](crate::AcquireError::OtherKind). A
-    /// name that is free can be acquired as any kind.
     ///
     /// # Guarantees
     ///
@@ -180,8 +172,8 @@ impl Coordinator {
         }
     }
 
-    /// Returns the semaphore called `name`. At most `permits` guards hold it at once, from 1 to
-    /// 1,000. Sends nothing.
+    /// Returns the semaphore called `name`. At most `permits` guards hold it at once. `permits` is
+    /// from 1 to 1,000. Sends nothing.
     ///
     /// Each guard has a [slot](crate::Guard::slot) of its own, which no other guard has at the same
     /// time. A job that needs several permits holds several guards. Waiters are served in the order
@@ -190,8 +182,9 @@ impl Coordinator {
     ///
     /// Programs may use different numbers of permits. There are never more holders than the largest
     /// of these numbers. So the number can grow or shrink while programs run: no holder loses its
-    /// permit, and a program with a smaller number waits until enough others are gone. Those that
-    /// come after one of its waiters wait for that one, even if there is a permit for them.
+    /// permit, and a program with a smaller number waits until enough others are gone. Callers that
+    /// come after a waiter of such a program wait for that waiter, even if there is a permit for
+    /// them.
     ///
     /// With [`fenced`](Lock::fenced), a token is larger than those of all earlier holders of all
     /// slots. A resource of its own for each slot can check it.
@@ -217,14 +210,16 @@ impl Coordinator {
     /// Returns the mutexes called `names` as one lock, which holds all of them or none. Sends
     /// nothing.
     ///
-    /// Each name excludes [`mutex`](Self::mutex) of that name. There may be 1 to 100 of them, in
-    /// any order, and one that is given twice counts once. A guard holds all names: it is valid as
-    /// long as the weakest of them, it is lost with the first, and its release releases all.
+    /// Each name excludes [`mutex`](Self::mutex) of that name. There may be 1 to 100 names, in any
+    /// order, and a name that is given twice counts once. A guard holds all names: it is valid
+    /// until the first of them expires, it is lost as soon as one name is lost, and its release
+    /// releases all.
     ///
-    /// All names are asked for at once. If one is held, [`acquire`](Lock::acquire) keeps those
-    /// before it, waits for it, and goes on with the names after it. All clients go through the
-    /// names in the order of their keys, so they never wait for each other in a circle. A task
-    /// that holds one of these locks already, and waits for another lock, can still be part of one.
+    /// All names are asked for at once. If one name is held, [`acquire`](Lock::acquire) keeps the
+    /// names before it, waits for it, and goes on with the names after it. All clients go through
+    /// the names in the order of their keys, so they never wait for each other in a circle. A task
+    /// that holds one of these locks already, and waits for another lock, can still be part of a
+    /// circle.
     ///
     /// Each name is a lock of its own on the masters, with its own
     /// [fencing token](crate::Guard::fencing_token_of), metrics, log messages and span. If an

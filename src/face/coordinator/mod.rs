@@ -124,9 +124,9 @@ impl Coordinator {
         self.context.masters.count()
     }
 
-    /// Returns the number of masters that make a majority. While the masters
-    /// [are changed](crate::Builder::leaving), this is the larger number of both lists, and
-    /// [`tally`](Self::tally) says what each of them has.
+    /// Returns the number of masters that make a majority. While the masters [are
+    /// changed](crate::Builder::leaving), this is the larger number of both lists, and
+    /// [`tally`](Self::tally) has the number of each list.
     pub fn quorum(&self) -> usize {
         self.context.masters.quorum().size()
     }
@@ -136,9 +136,9 @@ impl Coordinator {
         self.context.config.label.as_deref()
     }
 
-    /// Returns how many masters of each list `count`, by their present state. There are two lists
-    /// only while the masters [are changed](crate::Builder::leaving). Locks can be acquired if a
-    /// majority of each list can vote.
+    /// Returns for how many masters of each list `count` returns `true`, by their present state.
+    /// There are two lists only while the masters [are changed](crate::Builder::leaving). Locks can
+    /// be acquired if a majority of each list can vote.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

@@ -97,12 +97,12 @@ impl Coordinator {
     /// # Votes
     ///
     /// - [`Grant`](crate::Vote::Grant): a holder was removed there.
-    /// - [`Gone`](crate::Refusal::Gone): it was not held there.
-    /// - [`Held`](crate::Refusal::Held): a newer holder has it there, or one that was not named,
-    ///   and keeps it.
+    /// - [`Gone`](crate::Refusal::Gone): the lock was not held there.
+    /// - [`Held`](crate::Refusal::Held): the lock has a holder there that is newer, or that was not
+    ///   named. That holder keeps the lock.
     /// - [`OtherKind`](crate::Refusal::OtherKind): the key there is not a lock, and is left alone.
-    /// - [`Fail`](crate::Vote::Fail): the master did not answer. If it holds the lock, it keeps it
-    ///   until the end of the TTL.
+    /// - [`Fail`](crate::Vote::Fail): the master did not answer. If it has the lock's key, the key
+    ///   stays until the end of the TTL.
     ///
     /// # Cancel safety
     ///

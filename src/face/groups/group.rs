@@ -52,7 +52,7 @@ impl Group {
         Self { weight, ..self }
     }
 
-    /// Checks the groups of one list. Returns their entries in the ID of all lists.
+    /// Checks the groups of one list. Returns the entry of each group in the ID of both lists.
     pub(super) fn check_all(groups: &[Self]) -> Result<Vec<Entry>, GroupsError> {
         if groups.len() > Self::MOST {
             let given = format!("{} groups", groups.len());
@@ -102,7 +102,7 @@ impl Group {
         Ok(())
     }
 
-    /// Returns the masters of the group, with those that its names leave.
+    /// Returns the masters of the group, with those of `old`, which its names leave.
     pub(super) fn listed(&self, old: Option<&Self>) -> Result<Listed, ConfigError> {
         let leaving = old.map_or_else(Vec::new, |old| old.masters.clone());
         Listed::parse(self.masters.clone(), leaving)
@@ -170,7 +170,7 @@ pub enum GroupsError {
 /// The ID of a group, its weight, and the ID of its masters.
 type Entry = (String, u32, ListsId);
 
-/// Returns the ID of a program that uses groups of masters and leaves others.
+/// Returns the ID of both lists of groups: those that a program uses, and those that it leaves.
 // The ID is the hash of both lists of groups, sorted. If both are the same, the second counts as
 // empty. A zero byte ends each text, and another one ends each list. This must never change.
 pub(super) fn lists_id(mut lists: [Vec<Entry>; 2]) -> ListsId {

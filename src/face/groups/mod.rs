@@ -61,9 +61,9 @@ pub struct Groups(Arc<Inner>);
 
 struct Inner {
     choice: Choice,
-    /// The choice among the groups that are left.
+    /// The choice among the old groups.
     old: Choice,
-    /// The coordinator for names of a group and an old group, by their numbers.
+    /// The coordinators by the numbers of the group and of the old group of their names.
     members: BTreeMap<(usize, usize), Member>,
     /// Any of the coordinators. All have the same settings and the same owners.
     first: Coordinator,
@@ -99,9 +99,9 @@ impl Groups {
     /// groups.
     ///
     /// Every decision about a name then needs a majority of the masters of its group, and a
-    /// majority of those of its old group. So this program excludes those that use only the old or
-    /// only the new groups. These exclude each other only in the
-    /// [right order](crate::docs::operations#change-the-groups).
+    /// majority of the masters of its old group. So this program excludes programs with only the
+    /// old groups and programs with only the new ones. Those two exclude each other only [in the
+    /// right order of steps](crate::docs::operations#change-the-groups).
     ///
     /// A group with the same ID and the same masters in both lists decides as before. To go from
     /// [one coordinator](Builder::masters) to groups, give its masters as one group with any ID.
@@ -195,7 +195,7 @@ impl Groups {
     /// [break](Coordinator::break_held) a lock. **Use it for this name only**, and for names with
     /// the same part in braces: on the masters of another group, a lock would exclude nobody.
     ///
-    /// After a [`close`](Self::close), names that move and were not used before have the
+    /// After a [`close`](Self::close), a name that moves and was not used before gets the
     /// coordinator of another group, which is closed, too.
     pub fn of(&self, name: impl AsRef<str>) -> &Coordinator {
         let inner = &*self.0;
@@ -208,7 +208,7 @@ impl Groups {
         let Some(opener) = inner.opener.lock().clone() else {
             return member.opened.get().unwrap_or(&inner.first);
         };
-        // Not while the mutex is locked: the program's metrics recorder is called.
+        // The mutex is not locked here, because `open` calls the metrics recorder of the program.
         let ours = member.open(&opener);
         let opener = inner.opener.lock();
         if let Err(late) = member.opened.set(ours) {
@@ -226,8 +226,8 @@ impl Groups {
     /// Returns the mutexes called `names` as one lock, as
     /// [`Coordinator::mutex_all`](Coordinator::mutex_all) does. The names may be in several groups.
     ///
-    /// If the masters of the group of a name do not answer for long, the names of other groups are
-    /// given back until they do.
+    /// If the masters of a group do not answer for long, the names of other groups are given back
+    /// until these masters answer.
     pub fn mutex_all(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Lock {
         let context_of = |name: &str| self.of(name).context.clone();
         Lock::mutex_all(&self.0.first.context, context_of, names)
@@ -239,8 +239,8 @@ impl Groups {
         self.0.first.owner()
     }
 
-    /// Returns the coordinators of all groups, in the order of the groups. Those for names that
-    /// move are only among them if they have been used.
+    /// Returns the coordinators of all groups, in the order of the groups. The coordinators for
+    /// names that move are among them only if they have been used.
     pub fn coordinators(&self) -> impl Iterator<Item = &Coordinator> {
         let members = self.0.members.values();
         members.filter_map(|member| member.opened.get())
