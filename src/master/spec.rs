@@ -80,9 +80,9 @@ impl From<&String> for MasterSpec {
     }
 }
 
-/// Reads a URL from a configuration file. A URL that cannot be used is no error here, because a
-/// parser might show the line with its password. [`Builder::build`](crate::Builder::build) reports
-/// it.
+/// Reads a URL from a configuration file. A URL that cannot be used is no error here, because the
+/// error of a parser might show the line, with the password in it.
+/// [`Builder::build`](crate::Builder::build) reports it.
 #[cfg(feature = "serde")]
 impl<'de> serde::Deserialize<'de> for MasterSpec {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -134,11 +134,11 @@ impl MasterSpec {
     /// [`connect_timeout`](crate::Builder::connect_timeout).
     ///
     /// The URL, `redis://` or `unix://`, has the login and the database. It also names the master:
-    /// give each server the URL that all programs give it, because that tells masters apart. A
-    /// stream that is dropped should not deliver what it still holds, so that no late command
-    /// arrives. The system cannot be asked whether such a stream has ended. So if a stream ends
-    /// while this process stands still, the next command may still be written to that stream, and
-    /// fail at this master.
+    /// give each server the URL that all programs give it, because programs tell masters apart by
+    /// their URLs. A stream that is dropped should not deliver what it still holds, so that no late
+    /// command arrives. The system cannot be asked whether such a stream has ended. So if a stream
+    /// ends while this process stands still, the next command may still be written to that stream,
+    /// and fail at this master.
     ///
     /// `connect` and the streams run in the task that serves all masters of a coordinator. So they
     /// must not block, and if they panic, the coordinator is closed.
@@ -183,7 +183,8 @@ impl MasterSpec {
         })
     }
 
-    /// Returns a master that is reached by streams that say more than those of users.
+    /// Returns a master to which `connect` opens wires. Unlike the streams of users, their streams
+    /// can say whether they have ended.
     pub(crate) fn from_wire(
         url: &str,
         connect: impl Fn() -> redis::Connecting + Send + Sync + 'static,
