@@ -84,12 +84,8 @@ impl Entry {
     /// Returns whether the connection or the quarantine is another one than in `before`.
     pub(crate) fn has_other_connection(&self, before: &Self) -> bool {
         let kind = |entry: &Self| {
-            let is_quarantined = entry.quarantined_until.is_some();
-            (
-                mem::discriminant(&entry.known.state),
-                entry.since,
-                is_quarantined,
-            )
+            let state = mem::discriminant(&entry.known.state);
+            (state, entry.since, entry.quarantined_until.is_some())
         };
         kind(self) != kind(before)
     }
@@ -159,7 +155,7 @@ impl HealthBoard {
             let error = entry.known.error.as_deref();
             error.is_some_and(|error| ServerError::of(error) == ServerError::Loading)
         };
-        if self.look(master, was_loading) == Some(true) {
+        if self.look(master, was_loading) {
             self.takes_locks(master);
         }
         let mut is_first = false;
@@ -187,7 +183,7 @@ impl HealthBoard {
     /// Notes that the master answered a command with `error`.
     pub(super) fn takes_no_locks(&self, master: usize, error: &Arc<str>) {
         let is_known = |entry: &Entry| entry.known.error.as_ref() == Some(error);
-        if self.look(master, is_known) == Some(true) {
+        if self.look(master, is_known) {
             return;
         }
         let now = (self.now)();
@@ -215,16 +211,16 @@ impl HealthBoard {
 
     /// Returns whether the master answers with errors.
     pub(super) fn is_unfit(&self, master: usize) -> bool {
-        self.look(master, |entry| entry.known.error.is_some()) == Some(true)
+        self.look(master, |entry| entry.known.error.is_some())
     }
 
     /// Returns the time that the connection to `master` updates.
     pub(super) fn last_heard(&self, master: usize) -> LastHeard {
-        self.entries.borrow()[master].last_heard.clone()
+        self.look(master, |entry| entry.last_heard.clone())
     }
 
-    fn look<T>(&self, master: usize, look: impl FnOnce(&Entry) -> T) -> Option<T> {
-        self.entries.borrow().get(master).map(look)
+    fn look<T>(&self, master: usize, look: impl FnOnce(&Entry) -> T) -> T {
+        look(&self.entries.borrow()[master])
     }
 
     /// Notes that the connection ends, before it is closed.
@@ -264,10 +260,9 @@ impl HealthBoard {
     fn update(&self, master: usize, change: impl FnOnce(&mut Entry)) {
         let mut can_vote = false;
         self.entries.send_modify(|entries| {
-            if let Some(entry) = entries.get_mut(master) {
-                change(entry);
-                can_vote = entry.at((self.now)()).can_vote();
-            }
+            let entry = &mut entries[master];
+            change(entry);
+            can_vote = entry.at((self.now)()).can_vote();
         });
         self.observers[master].set_can_vote(can_vote);
     }
