@@ -251,43 +251,30 @@ impl Outage {
 /// time, so it would be wasteful to reset the timer for each deadline.
 struct LazyTimer {
     now: fn() -> Instant,
-    sleep: Option<Pin<Box<Sleep>>>,
-    deadline: Option<Instant>,
+    /// The deadline for which the timer is set.
+    set: Option<(Instant, Pin<Box<Sleep>>)>,
 }
 
 impl LazyTimer {
     fn new(now: fn() -> Instant) -> Self {
-        Self {
-            now,
-            sleep: None,
-            deadline: None,
-        }
+        Self { now, set: None }
     }
 
     /// Resolves at `at`. If the timer is still set for an earlier deadline, first waits for that
     /// deadline.
     fn poll(&mut self, cx: &mut Context<'_>, at: Instant) -> Poll<()> {
         loop {
-            if self.deadline.is_none_or(|deadline| at < deadline) {
-                self.set(at);
-            }
-            if let Some(sleep) = &mut self.sleep {
-                ready!(sleep.as_mut().poll(cx));
-            }
-            self.deadline = None;
+            self.set.take_if(|(deadline, _)| at < *deadline);
+            let (_, timer) = self.set.get_or_insert_with(|| {
+                let left = at.saturating_duration_since((self.now)());
+                (at, Box::pin(sleep(left)))
+            });
+            ready!(timer.as_mut().poll(cx));
+            self.set = None;
             if at <= (self.now)() {
                 return Poll::Ready(());
             }
         }
-    }
-
-    fn set(&mut self, at: Instant) {
-        let left = sleep(at.saturating_duration_since((self.now)()));
-        match &mut self.sleep {
-            Some(sleep) => sleep.set(left),
-            None => self.sleep = Some(Box::pin(left)),
-        }
-        self.deadline = Some(at);
     }
 }
 
