@@ -11,8 +11,9 @@ use crate::core::time::lease::LeaseTime;
 pub(crate) struct History {
     /// The number of wins without a rival after which the lock counts as uncontested.
     until_calm: u8,
-    /// `true` if the last waiter had to wait in the queues of the masters.
-    was_queued: bool,
+    /// `true` if the last waiter had to wait in the queues of the masters. Then the next waiter is
+    /// likely to wait there, too, so it joins the queues in its first round.
+    pub(crate) was_queued: bool,
     pub(crate) run: Run,
 }
 
@@ -27,17 +28,6 @@ impl History {
     /// Notes that an attempt has met no rival.
     pub(crate) fn note_alone(&mut self) {
         self.until_calm = self.until_calm.saturating_sub(1);
-    }
-
-    /// Notes whether a waiter had to wait in the queues of the masters.
-    pub(crate) fn note_queued(&mut self, was_queued: bool) {
-        self.was_queued = was_queued;
-    }
-
-    /// Returns whether the next waiter is likely to wait in the queues of masters. Then it joins
-    /// the queues in its first round.
-    pub(crate) fn is_queue_likely(&self) -> bool {
-        self.was_queued
     }
 
     /// Returns whether the next attempt is likely to meet a rival.

@@ -161,8 +161,8 @@ impl Backoff {
             .least
             .saturating_mul(2u32.saturating_pow(failures.saturating_add(1)))
             .min(self.most);
-        let spread = nanos(ceiling.saturating_sub(self.least));
-        let part = (u128::from(spread) * u128::from(random)) >> 64;
+        let spread = ceiling.saturating_sub(self.least).as_nanos();
+        let part = (spread * u128::from(random)) >> 64;
         self.least.saturating_add(Duration::from_nanos(part as u64)) // at most `spread`
     }
 
@@ -171,10 +171,6 @@ impl Backoff {
     pub(crate) fn spread(self, random: u64) -> Duration {
         self.delay(u32::MAX, random)
     }
-}
-
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::core::time::lease::LeaseTime;
 /// contends says when it will act next. If it does not act, it is passed over and another waiter
 /// contends. This costs the others a short time only once, because a waiter that was passed over
 /// has no turn until it is polled again. `T` is the handle that wakes a waiter whose turn has come.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct WaitOrder<T> {
     /// The waiters that have asked for their turn, without the contender.
     waiting: BTreeMap<u64, T>,
@@ -121,16 +121,6 @@ impl<T: Clone> WaitOrder<T> {
         const MOST: usize = 100;
         let earlier = self.waiting.range(..number).take(MOST).count();
         Self::STEP * earlier as u32
-    }
-}
-
-impl<T> Default for WaitOrder<T> {
-    fn default() -> Self {
-        Self {
-            waiting: BTreeMap::new(),
-            contender: None,
-            numbers: 0,
-        }
     }
 }
 

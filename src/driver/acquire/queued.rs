@@ -131,7 +131,7 @@ impl<'a> QueuedWait<'a> {
     async fn begin(&self) -> Result<Stay<'a>, AcquireError> {
         let permit = self.permit().await?;
         let is_last = self.deadline.is_over();
-        let joins = !is_last && self.history(|history| history.is_queue_likely());
+        let joins = !is_last && self.history(|history| history.was_queued);
         let waiter = joins.then(|| self.join());
         let mut slot = SlotChoice::new(self.context, &self.request.lock_id);
         if !joins {
@@ -196,7 +196,7 @@ impl<'a> QueuedWait<'a> {
     fn note_win(&self, stay: &Stay<'_>) {
         let claim = &stay.level.claim;
         if claim.rounds() == 1 {
-            self.history(|history| history.note_queued(false));
+            self.history(|history| history.was_queued = false);
         }
         stay.slot.note_win();
         self.owned.won(claim);
@@ -269,7 +269,7 @@ impl<'a> QueuedWait<'a> {
     /// Prepares a round that joins the queues of the masters. The waiter listens before it joins,
     /// so it misses no call.
     fn join(&self) -> CalledWaiter<'a> {
-        self.history(|history| history.note_queued(true));
+        self.history(|history| history.was_queued = true);
         self.listen()
     }
 

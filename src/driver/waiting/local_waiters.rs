@@ -128,18 +128,6 @@ impl LocalWaiters {
         !self.poll
     }
 
-    /// Returns the agreed master of `lock_id`, one of the masters in `among` that report changes.
-    pub(crate) fn agreed(
-        &self,
-        masters: &Masters,
-        lock_id: &LockId,
-        among: MasterSet,
-    ) -> Option<usize> {
-        let reporting = masters.reporting();
-        let agreed = masters.agreed(lock_id.key(), reporting.and(among));
-        agreed.filter(|_| self.are_told())
-    }
-
     /// Reads or changes the history of the lock.
     pub(crate) fn history<T>(&self, lock_id: &LockId, visit: impl FnOnce(&mut History) -> T) -> T {
         let entry = hash(lock_id.key().bytes()) as u8;
@@ -324,7 +312,9 @@ impl LocalWaiter<'_> {
 
     /// Returns the agreed master, one of the masters in `among` that report changes.
     pub(crate) fn agreed(&self, among: MasterSet) -> Option<usize> {
-        self.waiters.agreed(self.masters, self.lock_id, among)
+        let among = self.masters.reporting().and(among);
+        let agreed = self.masters.agreed(self.lock_id.key(), among);
+        agreed.filter(|_| self.waiters.are_told())
     }
 
     fn topic(&self) -> Topic {
