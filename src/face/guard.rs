@@ -71,12 +71,12 @@ impl Guard {
         }
     }
 
-    /// Returns the lock's name. Of [several](Self::names), returns the first.
+    /// Returns the lock's name. For [several](Self::names) names, returns the first.
     pub fn name(&self) -> &str {
         self.first.claim.name()
     }
 
-    /// Returns the names that the guard holds: one, or those of
+    /// Returns the names that the guard holds: one name, or the names of
     /// [`mutex_all`](crate::Coordinator::mutex_all), each once, in the order of their keys.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.levels().map(|level| &**level.claim.name())
@@ -104,13 +104,13 @@ impl Guard {
         level.claim.fencing_token().map(FencingToken::from)
     }
 
-    /// Returns the number of rounds that it took to acquire the lock. Of several names, returns the
-    /// largest number.
+    /// Returns the number of rounds that it took to acquire the lock. For several names, returns
+    /// the largest number.
     ///
     /// For a mutex or a reentrant lock, earlier attempts of a waiter do not count. The number is 1,
     /// or more if a fencing token took more rounds. For a fair lock, the rounds that the waiter
-    /// made from its position in the queues count as well. They count again from 1 if it took a new
-    /// ticket because its clock was wrong.
+    /// made from its position in the queues count as well. The number starts again from 1 if the
+    /// waiter took a new ticket because its clock was wrong.
     pub fn rounds(&self) -> u32 {
         let rounds = self.levels().map(|level| level.claim.rounds());
         rounds.max().unwrap_or_default()
@@ -140,8 +140,8 @@ impl Guard {
     /// readers need not wait any longer. Does nothing to the guard of a reader.
     ///
     /// This method does not wait for the masters. It posts an extension, which tells them, unless
-    /// the owner has other guards that write. A master that misses the extension learns it from the
-    /// next one. Until then, it keeps readers away.
+    /// the owner has other guards that write. A master that misses this extension learns of the
+    /// change from the next one. Until then, the master keeps readers away.
     ///
     /// # Errors
     ///
@@ -333,7 +333,7 @@ impl Guard {
     ///   they can be reached, until the TTL has passed. If only one level was released, the next
     ///   extension or release tells them the depth.
     /// - [`NotLeft`](ReleaseError::NotLeft): the lock has a [minimum time](crate::Lock::min_hold),
-    ///   and fewer than a majority confirmed that they keep it for the rest of that time.
+    ///   and fewer than a majority confirmed that they keep the lock for the rest of that time.
     ///
     /// # Cancel safety
     ///

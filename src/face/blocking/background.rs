@@ -57,7 +57,8 @@ impl<T: fmt::Debug> fmt::Debug for Blocking<T> {
 #[derive(Clone)]
 pub(super) struct BackgroundThread {
     runtime: Handle,
-    /// Takes what the thread waits for before it ends. It ends after the last clone is dropped.
+    /// Takes the health events whose end the thread waits for. The thread ends after that, and
+    /// after the last clone of this handle is dropped.
     pub(super) last_work: UnboundedSender<HealthEvents>,
 }
 
@@ -81,7 +82,7 @@ impl BackgroundThread {
         }
     }
 
-    /// Returns what blocks on `inner`.
+    /// Wraps `inner`, so that its calls block and use this thread.
     pub(super) fn view<T>(&self, inner: T) -> Blocking<T> {
         Blocking {
             inner,
@@ -123,7 +124,7 @@ fn run(mut waits_for: UnboundedReceiver<HealthEvents>, started: &mpsc::Sender<io
     let _ = started.send(Ok(runtime.handle().clone()));
     runtime.block_on(async {
         while let Some(mut events) = waits_for.recv().await {
-            // They end after the supervisors have delivered everything.
+            // The events end after the supervisors have delivered everything.
             while events.next().await.is_some() {}
         }
     });
@@ -137,7 +138,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> Result<T, BlockingError> {
         return Err(BlockingError);
     }
     let mut future = pin!(future);
-    // Not the token of the thread: other code on this thread may use that up.
+    // Not `thread::park`: other code on this thread may use up its token.
     let (sender, woken) = mpsc::sync_channel(1);
     let waker = Waker::from(Arc::new(WakeUp(sender)));
     loop {

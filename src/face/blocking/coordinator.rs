@@ -114,7 +114,7 @@ impl Blocking<coordinator::Coordinator> {
     ///
     /// # Errors
     ///
-    /// The same, and [`BlockingError`].
+    /// Those of the async method, and [`BlockingError`].
     pub fn ready(&self, limit: Duration) -> Result<Votes, ReadyError> {
         self.thread.wait(self.inner.ready(limit))?
     }
@@ -124,7 +124,7 @@ impl Blocking<coordinator::Coordinator> {
     ///
     /// # Errors
     ///
-    /// The same, and [`BlockingError`].
+    /// Those of the async method, and [`BlockingError`].
     pub fn all_ready(&self, limit: Duration) -> Result<Votes, ReadyError> {
         self.thread.wait(self.inner.all_ready(limit))?
     }

@@ -32,7 +32,7 @@ impl Blocking<lock::Lock> {
     ///
     /// # Errors
     ///
-    /// The same, and [`BlockingError`].
+    /// Those of the async method, and [`BlockingError`].
     pub fn try_acquire(&self) -> Result<Guard, AcquireError> {
         self.guard(self.inner.try_acquire())
     }
@@ -41,7 +41,7 @@ impl Blocking<lock::Lock> {
     ///
     /// # Errors
     ///
-    /// The same, and [`BlockingError`].
+    /// Those of the async method, and [`BlockingError`].
     pub fn acquire_within(&self, limit: Duration) -> Result<Guard, AcquireError> {
         self.guard(self.inner.acquire_within(limit))
     }
@@ -50,7 +50,7 @@ impl Blocking<lock::Lock> {
     ///
     /// # Errors
     ///
-    /// The same, and [`BlockingError`].
+    /// Those of the async method, and [`BlockingError`].
     pub fn acquire(&self) -> Result<Guard, AcquireError> {
         self.guard(self.inner.acquire())
     }
@@ -104,7 +104,7 @@ impl Blocking<lock::Lock> {
     ///
     /// # Errors
     ///
-    /// The same, and [`BlockingError`].
+    /// Those of the async method, and [`BlockingError`].
     pub fn inspect(&self) -> Result<Inspection, InspectError> {
         self.thread.wait(self.inner.inspect())?
     }
@@ -113,7 +113,7 @@ impl Blocking<lock::Lock> {
     ///
     /// # Errors
     ///
-    /// The same, and [`BlockingError`].
+    /// Those of the async method, and [`BlockingError`].
     pub fn is_held(&self) -> Result<bool, InspectError> {
         self.thread.wait(self.inner.is_held())?
     }
@@ -123,7 +123,7 @@ impl Blocking<lock::Lock> {
     ///
     /// # Errors
     ///
-    /// The same, and [`BlockingError`].
+    /// Those of the async method, and [`BlockingError`].
     pub fn available(&self) -> Result<usize, InspectError> {
         self.thread.wait(self.inner.available())?
     }
@@ -174,9 +174,9 @@ impl Blocking<lock::shared::ReadWriteLock> {
 
 /// A lock that is held, as an async [`Guard`](crate::Guard).
 ///
-/// The same holds for its guarantees and its limits. Dropping the guard posts a release and does
-/// not block. It works on any thread, also in async code. The end of the program does not wait for
-/// that release: see [the background thread](super#the-background-thread).
+/// It has the same guarantees and the same limits. Dropping the guard posts a release and does not
+/// block. It works on any thread, also in async code. The end of the program does not wait for that
+/// release: see [the background thread](super#the-background-thread).
 pub type Guard = Blocking<guard::Guard>;
 
 impl Blocking<guard::Guard> {
@@ -212,7 +212,7 @@ impl Blocking<guard::Guard> {
     ///
     /// # Errors
     ///
-    /// The same, and [`BlockingError`]. After the latter, nothing was
+    /// Those of the async method, and [`BlockingError`]. After the latter, nothing was
     /// sent.
     pub fn extend(&self, ttl: Duration) -> Result<(), ExtendError> {
         self.thread.wait(self.inner.extend(ttl))?
@@ -223,7 +223,7 @@ impl Blocking<guard::Guard> {
     ///
     /// # Errors
     ///
-    /// The same, and [`BlockingError`]. After the latter, the release is
+    /// Those of the async method, and [`BlockingError`]. After the latter, the release is
     /// posted as if the guard had been dropped.
     pub fn release(self) -> Result<(), ReleaseError> {
         let Self { inner, thread } = self;

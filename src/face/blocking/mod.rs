@@ -62,9 +62,9 @@
 //! # Ok(()) }
 //! ```
 //!
-//! With [groups of masters](crate::Groups), make one such view of any coordinator, and those of the
-//! locks by [`with`](Coordinator::with). A program without async starts a runtime for them, and
-//! closes them there.
+//! With [groups of masters](crate::Groups), make one such view of any of their coordinators, and
+//! wrap the locks of all groups with its method [`with`](Coordinator::with). A program without
+//! async starts a runtime for the groups, and closes the groups in it.
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {

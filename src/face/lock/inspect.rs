@@ -12,10 +12,11 @@ impl Lock {
     ///
     /// Changes nothing on the masters. The answer may be out of date when it arrives. The holder is
     /// reported even if it holds the name as another kind of lock. The queue is reported only if
-    /// this lock is of a kind with queues. Waits for all masters, for at most the node timeout. For
-    /// a master whose first connection is under way, it waits for at most the connect timeout.
+    /// this lock is of a kind with queues. Waits for the answers of all masters, for at most the
+    /// node timeout. If the first connection to a master is under way, waits for that master for at
+    /// most the connect timeout.
     ///
-    /// Of several names, returns the answer for the first one that is held, or for the first name
+    /// For several names, returns the answer for the first name that is held, or for the first name
     /// if all are free.
     ///
     /// # Errors

@@ -185,13 +185,14 @@ impl Lock {
     /// timeouts each, or four each if the lock is fenced, and for a semaphore one more each. The
     /// first connections may take the connect timeout. All these times may double while a master
     /// does not keep up with the commands of this coordinator. [Several
-    /// names](crate::Coordinator::mutex_all) may take one attempt more: when the last attempt at
-    /// one of them wins, the rest follow.
+    /// names](crate::Coordinator::mutex_all) may take one attempt more: if the last attempt at one
+    /// name wins, the remaining names are tried once.
     ///
     /// Tasks of one owner make their attempts one after the other. If the turn of a task has not
     /// come three node timeouts after `limit`, the task makes no last attempt. For a fenced lock
     /// that time is five node timeouts, and until every master was dialled once, it is longer by
-    /// the connect timeout. If the turn comes just before that, the last attempt begins then.
+    /// the connect timeout. If the turn comes just before the end of that time, the last attempt
+    /// still begins.
     ///
     /// # Errors
     ///

@@ -74,8 +74,8 @@ fn guard_of_all(mut levels: Vec<Level>) -> Guard {
     Guard::new(levels.remove(0), others)
 }
 
-/// Returns the first lock and the others, each once. All clients take them in the order of their
-/// keys.
+/// Returns the first lock and the others, each once, in the order of their keys. All clients take
+/// several locks in this order.
 fn in_order(mut lock_ids: Vec<LockId>) -> Result<(LockId, Vec<LockId>), ConfigError> {
     let given = lock_ids.len();
     lock_ids.sort_unstable_by(|one, other| one.key().cmp(other.key()));
@@ -88,5 +88,6 @@ fn in_order(mut lock_ids: Vec<LockId>) -> Result<(LockId, Vec<LockId>), ConfigEr
     Ok((lock_ids.remove(0), lock_ids))
 }
 
-/// The greatest number of names. All are asked for at once, and each is a lock of its own.
+/// The greatest number of names. A call asks for all of them at once, and each is a lock of its
+/// own.
 const MOST_NAMES: usize = 100;
