@@ -58,8 +58,8 @@ pub(crate) async fn acquire_all(
     observed_all(parts, pin!(several::acquire_all(parts, limit))).await
 }
 
-/// Runs `acquiring`, a call for the lock of `request`, in a span. Records and logs its result. If the
-/// lock was acquired, begins its hold.
+/// Polls `acquiring`, the future of a call for the lock of `request`, in the span of the call.
+/// Records and logs the result. If the lock was acquired, begins the hold of the lock.
 ///
 /// The caller pins the future. An async function that takes a future by value stores it twice.
 async fn observed(
