@@ -105,8 +105,8 @@ pub(crate) struct ClaimState {
 
 /// The phase of a claim. A claim never goes back to an earlier one.
 ///
-/// A lock that is in doubt is held. It is the newest round that says so, and rounds fail without
-/// telling the claim.
+/// A lock that is in doubt is held. The newest round shows the doubt, because a round that fails
+/// does not change the claim.
 #[derive(Debug)]
 enum Phase {
     /// A round asks for the lock. The round may be won, but the caller has not seen it.
@@ -130,7 +130,8 @@ struct Held {
     /// `true` if an extension before the newest round failed, and none has succeeded since.
     in_doubt: bool,
     plan: Option<RenewalPlan>,
-    /// The time when the renewer looks at this claim next. `None` if the renewer does not.
+    /// The time when the renewer looks at this claim next. `None` if the renewer does not look at
+    /// it.
     next_look: Option<LeaseTime>,
     /// The instant on the monotonic clock until which the lock stays on the masters, even if all
     /// guards are dropped before.
@@ -315,10 +316,10 @@ pub(crate) struct Leave {
     /// The instant on the monotonic clock at which everything that the claim may have written has
     /// expired. `None` if other levels are left.
     pub(crate) until: Option<Instant>,
-    /// The masters that are owed a release of the last level, besides those that may keep what the
-    /// newest round has asked for: a late vote in that round may show that a master has nothing.
-    /// `None` if the command is no such release. If other levels are left, the next extension also
-    /// sets the depth.
+    /// The masters that are owed a release of the last level, without those that may keep what the
+    /// newest round asked for. The latter are read from that round later, because a late vote may
+    /// show that a master has nothing. `None` if the command is no such release. If other levels
+    /// are left, the next extension also sets the depth.
     pub(crate) owed: Option<MasterSet>,
 }
 

@@ -17,9 +17,9 @@ enum Form {
     /// is harmless, because messages are only hints.
     Channel,
     Key {
-        /// Letters for which the CRC16 of `quorlock:`, the name, a colon, the letters and another
-        /// colon is 0. The whole companion key then has the same CRC16 as the lock's key, so both
-        /// keys have the same slot.
+        /// Letters that give the companion key the slot of the lock's key. They make the CRC16 of
+        /// the text before the lock's key 0. This text is `quorlock:`, the name, a colon, the
+        /// letters and another colon.
         neutral: &'static str,
         /// The type, as the command `TYPE` names it.
         of_type: &'static str,
@@ -86,8 +86,8 @@ fn has_hash_tag(key: &str) -> bool {
     tag.is_some_and(|(tag, _)| !tag.is_empty())
 }
 
-/// The companions of one lock. Few locks need any, so each is made when it is first needed. The
-/// place for the next one comes with it, so that a lock can have any number of them.
+/// The texts of the companions of one lock. Few locks need any, so each text is made when it is
+/// first needed. It has the place for the next text, so a lock can have any number of them.
 #[derive(Default)]
 pub(in crate::core) struct Companions(OnceLock<Box<Made>>);
 

@@ -24,13 +24,13 @@ pub(crate) struct Command {
     pub(crate) watch: bool,
 }
 
-/// What an owner holds of a lock after a command: `depth` levels, 0 for none.
+/// What an owner holds of a lock after a command: `depth` levels, which may be 0.
 #[derive(Clone, Debug)]
 pub(crate) struct Holding {
     pub(crate) by: Identity,
     /// The key of a mutex does not contain the depth.
     pub(crate) depth: u32,
-    /// What the levels together leave to others.
+    /// Whether others may share the lock: they may if no level excludes them.
     pub(crate) access: Access,
     /// The slot that a master has granted, for a lock with slots.
     pub(crate) slot: Slot,

@@ -16,7 +16,7 @@ use crate::core::{
     vote::Verb,
 };
 
-/// What a place in a command has.
+/// What stands in one place of a command.
 #[derive(Clone, Copy)]
 pub(in crate::core) enum Word {
     /// What the caller does with a lock that has readers and writers.

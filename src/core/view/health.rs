@@ -32,7 +32,7 @@ pub struct MasterHealth {
     pub failures: u32,
     /// The time until the master votes again, if it may have forgotten locks.
     pub quarantine: Option<Duration>,
-    /// The sign that it may have forgotten locks, for people.
+    /// Why the master may have forgotten locks, in words for people.
     pub quarantine_reason: Option<&'static str>,
     /// The error with which the master answers, such as `OOM` or `MISCONF`. A replica is down
     /// instead. `None` after the master has granted a lock, or after [`Coordinator::ready`] found
@@ -43,7 +43,7 @@ pub struct MasterHealth {
     ///
     /// [`Coordinator::ready`]: crate::Coordinator::ready
     pub error: Option<Arc<str>>,
-    /// The time since something last came from the master. `None` before the first connection.
+    /// The time since bytes last came from the master. `None` before the first connection.
     pub last_heard: Option<Duration>,
     pub(crate) refusal: Option<DialRefusal>,
 }
@@ -62,7 +62,8 @@ impl MasterHealth {
     }
 
     /// Returns whether the last dial failed because of a certificate: this program does not trust
-    /// that of the master, or the master does not accept that of this program.
+    /// the certificate of the master, or the master does not accept the certificate of this
+    /// program.
     pub fn refuses_certificate(&self) -> bool {
         self.refusal == Some(DialRefusal::Certificate)
     }

@@ -32,7 +32,7 @@ pub struct Inspection {
     pub votes: Votes,
     pub(crate) lock_id: LockId,
     pub(crate) seen: Vec<Option<Seen>>,
-    /// The ID of the only owner that a break removes. `None` if it removes all.
+    /// The ID of the only owner that a break removes. `None` if a break removes all holders.
     pub(crate) only: Option<String>,
 }
 

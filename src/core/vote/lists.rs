@@ -57,7 +57,7 @@ pub enum Membership {
 }
 
 impl Membership {
-    /// Returns the word for it, as in the label of a metric.
+    /// Returns the word for this part, as in the label of a metric.
     pub fn word(self) -> &'static str {
         match self {
             Self::Joins => "joins",
@@ -202,7 +202,8 @@ impl ListsId {
     /// assert_eq!(ListsId::of(old, []).to_string(), "f1bb702098bb38aa");
     /// ```
     // The ID is the hash of the sorted addresses of both lists. A zero byte ends each address, and
-    // another one ends each list. This must never change: programs of several versions are seen.
+    // another one ends each list. This must never change, because programs of several versions show
+    // their IDs.
     pub fn of<'a>(
         masters: impl IntoIterator<Item = &'a str>,
         leaving: impl IntoIterator<Item = &'a str>,

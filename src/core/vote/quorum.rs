@@ -76,8 +76,8 @@ impl Quorum {
     }
 
     /// Returns the outcome of a count without a limit. The masters in each item of `yes` said yes
-    /// to the same slot. Those in `open` have not answered, and may say yes to any slot. It is won
-    /// by every set, and lost by any.
+    /// to the same slot. Those in `open` have not answered, and may say yes to any slot. Every set
+    /// must win for the count to be won. One set that can no longer win makes it lost.
     pub(crate) fn verdict(
         &self,
         mut yes: impl Iterator<Item = MasterSet> + Clone,

@@ -56,7 +56,7 @@ impl Votes {
         }
     }
 
-    /// Returns the same votes for a caller that did not wait for those that are missing.
+    /// Returns the same votes for a caller that did not wait for the missing votes.
     pub(crate) fn sufficient(self) -> Self {
         Self {
             is_sufficient: true,
@@ -78,15 +78,16 @@ impl Votes {
         self.roster.masters.len()
     }
 
-    /// Returns the number of masters that make a majority. While the masters
-    /// [are changed](crate::Builder::leaving), this is the larger number of both lists, and
-    /// [`tally`](Self::tally) says what each of them has.
+    /// Returns the number of masters that make a majority. While the masters [are
+    /// changed](crate::Builder::leaving), this is the larger number of both lists, and
+    /// [`tally`](Self::tally) has the number of each list.
     pub fn quorum(&self) -> usize {
         self.roster.quorum.size()
     }
 
-    /// Returns how many masters of each list `count`. There are two lists only while the masters
-    /// [are changed](crate::Builder::leaving). A decision needs a majority of each list.
+    /// Returns for how many masters of each list `count` returns `true`. There are two lists only
+    /// while the masters [are changed](crate::Builder::leaving). A decision needs a majority of
+    /// each list.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

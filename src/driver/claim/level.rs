@@ -134,8 +134,8 @@ impl Claim {
 #[derive(Debug)]
 struct LastVotes {
     round: Arc<LiveRound>,
-    /// The masters that are owed a release, besides those that may keep what the last round before
-    /// it has asked for. `None` for an extension.
+    /// The masters that are owed the release, and the round before it. Masters that may keep what
+    /// that round asked for are owed the release, too. `None` for an extension.
     owed: Option<(MasterSet, Arc<LiveRound>)>,
     /// The instant on the monotonic clock until which the masters are owed the release.
     until: Instant,

@@ -374,7 +374,8 @@ impl Session {
         self.mailbox.cast(request, Vote::Fail(failure), now);
     }
 
-    /// Casts a failed vote on a request that has waited for room for too long, or that finds none.
+    /// Casts a failed vote on a request that was not sent, because it has waited for too long, or
+    /// because too many requests wait already.
     fn fail_unsent(&self, request: &Request, now: Instant) {
         let why = "not sent: too many commands are unanswered";
         self.fail(request, Failure::Unreachable(why.into()), now);
