@@ -38,8 +38,8 @@ pub(crate) struct Opener {
 }
 
 impl Opener {
-    /// Starts the tasks of a coordinator of these masters. It has this `label`, or that of the
-    /// settings.
+    /// Starts the tasks of a coordinator of these masters. The coordinator has this `label`, or the
+    /// label in the settings.
     pub(crate) fn open(&self, listed: Listed, label: Option<&Arc<str>>) -> Coordinator {
         let mut config = self.config.clone();
         config.label = label.cloned().or(config.label);

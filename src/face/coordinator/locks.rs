@@ -177,7 +177,7 @@ impl Coordinator {
     ///
     /// Each guard has a [slot](crate::Guard::slot) of its own, which no other guard has at the same
     /// time. A job that needs several permits holds several guards. Waiters are served in the order
-    /// in which they came, like those of a [fair lock](Self::fair), but those that come close
+    /// in which they came, like those of a [fair lock](Self::fair), but waiters that come close
     /// together may swap.
     ///
     /// Programs may use different numbers of permits. There are never more holders than the largest
