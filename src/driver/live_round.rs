@@ -22,7 +22,7 @@ use crate::{
         },
     },
     driver::{observe::observer::LockObserver, time::clock},
-    master::CountVotes,
+    master::VoteCounter,
     user_code::{caught, shielded},
 };
 
@@ -218,7 +218,7 @@ impl LiveRound {
     }
 }
 
-impl CountVotes for Arc<LiveRound> {
+impl VoteCounter for Arc<LiveRound> {
     fn count(&self, master: usize, vote: SlotVote, now: Instant) {
         self.count_and_look(master, vote, now, |_, _| {});
     }
@@ -229,6 +229,6 @@ impl CountVotes for Arc<LiveRound> {
 }
 
 /// Ignores all votes, for requests whose votes do not matter.
-impl CountVotes for () {
+impl VoteCounter for () {
     fn count(&self, _master: usize, _vote: SlotVote, _now: Instant) {}
 }

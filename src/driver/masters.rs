@@ -21,7 +21,7 @@ use crate::{
             Failure, MasterSet, Vote, lists::Roster, quorum::Quorum, round::Round, votes::Votes,
         },
     },
-    master::{CountVotes, HealthBoard, Listener, Mailbox, Request, Supervisor, Topic},
+    master::{HealthBoard, Listener, Mailbox, Request, Supervisor, Topic, VoteCounter},
 };
 
 /// The masters of a coordinator. After this value is dropped, their supervisors deliver everything
@@ -83,13 +83,13 @@ impl Masters {
     }
 
     /// Posts `command` to every master.
-    pub(crate) fn post<C: CountVotes + 'static>(&self, command: Command, votes_to: C) {
+    pub(crate) fn post<C: VoteCounter + 'static>(&self, command: Command, votes_to: C) {
         self.post_to(MasterSet::ALL, command, votes_to);
     }
 
     /// Posts `command` to some masters. This method neither blocks nor spawns a task, so `Drop` may
     /// call it.
-    pub(crate) fn post_to<C: CountVotes + 'static>(
+    pub(crate) fn post_to<C: VoteCounter + 'static>(
         &self,
         masters: MasterSet,
         command: Command,
@@ -100,7 +100,7 @@ impl Masters {
 
     /// Posts `command` to some masters, for a caller that holds a mutex. The caller must unlock it
     /// before it drops the returned value.
-    pub(crate) fn post_locked<C: CountVotes + 'static>(
+    pub(crate) fn post_locked<C: VoteCounter + 'static>(
         &self,
         masters: MasterSet,
         command: Command,

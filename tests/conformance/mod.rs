@@ -52,7 +52,7 @@ use crate::{
     },
     driver::time::clock::{self, wall_micros},
     master::{
-        CountVotes, DistinctServers, HealthBoard, Mailbox, MasterConfig, MasterSpec, Request,
+        DistinctServers, HealthBoard, Mailbox, MasterConfig, MasterSpec, Request, VoteCounter,
     },
 };
 
@@ -657,14 +657,14 @@ struct AnswerBox {
     note: Mutex<String>,
 }
 
-impl CountVotes for AnswerBox {
+impl VoteCounter for AnswerBox {
     fn count(&self, master: usize, vote: SlotVote, _now: Instant) {
         assert_eq!(master, 0);
         let note = std::mem::take(&mut *self.note.lock());
         let _ = self.answers.send((now(), vote.vote, note)); // a later vote may have no receiver
     }
 
-    fn note(&self, _master: usize, text: &str) {
+    fn take_text(&self, _master: usize, text: &str) {
         text.clone_into(&mut self.note.lock());
     }
 

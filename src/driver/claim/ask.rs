@@ -9,7 +9,7 @@ use std::{
 use futures::future::select;
 use parking_lot::Mutex;
 
-use super::{Claim, Protected, extension::HealVotes, owned_lock::LockOwner};
+use super::{Claim, Protected, extension::HealVoteCounter, owned_lock::LockOwner};
 use crate::{
     core::{
         claim::{
@@ -35,7 +35,7 @@ use crate::{
         live_round::LiveRound,
         time::{Signal, clock},
     },
-    master::CountVotes,
+    master::VoteCounter,
 };
 
 /// A request for a lock, with all that is needed to hold the lock after it was won.
@@ -96,7 +96,7 @@ impl Claim {
             changed: Signal::default(),
         });
         if request.lock_id.kind().spec().has_slots {
-            masters.post_to(asked, command, claim.slot_votes(round));
+            masters.post_to(asked, command, claim.slot_vote_counter(round));
         } else {
             masters.post_to(asked, command, round);
         }
@@ -152,7 +152,7 @@ impl Claim {
         if let Some(command) = locked.step(|claim, step| claim.ask_again(step, next)) {
             let round = locked.protected.newest.clone();
             if self.kind().spec().has_slots {
-                locked.post(asked, command, self.slot_votes(round));
+                locked.post(asked, command, self.slot_vote_counter(round));
             } else {
                 locked.post(asked, command, round);
             }
@@ -237,15 +237,18 @@ impl Claim {
         outcome
     }
 
-    fn slot_votes(self: &Arc<Self>, round: Arc<LiveRound>) -> SlotVotes {
+    fn slot_vote_counter(self: &Arc<Self>, round: Arc<LiveRound>) -> SlotVoteCounter {
         let claim = Arc::downgrade(self);
-        SlotVotes { round, claim }
+        SlotVoteCounter { round, claim }
     }
 
     /// Asks the masters in `lack` for the slot that `round` has won on the others. Masters that
     /// know the same holders choose the same slot for the next one.
     fn align(self: &Arc<Self>, lack: MasterSet, round: &Arc<LiveRound>) {
-        self.heal(lack, HealVotes::new(round.clone(), self, self.terms.ttl));
+        self.heal(
+            lack,
+            HealVoteCounter::new(round.clone(), self, self.terms.ttl),
+        );
     }
 
     /// Waits until `round` is decided. Gives the round up if it is contested, and only masters that
@@ -278,12 +281,12 @@ impl Claim {
 /// A counter of the votes on an acquisition of a lock that has slots. After the round was won, it
 /// asks the masters that lack the slot for it.
 #[derive(Clone, Debug)]
-struct SlotVotes {
+struct SlotVoteCounter {
     round: Arc<LiveRound>,
     claim: Weak<Claim>,
 }
 
-impl CountVotes for SlotVotes {
+impl VoteCounter for SlotVoteCounter {
     fn count(&self, master: usize, vote: SlotVote, now: Instant) {
         let lacks_slot = self
             .round

@@ -20,7 +20,7 @@ use crate::{
         vote::{MasterSet, SlotVote, quorum::Outcome, round::Round},
     },
     driver::{live_round::LiveRound, renewer::Renew},
-    master::CountVotes,
+    master::VoteCounter,
 };
 
 /// An extension that is under way.
@@ -35,7 +35,7 @@ pub(crate) struct Extension {
     span: Mutex<Option<Span>>,
 }
 
-impl CountVotes for Arc<Extension> {
+impl VoteCounter for Arc<Extension> {
     /// Counts the vote, and carries out its consequences after the round is unlocked.
     fn count(&self, master: usize, vote: SlotVote, now: Instant) {
         // A failure has no consequences, so the claim need not be locked.
@@ -197,12 +197,12 @@ impl Claim {
         let mut locked = self.lock();
         let heal = locked.step(|claim, step| claim.apply(step, effect, start, ttl));
         if let Some((to, command)) = heal {
-            locked.post(to, command, HealVotes::new(round.clone(), self, ttl));
+            locked.post(to, command, HealVoteCounter::new(round.clone(), self, ttl));
         }
     }
 
     /// Puts the key back on the masters in `lack`, if the lock is held.
-    pub(super) fn heal(&self, lack: MasterSet, votes: HealVotes) {
+    pub(super) fn heal(&self, lack: MasterSet, votes: HealVoteCounter) {
         let mut locked = self.lock();
         if let Some((to, command)) = locked.step(|claim, step| claim.heal(step, lack, votes.ttl)) {
             locked.post(to, command, votes);
@@ -249,7 +249,7 @@ impl Renew for Claim {
 
 /// A counter of the votes on a heal. The votes of the round then show which masters have the key.
 #[derive(Clone, Debug)]
-pub(super) struct HealVotes {
+pub(super) struct HealVoteCounter {
     round: Arc<LiveRound>,
     claim: Weak<Claim>,
     ttl: Ttl,
@@ -257,7 +257,7 @@ pub(super) struct HealVotes {
     tries: u32,
 }
 
-impl HealVotes {
+impl HealVoteCounter {
     /// A waiter may have the key on that master for a moment: the extension has woken it, because
     /// it changed the key on the others. Or another holder has the slot there that has won a
     /// different one. Both leave the master as soon as they know.
@@ -273,7 +273,7 @@ impl HealVotes {
     }
 }
 
-impl CountVotes for HealVotes {
+impl VoteCounter for HealVoteCounter {
     fn count(&self, master: usize, vote: SlotVote, _now: Instant) {
         let (is_done, may_be_done) = (vote.vote.is_grant(), vote.vote.may_have_slot());
         self.round.note_heal(master, vote.vote);

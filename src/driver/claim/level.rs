@@ -18,7 +18,7 @@ use crate::{
         vote::{MasterSet, Refusal, SlotVote, Verb, Vote, quorum::Outcome, round::Round},
     },
     driver::{context::PendingRelease, live_round::LiveRound, time::clock},
-    master::CountVotes,
+    master::VoteCounter,
 };
 
 /// One level of a claim, for one guard. Dropping this value removes the level. A future that is
@@ -92,7 +92,7 @@ impl Claim {
         };
         command.watch = watch;
         let frees = matches!(command.action, Action::Release { was_won: true, .. });
-        let votes = LastVotes {
+        let votes = LastVoteCounter {
             round: round.clone(),
             owed: leave.owed.map(|masters| (masters, newest)),
             until,
@@ -132,7 +132,7 @@ impl Claim {
 /// which the lock has no holder. The command counts as pending while this value lives. Its round
 /// may live longer: a task that reads the round does not delay the close of the coordinator.
 #[derive(Debug)]
-struct LastVotes {
+struct LastVoteCounter {
     round: Arc<LiveRound>,
     /// The masters that are owed the release, and the round before it. Masters that may keep what
     /// that round asked for are owed the release, too. `None` for an extension.
@@ -143,7 +143,7 @@ struct LastVotes {
     _pending: PendingRelease,
 }
 
-impl CountVotes for LastVotes {
+impl VoteCounter for LastVoteCounter {
     fn count(&self, master: usize, vote: SlotVote, now: Instant) {
         let has_failed = self
             .round

@@ -31,7 +31,7 @@ use crate::{
         view::lock_state::{LockState, LostReason},
         vote::{MasterSet, Slot, votes::Votes},
     },
-    master::CountVotes,
+    master::VoteCounter,
     meter::Counted,
 };
 
@@ -305,7 +305,7 @@ impl Locked<'_> {
     /// Posts `command`, unlocks, and then casts the votes of the masters that failed at once. They
     /// may run code of the program. The claim is locked until the command is posted, so a release
     /// never overtakes an extension.
-    fn post<C: CountVotes + 'static>(self, to: MasterSet, command: Command, votes_to: C) {
+    fn post<C: VoteCounter + 'static>(self, to: MasterSet, command: Command, votes_to: C) {
         let masters = &self.claim.context.masters;
         let posted = masters.post_locked(to, command, votes_to, self.monotonic);
         drop(self);

@@ -15,7 +15,7 @@ use crate::{
         vote::{SlotVote, Verb, Vote, quorum::Outcome, round::Round, votes::Votes},
     },
     driver::{context::Context, live_round::LiveRound, time::clock},
-    master::CountVotes,
+    master::VoteCounter,
 };
 
 /// An inspection that is under way: the votes, and the answer of each master.
@@ -26,8 +26,8 @@ pub(crate) struct PendingInspection {
     seen: Mutex<Vec<Option<Seen>>>,
 }
 
-impl CountVotes for Arc<PendingInspection> {
-    fn note(&self, master: usize, text: &str) {
+impl VoteCounter for Arc<PendingInspection> {
+    fn take_text(&self, master: usize, text: &str) {
         if let Some(seen) = self.seen.lock().get_mut(master) {
             *seen = Seen::parse(text);
         }

@@ -303,7 +303,7 @@ impl Queue {
 /// also wait for up to one node timeout. A release that the master is owed may wait for longer,
 /// until it is sent, until the connection ends, or until it is no longer owed. If this process
 /// notices a deadline late, the master gets that time again, for at most one more node timeout.
-pub(crate) trait CountVotes: Send + Sync {
+pub(crate) trait VoteCounter: Send + Sync {
     /// Counts a vote of `master`. `now` is the time, read after the vote was known.
     fn count(&self, master: usize, vote: SlotVote, now: Instant);
 
@@ -313,7 +313,7 @@ pub(crate) trait CountVotes: Send + Sync {
 
     /// Takes the text of a reply that says more than a vote can. The vote of that reply is counted
     /// next.
-    fn note(&self, _master: usize, _text: &str) {}
+    fn take_text(&self, _master: usize, _text: &str) {}
 
     /// Returns the time until which `master` is owed the command, or `None` if it is not owed the
     /// command. An owed command is sent later if the master cannot be reached now. At the returned
@@ -324,7 +324,7 @@ pub(crate) trait CountVotes: Send + Sync {
 }
 
 /// One command, shared by the masters to which it is posted.
-pub(crate) struct Request<C: ?Sized = dyn CountVotes> {
+pub(crate) struct Request<C: ?Sized = dyn VoteCounter> {
     pub(crate) command: Command,
     /// The time of the post. The node timeout of each master begins later, when the command is
     /// sent.
@@ -345,7 +345,7 @@ impl<C> Request<C> {
     }
 }
 
-impl<C: CountVotes + ?Sized> Request<C> {
+impl<C: VoteCounter + ?Sized> Request<C> {
     /// Returns whether `master` must be sent the command even after its vote has been cast.
     pub(crate) fn is_owed_to(&self, master: usize) -> bool {
         self.votes_to.owed_until(master).is_some()
@@ -490,7 +490,7 @@ mod tests {
     /// Counts its drop if no mutex is locked, and panics again.
     struct Payload(Arc<Mailbox>, Arc<AtomicU64>);
 
-    impl CountVotes for Panics {
+    impl VoteCounter for Panics {
         fn count(&self, _: usize, _: SlotVote, _: Instant) {
             panic_any(Payload(self.0.clone(), self.1.clone()));
         }

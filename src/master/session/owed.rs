@@ -148,14 +148,14 @@ mod tests {
             vote::{SlotVote, Verb, Vote},
         },
         driver::time::clock,
-        master::session::mailbox::CountVotes,
+        master::session::mailbox::VoteCounter,
     };
 
     /// A release that is owed until the vote on its acquisition is cast.
     #[derive(Default)]
     struct OwedAtFirst(AtomicBool);
 
-    impl CountVotes for OwedAtFirst {
+    impl VoteCounter for OwedAtFirst {
         fn count(&self, _: usize, _: SlotVote, _: Instant) {
             self.0.store(true, Ordering::Relaxed);
         }

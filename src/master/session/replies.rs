@@ -36,7 +36,7 @@ impl Session {
         }
         let master = self.master();
         if let Reply::Text(text) = reply {
-            request.votes_to.note(master, text);
+            request.votes_to.take_text(master, text);
         }
         let vote = request.command.vote(reply);
         let checked = check_role(reply);

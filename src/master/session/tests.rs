@@ -39,7 +39,8 @@ use crate::{
     },
     driver::time::clock::monotonic,
     master::{
-        MasterObserver, health::HealthBoard, restart::DistinctServers, session::mailbox::CountVotes,
+        MasterObserver, health::HealthBoard, restart::DistinctServers,
+        session::mailbox::VoteCounter,
     },
 };
 
@@ -187,7 +188,7 @@ async fn a_reply_that_has_arrived_is_read_before_time_is_judged() {
 #[derive(Clone, Default)]
 struct Votes(Arc<Mutex<Vec<Vote>>>);
 
-impl CountVotes for Votes {
+impl VoteCounter for Votes {
     fn count(&self, _: usize, vote: SlotVote, _: Instant) {
         self.0.lock().push(vote.vote);
     }
@@ -708,7 +709,7 @@ struct Counted {
 
 struct Counter(Arc<Counted>);
 
-impl CountVotes for Counter {
+impl VoteCounter for Counter {
     fn count(&self, _: usize, _: SlotVote, _: Instant) {
         *self.0.votes.lock() += 1;
     }
