@@ -97,7 +97,7 @@ mod driver;
 mod face;
 mod master;
 mod meter;
-mod user_code;
+mod panics;
 
 #[cfg(test)]
 #[path = "../tests/conformance/mod.rs"]

@@ -38,7 +38,7 @@ use crate::{
         wait::reach::Reach,
     },
     master::{HealthBoard, Mailbox, Supervisor},
-    user_code::shielded,
+    panics::shielded,
 };
 
 /// The driver of a coordinator: the parts that its calls, acquisitions and claims share. Dropping

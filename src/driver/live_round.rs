@@ -23,7 +23,7 @@ use crate::{
     },
     driver::{observe::observer::LockObserver, time::clock},
     master::VoteCounter,
-    user_code::{caught, shielded},
+    panics::{caught, shielded},
 };
 
 /// A round that masters vote in. The task that serves a master casts the vote of that master.

@@ -18,7 +18,7 @@ use super::{
     plan::{Breach, Fault, Model, Plan, Planned},
     run, run_plan,
 };
-use crate::{Kind, Quarantine, user_code::caught};
+use crate::{Kind, Quarantine, panics::caught};
 
 /// Passes `seeds` to `run` on all cores, in their order. After a `Break`, begins no more of them.
 fn on_all_cores(seeds: std::ops::Range<u64>, run: impl Fn(u64) -> ControlFlow<()> + Sync) {

@@ -13,10 +13,10 @@ use crate::{
 /// name. A new folder needs a row.
 const FLOORS: &[(&str, &[&str])] = &[
     ("src/core/", &["core"]),
-    ("src/master/", &["core", "master", "meter", "user_code"]),
+    ("src/master/", &["core", "master", "meter", "panics"]),
     (
         "src/driver/",
-        &["core", "driver", "master", "meter", "user_code"],
+        &["core", "driver", "master", "meter", "panics"],
     ),
 ];
 
@@ -25,7 +25,7 @@ const FILES: &[(&str, &[&str])] = &[
     ("src/face/fence.rs", &[]),
     ("src/internals.rs", &["core", "master"]),
     ("src/meter.rs", &["meter"]),
-    ("src/user_code.rs", &[]),
+    ("src/panics.rs", &[]),
 ];
 
 /// The face. This folder, and all other files directly in `src`, may name everything.

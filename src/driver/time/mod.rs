@@ -8,7 +8,7 @@ use tokio::{
     sync::{Notify, watch},
 };
 
-use crate::{core::time::lease::LeaseTime, user_code::caught};
+use crate::{core::time::lease::LeaseTime, panics::caught};
 
 pub(crate) mod clock;
 

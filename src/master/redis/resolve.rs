@@ -16,7 +16,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::user_code::shielded;
+use crate::panics::shielded;
 
 /// The lookups of this process.
 pub(super) static LOOKUPS: Lookups =

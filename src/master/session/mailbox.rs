@@ -23,7 +23,7 @@ use crate::{
         vote::{Failure, SlotVote},
     },
     master::observer::{MasterObserver, outcome},
-    user_code::{caught, shielded},
+    panics::{caught, shielded},
 };
 
 /// The queue of one master. Posting never blocks, never spawns a task and needs no runtime.

@@ -19,7 +19,7 @@ use crate::{
         restart::{DataLoss, Sign},
         vote::{Failure, Vote},
     },
-    user_code::shielded,
+    panics::shielded,
 };
 
 pub(crate) mod link;

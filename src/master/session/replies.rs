@@ -17,7 +17,7 @@ use crate::{
             mailbox::{Request, Topic},
         },
     },
-    user_code::caught,
+    panics::caught,
 };
 
 impl Session {

@@ -1,4 +1,5 @@
-//! Calls of the program's code from this crate: wakers, `tracing` subscribers, metrics recorders.
+//! Panics that must not pass: those of code of the program (wakers, `tracing` subscribers, metrics
+//! recorders), and those of tokio, whose timers panic outside of a runtime.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
