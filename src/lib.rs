@@ -139,7 +139,7 @@ pub use crate::{
             votes::{VoteRow, Votes},
         },
     },
-    driver::query::health_events::HealthEvents,
+    driver::questions::health_events::HealthEvents,
     face::{
         builder::Builder,
         coordinator::Coordinator,

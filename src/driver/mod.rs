@@ -7,7 +7,7 @@ pub(crate) mod context;
 pub(crate) mod live_round;
 pub(crate) mod masters;
 pub(crate) mod observe;
-pub(crate) mod query;
+pub(crate) mod questions;
 pub(crate) mod renewer;
 pub(crate) mod time;
 mod timestamps;

@@ -5,9 +5,9 @@
 pub use self::{
     acquire::{AcquireError, BlockingError, Contention},
     held::{DowngradeError, ExtendError, LostError, ReleaseError, RunError},
-    query::{InspectError, ReadyError},
+    questions::{InspectError, ReadyError},
 };
 
 mod acquire;
 mod held;
-mod query;
+mod questions;

@@ -23,7 +23,7 @@ use tokio::{
 
 use crate::{
     core::{config_error::ConfigError, error::BlockingError},
-    driver::query::health_events::HealthEvents,
+    driver::questions::health_events::HealthEvents,
 };
 
 /// An async type, wrapped for [code without async](super). It derefs to that type.

@@ -13,7 +13,7 @@ use crate::{
         view::{health::MasterHealth, inspection::Inspection},
         vote::votes::Votes,
     },
-    driver::query::health_events,
+    driver::questions::health_events,
     face::{
         builder::Builder,
         coordinator,

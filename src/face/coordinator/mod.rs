@@ -8,7 +8,7 @@ use crate::{
         view::health::MasterHealth,
         vote::lists::{ListsId, Tally},
     },
-    driver::{context::Context, query::health_events::HealthEvents},
+    driver::{context::Context, questions::health_events::HealthEvents},
 };
 
 mod locks;

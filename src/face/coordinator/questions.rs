@@ -7,7 +7,7 @@ use super::Coordinator;
 use crate::{
     core::{error::ReadyError, view::inspection::Inspection, vote::votes::Votes},
     driver::{
-        query::{inspect, ready::ready},
+        questions::{inspect, ready::ready},
         time::clock,
     },
 };

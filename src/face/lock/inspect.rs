@@ -3,7 +3,7 @@
 use super::Lock;
 use crate::{
     core::{error::InspectError, view::inspection::Inspection},
-    driver::query::inspect::{inquire, inspect},
+    driver::questions::inspect::{inquire, inspect},
 };
 
 /// Questions to the masters.
