@@ -183,7 +183,7 @@ impl Guard {
 
     /// Returns the state of the lock: held, in doubt, or lost with the reason.
     pub fn state(&self) -> LockState {
-        self.weakest().state()
+        self.weakest().lock_state()
     }
 
     /// Checks that this guard still holds the lock.

@@ -223,7 +223,7 @@ impl<'a> Prefix<'a> {
     /// Gives back the first lock that was lost, and all after it. Returns the reason for which an
     /// attempt at that lock counts as denied.
     fn give_back_lost(&mut self) -> Option<Denied> {
-        let is_lost = |level: &Level| matches!(level.claim.state(), LockState::Lost(_));
+        let is_lost = |level: &Level| matches!(level.claim.lock_state(), LockState::Lost(_));
         let at = self.levels.iter().position(is_lost)?;
         let round = self.levels.split_off(at).first()?.claim.newest_round();
         let obstacle = Obstacle::TooSlow(round.elapsed(clock::now()));

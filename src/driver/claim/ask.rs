@@ -86,14 +86,14 @@ impl Claim {
             context: context.clone(),
             terms,
             began,
-            state: Mutex::new(Protected {
-                state,
+            protected: Mutex::new(Protected {
+                claim: state,
                 newest: round.clone(),
                 hold: None,
                 timer: None,
             }),
             has_hold_begun: AtomicBool::new(false),
-            changed: Signal::default(),
+            lost_signal: Signal::default(),
         });
         if request.lock_id.kind().spec().has_slots {
             masters.post_to(asked, command, claim.slot_vote_counter(round));
@@ -142,7 +142,7 @@ impl Claim {
     pub(crate) fn ask_again(self: &Arc<Self>, mut next: NextRound) {
         let (timestamps, asked) = (&self.context.timestamps, next.asked);
         let mut locked = self.lock();
-        if let Some(last) = locked.state().fencing_token()
+        if let Some(last) = locked.claim().fencing_token()
             && next.candidate.is_none()
         {
             // The release raises the counters to the last candidate only. So no earlier one may be
@@ -211,7 +211,7 @@ impl Claim {
     pub(crate) fn yield_grants(&self, to: MasterSet, timeout: Duration) {
         if !to.is_empty() {
             let locked = self.lock();
-            let command = locked.state().yield_grants(&self.terms, timeout);
+            let command = locked.claim().yield_grants(&self.terms, timeout);
             locked.post(to, command, ());
         }
     }

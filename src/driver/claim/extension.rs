@@ -211,7 +211,7 @@ impl Claim {
 }
 
 fn ensure_held(mut locked: Locked<'_>) -> Result<(), ExtendError> {
-    let claim = locked.claim;
+    let claim = locked.rest;
     let name = || claim.name().clone();
     match locked.step(ClaimState::look) {
         LockState::Held | LockState::InDoubt => Ok(()),
@@ -220,7 +220,7 @@ fn ensure_held(mut locked: Locked<'_>) -> Result<(), ExtendError> {
             votes: claim.votes(&locked.protected.newest),
         }),
         LockState::Lost(LostReason::Expired | LostReason::RenewalLimit | LostReason::Ended) => {
-            let until = locked.state().lease.until();
+            let until = locked.claim().lease.until();
             Err(ExtendError::Expired {
                 name: name(),
                 since: locked.now.saturating_duration_since(until),
@@ -231,7 +231,7 @@ fn ensure_held(mut locked: Locked<'_>) -> Result<(), ExtendError> {
 
 impl Renew for Claim {
     fn holds(&self, lock_id: &LockId) -> bool {
-        self.terms.lock_id == *lock_id && self.state() == LockState::Held
+        self.terms.lock_id == *lock_id && self.lock_state() == LockState::Held
     }
 
     fn renew(self: Arc<Self>) -> Option<Arc<LiveRound>> {
@@ -289,7 +289,7 @@ impl VoteCounter for HealVoteCounter {
                     ..self.clone()
                 },
             );
-        } else if claim.lock().state().is_held() {
+        } else if claim.lock().claim().is_held() {
             let votes = claim.context.masters.votes(&self.round);
             let observer = self.round.observer();
             observer.not_put_back(claim.name(), &claim.hold_span(), &votes);

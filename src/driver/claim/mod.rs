@@ -47,10 +47,10 @@ pub(crate) struct Claim {
     terms: Terms,
     /// The start of the first round, on the monotonic clock.
     began: Instant,
-    state: Mutex<Protected>,
+    protected: Mutex<Protected>,
     has_hold_begun: AtomicBool,
     /// Notified when the lock is lost.
-    changed: Signal,
+    lost_signal: Signal,
 }
 
 impl Claim {
@@ -74,7 +74,7 @@ impl Claim {
 
     /// Returns the newest round: the acquisition, or the last extension.
     pub(crate) fn newest_round(&self) -> Arc<LiveRound> {
-        self.state.lock().newest.clone()
+        self.protected.lock().newest.clone()
     }
 
     /// Returns the fencing token, if the lock is fenced.
@@ -105,7 +105,7 @@ impl Claim {
         clock::to_monotonic(lease.until(), self.began)
     }
 
-    pub(crate) fn state(&self) -> LockState {
+    pub(crate) fn lock_state(&self) -> LockState {
         self.lock().step(ClaimState::look)
     }
 
@@ -139,7 +139,7 @@ impl Claim {
             claim.stay(step, request.min_hold);
             claim.hold(step, request.renewal, retry, spread)
         });
-        if hold.is_some() && locked.state().is_held() {
+        if hold.is_some() && locked.claim().is_held() {
             locked.protected.hold = hold.take();
         }
         if let Some(due) = due {
@@ -150,13 +150,13 @@ impl Claim {
     /// Stops the renewal. Without another extension, the lock ends with its present lease.
     pub(crate) fn stop_renewing(&self) {
         let mut locked = self.lock();
-        locked.protected.state.stop_renewing();
+        locked.protected.claim.stop_renewing();
         self.stop_timer(&mut locked);
     }
 
     /// Waits until the lock is lost. It is, too, once nothing can notice the end of its lease.
     pub(crate) async fn lost(&self) -> LostReason {
-        let check = || match self.state() {
+        let check = || match self.lock_state() {
             LockState::Lost(reason) => ControlFlow::Break(reason),
             // This task has its own timer for the end of the lease. The timer fires even if every
             // renewal hangs.
@@ -165,7 +165,7 @@ impl Claim {
             }
         };
         loop {
-            if let Some(reason) = self.changed.wait(&self.context.timers, check).await {
+            if let Some(reason) = self.lost_signal.wait(&self.context.timers, check).await {
                 return reason;
             }
             self.lock()
@@ -190,7 +190,7 @@ impl Claim {
 
     /// Ends the hold, unless it has not begun or has ended before.
     fn end_hold(&self, end: &str) {
-        let hold = self.state.lock().hold.take();
+        let hold = self.protected.lock().hold.take();
         if let Some(hold) = hold {
             let observer = &self.context.observer;
             observer.end_hold(&self.terms.lock_id, &hold, end);
@@ -204,14 +204,14 @@ impl Claim {
 
     /// Returns the span of the hold. It is empty if there is no hold.
     fn hold_span(&self) -> HoldSpan {
-        self.state.lock().hold.clone().unwrap_or_default()
+        self.protected.lock().hold.clone().unwrap_or_default()
     }
 
     fn lock(&self) -> Locked<'_> {
-        let protected = self.state.lock();
+        let protected = self.protected.lock();
         let monotonic = clock::monotonic();
         Locked {
-            claim: self,
+            rest: self,
             protected,
             now: clock::now_at(monotonic),
             monotonic,
@@ -221,7 +221,7 @@ impl Claim {
     }
 
     fn read<T>(&self, look: impl FnOnce(&ClaimState) -> T) -> T {
-        look(&self.state.lock().state)
+        look(&self.protected.lock().claim)
     }
 
     /// Announces a change. `retired` is the round before the newest one, if the change came with a
@@ -254,7 +254,7 @@ impl Claim {
 
 #[derive(Debug)]
 struct Protected {
-    state: ClaimState,
+    claim: ClaimState,
     /// The newest round: the acquisition, or the last extension.
     newest: Arc<LiveRound>,
     /// Set from the win to the release or the loss.
@@ -267,7 +267,8 @@ struct Protected {
 /// announcement runs code of the program.
 #[derive(Debug)]
 struct Locked<'a> {
-    claim: &'a Claim,
+    /// The claim, for its parts that need no lock.
+    rest: &'a Claim,
     protected: MutexGuard<'a, Protected>,
     now: LeaseTime,
     monotonic: Instant,
@@ -281,32 +282,32 @@ struct Locked<'a> {
 impl Locked<'_> {
     /// Takes a step while the newest round is locked, too.
     fn step<T>(&mut self, step: impl FnOnce(&mut ClaimState, &mut ClaimStep<'_>) -> T) -> T {
-        let Protected { state, newest, .. } = &mut *self.protected;
+        let Protected { claim, newest, .. } = &mut *self.protected;
         let (done, notice, opened) = newest.read(|round| {
-            let terms = &self.claim.terms;
+            let terms = &self.rest.terms;
             let mut at = ClaimStep::new(terms, round, self.now, self.monotonic);
-            let done = step(state, &mut at);
+            let done = step(claim, &mut at);
             (done, at.notice, at.opened)
         });
         if notice.is_some() {
             self.notice = notice;
         }
         if let Some(round) = opened {
-            let round = LiveRound::open(*round, &self.claim.context.observer);
+            let round = LiveRound::open(*round, &self.rest.context.observer);
             self.retired = Some(mem::replace(newest, round));
         }
         done
     }
 
-    fn state(&self) -> &ClaimState {
-        &self.protected.state
+    fn claim(&self) -> &ClaimState {
+        &self.protected.claim
     }
 
     /// Posts `command`, unlocks, and then casts the votes of the masters that failed at once. They
     /// may run code of the program. The claim is locked until the command is posted, so a release
     /// never overtakes an extension.
     fn post<C: VoteCounter + 'static>(self, to: MasterSet, command: Command, votes_to: C) {
-        let masters = &self.claim.context.masters;
+        let masters = &self.rest.context.masters;
         let posted = masters.post_locked(to, command, votes_to, self.monotonic);
         drop(self);
         drop(posted);
@@ -315,25 +316,25 @@ impl Locked<'_> {
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
-        let claim = self.claim;
+        let rest = self.rest;
         let Some(mut notice) = self.notice.take() else {
             return;
         };
         if let Notice::Lost { stalled, .. } = &mut notice
             && stalled.is_some()
-            && claim.context.renewer.is_crowded()
+            && rest.context.renewer.is_crowded()
         {
             // With very many locks, the renewer may be late for another reason: it also waits for
             // votes.
             *stalled = None;
-            self.protected.state.was_not_stalled();
+            self.protected.claim.was_not_stalled();
         }
         let retired = self.retired.as_deref();
         MutexGuard::unlocked(&mut self.protected, || {
             if let Notice::Lost { .. } = notice {
-                claim.changed.notify();
+                rest.lost_signal.notify();
             }
-            claim.announce(notice, retired);
+            rest.announce(notice, retired);
         });
     }
 }

@@ -127,7 +127,7 @@ impl OwnedLock {
     /// alive and the lock is not lost.
     pub(crate) fn claim(&self) -> Option<Arc<Claim>> {
         let claim = self.claim.lock().upgrade();
-        claim.filter(|claim| !matches!(claim.state(), LockState::Lost(_)))
+        claim.filter(|claim| !matches!(claim.lock_state(), LockState::Lost(_)))
     }
 
     /// Lets the other tasks of the owner reenter `claim`.
