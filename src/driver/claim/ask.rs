@@ -132,7 +132,9 @@ impl Claim {
 
     fn ask_others(&self, round: Arc<LiveRound>, queue: Option<QueueOptions>) {
         let mut locked = self.lock();
-        if let Some((others, command)) = locked.step(|claim, step| claim.ask_others(step, queue)) {
+        if let Some((others, command)) =
+            locked.take_step(|claim, step| claim.ask_others(step, queue))
+        {
             locked.post(others, command, round);
         }
     }
@@ -149,7 +151,7 @@ impl Claim {
             // larger: its command may arrive after the release.
             next.candidate = Some(timestamps.next().max(last.saturating_add(1)));
         }
-        if let Some(command) = locked.step(|claim, step| claim.ask_again(step, next)) {
+        if let Some(command) = locked.take_step(|claim, step| claim.ask_again(step, next)) {
             let round = locked.protected.newest.clone();
             if self.kind().spec().has_slots {
                 locked.post(asked, command, self.slot_vote_counter(round));
@@ -229,7 +231,7 @@ impl Claim {
             // Does not wait for a first connection, because the round may hold grants.
             self.context.settled_in_time(&round).await;
         }
-        let outcome = self.lock().step(ClaimState::take_outcome);
+        let outcome = self.lock().take_step(ClaimState::take_outcome);
         if outcome == Outcome::Won && self.kind().spec().has_slots {
             let lack = round.read(Round::lack_slot);
             self.align(lack, &round);

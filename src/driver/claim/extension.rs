@@ -103,7 +103,7 @@ impl Claim {
         let config = &self.context.config;
         let ttl = config.ttl(ttl)?;
         let mut locked = self.lock();
-        match locked.step(|claim, step| claim.extend(step, ttl)) {
+        match locked.take_step(|claim, step| claim.extend(step, ttl)) {
             Some(command) => Ok(Some(self.post_extension(locked, command, ttl, false))),
             None => ensure_held(locked).map(|()| None),
         }
@@ -118,7 +118,7 @@ impl Claim {
     ) -> Result<Option<(Level, Arc<Extension>)>, AcquireError> {
         let LockRequest { access, ttl, .. } = *request;
         let mut locked = self.lock();
-        let command = locked.step(|claim, step| claim.reenter(step, ttl, access))?;
+        let command = locked.take_step(|claim, step| claim.reenter(step, ttl, access))?;
         Ok(command.map(|command| {
             let level = Level::new(self.clone(), access, Some(owned));
             (level, self.post_extension(locked, command, ttl, false))
@@ -129,7 +129,7 @@ impl Claim {
     /// unless other levels still exclude others.
     pub(super) fn downgrade(self: &Arc<Self>) {
         let mut locked = self.lock();
-        if let Some(command) = locked.step(ClaimState::downgrade) {
+        if let Some(command) = locked.take_step(ClaimState::downgrade) {
             self.post_extension(locked, command, self.terms.ttl, false);
         }
     }
@@ -143,7 +143,7 @@ impl Claim {
                 let mut locked = self.lock();
                 // The task that counted the deciding vote may not have applied its effect yet.
                 let start = round.read(Round::start);
-                locked.step(|claim, step| claim.confirmed(step, start, extension.ttl));
+                locked.take_step(|claim, step| claim.confirmed(step, start, extension.ttl));
                 ensure_held(locked)
             }
             Outcome::TooLate => Err(ExtendError::TooSlow {
@@ -156,7 +156,7 @@ impl Claim {
                 if round.read(Round::is_disowned) {
                     // The task that counted the last vote may not have applied its effect yet.
                     self.lock()
-                        .step(|claim, step| claim.lose(step, LostReason::Disowned));
+                        .take_step(|claim, step| claim.lose(step, LostReason::Disowned));
                     return Err(ExtendError::Lost {
                         name: name(),
                         votes: self.votes(round),
@@ -195,7 +195,7 @@ impl Claim {
         let (round, ttl) = (&extension.round, extension.ttl);
         let start = round.read(Round::start);
         let mut locked = self.lock();
-        let heal = locked.step(|claim, step| claim.apply(step, effect, start, ttl));
+        let heal = locked.take_step(|claim, step| claim.apply(step, effect, start, ttl));
         if let Some((to, command)) = heal {
             locked.post(to, command, HealVoteCounter::new(round.clone(), self, ttl));
         }
@@ -204,7 +204,9 @@ impl Claim {
     /// Puts the key back on the masters in `lack`, if the lock is held.
     pub(super) fn heal(&self, lack: MasterSet, votes: HealVoteCounter) {
         let mut locked = self.lock();
-        if let Some((to, command)) = locked.step(|claim, step| claim.heal(step, lack, votes.ttl)) {
+        if let Some((to, command)) =
+            locked.take_step(|claim, step| claim.heal(step, lack, votes.ttl))
+        {
             locked.post(to, command, votes);
         }
     }
@@ -213,7 +215,7 @@ impl Claim {
 fn ensure_held(mut locked: Locked<'_>) -> Result<(), ExtendError> {
     let claim = locked.rest;
     let name = || claim.name().clone();
-    match locked.step(ClaimState::look) {
+    match locked.take_step(ClaimState::look) {
         LockState::Held | LockState::InDoubt => Ok(()),
         LockState::Lost(LostReason::Disowned) => Err(ExtendError::Lost {
             name: name(),
@@ -236,7 +238,7 @@ impl Renew for Claim {
 
     fn renew(self: Arc<Self>) -> Option<Arc<LiveRound>> {
         let mut locked = self.lock();
-        let (next_look, command) = locked.step(ClaimState::renew);
+        let (next_look, command) = locked.take_step(ClaimState::renew);
         self.stop_timer(&mut locked); // another one, if the renewal was stopped and began again
         if let Some(due) = next_look {
             self.start_timer(&mut locked, due);

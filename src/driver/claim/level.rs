@@ -83,7 +83,7 @@ impl Claim {
     fn leave(&self, access: Access, watch: bool) -> Arc<LiveRound> {
         let mut locked = self.lock();
         let newest = locked.protected.newest.clone();
-        let leave = locked.step(|claim, step| claim.leave(step, access));
+        let leave = locked.take_step(|claim, step| claim.leave(step, access));
         let mut command = leave.command;
         let round = self.context.open_round(command.verb(), locked.now);
         let Some(until) = leave.until else {

@@ -106,12 +106,12 @@ impl Claim {
     }
 
     pub(crate) fn lock_state(&self) -> LockState {
-        self.lock().step(ClaimState::look)
+        self.lock().take_step(ClaimState::look)
     }
 
     /// Returns the time that is left of the lease. It is zero once the lock is lost.
     pub(crate) fn remaining(&self) -> Duration {
-        self.lock().step(|claim, step| match claim.look(step) {
+        self.lock().take_step(|claim, step| match claim.look(step) {
             LockState::Held | LockState::InDoubt => claim.lease.remaining(step.now),
             LockState::Lost(_) => Duration::ZERO,
         })
@@ -135,7 +135,7 @@ impl Claim {
             observer.open_hold(lock, self.fencing_token(), self.slot())
         });
         let mut locked = self.lock(); // unlocked before a hold that is not needed is dropped
-        let due = locked.step(|claim, step| {
+        let due = locked.take_step(|claim, step| {
             claim.stay(step, request.min_hold);
             claim.hold(step, request.renewal, retry, spread)
         });
@@ -169,7 +169,7 @@ impl Claim {
                 return reason;
             }
             self.lock()
-                .step(|claim, step| claim.lose(step, LostReason::Ended));
+                .take_step(|claim, step| claim.lose(step, LostReason::Ended));
         }
     }
 
@@ -281,13 +281,13 @@ struct Locked<'a> {
 
 impl Locked<'_> {
     /// Takes a step while the newest round is locked, too.
-    fn step<T>(&mut self, step: impl FnOnce(&mut ClaimState, &mut ClaimStep<'_>) -> T) -> T {
+    fn take_step<T>(&mut self, act: impl FnOnce(&mut ClaimState, &mut ClaimStep<'_>) -> T) -> T {
         let Protected { claim, newest, .. } = &mut *self.protected;
         let (done, notice, opened) = newest.read(|round| {
             let terms = &self.rest.terms;
-            let mut at = ClaimStep::new(terms, round, self.now, self.monotonic);
-            let done = step(claim, &mut at);
-            (done, at.notice, at.opened)
+            let mut step = ClaimStep::new(terms, round, self.now, self.monotonic);
+            let done = act(claim, &mut step);
+            (done, step.notice, step.opened)
         });
         if notice.is_some() {
             self.notice = notice;
