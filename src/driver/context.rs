@@ -214,7 +214,7 @@ impl Owners {
     }
 
     /// Returns the ID of a new owner.
-    pub(crate) fn name(&self) -> Arc<str> {
+    pub(crate) fn new_id(&self) -> Arc<str> {
         let number = self.count.fetch_add(1, Ordering::Relaxed) + 1;
         let mut id = format!("{}:{number}", self.process);
         if let Some(client) = &self.client {

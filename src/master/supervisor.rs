@@ -135,10 +135,10 @@ async fn serve(
                 return Poll::Pending;
             };
             ready!(timer.poll(cx, at));
-            if session.ends_quarantine(at) {
+            if session.end_quarantine(at) {
                 continue;
             }
-            let Some(until) = session.judged_until(at) else {
+            let Some(until) = session.judge_deadline(at) else {
                 return poll_yield(cx);
             };
             if session.expire(until) {

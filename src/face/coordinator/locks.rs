@@ -31,7 +31,7 @@ impl Coordinator {
     /// clones. Locks of another coordinator refuse the owner with
     /// [`ForeignOwner`](crate::ConfigError::ForeignOwner).
     pub fn owner(&self) -> Owner {
-        Owner(Arc::new(LockOwner::new(self.context.owners.name())))
+        Owner(Arc::new(LockOwner::new(self.context.owners.new_id())))
     }
 
     /// Returns the reentrant lock called `name` for `owner`. Sends nothing.

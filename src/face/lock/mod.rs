@@ -322,7 +322,7 @@ impl Lock {
     fn owner_of_attempt(&self, kind: Kind) -> Option<Arc<LockOwner>> {
         let own = self.owner.as_ref().map(|owner| owner.0.clone());
         own.or_else(|| {
-            (kind.spec().has_slots).then(|| Arc::new(LockOwner::new(self.context.owners.name())))
+            (kind.spec().has_slots).then(|| Arc::new(LockOwner::new(self.context.owners.new_id())))
         })
     }
 }

@@ -389,7 +389,7 @@ impl Liveness {
     /// noticed late, this process was stalled, and so may have been the masters on the same
     /// machine. Then they get that time again, for at most one node timeout. So do masters that
     /// send faster than this process reads.
-    pub(crate) fn judged_until(
+    pub(crate) fn judge_deadline(
         &mut self,
         due: Instant,
         now: Instant,

@@ -159,8 +159,8 @@ impl Mailbox {
         self.reports_changes.store(reports, Ordering::Relaxed);
     }
 
-    /// Notes that any key may have changed without a report.
-    pub(crate) fn may_have_changed(&self) {
+    /// Tells the listeners of all keys that theirs may have changed without a report.
+    pub(crate) fn tell_all_keys(&self) {
         self.tell_all(|topic| matches!(topic, Topic::Key(_)));
     }
 

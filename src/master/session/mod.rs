@@ -118,7 +118,7 @@ impl Session {
         for request in self.give_up_old(&unknown, &Failure::Unreachable(why.clone())) {
             self.owe(request);
         }
-        self.mailbox.may_have_changed();
+        self.mailbox.tell_all_keys();
     }
 
     /// Notes that there is no connection. Casts all open votes, and keeps the releases that the
@@ -228,11 +228,11 @@ impl Session {
         next.into_iter().chain(self.quarantined_until).min()
     }
 
-    /// Returns the time up to which deadlines may be judged, if a deadline at `due` is over. See
-    /// [`Liveness`](link::Liveness::judged_until).
-    pub(crate) fn judged_until(&mut self, due: Instant) -> Option<Instant> {
+    /// Judges a deadline at `due` that is over. Returns the time up to which deadlines count. See
+    /// [`Liveness`](link::Liveness::judge_deadline).
+    pub(crate) fn judge_deadline(&mut self, due: Instant) -> Option<Instant> {
         let (now, has_unread) = ((self.config.now)(), self.link.has_unread);
-        self.link.liveness.judged_until(due, now, has_unread)
+        self.link.liveness.judge_deadline(due, now, has_unread)
     }
 
     /// Casts a failed vote on each request whose deadline is over at `now`. Returns whether the
@@ -348,7 +348,7 @@ impl Session {
             given_up.push(request);
         }
         given_up.extend(posts.failed);
-        self.mailbox.may_have_changed();
+        self.mailbox.tell_all_keys();
         given_up
     }
 
@@ -394,8 +394,8 @@ impl Session {
         }
     }
 
-    /// If the quarantine ends at `now`, reports this, and returns `true`.
-    pub(crate) fn ends_quarantine(&mut self, now: Instant) -> bool {
+    /// Ends the quarantine, if it is over at `now`, and reports this. Returns whether it ended now.
+    pub(crate) fn end_quarantine(&mut self, now: Instant) -> bool {
         let end = self.quarantined_until.take_if(|until| *until <= now);
         if end.is_some() {
             self.mailbox.observer().on(MasterEvent::VotesAgain);

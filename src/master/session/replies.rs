@@ -102,7 +102,7 @@ impl Session {
                     self.log_no_reports(error);
                 }
                 self.mailbox.set_reports_changes(false);
-                self.mailbox.may_have_changed();
+                self.mailbox.tell_all_keys();
                 Ok(())
             }
             _ => Err("a reply came that CLIENT CACHING does not have".into()),
@@ -126,7 +126,7 @@ impl Session {
     pub(crate) fn on_changed(&self, key: Option<&str>) {
         match key {
             Some(key) => self.mailbox.tell(&Topic::Key(key.into())),
-            None => self.mailbox.may_have_changed(),
+            None => self.mailbox.tell_all_keys(),
         }
     }
 
