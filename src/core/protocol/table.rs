@@ -111,7 +111,7 @@ impl Command {
 
     /// Returns the key and the token, if this command only has to delete the key if it holds the
     /// token. This is so for the release of a mutex that was won and is not fenced.
-    pub(crate) fn comparison(&self) -> Option<(&[u8], &Token)> {
+    pub(crate) fn plain_release(&self) -> Option<(&[u8], &Token)> {
         let was_won = matches!(self.action, Action::Release { was_won: true, .. });
         let is_plain = was_won && !self.is_fenced() && !self.watch;
         let token = self.by()?.token().filter(|_| is_plain)?;
@@ -323,7 +323,7 @@ mod tests {
     fn only_a_mutex_that_was_won_is_released_by_a_comparison() {
         let release = command(Kind::Mutex, Verb::Release, 0);
         let token = Token::new([0; 20], None);
-        assert_eq!(release.comparison(), Some((&b"r"[..], &token)));
+        assert_eq!(release.plain_release(), Some((&b"r"[..], &token)));
         let mutex = lock_id(Kind::Mutex, "r");
         let lost = Command::new(
             &mutex,
@@ -344,7 +344,7 @@ mod tests {
             command(Kind::Fair, Verb::Release, 0),
             command(Kind::ReadWrite, Verb::Release, 0),
         ] {
-            assert_eq!(command.comparison(), None, "{command:?}");
+            assert_eq!(command.plain_release(), None, "{command:?}");
         }
     }
 }

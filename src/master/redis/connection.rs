@@ -108,7 +108,9 @@ impl RedisConnection {
                 let mut reply = reply(frame);
                 // The usual replies mean the same whether or not a release needs the script.
                 let is_usual = matches!(reply, Reply::Int(0 | 1) | Reply::Ok);
-                let native = self.native.filter(|_| !is_usual && releases(session));
+                let native = self
+                    .native
+                    .filter(|_| !is_usual && oldest_is_plain_release(session));
                 let must_use_script = native.is_some() && is_denial(&reply);
                 self.is_native_refused |= must_use_script;
                 if native.is_some_and(|native| !self.is_native_refused && !native.has(&reply)) {
@@ -131,7 +133,7 @@ impl Transmit for RedisConnection {
     fn send(&mut self, request: &Request) {
         let out = self.wire.out();
         if let Some(native) = self.native.filter(|_| !self.is_native_refused)
-            && let Some((key, token)) = request.command.comparison()
+            && let Some((key, token)) = request.command.plain_release()
         {
             return native.encode(key, token.bytes(&mut None), out);
         }
@@ -210,9 +212,9 @@ impl NativeRelease {
 pub(super) const CACHING: &[u8] = b"*3\r\n$6\r\nCLIENT\r\n$7\r\nCACHING\r\n$3\r\nYES\r\n";
 
 /// Returns whether the oldest command is a release that needs no script.
-fn releases(session: &Session) -> bool {
+fn oldest_is_plain_release(session: &Session) -> bool {
     let oldest = session.oldest();
-    oldest.is_some_and(|request| request.command.comparison().is_some())
+    oldest.is_some_and(|request| request.command.plain_release().is_some())
 }
 
 /// Returns whether the server refuses the command itself. A release then needs the script.
