@@ -95,7 +95,7 @@ impl MasterObserver {
         self.can_vote.set(value);
     }
 
-    /// Counts a vote with this [`outcome`].
+    /// Counts a vote with this [`outcome_word`].
     pub(super) fn voted(&self, outcome: &str) {
         if let Some(votes) = self.votes.at(outcome) {
             votes.increment(1);
@@ -161,7 +161,7 @@ const OUTCOMES: &[&str] = &[
 ];
 
 /// Returns the word for a vote in metrics.
-pub(super) fn outcome(vote: &Vote) -> &'static str {
+pub(super) fn outcome_word(vote: &Vote) -> &'static str {
     match vote {
         Vote::Grant => "granted",
         Vote::Refuse(_) => "refused",

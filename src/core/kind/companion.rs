@@ -17,7 +17,7 @@ enum Form {
     /// is harmless, because messages are only hints.
     Channel,
     Key {
-        /// Letters that give the companion key the slot of the lock's key. They make the CRC16 of
+        /// Letters that give the companion key the hash slot of the lock's key. They make the CRC16 of
         /// the text before the lock's key 0. This text is `quorlock:`, the name, a colon, the
         /// letters and another colon.
         neutral: &'static str,
@@ -57,7 +57,7 @@ impl Companion {
         }
     }
 
-    /// Returns the companion of `key`. Both have the same slot in a cluster. Different keys have
+    /// Returns the companion of `key`. A cluster gives both the same hash slot. Different keys have
     /// different companion keys.
     fn text(&self, key: &str) -> String {
         let name = self.name;
@@ -139,9 +139,9 @@ mod tests {
         assert_eq!(channel("{a}b"), "redisson_lock__channel:{a}b");
     }
 
-    /// Returns the slot of a key in Redis Cluster: the CRC16 (XMODEM) of the hash tag. A key
+    /// Returns the hash slot of a key in Redis Cluster: the CRC16 (XMODEM) of the hash tag. A key
     /// without a hash tag is hashed as a whole.
-    fn slot(key: &str) -> u16 {
+    fn hash_slot(key: &str) -> u16 {
         let tag = key
             .split_once('{')
             .and_then(|(_, rest)| rest.split_once('}'))
@@ -169,14 +169,14 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_those_of_redis_cluster() {
-        // The expected slots are the replies of `CLUSTER KEYSLOT`.
+    fn hash_slots_are_those_of_redis_cluster() {
+        // The expected hash slots are the replies of `CLUSTER KEYSLOT`.
         for (key, expected) in [
             ("123456789", 12_739),
             ("foo{bar}{zap}", 5_061),
             ("bar", 5_061),
         ] {
-            assert_eq!(slot(key), expected, "{key}");
+            assert_eq!(hash_slot(key), expected, "{key}");
         }
     }
 
@@ -213,9 +213,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn companion_keys_are_in_the_slot_of_the_key(name in "[ab{}:]{1,8}|.{1,12}") {
+        fn companion_keys_are_in_the_hash_slot_of_the_key(name in "[ab{}:]{1,8}|.{1,12}") {
             for companion in companion_keys(&name) {
-                prop_assert_eq!(slot(&companion), slot(&name), "{} of {}", companion, name);
+                prop_assert_eq!(hash_slot(&companion), hash_slot(&name), "{} of {}", companion, name);
             }
         }
 

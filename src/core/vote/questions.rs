@@ -57,7 +57,7 @@ impl Round {
     }
 
     /// Returns whether a majority of every set has answered without an error, and some refused.
-    pub(crate) fn is_contested(&self) -> bool {
+    pub(crate) fn is_disputed(&self) -> bool {
         self.votes_cast().any(Vote::is_refusal) && self.every_set_has(Vote::is_answer)
     }
 
@@ -270,8 +270,8 @@ mod tests {
                 &[("gh-qq-", true), ("gqhgff", false)],
             ),
             (
-                "is contested",
-                Round::is_contested,
+                "is disputed",
+                Round::is_disputed,
                 &[("gh-gg-", true), ("hhhg--", false)],
             ),
             (
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn contested_table() {
+    fn disputed_table() {
         for (letters, expected) in [
             ("gg", false),
             ("ggg", false),
@@ -367,7 +367,7 @@ mod tests {
             ("ggh", true),
             ("ghhf", true),
         ] {
-            assert_eq!(five(letters).is_contested(), expected, "{letters}");
+            assert_eq!(five(letters).is_disputed(), expected, "{letters}");
         }
     }
 

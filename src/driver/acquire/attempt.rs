@@ -171,12 +171,12 @@ async fn take_back(
         // reason is another holder, or a lack of masters.
         let is_clear = |round: &Round| {
             let missing = round.unanswered() - context.masters.undialled();
-            round.is_contested() || round.lacks_masters() || missing.is_empty()
+            round.is_disputed() || round.lacks_masters() || missing.is_empty()
         };
         let look = || acquisition.read(is_clear).then_some(());
         acquisition.until(look).await;
     }
-    if outcome == Outcome::Lost && acquisition.read(Round::is_contested) {
+    if outcome == Outcome::Lost && acquisition.read(Round::is_disputed) {
         context.release_decided(&release).await;
     } else {
         context.settled_in_time(&release).await; // completes the table of votes

@@ -225,7 +225,7 @@ impl Claim {
     pub(crate) async fn outcome(self: &Arc<Self>, will_retry: bool) -> Outcome {
         let round = self.newest_round();
         if !self.context.masters.undialled().is_empty() {
-            self.give_up_contested(&round, will_retry).await;
+            self.give_up_disputed(&round, will_retry).await;
         }
         if round.decided().await == Outcome::Lost && round.read(Round::may_raise_ballot) {
             // Does not wait for a first connection, because the round may hold grants.
@@ -253,17 +253,17 @@ impl Claim {
         );
     }
 
-    /// Waits until `round` is decided. Gives the round up if it is contested, and only masters that
+    /// Waits until `round` is decided. Gives the round up if it is disputed, and only masters that
     /// were never connected are missing a node timeout after the others have answered. If the
     /// caller will try again, the wait is shorter where masters answer sooner.
     ///
     /// Such a master may vote as late as the connect timeout. If each of several clients waited for
     /// that vote with the grants of a minority, none would win.
-    async fn give_up_contested(&self, round: &LiveRound, will_retry: bool) {
+    async fn give_up_disputed(&self, round: &LiveRound, will_retry: bool) {
         const LEAST: Duration = Duration::from_millis(5);
         let masters = &self.context.masters;
         let is_stuck = |round: &Round| {
-            round.is_contested() && (round.unanswered() - masters.undialled()).is_empty()
+            round.is_disputed() && (round.unanswered() - masters.undialled()).is_empty()
         };
         let look = || (!round.is_pending() || round.read(is_stuck)).then_some(());
         round.until(look).await;

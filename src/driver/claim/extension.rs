@@ -55,7 +55,7 @@ impl VoteCounter for Arc<Extension> {
             claim.apply(effect, self);
         }
         if is_decided && self.is_renewal {
-            self.round.observer().renewal_decided(self.outcome());
+            self.round.observer().renewal_decided(self.outcome_word());
             self.end_span();
         }
     }
@@ -77,7 +77,7 @@ impl Extension {
     }
 
     /// Returns the word for the outcome of a renewal that was decided.
-    fn outcome(&self) -> &'static str {
+    fn outcome_word(&self) -> &'static str {
         match self.round.read(Round::outcome) {
             Outcome::Won => "confirmed",
             Outcome::Lost | Outcome::Pending | Outcome::TooLate => "failed",
@@ -88,7 +88,7 @@ impl Extension {
     fn end_span(&self) {
         let span = self.span.lock().take(); // a subscriber runs after the unlock
         if let Some(span) = span {
-            span.record("outcome", self.outcome());
+            span.record("outcome", self.outcome_word());
         }
     }
 }

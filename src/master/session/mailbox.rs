@@ -22,7 +22,7 @@ use crate::{
         protocol::{command::Command, identity::Ticket},
         vote::{Failure, SlotVote},
     },
-    master::observer::{MasterObserver, outcome},
+    master::observer::{MasterObserver, outcome_word},
     panics::{caught, shielded},
 };
 
@@ -228,7 +228,7 @@ impl Mailbox {
     /// the supervisor panics with it.
     pub(crate) fn cast(&self, request: &Request, vote: impl Into<SlotVote>, now: Instant) {
         let vote = vote.into();
-        let outcome = outcome(&vote.vote);
+        let outcome = outcome_word(&vote.vote);
         let keep = |panic| self.keep(panic);
         caught(|| request.votes_to.count(self.master, vote, now)).unwrap_or_else(keep);
         caught(|| request.votes_to.wake()).unwrap_or_else(keep);
