@@ -7,7 +7,7 @@ use crate::core::{
     error::AcquireError,
     kind::Access,
     protocol::{
-        command::{Action, Ballot, Command, Holding},
+        command::{Action, Command, Holding},
         identity::{Identity, QueueOptions},
     },
     time::{
@@ -22,26 +22,17 @@ use crate::core::{
 impl ClaimState {
     /// Begins a claim with the [`acquisition`] that the step sees. Asks all masters for the lock,
     /// or at first only those in `asked`. These also report the next change of the key. With
-    /// options for the `queue`, joins the queues.
+    /// options for the `queue`, joins the queues. `holding` is what the caller wants: one level.
     pub(crate) fn begin(
         step: &ClaimStep<'_>,
-        by: Identity,
-        access: Access,
-        ballot: Option<Ballot>,
+        holding: Holding,
         asked: MasterSet,
         queue: Option<QueueOptions>,
     ) -> (Self, Command) {
         let unasked = MasterSet::ALL - asked;
-        let holding = Holding {
-            by,
-            depth: 0,
-            access: Access::Shared,
-            slot: None,
-            ballot,
-        };
         let mut claim = Self {
+            exclusive: u32::from(holding.access == Access::Exclusive),
             holding,
-            exclusive: 0,
             until: step.expiry(step.terms.ttl),
             may_keep: MasterSet::NONE,
             rounds: 1,
@@ -49,7 +40,6 @@ impl ClaimState {
             validity: Duration::ZERO,
             phase: Phase::Asking { unasked },
         };
-        claim.add_level(access);
         claim.note_queue(step, queue);
         let mut command = claim.ask_first(step, asked, queue);
         command.watch = !unasked.is_empty() && command.lock_id.kind().is_watched();

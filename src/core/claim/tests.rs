@@ -473,8 +473,14 @@ impl Case {
         let now = LeaseTime::new(start, Duration::ZERO);
         let round = acquisition(&terms, now, None);
         let step = ClaimStep::new(&terms, &round, now, start);
-        let (by, access) = (identity(kind, 1), Access::Exclusive);
-        let (claim, command) = ClaimState::begin(&step, by, access, ballot, asked, None);
+        let holding = Holding {
+            by: identity(kind, 1),
+            depth: 1,
+            access: Access::Exclusive,
+            slot: None,
+            ballot,
+        };
+        let (claim, command) = ClaimState::begin(&step, holding, asked, None);
         let mut case = Self {
             start,
             at: 0,

@@ -18,7 +18,7 @@ use crate::{
         },
         kind::Access,
         protocol::{
-            command::Ballot,
+            command::{Ballot, Holding},
             identity::{Identity, QueueOptions},
             name::LockId,
         },
@@ -74,13 +74,19 @@ impl Claim {
             counter: request.lock_id.counter(),
             candidate: context.timestamps.next(),
         });
+        let holding = Holding {
+            by: identity,
+            depth: 1,
+            access: request.access,
+            slot: None,
+            ballot,
+        };
         let asked = agreed.map_or(MasterSet::ALL, MasterSet::only);
         let began = clock::monotonic();
         let now = clock::now_at(began);
         let round = acquisition(&terms, now, queue);
         let step = ClaimStep::new(&terms, &round, now, began);
-        let (state, command) =
-            ClaimState::begin(&step, identity, request.access, ballot, asked, queue);
+        let (state, command) = ClaimState::begin(&step, holding, asked, queue);
         let round = LiveRound::open(round, &context.observer);
         let claim = Arc::new(Self {
             context: context.clone(),
