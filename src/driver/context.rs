@@ -34,10 +34,10 @@ use crate::{
         protocol::client_name::ClientName,
         time::lease::LeaseTime,
         view::health::MasterHealth,
-        vote::{Verb, lists::Roster, obstacle::Obstacle, round::Round},
+        vote::{Verb, obstacle::Obstacle, round::Round},
         wait::reach::Reach,
     },
-    master::{HealthBoard, Mailbox, Supervisor},
+    master::{Mailbox, Supervisor},
     panics::shielded,
 };
 
@@ -65,14 +65,12 @@ impl Context {
     pub(crate) fn start(
         config: Config,
         owners: Arc<Owners>,
-        roster: Arc<Roster>,
-        masters: Vec<(Arc<Mailbox>, Supervisor)>,
-        health: HealthBoard,
+        masters: Masters,
+        supervised: Vec<(Arc<Mailbox>, Supervisor)>,
         runtime: &Handle,
     ) -> Arc<Self> {
-        let mailboxes = masters.iter().map(|(mailbox, _)| mailbox.clone()).collect();
         let renewer = Arc::<Renewer>::default();
-        let (supervisors, renewing) = (supervise(masters), renewer.clone().run());
+        let (supervisors, renewing) = (supervise(supervised), renewer.clone().run());
         #[cfg(test)]
         let (supervisors, renewing) = (Process::adopt(supervisors), Process::adopt(renewing));
         let (ends_with_supervisors, alive) = watch::channel(());
@@ -88,7 +86,7 @@ impl Context {
         });
         Arc::new(Self {
             owners,
-            masters: Masters::new(roster, mailboxes, health),
+            masters,
             timers: Timers::new(runtime, alive),
             observer: Arc::new(LockObserver::new(config.label.clone())),
             local_waiters: LocalWaiters::new(config.waiters_poll),

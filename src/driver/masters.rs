@@ -36,12 +36,13 @@ pub(crate) struct Masters {
 impl Masters {
     pub(crate) fn new(
         roster: Arc<Roster>,
-        mailboxes: Box<[Arc<Mailbox>]>,
+        supervised: &[(Arc<Mailbox>, Supervisor)],
         health: HealthBoard,
     ) -> Self {
+        let mailboxes = supervised.iter().map(|(mailbox, _)| mailbox.clone());
         Self {
             roster,
-            mailboxes,
+            mailboxes: mailboxes.collect(),
             health,
         }
     }

@@ -20,6 +20,7 @@ use crate::{
     },
     driver::{
         context::{Context, Owners},
+        masters::Masters,
         time::clock,
     },
     face::coordinator::Coordinator,
@@ -51,15 +52,11 @@ impl Opener {
             None => spec,
         });
         let masters = masters.enumerate();
-        let masters = masters.map(|(master, spec)| spec.open(master, &master_config));
-        let context = Context::start(
-            config,
-            self.owners.clone(),
-            listed.roster,
-            masters.collect(),
-            master_config.health,
-            &self.runtime,
-        );
+        let supervised = masters.map(|(master, spec)| spec.open(master, &master_config));
+        let supervised: Vec<_> = supervised.collect();
+        let masters = Masters::new(listed.roster, &supervised, master_config.health);
+        let owners = self.owners.clone();
+        let context = Context::start(config, owners, masters, supervised, &self.runtime);
         Coordinator {
             context,
             lists_id: self.lists_id,
