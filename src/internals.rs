@@ -12,7 +12,7 @@ pub const KINDS: [Kind; Kind::ALL.len()] = Kind::ALL;
 
 /// Returns whether an owner can acquire a lock of this kind again while it holds it.
 pub fn is_reentrant(kind: Kind) -> bool {
-    kind.has_owner() && !kind.spec().has_slots
+    kind.is_reentrant()
 }
 
 /// Returns whether locks of this kind have queues on the masters.

@@ -80,6 +80,12 @@ impl Kind {
         self.spec().holder != HolderForm::Token
     }
 
+    /// Returns whether an owner can acquire the lock again while it holds it.
+    #[cfg(any(test, feature = "__internals"))]
+    pub(crate) fn is_reentrant(self) -> bool {
+        self.has_owner() && !self.spec().has_slots
+    }
+
     /// Returns whether attempts at the lock wait in the queues of the masters.
     pub(crate) fn has_queue(self) -> bool {
         self.spec().holder == HolderForm::Ticket

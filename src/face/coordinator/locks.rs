@@ -245,8 +245,7 @@ impl Coordinator {
     #[cfg(any(test, feature = "__internals"))]
     #[doc(hidden)]
     pub fn of_kind(&self, kind: Kind, name: impl AsRef<str>, owner: &Owner) -> Lock {
-        let is_reentrant = kind.has_owner() && !kind.spec().has_slots;
-        self.lock(kind, name.as_ref(), is_reentrant.then_some(owner))
+        self.lock(kind, name.as_ref(), kind.is_reentrant().then_some(owner))
     }
 
     fn lock(&self, kind: Kind, name: &str, owner: Option<&Owner>) -> Lock {
