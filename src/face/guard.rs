@@ -14,7 +14,7 @@ use crate::{
         error::{DowngradeError, ExtendError, LostError, ReleaseError},
         kind::Access,
         view::lock_state::{LockState, LostReason},
-        vote::{shown_slot, votes::Votes},
+        vote::{Slot, votes::Votes},
     },
     driver::claim::{Claim, level::Level},
     meter::Counted,
@@ -126,7 +126,7 @@ impl Guard {
     /// 0 to one less than its permits. No other valid guard of the semaphore has the same slot, so
     /// a program can use it to choose one of several resources. `None` for any other lock.
     pub fn slot(&self) -> Option<usize> {
-        shown_slot(self.first.claim.slot())
+        self.first.claim.slot().map(Slot::shown)
     }
 
     /// Returns what this guard leaves to others: [`Shared`](Access::Shared) for a reader of a

@@ -17,13 +17,11 @@
 //! - `slot2`: the slot that the attempt asks for; without it, an acquisition takes any slot, and
 //!   all other commands have slot 1
 //! - `read`, `write`: what the attempt does with a read-write lock. Without these, it writes
-
-use std::num::NonZeroU16;
-
 use super::*;
 use crate::core::{
     kind::{Access, HolderForm, companion::Companion, companion_keys},
     protocol::identity::{OwnerAttempt, QueueOptions, Ticket},
+    vote::Slot,
 };
 
 #[derive(Clone, Debug)]
@@ -100,7 +98,7 @@ impl RowCommand {
             by: self.identity(),
             depth: self.depth,
             access: self.access,
-            slot: NonZeroU16::new(self.slot),
+            slot: Slot::new(self.slot),
             ballot,
         };
         let ttl = checked(self.ttl);

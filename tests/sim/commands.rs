@@ -1,6 +1,6 @@
 //! The commands that a master gets, as the checker reads them.
 
-use std::{borrow::Cow, fmt, num::NonZeroU16, sync::LazyLock};
+use std::{borrow::Cow, fmt, sync::LazyLock};
 
 use quorlock_memory::heart::{self, Reply};
 
@@ -89,7 +89,7 @@ pub(super) struct LockCommand<'a> {
     pub(super) key: &'a str,
     pub(super) by: Option<By<'a>>,
     /// The slot that the sender has or wants.
-    pub(super) slot: Slot,
+    pub(super) slot: Option<Slot>,
 }
 
 /// The sender of a command.
@@ -104,7 +104,7 @@ pub(super) enum By<'a> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Answer {
     /// It has the lock, or this slot of it.
-    Granted(Slot),
+    Granted(Option<Slot>),
     /// Another client has the lock.
     Held,
     Other,
@@ -147,7 +147,7 @@ impl<'a> LockCommand<'a> {
             kind,
             key: str::from_utf8(key).ok()?,
             by,
-            slot: slot.and_then(|slot| NonZeroU16::new(slot as u16)),
+            slot: slot.and_then(|slot| Slot::new(slot as u16)),
         })
     }
 
@@ -155,9 +155,7 @@ impl<'a> LockCommand<'a> {
     pub(super) fn answer(&self, reply: &Reply) -> Answer {
         let chooses_slot = self.kind == Kind::Semaphore && self.verb == Verb::Acquire;
         match reply {
-            Reply::Int(slot @ 1..) if chooses_slot => {
-                Answer::Granted(NonZeroU16::new(*slot as u16))
-            }
+            Reply::Int(slot @ 1..) if chooses_slot => Answer::Granted(Slot::new(*slot as u16)),
             Reply::Int(1) => Answer::Granted(self.slot),
             Reply::Status(_) => Answer::Granted(None),
             Reply::Int(..=-1) | Reply::Nil => Answer::Held,

@@ -21,7 +21,7 @@ use crate::{
     core::{
         kind::script::ORIGIN,
         restart::ORIGIN_KEY,
-        vote::{Verb, shown_slot},
+        vote::{Slot, Verb},
     },
 };
 
@@ -253,7 +253,7 @@ impl Server {
             }
             _ => return,
         };
-        let key = |slot| (process, sent.key.to_owned(), shown_slot(slot));
+        let key = |slot: Option<Slot>| (process, sent.key.to_owned(), slot.map(Slot::shown));
         match sent.answer(reply) {
             Answer::Granted(slot) if !self.stale.contains(&number) => {
                 self.grants.insert(key(slot), now);

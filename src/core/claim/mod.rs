@@ -222,7 +222,7 @@ impl ClaimState {
         self.holding.depth
     }
 
-    pub(crate) fn slot(&self) -> Slot {
+    pub(crate) fn slot(&self) -> Option<Slot> {
         self.holding.slot
     }
 

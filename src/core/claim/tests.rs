@@ -1,6 +1,6 @@
 //! Tables of what a claim does, and a search of all orders of inputs.
 
-use std::{cell::RefCell, fmt::Write as _, mem, num::NonZeroU16, rc::Rc};
+use std::{cell::RefCell, fmt::Write as _, mem, rc::Rc};
 
 use super::{
     rounds::{Effect, NextRound, acquisition},
@@ -556,7 +556,7 @@ impl Case {
             }
             "slot" => match self.claim.slot() {
                 None => self.say("no slot"),
-                Some(slot) => self.say(format_args!("slot {slot}")),
+                Some(slot) => self.say(format_args!("slot {}", slot.number())),
             },
             "sleep" => self.slept += number,
             "stay" => self.step(|claim, step| claim.stay(step, millis(number))),
@@ -654,7 +654,7 @@ impl Case {
             "s" => Vote::Refuse(Refusal::Stale { counter: 8 }),
             _ => Vote::Fail(Failure::timed_out(millis(50))),
         };
-        let slot = letter.parse().ok().and_then(NonZeroU16::new);
+        let slot = letter.parse().ok().and_then(Slot::new);
         let (round, ttl) = self.rounds[round].clone();
         let before = round.borrow().outcome();
         let at = LeaseTime::new(self.start, millis(self.at + self.slept));
@@ -704,7 +704,9 @@ impl Case {
                     (None, Some(_)) => format!("queue {to} as attempt {}", self.rounds.len()),
                     (None, None) => format!("ask {to}"),
                 };
-                let slot = attempt.slot.map(|slot| format!(" in slot {slot}"));
+                let slot = attempt
+                    .slot
+                    .map(|slot| format!(" in slot {}", slot.number()));
                 asks + &slot.unwrap_or_default()
             }
             Action::Extend(attempt, ttl) => {

@@ -32,8 +32,8 @@ pub(crate) struct Holding {
     pub(crate) depth: u32,
     /// Whether others may share the lock: they may if no level excludes them.
     pub(crate) access: Access,
-    /// The slot that a master has granted, for a lock with slots.
-    pub(crate) slot: Slot,
+    /// The slot that a master has granted. `None` if the lock has no slots, or to take any of them.
+    pub(crate) slot: Option<Slot>,
     /// The candidate for the fencing token of a fenced lock.
     pub(crate) ballot: Option<Ballot>,
 }

@@ -1,9 +1,9 @@
 //! The meaning of a master's reply.
 
-use std::{num::NonZeroU16, time::Duration};
+use std::time::Duration;
 
 use super::command::{Command, Reply};
-use crate::core::vote::{Failure, Refusal, SlotVote, Verb, Vote, held_report::HeldReport};
+use crate::core::vote::{Failure, Refusal, Slot, SlotVote, Verb, Vote, held_report::HeldReport};
 
 impl Command {
     /// Returns the vote that `reply` means.
@@ -12,9 +12,9 @@ impl Command {
             && self.is_acquisition()
             && self.lock_id.kind().spec().has_slots
         {
-            let slot = u16::try_from(*slot).ok().and_then(NonZeroU16::new);
+            let slot = u16::try_from(*slot).ok().and_then(Slot::new);
             // The other masters may be asked for this slot, and would grant any number.
-            let slot = slot.filter(|slot| slot.get() <= self.lock_id.permits());
+            let slot = slot.filter(|slot| slot.number() <= self.lock_id.permits());
             let vote = slot.map_or_else(Vote::nonsense, |_| Vote::Grant);
             return SlotVote { vote, slot };
         }

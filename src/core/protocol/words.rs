@@ -1,6 +1,6 @@
 //! The words of a [`Command`] for a server.
 
-use std::{iter, num::NonZeroU16};
+use std::iter;
 
 use super::{
     command::{Action, Command, Holding},
@@ -13,7 +13,7 @@ use crate::core::{
         script::Script,
     },
     time::lease::CLOCK_WINDOW,
-    vote::Verb,
+    vote::{Slot, Verb},
 };
 
 /// What stands in one place of a command.
@@ -140,7 +140,7 @@ impl<'a> Words<'a> {
                 Access::Shared => b"read",
             }),
             (Word::Depth, ..) => number(holding.depth.into()),
-            (Word::Slot, ..) => number(holding.slot.map_or(0, NonZeroU16::get).into()),
+            (Word::Slot, ..) => number(holding.slot.map_or(0, Slot::number).into()),
             (Word::By, Identity::Token(token), _) => each(token.bytes(&mut None)),
             (Word::By, Identity::Owner(by), _) => {
                 each(by.owner.as_bytes());

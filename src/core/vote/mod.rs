@@ -67,20 +67,33 @@ impl Vote {
     }
 }
 
-/// A slot of a lock that several can hold, each in a slot of its own. `None` for a lock that has no
-/// slots.
-pub(crate) type Slot = Option<NonZeroU16>;
+/// A slot of a lock that several can hold, each in a slot of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slot(NonZeroU16);
 
-/// Returns the number of a slot for users, who count from 0. Masters count from 1.
-pub(crate) fn shown_slot(slot: Slot) -> Option<usize> {
-    slot.map(|slot| usize::from(slot.get()) - 1)
+impl Slot {
+    /// Returns the slot with this number on the masters, or `None` for 0.
+    pub(crate) fn new(number: u16) -> Option<Self> {
+        NonZeroU16::new(number).map(Self)
+    }
+
+    /// Returns the number of the slot on the masters, which count from 1.
+    pub(crate) fn number(self) -> u16 {
+        self.0.get()
+    }
+
+    /// Returns the number of the slot for users, who count from 0.
+    pub(crate) fn shown(self) -> usize {
+        usize::from(self.number()) - 1
+    }
 }
 
-/// A vote on its way to its round. A grant of a lock with slots is for one slot.
+/// A vote on its way to its round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SlotVote {
     pub(crate) vote: Vote,
-    pub(crate) slot: Slot,
+    /// The slot that is granted. `None` if the lock has no slots, or if nothing is granted.
+    pub(crate) slot: Option<Slot>,
 }
 
 impl From<Vote> for SlotVote {

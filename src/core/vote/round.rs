@@ -153,14 +153,15 @@ impl Round {
         cast.map(CastVote::vote)
     }
 
-    /// Returns the slot that this round has won.
-    pub(crate) fn slot(&self) -> Slot {
-        let is_won = |slot: &Slot| self.quorum.is_every_majority_in(self.done_for(*slot));
+    /// Returns the slot that this round has won. `None` if the lock has no slots, or if no slot has
+    /// a majority.
+    pub(crate) fn slot(&self) -> Option<Slot> {
+        let is_won = |slot: &Option<Slot>| self.quorum.is_every_majority_in(self.done_for(*slot));
         self.slots().find(is_won).flatten()
     }
 
-    /// Returns the slot that a master has granted.
-    pub(crate) fn first_slot(&self) -> Slot {
+    /// Returns the slot that a master has granted. `None` if none has granted a slot.
+    pub(crate) fn first_slot(&self) -> Option<Slot> {
         self.slots().flatten().next()
     }
 
@@ -216,13 +217,13 @@ impl Round {
 
     /// Returns the slots that masters have granted, some of them more than once. `None` for each
     /// master that did what was asked without a slot.
-    fn slots(&self) -> impl Iterator<Item = Slot> + Clone {
+    fn slots(&self) -> impl Iterator<Item = Option<Slot>> + Clone {
         let done = self.done.iter();
         done.map(|master| self.cast[master].as_ref().and_then(|cast| cast.slot))
     }
 
     /// Returns the masters that did what was asked, for this slot.
-    fn done_for(&self, slot: Slot) -> MasterSet {
+    fn done_for(&self, slot: Option<Slot>) -> MasterSet {
         if self.has_slots {
             self.masters_where(|cast| cast.slot == slot).and(self.done)
         } else {
@@ -246,7 +247,7 @@ pub(crate) struct CastVote {
     /// One more than the time in microseconds, up to about an hour. It is never 0, so
     /// `Option<CastVote>` is as small as `CastVote`.
     micros: NonZeroU32,
-    pub(super) slot: Slot,
+    pub(super) slot: Option<Slot>,
 }
 
 impl CastVote {
@@ -323,8 +324,6 @@ pub(crate) mod fixture {
 
 #[cfg(test)]
 mod tests {
-    use std::num::NonZeroU16;
-
     use proptest::prelude::*;
 
     use super::{
@@ -388,7 +387,7 @@ mod tests {
     fn granted(quorum: &Quorum, slots: &[u16]) -> Round {
         let mut round = fixture::round(Verb::Acquire, quorum, "");
         for (master, slot) in slots.iter().enumerate() {
-            let slot = NonZeroU16::new(*slot);
+            let slot = Slot::new(*slot);
             let vote = Vote::Grant;
             round.count_vote(master, SlotVote { vote, slot }, round.start());
         }
@@ -406,7 +405,7 @@ mod tests {
             (two, &[1, 2, 1, 2, 1, 1], Some(1)),
         ] {
             let round = granted(&quorum, slots);
-            let slot = slot.and_then(NonZeroU16::new);
+            let slot = slot.and_then(Slot::new);
             assert_eq!(
                 (round.outcome(), round.slot()),
                 (Outcome::Won, slot),
@@ -421,7 +420,7 @@ mod tests {
         round.count_vote(2, vote('0'), round.start());
         round.note_heal(2, Vote::Grant);
         let slot = round.votes()[2].as_ref().and_then(|cast| cast.slot);
-        assert_eq!(slot, NonZeroU16::new(7));
+        assert_eq!(slot, Slot::new(7));
     }
 
     #[test]
@@ -506,7 +505,7 @@ mod tests {
             (Vote::Refuse(Refusal::Gone), 0),
             (Vote::Fail(Failure::Closed), 0),
         ] {
-            let slot = NonZeroU16::new(slot);
+            let slot = Slot::new(slot);
             for micros in [0, 1_000_000, u32::MAX - 1] {
                 let latency = Duration::from_micros(micros.into());
                 let (expected, vote) = ((&vote, slot, latency), vote.clone());

@@ -6,7 +6,6 @@ use super::{
     Failure, MasterSet, Verb, Vote,
     lists::{Roster, Tally},
     round::CastVote,
-    shown_slot,
 };
 
 /// The votes of all masters in one round, in the order in which the masters were configured.
@@ -168,8 +167,8 @@ impl fmt::Display for Votes {
             match row.vote() {
                 Some(Vote::Grant) => {
                     f.write_str(self.verb.granted_word())?;
-                    if let Some(slot) = shown_slot(row.cast.as_ref().and_then(|cast| cast.slot)) {
-                        write!(f, " slot {slot}")?;
+                    if let Some(slot) = row.cast.as_ref().and_then(|cast| cast.slot) {
+                        write!(f, " slot {}", slot.shown())?;
                     }
                 }
                 Some(vote) => vote.fmt(f)?,
@@ -223,10 +222,8 @@ impl<'a> VoteRow<'a> {
 
 #[cfg(test)]
 mod tests {
-    use std::num::NonZeroU16;
-
     use super::*;
-    use crate::core::vote::{Refusal, SlotVote, quorum::Quorum};
+    use crate::core::vote::{Refusal, Slot, SlotVote, quorum::Quorum};
 
     /// Returns the votes of masters named `m0`, `m1` and so on. Master n votes after n seconds.
     fn votes(cast: &[Option<Vote>]) -> Votes {
@@ -300,7 +297,7 @@ mod tests {
 
     #[test]
     fn the_slot_that_a_master_granted_is_shown() {
-        let slot = NonZeroU16::new(7);
+        let slot = Slot::new(7);
         let grant = |slot| SlotVote {
             vote: Vote::Grant,
             slot,

@@ -83,7 +83,7 @@ impl Claim {
     }
 
     /// Returns the slot that was won, if the lock has slots.
-    pub(crate) fn slot(&self) -> Slot {
+    pub(crate) fn slot(&self) -> Option<Slot> {
         self.read(ClaimState::slot)
     }
 

@@ -18,7 +18,7 @@ use crate::{
         protocol::name::LockId,
         time::OutageLog,
         view::lock_state::LostReason,
-        vote::{Slot, Verb, obstacle::Obstacle, quorum::Outcome, shown_slot, votes::Votes},
+        vote::{Slot, Verb, obstacle::Obstacle, quorum::Outcome, votes::Votes},
     },
     driver::time::clock,
     master::MASTER,
@@ -62,9 +62,9 @@ impl LockObserver {
         &self,
         name: &str,
         call: &Span,
-        (validity, fencing_token, slot): (Duration, Option<u64>, Slot),
+        (validity, fencing_token, slot): (Duration, Option<u64>, Option<Slot>),
     ) {
-        let slot = shown_slot(slot);
+        let slot = slot.map(Slot::shown);
         call.in_scope(
             || debug!(target: LOCK, %name, ?validity, fencing_token, slot, "lock acquired"),
         );
@@ -90,9 +90,9 @@ impl LockObserver {
         &self,
         lock: &LockId,
         fencing_token: Option<u64>,
-        slot: Slot,
+        slot: Option<Slot>,
     ) -> HoldSpan {
-        let (name, kind, slot) = (lock.name(), lock.kind(), shown_slot(slot));
+        let (name, kind, slot) = (lock.name(), lock.kind(), slot.map(Slot::shown));
         let span = debug_span!(target: LOCK, "hold", %name, %kind, fencing_token, slot, end = field::Empty);
         HoldSpan {
             span: (!span.is_disabled()).then(|| Arc::new(span)),

@@ -1,6 +1,6 @@
 //! The commands of clients, as masters get them.
 
-use std::{num::NonZeroU16, time::Duration};
+use std::time::Duration;
 
 use quorlock_memory::heart::{Keyspace, Reply as Answered, Script};
 
@@ -12,7 +12,7 @@ use crate::core::{
         identity::{Identity, OwnerAttempt, QueueOptions, Ticket},
         name::Token,
     },
-    vote::{Refusal, SlotVote, Verb, Vote},
+    vote::{Refusal, Slot, SlotVote, Verb, Vote},
 };
 
 /// A command of a client, and the options that the models need.
@@ -76,7 +76,7 @@ impl Masters {
         };
         let SlotVote { vote, slot } = command.vote(&reply);
         match vote {
-            Vote::Grant => Cast::Granted(slot.map_or(0, NonZeroU16::get) as u8),
+            Vote::Grant => Cast::Granted(slot.map_or(0, Slot::number) as u8),
             Vote::Refuse(Refusal::Stale { counter }) => Cast::Stale((counter - START) as u32),
             Vote::Refuse(Refusal::Skewed { .. }) => Cast::Skewed,
             Vote::Refuse(_) => Cast::Refused,
@@ -108,7 +108,7 @@ impl Masters {
             } else {
                 Access::Exclusive
             },
-            slot: NonZeroU16::new(call.slot.into()),
+            slot: Slot::new(call.slot.into()),
             ballot: (call.candidate > 0).then(|| Ballot {
                 counter: lock.counter(),
                 candidate: START + u64::from(call.candidate),

@@ -1,12 +1,12 @@
 //! The votes of masters, and what a client does after them.
 
-use std::{num::NonZeroU16, time::Duration};
+use std::time::Duration;
 
 use super::START;
 use crate::core::{
     time::lease::LeaseTime,
     vote::{
-        Failure, Refusal, SlotVote, Verb, Vote,
+        Failure, Refusal, Slot, SlotVote, Verb, Vote,
         quorum::{Outcome, Quorum},
         round::Round,
     },
@@ -53,7 +53,7 @@ pub(in crate::explore) fn decided(
             Cast::Failed => Vote::Fail(Failure::timed_out(Duration::ZERO)).into(),
             Cast::Granted(slot) => SlotVote {
                 vote: Vote::Grant,
-                slot: NonZeroU16::new(slot.into()),
+                slot: Slot::new(slot.into()),
             },
             Cast::Refused => refused(Refusal::held(None)),
             Cast::Skewed => refused(Refusal::Skewed {
@@ -68,7 +68,7 @@ pub(in crate::explore) fn decided(
     let next = round.next_candidate().map(|next| (next - START) as u32);
     Decision {
         outcome: round.outcome(),
-        slot: round.slot().map_or(0, NonZeroU16::get) as u8,
+        slot: round.slot().map_or(0, Slot::number) as u8,
         next,
         is_skewed: round.skewed_to().is_some(),
     }
