@@ -26,7 +26,8 @@ use crate::{
     panics::{caught, shielded},
 };
 
-/// A round that masters vote in. The task that serves a master casts the vote of that master.
+/// A round that masters vote in. The task that serves the masters casts their votes. If a master is
+/// down, the task that posts the command casts a failure at once.
 #[derive(Debug)]
 pub(crate) struct LiveRound {
     state: Mutex<LiveRoundState>,

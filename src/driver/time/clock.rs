@@ -22,8 +22,9 @@ use crate::sim::Process;
 /// that has passed. Setting the wall clock forward has the same effect, and costs a holder some
 /// validity. Setting the wall clock back changes nothing.
 ///
-/// Timers, and all code that drives a single master, use only the [`monotonic`] clock. If a test
-/// pauses tokio's clock, both clocks show virtual time.
+/// All code that drives a single master uses only the [`monotonic`] clock. Timers end at a time on
+/// this one, and compare the clocks at least once a second. If a test pauses tokio's clock, both
+/// clocks show virtual time.
 pub(crate) fn now() -> LeaseTime {
     now_at(monotonic())
 }

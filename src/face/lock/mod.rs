@@ -73,7 +73,7 @@ pub struct Lock {
     /// The other locks of a lock of several names.
     others: Vec<(Arc<Context>, LockId)>,
     ttl: Result<Ttl, ConfigError>,
-    /// `None` for a mutex, and for a semaphore, where each attempt has an owner of its own.
+    /// `None` for a mutex, and for a semaphore, where each call has an owner of its own.
     owner: Option<Owner>,
     access: Access,
     is_fenced: bool,
@@ -308,7 +308,7 @@ impl Lock {
             return Err(AcquireError::ReaderToken { name });
         }
         Ok(LockRequest {
-            owner: self.owner_of_attempt(lock_id.kind()),
+            owner: self.owner_of_call(lock_id.kind()),
             is_fenced: self.is_fenced,
             lock_id,
             ttl: self.ttl.clone()?,
@@ -318,8 +318,8 @@ impl Lock {
         })
     }
 
-    /// Returns the owner of an attempt. Each attempt at a semaphore has an owner of its own.
-    fn owner_of_attempt(&self, kind: Kind) -> Option<Arc<LockOwner>> {
+    /// Returns the owner of a call. Each call for a semaphore has an owner of its own.
+    fn owner_of_call(&self, kind: Kind) -> Option<Arc<LockOwner>> {
         let own = self.owner.as_ref().map(|owner| owner.0.clone());
         own.or_else(|| {
             (kind.spec().has_slots).then(|| Arc::new(LockOwner::new(self.context.owners.new_id())))
