@@ -11,9 +11,9 @@ use crate::core::{
 /// The reason why a lock was not acquired.
 ///
 /// After any of these errors the attempt holds nothing. Every attempt that sent something and did
-/// not win the lock is followed by a release on all masters. A master that cannot be reached is
-/// owed the release until the TTL has passed. If the owner held the lock before, its other guards
-/// are as valid as they were.
+/// not win the lock is followed by a release on all masters that may have the key. A master that
+/// cannot be reached is owed the release until the TTL has passed. If the owner held the lock
+/// before, its other guards are as valid as they were.
 ///
 /// To decide what to do, match on the error of the last attempt. After a
 /// [`Deadline`](Self::Deadline), [`last_attempt`](Self::last_attempt) returns the error inside it:
