@@ -1,11 +1,12 @@
-//! Checks that the pages name files that exist, and that the examples of the recipes are parts of
+//! Checks that the pages name files and members of types that exist, and that the examples of the recipes are parts of
 //! programs that the tests run.
 
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path};
 
 use crate::{
     assert_none,
-    source::{ROOT, files, read},
+    source::{ROOT, files, read, sources, sources_of_others},
+    tokens::{Token, TokenKind, closing, tokens},
 };
 
 /// The programs of the recipes.
@@ -60,6 +61,49 @@ fn choices(word: &str) -> Vec<String> {
 }
 
 #[test]
+fn pages_name_members_that_exist() {
+    let others = sources_of_others().into_iter().flatten();
+    let sources = sources().into_iter().chain(others);
+    let known: BTreeSet<_> = sources.flat_map(|source| members(&source.code)).collect();
+    let pages = files("docs", "md").into_iter();
+    let missing = pages.flat_map(|page| missing_members(&page, &read(&page), &known));
+    assert_none(&missing.collect::<Vec<_>>());
+}
+
+/// Returns the members in backticks, such as `Round::vote`, that no type has.
+fn missing_members(page: &str, text: &str, known: &BTreeSet<String>) -> Vec<String> {
+    let end = |c: char| !c.is_alphanumeric() && c != '_' && c != ':';
+    let spans = text.split('`').skip(1).step_by(2);
+    let names = spans.filter_map(|span| span.split(end).next());
+    let is_member = |name: &&str| name.starts_with(char::is_uppercase) && name.contains("::");
+    names
+        .filter(|name| is_member(name) && !known.contains(*name))
+        .map(|name| format!("{page}: `{name}` does not exist"))
+        .collect()
+}
+
+/// Returns the functions, variants and fields of types, each as `Type::member`.
+fn members(code: &[Token]) -> Vec<String> {
+    let mut found = Vec::new();
+    for (at, token) in code.iter().enumerate() {
+        let is_impl = ["impl", "trait"].contains(&&*token.text);
+        if !is_impl && !["enum", "struct"].contains(&&*token.text) {
+            continue;
+        }
+        let length = code[at..].iter().position(|token| "{;(".contains(&token.text));
+        let open = at + length.unwrap_or_default();
+        let body = &code[open..=closing(code, open)];
+        let is_word = |token: &&Token| token.kind == TokenKind::Word;
+        for of_type in code[at + 1..open].iter().filter(is_word) {
+            let words = (1..body.len()).filter(|at| !is_impl || body[at - 1].text == "fn");
+            let words = words.map(|at| &body[at]).filter(is_word);
+            found.extend(words.map(|word| format!("{}::{}", of_type.text, word.text)));
+        }
+    }
+    found
+}
+
+#[test]
 fn the_examples_of_recipes_are_parts_of_programs() {
     let programs = RECIPES.iter().flat_map(|folder| files(folder, "rs"));
     let programs: Vec<_> = programs.map(|path| unindented(&read(&path))).collect();
@@ -88,4 +132,11 @@ fn what_is_wrong_is_found() {
     let expected = ["src/no.rs", "docs/no.md"];
     let expected = expected.map(|path| format!("docs/a.md: `{path}` does not exist"));
     assert_eq!(missing_files("docs/a.md", text), expected);
+
+    let code = "struct A<B>(C); enum D { E } impl F for A<G> { fn h() { i } } fn j(k: impl L) { m }";
+    let known = members(&tokens(code)).into_iter().collect();
+    let text = "`A::h(..)`, `F::h`, `D::E`, `A::i`, `D::F`, A::no `redis::Client` `Vec`, `N::h`";
+    let expected = ["A::i", "D::F", "N::h"];
+    let expected = expected.map(|name| format!("docs/a.md: `{name}` does not exist"));
+    assert_eq!(missing_members("docs/a.md", text, &known), expected);
 }
