@@ -168,7 +168,7 @@ impl LiveRound {
         });
     }
 
-    /// Decides that the round is lost, unless it is decided already. Wakes no task, so only the
+    /// Decides that the round has no majority, unless it is decided. Wakes no task, so only the
     /// task that waits for the outcome may call this.
     pub(crate) fn give_up(&self) {
         let mut state = self.state.lock();

@@ -215,7 +215,7 @@ impl Backlog {
                 return self.batches.clear(); // only later batches show more
             }
             Outcome::Won => {}
-            Outcome::Lost | Outcome::TooLate => self.undecided = Self::FEW,
+            Outcome::NoMajority | Outcome::TooLate => self.undecided = Self::FEW,
         }
         let is_over = |batch: &Batch| batch.last.read(Round::is_settled);
         while self.batches.front().is_some_and(is_over) {

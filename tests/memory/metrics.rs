@@ -202,7 +202,10 @@ fn the_life_of_a_lock_is_counted() {
             (r#"guards{kind="mutex"}"#, 1.0),
             (r#"renewals_total{outcome="confirmed"}"#, 1.0),
             (r#"rounds_total{round="acquire",outcome="won"}"#, 1.0),
-            (r#"rounds_total{round="acquire",outcome="lost"}"#, 1.0),
+            (
+                r#"rounds_total{round="acquire",outcome="no_majority"}"#,
+                1.0,
+            ),
             (r#"rounds_total{round="extend",outcome="won"}"#, 1.0),
         ]);
         guard.release().await.unwrap();

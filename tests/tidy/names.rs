@@ -90,7 +90,9 @@ fn members(code: &[Token]) -> Vec<String> {
         if !is_impl && !["enum", "struct"].contains(&&*token.text) {
             continue;
         }
-        let length = code[at..].iter().position(|token| "{;(".contains(&token.text));
+        let length = code[at..]
+            .iter()
+            .position(|token| "{;(".contains(&token.text));
         let open = at + length.unwrap_or_default();
         let body = &code[open..=closing(code, open)];
         let is_word = |token: &&Token| token.kind == TokenKind::Word;
@@ -133,7 +135,8 @@ fn what_is_wrong_is_found() {
     let expected = expected.map(|path| format!("docs/a.md: `{path}` does not exist"));
     assert_eq!(missing_files("docs/a.md", text), expected);
 
-    let code = "struct A<B>(C); enum D { E } impl F for A<G> { fn h() { i } } fn j(k: impl L) { m }";
+    let code =
+        "struct A<B>(C); enum D { E } impl F for A<G> { fn h() { i } } fn j(k: impl L) { m }";
     let known = members(&tokens(code)).into_iter().collect();
     let text = "`A::h(..)`, `F::h`, `D::E`, `A::i`, `D::F`, A::no `redis::Client` `Vec`, `N::h`";
     let expected = ["A::i", "D::F", "N::h"];

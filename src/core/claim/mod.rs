@@ -372,5 +372,5 @@ impl<'a> ClaimStep<'a> {
 
 /// Returns whether the round can no longer win: there is no majority, or it came too late.
 fn has_failed(round: &Round) -> bool {
-    matches!(round.outcome(), Outcome::Lost | Outcome::TooLate)
+    matches!(round.outcome(), Outcome::NoMajority | Outcome::TooLate)
 }

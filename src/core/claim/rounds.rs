@@ -375,8 +375,8 @@ impl Effect {
         match round.outcome() {
             Outcome::Won if before == Outcome::Pending => Some(Self::Renewed(gone)),
             Outcome::Won if gone.contains(master) => Some(Self::Heal(MasterSet::only(master))),
-            Outcome::Lost if round.is_disowned() => Some(Self::Disowned),
-            Outcome::Won | Outcome::Lost | Outcome::Pending | Outcome::TooLate => None,
+            Outcome::NoMajority if round.is_disowned() => Some(Self::Disowned),
+            Outcome::Won | Outcome::NoMajority | Outcome::Pending | Outcome::TooLate => None,
         }
     }
 }

@@ -63,7 +63,7 @@ a claim on a lock without slots has none
 
 a round that is not won is taken back
     begin:m           | ask 012
-    g0 h1 h2 seen     | Lost
+    g0 h1 h2 seen     | NoMajority
     leave             | take back 012, owed until 9002 by 0
 
 a round that is dropped is taken back, whatever its votes are
@@ -298,23 +298,23 @@ renewal starts again with another guard
 
 a waiter tries first and then joins the queues
     begin:f           | ask 012
-    g0 h1 h2 seen     | Lost
+    g0 h1 h2 seen     | NoMajority
     yield             | yield 0
     again:0           | queue 012 as attempt 2
-    h0 h1 h2 seen     | Lost
+    h0 h1 h2 seen     | NoMajority
     +1000 again:0     | queue 012 as attempt 3
     g0 g1 seen hold   | Won, timer 4000
     leave             | ended, release 012, owed until 13000 by 012
 
 a waiter that gives up leaves the queues
     begin:f           | ask 012
-    h0 h1 h2 seen     | Lost
+    h0 h1 h2 seen     | NoMajority
     again:0           | queue 012 as attempt 2
     h0 h1 h2 leave    | take back 012, owed until 12000 by 012
 
 a further ballot keeps the attempt
     begin:t           | ask 012 for 5
-    g0 s1 s2 seen     | Lost
+    g0 s1 s2 seen     | NoMajority
     again:9           | ask 012 for 9
     ^g1 seen          | Pending
     g0 g1 seen hold   | Won, timer 3000

@@ -52,7 +52,7 @@ pub(crate) struct Ballot {
 /// The most further ballots of an attempt. Each is a round with another candidate for the fencing
 /// token. One is for counters that are above our candidate. The other is for a local clock that
 /// differs from the clocks of the masters. If both fail, the masters disagree on the time, and the
-/// attempt is lost.
+/// attempt fails.
 pub(crate) const MORE_BALLOTS: u32 = 2;
 
 /// The action of a [`Command`] on its lock, with what it needs.

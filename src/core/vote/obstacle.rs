@@ -166,7 +166,12 @@ mod tests {
             ("ffg", None, NoQuorum),
             ("rrg", None, Quarantined(seconds(9))),
         ] {
-            let refused = Obstacle::of(&round(letters), Outcome::Lost, free_in, Duration::ZERO);
+            let refused = Obstacle::of(
+                &round(letters),
+                Outcome::NoMajority,
+                free_in,
+                Duration::ZERO,
+            );
             assert_eq!(refused, expected, "{letters} {free_in:?}");
         }
         let late = Obstacle::of(&round("ggg"), Outcome::TooLate, None, seconds(1));

@@ -136,7 +136,7 @@ impl Round {
 
     /// Returns whether a later vote may give a value to [`next_candidate`] or [`skewed_to`], if
     /// that method has none yet: some set lacks a majority, and every set can still get one. The
-    /// round may be lost before that vote, because other masters failed or because another client
+    /// round may be over before that vote, because other masters failed or because another client
     /// holds the lock on them.
     ///
     /// [`next_candidate`]: Self::next_candidate
@@ -302,8 +302,8 @@ mod tests {
         ];
         let any: [Question; 7] = [
             (
-                "is lost",
-                |round| round.outcome() == Outcome::Lost,
+                "has no majority",
+                |round| round.outcome() == Outcome::NoMajority,
                 &[("ggghf-", true), ("hggf--", false)],
             ),
             (

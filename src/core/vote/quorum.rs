@@ -25,7 +25,7 @@ pub(crate) struct Quorum {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// A majority of some set can no longer say yes.
-    Lost,
+    NoMajority,
     /// Nothing is decided yet.
     Pending,
     /// A majority of every set said yes, but after the limit of the round. The grants are useless.
@@ -91,7 +91,7 @@ impl Quorum {
         } else if yes.any(|yes| is_won(yes | open)) {
             Outcome::Pending
         } else {
-            Outcome::Lost
+            Outcome::NoMajority
         }
     }
 
@@ -245,21 +245,21 @@ mod tests {
 
     #[test]
     fn verdict_table() {
-        use Outcome::{Lost, Pending, Won};
+        use Outcome::{NoMajority, Pending, Won};
         for (masters, answers, verdict) in [
             (1, "y", Won),
-            (1, "n", Lost),
+            (1, "n", NoMajority),
             (2, "y", Pending), // an even N needs more than half
-            (2, "n", Lost),
+            (2, "n", NoMajority),
             (3, "yy", Won),
             (3, "yn", Pending),
-            (3, "ynn", Lost),
+            (3, "ynn", NoMajority),
             (4, "yy", Pending),
-            (4, "nn", Lost), // two of four are no majority
+            (4, "nn", NoMajority), // two of four are no majority
             (5, "yy", Pending),
             (5, "yynn", Pending),
             (5, "yyy", Won),
-            (5, "nnn", Lost),
+            (5, "nnn", NoMajority),
         ] {
             assert_eq!(
                 verdict_of(&Quorum::of(masters), answers),
@@ -271,22 +271,22 @@ mod tests {
 
     #[test]
     fn two_sets_win_together_and_lose_alone() {
-        use Outcome::{Lost, Pending, Won};
+        use Outcome::{NoMajority, Pending, Won};
         let disjoint = Quorum::of_sets(&[set(&[0, 1, 2]), set(&[3, 4, 5])]);
         // The first three masters are kept, and two are replaced.
         let shared = Quorum::of_sets(&[set(&[0, 1, 2, 3, 4]), set(&[0, 1, 2, 5, 6])]);
         for (quorum, answers, verdict) in [
             (&disjoint, "yyyy--", Pending), // four of six, but one of the new masters
             (&disjoint, "yy-yy-", Won),
-            (&disjoint, "yyynn-", Lost),
-            (&disjoint, "nn----", Lost),
-            (&disjoint, "yynynn", Lost),
+            (&disjoint, "yyynn-", NoMajority),
+            (&disjoint, "nn----", NoMajority),
+            (&disjoint, "yynynn", NoMajority),
             (&shared, "yyy----", Won), // those in both sets are enough
             (&shared, "---yyyy", Pending),
             (&shared, "y--yyyy", Won),
-            (&shared, "nnn----", Lost),
+            (&shared, "nnn----", NoMajority),
             (&shared, "---nn--", Pending),
-            (&shared, "n--nnyy", Lost),
+            (&shared, "n--nnyy", NoMajority),
         ] {
             assert_eq!(verdict_of(quorum, answers), verdict, "{answers}");
         }
@@ -296,30 +296,30 @@ mod tests {
 
     #[test]
     fn grants_count_by_slot() {
-        use Outcome::{Lost, Pending, Won};
+        use Outcome::{NoMajority, Pending, Won};
         let (three, five) = (Quorum::of(3), Quorum::of(5));
         let two = Quorum::of_sets(&[set(&[0, 1, 2]), set(&[3, 4, 5])]);
         for (quorum, answers, verdict) in [
             (&three, "11", Won),
             (&three, "12", Pending),
             (&three, "122", Won),
-            (&three, "123", Lost), // all granted, but nobody has a slot
-            (&three, "12n", Lost),
+            (&three, "123", NoMajority), // all granted, but nobody has a slot
+            (&three, "12n", NoMajority),
             (&three, "1-2", Pending),
             (&five, "1122", Pending),
-            (&five, "11223", Lost),
-            (&five, "1234", Lost), // no slot can get three grants
+            (&five, "11223", NoMajority),
+            (&five, "1234", NoMajority), // no slot can get three grants
             (&five, "123", Pending),
-            (&five, "nn12", Lost),
+            (&five, "nn12", NoMajority),
             (&five, "nn1", Pending),
             (&two, "11-11-", Won),
-            (&two, "11-22-", Lost), // each set has a majority, but on another slot
+            (&two, "11-22-", NoMajority), // each set has a majority, but on another slot
             (&two, "11-2--", Pending),
-            (&two, "11-2-2", Lost),
-            (&two, "11-2n-", Lost),
+            (&two, "11-2-2", NoMajority),
+            (&two, "11-2n-", NoMajority),
             (&two, "12-11-", Pending),
             (&two, "122122", Won),
-            (&two, "123---", Lost),
+            (&two, "123---", NoMajority),
         ] {
             assert_eq!(verdict_of(quorum, answers), verdict, "{answers}");
         }
@@ -372,7 +372,7 @@ mod tests {
             } else if 2 * (all - no) > all {
                 Outcome::Pending
             } else {
-                Outcome::Lost
+                Outcome::NoMajority
             };
             let found = quorum.verdict([who(Some(true))].into_iter(), who(None));
             prop_assert_eq!(found, verdict);
@@ -455,7 +455,7 @@ mod tests {
                 let winners = yes.iter().filter(|yes| is_won(**yes)).count();
                 prop_assert_eq!(winners, usize::from(verdict == Outcome::Won));
                 let may_win = is_won(open) || yes.iter().any(|yes| is_won(*yes | open));
-                prop_assert_eq!(may_win, verdict != Outcome::Lost);
+                prop_assert_eq!(may_win, verdict != Outcome::NoMajority);
                 prop_assert!(decided == Outcome::Pending || verdict == decided);
                 decided = verdict;
             }

@@ -91,9 +91,9 @@ impl Round {
         self.outcome
     }
 
-    /// Decides that this round, which is pending, is lost. Later votes do not change that.
+    /// Decides that this round, which is pending, has no majority. Later votes do not change that.
     pub(crate) fn give_up(&mut self) {
-        self.outcome = Outcome::Lost;
+        self.outcome = Outcome::NoMajority;
     }
 
     /// Notes the answer of `master` when it was asked to put the key back. The table of votes then
@@ -172,7 +172,7 @@ impl Round {
 
     /// Returns whether a majority of every set has granted a slot, but not the same one.
     pub(crate) fn is_split_over_slots(&self) -> bool {
-        self.outcome == Outcome::Lost && self.every_set_has(Vote::is_grant)
+        self.outcome == Outcome::NoMajority && self.every_set_has(Vote::is_grant)
     }
 
     /// Returns the masters that have not voted yet.
@@ -349,22 +349,22 @@ mod tests {
 
     #[test]
     fn outcome_table() {
-        use Outcome::{Lost, Pending, TooLate, Won};
+        use Outcome::{NoMajority, Pending, TooLate, Won};
         use Verb::{Acquire, Extend, Release};
         for (verb, masters, letters, limit, expected) in [
             (Acquire, 1, "g", None, Won),
             (Acquire, 3, "gg", Some(9), Won),
             (Acquire, 3, "gg", Some(1), TooLate), // a late majority is not a lock
             (Acquire, 3, "gg", Some(2), Won),
-            (Acquire, 3, "hfg", Some(9), Lost),
-            (Acquire, 3, "fh", Some(9), Lost), // lost before the last master has voted
+            (Acquire, 3, "hfg", Some(9), NoMajority),
+            (Acquire, 3, "fh", Some(9), NoMajority), // decided before the last master has voted
             (Acquire, 5, "gghf", Some(9), Pending),
             (Acquire, 5, "gghfg", Some(9), Won),
-            (Extend, 3, "0g0", Some(9), Lost), // a key that is gone is not extended
+            (Extend, 3, "0g0", Some(9), NoMajority), // a key that is gone is not extended
             (Extend, 3, "0gg", Some(9), Won),
             (Release, 3, "0h", None, Won), // gone or another's: counts as released
-            (Release, 3, "fu", None, Lost),
-            (Release, 3, "f0f", None, Lost),
+            (Release, 3, "fu", None, NoMajority),
+            (Release, 3, "f0f", None, NoMajority),
         ] {
             assert_eq!(
                 outcome(verb, masters, letters, limit),
@@ -426,7 +426,7 @@ mod tests {
     #[test]
     fn grants_of_different_slots_do_not_win() {
         let round = granted(&Quorum::of(3), &[1, 2, 3]);
-        assert_eq!((round.outcome(), round.slot()), (Outcome::Lost, None));
+        assert_eq!((round.outcome(), round.slot()), (Outcome::NoMajority, None));
     }
 
     #[test]
@@ -455,14 +455,17 @@ mod tests {
         round.give_up();
         for master in [3, 4] {
             let outcome = round.count_vote(master, Vote::Grant, round.start());
-            assert_eq!(outcome, Outcome::Lost);
+            assert_eq!(outcome, Outcome::NoMajority);
         }
     }
 
     #[test]
     fn a_late_answer_corrects_the_table_of_a_round_that_was_won() {
         let start = LeaseTime::some();
-        for (letters, outcome, late) in [("fgg", Outcome::Won, "g"), ("ffg", Outcome::Lost, "f")] {
+        for (letters, outcome, late) in [
+            ("fgg", Outcome::Won, "g"),
+            ("ffg", Outcome::NoMajority, "f"),
+        ] {
             let mut round = Round::open(Verb::Acquire, &Quorum::of(3), start, None);
             for (master, letter) in letters.chars().enumerate() {
                 round.count_vote(master, vote(letter), start);
@@ -561,7 +564,7 @@ mod tests {
             let expected = match grants.get(need - 1) {
                 Some((at, _)) if (*at as u64) < limit => Outcome::Won,
                 Some(_) => Outcome::TooLate,
-                None => Outcome::Lost,
+                None => Outcome::NoMajority,
             };
             prop_assert_eq!(outcome(Verb::Acquire, letters.len(), &text, Some(limit)), expected);
         }

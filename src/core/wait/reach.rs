@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_waiter_that_cannot_win_for_half_its_timeout_steps_aside() {
-        use Outcome::{Lost, TooLate};
+        use Outcome::{NoMajority, TooLate};
         const CONTENDING: bool = false;
         const ASIDE: bool = true;
         let origin = LeaseTime::some();
@@ -112,30 +112,30 @@ mod tests {
             (
                 "another holder",
                 vec![
-                    (0, "hhh", Lost, CONTENDING),
-                    (9_000, "ghh", Lost, CONTENDING),
+                    (0, "hhh", NoMajority, CONTENDING),
+                    (9_000, "ghh", NoMajority, CONTENDING),
                 ],
             ),
             (
                 "no majority",
                 vec![
-                    (0, "fff", Lost, CONTENDING),
-                    (1_300, "ffh", Lost, CONTENDING),
-                    (1_450, "qfg", Lost, ASIDE), // ends at 1,500 ms, after half the timeout
-                    (9_000, "fff", Lost, ASIDE),
-                    (9_100, "fhh", Lost, CONTENDING), // one round is enough to come back
-                    (9_200, "fff", Lost, CONTENDING),
-                    (10_700, "fff", Lost, ASIDE),
+                    (0, "fff", NoMajority, CONTENDING),
+                    (1_300, "ffh", NoMajority, CONTENDING),
+                    (1_450, "qfg", NoMajority, ASIDE), // ends at 1,500 ms, after half the timeout
+                    (9_000, "fff", NoMajority, ASIDE),
+                    (9_100, "fhh", NoMajority, CONTENDING), // one round is enough to come back
+                    (9_200, "fff", NoMajority, CONTENDING),
+                    (10_700, "fff", NoMajority, ASIDE),
                 ],
             ),
             (
                 "an outage that is short, twice",
                 vec![
-                    (0, "fff", Lost, CONTENDING),
-                    (1_400, "fff", Lost, CONTENDING),
-                    (1_500, "hhf", Lost, CONTENDING),
-                    (1_600, "fff", Lost, CONTENDING),
-                    (3_000, "fff", Lost, CONTENDING),
+                    (0, "fff", NoMajority, CONTENDING),
+                    (1_400, "fff", NoMajority, CONTENDING),
+                    (1_500, "hhf", NoMajority, CONTENDING),
+                    (1_600, "fff", NoMajority, CONTENDING),
+                    (3_000, "fff", NoMajority, CONTENDING),
                 ],
             ),
             (
@@ -148,11 +148,11 @@ mod tests {
             (
                 "an unknown reach changes nothing",
                 vec![
-                    (0, "fh-", Lost, CONTENDING),
-                    (1_000, "fff", Lost, CONTENDING),
-                    (2_000, "fh-", Lost, CONTENDING),
-                    (2_450, "fff", Lost, ASIDE),
-                    (2_600, "fh-", Lost, ASIDE),
+                    (0, "fh-", NoMajority, CONTENDING),
+                    (1_000, "fff", NoMajority, CONTENDING),
+                    (2_000, "fh-", NoMajority, CONTENDING),
+                    (2_450, "fff", NoMajority, ASIDE),
+                    (2_600, "fh-", NoMajority, ASIDE),
                 ],
             ),
         ] {

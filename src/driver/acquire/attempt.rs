@@ -122,7 +122,7 @@ async fn decide(
 pub(super) async fn outcome(claim: &Arc<Claim>, will_retry: bool) -> Outcome {
     let mut outcome = claim.outcome(will_retry).await;
     for _ in 0..MORE_BALLOTS {
-        if outcome != Outcome::Lost || !claim.raise_ballot(None) {
+        if outcome != Outcome::NoMajority || !claim.raise_ballot(None) {
             break;
         }
         outcome = claim.outcome(will_retry).await;
@@ -166,7 +166,7 @@ async fn take_back(
     }
     let release = level.release(watch.is_some());
     let acquisition = level.claim.newest_round();
-    if outcome == Outcome::Lost {
+    if outcome == Outcome::NoMajority {
         // One refusal and a failure may decide the round. Only the other votes tell whether the
         // reason is another holder, or a lack of masters.
         let is_clear = |round: &Round| {
@@ -176,7 +176,7 @@ async fn take_back(
         let look = || acquisition.read(is_clear).then_some(());
         acquisition.until(look).await;
     }
-    if outcome == Outcome::Lost && acquisition.read(Round::is_disputed) {
+    if outcome == Outcome::NoMajority && acquisition.read(Round::is_disputed) {
         context.release_decided(&release).await;
     } else {
         context.settled_in_time(&release).await; // completes the table of votes

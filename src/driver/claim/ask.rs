@@ -224,7 +224,7 @@ impl Claim {
         }
     }
 
-    /// Waits for the outcome of the newest round. If the round is lost and the missing votes may
+    /// Waits for the outcome of the newest round. If it has no majority and the missing votes may
     /// show that another ballot can win, waits for these votes, too. `will_retry` says whether the
     /// caller asks again if the round does not win. A majority counts as too late if no validity is
     /// left when this task runs.
@@ -233,7 +233,7 @@ impl Claim {
         if !self.context.masters.undialled().is_empty() {
             self.give_up_disputed(&round, will_retry).await;
         }
-        if round.decided().await == Outcome::Lost && round.read(Round::may_raise_ballot) {
+        if round.decided().await == Outcome::NoMajority && round.read(Round::may_raise_ballot) {
             // Does not wait for a first connection, because the round may hold grants.
             self.context.settled_in_time(&round).await;
         }

@@ -80,7 +80,7 @@ impl Extension {
     fn outcome_word(&self) -> &'static str {
         match self.round.read(Round::outcome) {
             Outcome::Won => "confirmed",
-            Outcome::Lost | Outcome::Pending | Outcome::TooLate => "failed",
+            Outcome::NoMajority | Outcome::Pending | Outcome::TooLate => "failed",
         }
     }
 
@@ -150,7 +150,7 @@ impl Claim {
                 name: name(),
                 votes: self.votes(round),
             }),
-            Outcome::Lost | Outcome::Pending => {
+            Outcome::NoMajority | Outcome::Pending => {
                 // The missing votes decide whether the lock is lost or in doubt.
                 self.context.settled_in_time(round).await;
                 if round.read(Round::is_disowned) {

@@ -148,7 +148,7 @@ impl VoteCounter for LastVoteCounter {
         let has_failed = self
             .round
             .count_and_look(master, vote, now, |round, before| {
-                before == Outcome::Pending && round.outcome() == Outcome::Lost
+                before == Outcome::Pending && round.outcome() == Outcome::NoMajority
             });
         if has_failed && self.owed.is_none() {
             self.round.observer().not_kept(&self.name);

@@ -60,7 +60,7 @@ pub(in crate::driver) const RELEASED: &str = "released";
 const ENDS: &[&str] = &[LEFT, LOST, RELEASED];
 const REASONS: &[&str] = &["disowned", "expired", "renewal_limit"];
 const RENEWALS: &[&str] = &["confirmed", "failed"];
-const ROUNDS: &[&str] = &["cut_short", "lost", "too_late", "won"];
+const ROUNDS: &[&str] = &["cut_short", "no_majority", "too_late", "won"];
 const VERBS: &[&str] = &["acquire", "extend", "release"];
 const WAITS: &[&str] = &[
     "acquired",

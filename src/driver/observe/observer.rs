@@ -214,7 +214,7 @@ impl LockObserver {
             Verb::Break | Verb::Heal | Verb::Inspect | Verb::Probe | Verb::Yield => return,
         };
         let outcome = match outcome {
-            Outcome::Lost => "lost",
+            Outcome::NoMajority => "no_majority",
             Outcome::Pending => "cut_short",
             Outcome::TooLate => "too_late",
             Outcome::Won => "won",

@@ -225,8 +225,8 @@ impl<const A: usize, const M: usize> Ballots<A, M> {
         let now = state.attempts[attempt];
         let again = match (outcome, next) {
             (Outcome::Pending, _) => return visit(state),
-            (Outcome::Lost, Some(next)) => vec![next],
-            (Outcome::Lost, None) if is_skewed => self.candidates(&state),
+            (Outcome::NoMajority, Some(next)) => vec![next],
+            (Outcome::NoMajority, None) if is_skewed => self.candidates(&state),
             _ => vec![],
         };
         if again.is_empty() || now.candidates[1] != 0 || self.rounds == 1 {

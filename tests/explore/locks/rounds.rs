@@ -28,7 +28,7 @@ impl<const C: usize> Locks<C> {
         let (outcome, slot) = self.outcome(state, client);
         match (now.phase, outcome) {
             (Phase::Asking, Outcome::Won) => self.win(state, client, slot),
-            (Phase::Asking, Outcome::Lost) => {
+            (Phase::Asking, Outcome::NoMajority) => {
                 let may_ask_again = self.asks_again() || self.has_ballots && !now.is_again();
                 if !may_ask_again {
                     self.lose(state, client);
@@ -45,7 +45,7 @@ impl<const C: usize> Locks<C> {
                 now.extension = Extension::None;
                 state.believe(client, !ANSWERED);
             }
-            (Phase::Held, Outcome::Lost) => self.leave(state, client),
+            (Phase::Held, Outcome::NoMajority) => self.leave(state, client),
             _ => {}
         }
     }
