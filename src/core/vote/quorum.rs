@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-/// The masters that decide, in one or more sets. Every question that counts masters is asked here.
+/// The sets of masters that decide. Every question that counts masters is asked here.
 ///
 /// A majority is a majority of all masters of a set, whether they can be reached or not. If only
 /// the masters that can be reached were counted, two disjoint "majorities" could win.
