@@ -647,3 +647,39 @@ async fn the_next_waiter_is_ready_when_the_first_gives_up() {
         }
     }
 }
+
+/// The holder has three of five masters. The other two are free. One of the three stops just before
+/// the release, so only two masters call the waiter, but four are free.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_in_queues_asks_when_a_majority_is_free() {
+    for fault in [Fault::Down, Fault::Hang] {
+        for kind in [Kind::Fair, Kind::ReadWrite, Kind::Semaphore] {
+            let world = World::new(5).await;
+            let others = another(&world.masters).await;
+            let late = [3, 4].map(|master: usize| &world.masters[master]);
+            late.iter().for_each(|master| master.inject(Fault::Down));
+            sleep(millis(5)).await;
+            let held = others
+                .of_kind(kind, NAME, &others.owner())
+                .renewal(Renewal::Off);
+            let held = held.ttl(seconds(60)).acquire().await.unwrap();
+            world.clear_faults();
+            sleep(seconds(3)).await;
+            let lock = world.locks.of_kind(kind, NAME, &world.locks.owner());
+            let waiting = tokio::spawn(async move {
+                let guard = lock.acquire().await.unwrap();
+                (Instant::now(), guard)
+            });
+            sleep(millis(5_300)).await;
+            world.masters[2].inject(fault.clone());
+            let start = Instant::now();
+            drop(held);
+            let (at, _guard) = timeout(seconds(70), waiting).await.unwrap().unwrap();
+            assert!(
+                at - start < millis(100),
+                "{kind} {fault:?}: {:?}",
+                at - start
+            );
+        }
+    }
+}

@@ -186,7 +186,9 @@ impl<'a> QueuedWait<'a> {
             stay.permit = None;
             if let Some(waiter) = &stay.waiter {
                 let end = self.deadline.cap(clock::now() + delay);
-                waiter.wait_for_call(MasterSet::NONE, end).await;
+                waiter
+                    .wait_for_call(MasterSet::NONE, MasterSet::NONE, end)
+                    .await;
             }
             self.ask_again(stay).await?;
         }
@@ -245,7 +247,9 @@ impl<'a> QueuedWait<'a> {
             let left = quarantine.take();
             let delay = (self.queued).wait_aside(left, is_connected, checks, random);
             let end = self.deadline.cap(clock::now() + delay);
-            waiter.wait_for_call(MasterSet::NONE, end).await;
+            waiter
+                .wait_for_call(MasterSet::NONE, MasterSet::NONE, end)
+                .await;
             // At the deadline, the caller makes a last attempt.
             if self.deadline.is_over() || majority_answers(self.context, self.request).await {
                 break;
@@ -347,7 +351,7 @@ impl<'a> QueuedWait<'a> {
         claim.yield_grants(known, timeout);
         if let Some(waiter) = &stay.waiter {
             let end = clock::now() + self.context.node_timeout();
-            let called = pin!(waiter.wait_for_call(MasterSet::NONE, end));
+            let called = pin!(waiter.wait_for_call(MasterSet::NONE, MasterSet::NONE, end));
             select(pin!(round.settled()), called).await;
         }
         claim.yield_grants(round.read(Round::may_have_key) - known, timeout);
@@ -371,9 +375,8 @@ impl<'a> QueuedWait<'a> {
         let wait = round.read(|round| self.queued.wait_after(round, is_taken, random));
         let [pause, end] = [wait.pause, wait.end].map(|time| self.deadline.cap(now + time));
         self.context.timers.sleep_until(pause).await;
-        waiter
-            .wait_for_call(round.read(Round::held_by_others), end)
-            .await;
+        let (held, free) = round.read(|round| (round.held_by_others(), round.granted()));
+        waiter.wait_for_call(held, free, end).await;
     }
 }
 

@@ -58,15 +58,15 @@ impl<'a> CalledWaiter<'a> {
         self.events.forget();
     }
 
-    /// Waits until a majority of masters, or all in `held`, have called this waiter or reported a
-    /// change, or until `end`. A change counts only on masters in `held`: the other masters report
-    /// what this waiter does itself.
-    pub(crate) async fn wait_for_call(&self, held: MasterSet, end: LeaseTime) {
+    /// Waits until enough masters have called this waiter or reported a change that a majority may be
+    /// free, or until `end`. A change counts only on masters in `held`: the other masters report
+    /// what this waiter does itself. Those in `free` gave their grants to the last round and had
+    /// them back.
+    pub(crate) async fn wait_for_call(&self, held: MasterSet, free: MasterSet, end: LeaseTime) {
         let is_called = || {
             let heard = self.events.heard();
             let news = heard.called | heard.changed.and(held);
-            let are_all = !held.is_empty() && (held - news).is_empty();
-            are_all || self.masters.quorum().is_every_majority_in(news)
+            !news.is_empty() && self.masters.quorum().is_every_majority_in(news | free)
         };
         let signal = &self.events.signal;
         signal.wait_until(end, self.timers, is_called).await;
