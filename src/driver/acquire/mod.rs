@@ -1,75 +1,87 @@
-//! Acquires a lock: makes a single attempt, or waits until an attempt wins the lock.
+//! Calls for a lock, with the things that a program can observe of them: spans, metrics and log
+//! messages. A call makes a single attempt, or waits until an attempt wins the lock.
 
-pub(in crate::driver) mod attempt;
-pub(crate) mod call;
-pub(in crate::driver) mod contend;
-pub(crate) mod denied;
-pub(in crate::driver) mod queued;
+mod attempt;
+mod contend;
+pub(in crate::driver) mod denied;
+mod queued;
 pub(crate) mod several;
 mod slots;
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{
+    pin::pin,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use futures::future::{Either, select};
+use tracing::{Instrument, Span};
 
 use super::{
-    claim::{ask::LockRequest, level::Level},
+    claim::{ask::LockRequest, level::Level, owned_lock::LockOwner},
     context::Context,
+    observe::observer::now_if_metered,
     time::clock,
 };
-use crate::core::{error::AcquireError, vote::obstacle::Obstacle};
+use crate::core::error::AcquireError;
 use attempt::{attempt, attempt_timeout, reenter};
 use contend::contend;
 use denied::Deadline;
 use queued::acquire_queued;
-use slots::SlotChoice;
+use slots::attempt_for_slot;
 
-/// Makes one attempt. If it splits the votes on a semaphore, makes a second one, in which the
-/// agreed master chooses the slot.
-pub(super) async fn try_acquire(
+/// Makes one attempt, or two if the votes on a semaphore are split.
+pub(crate) async fn try_acquire(
     context: &Arc<Context>,
     request: &LockRequest,
 ) -> Result<Level, AcquireError> {
-    let permit_by = || clock::now() + attempt_timeout(context, request);
-    let mut slot = SlotChoice::new(context, &request.lock_id);
-    slot.choose_if_likely();
-    let denied = match attempt(context, request, permit_by, slot.agreed, None).await? {
-        Ok(level) => {
-            slot.note_win();
-            return Ok(level);
-        }
-        Err(denied) => denied,
+    let call = Call::begin(context, request);
+    let acquired = async {
+        let permit_by = || clock::now() + attempt_timeout(context, request);
+        let decided = if request.lock_id.kind().spec().has_slots {
+            attempt_for_slot(context, request, permit_by).await?
+        } else {
+            attempt(context, request, permit_by, None, None).await?
+        };
+        decided.map_err(|denied| denied.error(context, request))
     };
-    if let Some(round) = &denied.round {
-        slot.note_loss(round);
-    }
-    if denied.obstacle != Obstacle::Split || !request.lock_id.kind().spec().has_slots {
-        return Err(denied.error(context, request));
-    }
-    // Also if it chose in the first attempt: the slot may have become free there sooner
-    // than on the others.
-    slot.choose(denied.round.as_deref());
-    let second = attempt(context, request, permit_by, slot.agreed, None).await?;
-    second.map_err(|denied| denied.error(context, request))
+    let acquired = acquired.instrument(call.span.clone()).await;
+    call.end(acquired.as_ref());
+    acquired
 }
 
 /// Waits until the lock is acquired. If there is a `limit`, the last attempt begins when that time
 /// has passed.
-pub(super) async fn acquire(
+pub(crate) async fn acquire(
     context: &Arc<Context>,
     request: &LockRequest,
     limit: Option<Duration>,
 ) -> Result<Level, AcquireError> {
-    let deadline = Deadline::new(limit);
-    let Some(owner) = &request.owner else {
-        return contend(context, request, &deadline).await;
+    let _waiter = context.observer.count_waiter(&request.lock_id);
+    let (call, deadline) = (Call::begin(context, request), Deadline::new(limit));
+    let acquired = async {
+        match &request.owner {
+            Some(owner) => acquire_owned(context, request, owner, &deadline).await,
+            None => contend(context, request, &deadline).await,
+        }
     };
+    let acquired = acquired.instrument(call.span.clone()).await;
+    call.end(acquired.as_ref());
+    acquired
+}
+
+async fn acquire_owned(
+    context: &Arc<Context>,
+    request: &LockRequest,
+    owner: &Arc<LockOwner>,
+    deadline: &Deadline,
+) -> Result<Level, AcquireError> {
     let owned = owner.lock(&request.lock_id);
     let mut acquired = pin!(async {
         if request.lock_id.kind().has_queue() {
-            acquire_queued(context, request, owner, &owned, &deadline).await
+            acquire_queued(context, request, owner, &owned, deadline).await
         } else {
-            contend(context, request, &deadline).await
+            contend(context, request, deadline).await
         }
     });
     let mut refusals = 0_u32;
@@ -101,4 +113,68 @@ pub(super) async fn acquire(
             None => {} // the lock was released or lost meanwhile
         }
     }
+}
+
+/// A call for one lock. Dropping this value records how long the call took.
+struct Call<'a> {
+    context: &'a Context,
+    request: &'a LockRequest,
+    span: Span,
+    /// `None` if there are no metrics.
+    since: Option<Instant>,
+    /// `None` if nothing is recorded.
+    outcome: Option<&'static str>,
+}
+
+impl<'a> Call<'a> {
+    fn begin(context: &'a Context, request: &'a LockRequest) -> Self {
+        Self {
+            context,
+            request,
+            span: context.observer.call(&request.lock_id),
+            since: now_if_metered(),
+            outcome: Some("dropped"),
+        }
+    }
+
+    /// Logs the result of the call, and prepares to record it. If the lock was acquired, begins its
+    /// hold.
+    fn end(mut self, result: Result<&Level, &AcquireError>) {
+        let (observer, name) = (&self.context.observer, self.request.lock_id.name());
+        match result {
+            Ok(level) => {
+                let claim = &level.claim;
+                let won = (claim.validity(), claim.fencing_token(), claim.slot());
+                observer.acquired(name, &self.span, won);
+                claim.hold(self.request);
+            }
+            Err(error) => observer.not_acquired(name, &self.span, error),
+        }
+        self.outcome = result.map_or_else(outcome, |_| Some("acquired"));
+        if let Some(outcome) = self.outcome {
+            self.span.record("outcome", outcome);
+        }
+    }
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        if let Some(outcome) = self.outcome {
+            let observer = &self.context.observer;
+            observer.record_call(&self.request.lock_id, self.since, outcome);
+        }
+    }
+}
+
+/// Returns the word for a call that failed. `None` if the call was a mistake.
+fn outcome(error: &AcquireError) -> Option<&'static str> {
+    Some(match error.last_attempt() {
+        AcquireError::Closed => "closed",
+        AcquireError::Contended { .. } | AcquireError::OwnerBusy { .. } => "contended",
+        AcquireError::NoQuorum { .. } => "no_quorum",
+        AcquireError::OtherKind { .. } => "other_kind",
+        AcquireError::Quarantined { .. } => "quarantined",
+        AcquireError::TooSlow { .. } => "too_slow",
+        _ => return None,
+    })
 }

@@ -4,8 +4,10 @@
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use futures::future::{Either, select};
+use tracing::{Instrument, Span};
 
 use super::{
+    Call,
     attempt::{begin_by_token, conclude, outcome},
     contend::contend,
     denied::{Deadline, Denied},
@@ -31,30 +33,33 @@ pub(crate) struct Part {
     pub(crate) request: LockRequest,
 }
 
-/// Makes one attempt at all locks at once. An error has the number of the lock that was not
-/// acquired.
-pub(in crate::driver) async fn try_acquire_all(
-    parts: &[Part],
-) -> Result<Vec<Level>, (usize, AcquireError)> {
+/// Makes one attempt at all locks at once.
+pub(crate) async fn try_acquire_all(parts: &[Part]) -> Result<Vec<Level>, AcquireError> {
     let mut prefix = Prefix::new(parts);
-    let acquired = prefix.try_fill().await;
+    let span = prefix.span();
+    let acquired = prefix.try_fill().instrument(span).await;
     prefix.end(acquired)
 }
 
 /// Waits until all locks are acquired. At the deadline, makes a last attempt at those that are
-/// missing. An error has the number of the lock that was not acquired.
-pub(in crate::driver) async fn acquire_all(
+/// missing.
+pub(crate) async fn acquire_all(
     parts: &[Part],
     limit: Option<Duration>,
-) -> Result<Vec<Level>, (usize, AcquireError)> {
+) -> Result<Vec<Level>, AcquireError> {
+    let first = parts.first();
+    let _waiter = first.map(|part| part.context.observer.count_waiter(&part.request.lock_id));
     let mut prefix = Prefix::new(parts);
-    let acquired = prefix.fill(Deadline::new(limit)).await;
+    let span = prefix.span();
+    let acquired = prefix.fill(Deadline::new(limit)).instrument(span).await;
     prefix.end(acquired)
 }
 
 /// The locks that are held so far: the first ones, in the order of the requests. A lock is never
 /// kept while one before it is missing.
 struct Prefix<'a> {
+    /// One for each lock.
+    calls: Vec<Call<'a>>,
     parts: Vec<&'a Part>,
     levels: Vec<Level>,
     /// The time when the locks that are held are extended next. The renewer does not do this,
@@ -69,7 +74,9 @@ impl<'a> Prefix<'a> {
     const EXTENSIONS: u32 = 6;
 
     fn new(parts: &'a [Part]) -> Self {
+        let calls = parts.iter();
         Self {
+            calls: (calls.map(|part| Call::begin(&part.context, &part.request))).collect(),
             parts: parts.iter().collect(),
             levels: Vec::with_capacity(parts.len()),
             extend_at: clock::now(),
@@ -77,14 +84,23 @@ impl<'a> Prefix<'a> {
         }
     }
 
-    /// Returns the locks, or the number of the first missing one and the reason why it was not
-    /// acquired.
-    fn end(self, acquired: Result<(), AcquireError>) -> Result<Vec<Level>, (usize, AcquireError)> {
-        let at = self.aside.unwrap_or(self.levels.len());
-        match acquired {
-            Ok(()) => Ok(self.levels),
-            Err(error) => Err((at, error)),
+    fn span(&self) -> Span {
+        let first = self.calls.first();
+        first.map_or(Span::none(), |call| call.span.clone())
+    }
+
+    /// Ends the calls, and returns their locks. If they failed, records only that for the lock that
+    /// was not acquired.
+    fn end(self, acquired: Result<(), AcquireError>) -> Result<Vec<Level>, AcquireError> {
+        let missing = self.aside.unwrap_or(self.levels.len());
+        for (at, mut call) in self.calls.into_iter().enumerate() {
+            match &acquired {
+                Ok(()) => call.end(Ok(&self.levels[at])),
+                Err(error) if at == missing => call.end(Err(error)),
+                Err(_) => call.outcome = None,
+            }
         }
+        acquired.map(|()| self.levels)
     }
 
     /// Makes one attempt at all locks.

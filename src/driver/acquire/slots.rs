@@ -6,14 +6,50 @@
 
 use std::{sync::Arc, time::Duration};
 
+use super::{attempt::attempt, denied::Denied};
 use crate::{
     core::{
+        error::AcquireError,
         protocol::{identity::QueueOptions, name::LockId},
-        vote::{MasterSet, Vote, round::Round},
+        time::lease::LeaseTime,
+        vote::{MasterSet, Vote, obstacle::Obstacle, round::Round},
         wait::history::History,
     },
-    driver::{claim::Claim, context::Context, live_round::LiveRound, time::clock},
+    driver::{
+        claim::{Claim, ask::LockRequest, level::Level},
+        context::Context,
+        live_round::LiveRound,
+        time::clock,
+    },
 };
+
+/// Makes one attempt at a permit. If it splits the votes, makes a second one, in which the agreed
+/// master chooses the slot.
+pub(super) async fn attempt_for_slot(
+    context: &Arc<Context>,
+    request: &LockRequest,
+    permit_by: impl Fn() -> LeaseTime,
+) -> Result<Result<Level, Denied>, AcquireError> {
+    let mut slot = SlotChoice::new(context, &request.lock_id);
+    slot.choose_if_likely();
+    let denied = match attempt(context, request, &permit_by, slot.agreed, None).await? {
+        Err(denied) => denied,
+        won => {
+            slot.note_win();
+            return Ok(won);
+        }
+    };
+    if let Some(round) = &denied.round {
+        slot.note_loss(round);
+    }
+    if denied.obstacle != Obstacle::Split {
+        return Ok(Err(denied));
+    }
+    // Also if it chose in the first attempt: the slot may have become free there sooner
+    // than on the others.
+    slot.choose(denied.round.as_deref());
+    attempt(context, request, &permit_by, slot.agreed, None).await
+}
 
 /// Who chooses the slot in each round of a call. For a lock without slots, no master ever does.
 pub(super) struct SlotChoice<'a> {
@@ -109,7 +145,7 @@ impl<'a> SlotChoice<'a> {
         self.kept.is_some()
     }
 
-    /// Returns whether the others refused the slot that the agreed master has granted in the lost
+    /// Returns whether the others refused the slot that the agreed master has granted in
     /// `round`. It may lack the holder of that slot. Another slot may be free, and no one calls the
     /// waiter for it.
     pub(super) fn is_taken(&self, round: &Round) -> bool {

@@ -14,7 +14,7 @@ use crate::{
         time::{lease::Ttl, renewal::Renewal},
     },
     driver::{
-        acquire::call,
+        acquire,
         claim::{ask::LockRequest, owned_lock::LockOwner},
         context::Context,
     },
@@ -169,7 +169,7 @@ impl Lock {
         if !self.others.is_empty() {
             return self.try_acquire_all(request).await;
         }
-        let level = call::try_acquire(&self.context, &request).await?;
+        let level = acquire::try_acquire(&self.context, &request).await?;
         Ok(Guard::new(level, Vec::new()))
     }
 
@@ -244,7 +244,7 @@ impl Lock {
         if !self.others.is_empty() {
             return self.acquire_all(request, limit).await;
         }
-        let level = call::acquire(&self.context, &request, limit).await?;
+        let level = acquire::acquire(&self.context, &request, limit).await?;
         Ok(Guard::new(level, Vec::new()))
     }
 

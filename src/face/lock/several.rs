@@ -6,7 +6,7 @@ use super::Lock;
 use crate::{
     core::{config_error::ConfigError, error::AcquireError, kind::Kind, protocol::name::LockId},
     driver::{
-        acquire::{call, several::Part},
+        acquire::several::{self, Part},
         claim::{ask::LockRequest, level::Level},
         context::Context,
     },
@@ -40,7 +40,7 @@ impl Lock {
 
     pub(super) async fn try_acquire_all(&self, first: LockRequest) -> Result<Guard, AcquireError> {
         let parts = self.parts(&first);
-        call::try_acquire_all(&parts).await.map(guard_of_all)
+        several::try_acquire_all(&parts).await.map(guard_of_all)
     }
 
     pub(super) async fn acquire_all(
@@ -49,7 +49,7 @@ impl Lock {
         limit: Option<Duration>,
     ) -> Result<Guard, AcquireError> {
         let parts = self.parts(&first);
-        call::acquire_all(&parts, limit).await.map(guard_of_all)
+        several::acquire_all(&parts, limit).await.map(guard_of_all)
     }
 
     fn parts(&self, first: &LockRequest) -> Vec<Part> {
