@@ -22,23 +22,20 @@ use crate::{
     },
 };
 
-/// What a caller does to hear of the next change of the lock. `None` if it will not wait for that.
-pub(super) type OnWatch<'a> = Option<&'a (dyn Fn() + Sync)>;
+/// For a caller that does not wait for the next change of the lock.
+pub(super) const NO_WATCH: Option<fn()> = None;
 
 /// Makes one attempt. If the request has an owner, waits until the owner's other attempts at this
 /// lock are over. If they are not over at the instant that `permit_by` returns, sends nothing. If
-/// there is an `agreed` master, asks it before the others. Calls `watch` before the command that
+/// there is an `agreed` master, asks it before the others. Calls `watch` before the release that
 /// makes masters report the next change. An error ends the call: no further attempt can win.
-pub(in crate::driver) async fn attempt(
+pub(super) async fn attempt(
     context: &Arc<Context>,
     request: &LockRequest,
     permit_by: impl FnOnce() -> LeaseTime,
     agreed: Option<usize>,
-    watch: OnWatch<'_>,
+    watch: Option<impl Fn()>,
 ) -> Result<Result<Level, Denied>, AcquireError> {
-    if let (Some(watch), Some(_)) = (watch, agreed) {
-        watch();
-    }
     context.check_open()?;
     let Some(owner) = &request.owner else {
         let level = begin_by_token(context, request, agreed);
@@ -101,7 +98,7 @@ async fn decide(
     context: &Context,
     level: Level,
     agreed: Option<usize>,
-    watch: OnWatch<'_>,
+    watch: Option<impl Fn()>,
 ) -> Result<Level, Denied> {
     let has_slots = level.claim.kind().spec().has_slots; // others may have a free one
     if let Some(agreed) = agreed
@@ -113,13 +110,15 @@ async fn decide(
             ..Denied::in_round(obstacle, round)
         });
     }
-    let outcome = outcome(&level.claim, watch.is_some()).await;
-    conclude(context, level, outcome, watch).await
+    match outcome(context, &level.claim, watch.is_some()).await {
+        Outcome::Won => Ok(level),
+        outcome => Err(take_back(context, &level, outcome, watch).await),
+    }
 }
 
 /// Waits for the outcome of the first round. Makes further ballots for a fencing token if they can
 /// win.
-pub(super) async fn outcome(claim: &Arc<Claim>, will_retry: bool) -> Outcome {
+pub(super) async fn outcome(context: &Context, claim: &Arc<Claim>, will_retry: bool) -> Outcome {
     let mut outcome = claim.outcome(will_retry).await;
     for _ in 0..MORE_BALLOTS {
         if outcome != Outcome::NoMajority || !claim.raise_ballot(None) {
@@ -127,27 +126,10 @@ pub(super) async fn outcome(claim: &Arc<Claim>, will_retry: bool) -> Outcome {
         }
         outcome = claim.outcome(will_retry).await;
     }
-    outcome
-}
-
-/// Takes the attempt back if it was not won.
-pub(super) async fn conclude(
-    context: &Context,
-    level: Level,
-    outcome: Outcome,
-    watch: OnWatch<'_>,
-) -> Result<Level, Denied> {
-    match outcome {
-        Outcome::Won => {
-            context.observer.found_quorum();
-            Ok(level)
-        }
-        outcome => {
-            let denied = take_back(context, &level, outcome, watch).await;
-            denied.note(context, level.claim.name());
-            Err(denied)
-        }
+    if outcome == Outcome::Won {
+        context.observer.found_quorum();
     }
+    outcome
 }
 
 /// Releases the keys that a round may have left on the masters although it was not won. Returns why
@@ -155,16 +137,14 @@ pub(super) async fn conclude(
 ///
 /// The answers to the release say for how long others hold the lock. The answers to a `SET` that
 /// acquires a mutex do not say this. With `watch`, every master reports the next change.
-async fn take_back(
+pub(super) async fn take_back(
     context: &Context,
     level: &Level,
     outcome: Outcome,
-    watch: OnWatch<'_>,
+    watch: Option<impl Fn()>,
 ) -> Denied {
-    if let Some(watch) = watch {
-        watch();
-    }
-    let release = level.release(watch.is_some());
+    let is_watched = watch.map(|watch| watch()).is_some();
+    let release = level.release(is_watched);
     let acquisition = level.claim.newest_round();
     if outcome == Outcome::NoMajority {
         // One refusal and a failure may decide the round. Only the other votes tell whether the
@@ -181,20 +161,22 @@ async fn take_back(
     } else {
         context.settled_in_time(&release).await; // completes the table of votes
     }
-    if release.read(Round::is_other_kind) {
+    let mut denied = if release.read(Round::is_other_kind) {
         // The answer to a `SET` says only that the key exists, and not which kind of lock it is.
-        return Denied::in_round(Obstacle::OtherKind, release);
-    }
-    let mut denied = Denied::by(acquisition, outcome, release.read(Round::free_in));
+        Denied::in_round(Obstacle::OtherKind, release.clone())
+    } else {
+        Denied::by(acquisition, outcome, release.read(Round::free_in))
+    };
     if let Obstacle::HeldFor(_) = denied.obstacle {
-        denied.answers = watch.map(|_| release);
+        denied.answers = is_watched.then_some(release);
     }
+    denied.note(context, level.claim.name());
     denied
 }
 
 /// Adds a level to the claim of the owner. Returns `None` if the owner does not hold the lock, or
 /// loses the lock meanwhile.
-pub(in crate::driver) async fn reenter(
+pub(super) async fn reenter(
     request: &LockRequest,
     owned: &Arc<OwnedLock>,
 ) -> Result<Option<Result<Level, Denied>>, AcquireError> {
@@ -224,25 +206,20 @@ pub(in crate::driver) async fn reenter(
 /// while a lock that was asked for together with the inspection would still be valid. An error
 /// counts as an answer. The next attempt shows whether the error matters.
 pub(super) async fn majority_answers(context: &Context, request: &LockRequest) -> bool {
-    let answers = is_answered(context, request).await;
+    let masters = &context.masters;
+    let mut answers = masters.has_quorum();
+    if answers {
+        let start = clock::now();
+        let limit = start + context.config.drift.usable(request.ttl);
+        let round = Round::open(Verb::Inspect, masters.quorum(), start, Some(limit));
+        let inspection = LiveRound::open(round, &context.observer);
+        let command = Command::new(&request.lock_id, Action::Inspect);
+        masters.post(command, inspection.clone());
+        inspection.settled().await;
+        answers = inspection.read(|round| round.every_set_has_in_time(Vote::is_reply));
+    }
     if !answers {
-        let name = request.lock_id.name();
-        context.note_no_masters(name);
+        context.note_no_masters(request.lock_id.name());
     }
     answers
-}
-
-async fn is_answered(context: &Context, request: &LockRequest) -> bool {
-    let masters = &context.masters;
-    if !masters.has_quorum() {
-        return false;
-    }
-    let start = clock::now();
-    let limit = start + context.config.drift.usable(request.ttl);
-    let round = Round::open(Verb::Inspect, masters.quorum(), start, Some(limit));
-    let inspection = LiveRound::open(round, &context.observer);
-    let command = Command::new(&request.lock_id, Action::Inspect);
-    masters.post(command, inspection.clone());
-    inspection.settled().await;
-    inspection.read(|round| round.every_set_has_in_time(Vote::is_reply))
 }

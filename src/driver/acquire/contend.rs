@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    attempt::{OnWatch, attempt, attempt_timeout, majority_answers},
+    attempt::{attempt, attempt_timeout, majority_answers},
     denied::{Deadline, Denied},
 };
 use crate::{
@@ -28,7 +28,7 @@ use crate::{
 /// Makes attempts until one wins the lock. If there is a deadline, the last attempt begins at the
 /// deadline. If no one is known to want the lock, the caller tries to get it before it begins to
 /// wait.
-pub(in crate::driver) async fn contend(
+pub(super) async fn contend(
     context: &Arc<Context>,
     request: &LockRequest,
     deadline: &Deadline,
@@ -36,24 +36,24 @@ pub(in crate::driver) async fn contend(
     let waiters = &context.local_waiters;
     let waiter = OnceLock::new();
     let join = || waiters.join(&context.masters, &context.timers, &request.lock_id);
-    let mut lost = None;
+    let mut first = None;
     if waiters.is_calm(&request.lock_id) && !deadline.is_over() && !context.is_aside() {
         let at = clock::now();
         let permit_by = || deadline.permit_by(attempt_timeout(context, request));
-        let watch = || waiter.get_or_init(join).listen();
-        let watch: OnWatch<'_> = waiters.are_told().then_some(&watch);
+        let listen = || waiter.get_or_init(join).listen();
+        let watch = waiters.are_told().then_some(listen);
         match attempt(context, request, permit_by, None, watch).await? {
             Ok(level) => {
                 note_win(context, request, Start::Plain, at);
                 return Ok(level);
             }
-            Err(denied) => lost = Some((denied, at)),
+            Err(denied) => first = Some((denied, at)),
         }
     }
     let waiter = waiter.into_inner().unwrap_or_else(join);
     let mut contest = Contest::begin(context, request, deadline, waiter);
-    if let Some((denied, at)) = lost {
-        contest.on_loss(&denied, None, at, false).await?;
+    if let Some((denied, at)) = first {
+        contest.on_denied(&denied, None, at, false).await?;
     }
     contest.win().await
 }
@@ -102,13 +102,14 @@ struct Contest<'a> {
 /// The way in which an attempt begins.
 #[derive(Clone, Copy, Debug)]
 enum Start {
-    Plain,
-    /// Right after another waiter of this process, which probably has the lock now.
-    NextInLine,
     /// After a pause in which other processes could take the lock.
     GaveWay,
     /// Right after the release by a guard of this process.
     HandedOver,
+    /// Right after another waiter of this process, which probably has the lock now.
+    NextInLine,
+    /// In no such case.
+    Plain,
 }
 
 impl<'a> Contest<'a> {
@@ -150,9 +151,8 @@ impl<'a> Contest<'a> {
             self.checks = 0;
             self.waiter.begin_attempt();
             let (agreed, at) = (self.choose_agreed(start, is_last), clock::now());
-            let watch = || self.waiter.listen();
             let is_told = !is_last && context.local_waiters.are_told();
-            let watch: OnWatch<'_> = is_told.then_some(&watch);
+            let watch = is_told.then_some(|| self.waiter.listen());
             match attempt(context, request, || permit_by, agreed, watch).await? {
                 Ok(level) => {
                     note_win(context, request, start, at);
@@ -165,14 +165,14 @@ impl<'a> Contest<'a> {
                         // A guard of this process may have the lock.
                         Start::Plain | Start::NextInLine => {}
                     });
-                    self.on_loss(&denied, agreed, at, is_last).await?;
+                    self.on_denied(&denied, agreed, at, is_last).await?;
                 }
             }
         }
     }
 
     /// Notes an attempt that began at `at` and was not won. Waits until another one may win.
-    async fn on_loss(
+    async fn on_denied(
         &mut self,
         denied: &Denied,
         agreed: Option<usize>,
@@ -245,8 +245,9 @@ impl<'a> Contest<'a> {
         let agreed = is_one_asked
             .then(|| self.waiter.agreed(self.free))
             .flatten();
-        if agreed.is_none() {
-            self.ask_all_at = next_poll(self.context);
+        match agreed {
+            Some(_) => self.waiter.listen(), // that master reports the next change if it refuses
+            None => self.ask_all_at = next_poll(self.context),
         }
         agreed
     }

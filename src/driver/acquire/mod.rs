@@ -24,7 +24,7 @@ use super::{
     time::clock,
 };
 use crate::core::error::AcquireError;
-use attempt::{attempt, attempt_timeout, reenter};
+use attempt::{NO_WATCH, attempt, attempt_timeout, reenter};
 use contend::contend;
 use denied::Deadline;
 use queued::acquire_queued;
@@ -41,7 +41,7 @@ pub(crate) async fn try_acquire(
         let decided = if request.lock_id.kind().spec().has_slots {
             attempt_for_slot(context, request, permit_by).await?
         } else {
-            attempt(context, request, permit_by, None, None).await?
+            attempt(context, request, permit_by, None, NO_WATCH).await?
         };
         decided.map_err(|denied| denied.error(context, request))
     };

@@ -51,7 +51,7 @@ struct Stay<'a> {
 
 /// Makes rounds until one wins the lock. Between rounds, waits in the queues of all masters, or
 /// aside.
-pub(in crate::driver) async fn acquire_queued(
+pub(super) async fn acquire_queued(
     context: &Arc<Context>,
     request: &LockRequest,
     owner: &LockOwner,
@@ -107,12 +107,12 @@ impl<'a> QueuedWait<'a> {
                 stay = self.begin().await?;
                 continue;
             }
-            let is_kept = stay.slot.note_loss(&round);
+            let is_kept = stay.slot.note_denied(&round);
             if !is_kept {
                 self.yield_grants(&round, &stay).await;
             }
             stay.permit = None;
-            self.note_loss(&round, outcome, stay.is_last).await?;
+            self.note_denied(&round, outcome, stay.is_last).await?;
             if self.context.is_aside() {
                 drop(stay);
                 self.wait_aside(round.read(Round::quarantined)).await?;
@@ -289,8 +289,7 @@ impl<'a> QueuedWait<'a> {
         self.ticket = Ticket::new(timestamp, self.owner.id());
     }
 
-    /// Waits for the permit to make a round. Without the permit, two attempts of one owner could
-    /// run at the same time and take over each other's grants.
+    /// Waits for the permit of the owner to make a round.
     async fn permit(&self) -> Result<SemaphorePermit<'a>, AcquireError> {
         /// The time between two looks whether the owner still has the lock.
         const LOOK: Duration = Duration::from_millis(10);
@@ -316,7 +315,7 @@ impl<'a> QueuedWait<'a> {
     }
 
     /// Notes a round that was not won. Returns an error if the wait ends with the round.
-    async fn note_loss(
+    async fn note_denied(
         &mut self,
         round: &Arc<LiveRound>,
         outcome: Outcome,

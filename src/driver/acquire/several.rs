@@ -8,7 +8,7 @@ use tracing::{Instrument, Span};
 
 use super::{
     Call,
-    attempt::{begin_by_token, conclude, outcome},
+    attempt::{NO_WATCH, begin_by_token, outcome, take_back},
     contend::contend,
     denied::{Deadline, Denied},
 };
@@ -172,14 +172,12 @@ impl<'a> Prefix<'a> {
         });
         let mut begun = begun.collect::<Vec<_>>().into_iter();
         while let Some((context, level)) = begun.next() {
-            let outcome = outcome(&level.claim, will_retry).await;
+            let outcome = outcome(context, &level.claim, will_retry).await;
             if outcome != Outcome::Won {
-                begun = Vec::new().into_iter(); // gives the others back
+                drop(begun); // gives the others back
+                return Ok(Err(take_back(context, &level, outcome, NO_WATCH).await));
             }
-            match conclude(context, level, outcome, None).await {
-                Ok(level) => self.levels.push(level),
-                Err(denied) => return Ok(Err(denied)),
-            }
+            self.levels.push(level);
         }
         Ok(Ok(()))
     }

@@ -6,7 +6,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{attempt::attempt, denied::Denied};
+use super::{
+    attempt::{NO_WATCH, attempt},
+    denied::Denied,
+};
 use crate::{
     core::{
         error::AcquireError,
@@ -32,7 +35,7 @@ pub(super) async fn attempt_for_slot(
 ) -> Result<Result<Level, Denied>, AcquireError> {
     let mut slot = SlotChoice::new(context, &request.lock_id);
     slot.choose_if_likely();
-    let denied = match attempt(context, request, &permit_by, slot.agreed, None).await? {
+    let denied = match attempt(context, request, &permit_by, slot.agreed, NO_WATCH).await? {
         Err(denied) => denied,
         won => {
             slot.note_win();
@@ -40,7 +43,7 @@ pub(super) async fn attempt_for_slot(
         }
     };
     if let Some(round) = &denied.round {
-        slot.note_loss(round);
+        slot.note_denied(round);
     }
     if denied.obstacle != Obstacle::Split {
         return Ok(Err(denied));
@@ -48,7 +51,7 @@ pub(super) async fn attempt_for_slot(
     // Also if it chose in the first attempt: the slot may have become free there sooner
     // than on the others.
     slot.choose(denied.round.as_deref());
-    attempt(context, request, &permit_by, slot.agreed, None).await
+    attempt(context, request, &permit_by, slot.agreed, NO_WATCH).await
 }
 
 /// Who chooses the slot in each round of a call. For a lock without slots, no master ever does.
@@ -131,10 +134,10 @@ impl<'a> SlotChoice<'a> {
         self.note(false);
     }
 
-    /// Notes a `round` that was lost. If masters chose different slots in it, lets one choose in
+    /// Notes a `round` that was not won. If masters chose different slots in it, lets one choose in
     /// the next round, unless one did before: it may be wrong. Returns whether the grants are kept
     /// for that round, which begins at once.
-    pub(super) fn note_loss(&mut self, round: &Arc<LiveRound>) -> bool {
+    pub(super) fn note_denied(&mut self, round: &Arc<LiveRound>) -> bool {
         self.last = self.agreed.take();
         let is_split = self.has_slots && round.read(Round::is_split_over_slots);
         self.note(is_split);
