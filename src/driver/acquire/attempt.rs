@@ -16,7 +16,6 @@ use crate::{
     },
     driver::{
         claim::{Claim, ask::LockRequest, level::Level, owned_lock::OwnedLock},
-        context::Context,
         live_round::LiveRound,
         time::clock,
     },
@@ -30,16 +29,16 @@ pub(super) const NO_WATCH: Option<fn()> = None;
 /// there is an `agreed` master, asks it before the others. Calls `watch` before the release that
 /// makes masters report the next change. An error ends the call: no further attempt can win.
 pub(super) async fn attempt(
-    context: &Arc<Context>,
     request: &LockRequest,
     permit_by: impl FnOnce() -> LeaseTime,
     agreed: Option<usize>,
     watch: Option<impl Fn()>,
 ) -> Result<Result<Level, Denied>, AcquireError> {
+    let context = &request.context;
     context.check_open()?;
     let Some(owner) = &request.owner else {
-        let level = begin_by_token(context, request, agreed);
-        return Ok(decide(context, level, agreed, watch).await);
+        let level = begin_by_token(request, agreed);
+        return Ok(decide(request, level, agreed, watch).await);
     };
     let (owned, timers) = (owner.lock(&request.lock_id), &context.timers);
     // This task tries to reenter before it waits for the permit, too. The future that has the
@@ -57,9 +56,9 @@ pub(super) async fn attempt(
     let has_queue = request.lock_id.kind().has_queue();
     let ticket = has_queue.then(|| Ticket::new(context.timestamps.next(), owner.id()));
     let identity = owner.identity(ticket);
-    let claim = Claim::begin(context, request, identity, agreed, None);
+    let claim = Claim::begin(request, identity, agreed, None);
     let level = Level::new(claim, request.access, Some(owned.clone()));
-    let decided = decide(context, level, agreed, watch).await;
+    let decided = decide(request, level, agreed, watch).await;
     if let Ok(level) = &decided {
         owned.won(&level.claim);
     }
@@ -68,21 +67,18 @@ pub(super) async fn attempt(
 
 /// Begins an attempt at a lock that is held by a token. If there is an `agreed` master, asks
 /// only that one at first.
-pub(super) fn begin_by_token(
-    context: &Arc<Context>,
-    request: &LockRequest,
-    agreed: Option<usize>,
-) -> Level {
-    let client = context.config.client_name.as_ref();
+pub(super) fn begin_by_token(request: &LockRequest, agreed: Option<usize>) -> Level {
+    let client = request.context.config.client_name.as_ref();
     let identity = Identity::Token(Token::new(clock::random(), client));
-    let claim = Claim::begin(context, request, identity, agreed, None);
+    let claim = Claim::begin(request, identity, agreed, None);
     Level::new(claim, request.access, None)
 }
 
 /// Returns the longest time that an attempt takes: a question to one master, an acquisition,
 /// further ballots for a fencing token, and a release that says why the lock was refused. The first
 /// of them may wait for first connections.
-pub(super) fn attempt_timeout(context: &Context, request: &LockRequest) -> Duration {
+pub(super) fn attempt_timeout(request: &LockRequest) -> Duration {
+    let context = &request.context;
     let ballots = if request.is_fenced { MORE_BALLOTS } else { 0 };
     let rounds = context.node_timeout() * (3 + ballots);
     if context.masters.undialled().is_empty() {
@@ -95,7 +91,7 @@ pub(super) fn attempt_timeout(context: &Context, request: &LockRequest) -> Durat
 /// Waits for the outcome of the attempt, and takes it back if it was not won. If there is an
 /// `agreed` master, asks the others only if that one does not refuse.
 async fn decide(
-    context: &Context,
+    request: &LockRequest,
     level: Level,
     agreed: Option<usize>,
     watch: Option<impl Fn()>,
@@ -110,15 +106,16 @@ async fn decide(
             ..Denied::in_round(obstacle, round)
         });
     }
-    match outcome(context, &level.claim, watch.is_some()).await {
+    match outcome(request, &level, watch.is_some()).await {
         Outcome::Won => Ok(level),
-        outcome => Err(take_back(context, &level, outcome, watch).await),
+        outcome => Err(take_back(request, &level, outcome, watch).await),
     }
 }
 
 /// Waits for the outcome of the first round. Makes further ballots for a fencing token if they can
 /// win.
-pub(super) async fn outcome(context: &Context, claim: &Arc<Claim>, will_retry: bool) -> Outcome {
+pub(super) async fn outcome(request: &LockRequest, level: &Level, will_retry: bool) -> Outcome {
+    let claim = &level.claim;
     let mut outcome = claim.outcome(will_retry).await;
     for _ in 0..MORE_BALLOTS {
         if outcome != Outcome::NoMajority || !claim.raise_ballot(None) {
@@ -127,7 +124,7 @@ pub(super) async fn outcome(context: &Context, claim: &Arc<Claim>, will_retry: b
         outcome = claim.outcome(will_retry).await;
     }
     if outcome == Outcome::Won {
-        context.observer.found_quorum();
+        request.context.observer.found_quorum();
     }
     outcome
 }
@@ -138,11 +135,12 @@ pub(super) async fn outcome(context: &Context, claim: &Arc<Claim>, will_retry: b
 /// The answers to the release say for how long others hold the lock. The answers to a `SET` that
 /// acquires a mutex do not say this. With `watch`, every master reports the next change.
 pub(super) async fn take_back(
-    context: &Context,
+    request: &LockRequest,
     level: &Level,
     outcome: Outcome,
     watch: Option<impl Fn()>,
 ) -> Denied {
+    let context = &request.context;
     let is_watched = watch.map(|watch| watch()).is_some();
     let release = level.release(is_watched);
     let acquisition = level.claim.newest_round();
@@ -170,7 +168,7 @@ pub(super) async fn take_back(
     if let Obstacle::HeldFor(_) = denied.obstacle {
         denied.answers = is_watched.then_some(release);
     }
-    denied.note(context, level.claim.name());
+    denied.note(request);
     denied
 }
 
@@ -205,8 +203,8 @@ pub(super) async fn reenter(
 /// Returns whether a majority of every set answers an inspection in time. An answer is in time
 /// while a lock that was asked for together with the inspection would still be valid. An error
 /// counts as an answer. The next attempt shows whether the error matters.
-pub(super) async fn majority_answers(context: &Context, request: &LockRequest) -> bool {
-    let masters = &context.masters;
+pub(super) async fn majority_answers(request: &LockRequest) -> bool {
+    let (context, masters) = (&request.context, &request.context.masters);
     let mut answers = masters.has_quorum();
     if answers {
         let start = clock::now();

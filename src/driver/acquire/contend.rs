@@ -1,10 +1,7 @@
 //! Waits for a mutex or a reentrant lock. The waiters of a coordinator make attempts in turn, at
 //! times when the lock is likely to be free.
 
-use std::{
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::{sync::OnceLock, time::Duration};
 
 use super::{
     attempt::{attempt, attempt_timeout, majority_answers},
@@ -29,29 +26,29 @@ use crate::{
 /// deadline. If no one is known to want the lock, the caller tries to get it before it begins to
 /// wait.
 pub(super) async fn contend(
-    context: &Arc<Context>,
     request: &LockRequest,
     deadline: &Deadline,
 ) -> Result<Level, AcquireError> {
+    let context = &request.context;
     let waiters = &context.local_waiters;
     let waiter = OnceLock::new();
     let join = || waiters.join(&context.masters, &context.timers, &request.lock_id);
     let mut first = None;
     if waiters.is_calm(&request.lock_id) && !deadline.is_over() && !context.is_aside() {
         let at = clock::now();
-        let permit_by = || deadline.permit_by(attempt_timeout(context, request));
+        let permit_by = || deadline.permit_by(attempt_timeout(request));
         let listen = || waiter.get_or_init(join).listen();
         let watch = waiters.are_told().then_some(listen);
-        match attempt(context, request, permit_by, None, watch).await? {
+        match attempt(request, permit_by, None, watch).await? {
             Ok(level) => {
-                note_win(context, request, Start::Plain, at);
+                note_win(request, Start::Plain, at);
                 return Ok(level);
             }
             Err(denied) => first = Some((denied, at)),
         }
     }
     let waiter = waiter.into_inner().unwrap_or_else(join);
-    let mut contest = Contest::begin(context, request, deadline, waiter);
+    let mut contest = Contest::begin(request, deadline, waiter);
     if let Some((denied, at)) = first {
         contest.on_denied(&denied, None, at, false).await?;
     }
@@ -59,9 +56,9 @@ pub(super) async fn contend(
 }
 
 /// Notes an attempt that began at `at` and won the lock.
-fn note_win(context: &Context, request: &LockRequest, start: Start, at: LeaseTime) {
-    let waiters = &context.local_waiters;
-    waiters.history(&request.lock_id, |history| {
+fn note_win(request: &LockRequest, start: Start, at: LeaseTime) {
+    let context = &request.context;
+    context.local_waiters.history(&request.lock_id, |history| {
         match start {
             Start::Plain | Start::NextInLine => history.run.end(),
             Start::HandedOver => history.run.note_hand_over(clock::now()),
@@ -78,7 +75,7 @@ fn note_win(context: &Context, request: &LockRequest, start: Start, at: LeaseTim
 /// all masters, each would get some masters, and none a majority. So they ask the agreed
 /// master before the others, and only the client that gets it asks the others.
 struct Contest<'a> {
-    context: &'a Arc<Context>,
+    context: &'a Context,
     request: &'a LockRequest,
     deadline: &'a Deadline,
     waiter: LocalWaiter<'a>,
@@ -113,12 +110,8 @@ enum Start {
 }
 
 impl<'a> Contest<'a> {
-    fn begin(
-        context: &'a Arc<Context>,
-        request: &'a LockRequest,
-        deadline: &'a Deadline,
-        waiter: LocalWaiter<'a>,
-    ) -> Self {
+    fn begin(request: &'a LockRequest, deadline: &'a Deadline, waiter: LocalWaiter<'a>) -> Self {
+        let context = &*request.context;
         Self {
             context,
             request,
@@ -140,11 +133,11 @@ impl<'a> Contest<'a> {
         loop {
             let start = self.wait_for_turn().await;
             let is_last = self.deadline.is_over();
-            let attempt_timeout = attempt_timeout(context, request);
+            let attempt_timeout = attempt_timeout(request);
             let permit_by = self.deadline.permit_by(attempt_timeout);
             self.waiter.expect(permit_by + attempt_timeout);
             let is_aside = !is_last && context.is_aside();
-            if is_aside && !majority_answers(context, request).await {
+            if is_aside && !majority_answers(request).await {
                 self.wait_aside().await?;
                 continue;
             }
@@ -153,9 +146,9 @@ impl<'a> Contest<'a> {
             let (agreed, at) = (self.choose_agreed(start, is_last), clock::now());
             let is_told = !is_last && context.local_waiters.are_told();
             let watch = is_told.then_some(|| self.waiter.listen());
-            match attempt(context, request, || permit_by, agreed, watch).await? {
+            match attempt(request, || permit_by, agreed, watch).await? {
                 Ok(level) => {
-                    note_win(context, request, start, at);
+                    note_win(request, start, at);
                     return Ok(level);
                 }
                 Err(denied) => {
@@ -192,8 +185,7 @@ impl<'a> Contest<'a> {
             _ => self.was_outrun && !self.has_news,
         };
         self.context.note_reach(denied.is_reached(), at);
-        self.deadline
-            .note_failure(self.context, self.request, denied, is_last)?;
+        self.deadline.note_failure(self.request, denied, is_last)?;
         self.context.check_open()?; // closing wakes only waiters that have joined
         self.wait(denied).await;
         Ok(())
@@ -288,10 +280,8 @@ impl<'a> Contest<'a> {
             self.waiter.pause_until(end).await;
         }
         let end = self.deadline.cap(now + wait.end);
-        let news = (self
-            .waiter
-            .wait_for_news(denied.answers.as_ref(), contested, end))
-        .await;
+        let answers = denied.answers.as_ref();
+        let news = self.waiter.wait_for_news(answers, contested, end).await;
         self.has_news = news.is_some() && pause.is_zero();
         self.free = news.unwrap_or(MasterSet::NONE);
     }

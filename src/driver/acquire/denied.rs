@@ -15,7 +15,7 @@ use crate::{
         vote::{MasterSet, obstacle::Obstacle, quorum::Outcome, round::Round},
         wait::reach::Reach,
     },
-    driver::{claim::ask::LockRequest, context::Context, live_round::LiveRound, time::clock},
+    driver::{claim::ask::LockRequest, live_round::LiveRound, time::clock},
 };
 
 /// An attempt that did not end in a lock.
@@ -32,13 +32,13 @@ pub(crate) struct Denied {
 impl Denied {
     /// Returns why `round`, an acquisition, did not end in a lock. The masters say that the lock
     /// will be free in `free_in`.
-    pub(crate) fn by(round: Arc<LiveRound>, outcome: Outcome, free_in: Option<Duration>) -> Self {
+    pub(super) fn by(round: Arc<LiveRound>, outcome: Outcome, free_in: Option<Duration>) -> Self {
         let elapsed = round.elapsed(clock::now());
         let obstacle = round.read(|round| Obstacle::of(round, outcome, free_in, elapsed));
         Self::in_round(obstacle, round)
     }
 
-    pub(crate) fn in_round(obstacle: Obstacle, round: Arc<LiveRound>) -> Self {
+    pub(super) fn in_round(obstacle: Obstacle, round: Arc<LiveRound>) -> Self {
         Self {
             obstacle,
             round: Some(round),
@@ -46,31 +46,32 @@ impl Denied {
         }
     }
 
-    /// Tells the observer of this attempt at the lock `name`.
-    pub(super) fn note(&self, context: &Context, name: &str) {
-        let (observer, Some(round)) = (&context.observer, &self.round) else {
+    /// Tells the observer of this attempt at the lock of `request`.
+    pub(super) fn note(&self, request: &LockRequest) {
+        let (context, Some(round)) = (&request.context, &self.round) else {
             return;
         };
         if let reason @ (Obstacle::NoQuorum | Obstacle::Quarantined(_) | Obstacle::TooSlow(_)) =
             &self.obstacle
         {
             let votes = || context.masters.votes(round).to_string();
-            observer.lacks_quorum(name, reason, votes);
+            let name = request.lock_id.name();
+            context.observer.lacks_quorum(name, reason, votes);
         } else if !round.is_pending() {
             // A round that is pending has asked the agreed master only.
-            observer.found_quorum();
+            context.observer.found_quorum();
         }
     }
 
     /// Returns whether this attempt reached a majority, if it shows that.
-    pub(crate) fn is_reached(&self) -> Option<bool> {
+    pub(super) fn is_reached(&self) -> Option<bool> {
         let is_too_slow = matches!(self.obstacle, Obstacle::TooSlow(_));
         let round = self.round.as_ref()?;
         round.read(|round| Reach::of(round, is_too_slow))
     }
 
     /// Returns the masters that other clients want now, too. A waiter asks one of them first.
-    pub(crate) fn contested(&self) -> MasterSet {
+    pub(super) fn contested(&self) -> MasterSet {
         match (&self.obstacle, &self.answers) {
             (_, Some(round)) => round.read(Round::held_by_others),
             (Obstacle::Split | Obstacle::Queued | Obstacle::Quarantined(_), None) => MasterSet::ALL,
@@ -79,12 +80,12 @@ impl Denied {
     }
 
     /// Returns whether any master granted the lock.
-    pub(crate) fn took_some(&self) -> bool {
+    pub(super) fn took_some(&self) -> bool {
         let round = self.round.as_ref();
         round.is_some_and(|round| !round.read(Round::granted).is_empty())
     }
 
-    pub(crate) fn owner_busy() -> Self {
+    pub(super) fn owner_busy() -> Self {
         Self {
             obstacle: Obstacle::OwnerBusy,
             round: None,
@@ -93,12 +94,8 @@ impl Denied {
     }
 
     /// Returns the error of a call that ends with this attempt at the lock of `request`.
-    pub(in crate::driver) fn error(
-        &self,
-        context: &Context,
-        request: &LockRequest,
-    ) -> AcquireError {
-        let name = request.lock_id.name().clone();
+    pub(super) fn error(&self, request: &LockRequest) -> AcquireError {
+        let (context, name) = (&request.context, request.lock_id.name().clone());
         let Some(round) = &self.round else {
             return AcquireError::OwnerBusy { name };
         };
@@ -167,22 +164,22 @@ impl Deadline {
     /// Otherwise, logs the wait once it has taken longer than a TTL.
     pub(in crate::driver) fn note_failure(
         &self,
-        context: &Context,
         request: &LockRequest,
         denied: &Denied,
         is_last: bool,
     ) -> Result<(), AcquireError> {
         if denied.obstacle.is_final() {
-            return Err(denied.error(context, request));
+            return Err(denied.error(request));
         }
         if is_last {
-            return Err(self.expired(context, request, denied));
+            return Err(self.expired(request, denied));
         }
         self.failures.fetch_add(1, Ordering::Relaxed);
         let waited = self.waited();
         if waited > request.ttl.duration() && !self.is_logged.swap(true, Ordering::Relaxed) {
-            let own_guard = context.renewer.holds(&request.lock_id);
-            let (name, obstacle) = (request.lock_id.name(), &denied.obstacle);
+            let (context, lock_id) = (&request.context, &request.lock_id);
+            let own_guard = context.renewer.holds(lock_id);
+            let (name, obstacle) = (lock_id.name(), &denied.obstacle);
             context.observer.waits(name, waited, obstacle, own_guard);
         }
         Ok(())
@@ -222,18 +219,13 @@ impl Deadline {
     }
 
     /// Returns the error for a wait that ends with the denied attempt `last`.
-    pub(in crate::driver) fn expired(
-        &self,
-        context: &Context,
-        request: &LockRequest,
-        last: &Denied,
-    ) -> AcquireError {
+    pub(in crate::driver) fn expired(&self, request: &LockRequest, last: &Denied) -> AcquireError {
         let failures = self.failures.load(Ordering::Relaxed);
         AcquireError::Deadline {
             name: request.lock_id.name().clone(),
             waited: self.waited(),
             attempts: failures.saturating_add(1),
-            last: Box::new(last.error(context, request)),
+            last: Box::new(last.error(request)),
         }
     }
 }

@@ -19,7 +19,6 @@ use tracing::{Instrument, Span};
 
 use super::{
     claim::{ask::LockRequest, level::Level, owned_lock::LockOwner},
-    context::Context,
     observe::observer::now_if_metered,
     time::clock,
 };
@@ -31,19 +30,16 @@ use queued::acquire_queued;
 use slots::attempt_for_slot;
 
 /// Makes one attempt, or two if the votes on a semaphore are split.
-pub(crate) async fn try_acquire(
-    context: &Arc<Context>,
-    request: &LockRequest,
-) -> Result<Level, AcquireError> {
-    let call = Call::begin(context, request);
+pub(crate) async fn try_acquire(request: &LockRequest) -> Result<Level, AcquireError> {
+    let call = Call::begin(request);
     let acquired = async {
-        let permit_by = || clock::now() + attempt_timeout(context, request);
+        let permit_by = || clock::now() + attempt_timeout(request);
         let decided = if request.lock_id.kind().spec().has_slots {
-            attempt_for_slot(context, request, permit_by).await?
+            attempt_for_slot(request, permit_by).await?
         } else {
-            attempt(context, request, permit_by, None, NO_WATCH).await?
+            attempt(request, permit_by, None, NO_WATCH).await?
         };
-        decided.map_err(|denied| denied.error(context, request))
+        decided.map_err(|denied| denied.error(request))
     };
     let acquired = acquired.instrument(call.span.clone()).await;
     call.end(acquired.as_ref());
@@ -53,16 +49,15 @@ pub(crate) async fn try_acquire(
 /// Waits until the lock is acquired. If there is a `limit`, the last attempt begins when that time
 /// has passed.
 pub(crate) async fn acquire(
-    context: &Arc<Context>,
     request: &LockRequest,
     limit: Option<Duration>,
 ) -> Result<Level, AcquireError> {
-    let _waiter = context.observer.count_waiter(&request.lock_id);
-    let (call, deadline) = (Call::begin(context, request), Deadline::new(limit));
+    let _waiter = request.context.observer.count_waiter(&request.lock_id);
+    let (call, deadline) = (Call::begin(request), Deadline::new(limit));
     let acquired = async {
         match &request.owner {
-            Some(owner) => acquire_owned(context, request, owner, &deadline).await,
-            None => contend(context, request, &deadline).await,
+            Some(owner) => acquire_owned(request, owner, &deadline).await,
+            None => contend(request, &deadline).await,
         }
     };
     let acquired = acquired.instrument(call.span.clone()).await;
@@ -71,17 +66,16 @@ pub(crate) async fn acquire(
 }
 
 async fn acquire_owned(
-    context: &Arc<Context>,
     request: &LockRequest,
     owner: &Arc<LockOwner>,
     deadline: &Deadline,
 ) -> Result<Level, AcquireError> {
-    let owned = owner.lock(&request.lock_id);
+    let (context, owned) = (&request.context, owner.lock(&request.lock_id));
     let mut acquired = pin!(async {
         if request.lock_id.kind().has_queue() {
-            acquire_queued(context, request, owner, &owned, deadline).await
+            acquire_queued(request, owner, &owned, deadline).await
         } else {
-            contend(context, request, deadline).await
+            contend(request, deadline).await
         }
     });
     let mut refusals = 0_u32;
@@ -101,7 +95,7 @@ async fn acquire_owned(
             Some(Err(denied)) => {
                 let end = deadline.cap(context.retry_at(refusals));
                 refusals = refusals.saturating_add(1);
-                deadline.note_failure(context, request, &denied, is_last)?;
+                deadline.note_failure(request, &denied, is_last)?;
                 // The lock may become free before the next try. That future must not keep its
                 // permit, its turn or its position from others then.
                 let pause = pin!(context.timers.sleep_until(end));
@@ -117,7 +111,6 @@ async fn acquire_owned(
 
 /// A call for one lock. Dropping this value records how long the call took.
 struct Call<'a> {
-    context: &'a Context,
     request: &'a LockRequest,
     span: Span,
     /// `None` if there are no metrics.
@@ -127,11 +120,10 @@ struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    fn begin(context: &'a Context, request: &'a LockRequest) -> Self {
+    fn begin(request: &'a LockRequest) -> Self {
         Self {
-            context,
             request,
-            span: context.observer.call(&request.lock_id),
+            span: request.context.observer.call(&request.lock_id),
             since: now_if_metered(),
             outcome: Some("dropped"),
         }
@@ -140,7 +132,7 @@ impl<'a> Call<'a> {
     /// Logs the result of the call, and prepares to record it. If the lock was acquired, begins its
     /// hold.
     fn end(mut self, result: Result<&Level, &AcquireError>) {
-        let (observer, name) = (&self.context.observer, self.request.lock_id.name());
+        let (observer, name) = (&self.request.context.observer, self.request.lock_id.name());
         match result {
             Ok(level) => {
                 let claim = &level.claim;
@@ -160,7 +152,7 @@ impl<'a> Call<'a> {
 impl Drop for Call<'_> {
     fn drop(&mut self) {
         if let Some(outcome) = self.outcome {
-            let observer = &self.context.observer;
+            let observer = &self.request.context.observer;
             observer.record_call(&self.request.lock_id, self.since, outcome);
         }
     }

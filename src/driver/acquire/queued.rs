@@ -52,12 +52,12 @@ struct Stay<'a> {
 /// Makes rounds until one wins the lock. Between rounds, waits in the queues of all masters, or
 /// aside.
 pub(super) async fn acquire_queued(
-    context: &Arc<Context>,
     request: &LockRequest,
     owner: &LockOwner,
     owned: &Arc<OwnedLock>,
     deadline: &Deadline,
 ) -> Result<Level, AcquireError> {
+    let context = &request.context;
     let kind = request.lock_id.kind();
     let wait = QueuedWait {
         context,
@@ -78,7 +78,7 @@ pub(super) async fn acquire_queued(
 /// A wait for a lock with queues, in the queues of the masters or aside. The waiter has one ticket
 /// at a time.
 struct QueuedWait<'a> {
-    context: &'a Arc<Context>,
+    context: &'a Context,
     request: &'a LockRequest,
     owner: &'a LockOwner,
     owned: &'a Arc<OwnedLock>,
@@ -133,18 +133,12 @@ impl<'a> QueuedWait<'a> {
         let is_last = self.deadline.is_over();
         let joins = !is_last && self.history(|history| history.was_queued);
         let waiter = joins.then(|| self.join());
-        let mut slot = SlotChoice::new(self.context, &self.request.lock_id);
+        let mut slot = SlotChoice::new(self.request);
         if !joins {
             slot.choose_if_likely();
         }
         let queue = joins.then_some(self.queued.options);
-        let claim = Claim::begin(
-            self.context,
-            self.request,
-            self.identity(),
-            slot.agreed,
-            queue,
-        );
+        let claim = Claim::begin(self.request, self.identity(), slot.agreed, queue);
         Ok(Stay {
             waiter,
             level: Level::new(claim, self.request.access, Some(self.owned.clone())),
@@ -251,7 +245,7 @@ impl<'a> QueuedWait<'a> {
                 .wait_for_call(MasterSet::NONE, MasterSet::NONE, end)
                 .await;
             // At the deadline, the caller makes a last attempt.
-            if self.deadline.is_over() || majority_answers(self.context, self.request).await {
+            if self.deadline.is_over() || majority_answers(self.request).await {
                 break;
             }
             checks = checks.saturating_add(1);
@@ -280,7 +274,7 @@ impl<'a> QueuedWait<'a> {
     fn listen(&self) -> CalledWaiter<'a> {
         let Context {
             masters, timers, ..
-        } = &**self.context;
+        } = self.context;
         CalledWaiter::new(masters, timers, &self.ticket)
     }
 
@@ -293,14 +287,14 @@ impl<'a> QueuedWait<'a> {
     async fn permit(&self) -> Result<SemaphorePermit<'a>, AcquireError> {
         /// The time between two looks whether the owner still has the lock.
         const LOOK: Duration = Duration::from_millis(10);
-        let timeout = attempt_timeout(self.context, self.request);
+        let timeout = attempt_timeout(self.request);
         let end = self.deadline.queued_permit_by(timeout);
         loop {
             let permit = self.owned.permit(end, &self.context.timers).await;
             self.context.check_open()?;
             let Some(permit) = permit else {
                 let denied = Denied::owner_busy();
-                return Err(self.deadline.expired(self.context, self.request, &denied));
+                return Err(self.deadline.expired(self.request, &denied));
             };
             if self.owned.claim().is_none() {
                 return Ok(permit);
@@ -327,9 +321,8 @@ impl<'a> QueuedWait<'a> {
             round.settled().await;
         }
         let denied = Denied::by(round.clone(), outcome, round.read(Round::free_in));
-        denied.note(self.context, self.request.lock_id.name());
-        self.deadline
-            .note_failure(self.context, self.request, &denied, is_last)?;
+        denied.note(self.request);
+        self.deadline.note_failure(self.request, &denied, is_last)?;
         let start = round.read(Round::start);
         self.context.note_reach(denied.is_reached(), start);
         round.read(|round| self.queued.note_votes(round));

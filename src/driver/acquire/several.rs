@@ -21,21 +21,13 @@ use crate::{
     },
     driver::{
         claim::{ask::LockRequest, level::Level},
-        context::Context,
         time::clock,
     },
 };
 
-/// A request for one of several locks. Each may be of another coordinator.
-#[derive(Debug)]
-pub(crate) struct Part {
-    pub(crate) context: Arc<Context>,
-    pub(crate) request: LockRequest,
-}
-
 /// Makes one attempt at all locks at once.
-pub(crate) async fn try_acquire_all(parts: &[Part]) -> Result<Vec<Level>, AcquireError> {
-    let mut prefix = Prefix::new(parts);
+pub(crate) async fn try_acquire_all(requests: &[LockRequest]) -> Result<Vec<Level>, AcquireError> {
+    let mut prefix = Prefix::new(requests);
     let span = prefix.span();
     let acquired = prefix.try_fill().instrument(span).await;
     prefix.end(acquired)
@@ -44,12 +36,12 @@ pub(crate) async fn try_acquire_all(parts: &[Part]) -> Result<Vec<Level>, Acquir
 /// Waits until all locks are acquired. At the deadline, makes a last attempt at those that are
 /// missing.
 pub(crate) async fn acquire_all(
-    parts: &[Part],
+    requests: &[LockRequest],
     limit: Option<Duration>,
 ) -> Result<Vec<Level>, AcquireError> {
-    let first = parts.first();
-    let _waiter = first.map(|part| part.context.observer.count_waiter(&part.request.lock_id));
-    let mut prefix = Prefix::new(parts);
+    let first = requests.first();
+    let _waiter = first.map(|first| first.context.observer.count_waiter(&first.lock_id));
+    let mut prefix = Prefix::new(requests);
     let span = prefix.span();
     let acquired = prefix.fill(Deadline::new(limit)).instrument(span).await;
     prefix.end(acquired)
@@ -60,7 +52,7 @@ pub(crate) async fn acquire_all(
 struct Prefix<'a> {
     /// One for each lock.
     calls: Vec<Call<'a>>,
-    parts: Vec<&'a Part>,
+    requests: &'a [LockRequest],
     levels: Vec<Level>,
     /// The time when the locks that are held are extended next. The renewer does not do this,
     /// because the caller may stop polling the future that waits for the others.
@@ -73,12 +65,11 @@ impl<'a> Prefix<'a> {
     /// The number of extensions in a TTL. So one of them may fail.
     const EXTENSIONS: u32 = 6;
 
-    fn new(parts: &'a [Part]) -> Self {
-        let calls = parts.iter();
+    fn new(requests: &'a [LockRequest]) -> Self {
         Self {
-            calls: (calls.map(|part| Call::begin(&part.context, &part.request))).collect(),
-            parts: parts.iter().collect(),
-            levels: Vec::with_capacity(parts.len()),
+            calls: requests.iter().map(Call::begin).collect(),
+            requests,
+            levels: Vec::with_capacity(requests.len()),
             extend_at: clock::now(),
             aside: None,
         }
@@ -105,33 +96,32 @@ impl<'a> Prefix<'a> {
 
     /// Makes one attempt at all locks.
     async fn try_fill(&mut self) -> Result<(), AcquireError> {
-        let won = self.attempt(self.parts.len(), false).await?;
+        let won = self.attempt(self.requests.len(), false).await?;
         // Further ballots for one lock may have taken so long that another is lost by now.
         let Some(denied) = won.err().or_else(|| self.give_back_lost()) else {
             return Ok(());
         };
-        let Part { context, request } = self.parts[self.levels.len()];
-        Err(denied.error(context, request))
+        Err(denied.error(&self.requests[self.levels.len()]))
     }
 
     /// Acquires the missing locks.
     async fn fill(&mut self, deadline: Deadline) -> Result<(), AcquireError> {
         // After a wait, the next locks may be contended, too. Taking and returning them would
         // disturb others, so their number begins with one.
-        let mut most = self.parts.len();
+        let mut most = self.requests.len();
         loop {
             let is_last = deadline.is_over();
             let most_now = if is_last { usize::MAX } else { self.calm(most) };
             match self.attempt(most_now, !is_last).await? {
                 Ok(()) => most = most.saturating_mul(2),
                 Err(denied) => {
-                    let Part { context, request } = self.parts[self.levels.len()];
-                    deadline.note_failure(context, request, &denied, is_last)?;
+                    let request = &self.requests[self.levels.len()];
+                    deadline.note_failure(request, &denied, is_last)?;
                     most = 1;
                 }
             }
             let _ = self.give_back_lost(); // they are acquired again
-            if self.levels.len() == self.parts.len() {
+            if self.levels.len() == self.requests.len() {
                 return Ok(());
             }
             if most == 1 || self.calm(1) == 0 {
@@ -143,11 +133,8 @@ impl<'a> Prefix<'a> {
 
     /// Returns the number of the next locks, at most `most`, that no one else is known to want.
     fn calm(&self, most: usize) -> usize {
-        let next = self.parts[self.levels.len()..].iter().take(most);
-        let is_calm = |part: &&&Part| {
-            let waiters = &part.context.local_waiters;
-            waiters.is_calm(&part.request.lock_id)
-        };
+        let next = self.requests[self.levels.len()..].iter().take(most);
+        let is_calm = |next: &&LockRequest| next.context.local_waiters.is_calm(&next.lock_id);
         next.take_while(is_calm).count()
     }
 
@@ -158,24 +145,21 @@ impl<'a> Prefix<'a> {
         most: usize,
         will_retry: bool,
     ) -> Result<Result<(), Denied>, AcquireError> {
-        let Some(next) = self.parts.get(self.levels.len()) else {
+        let Some(next) = self.requests.get(self.levels.len()) else {
             return Ok(Ok(())); // all were won before the coordinator was closed
         };
         next.context.check_open()?;
         if self.levels.is_empty() {
             self.plan_extension();
         }
-        let next = self.parts[self.levels.len()..].iter().take(most);
-        let begun = next.map(|part| {
-            let Part { context, request } = part;
-            (context, begin_by_token(context, request, None))
-        });
+        let next = self.requests[self.levels.len()..].iter().take(most);
+        let begun = next.map(|request| (request, begin_by_token(request, None)));
         let mut begun = begun.collect::<Vec<_>>().into_iter();
-        while let Some((context, level)) = begun.next() {
-            let outcome = outcome(context, &level.claim, will_retry).await;
+        while let Some((request, level)) = begun.next() {
+            let outcome = outcome(request, &level, will_retry).await;
             if outcome != Outcome::Won {
                 drop(begun); // gives the others back
-                return Ok(Err(take_back(context, &level, outcome, NO_WATCH).await));
+                return Ok(Err(take_back(request, &level, outcome, NO_WATCH).await));
             }
             self.levels.push(level);
         }
@@ -186,8 +170,8 @@ impl<'a> Prefix<'a> {
     /// them is lost.
     async fn wait(&mut self, deadline: &Deadline) -> Result<(), AcquireError> {
         let held = self.levels.len();
-        let Part { context, request } = self.parts[held];
-        let mut waiting = pin!(contend(context, request, deadline));
+        let request = &self.requests[held];
+        let (context, mut waiting) = (&request.context, pin!(contend(request, deadline)));
         loop {
             context.check_open()?;
             let look_at = clock::now() + context.waiter_timeout();
@@ -216,19 +200,19 @@ impl<'a> Prefix<'a> {
     }
 
     fn plan_extension(&mut self) {
-        let ttl = self.parts.first().map(|part| part.request.ttl.duration());
+        let ttl = self.requests.first().map(|first| first.ttl.duration());
         self.extend_at = clock::now() + ttl.unwrap_or_default() / Self::EXTENSIONS;
     }
 
     /// Gives back the locks of other coordinators if the masters of lock `next` have not answered
     /// for long. An outage concerns the names of its coordinator only.
     fn give_back_if_aside(&mut self, next: usize) {
-        let context = &self.parts[next].context;
+        let context = &self.requests[next].context;
         if !context.is_aside() {
             return;
         }
-        let mut held = self.parts.iter().take(self.levels.len());
-        if let Some(other) = held.position(|part| !Arc::ptr_eq(&part.context, context)) {
+        let mut held = self.requests.iter().take(self.levels.len());
+        if let Some(other) = held.position(|held| !Arc::ptr_eq(&held.context, context)) {
             self.levels.truncate(other);
             self.aside = Some(next);
         }

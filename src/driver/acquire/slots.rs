@@ -29,13 +29,12 @@ use crate::{
 /// Makes one attempt at a permit. If it splits the votes, makes a second one, in which the agreed
 /// master chooses the slot.
 pub(super) async fn attempt_for_slot(
-    context: &Arc<Context>,
     request: &LockRequest,
     permit_by: impl Fn() -> LeaseTime,
 ) -> Result<Result<Level, Denied>, AcquireError> {
-    let mut slot = SlotChoice::new(context, &request.lock_id);
+    let mut slot = SlotChoice::new(request);
     slot.choose_if_likely();
-    let denied = match attempt(context, request, &permit_by, slot.agreed, NO_WATCH).await? {
+    let denied = match attempt(request, &permit_by, slot.agreed, NO_WATCH).await? {
         Err(denied) => denied,
         won => {
             slot.note_win();
@@ -51,7 +50,7 @@ pub(super) async fn attempt_for_slot(
     // Also if it chose in the first attempt: the slot may have become free there sooner
     // than on the others.
     slot.choose(denied.round.as_deref());
-    attempt(context, request, &permit_by, slot.agreed, NO_WATCH).await
+    attempt(request, &permit_by, slot.agreed, NO_WATCH).await
 }
 
 /// Who chooses the slot in each round of a call. For a lock without slots, no master ever does.
@@ -69,11 +68,11 @@ pub(super) struct SlotChoice<'a> {
 }
 
 impl<'a> SlotChoice<'a> {
-    pub(super) fn new(context: &'a Context, lock_id: &'a LockId) -> Self {
+    pub(super) fn new(request: &'a LockRequest) -> Self {
         Self {
-            context,
-            lock_id,
-            has_slots: lock_id.kind().spec().has_slots,
+            context: &request.context,
+            lock_id: &request.lock_id,
+            has_slots: request.lock_id.kind().spec().has_slots,
             agreed: None,
             last: None,
             kept: None,

@@ -41,6 +41,7 @@ use crate::{
 /// A request for a lock, with all that is needed to hold the lock after it was won.
 #[derive(Clone, Debug)]
 pub(crate) struct LockRequest {
+    pub(crate) context: Arc<Context>,
     pub(crate) lock_id: LockId,
     pub(crate) access: Access,
     pub(crate) ttl: Ttl,
@@ -57,13 +58,12 @@ impl Claim {
     /// that one at first: see [`refused_by`](Self::refused_by). With options for the `queue`, joins
     /// the queues of the masters.
     pub(crate) fn begin(
-        context: &Arc<Context>,
         request: &LockRequest,
         identity: Identity,
         agreed: Option<usize>,
         queue: Option<QueueOptions>,
     ) -> Arc<Self> {
-        let masters = &context.masters;
+        let (context, masters) = (&request.context, &request.context.masters);
         let terms = Terms {
             lock_id: request.lock_id.clone(),
             ttl: request.ttl,

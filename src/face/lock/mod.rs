@@ -169,7 +169,7 @@ impl Lock {
         if !self.others.is_empty() {
             return self.try_acquire_all(request).await;
         }
-        let level = acquire::try_acquire(&self.context, &request).await?;
+        let level = acquire::try_acquire(&request).await?;
         Ok(Guard::new(level, Vec::new()))
     }
 
@@ -244,7 +244,7 @@ impl Lock {
         if !self.others.is_empty() {
             return self.acquire_all(request, limit).await;
         }
-        let level = acquire::acquire(&self.context, &request, limit).await?;
+        let level = acquire::acquire(&request, limit).await?;
         Ok(Guard::new(level, Vec::new()))
     }
 
@@ -308,6 +308,7 @@ impl Lock {
             return Err(AcquireError::ReaderToken { name });
         }
         Ok(LockRequest {
+            context: self.context.clone(),
             owner: self.owner_of_call(lock_id.kind()),
             is_fenced: self.is_fenced,
             lock_id,

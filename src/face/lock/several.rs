@@ -6,7 +6,7 @@ use super::Lock;
 use crate::{
     core::{config_error::ConfigError, error::AcquireError, kind::Kind, protocol::name::LockId},
     driver::{
-        acquire::several::{self, Part},
+        acquire::several,
         claim::{ask::LockRequest, level::Level},
         context::Context,
     },
@@ -39,8 +39,8 @@ impl Lock {
     }
 
     pub(super) async fn try_acquire_all(&self, first: LockRequest) -> Result<Guard, AcquireError> {
-        let parts = self.parts(&first);
-        several::try_acquire_all(&parts).await.map(guard_of_all)
+        let acquired = several::try_acquire_all(&self.requests(first)).await;
+        acquired.map(guard_of_all)
     }
 
     pub(super) async fn acquire_all(
@@ -48,24 +48,17 @@ impl Lock {
         first: LockRequest,
         limit: Option<Duration>,
     ) -> Result<Guard, AcquireError> {
-        let parts = self.parts(&first);
-        several::acquire_all(&parts, limit).await.map(guard_of_all)
+        let acquired = several::acquire_all(&self.requests(first), limit).await;
+        acquired.map(guard_of_all)
     }
 
-    fn parts(&self, first: &LockRequest) -> Vec<Part> {
-        let others = self
-            .others
-            .iter()
-            .map(|(context, lock_id)| (context, lock_id));
-        let all = iter::once((&self.context, &first.lock_id)).chain(others);
-        let parts = all.map(|(context, lock_id)| Part {
+    fn requests(&self, first: LockRequest) -> Vec<LockRequest> {
+        let others = self.others.iter().map(|(context, lock_id)| LockRequest {
             context: context.clone(),
-            request: LockRequest {
-                lock_id: lock_id.clone(),
-                ..first.clone()
-            },
+            lock_id: lock_id.clone(),
+            ..first.clone()
         });
-        parts.collect()
+        iter::once(first.clone()).chain(others).collect()
     }
 }
 
