@@ -269,10 +269,10 @@ impl<'a> Contest<'a> {
         if denied.obstacle == Obstacle::OwnerBusy {
             self.waiter.step_back(); // other owners do not wait for the tasks of this owner
         }
-        let contested = denied.contested();
+        let wanted = denied.wanted_by_others();
         let (now, random) = (clock::now(), clock::random_u64());
         let met = (&denied.obstacle, denied.took_some());
-        let is_told = self.waiter.agreed(contested).is_some();
+        let is_told = self.waiter.agreed(wanted).is_some();
         let wait = self.pauses.after(met, is_told, random);
         let pause = wait.pause.max(self.pauses.rest(now)).min(wait.end);
         if !pause.is_zero() {
@@ -281,7 +281,7 @@ impl<'a> Contest<'a> {
         }
         let end = self.deadline.cap(now + wait.end);
         let answers = denied.answers.as_ref();
-        let news = self.waiter.wait_for_news(answers, contested, end).await;
+        let news = self.waiter.wait_for_news(answers, wanted, end).await;
         self.has_news = news.is_some() && pause.is_zero();
         self.free = news.unwrap_or(MasterSet::NONE);
     }

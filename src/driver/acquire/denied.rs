@@ -57,8 +57,7 @@ impl Denied {
             let votes = || context.masters.votes(round).to_string();
             let name = request.lock_id.name();
             context.observer.lacks_quorum(name, reason, votes);
-        } else if !round.is_pending() {
-            // A round that is pending has asked the agreed master only.
+        } else {
             context.observer.found_quorum();
         }
     }
@@ -71,7 +70,7 @@ impl Denied {
     }
 
     /// Returns the masters that other clients want now, too. A waiter asks one of them first.
-    pub(super) fn contested(&self) -> MasterSet {
+    pub(super) fn wanted_by_others(&self) -> MasterSet {
         match (&self.obstacle, &self.answers) {
             (_, Some(round)) => round.read(Round::held_by_others),
             (Obstacle::Split | Obstacle::Queued | Obstacle::Quarantined(_), None) => MasterSet::ALL,

@@ -247,7 +247,7 @@ impl LocalWaiter<'_> {
     }
 
     /// Waits until the lock may be free: until a guard of this process releases it, until the
-    /// agreed one of the `contested` masters reports a change, or until a majority of every list
+    /// agreed one of the `wanted` masters reports a change, or until a majority of every list
     /// have reported a change, or have answered in `answers` that the lock is free there. Returns
     /// the masters among which the next attempt chooses the agreed one, or `None` if there is no
     /// news until `end`. Does not wait if another waiter has taken over, because that waiter gets
@@ -261,15 +261,15 @@ impl LocalWaiter<'_> {
     pub(crate) async fn wait_for_news(
         &self,
         answers: Option<&Arc<LiveRound>>,
-        contested: MasterSet,
+        wanted: MasterSet,
         end: LeaseTime,
     ) -> Option<MasterSet> {
         if !self.has_turn() {
-            return Some(contested);
+            return Some(wanted);
         }
         self.expect(end);
         let events = &self.queue.events;
-        let agreed = self.agreed(contested);
+        let agreed = self.agreed(wanted);
         let freed = || {
             answers.map_or(MasterSet::NONE, |round| {
                 round.read(|round| round.masters(Vote::is_freed))
@@ -296,7 +296,7 @@ impl LocalWaiter<'_> {
             let news = changed - freed;
             return Some(if news.is_empty() { freed } else { news });
         }
-        may_be_free().then_some(contested)
+        may_be_free().then_some(wanted)
     }
 
     /// Returns whether a guard of this process has released the lock since the last attempt of any
