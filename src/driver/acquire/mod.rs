@@ -129,8 +129,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Logs the result of the call, and prepares to record it. If the lock was acquired, begins its
-    /// hold.
+    /// Logs and records the result of the call. If the lock was acquired, then begins its hold.
     fn end(mut self, result: Result<&Level, &AcquireError>) {
         let (observer, name) = (&self.request.context.observer, self.request.lock_id.name());
         match result {
@@ -138,13 +137,17 @@ impl<'a> Call<'a> {
                 let claim = &level.claim;
                 let won = (claim.validity(), claim.fencing_token(), claim.slot());
                 observer.acquired(name, &self.span, won);
-                claim.hold(self.request);
             }
             Err(error) => observer.not_acquired(name, &self.span, error),
         }
         self.outcome = result.map_or_else(outcome, |_| Some("acquired"));
         if let Some(outcome) = self.outcome {
             self.span.record("outcome", outcome);
+        }
+        let request = self.request;
+        drop(self);
+        if let Ok(level) = result {
+            level.claim.hold(request);
         }
     }
 }

@@ -53,6 +53,22 @@ pub(crate) struct LockRequest {
     pub(crate) min_hold: Duration,
 }
 
+impl LockRequest {
+    /// Returns what an attempt of `by` wants to hold: one level.
+    fn holding(&self, by: Identity) -> Holding {
+        Holding {
+            by,
+            depth: 1,
+            access: self.access,
+            slot: None,
+            ballot: self.is_fenced.then(|| Ballot {
+                counter: self.lock_id.counter(),
+                candidate: self.context.timestamps.next(),
+            }),
+        }
+    }
+}
+
 impl Claim {
     /// Asks all masters for the lock, in a first round. If there is an `agreed` master, asks only
     /// that one at first: see [`refused_by`](Self::refused_by). With options for the `queue`, joins
@@ -70,17 +86,7 @@ impl Claim {
             drift: context.config.drift,
             quorum: masters.quorum().clone(),
         };
-        let ballot = request.is_fenced.then(|| Ballot {
-            counter: request.lock_id.counter(),
-            candidate: context.timestamps.next(),
-        });
-        let holding = Holding {
-            by: identity,
-            depth: 1,
-            access: request.access,
-            slot: None,
-            ballot,
-        };
+        let holding = request.holding(identity);
         let asked = agreed.map_or(MasterSet::ALL, MasterSet::only);
         let began = clock::monotonic();
         let now = clock::now_at(began);
