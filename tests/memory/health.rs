@@ -280,6 +280,27 @@ async fn a_master_in_quarantine_is_not_ready_and_is_reported_when_it_votes_again
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn all_ready_says_how_many_masters_it_needs() {
+    let world = World::new(3).await;
+    world.inject([Fault::Down, Fault::Down]);
+    for (need_all, tally) in [
+        (false, "1 of 3 masters can vote (need 2)"),
+        (true, "1 of 3 masters can vote"),
+    ] {
+        let error = match need_all {
+            true => world.locks.all_ready(seconds(1)).await.unwrap_err(),
+            false => world.locks.ready(seconds(1)).await.unwrap_err(),
+        };
+        let text = error.to_string();
+        assert!(
+            text.starts_with(&format!("only {tally} after 1.")),
+            "{text}"
+        );
+        assert!(!error.has_quorum());
+    }
+}
+
 /// Only the first dial after the loss finds it. Later ones find its record.
 #[tokio::test(start_paused = true)]
 async fn a_quarantine_keeps_its_reason_and_is_told_once() {

@@ -52,18 +52,20 @@ pub enum ReadyError {
     Closed,
 
     /// Too few masters could vote before the time limit.
-    #[error("only {} after {waited:.1?}: {votes}", too_few(votes))]
+    #[error("only {} after {waited:.1?}: {votes}", too_few(votes, *need_all))]
     #[non_exhaustive]
     NoQuorum {
         /// The duration of the call.
         waited: Duration,
         /// The last answer of each master. A grant means that the master can vote.
         votes: Votes,
+        /// Whether the call waited for all masters, and not for a majority.
+        need_all: bool,
     },
 }
 
-fn too_few(votes: &Votes) -> String {
-    if !votes.has_quorum() {
+fn too_few(votes: &Votes, need_all: bool) -> String {
+    if !need_all {
         return votes.tally_text(" can vote", Vote::is_grant);
     }
     let (count, all) = (votes.granted_count(), votes.master_count());

@@ -61,7 +61,7 @@ impl Coordinator {
     /// # Ok(()) }
     /// ```
     pub async fn ready(&self, limit: Duration) -> Result<Votes, ReadyError> {
-        self.when_ready(Votes::has_quorum, limit).await
+        self.when_ready(false, limit).await
     }
 
     /// Waits until all masters can vote, at most for `limit`. Otherwise the same as
@@ -78,7 +78,7 @@ impl Coordinator {
     ///
     /// Dropping the future has no effect on the masters.
     pub async fn all_ready(&self, limit: Duration) -> Result<Votes, ReadyError> {
-        self.when_ready(Votes::has_all, limit).await
+        self.when_ready(true, limit).await
     }
 
     /// Takes a lock away from holders that do not release it, on all masters. Returns the vote of
@@ -126,11 +126,11 @@ impl Coordinator {
         inspect::break_held(&self.context, inspection).await
     }
 
-    async fn when_ready(
-        &self,
-        is_enough: fn(&Votes) -> bool,
-        limit: Duration,
-    ) -> Result<Votes, ReadyError> {
+    async fn when_ready(&self, need_all: bool, limit: Duration) -> Result<Votes, ReadyError> {
+        let is_enough = match need_all {
+            true => Votes::has_all,
+            false => Votes::has_quorum,
+        };
         let start = clock::now();
         let votes = ready(&self.context, is_enough, limit).await;
         let votes = votes.ok_or(ReadyError::Closed)?;
@@ -140,6 +140,7 @@ impl Coordinator {
         Err(ReadyError::NoQuorum {
             waited: clock::now().saturating_duration_since(start),
             votes,
+            need_all,
         })
     }
 }
