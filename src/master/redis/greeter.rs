@@ -116,7 +116,7 @@ impl Greeter {
 fn no_greeting(address: &Address, error: io::Error, has_answered: bool) -> ConnectError {
     match address {
         Address::Tcp(..) if !has_answered => ConnectError::NoGreeting(error),
-        // The server's alert says why, but it may be lost.
+        // The server's alert says why, but it may be lost. A server that is no Redis has answered.
         #[cfg(feature = "tls")]
         Address::Tls(..) if !has_answered && error.kind() != io::ErrorKind::InvalidData => {
             ConnectError::NoGreetingOverTls(error)
@@ -241,6 +241,24 @@ fn entry(map: &[u8], name: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn only_a_server_that_closed_is_said_to_want_a_certificate() {
+        use super::super::resp::FrameScan;
+        let address = Address::Tls("web.example".into(), 443);
+        for answer in [&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], b"*x\r\n"] {
+            let error = FrameScan::default().length(answer).unwrap_err();
+            let error = no_greeting(&address, error, false);
+            assert!(matches!(error, ConnectError::Wire(_)), "{error}");
+        }
+        let closed = io::ErrorKind::UnexpectedEof.into();
+        let error = no_greeting(&address, closed, false);
+        assert!(
+            matches!(error, ConnectError::NoGreetingOverTls(_)),
+            "{error}"
+        );
+    }
 
     #[test]
     fn the_reply_to_each_step_is_checked() {

@@ -112,7 +112,7 @@ impl FrameScan {
                 b'|' => more = 1 + 2 * length(line)?.unwrap_or(0),
                 _ => {
                     let why = "the answer is not RESP: is this a Redis server?";
-                    return Err(io::Error::other(why));
+                    return Err(no_resp(why));
                 }
             }
             self.at = next + blob;
@@ -139,8 +139,13 @@ fn length(digits: &[u8]) -> io::Result<Option<usize>> {
     match integer(digits) {
         Some(-1) => Ok(None),
         Some(length @ 0..=0xff_ffff) => Ok(Some(length as usize)),
-        _ => Err(io::Error::other("a reply announces an invalid length")),
+        _ => Err(no_resp("a reply announces an invalid length")),
     }
+}
+
+/// Returns the error of an answer that cannot be read. Its kind says that there was an answer.
+fn no_resp(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
 fn integer(digits: &[u8]) -> Option<i64> {

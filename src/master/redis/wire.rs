@@ -258,7 +258,10 @@ impl Wire {
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.filled == self.input.len() {
             if self.filled >= Self::MOST_INPUT {
-                return Poll::Ready(Err(io::Error::other("a reply without end")));
+                return Poll::Ready(Err(io::Error::new(
+                    ErrorKind::InvalidData,
+                    "a reply without end",
+                )));
             }
             self.input.resize(self.filled * 2, 0);
         }
