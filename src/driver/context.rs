@@ -181,8 +181,9 @@ impl Context {
 
     /// Notes whether an attempt that began at `start` and is over now reached a majority.
     pub(crate) fn note_reach(&self, is_reached: Option<bool>, start: LeaseTime) {
-        let now = clock::now();
-        self.reach.lock().note(is_reached, start, now);
+        let times = (start, clock::now());
+        let mut reach = self.reach.lock();
+        reach.note(is_reached, times, self.waiter_timeout());
     }
 }
 

@@ -41,11 +41,17 @@ impl Reach {
     }
 
     /// Notes whether a round reached a majority. It began at `start` and ended at `now`.
-    pub(crate) fn note(&mut self, is_reached: Option<bool>, start: LeaseTime, now: LeaseTime) {
+    pub(crate) fn note(
+        &mut self,
+        is_reached: Option<bool>,
+        (start, now): (LeaseTime, LeaseTime),
+        waiter_timeout: Duration,
+    ) {
         match is_reached {
             Some(true) => self.missed = None,
             Some(false) => {
-                let start = self.missed.map_or(start, |(start, _)| start);
+                let missed = self.recently_missed(start, waiter_timeout);
+                let start = missed.map_or(start, |(start, _)| start);
                 self.missed = Some((start, now));
             }
             None => {}
@@ -54,13 +60,21 @@ impl Reach {
 
     /// Returns whether waiters step aside at `now`. Then they are out of the queues of their locks,
     /// and do not ask for the locks until a majority of masters answer in time. They keep the
-    /// tickets that a majority of masters have seen. Failures do not count if they ended more than
-    /// two waiter timeouts before.
+    /// tickets that a majority of masters have seen.
     pub(crate) fn is_aside(self, now: LeaseTime, waiter_timeout: Duration) -> bool {
-        self.missed.is_some_and(|(start, end)| {
-            let is_recent = now.saturating_duration_since(end) <= waiter_timeout * 2;
-            is_recent && end.saturating_duration_since(start) >= waiter_timeout / 2
-        })
+        self.recently_missed(now, waiter_timeout)
+            .is_some_and(|(start, end)| end.saturating_duration_since(start) >= waiter_timeout / 2)
+    }
+
+    /// Returns `missed`. Failures do not count if they ended more than two waiter timeouts before
+    /// `now`.
+    fn recently_missed(
+        self,
+        now: LeaseTime,
+        waiter_timeout: Duration,
+    ) -> Option<(LeaseTime, LeaseTime)> {
+        self.missed
+            .filter(|(_, end)| now.saturating_duration_since(*end) <= waiter_timeout * 2)
     }
 
     /// Returns the delays after which a waiter that is aside checks whether masters answer in time.
@@ -122,7 +136,7 @@ mod tests {
                     (0, "fff", NoMajority, CONTENDING),
                     (1_300, "ffh", NoMajority, CONTENDING),
                     (1_450, "qfg", NoMajority, ASIDE), // ends at 1,500 ms, after half the timeout
-                    (9_000, "fff", NoMajority, ASIDE),
+                    (7_000, "fff", NoMajority, ASIDE),
                     (9_100, "fhh", NoMajority, CONTENDING), // one round is enough to come back
                     (9_200, "fff", NoMajority, CONTENDING),
                     (10_700, "fff", NoMajority, ASIDE),
@@ -162,7 +176,7 @@ mod tests {
                 let is_too_slow = outcome == TooLate;
                 let is_reached = Reach::of(&round(letters, start), is_too_slow);
                 let now = start + millis(50);
-                reach.note(is_reached, start, now);
+                reach.note(is_reached, (start, now), WAITER_TIMEOUT);
                 assert_eq!(reach.is_aside(now, WAITER_TIMEOUT), expected, "{name} {at}");
             }
         }
@@ -180,9 +194,21 @@ mod tests {
     fn old_failures_do_not_count() {
         let origin = LeaseTime::some();
         let mut reach = Reach::default();
-        reach.note(Some(false), origin, origin + millis(1_500));
+        reach.note(
+            Some(false),
+            (origin, origin + millis(1_500)),
+            WAITER_TIMEOUT,
+        );
         for (at, expected) in [(7_500, true), (7_501, false)] {
             let now = origin + millis(at);
+            assert_eq!(reach.is_aside(now, WAITER_TIMEOUT), expected, "{at}");
+        }
+        // The next outage has just begun, and takes half the waiter timeout, too.
+        let again = origin + millis(7_501);
+        for (at, expected) in [(0, false), (1_449, false), (1_450, true)] {
+            let start = again + millis(at);
+            let now = start + millis(50);
+            reach.note(Some(false), (start, now), WAITER_TIMEOUT);
             assert_eq!(reach.is_aside(now, WAITER_TIMEOUT), expected, "{at}");
         }
     }
