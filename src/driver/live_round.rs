@@ -53,6 +53,16 @@ enum RoundEvent {
     Voted,
 }
 
+impl RoundEvent {
+    /// Returns whether the event has come for the last time.
+    fn is_over(self, round: &Round) -> bool {
+        match self {
+            Self::Decided => round.outcome() != Outcome::Pending,
+            Self::Settled | Self::Voted => round.is_settled(),
+        }
+    }
+}
+
 impl LiveRound {
     pub(crate) fn open(round: Round, observer: &Arc<LockObserver>) -> Arc<Self> {
         Arc::new(Self {
@@ -104,13 +114,13 @@ impl LiveRound {
         .await
     }
 
-    /// Keeps `waker` for `event`. A waker runs code of the program when it is cloned or dropped. So
+    /// Keeps `waker` for `event`, unless nothing would wake it any more. A waker runs code of the program when it is cloned or dropped. So
     /// the caller clones it, and one that is not kept is dropped after the unlock.
     fn wake_after(&self, event: RoundEvent, waker: Waker) {
         let mut state = self.state.lock();
         let is_this =
             |(known, other): &(RoundEvent, Waker)| *known == event && other.will_wake(&waker);
-        if !state.waiting.iter().any(is_this) {
+        if !event.is_over(&state.round) && !state.waiting.iter().any(is_this) {
             state.waiting.push((event, waker));
         }
     }
@@ -188,11 +198,8 @@ impl LiveRound {
     pub(crate) fn wake(&self) {
         let mut state = self.state.lock();
         let LiveRoundState { round, waiting } = &mut *state;
-        let has_come = |(event, _): &(RoundEvent, Waker)| match event {
-            RoundEvent::Decided => round.outcome() != Outcome::Pending,
-            RoundEvent::Settled => round.is_settled(),
-            RoundEvent::Voted => true,
-        };
+        let has_come =
+            |(event, _): &(RoundEvent, Waker)| *event == RoundEvent::Voted || event.is_over(round);
         if !waiting.iter().any(has_come) {
             return; // so it is for most votes
         }
@@ -232,4 +239,36 @@ impl VoteCounter for Arc<LiveRound> {
 /// Ignores all votes, for requests whose votes do not matter.
 impl VoteCounter for () {
     fn count(&self, _master: usize, _vote: SlotVote, _now: Instant) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::core::vote::{Verb, quorum::Quorum};
+
+    #[tokio::test]
+    async fn a_round_keeps_no_waker_after_its_last_vote() {
+        let observer = Arc::new(LockObserver::new(None));
+        for event in [RoundEvent::Decided, RoundEvent::Settled, RoundEvent::Voted] {
+            let round = Round::open(Verb::Acquire, &Quorum::of(3), clock::now(), None);
+            let round = LiveRound::open(round, &observer);
+            let is_first = Cell::new(true);
+            // All votes come between the first look and the registration of the waker.
+            let look = || {
+                if !is_first.replace(false) {
+                    return Some(());
+                }
+                for master in 0..3 {
+                    round.count(master, Vote::Grant.into(), clock::monotonic());
+                }
+                round.wake();
+                None
+            };
+            round.after(event, look).await;
+            let kept = round.state.lock().waiting.len();
+            assert_eq!(kept, 0, "{event:?}");
+        }
+    }
 }
