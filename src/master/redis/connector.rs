@@ -87,11 +87,21 @@ impl Connector {
         *progress.lock() = Some(step.clone());
         let addresses = LOOKUPS.resolve(host, port, self.now).await;
         let addresses = addresses.map_err(|error| ConnectError::Failed(step, error))?;
-        let named: Vec<_> = addresses.iter().map(ToString::to_string).collect();
-        let step = ConnectStep::Connect(named.join(", "));
+        let step = ConnectStep::Connect(named(&addresses));
         *progress.lock() = Some(step.clone());
         let stream = race(&addresses, connect_tcp).await;
         stream.map_err(|error| ConnectError::Failed(step, error))
+    }
+}
+
+/// Returns the text of an error about the addresses of a host. There may be hundreds of them.
+fn named(addresses: &[SocketAddr]) -> String {
+    const MOST: usize = 3;
+    let texts = addresses.iter().take(MOST).map(ToString::to_string);
+    let text = texts.collect::<Vec<_>>().join(", ");
+    match addresses.len().saturating_sub(MOST) {
+        0 => text,
+        more => format!("{text} and {more} more"),
     }
 }
 
@@ -207,6 +217,21 @@ mod tests {
             .map(|won| won.unwrap_or_else(|error| error.to_string()));
         let took = clock::monotonic() - start;
         (won, took.as_millis(), tried.into_inner())
+    }
+
+    #[test]
+    fn at_most_three_addresses_are_named() {
+        let all: Vec<_> = (1..6)
+            .map(|n| SocketAddr::from(([1, 0, 0, n], 7)))
+            .collect();
+        for (count, text) in [
+            (0, ""),
+            (1, "1.0.0.1:7"),
+            (3, "1.0.0.1:7, 1.0.0.2:7, 1.0.0.3:7"),
+            (5, "1.0.0.1:7, 1.0.0.2:7, 1.0.0.3:7 and 2 more"),
+        ] {
+            assert_eq!(named(&all[..count]), text);
+        }
     }
 
     #[tokio::test(start_paused = true)]
