@@ -85,10 +85,17 @@ impl Endpoint {
                 tls_params: None,
             } => Address::Tls(host.clone(), *port),
             #[cfg(feature = "tls")]
+            ConnectionAddr::TcpTls { insecure: true, .. } => {
+                return Err(
+                    "a TLS connection that verifies nothing (#insecure) is not supported: give the \
+                     certificates to trust with Builder::tls"
+                        .to_owned(),
+                );
+            }
+            #[cfg(feature = "tls")]
             ConnectionAddr::TcpTls { .. } => {
                 return Err(
-                    "a TLS connection that verifies nothing (#insecure) is not supported, and the \
-                     certificates of a ready redis::Client cannot be read back: give the URL, and \
+                    "the certificates of a redis::Client cannot be read back: give its URL, and \
                      the certificates to trust with Builder::tls"
                         .to_owned(),
                 );
@@ -313,6 +320,7 @@ mod tests {
         assert_eq!(endpoint.database(), 3);
         let refused = Endpoint::from_url("rediss://a#insecure").err().unwrap();
         assert!(refused.contains("verifies nothing"), "{refused}");
+        assert!(!refused.contains("Client"), "{refused}");
     }
 
     #[test]
