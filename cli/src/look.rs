@@ -252,7 +252,9 @@ impl Look {
         match (self.verdict, &self.holders.holder) {
             (Verdict::Held, Some(_)) => format!("held {}", self.holders.sentence()),
             (Verdict::Contested, Some(holder)) => {
-                let until = holder.left();
+                // A quarantine may last longer than the TTL.
+                let has_quarantine = self.masters.iter().any(|one| one.quarantine.is_some());
+                let until = holder.left().filter(|_| !has_quarantine);
                 let until = until.map_or_else(String::new, |left| {
                     format!("; free in {left} at the latest")
                 });

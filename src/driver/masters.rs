@@ -134,10 +134,21 @@ impl Masters {
 
     /// Returns the masters that can vote.
     pub(crate) fn able(&self) -> MasterSet {
+        self.with_health(MasterHealth::can_vote)
+    }
+
+    /// Returns the masters that have no vote, because they may have forgotten locks.
+    pub(crate) fn quarantined(&self) -> MasterSet {
+        self.with_health(|health| health.quarantine.is_some())
+    }
+
+    fn with_health(&self, is_so: impl Fn(&MasterHealth) -> bool) -> MasterSet {
         let health = self.health.read();
-        let able = health.iter().map(MasterHealth::can_vote).enumerate();
-        let able = able.filter(|(_, can_vote)| *can_vote);
-        able.map(|(master, _)| master).collect()
+        let those = health
+            .iter()
+            .enumerate()
+            .filter(|(_, health)| is_so(health));
+        those.map(|(master, _)| master).collect()
     }
 
     /// Returns the agreed master of the lock `key` among these: the one that all clients ask before

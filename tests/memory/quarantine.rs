@@ -11,7 +11,7 @@ use std::{
 
 use quorlock::{
     AcquireError, ConfigError, Coordinator, ExtendError, Failure, Fault, Kind, LockState,
-    MasterSpec, MasterState, MemoryMaster, Quarantine, Renewal, Votes,
+    MasterSpec, MasterState, MasterView, MemoryMaster, Quarantine, Renewal, Votes,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -427,6 +427,38 @@ async fn a_quarantined_master_refuses_extensions_but_takes_releases_and_inspecti
         held.release().await.unwrap();
         sleep(millis(1)).await;
         assert_eq!(world.holders(), [""; 3]);
+    }
+}
+
+/// One master knows the lock, and the two that forgot it give no one else a vote.
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_a_majority_forgot_is_held_until_it_is_released() {
+    for kind in KINDS {
+        let world = world(3, Quarantine::Strict).await;
+        let owner = world.locks.owner();
+        let own = lock(kind, &world.locks, &owner).ttl(TTL);
+        let guard = own.renewal(Renewal::Off).try_acquire().await.unwrap();
+        guard.settled().await;
+        let look = lock(kind, &world.locks, &world.locks.owner());
+        for master in 0..2 {
+            restarted(&world, master).await.unwrap();
+        }
+        assert!(guard.is_valid(), "{kind}");
+        assert!(look.is_held().await.unwrap(), "{kind}");
+        assert_eq!(look.available().await.unwrap(), 0, "{kind}");
+        let seen = look.inspect().await.unwrap();
+        let view = seen.views().last().unwrap();
+        assert_eq!(view, MasterView::Held(seen.holders.clone()), "{kind}");
+        assert!(seen.is_contested(), "{kind}");
+        look.try_acquire().await.unwrap_err();
+
+        guard.release().await.unwrap();
+        sleep(millis(1)).await;
+        assert!(!look.is_held().await.unwrap(), "{kind}");
+        assert_eq!(look.available().await.unwrap(), 0, "{kind}");
+        sleep(QUARANTINE).await;
+        assert!(look.available().await.unwrap() > 0, "{kind}");
+        drop(look.try_acquire().await.unwrap());
     }
 }
 

@@ -146,6 +146,18 @@ fn a_holder_on_a_master_in_quarantine_is_shown_with_both() {
     assert_eq!(shown.matches("mutex, no vote for ").count(), 3, "{shown}");
 }
 
+/// The masters that do not know the holder may have forgotten it.
+#[test]
+fn a_holder_on_a_minority_of_masters_in_quarantine_keeps_the_lock() {
+    let masters = masters(3);
+    write_mutex(&masters[..1], "job", "t");
+    let (status, shown, error) = ended(&mut with(&masters, "--strict status job"));
+    assert_eq!(status, 75, "{error}");
+    let contested = "job  contested: no holder has a majority\n";
+    assert!(shown.starts_with(contested), "{shown}");
+    assert_eq!(shown.matches("free, no vote for ").count(), 2, "{shown}");
+}
+
 /// The masters answer all questions, and take no locks.
 #[test]
 fn masters_without_memory_are_shown_to_take_no_locks() {

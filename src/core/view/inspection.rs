@@ -5,7 +5,7 @@ use std::{cmp::Reverse, collections::BTreeSet, fmt, sync::Arc, time::Duration};
 use crate::core::{
     kind::{Access, Kind},
     protocol::{client_name::ClientName, identity::Ticket, name::LockId, reply},
-    vote::{quorum::Quorum, votes::Votes},
+    vote::{MasterSet, quorum::Quorum, votes::Votes},
 };
 
 /// The holders and the waiters of a lock, as the masters reported them to
@@ -19,8 +19,9 @@ pub struct Inspection {
     /// than one, and so may a semaphore.
     ///
     /// If there is no such holder, one entry stands for all that the masters know. The list is
-    /// empty if the lock can be acquired. This is the case if the masters where the lock is free,
-    /// together with the masters that did not answer, are a majority.
+    /// empty if the masters where the lock is free, together with the masters that did not answer,
+    /// are a majority. The lock is not free on a master that may have forgotten locks and has no
+    /// vote, as long as any master knows a holder.
     pub holders: Vec<Holder>,
     /// The [IDs](crate::Owner::id) of the owners that wait for a lock with queues, in the order of
     /// the queue. The list contains every waiter that any master knows, but at most 1,000 from each
@@ -44,7 +45,8 @@ impl Inspection {
     }
 
     /// Returns whether the lock is held, but by no one on a majority of masters. This happens for a
-    /// moment while several clients contend for the lock.
+    /// moment while several clients contend for the lock, and while masters that may have forgotten
+    /// its holder have no vote.
     pub fn is_contested(&self) -> bool {
         self.is_held() && by_each(&self.seen, &self.votes.roster.quorum).is_empty()
     }
@@ -112,13 +114,13 @@ pub struct Holder {
     /// [`Shared`](Access::Shared) for a reader of a read-write lock and a permit of a semaphore.
     pub access: Access,
     /// The [ID](crate::Owner::id) of the owner. `None` for a mutex, which has no owner. Also `None`
-    /// if no single owner holds a majority of masters. That happens for a moment while several
-    /// clients contend for the lock. It is always the case while Redisson's `RedissonRedLock` holds
-    /// the lock, because it has a different ID on every master.
+    /// if the masters know several owners and none holds a majority of masters. That happens for a
+    /// moment while several clients contend for the lock. It is always the case while Redisson's
+    /// `RedissonRedLock` holds the lock, because it has a different ID on every master.
     pub owner: Option<String>,
     /// The [client name](crate::Builder::client_name) of the coordinator that holds the lock.
-    /// `None` if it has no name, if another library holds the lock, or if no single holder has a
-    /// majority of masters. For an owner, this is the end of its ID.
+    /// `None` if it has no name, if another library holds the lock, or if the masters know several
+    /// holders and none has a majority. For an owner, this is the end of its ID.
     ///
     /// The text consists of 1 to 64 graphic ASCII characters. It is what the client says of itself,
     /// and proves nothing.
@@ -255,11 +257,16 @@ pub(crate) fn views(seen: &[Option<Seen>]) -> impl ExactSizeIterator<Item = Mast
     })
 }
 
-/// Returns the holders according to the answers of all masters.
-pub(crate) fn holders(seen: &[Option<Seen>], quorum: &Quorum) -> Vec<Holder> {
+/// Returns the holders according to the answers of all masters. Those in `quarantined` may have
+/// forgotten a holder, and have no vote.
+pub(crate) fn holders(
+    seen: &[Option<Seen>],
+    quorum: &Quorum,
+    quarantined: MasterSet,
+) -> Vec<Holder> {
     let holders = by_each(seen, quorum);
     if holders.is_empty() {
-        return Vec::from_iter(by_several(seen, quorum));
+        return Vec::from_iter(by_several(seen, quorum, quarantined));
     }
     holders
 }
@@ -300,22 +307,34 @@ fn by_each(seen: &[Option<Seen>], quorum: &Quorum) -> Vec<Holder> {
     .collect()
 }
 
-/// Returns several holders as one, for a lock that no single holder has on a majority of any set.
+/// Returns all holders as one, for a lock that no single holder has on a majority of any set.
 /// Returns `None` if a majority of every set does not hold the lock, because another client can
 /// then acquire the lock.
-fn by_several(seen: &[Option<Seen>], quorum: &Quorum) -> Option<Holder> {
+fn by_several(seen: &[Option<Seen>], quorum: &Quorum, quarantined: MasterSet) -> Option<Holder> {
+    let first = held(seen).next()?;
+    let longest = held(seen).map(SeenHolder::left).max();
     // A master that is free comes first.
-    let left = |master: usize| seen.get(master)?.as_ref()?.left();
+    let left = |master: usize| {
+        let left = seen.get(master)?.as_ref()?.left();
+        left.or_else(|| longest.filter(|_| quarantined.contains(master)))
+    };
     let last = quorum.least_of_every(|master| Some(left(master)))??;
-    let kind = held(seen).next()?.holder.kind;
+    let kind = first.holder.kind;
     let is_one_kind = held(seen).all(|held| held.holder.kind == kind);
+    let one = match held(seen).all(|held| held.identity() == first.identity()) {
+        true => first.holder.clone(),
+        false => Holder {
+            kind: kind.filter(|_| is_one_kind),
+            access: Access::Exclusive,
+            owner: None,
+            client: None,
+            ..first.holder
+        },
+    };
     Some(Holder {
-        kind: kind.filter(|_| is_one_kind),
-        access: Access::Exclusive,
-        owner: None,
-        client: None,
         depth: median(held(seen)),
         remaining: finite(last),
+        ..one
     })
 }
 
@@ -350,7 +369,7 @@ mod tests {
         let seen = seen(texts);
         Inspection {
             name: "r".into(),
-            holders: holders(&seen, &Quorum::of(seen.len())),
+            holders: holders(&seen, &Quorum::of(seen.len()), MasterSet::NONE),
             queue: Vec::new(),
             votes: Votes::new(
                 Roster::new([], Quorum::of(seen.len())),
@@ -444,7 +463,8 @@ mod tests {
                 None,
             ),
         ] {
-            let holder = only(holders(&seen(texts), &Quorum::of(texts.len())));
+            let quorum = Quorum::of(texts.len());
+            let holder = only(holders(&seen(texts), &quorum, MasterSet::NONE));
             let found = holder.as_ref().and_then(|holder| holder.owner.as_deref());
             assert_eq!(found, owner, "{texts:?}");
             if let Some(holder) = holder {
@@ -603,10 +623,46 @@ mod tests {
                 Some((None, 1, Some(5))),
             ),
         ] {
-            let found = only(holders(&seen(texts), &Quorum::of(texts.len()))).map(|holder| {
+            let holders = holders(&seen(texts), &Quorum::of(texts.len()), MasterSet::NONE);
+            let found = only(holders).map(|holder| {
                 assert_eq!(holder.owner, None, "{texts:?}");
                 let left = holder.remaining.map(|left| left.as_millis());
                 (holder.kind, holder.depth, left)
+            });
+            assert_eq!(found, expected, "{texts:?}");
+        }
+    }
+
+    /// The first two masters may have forgotten locks.
+    #[test]
+    fn a_master_without_a_vote_is_not_free_while_any_master_knows_a_holder() {
+        let (a, b, free) = ("fair 5 2 a:1 a:1", "fair 7 1 b:1 b:1", "free");
+        for (texts, expected) in [
+            (&[free, free, free][..], None),
+            (&[free, free, a], Some((Some("a:1"), None, Some(5)))),
+            (
+                &[free, free, "fair -1 2 a:1 a:1"],
+                Some((Some("a:1"), None, None)),
+            ),
+            (
+                &[free, free, "mutex 5 1 0a web"],
+                Some((None, Some("web"), Some(5))),
+            ),
+            (&[b, free, a], Some((None, None, Some(7)))),
+            (&["x", free, a], Some((Some("a:1"), None, Some(5)))),
+            (&["x", "x", a], None),
+            (&["x", free, a, free, free], None),
+            (
+                &[free, free, a, free, free],
+                Some((Some("a:1"), None, Some(5))),
+            ),
+            (&[free, free, a, b, free], Some((None, None, Some(7)))),
+        ] {
+            let quarantined = MasterSet::from_iter([0, 1]);
+            let found = only(holders(&seen(texts), &Quorum::of(texts.len()), quarantined));
+            let found = found.as_ref().map(|one| {
+                let left = one.remaining.map(|left| left.as_millis());
+                (one.owner.as_deref(), one.client.as_deref(), left)
             });
             assert_eq!(found, expected, "{texts:?}");
         }

@@ -79,7 +79,7 @@ pub(crate) async fn inspect(
     }
     Ok(Inspection {
         name,
-        holders: inspection::holders(&seen, masters.quorum()),
+        holders: inspection::holders(&seen, masters.quorum(), masters.quarantined()),
         queue: inspection::queue(&seen),
         votes,
         lock_id: lock_id.clone(),

@@ -8,6 +8,7 @@ use crate::{
         config_error::ConfigError,
         error::InspectError,
         kind::{Access, Kind},
+        vote::MasterSet,
     },
     driver::context::Context,
 };
@@ -65,7 +66,8 @@ impl Lock {
 
     /// Returns how many permits of a [semaphore](crate::Coordinator::semaphore) are free: none if
     /// the name is held as another kind of lock. For any other lock, returns 1 if it is free, and
-    /// otherwise 0.
+    /// otherwise 0. Returns 0 while too few masters have a vote, because they may have forgotten
+    /// locks.
     ///
     /// This number is a hint, for a person or a graph: it may be wrong when it arrives. It counts
     /// the [holders](crate::Inspection::holders) of an inspection, which a majority of masters
@@ -84,8 +86,11 @@ impl Lock {
         let is_semaphore = holders
             .iter()
             .all(|holder| holder.kind == Some(Kind::Semaphore));
+        let masters = &self.context.masters;
+        let voters = MasterSet::ALL - masters.quarantined();
+        let is_open = is_semaphore && masters.quorum().is_every_majority_in(voters);
         let free = usize::from(permits).saturating_sub(holders.len());
-        Ok(if is_semaphore { free } else { 0 })
+        Ok(if is_open { free } else { 0 })
     }
 }
 
