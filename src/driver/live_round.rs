@@ -114,8 +114,9 @@ impl LiveRound {
         .await
     }
 
-    /// Keeps `waker` for `event`, unless nothing would wake it any more. A waker runs code of the program when it is cloned or dropped. So
-    /// the caller clones it, and one that is not kept is dropped after the unlock.
+    /// Keeps `waker` for `event`, unless nothing would wake it any more. A waker runs code of the
+    /// program when it is cloned or dropped. So the caller clones it, and one that is not kept is
+    /// dropped after the unlock.
     fn wake_after(&self, event: RoundEvent, waker: Waker) {
         let mut state = self.state.lock();
         let is_this =

@@ -278,8 +278,8 @@ impl MasterSpec {
         Ok(greeter.in_time(greeter.log_in()).await?.into())
     }
 
-    /// Returns the mailbox of this master, and the supervisor that serves the mailbox. `master` is the
-    /// number of the master.
+    /// Returns the mailbox of this master, and the supervisor that serves the mailbox. `master` is
+    /// the number of the master.
     pub(crate) fn open(self, master: usize, config: &MasterConfig) -> (Arc<Mailbox>, Supervisor) {
         let observer = config.health.observer(master).clone();
         let mailbox = Arc::new(Mailbox::new(master, observer));

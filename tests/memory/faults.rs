@@ -77,8 +77,8 @@ async fn a_release_returns_in_time_with_two_faulty_masters() {
     }
 }
 
-/// Injects `fault` into two masters, and lets other tasks notice it. Their connections have worked for
-/// a while, and were not silent.
+/// Injects `fault` into two masters, and lets other tasks notice it. Their connections have worked
+/// for a while, and were not silent.
 async fn with_fault(world: World, fault: &Fault) -> World {
     sleep(seconds(1)).await;
     let guard = world.locks.mutex("another").try_acquire().await.unwrap();

@@ -99,6 +99,15 @@ impl World {
     pub(crate) fn commands(&self) -> Vec<u64> {
         self.masters.iter().map(MemoryMaster::commands).collect()
     }
+
+    /// Returns the number of commands that each master has received since `before`.
+    pub(crate) fn commands_since(&self, before: &[u64]) -> Vec<u64> {
+        let now = self.commands();
+        now.iter()
+            .zip(before)
+            .map(|(now, then)| now - then)
+            .collect()
+    }
 }
 
 /// Acquires the lock with the default renewal.

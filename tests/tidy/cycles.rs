@@ -1,5 +1,5 @@
-//! Checks that the imports of the rooms of a floor have no cycle. A room is a folder, or a file next
-//! to it.
+//! Checks that the imports of the rooms of a floor have no cycle. A room is a folder, or a file
+//! next to it.
 //!
 //! A file depends on the files that it names in a `use` or another path. Each path is resolved to
 //! the deepest file that it names. A name that a parent re-exports is a dependency on the parent.

@@ -1,5 +1,5 @@
-//! Checks that the pages name files and members of types that exist, and that the examples of the recipes are parts of
-//! programs that the tests run.
+//! Checks that the pages name files and members of types that exist, and that the examples of the
+//! recipes are parts of programs that the tests run.
 
 use std::{collections::BTreeSet, path::Path};
 

@@ -6,8 +6,8 @@ use crate::{
     tokens::{Token, TokenKind, closing},
 };
 
-/// The most lines of a file, without imports, blank lines, comments and tests. Most files have fewer
-/// than 300: only one type that is one subject may have this many.
+/// The most lines of a file, without imports, blank lines, comments and tests. Most files have
+/// fewer than 300: only one type that is one subject may have this many.
 const FILE: usize = 420;
 /// The most lines of a function.
 const FUNCTION: usize = 50;

@@ -1,5 +1,5 @@
-//! Measures how locks are shared, and the load on the masters, while connections are killed and while
-//! masters do not tell of changes.
+//! Measures how locks are shared, and the load on the masters, while connections are killed and
+//! while masters do not tell of changes.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -52,8 +52,8 @@ pub(crate) struct ClaimStep<'a> {
     pub(crate) monotonic: Instant,
     /// A change to announce.
     pub(crate) notice: Option<Notice>,
-    /// A round to open. It is the newest one from then on. Most steps open none, and need no room for
-    /// it.
+    /// A round to open. It is the newest one from then on. Most steps open none, and need no room
+    /// for it.
     pub(crate) opened: Option<Box<Round>>,
 }
 
@@ -84,8 +84,8 @@ pub(crate) enum Notice {
 #[derive(Debug)]
 pub(crate) struct ClaimState {
     /// What commands to masters say about this claim. A release with its identity takes back the
-    /// newest attempt and all earlier ones. Its depth is the number of guards, including those whose
-    /// rounds are still under way. Its slot was won, or the agreed master has granted it.
+    /// newest attempt and all earlier ones. Its depth is the number of guards, including those
+    /// whose rounds are still under way. Its slot was won, or the agreed master has granted it.
     holding: Holding,
     /// The number of guards that exclude others.
     exclusive: u32,

@@ -17,8 +17,8 @@ enum Form {
     /// is harmless, because messages are only hints.
     Channel,
     Key {
-        /// Letters that give the companion key the hash slot of the lock's key. They make the CRC16 of
-        /// the text before the lock's key 0. This text is `quorlock:`, the name, a colon, the
+        /// Letters that give the companion key the hash slot of the lock's key. They make the CRC16
+        /// of the text before the lock's key 0. This text is `quorlock:`, the name, a colon, the
         /// letters and another colon.
         neutral: &'static str,
         /// The type, as the command `TYPE` names it.

@@ -166,7 +166,8 @@ impl LeaseTime {
         Self(monotonic + slept)
     }
 
-    /// Converts this time to the monotonic clock. Returns `None` for a time before that clock began.
+    /// Converts this time to the monotonic clock. Returns `None` for a time before that clock
+    /// began.
     pub(crate) fn monotonic(self, slept: Duration) -> Option<Instant> {
         self.0.checked_sub(slept)
     }

@@ -69,9 +69,9 @@ pub(crate) struct Limits {
 }
 
 /// What the log says about the outages of one thing: their first failure, and the success that ends
-/// them. For some time after a failure that was logged, the log says nothing of new outages, so that
-/// they do not fill it. Another rule decides what the log says about the connection to a master:
-/// see `Outage` in the supervisor.
+/// them. For some time after a failure that was logged, the log says nothing of new outages, so
+/// that they do not fill it. Another rule decides what the log says about the connection to a
+/// master: see `Outage` in the supervisor.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OutageLog {
     /// `true` during an outage whose beginning is in the log.

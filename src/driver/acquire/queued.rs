@@ -88,8 +88,8 @@ struct QueuedWait<'a> {
 }
 
 impl<'a> QueuedWait<'a> {
-    /// Makes rounds until one wins the lock. Waits in the queues between them, and leaves the queues
-    /// if the ticket has a wrong time, or to step aside.
+    /// Makes rounds until one wins the lock. Waits in the queues between them, and leaves the
+    /// queues if the ticket has a wrong time, or to step aside.
     async fn win(mut self) -> Result<Level, AcquireError> {
         let mut stay = self.begin().await?;
         loop {

@@ -58,8 +58,8 @@ impl<'a> CalledWaiter<'a> {
         self.events.forget();
     }
 
-    /// Waits until enough masters have called this waiter or reported a change that a majority may be
-    /// free, or until `end`. A change counts only on masters in `held`: the other masters report
+    /// Waits until enough masters have called this waiter or reported a change that a majority may
+    /// be free, or until `end`. A change counts only on masters in `held`: the other masters report
     /// what this waiter does itself. Those in `free` gave their grants to the last round and had
     /// them back.
     pub(crate) async fn wait_for_call(&self, held: MasterSet, free: MasterSet, end: LeaseTime) {

@@ -34,9 +34,9 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct LocalWaiters {
     queues: Mutex<HashMap<LockId, Arc<WaitQueue>>>,
-    /// The histories of locks of all kinds, by the last byte of the hash of the lock's key. An entry
-    /// outlives the queue. Two locks may share an entry. Then a waiter may give way early, or waste
-    /// a round trip.
+    /// The histories of locks of all kinds, by the last byte of the hash of the lock's key. An
+    /// entry outlives the queue. Two locks may share an entry. Then a waiter may give way early, or
+    /// waste a round trip.
     histories: Mutex<HashMap<u8, History>>,
     /// `true` if waiters poll as clients of other libraries do: they hear of no release.
     poll: bool,

@@ -94,5 +94,5 @@ impl Lock {
     }
 }
 
-/// The greatest number of permits. A master looks through all slots when it searches a free one.
+/// The greatest number of permits. A master that searches for a free slot looks through all.
 const MOST_PERMITS: u16 = 1_000;
