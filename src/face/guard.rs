@@ -339,7 +339,7 @@ impl Guard {
     ///
     /// Dropping the future does not stop the release.
     pub async fn release(self) -> Result<(), ReleaseError> {
-        for (claim, release) in self.post(|level| level.release(false)) {
+        for (claim, release) in self.post(|level| level.end(false)) {
             claim.confirm_release(&release).await?;
         }
         Ok(())

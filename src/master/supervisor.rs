@@ -131,7 +131,7 @@ async fn serve(
             if session.send(&mut connection) {
                 continue;
             }
-            let Some(at) = session.next_expiry() else {
+            let Some(at) = session.next_wake() else {
                 return Poll::Pending;
             };
             ready!(timer.poll(cx, at));

@@ -91,7 +91,7 @@ pub(crate) struct ClaimState {
     exclusive: u32,
     /// The instant on the monotonic clock at which everything that the claim may have written has
     /// expired. After this instant, no release is needed.
-    until: Instant,
+    keys_until: Instant,
     /// The masters that may have the key or the ticket because of a heal, or because of a round
     /// before the newest one.
     may_keep: MasterSet,
@@ -174,7 +174,7 @@ impl ClaimState {
             return Leave {
                 command: Command::new(lock_id, Action::Release { holding, was_won }),
                 to: MasterSet::ALL,
-                until: None,
+                keys_until: None,
                 owed: None,
             };
         }
@@ -202,7 +202,7 @@ impl ClaimState {
         Leave {
             command: Command::new(lock_id, action),
             to,
-            until: Some(self.until),
+            keys_until: Some(self.keys_until),
             owed: time_to_stay.is_none().then_some(self.may_keep),
         }
     }
@@ -275,7 +275,7 @@ impl ClaimState {
     }
 
     fn last_until(&mut self, until: Instant) {
-        self.until = self.until.max(until);
+        self.keys_until = self.keys_until.max(until);
     }
 
     fn was_won(&self, newest: &Round) -> bool {
@@ -315,7 +315,7 @@ pub(crate) struct Leave {
     pub(crate) to: MasterSet,
     /// The instant on the monotonic clock at which everything that the claim may have written has
     /// expired. `None` if other levels are left.
-    pub(crate) until: Option<Instant>,
+    pub(crate) keys_until: Option<Instant>,
     /// The masters that are owed a release of the last level, without those that may keep what the
     /// newest round asked for. The latter are read from that round later, because a late vote may
     /// show that a master has nothing. `None` if the command is no such release. If other levels

@@ -33,7 +33,7 @@ impl ClaimState {
         let mut claim = Self {
             exclusive: u32::from(holding.access == Access::Exclusive),
             holding,
-            until: step.expiry(step.terms.ttl),
+            keys_until: step.expiry(step.terms.ttl),
             may_keep: MasterSet::NONE,
             rounds: 1,
             lease: step.lease(step.terms.ttl),

@@ -414,11 +414,11 @@ fn is_right(path: &[&str]) -> bool {
             return false; // there is no such round, or no such guard
         }
         case.said.clear();
-        let (before, until) = (rank(&case.claim), case.claim.until);
+        let (before, until) = (rank(&case.claim), case.claim.keys_until);
         case.run(input);
         let (after, said) = (rank(&case.claim), &case.said);
         assert!(after >= before, "{path:?}: there is no way back");
-        assert!(case.claim.until >= until, "{path:?}");
+        assert!(case.claim.keys_until >= until, "{path:?}");
         assert!(
             before < 3 || said.is_empty() || ["look", "seen"].contains(input),
             "{path:?}: {said} after the release"
@@ -636,7 +636,7 @@ impl Case {
     fn leave(&mut self) {
         let leave = self.step(|claim, step| claim.leave(step, Access::Exclusive));
         self.say(self.text(leave.to, &leave.command));
-        if let (Some(until), Some(owed)) = (leave.until, leave.owed) {
+        if let (Some(until), Some(owed)) = (leave.keys_until, leave.owed) {
             let until = until.saturating_duration_since(self.start).as_millis();
             let by = numbers(owed | self.newest().borrow().may_keep());
             self.say(format_args!("owed until {until} by {by}"));

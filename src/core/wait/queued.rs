@@ -16,7 +16,7 @@ use crate::core::{
 /// that it did not win. Masters call the waiter at the head of their queues. So rounds without a
 /// call only keep the position of the waiter, and find out what no master reports.
 #[derive(Debug)]
-pub(crate) struct QueuedWaiter {
+pub(crate) struct QueuePolicy {
     pauses: Pauses,
     retry: Backoff,
     poll: Backoff,
@@ -26,7 +26,7 @@ pub(crate) struct QueuedWaiter {
     is_reader: bool,
 }
 
-impl QueuedWaiter {
+impl QueuePolicy {
     /// The number of rounds with a dispute after which masters no longer check the time in the
     /// ticket. Without this limit, masters that disagree on the time could make a waiter correct
     /// its ticket forever. And if two waiters used the times of different masters, neither would
@@ -89,7 +89,7 @@ impl QueuedWaiter {
     /// Returns how long a waiter that is aside waits before it checks whether masters answer in
     /// time. It has checked `checks` times. No client can win before the `quarantine` ends. Nothing
     /// is sent while there are too few connections, so then the delay is short.
-    pub(crate) fn wait_aside(
+    pub(crate) fn delay_aside(
         &self,
         quarantine: Option<Duration>,
         is_connected: bool,
@@ -122,8 +122,8 @@ mod tests {
         Duration::from_millis(count)
     }
 
-    fn waiter() -> QueuedWaiter {
-        QueuedWaiter::new(Backoff::between(millis(10), millis(200)), TIMEOUT, false)
+    fn waiter() -> QueuePolicy {
+        QueuePolicy::new(Backoff::between(millis(10), millis(200)), TIMEOUT, false)
     }
 
     /// Returns a round in the queues with the vote of each letter. Another holds the lock for 50 ms
@@ -230,7 +230,7 @@ mod tests {
             (None, true, 9, 750), // between a quarter and all of it
             (None, false, 0, 105), // a retry delay, because nothing is sent
         ] {
-            let wait = waiter().wait_aside(quarantine, is_connected, checks, RANDOM);
+            let wait = waiter().delay_aside(quarantine, is_connected, checks, RANDOM);
             assert_eq!(
                 wait,
                 millis(expected),

@@ -98,7 +98,7 @@ async fn decide(
 ) -> Result<Level, Denied> {
     let has_slots = level.claim.kind().spec().has_slots; // others may have a free one
     if let Some(agreed) = agreed
-        && let Some(obstacle) = level.claim.refused_by(agreed, None, has_slots).await
+        && let Some(obstacle) = level.claim.ask_agreed(agreed, None, has_slots).await
     {
         let round = level.claim.newest_round();
         return Err(Denied {
@@ -116,12 +116,12 @@ async fn decide(
 /// win.
 pub(super) async fn outcome(request: &LockRequest, level: &Level, will_retry: bool) -> Outcome {
     let claim = &level.claim;
-    let mut outcome = claim.outcome(will_retry).await;
+    let mut outcome = claim.conclude(will_retry).await;
     for _ in 0..MORE_BALLOTS {
         if outcome != Outcome::NoMajority || !claim.raise_ballot(None) {
             break;
         }
-        outcome = claim.outcome(will_retry).await;
+        outcome = claim.conclude(will_retry).await;
     }
     if outcome == Outcome::Won {
         request.context.observer.found_quorum();
@@ -142,7 +142,7 @@ pub(super) async fn take_back(
 ) -> Denied {
     let context = &request.context;
     let is_watched = watch.map(|watch| watch()).is_some();
-    let release = level.release(is_watched);
+    let release = level.end(is_watched);
     let acquisition = level.claim.newest_round();
     if outcome == Outcome::NoMajority {
         // One refusal and a failure may decide the round. Only the other votes tell whether the

@@ -140,7 +140,7 @@ impl<'a> Call<'a> {
             }
             Err(error) => observer.not_acquired(name, &self.span, error),
         }
-        self.outcome = result.map_or_else(outcome, |_| Some("acquired"));
+        self.outcome = result.map_or_else(outcome_word, |_| Some("acquired"));
         if let Some(outcome) = self.outcome {
             self.span.record("outcome", outcome);
         }
@@ -162,7 +162,7 @@ impl Drop for Call<'_> {
 }
 
 /// Returns the word for a call that failed. `None` if the call was a mistake.
-fn outcome(error: &AcquireError) -> Option<&'static str> {
+fn outcome_word(error: &AcquireError) -> Option<&'static str> {
     Some(match error.last_attempt() {
         AcquireError::Closed => "closed",
         AcquireError::Contended { .. } | AcquireError::OwnerBusy { .. } => "contended",

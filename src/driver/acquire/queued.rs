@@ -20,7 +20,7 @@ use crate::{
             identity::{Identity, Ticket},
         },
         vote::{MasterSet, quorum::Outcome, round::Round},
-        wait::{history::History, queued::QueuedWaiter},
+        wait::{history::History, queued::QueuePolicy},
     },
     driver::{
         claim::{
@@ -38,7 +38,7 @@ use crate::{
 
 /// What a waiter has while it makes rounds with one claim. Dropping it leaves the queues. It is
 /// dropped in this order: the waiter leaves before another attempt of its owner may begin.
-struct Stay<'a> {
+struct QueuePosition<'a> {
     /// `None` until the waiter joins the queues.
     waiter: Option<CalledWaiter<'a>>,
     level: Level,
@@ -66,7 +66,7 @@ pub(super) async fn acquire_queued(
         owned,
         deadline,
         ticket: Ticket::new(context.timestamps.next(), owner.id()),
-        queued: QueuedWaiter::new(
+        queued: QueuePolicy::new(
             context.config.retry,
             context.waiter_timeout(),
             kind.spec().has_readers && request.access == Access::Shared,
@@ -84,7 +84,7 @@ struct QueuedWait<'a> {
     owned: &'a Arc<OwnedLock>,
     deadline: &'a Deadline,
     ticket: Ticket,
-    queued: QueuedWaiter,
+    queued: QueuePolicy,
 }
 
 impl<'a> QueuedWait<'a> {
@@ -128,7 +128,7 @@ impl<'a> QueuedWait<'a> {
 
     /// Begins the first round. The lock may be free, so the round joins the queues only if another
     /// waiter of this process had to wait in them lately.
-    async fn begin(&self) -> Result<Stay<'a>, AcquireError> {
+    async fn begin(&self) -> Result<QueuePosition<'a>, AcquireError> {
         let permit = self.permit().await?;
         let is_last = self.deadline.is_over();
         let joins = !is_last && self.history(|history| history.was_queued);
@@ -139,7 +139,7 @@ impl<'a> QueuedWait<'a> {
         }
         let queue = joins.then_some(self.queued.options);
         let claim = Claim::begin(self.request, self.identity(), slot.agreed, queue);
-        Ok(Stay {
+        Ok(QueuePosition {
             waiter,
             level: Level::new(claim, self.request.access, Some(self.owned.clone())),
             permit: Some(permit),
@@ -150,13 +150,13 @@ impl<'a> QueuedWait<'a> {
 
     /// Waits for the result of the newest round, which may take further ballots for a fencing
     /// token.
-    async fn decide(&self, stay: &mut Stay<'a>) -> Result<Outcome, AcquireError> {
+    async fn decide(&self, stay: &mut QueuePosition<'a>) -> Result<Outcome, AcquireError> {
         self.ask_for_slot(stay).await?;
         let queue = stay.waiter.as_ref().map(|_| self.queued.options);
         let claim = &stay.level.claim;
         let mut ballots = 0;
         loop {
-            let outcome = claim.outcome(!stay.is_last).await;
+            let outcome = claim.conclude(!stay.is_last).await;
             if outcome == Outcome::Won {
                 self.note_win(stay);
                 return Ok(outcome);
@@ -173,9 +173,9 @@ impl<'a> QueuedWait<'a> {
 
     /// If the agreed master chooses the slot of a semaphore, lets it answer before the others. If
     /// it puts others first, waits for a call, and asks all masters.
-    async fn ask_for_slot(&self, stay: &mut Stay<'a>) -> Result<(), AcquireError> {
+    async fn ask_for_slot(&self, stay: &mut QueuePosition<'a>) -> Result<(), AcquireError> {
         let queue = stay.waiter.as_ref().map(|_| self.queued.options);
-        let asked = (stay.slot).ask_others(&stay.level.claim, queue, stay.is_last);
+        let asked = (stay.slot).await_choice(&stay.level.claim, queue, stay.is_last);
         if let Some(delay) = asked.await {
             stay.permit = None;
             if let Some(waiter) = &stay.waiter {
@@ -189,7 +189,7 @@ impl<'a> QueuedWait<'a> {
         Ok(())
     }
 
-    fn note_win(&self, stay: &Stay<'_>) {
+    fn note_win(&self, stay: &QueuePosition<'_>) {
         let claim = &stay.level.claim;
         if claim.rounds() == 1 {
             self.history(|history| history.was_queued = false);
@@ -201,7 +201,7 @@ impl<'a> QueuedWait<'a> {
     }
 
     /// Posts another round. It joins the queues, unless the agreed master chooses a slot.
-    async fn ask_again(&self, stay: &mut Stay<'a>) -> Result<(), AcquireError> {
+    async fn ask_again(&self, stay: &mut QueuePosition<'a>) -> Result<(), AcquireError> {
         if stay.slot.agreed.is_none() {
             stay.waiter.get_or_insert_with(|| self.join());
         }
@@ -239,7 +239,7 @@ impl<'a> QueuedWait<'a> {
             self.context.check_open()?;
             let (is_connected, random) = (self.context.masters.has_quorum(), clock::random_u64());
             let left = quarantine.take();
-            let delay = (self.queued).wait_aside(left, is_connected, checks, random);
+            let delay = (self.queued).delay_aside(left, is_connected, checks, random);
             let end = self.deadline.cap(clock::now() + delay);
             waiter
                 .wait_for_call(MasterSet::NONE, MasterSet::NONE, end)
@@ -337,7 +337,7 @@ impl<'a> QueuedWait<'a> {
     /// The wait is needed because a round can be lost before all masters have answered. From the
     /// first answers alone, the waiter could wrongly conclude that it is the next waiter, or that
     /// the votes are split. The waiter would then ask again far too soon.
-    async fn yield_grants(&self, round: &LiveRound, stay: &Stay<'_>) {
+    async fn yield_grants(&self, round: &LiveRound, stay: &QueuePosition<'_>) {
         let (claim, timeout) = (&stay.level.claim, self.queued.options.waiter_timeout);
         let known = round.read(|round| round.may_have_key() - round.unanswered());
         claim.yield_grants(known, timeout);
@@ -351,7 +351,7 @@ impl<'a> QueuedWait<'a> {
 
     /// Waits until another round may win, or until a round is needed to keep the position in the
     /// queues. Does not wait if the next round joins the queues.
-    async fn wait(&mut self, round: &LiveRound, stay: &Stay<'_>) {
+    async fn wait(&mut self, round: &LiveRound, stay: &QueuePosition<'_>) {
         let Some(waiter) = &stay.waiter else {
             return;
         };

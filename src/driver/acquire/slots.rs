@@ -109,13 +109,13 @@ impl<'a> SlotChoice<'a> {
     /// for the slot that it has granted. If it puts other clients first, and this is not the last
     /// round, asks no other master, gives back what was kept, and returns for how long the caller
     /// waits for a call. It may be wrong, so all masters choose in the next round.
-    pub(super) async fn ask_others(
+    pub(super) async fn await_choice(
         &mut self,
         claim: &Claim,
         queue: Option<QueueOptions>,
         is_last: bool,
     ) -> Option<Duration> {
-        claim.refused_by(self.agreed?, queue, is_last).await?;
+        claim.ask_agreed(self.agreed?, queue, is_last).await?;
         let timeout = queue.map_or_else(
             || self.context.waiter_timeout(),
             |queue| queue.waiter_timeout,

@@ -71,7 +71,7 @@ impl LockRequest {
 
 impl Claim {
     /// Asks all masters for the lock, in a first round. If there is an `agreed` master, asks only
-    /// that one at first: see [`refused_by`](Self::refused_by). With options for the `queue`, joins
+    /// that one at first: see [`ask_agreed`](Self::ask_agreed). With options for the `queue`, joins
     /// the queues of the masters.
     pub(crate) fn begin(
         request: &LockRequest,
@@ -121,7 +121,7 @@ impl Claim {
     ///
     /// Clients that wait for one lock agree on this master, so all but one of them stop there. It
     /// reports the next change of the key to those that it refuses.
-    pub(crate) async fn refused_by(
+    pub(crate) async fn ask_agreed(
         &self,
         agreed: usize,
         queue: Option<QueueOptions>,
@@ -234,7 +234,7 @@ impl Claim {
     /// show that another ballot can win, waits for these votes, too. `will_retry` says whether the
     /// caller asks again if the round does not win. A majority counts as too late if no validity is
     /// left when this task runs.
-    pub(crate) async fn outcome(self: &Arc<Self>, will_retry: bool) -> Outcome {
+    pub(crate) async fn conclude(self: &Arc<Self>, will_retry: bool) -> Outcome {
         let round = self.newest_round();
         if !self.context.masters.undialled().is_empty() {
             self.give_up_disputed(&round, will_retry).await;

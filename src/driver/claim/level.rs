@@ -48,7 +48,7 @@ impl Level {
 
     /// Removes the level, unless it was removed before. Returns the round of the command that
     /// removes the level. With `watch`, the release of the last level also watches the key.
-    pub(crate) fn release(&self, watch: bool) -> Arc<LiveRound> {
+    pub(crate) fn end(&self, watch: bool) -> Arc<LiveRound> {
         let leave = || self.claim.leave(self.access(), watch);
         self.release.get_or_init(leave).clone()
     }
@@ -72,7 +72,7 @@ impl Level {
 
 impl Drop for Level {
     fn drop(&mut self) {
-        self.release(false);
+        self.end(false);
     }
 }
 
@@ -86,7 +86,7 @@ impl Claim {
         let leave = locked.take_step(|claim, step| claim.leave(step, access));
         let mut command = leave.command;
         let round = self.context.open_round(command.verb(), locked.now);
-        let Some(until) = leave.until else {
+        let Some(keys_until) = leave.keys_until else {
             locked.post(leave.to, command, round.clone());
             return round;
         };
@@ -95,9 +95,9 @@ impl Claim {
         let votes = LastVoteCounter {
             round: round.clone(),
             owed: leave.owed.map(|masters| (masters, newest)),
-            until,
+            keys_until,
             name: self.name().clone(),
-            _pending: self.context.pending_releases.add(until),
+            _pending: self.context.pending_releases.add(keys_until),
         };
         self.stop_timer(&mut locked);
         locked.post(leave.to, command, votes);
@@ -138,7 +138,7 @@ struct LastVoteCounter {
     /// that round asked for are owed the release, too. `None` for an extension.
     owed: Option<(MasterSet, Arc<LiveRound>)>,
     /// The instant on the monotonic clock until which the masters are owed the release.
-    until: Instant,
+    keys_until: Instant,
     name: Arc<str>,
     _pending: PendingRelease,
 }
@@ -162,7 +162,7 @@ impl VoteCounter for LastVoteCounter {
     fn owed_until(&self, master: usize) -> Option<Instant> {
         let (masters, newest) = self.owed.as_ref()?;
         let owed = *masters | newest.read(Round::may_keep);
-        owed.contains(master).then_some(self.until)
+        owed.contains(master).then_some(self.keys_until)
     }
 }
 

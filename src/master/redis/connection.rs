@@ -26,7 +26,7 @@ use crate::{
         server_error::ServerError,
         session::{
             Session, Transmit,
-            mailbox::{Change, Request},
+            mailbox::{Request, Subscription},
         },
     },
 };
@@ -149,8 +149,8 @@ impl Transmit for RedisConnection {
         }
     }
 
-    fn send_change(&mut self, change: &Change) {
-        let &Change {
+    fn send_change(&mut self, change: &Subscription) {
+        let &Subscription {
             ref channel,
             begins,
         } = change;

@@ -152,7 +152,7 @@ pub(crate) enum Item {
     /// The request to report the next change of each key that the next command reads.
     Caching,
     /// A subscription to this channel that begins or ends.
-    Change(Arc<str>),
+    Subscription(Arc<str>),
     Request(Arc<Request>),
 }
 
@@ -207,7 +207,7 @@ impl Unanswered {
         };
         let undoes = |sent: &Sent| match &sent.item {
             Item::Request(later) => later.command.undoes(&request.command),
-            Item::Change(_) | Item::Caching => false,
+            Item::Subscription(_) | Item::Caching => false,
         };
         let takes = request.command.verb().takes();
         if oldest.is_resent || takes && (self.len() > MOST || commands.any(undoes)) {
@@ -266,7 +266,7 @@ impl Unanswered {
         let commands = mem::take(&mut self.commands).into_iter();
         commands.filter_map(|sent| match sent.item {
             Item::Request(request) => Some((request, !sent.is_expired)),
-            Item::Change(_) | Item::Caching => None,
+            Item::Subscription(_) | Item::Caching => None,
         })
     }
 }

@@ -272,7 +272,7 @@ pub(crate) struct Posts {
     /// them.
     pub(crate) failed: VecDeque<Arc<Request>>,
     /// The change of the subscription to send before the requests.
-    pub(crate) change: Option<Change>,
+    pub(crate) change: Option<Subscription>,
 }
 
 impl Queue {
@@ -389,7 +389,7 @@ pub(crate) enum Topic {
 
 /// The beginning or the end of a subscription.
 #[derive(Clone, Debug)]
-pub(crate) struct Change {
+pub(crate) struct Subscription {
     pub(crate) channel: Arc<str>,
     pub(crate) begins: bool,
 }
@@ -423,14 +423,14 @@ impl Listeners {
     }
 
     /// Returns the change of the subscription that must be sent now, and counts it as sent.
-    pub(crate) fn take_change(&mut self) -> Option<Change> {
+    pub(crate) fn take_change(&mut self) -> Option<Subscription> {
         let change = match (self.called(), &self.channel) {
-            (Some(ticket), None) => Change {
+            (Some(ticket), None) => Subscription {
                 // All tickets of a coordinator have the same channel.
                 channel: ticket.channel().into(),
                 begins: true,
             },
-            (None, Some(channel)) => Change {
+            (None, Some(channel)) => Subscription {
                 channel: channel.clone(),
                 begins: false,
             },

@@ -10,7 +10,7 @@ use std::{
 
 use self::{
     link::{Item, Link},
-    mailbox::{Change, Mailbox, Posts, Request},
+    mailbox::{Mailbox, Posts, Request, Subscription},
     owed::{Owed, is_owed},
 };
 use super::{config::MasterConfig, observer::MasterEvent};
@@ -36,7 +36,7 @@ pub(crate) trait Transmit {
 
     /// Begins or ends a subscription. The master replies with a confirmation or an error, in the
     /// order of sends.
-    fn send_change(&mut self, change: &Change);
+    fn send_change(&mut self, change: &Subscription);
 
     /// Asks the master to report the next change of each key that the next command reads. The
     /// master answers this with a reply of its own.
@@ -176,7 +176,7 @@ impl Session {
             next = oldest.map(|request| self.send_by(request));
         }
         self.owed.expire(master, now());
-        let owed = self.owed.next_expiry(master, now);
+        let owed = self.owed.next_wake(master, now);
         next.into_iter().chain(owed).min()
     }
 
@@ -194,7 +194,8 @@ impl Session {
             && let Some(change) = self.posts.change.take()
         {
             connection.send_change(&change);
-            self.link.push(Item::Change(change.channel), false, now);
+            self.link
+                .push(Item::Subscription(change.channel), false, now);
         }
         while self.link.has_room()
             && !self.owed.is_empty()
@@ -219,7 +220,7 @@ impl Session {
 
     /// Returns when to do something next, if nothing is posted before and no reply comes: to send,
     /// to end the quarantine, or to call [`expire`](Self::expire).
-    pub(crate) fn next_expiry(&mut self) -> Option<Instant> {
+    pub(crate) fn next_wake(&mut self) -> Option<Instant> {
         let mut next = self.link.next_deadline();
         if self.has_backlog() {
             next = next.into_iter().chain(self.next_of_backlog()).min();
@@ -313,7 +314,7 @@ impl Session {
         let waiting = waiting.map(|request| self.send_by(request));
         let late = self.late.front();
         let late = late.map(|release| self.confirmed_by(release));
-        let owed = self.owed.next_expiry(self.master(), self.config.now);
+        let owed = self.owed.next_wake(self.master(), self.config.now);
         let retry = self.owed.next_send().filter(|_| self.link.has_room());
         [waiting, late, owed, retry].into_iter().flatten().min()
     }

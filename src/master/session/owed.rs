@@ -56,7 +56,7 @@ impl Owed {
     }
 
     /// Returns when to call [`expire`](Self::expire), or `None` if there is no release.
-    pub(crate) fn next_expiry(&self, master: usize, now: fn() -> Instant) -> Option<Instant> {
+    pub(crate) fn next_wake(&self, master: usize, now: fn() -> Instant) -> Option<Instant> {
         let until = self.releases.front()?.votes_to.owed_until(master);
         Some(until.unwrap_or_else(now))
     }
@@ -175,9 +175,9 @@ mod tests {
         let release = Arc::new(Request::new(command, now, OwedAtFirst::default()));
         let mut owed = Owed::default();
         let _ = owed.push(release.clone());
-        assert!(owed.next_expiry(0, clock::monotonic) > Some(now));
+        assert!(owed.next_wake(0, clock::monotonic) > Some(now));
         release.votes_to.count(0, Vote::Grant.into(), now);
-        let at = owed.next_expiry(0, clock::monotonic).expect("a timer");
+        let at = owed.next_wake(0, clock::monotonic).expect("a timer");
         assert!(at <= clock::monotonic());
         owed.expire(0, at);
         assert!(owed.is_empty());

@@ -28,7 +28,7 @@ impl Session {
         let sent = self.link.pop(now)?;
         let request = match &sent.item {
             Item::Request(request) => request,
-            Item::Change(_) => return self.on_refused_change(reply),
+            Item::Subscription(_) => return self.on_refused_change(reply),
             Item::Caching => return self.on_caching(reply),
         };
         if !sent.is_resent && self.link.liveness.measure(sent.at, now) {
@@ -148,7 +148,7 @@ impl Session {
         // The command is checked before it is removed. A command of another kind must stay, because
         // its own reply may still come.
         match self.link.sent.oldest() {
-            Some(Item::Change(changed)) if **changed == *channel => {}
+            Some(Item::Subscription(changed)) if **changed == *channel => {}
             _ => return Err("a subscription was confirmed out of order".into()),
         }
         self.link.pop(now)?;
@@ -164,7 +164,7 @@ impl Session {
     pub(crate) fn oldest(&self) -> Option<&Request> {
         match self.link.sent.oldest()? {
             Item::Request(request) => Some(request),
-            Item::Caching | Item::Change(_) => None,
+            Item::Caching | Item::Subscription(_) => None,
         }
     }
 

@@ -254,7 +254,7 @@ fn a_release_that_is_no_longer_owed_sets_no_timer() {
     owed.votes_to.0.is_owed.store(false, Ordering::Relaxed);
     session.send(&mut wire);
     assert_eq!(Arc::strong_count(&owed), 1);
-    assert!(session.next_expiry() > Some(clock()));
+    assert!(session.next_wake() > Some(clock()));
 }
 
 /// After an error reply, releases are sent one at a time, each after a pause, until one succeeds.
@@ -409,7 +409,7 @@ fn after_a_silence_nothing_is_sent_before_what_has_arrived_is_read() {
         session.take(&Context::from_waker(Waker::noop()));
         session.send(&mut wire);
         assert_eq!(wire.sent, sent, "{silence:?}");
-        assert_eq!(session.next_expiry(), Some(clock() + TIMEOUT));
+        assert_eq!(session.next_wake(), Some(clock() + TIMEOUT));
         wire.has_input = false;
         session.send(&mut wire);
         assert_eq!((wire.sent, *request.votes_to.0.votes.lock()), (1, 0));
@@ -610,7 +610,7 @@ fn the_number_of_owed_releases_is_bounded() {
 fn poll(session: &mut Session, wire: &mut FakeWire) -> bool {
     session.send(wire);
     let now = clock();
-    if session.next_expiry().is_none_or(|at| at > now) {
+    if session.next_wake().is_none_or(|at| at > now) {
         return false;
     }
     session.expire(now)
@@ -637,7 +637,7 @@ fn apply(
             posted.push((request, limit));
         }
         Event::Subscribe => {
-            let change = Change {
+            let change = Subscription {
                 channel: "channel".into(),
                 begins: true,
             };
@@ -698,7 +698,7 @@ impl Transmit for FakeWire {
         self.has_input
     }
 
-    fn send_change(&mut self, _: &Change) {}
+    fn send_change(&mut self, _: &Subscription) {}
 }
 
 struct Counted {
