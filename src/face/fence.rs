@@ -9,8 +9,8 @@ use std::{
 /// every earlier holder of the lock.
 ///
 /// A token of a lock is below 2^53, so it is the same number in SQL, JSON and Lua. Convert it to
-/// `u64` to send it to a resource, and from `u64` to read it there. With the feature `serde`, it is
-/// serialized as a number.
+/// `u64` to send it to a resource, or to `i64` for SQL, and from `u64` to read it there. With the
+/// feature `serde`, it is serialized as a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FencingToken(u64);
 
@@ -23,6 +23,14 @@ impl From<u64> for FencingToken {
 impl From<FencingToken> for u64 {
     fn from(token: FencingToken) -> Self {
         token.0
+    }
+}
+
+impl From<FencingToken> for i64 {
+    /// Converts the token of a lock without loss. A larger number, which no lock has, becomes
+    /// [`i64::MAX`].
+    fn from(token: FencingToken) -> Self {
+        Self::try_from(token.0).unwrap_or(Self::MAX)
     }
 }
 
@@ -61,7 +69,9 @@ impl<'de> serde::Deserialize<'de> for FencingToken {
 ///
 /// # Not guaranteed
 ///
-/// A fence does not survive a restart of its process. A new fence has admitted no token.
+/// - A check and the write after it are two steps. Keep a mutex of the process locked over both:
+///   otherwise a late writer may be admitted, pause, and write after a later holder.
+/// - A fence does not survive a restart of its process. A new fence has admitted no token.
 ///
 /// ```
 /// use quorlock::{Fence, FencingToken};

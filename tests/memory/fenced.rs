@@ -233,6 +233,8 @@ fn a_token_is_a_number_in_json() {
     let text = serde_json::to_string(&token).unwrap();
     assert_eq!(text, "9007199254740991");
     assert_eq!(serde_json::from_str::<FencingToken>(&text).unwrap(), token);
+    assert_eq!(i64::from(token), (1 << 53) - 1);
+    assert_eq!(i64::from(FencingToken::from(u64::MAX)), i64::MAX);
 }
 
 /// Returns the token of `guard`, which must be larger than `last`.
