@@ -235,6 +235,18 @@ impl AcquireError {
             _ => None,
         }
     }
+
+    /// Returns the text of this error without the answers of the masters. It suits a person who
+    /// asked for the lock. A log should get the whole text, which says what each master answered.
+    pub fn summary(&self) -> String {
+        let mut text = self.to_string();
+        if let Some(votes) = self.votes()
+            && let Some(rest) = text.strip_suffix(&format!(": {votes}"))
+        {
+            text.truncate(rest.len());
+        }
+        text
+    }
 }
 
 /// The reason why an attempt failed with [`AcquireError::Contended`].
@@ -342,6 +354,18 @@ mod tests {
                 error.to_string(),
                 format!("could not lock \"orders/42\": {text}")
             );
+            let short = text.split(": a ").next();
+            let last = Box::new(error);
+            let expected = format!("could not lock \"orders/42\": {}", short.unwrap());
+            assert_eq!(last.summary(), expected);
+            let error = AcquireError::Deadline {
+                name: "orders/42".into(),
+                waited: seconds(1),
+                attempts: 2,
+                last,
+            };
+            let expected = format!("gave up after 1.0s and 2 attempts: {expected}");
+            assert_eq!(error.summary(), expected);
         }
     }
 }
