@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures::future::select;
+use futures::future::{Either, select};
 use parking_lot::Mutex;
 use tokio::{runtime::Handle, sync::watch, task::AbortHandle};
 
@@ -118,6 +118,17 @@ impl Context {
     /// expired.
     pub(crate) async fn delivered(&self) {
         self.pending_releases.delivered(&self.timers).await;
+    }
+
+    /// Waits as [`delivered`](Self::delivered) does, at most for `limit`. Returns `false` if the
+    /// limit ended the wait.
+    pub(crate) async fn delivered_within(&self, limit: Duration) -> bool {
+        let Some(end) = clock::now().checked_add(limit) else {
+            self.delivered().await; // a limit that is too long for the clock counts as no limit
+            return true;
+        };
+        let end = pin!(self.timers.sleep_until(end));
+        matches!(select(pin!(self.delivered()), end).await, Either::Left(_))
     }
 
     /// Opens a round with the verb `verb` and without a limit, at `now`.

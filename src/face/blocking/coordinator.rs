@@ -181,8 +181,7 @@ impl Blocking<coordinator::Coordinator> {
     /// # Ok(()) }
     /// ```
     pub fn close_within(&self, limit: Duration) -> Result<bool, BlockingError> {
-        let closed = self.thread.wait_within(limit, self.inner.close())?;
-        Ok(closed.is_some())
+        self.thread.wait(self.inner.close_within(limit))
     }
 }
 

@@ -174,7 +174,7 @@ impl Coordinator {
     /// A release is delivered when it has reached every master that may hold the key, or when the
     /// key has expired there. So `close` takes at most the longest TTL in use, or twice the [waiter
     /// timeout](crate::Builder::waiter_timeout) of a lock with queues if that is longer. `close`
-    /// may take that long if masters are down, so call it with a [timeout](tokio::time::timeout).
+    /// may take that long if masters are down: [`close_within`](Self::close_within) has a limit.
     ///
     /// Call `close` at the end of a program, so that the releases of dropped guards arrive. Before
     /// that, join the tasks that hold or want locks. Guards that are still alive stay valid, are
@@ -190,6 +190,34 @@ impl Coordinator {
     pub async fn close(&self) {
         self.context.close();
         self.context.delivered().await;
+    }
+
+    /// Closes the coordinator as [`close`](Self::close) does, but waits at most for `limit`.
+    /// Returns whether all posted releases are delivered.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the coordinator closed, as that of [`close`](Self::close) does.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::time::Duration;
+    /// # use quorlock::{Coordinator, Fault, MemoryMaster};
+    /// # let masters = [(); 3].map(|()| MemoryMaster::new());
+    /// # let locks = Coordinator::new(&masters)?;
+    /// let guard = locks.mutex("orders/42").acquire().await?;
+    /// masters[0].inject(Fault::Down);
+    /// drop(guard);
+    /// let is_delivered = locks.close_within(Duration::from_millis(20)).await;
+    /// assert!(!is_delivered, "a master is down: its key ends with the TTL");
+    /// masters[0].inject(Fault::None);
+    /// assert!(locks.close_within(Duration::from_secs(2)).await);
+    /// # Ok(()) }
+    /// ```
+    pub async fn close_within(&self, limit: Duration) -> bool {
+        self.context.close();
+        self.context.delivered_within(limit).await
     }
 }
 

@@ -284,11 +284,28 @@ impl Groups {
     ///
     /// Dropping the future leaves the groups closed, as that of [`Coordinator::close`] does.
     pub async fn close(&self) {
+        self.refuse();
+        join_all(self.coordinators().map(Coordinator::close)).await;
+    }
+
+    /// Closes all coordinators as [`close`](Self::close) does, but waits at most for `limit`.
+    /// Returns whether all posted releases are delivered.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the groups closed, as that of [`close`](Self::close) does.
+    pub async fn close_within(&self, limit: Duration) -> bool {
+        self.refuse();
+        let closed = self.coordinators().map(|locks| locks.close_within(limit));
+        join_all(closed).await.into_iter().all(|done| done)
+    }
+
+    /// Refuses new acquisitions, and opens no other coordinator.
+    fn refuse(&self) {
         // First, because `of` may return one of these for any name once there is no opener.
         self.coordinators()
             .for_each(|opened| opened.context.close());
         drop(self.0.opener.lock().take());
-        join_all(self.coordinators().map(Coordinator::close)).await;
     }
 }
 
