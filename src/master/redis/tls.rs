@@ -122,6 +122,11 @@ fn advice(error: &Error) -> Option<&'static str> {
         Error::InvalidCertificate(Bad::NotValidForName | Bad::NotValidForNameContext { .. }) => {
             "use a host that it names in the URL, or add the host to it"
         }
+        // Such as CaUsedAsEndEntity.
+        Error::InvalidCertificate(Bad::Other(_)) => {
+            "the server needs another one: what `openssl req -x509` makes is that of an authority, \
+             which signs the server's"
+        }
         Error::InvalidCertificate(_) => "the server needs another one",
         Error::AlertReceived(Alert::CertificateRequired) => {
             "give the client a certificate with Builder::tls"
