@@ -31,7 +31,7 @@ const REENTRANT: Word = Text("quorlock:reentrant");
 const FAIR: Word = Text("quorlock:fair");
 
 impl Command {
-    /// Returns the words of this command for a server. `lua/README.md` has the same table.
+    /// Returns the words of this command for a server. The headers of the scripts describe them.
     // A row a line, so that the kinds are side by side.
     #[rustfmt::skip]
     pub(crate) fn words(&self) -> Words<'_> {
