@@ -186,10 +186,10 @@ impl Builder {
         self.set(Drift::from_ppm(ppm), |config| &mut config.drift)
     }
 
-    /// Sets the bounds of the random delay between two attempts. Defaults to 10 ms and 200 ms. The
-    /// delay applies when a waiter cannot wait for a change of the lock. This is the case if too
-    /// few masters answered, if the vote was split, or if none of the masters that refused
-    /// reports changes.
+    /// Sets the bounds of the random delay between two attempts, up to 1 h. Defaults to 10 ms and
+    /// 200 ms. The delay applies when a waiter cannot wait for a change of the lock. This is the
+    /// case if too few masters answered, if the vote was split, or if none of the masters that
+    /// refused reports changes.
     ///
     /// The delay grows, and reaches the upper bound after a few failures. The lower bound should be
     /// longer than the time that it takes to acquire a majority. Otherwise contenders may split the
@@ -200,8 +200,8 @@ impl Builder {
     }
 
     /// Sets the bounds of the random time after which a waiter tries again even if no master has
-    /// reported a change of the lock. Defaults to 500 ms and 1.5 s. Does not apply to locks with
-    /// queues.
+    /// reported a change of the lock, up to 1 h. Defaults to 500 ms and 1.5 s. Does not apply to
+    /// locks with queues.
     ///
     /// Masters report every release, also one by another library, and the waiter has a timer for
     /// the TTL. So polls matter only if something is unusual: for example, if a proxy swallows a
