@@ -106,9 +106,8 @@ page. The last row is a quorum of different versions: the port of a master decid
 $(cat "$work/rows")
 
 - A test is left out, and counts as passed, if the servers cannot do what it tests. Some need version 7, TLS, or a
-  replica, which needs the version of its master. So the mix has servers from version 7 on, and no replicas.
+  replica of the same version. So the mix has servers from version 7 on, and no replicas.
 - An absent server could not be fetched. \`./dev servers\` says why.
-- Tests that compare versions with each other count in the last row, too.
 END
     if [ -e "$work/failed" ]; then
         printf '\nFailed:\n\n' >>"$page"
