@@ -43,7 +43,7 @@ impl Command {
                 Some(Refusal::held(Some(left)))
             }
             (_, Reply::Text(text)) => refusal(text),
-            _ => None,
+            (_, Reply::Int(_) | Reply::Ok | Reply::Other) => None,
         };
         let refusal = refusal.filter(|refusal| self.can_be_refused(refusal));
         refusal.map_or_else(Vote::nonsense, Vote::Refuse)

@@ -41,7 +41,7 @@ impl Address {
             #[cfg(feature = "sentinel")]
             Self::Sentinels(sentinels) => sentinels.uses_tls,
             Self::Tls(..) => true,
-            _ => false,
+            Self::Given(..) | Self::Tcp(..) | Self::Unix(_) => false,
         }
     }
 }

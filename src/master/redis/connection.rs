@@ -194,7 +194,7 @@ impl NativeRelease {
             // Each has a text of its own for a key of another type.
             (Self::Delex, Reply::Error(error)) => !error.starts_with("WRONGTYPE"),
             (Self::Delifeq, Reply::Error(error)) => !error.starts_with("ERR Key should be"),
-            _ => false,
+            (_, Reply::Int(_) | Reply::Nil | Reply::Ok | Reply::Other | Reply::Text(_)) => false,
         }
     }
 

@@ -100,7 +100,7 @@ fn read(
             None => NONSENSE,
         },
         Reply::Error(error) => error,
-        _ => NONSENSE,
+        Reply::Int(_) | Reply::Nil | Reply::Ok | Reply::Other => NONSENSE,
     };
     let kind = ServerError::of(why);
     if kind.is_denial() && quarantine != Quarantine::Strict {

@@ -172,7 +172,7 @@ impl Sentinels {
                 format!("is not a Sentinel: {}", without_user(&error))
             }
             Reply::Error(error) => without_user(&error),
-            _ => match place(frame) {
+            Reply::Int(_) | Reply::Ok | Reply::Other | Reply::Text(_) => match place(frame) {
                 Some((host, port)) => return Ok(self.address_of(host, port)),
                 None => "its answer makes no sense".to_owned(),
             },
