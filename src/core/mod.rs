@@ -15,11 +15,11 @@
 //! | Part | Contents |
 //! |---|---|
 //! | `kind` | what is particular to each kind of lock |
-//! | `protocol` | names of locks, fencing tokens, the commands of masters, and the votes in their replies |
+//! | `protocol` | names and identities, the commands to masters, and the votes in their replies |
 //! | `vote` | votes, majorities, and the rounds that they decide |
 //! | `time` | TTL, drift and validity, the times of renewals, timeouts, and outages |
 //! | `wait` | the wait before another attempt, the order of waiters, and who can win |
-//! | `claim` | a claim on a lock: its phases, what it asks of masters, and what a round means for it |
+//! | `claim` | a claim on a lock: its phases, the commands that it makes, and how votes change it |
 //! | `view` | locks, their waiters and masters, as programs see them |
 //! | `restart` | when a master that may have lost locks may vote again |
 //! | `hash` | the hash of texts that all programs must agree on |

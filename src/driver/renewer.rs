@@ -223,8 +223,8 @@ impl Backlog {
         }
     }
 
-    /// Counts the renewals of the batches, newest batch first. Returns the last round of the batch
-    /// with which the count reaches `renewals`. Returns `None` if the whole backlog has fewer.
+    /// Goes back through the batches until they have `renewals` renewals together. Returns the last
+    /// round of the batch where it stops, or `None` if all batches have fewer.
     fn newest_before(&self, renewals: usize) -> Option<&LiveRound> {
         let mut posted = 0;
         let mut batches = self.batches.iter().rev();

@@ -155,8 +155,8 @@ impl Guard {
         Ok(())
     }
 
-    /// Returns the length of the validity when the lock was won or last extended: the TTL minus the
-    /// duration of the round minus the drift allowance.
+    /// Returns the length of the validity: the TTL, minus the duration of the round that won or
+    /// last extended the lock, minus the drift allowance.
     pub fn validity(&self) -> Duration {
         self.weakest().validity()
     }
@@ -171,7 +171,7 @@ impl Guard {
         self.weakest().valid_until()
     }
 
-    /// Returns the rest of the validity. It is zero once the lock is lost.
+    /// Returns what is left of the validity. It is zero once the lock is lost.
     pub fn remaining(&self) -> Duration {
         self.weakest().remaining()
     }
@@ -274,7 +274,7 @@ impl Guard {
     /// - [`NoQuorum`](ExtendError::NoQuorum): too few masters confirmed. Try again after a pause,
     ///   because masters that are known to be down fail in microseconds.
     /// - [`Lost`](ExtendError::Lost): a majority says that the guard does not hold the lock. Stop
-    ///   the work, even if the validity would not have ended yet.
+    ///   the work, even if validity was left.
     /// - [`Expired`](ExtendError::Expired): the validity has ended. Stop the work.
     /// - [`TooSlow`](ExtendError::TooSlow): a majority confirmed too late. Stop the work if the
     ///   guard [is not valid](Self::is_valid).

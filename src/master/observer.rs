@@ -26,7 +26,7 @@ pub(crate) struct MasterObserver {
 /// Something that happened to a master.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum MasterEvent<'a> {
-    /// The first answer after an outage in which connections were of no use.
+    /// The first answer after an outage in which connections were made and no command was answered.
     AnswersAgain,
     /// The master refused a subscription.
     CallsNobody { error: &'a str },

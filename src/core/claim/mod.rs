@@ -156,8 +156,8 @@ impl ClaimState {
         }
     }
 
-    /// Notes that a held lock is lost for this `reason`. If its lease has expired, masters may say
-    /// that it belongs to no one, but the reason is the expiry.
+    /// Notes that a held lock is lost for this `reason`. If its lease has expired, the reason is
+    /// the expiry, whatever masters say.
     pub(crate) fn lose(&mut self, step: &mut ClaimStep<'_>, reason: LostReason) {
         if self.held_at(step).is_some() {
             self.end(reason, None, step);
@@ -324,9 +324,9 @@ pub(crate) struct Leave {
 }
 
 impl Held {
-    /// Returns why the lock ends with `lease`. Also returns how late the renewer is at `now`, if it
-    /// has missed a retry. The renewer does nothing but wait for the time, so the runtime has not
-    /// run.
+    /// Returns why the lock ends with `lease`. If the renewer has missed a retry, also returns how
+    /// late it is at `now`. It does nothing but wait for the time, so it is late because the
+    /// runtime did not run.
     fn end(&self, lease: Lease, now: LeaseTime) -> (LostReason, Option<Duration>) {
         let Some(plan) = self.plan else {
             return (LostReason::Expired, None);

@@ -23,6 +23,7 @@ pub(crate) mod semaphore;
 macro_rules! kinds {
     ($make:ident) => {
         $make! {
+            // From one holder at a time to several.
             /// A lock that can be held only once at a time, as in most Redlock libraries.
             Mutex => mutex,
             /// A lock that its owner can acquire again while it holds the lock. It has the layout
@@ -112,7 +113,7 @@ pub(crate) struct Spec {
     /// The keys that the kind keeps in addition to the key of the lock, in the order that its
     /// scripts expect.
     pub(crate) companions: &'static [&'static Companion],
-    /// `true` if an attempt can leave the lock to readers, which share it.
+    /// `true` if each attempt is that of a reader or of a writer. Readers share the lock.
     pub(crate) has_readers: bool,
     /// `true` if several can hold the lock, each in a slot of its own. A grant is then for a slot.
     pub(crate) has_slots: bool,

@@ -24,11 +24,12 @@ pub(crate) struct Command {
     pub(crate) watch: bool,
 }
 
-/// What an owner holds of a lock after a command: `depth` levels, which may be 0.
+/// What a command says of its attempt: who makes it, and what it is to hold.
 #[derive(Clone, Debug)]
 pub(crate) struct Holding {
     pub(crate) by: Identity,
-    /// The key of a mutex does not contain the depth.
+    /// The number of levels to hold: 0 in the release of the last one. The key of a mutex does not
+    /// contain it.
     pub(crate) depth: u32,
     /// Whether others may share the lock: they may if no level excludes them.
     pub(crate) access: Access,

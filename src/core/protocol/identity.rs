@@ -27,7 +27,7 @@ impl Identity {
         self.owner()?.ticket.as_ref()
     }
 
-    /// Returns the owner and the number of its attempt. `None` for a mutex.
+    /// Returns what identifies an attempt of an owner. `None` for a token.
     pub(crate) fn owner(&self) -> Option<&OwnerAttempt> {
         match self {
             Self::Token(_) => None,

@@ -95,7 +95,7 @@ impl Command {
         let (kind, verb) = (self.lock_id.kind(), self.verb());
         match refusal {
             Refusal::Gone => !self.is_acquisition(),
-            // Without an owner, what could not be broken is a mutex, or a lock of another kind.
+            // A break reports no owner: what it leaves is a mutex, or a lock of another kind.
             Refusal::Held(report) => {
                 verb != Verb::Yield
                     && report.has_owner() == (kind.has_owner() && verb != Verb::Break)

@@ -156,7 +156,7 @@ impl Lease {
 }
 
 /// A time on the clock that leases use: the monotonic clock plus the time for which the machine was
-/// suspended. Times on the two clocks cannot be mixed up.
+/// suspended. Because it is a type of its own, it cannot be mixed up with a monotonic time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LeaseTime(Instant);
 

@@ -19,9 +19,9 @@ pub struct Inspection {
     /// than one, and so may a semaphore.
     ///
     /// If there is no such holder, one entry stands for all that the masters know. The list is
-    /// empty if the masters where the lock is free, together with the masters that did not answer,
-    /// are a majority. The lock is not free on a master that may have forgotten locks and has no
-    /// vote, as long as any master knows a holder.
+    /// empty if a majority of masters found the lock free or did not answer. The lock is not free
+    /// on a master that may have forgotten locks and has no vote, as long as any master knows a
+    /// holder.
     pub holders: Vec<Holder>,
     /// The [IDs](crate::Owner::id) of the owners that wait for a lock with queues, in the order of
     /// the queue. The list contains every waiter that any master knows, but at most 1,000 from each
@@ -33,7 +33,7 @@ pub struct Inspection {
     pub votes: Votes,
     pub(crate) lock_id: LockId,
     pub(crate) seen: Vec<Option<Seen>>,
-    /// The ID of the only owner that a break removes. `None` if a break removes all holders.
+    /// The ID of an owner, if a break removes only this one. `None` if it removes all holders.
     pub(crate) only: Option<String>,
 }
 
@@ -44,9 +44,9 @@ impl Inspection {
         !self.holders.is_empty()
     }
 
-    /// Returns whether the lock is held, but by no one on a majority of masters. This happens for a
-    /// moment while several clients contend for the lock, and while masters that may have forgotten
-    /// its holder have no vote.
+    /// Returns whether the lock is held, and no holder has a majority of masters. This happens for
+    /// a moment while several clients contend for the lock, and while masters that may have
+    /// forgotten its holder have no vote.
     pub fn is_contested(&self) -> bool {
         self.is_held() && by_each(&self.seen, &self.votes.roster.quorum).is_empty()
     }

@@ -10,9 +10,10 @@ use crate::core::hash::hash;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(
     clippy::exhaustive_enums,
-    reason = "masters are changed from one list to another"
+    reason = "the two are all; a match on them should be complete"
 )]
 pub enum MasterList {
+    // In the order of the sets of a quorum.
     /// The masters of the coordinator: see [`Builder::masters`](crate::Builder::masters).
     Masters,
     /// The masters that it leaves: see [`Builder::leaving`](crate::Builder::leaving).

@@ -230,10 +230,10 @@ impl Claim {
         }
     }
 
-    /// Waits for the outcome of the newest round. If it has no majority and the missing votes may
-    /// show that another ballot can win, waits for these votes, too. `will_retry` says whether the
-    /// caller asks again if the round does not win. A majority counts as too late if no validity is
-    /// left when this task runs.
+    /// Waits for the outcome of the newest round. If it has no majority, also waits for missing
+    /// votes that may show that another ballot can win. `will_retry` says whether the caller asks
+    /// again if the round does not win. A majority counts as too late if no validity is left when
+    /// this task runs.
     pub(crate) async fn conclude(self: &Arc<Self>, will_retry: bool) -> Outcome {
         let round = self.newest_round();
         if !self.context.masters.undialled().is_empty() {
@@ -265,8 +265,8 @@ impl Claim {
         );
     }
 
-    /// Waits until `round` is decided. Gives the round up if it is disputed, and only masters that
-    /// were never connected are missing a node timeout after the others have answered. If the
+    /// Waits until `round` is decided. Gives the round up if it is disputed and, a node timeout
+    /// after the others have answered, only masters that were never connected are missing. If the
     /// caller will try again, the wait is shorter where masters answer sooner.
     ///
     /// Such a master may vote as late as the connect timeout. If each of several clients waited for

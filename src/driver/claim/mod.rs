@@ -188,7 +188,7 @@ impl Claim {
         }
     }
 
-    /// Ends the hold, unless it has not begun or has ended before.
+    /// Ends the hold, if it has begun and has not ended before.
     fn end_hold(&self, end: &str) {
         let hold = self.protected.lock().hold.take();
         if let Some(hold) = hold {

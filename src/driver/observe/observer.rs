@@ -160,7 +160,7 @@ impl LockObserver {
         hold.inside(|| warn!(target: LOCK, %name, reason = %why, %votes, "lock lost"));
         let reason = match reason {
             LostReason::Disowned => "disowned",
-            // An alert on one of them is about the same: nothing extended the lock.
+            // Both have one label, because they call for the same alert: nothing extended the lock.
             LostReason::Expired | LostReason::Ended => "expired",
             LostReason::RenewalLimit => "renewal_limit",
         };

@@ -74,9 +74,9 @@ async fn ask(context: &Context, is_enough: fn(&Votes) -> bool) -> Votes {
     round.until(look).await
 }
 
-/// Returns the answers in `round`. If a right is missing, the question says nothing: the program
-/// may not need that right for its locks. Then the answer to the last lock counts. A script may say
-/// the same denial in other words.
+/// Returns the answers in `round`. A denial counts only if the master has denied the last lock,
+/// too: the locks of the program may not need the right that the question needs. The kinds of
+/// denial are compared, because scripts use other words.
 fn judged(masters: &Masters, round: &LiveRound) -> Votes {
     let mut cast = round.votes();
     for (cast, health) in cast.iter_mut().zip(masters.health.read()) {

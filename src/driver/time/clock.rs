@@ -118,7 +118,7 @@ fn as_paused(wall: SystemTime) -> SystemTime {
     LAST.get()
 }
 
-/// Passes the suspensions of this machine to `f`.
+/// Calls `f` with the suspensions of this machine.
 fn suspensions<T>(f: impl FnOnce(&Suspensions) -> T) -> T {
     static MACHINE: Suspensions = Suspensions::new();
     #[cfg(test)]

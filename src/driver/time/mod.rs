@@ -45,8 +45,8 @@ impl Timers {
         }
     }
 
-    /// Returns whether the current runtime has timers. If it has none, tokio reports how to enable
-    /// them, by a panic that ends here.
+    /// Returns whether the current runtime has timers. If it has none, tokio panics. The panic ends
+    /// here, after the program's hook has shown tokio's advice.
     pub(crate) fn are_enabled() -> bool {
         caught(|| drop(tokio::time::sleep(Duration::ZERO))).is_ok()
     }

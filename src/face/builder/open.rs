@@ -39,8 +39,8 @@ pub(crate) struct Opener {
 }
 
 impl Opener {
-    /// Starts the tasks of a coordinator of these masters. The coordinator has this `label`, or the
-    /// label in the settings.
+    /// Starts the tasks of a coordinator of these masters. Without a `label`, the coordinator has
+    /// that of the settings.
     pub(crate) fn open(&self, listed: Listed, label: Option<&Arc<str>>) -> Coordinator {
         let mut config = self.config.clone();
         config.label = label.cloned().or(config.label);

@@ -91,15 +91,15 @@ impl Coordinator {
     ///
     /// A master removes only the holders that `inspection` has seen, so a newer holder keeps the
     /// lock. [`Inspection::only`] names one of them. An owner that has acquired the lock again
-    /// counts as the same holder. Waiters are notified. Those of a lock with queues are notified at
-    /// once only if `inspection` is of the same kind. The counter of fencing tokens stays.
+    /// counts as the same holder. Waiters are notified. Those in queues find out later, by polling,
+    /// if `inspection` is of another kind than their lock. The counter of fencing tokens stays.
     ///
     /// # Votes
     ///
     /// - [`Grant`](crate::Vote::Grant): a holder was removed there.
     /// - [`Gone`](crate::Refusal::Gone): the lock was not held there.
-    /// - [`Held`](crate::Refusal::Held): the lock has a holder there that is newer, or that was not
-    ///   named. That holder keeps the lock.
+    /// - [`Held`](crate::Refusal::Held): the lock has a newer holder there, or one that was not
+    ///   named. It keeps the lock.
     /// - [`OtherKind`](crate::Refusal::OtherKind): the key there is not a lock, and is left alone.
     /// - [`Fail`](crate::Vote::Fail): the master did not answer. If it has the lock's key, the key
     ///   stays until the end of the TTL.

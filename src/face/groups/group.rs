@@ -102,7 +102,8 @@ impl Group {
         Ok(())
     }
 
-    /// Returns the masters of the group, with those of `old`, which its names leave.
+    /// Returns the masters of this group, and as leaving those of `old`, from which names move to
+    /// it.
     pub(super) fn listed(&self, old: Option<&Self>) -> Result<Listed, ConfigError> {
         let leaving = old.map_or_else(Vec::new, |old| old.masters.clone());
         Listed::parse(self.masters.clone(), leaving)

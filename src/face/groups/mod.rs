@@ -195,8 +195,8 @@ impl Groups {
     /// [break](Coordinator::break_held) a lock. **Use it for this name only**, and for names with
     /// the same part in braces: on the masters of another group, a lock would exclude nobody.
     ///
-    /// After a [`close`](Self::close), a name that moves and was not used before gets the
-    /// coordinator of another group, which is closed, too.
+    /// A [`close`](Self::close) may come before the first use of the coordinator of a name that
+    /// moves. Then this method returns that of another group, which is closed, too.
     pub fn of(&self, name: impl AsRef<str>) -> &Coordinator {
         let inner = &*self.0;
         let name = name.as_ref();

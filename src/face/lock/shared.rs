@@ -66,7 +66,7 @@ impl Lock {
 
     /// Returns how many permits of a [semaphore](crate::Coordinator::semaphore) are free: none if
     /// the name is held as another kind of lock. For any other lock, returns 1 if it is free, and
-    /// otherwise 0. Returns 0 while too few masters have a vote, because they may have forgotten
+    /// otherwise 0. Returns 0 while too many masters have no vote: those that may have forgotten
     /// locks.
     ///
     /// This number is a hint, for a person or a graph: it may be wrong when it arrives. It counts

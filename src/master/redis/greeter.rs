@@ -188,7 +188,7 @@ impl Step {
             (Self::Hello, _) => Err(ConnectError::Login(text)),
             (Self::Select, _) => Err(ConnectError::Database(text)),
             // Without the right to track keys, waiters poll, and without that to set a name, people
-            // see less. A native release is found by an error.
+            // see less. The answer about a native release is always an error.
             (Self::FindNative(_) | Self::Name | Self::Track, _) => Ok(()),
         }
     }

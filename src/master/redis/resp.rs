@@ -39,7 +39,8 @@ fn error(text: &[u8]) -> Cow<'_, str> {
     /// The most bytes of an error that are kept.
     const MOST: usize = 512;
     let is_end = |rest: &[u8]| rest.starts_with(b", with args") || rest.starts_with(b". ");
-    // This error of the crate's own scripts is one sentence, and a key may contain anything.
+    // An error of the crate's own scripts about a key is one sentence, and the key may contain any
+    // text.
     let is_of_key = text.starts_with(b"ERR the key ");
     let end = (0..text.len()).find(|at| !is_of_key && is_end(&text[*at..]));
     let text = &text[..end.unwrap_or(text.len()).min(MOST)];
@@ -143,7 +144,8 @@ fn length(digits: &[u8]) -> io::Result<Option<usize>> {
     }
 }
 
-/// Returns the error of an answer that cannot be read. Its kind says that there was an answer.
+/// Returns the error of an answer that cannot be read. By its kind, callers tell it from a stream
+/// without an answer.
 fn no_resp(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }

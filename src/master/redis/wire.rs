@@ -1,12 +1,13 @@
 //! A connection to a server, as a stream of bytes.
 //!
-//! Votes do not go through the `MultiplexedConnection` of the `redis` crate. So a command is encoded
-//! once for all masters, nothing is allocated for each command and master, the task that reads a
-//! reply counts the vote, and requests leave in the order of their posts, on which releases rely.
+//! Votes do not go through the `MultiplexedConnection` of the `redis` crate. So a command is
+//! encoded once for all masters, nothing is allocated for each command and master, the task that
+//! reads a reply counts the vote, and requests leave in the order of their posts, on which releases
+//! rely.
 //!
-//! The ends of replies are found in the input buffer. [`resp`](super::resp) reads the kinds of reply
-//! that lock commands get. The `redis` crate does the rest: URLs, the commands of a new connection,
-//! and all other replies.
+//! The ends of replies are found in the input buffer. [`resp`](super::resp) reads the kinds of
+//! reply that lock commands get. The `redis` crate does the rest: URLs, the commands of a new
+//! connection, and all other replies.
 
 use std::{
     future::poll_fn,

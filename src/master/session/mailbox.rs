@@ -140,7 +140,7 @@ impl Mailbox {
         }
     }
 
-    /// Makes all listeners whose topic is in `about` look.
+    /// Passes news about each topic that `about` accepts on to its listeners.
     pub(crate) fn tell_all(&self, about: impl Fn(&Topic) -> bool) {
         let listeners = self.queue.lock().listeners.all();
         for (topic, listener) in listeners {
