@@ -115,10 +115,10 @@ impl ServerError {
 }
 
 impl Failure {
-    /// Returns whether the user lacks a right to a command, a key or a channel, or the server does
-    /// not have such a command, or not in scripts. Trying again is useless until the right is
-    /// given, or the server is set up in another way. The words for this differ between servers,
-    /// versions, and commands and scripts.
+    /// Returns whether the user lacks a right to a command, a key or a channel, or the server lacks
+    /// the command, or refuses it in scripts. Trying again is useless until the right is given, or
+    /// the server is set up in another way. The words for this differ between servers, versions,
+    /// and commands and scripts.
     pub fn is_denial(&self) -> bool {
         matches!(self, Self::Rejected(error) if ServerError::of(error).is_denial())
     }

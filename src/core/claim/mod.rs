@@ -316,10 +316,11 @@ pub(crate) struct Leave {
     /// The instant on the monotonic clock at which everything that the claim may have written has
     /// expired. `None` if other levels are left.
     pub(crate) keys_until: Option<Instant>,
-    /// The masters that are owed a release of the last level, without those that may keep what the
-    /// newest round asked for. The latter are read from that round later, because a late vote may
-    /// show that a master has nothing. `None` if the command is no such release. If other levels
-    /// are left, the next extension also sets the depth.
+    /// The masters that are owed the release because of a heal or an earlier round. Masters that
+    /// may keep what the newest round asked for are owed it, too. They are read from that round
+    /// later, because a late vote may show that a master has nothing. `None` if the command does
+    /// not release the last level. If other levels are left, the next extension also sets the
+    /// depth.
     pub(crate) owed: Option<MasterSet>,
 }
 

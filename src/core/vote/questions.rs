@@ -180,8 +180,8 @@ impl Vote {
         self.is_grant() || self.is_gone()
     }
 
-    /// Returns the clock of a master that says that the time in the ticket or in the candidate is
-    /// too far from it.
+    /// Returns the clock of the master, if the time in the ticket or in the candidate is too far
+    /// from it.
     pub(crate) fn skewed_to(&self) -> Option<Duration> {
         let Self::Refuse(Refusal::Skewed { clock }) = self else {
             return None;

@@ -18,8 +18,8 @@ use crate::core::{
 /// has answered one round in time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Reach {
-    /// The start of the first round and the end of the last one of a period in which no round
-    /// reached a majority.
+    /// A period in which no round reached a majority: the start of its first round, and the end of
+    /// its last one.
     missed: Option<(LeaseTime, LeaseTime)>,
 }
 

@@ -117,7 +117,8 @@ impl Claim {
 
     /// Waits for the answer of the `agreed` master. If it puts others first, and the round is not
     /// the last one, returns why, and asks no other master. Otherwise asks the others in the same
-    /// round, of a lock with slots for the slot that it has granted, or for any slot.
+    /// round. If the lock has slots, asks them for the slot that the agreed master has granted, or
+    /// for any slot if it granted none.
     ///
     /// Clients that wait for one lock agree on this master, so all but one of them stop there. It
     /// reports the next change of the key to those that it refuses.
