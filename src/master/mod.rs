@@ -25,6 +25,10 @@ pub(crate) use redis::wire::{Stream, Wire};
 #[cfg(feature = "__internals")]
 pub use redis::{read_reply, reply_lengths};
 pub(crate) use restart::DistinctServers;
-pub(crate) use session::mailbox::{Listener, Mailbox, Request, Topic, VoteCounter};
+pub(crate) use session::{
+    listeners::{Listener, Topic},
+    mailbox::Mailbox,
+    request::{Request, VoteCounter},
+};
 pub use spec::MasterSpec;
 pub(crate) use spec::Supervisor;

@@ -24,10 +24,7 @@ use crate::{
     master::{
         health::LastHeard,
         server_error::ServerError,
-        session::{
-            Session, Transmit,
-            mailbox::{Request, Subscription},
-        },
+        session::{Session, Transmit, listeners::Subscription, request::Request},
     },
 };
 

@@ -7,7 +7,7 @@ use crate::{
         kind::script::Script,
         protocol::{command::Command, words::decimal},
     },
-    master::session::mailbox::Encoded,
+    master::session::request::Encoded,
 };
 
 /// Encodes a command for masters that have its script. Uses the space after the contents of

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::mailbox::Request;
+use super::request::Request;
 use crate::{
     core::{
         time::{Limits, NodeTimeout},

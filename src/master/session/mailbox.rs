@@ -2,11 +2,11 @@
 
 use std::{
     any::Any,
-    collections::{BTreeMap, VecDeque},
-    fmt, mem,
+    collections::VecDeque,
+    mem,
     panic::resume_unwind,
     sync::{
-        Arc, OnceLock, Weak,
+        Arc, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Waker},
@@ -14,14 +14,13 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use smallvec::SmallVec;
 
+use super::{
+    listeners::{Listener, Listeners, Subscription, Topic},
+    request::Request,
+};
 use crate::{
-    core::{
-        kind::script::Script,
-        protocol::{command::Command, identity::Ticket},
-        vote::{Failure, SlotVote},
-    },
+    core::vote::{Failure, SlotVote},
     master::observer::{MasterObserver, outcome_word},
     panics::{caught, shielded},
 };
@@ -294,182 +293,6 @@ impl Queue {
     }
 }
 
-/// The receiver of the votes on one [`Request`].
-///
-/// Every master to which the request was posted casts at least one vote. The first vote comes at
-/// the latest when the node timeout of the master is over. If a reply comes later, another vote
-/// follows. The node timeout begins when the command is sent. Before that, the command may have to
-/// wait for the first dial. If the master does not keep up, or is dialled again, the command may
-/// also wait for up to one node timeout. A release that the master is owed may wait for longer,
-/// until it is sent, until the connection ends, or until it is no longer owed. If this process
-/// notices a deadline late, the master gets that time again, for at most one more node timeout.
-pub(crate) trait VoteCounter: Send + Sync {
-    /// Counts a vote of `master`. `now` is the time, read after the vote was known.
-    fn count(&self, master: usize, vote: SlotVote, now: Instant);
-
-    /// Wakes the tasks that wait for the votes. Called after each vote, when its consequences are
-    /// in effect.
-    fn wake(&self) {}
-
-    /// Takes the text of a reply that says more than a vote can. The vote of that reply is counted
-    /// next.
-    fn take_text(&self, _master: usize, _text: &str) {}
-
-    /// Returns the time until which `master` is owed the command, or `None` if it is not owed the
-    /// command. An owed command is sent later if the master cannot be reached now. At the returned
-    /// time, the key that the command would delete on the master has expired.
-    fn owed_until(&self, _master: usize) -> Option<Instant> {
-        None
-    }
-}
-
-/// One command, shared by the masters to which it is posted.
-pub(crate) struct Request<C: ?Sized = dyn VoteCounter> {
-    pub(crate) command: Command,
-    /// The time of the post. The node timeout of each master begins later, when the command is
-    /// sent.
-    pub(crate) posted: Instant,
-    /// The encoded command, which is the same for all masters. The first send creates it.
-    pub(crate) encoded: OnceLock<Encoded>,
-    pub(crate) votes_to: C,
-}
-
-impl<C> Request<C> {
-    pub(crate) fn new(command: Command, posted: Instant, votes_to: C) -> Self {
-        Self {
-            command,
-            posted,
-            encoded: OnceLock::new(),
-            votes_to,
-        }
-    }
-}
-
-impl<C: VoteCounter + ?Sized> Request<C> {
-    /// Returns whether `master` must be sent the command even after its vote has been cast.
-    pub(crate) fn is_owed_to(&self, master: usize) -> bool {
-        self.votes_to.owed_until(master).is_some()
-    }
-}
-
-impl<C: ?Sized> fmt::Debug for Request<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Request")
-            .field("command", &self.command)
-            .field("posted", &self.posted)
-            .finish_non_exhaustive()
-    }
-}
-
-/// A command as bytes, for masters that have its script. The bytes are the same for all masters.
-/// They need an allocation only if they are many, as for a lock with a long name.
-pub(crate) struct Encoded {
-    /// The script that a master must have.
-    pub(crate) script: Option<&'static Script>,
-    pub(crate) bytes: SmallVec<[u8; 240]>,
-}
-
-/// A receiver of what masters tell by themselves. Any news may get lost, so news are only hints.
-pub(crate) trait Listener: Send + Sync + fmt::Debug {
-    /// Handles news about `topic` from `master`. The news may be false: listeners of a key also
-    /// hear when a change may have been missed, as when the connection breaks.
-    fn on_news(&self, master: usize, topic: &Topic);
-}
-
-/// Something that a master tells by itself.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Topic {
-    /// The key changes: any client writes or deletes it, or it expires. A master tells this only
-    /// after a command that watches the key.
-    Key(Arc<str>),
-    /// It is the turn of the waiter with this ticket. A master publishes this on the channel of the
-    /// waiter's coordinator. This variant comes last: see [`Listeners::called`].
-    Turn(Ticket),
-}
-
-/// The beginning or the end of a subscription.
-#[derive(Clone, Debug)]
-pub(crate) struct Subscription {
-    pub(crate) channel: Arc<str>,
-    pub(crate) begins: bool,
-}
-
-/// The listeners to one master. They stay when a connection breaks.
-#[derive(Debug, Default)]
-pub(crate) struct Listeners {
-    topics: BTreeMap<Topic, Vec<Weak<dyn Listener>>>,
-    /// The channel to which the connection is subscribed.
-    channel: Option<Arc<str>>,
-}
-
-impl Listeners {
-    pub(crate) fn add(&mut self, topic: &Topic, listener: Weak<dyn Listener>) {
-        self.topics.entry(topic.clone()).or_default().push(listener);
-    }
-
-    pub(crate) fn remove(&mut self, topic: &Topic, listener: &Weak<dyn Listener>) {
-        let Some(listeners) = self.topics.get_mut(topic) else {
-            return;
-        };
-        listeners.retain(|other| !other.ptr_eq(listener));
-        if listeners.is_empty() {
-            self.topics.remove(topic);
-        }
-    }
-
-    /// Notes that there is a new connection, which is subscribed to nothing.
-    pub(crate) fn connect(&mut self) {
-        self.channel = None;
-    }
-
-    /// Returns the change of the subscription that must be sent now, and counts it as sent.
-    pub(crate) fn take_change(&mut self) -> Option<Subscription> {
-        let change = match (self.called(), &self.channel) {
-            (Some(ticket), None) => Subscription {
-                // All tickets of a coordinator have the same channel.
-                channel: ticket.channel().into(),
-                begins: true,
-            },
-            (None, Some(channel)) => Subscription {
-                channel: channel.clone(),
-                begins: false,
-            },
-            (Some(_), Some(_)) | (None, None) => return None,
-        };
-        self.channel = Some(change.channel.clone()).filter(|_| change.begins);
-        Some(change)
-    }
-
-    /// Returns whether a change of the subscription must be sent.
-    pub(crate) fn must_change(&self) -> bool {
-        self.called().is_some() != self.channel.is_some()
-    }
-
-    /// Returns the listeners to `topic`.
-    pub(crate) fn of(&self, topic: &Topic) -> Vec<Arc<dyn Listener>> {
-        let listeners = self.topics.get(topic).into_iter().flatten();
-        listeners.filter_map(Weak::upgrade).collect()
-    }
-
-    /// Returns all listeners, each with its topic.
-    pub(crate) fn all(&self) -> Vec<(Topic, Arc<dyn Listener>)> {
-        let topics = self.topics.iter();
-        let all = topics.flat_map(|(topic, listeners)| {
-            let listeners = listeners.iter().filter_map(Weak::upgrade);
-            listeners.map(|listener| (topic.clone(), listener))
-        });
-        all.collect()
-    }
-
-    /// Returns the ticket of a waiter that masters may call.
-    fn called(&self) -> Option<&Ticket> {
-        match self.topics.last_key_value()?.0 {
-            Topic::Turn(ticket) => Some(ticket),
-            Topic::Key(_) => None,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::panic::panic_any;
@@ -482,6 +305,7 @@ mod tests {
             vote::{Verb, Vote, lists::Membership},
         },
         driver::time::clock::monotonic,
+        master::session::request::VoteCounter,
     };
 
     /// Panics with a value whose drop is code of the program.
@@ -521,51 +345,5 @@ mod tests {
         }
         assert!(mailbox.queue.lock().panic.is_some());
         assert_eq!(dropped.load(Ordering::Relaxed), 3);
-    }
-
-    #[derive(Debug)]
-    struct Deaf;
-
-    impl Listener for Deaf {
-        fn on_news(&self, _: usize, _: &Topic) {}
-    }
-
-    /// The letters are events: `+` and `-` for a waiter with a ticket that comes or leaves, `k`
-    /// for a listener to a key, `c` for a new connection.
-    #[test]
-    fn the_channel_is_subscribed_while_anyone_waits_for_a_turn() {
-        let deaf = Arc::new(Deaf);
-        let listener = Arc::downgrade(&deaf) as Weak<dyn Listener>;
-        let mut listeners = Listeners::default();
-        let mut waiters = Vec::new();
-        for (step, (letter, expected)) in [
-            ('k', None),
-            ('+', Some(true)),
-            ('+', None),
-            ('c', Some(true)),
-            ('-', None),
-            ('-', Some(false)),
-            ('c', None),
-        ]
-        .into_iter()
-        .enumerate()
-        {
-            match letter {
-                '+' => {
-                    let turn = Topic::Turn(Ticket::new(step as u64, "u:1"));
-                    listeners.add(&turn, listener.clone());
-                    waiters.push(turn);
-                }
-                '-' => listeners.remove(&waiters.pop().unwrap(), &listener),
-                'k' => listeners.add(&Topic::Key("r".into()), listener.clone()),
-                _ => listeners.connect(),
-            }
-            assert_eq!(listeners.must_change(), expected.is_some(), "{step}");
-            let change = listeners.take_change();
-            let change =
-                change.map(|change| (&*change.channel == "quorlock:turn:u", change.begins));
-            assert_eq!(change, expected.map(|begins| (true, begins)), "{step}");
-        }
-        assert_eq!(listeners.all().len(), 1);
     }
 }

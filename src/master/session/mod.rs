@@ -10,8 +10,10 @@ use std::{
 
 use self::{
     link::{Item, Link},
-    mailbox::{Mailbox, Posts, Request, Subscription},
+    listeners::Subscription,
+    mailbox::{Mailbox, Posts},
     owed::{Owed, is_owed},
+    request::Request,
 };
 use super::{config::MasterConfig, observer::MasterEvent};
 use crate::{
@@ -23,9 +25,11 @@ use crate::{
 };
 
 pub(crate) mod link;
+pub(crate) mod listeners;
 pub(crate) mod mailbox;
 pub(crate) mod owed;
 mod replies;
+pub(crate) mod request;
 #[cfg(test)]
 mod tests;
 

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::mailbox::Request;
+use super::request::Request;
 use crate::core::wait::pauses::Backoff;
 
 /// The releases that are owed to one master, in the order in which they are sent. A release that
@@ -148,7 +148,7 @@ mod tests {
             vote::{SlotVote, Verb, Vote},
         },
         driver::time::clock,
-        master::session::mailbox::VoteCounter,
+        master::session::request::VoteCounter,
     };
 
     /// A release that is owed until the vote on its acquisition is cast.

@@ -12,10 +12,7 @@ use crate::{
     master::{
         observer::MasterEvent,
         server_error::ServerError,
-        session::{
-            link::Item,
-            mailbox::{Request, Topic},
-        },
+        session::{link::Item, listeners::Topic, request::Request},
     },
     panics::caught,
 };

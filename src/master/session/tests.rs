@@ -40,7 +40,7 @@ use crate::{
     driver::time::clock::monotonic,
     master::{
         MasterObserver, health::HealthBoard, restart::DistinctServers,
-        session::mailbox::VoteCounter,
+        session::request::VoteCounter,
     },
 };
 

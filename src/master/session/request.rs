@@ -1,0 +1,82 @@
+//! A request to masters, and the receiver of their votes on it.
+
+use std::{fmt, sync::OnceLock, time::Instant};
+
+use smallvec::SmallVec;
+
+use crate::core::{kind::script::Script, protocol::command::Command, vote::SlotVote};
+
+/// The receiver of the votes on one [`Request`].
+///
+/// Every master to which the request was posted casts at least one vote. The first vote comes at
+/// the latest when the node timeout of the master is over. If a reply comes later, another vote
+/// follows. The node timeout begins when the command is sent. Before that, the command may have to
+/// wait for the first dial. If the master does not keep up, or is dialled again, the command may
+/// also wait for up to one node timeout. A release that the master is owed may wait for longer,
+/// until it is sent, until the connection ends, or until it is no longer owed. If this process
+/// notices a deadline late, the master gets that time again, for at most one more node timeout.
+pub(crate) trait VoteCounter: Send + Sync {
+    /// Counts a vote of `master`. `now` is the time, read after the vote was known.
+    fn count(&self, master: usize, vote: SlotVote, now: Instant);
+
+    /// Wakes the tasks that wait for the votes. Called after each vote, when its consequences are
+    /// in effect.
+    fn wake(&self) {}
+
+    /// Takes the text of a reply that says more than a vote can. The vote of that reply is counted
+    /// next.
+    fn take_text(&self, _master: usize, _text: &str) {}
+
+    /// Returns the time until which `master` is owed the command, or `None` if it is not owed the
+    /// command. An owed command is sent later if the master cannot be reached now. At the returned
+    /// time, the key that the command would delete on the master has expired.
+    fn owed_until(&self, _master: usize) -> Option<Instant> {
+        None
+    }
+}
+
+/// One command, shared by the masters to which it is posted.
+pub(crate) struct Request<C: ?Sized = dyn VoteCounter> {
+    pub(crate) command: Command,
+    /// The time of the post. The node timeout of each master begins later, when the command is
+    /// sent.
+    pub(crate) posted: Instant,
+    /// The encoded command, which is the same for all masters. The first send creates it.
+    pub(crate) encoded: OnceLock<Encoded>,
+    pub(crate) votes_to: C,
+}
+
+impl<C> Request<C> {
+    pub(crate) fn new(command: Command, posted: Instant, votes_to: C) -> Self {
+        Self {
+            command,
+            posted,
+            encoded: OnceLock::new(),
+            votes_to,
+        }
+    }
+}
+
+impl<C: VoteCounter + ?Sized> Request<C> {
+    /// Returns whether `master` must be sent the command even after its vote has been cast.
+    pub(crate) fn is_owed_to(&self, master: usize) -> bool {
+        self.votes_to.owed_until(master).is_some()
+    }
+}
+
+impl<C: ?Sized> fmt::Debug for Request<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request")
+            .field("command", &self.command)
+            .field("posted", &self.posted)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A command as bytes, for masters that have its script. The bytes are the same for all masters.
+/// They need an allocation only if they are many, as for a lock with a long name.
+pub(crate) struct Encoded {
+    /// The script that a master must have.
+    pub(crate) script: Option<&'static Script>,
+    pub(crate) bytes: SmallVec<[u8; 240]>,
+}
