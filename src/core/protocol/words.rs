@@ -89,6 +89,9 @@ impl<'a> Words<'a> {
     }
 
     pub(crate) fn argument_count(&self) -> usize {
+        if self.script.is_none() {
+            return self.arguments.len(); // each word of a plain command is one argument
+        }
         let mut count = 0;
         self.arguments(|_| count += 1);
         count
