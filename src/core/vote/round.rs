@@ -1,6 +1,6 @@
 //! The outcome of one command that was sent to all masters.
 
-use std::{num::NonZeroU32, time::Duration};
+use std::{iter, num::NonZeroU32, time::Duration};
 
 use smallvec::SmallVec;
 
@@ -42,12 +42,13 @@ impl Round {
         start: LeaseTime,
         limit: Option<LeaseTime>,
     ) -> Self {
+        let unanswered = quorum.masters();
         Self {
             verb,
             start,
             limit,
-            cast: quorum.masters().iter().map(|_| None).collect(),
-            unanswered: quorum.masters(),
+            cast: iter::repeat_n(None, unanswered.len()).collect(),
+            unanswered,
             done: MasterSet::NONE,
             has_slots: false,
             quorum: quorum.clone(),
@@ -215,10 +216,12 @@ impl Round {
         self.quorum.verdict(yes, self.unanswered())
     }
 
-    /// Returns the slots that masters have granted, some of them more than once. `None` for each
-    /// master that did what was asked without a slot.
+    /// Returns the slots that masters have granted, some of them more than once. `None` for a
+    /// master that did what was asked without a slot. Without slots, all of them are alike, and one
+    /// stands for all.
     fn slots(&self) -> impl Iterator<Item = Option<Slot>> + Clone {
         let done = self.done.iter();
+        let done = done.take(if self.has_slots { usize::MAX } else { 1 });
         done.map(|master| self.cast[master].as_ref().and_then(|cast| cast.slot))
     }
 
