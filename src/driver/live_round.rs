@@ -4,7 +4,10 @@ use std::{
     future::poll_fn,
     mem,
     panic::resume_unwind,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Poll, Waker},
     time::{Duration, Instant},
 };
@@ -31,6 +34,9 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct LiveRound {
     state: Mutex<LiveRoundState>,
+    /// Set if the last vote was one that a task waits for. Most votes are not, and the state need
+    /// not be locked a second time for them.
+    must_wake: AtomicBool,
     observer: Arc<LockObserver>,
 }
 
@@ -54,6 +60,11 @@ enum RoundEvent {
 }
 
 impl RoundEvent {
+    /// Returns whether the event has come with the last vote.
+    fn has_come(self, round: &Round) -> bool {
+        self == Self::Voted || self.is_over(round)
+    }
+
     /// Returns whether the event has come for the last time.
     fn is_over(self, round: &Round) -> bool {
         match self {
@@ -70,6 +81,7 @@ impl LiveRound {
                 round,
                 waiting: SmallVec::new(),
             }),
+            must_wake: AtomicBool::new(false),
             observer: observer.clone(),
         })
     }
@@ -160,6 +172,10 @@ impl LiveRound {
         state.round.count_vote(master, vote, now);
         let seen = look(&state.round, before);
         let is_decided = state.round.was_decided_after(before);
+        let has_come = |(event, _): &(RoundEvent, Waker)| event.has_come(&state.round);
+        if state.waiting.iter().any(has_come) {
+            self.must_wake.store(true, Ordering::Relaxed);
+        }
         drop(state);
         if is_decided {
             self.record(now);
@@ -197,16 +213,15 @@ impl LiveRound {
 
     /// Wakes the tasks that no longer have to wait.
     pub(crate) fn wake(&self) {
-        let mut state = self.state.lock();
-        let LiveRoundState { round, waiting } = &mut *state;
-        let has_come =
-            |(event, _): &(RoundEvent, Waker)| *event == RoundEvent::Voted || event.is_over(round);
-        if !waiting.iter().any(has_come) {
-            return; // so it is for most votes
+        if !self.must_wake.load(Ordering::Relaxed) {
+            return;
         }
+        let mut state = self.state.lock();
+        self.must_wake.store(false, Ordering::Relaxed);
+        let LiveRoundState { round, waiting } = &mut *state;
         let mut woken = Waiting::new();
         for task in mem::take(waiting) {
-            let tasks = if has_come(&task) {
+            let tasks = if task.0.has_come(round) {
                 &mut woken
             } else {
                 &mut *waiting
