@@ -15,7 +15,7 @@ use std::pin::Pin;
 use ::redis::{PushKind, Value};
 
 use super::{
-    encode::{self, ScriptAs, encode, encoded},
+    encode::{self, ScriptAs, encode, encoded, push_word},
     resp::{is_push, reply},
     wire::Wire,
 };
@@ -195,12 +195,17 @@ impl NativeRelease {
         }
     }
 
-    /// Appends the command.
+    /// Appends the command. It is encoded for each master, so the words that never change are
+    /// encoded here.
     pub(super) fn encode(self, key: &[u8], token: &[u8], out: &mut Vec<u8>) {
-        match self {
-            Self::Delex => encode(out, &[b"DELEX", key, b"IFEQ", token]),
-            Self::Delifeq => encode(out, &[b"DELIFEQ", key, token]),
-        }
+        let [first, then]: [&[u8]; 2] = match self {
+            Self::Delex => [b"*4\r\n$5\r\nDELEX\r\n", b"$4\r\nIFEQ\r\n"],
+            Self::Delifeq => [b"*3\r\n$7\r\nDELIFEQ\r\n", b""],
+        };
+        out.extend_from_slice(first);
+        push_word(out, key);
+        out.extend_from_slice(then);
+        push_word(out, token);
     }
 }
 

@@ -62,7 +62,8 @@ fn hash(text: &str) -> String {
     ::redis::Script::new(text).get_hash().to_owned()
 }
 
-fn push_word(out: &mut Vec<u8>, word: &[u8]) {
+/// Appends a bulk string.
+pub(super) fn push_word(out: &mut Vec<u8>, word: &[u8]) {
     push_length(out, b'$', word.len());
     out.extend_from_slice(word);
     out.extend_from_slice(b"\r\n");
