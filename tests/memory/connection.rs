@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeSet,
     future::ready,
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -14,7 +15,7 @@ use quorlock::{AcquireError, Coordinator, Fault, MasterSpec, Quarantine};
 use tokio::{
     io::{self, AsyncReadExt, AsyncWriteExt, DuplexStream, duplex},
     task::yield_now,
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 
 use crate::world::*;
@@ -224,6 +225,30 @@ async fn a_contested_first_attempt_gives_back_its_grants_after_a_node_timeout() 
             sleep(seconds(1)).await;
             assert_eq!(world.holders().concat(), "another", "{kind:?}");
         }
+    }
+}
+
+/// The caller will try again, so it waits less. It waits as long if masters tell it of changes as if
+/// it polls.
+#[tokio::test(start_paused = true)]
+async fn a_contested_waiter_gives_back_its_grants_before_a_node_timeout() {
+    for polls in [false, true] {
+        let world = World::new(3).await;
+        world.inject([Fault::Hang]);
+        world.occupy([2], seconds(60));
+        let locks = Coordinator::builder().masters(&world.masters);
+        let locks = locks.waiters_poll(polls).build().unwrap();
+        let lock = locks.mutex(NAME);
+        let mut waiting = pin!(lock.acquire());
+        let (mut attempts, mut kept) = (0, 0);
+        for _ in 0..500 {
+            assert!(timeout(millis(1), waiting.as_mut()).await.is_err());
+            let is_kept = world.holders().contains(&"mine");
+            kept = if is_kept { kept + 1 } else { 0 };
+            attempts += u32::from(kept == 1);
+            assert!(kept <= 6, "polls: {polls}, attempt {attempts}: {kept} ms");
+        }
+        assert_eq!(attempts > 1, polls, "a waiter that polls tries again soon");
     }
 }
 

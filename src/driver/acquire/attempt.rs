@@ -21,18 +21,19 @@ use crate::{
     },
 };
 
-/// For a caller that does not wait for the next change of the lock.
-pub(super) const NO_WATCH: Option<fn()> = None;
+/// For a caller that makes no other attempt.
+pub(super) const NO_RETRY: Option<fn() -> bool> = None;
 
 /// Makes one attempt. If the request has an owner, waits until the owner's other attempts at this
 /// lock are over. If they are not over at the instant that `permit_by` returns, sends nothing. If
-/// there is an `agreed` master, asks it before the others. Calls `watch` before the release that
-/// makes masters report the next change. An error ends the call: no further attempt can win.
+/// there is an `agreed` master, asks it before the others. If the caller will try again, calls its
+/// `watch` before the release: masters report the next change if it returns `true`. An error ends
+/// the call: no further attempt can win.
 pub(super) async fn attempt(
     request: &LockRequest,
     permit_by: impl FnOnce() -> LeaseTime,
     agreed: Option<usize>,
-    watch: Option<impl Fn()>,
+    watch: Option<impl FnOnce() -> bool>,
 ) -> Result<Result<Level, Denied>, AcquireError> {
     let context = &request.context;
     context.check_open()?;
@@ -94,7 +95,7 @@ async fn decide(
     request: &LockRequest,
     level: Level,
     agreed: Option<usize>,
-    watch: Option<impl Fn()>,
+    watch: Option<impl FnOnce() -> bool>,
 ) -> Result<Level, Denied> {
     let has_slots = level.claim.kind().spec().has_slots; // others may have a free one
     if let Some(agreed) = agreed
@@ -108,7 +109,10 @@ async fn decide(
     }
     match outcome(request, &level, watch.is_some()).await {
         Outcome::Won => Ok(level),
-        outcome => Err(take_back(request, &level, outcome, watch).await),
+        outcome => {
+            let is_watched = watch.is_some_and(|watch| watch());
+            Err(take_back(request, &level, outcome, is_watched).await)
+        }
     }
 }
 
@@ -133,15 +137,14 @@ pub(super) async fn outcome(request: &LockRequest, level: &Level, will_retry: bo
 /// the round was not won.
 ///
 /// The answers to the release say for how long others hold the lock. The answers to a `SET` that
-/// acquires a mutex do not say this. With `watch`, every master reports the next change.
+/// acquires a mutex do not say this. If `is_watched`, every master reports the next change.
 pub(super) async fn take_back(
     request: &LockRequest,
     level: &Level,
     outcome: Outcome,
-    watch: Option<impl Fn()>,
+    is_watched: bool,
 ) -> Denied {
     let context = &request.context;
-    let is_watched = watch.map(|watch| watch()).is_some();
     let release = level.end(is_watched);
     let acquisition = level.claim.newest_round();
     if outcome == Outcome::NoMajority {

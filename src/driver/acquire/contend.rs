@@ -37,9 +37,14 @@ pub(super) async fn contend(
     if waiters.is_calm(&request.lock_id) && !deadline.is_over() && !context.is_aside() {
         let at = clock::now();
         let permit_by = || deadline.permit_by(attempt_timeout(request));
-        let listen = || waiter.get_or_init(join).listen();
-        let watch = waiters.are_told().then_some(listen);
-        match attempt(request, permit_by, None, watch).await? {
+        let watch = || {
+            let are_told = waiters.are_told();
+            if are_told {
+                waiter.get_or_init(join).listen();
+            }
+            are_told
+        };
+        match attempt(request, permit_by, None, Some(watch)).await? {
             Ok(level) => {
                 note_win(request, Start::Plain, at);
                 return Ok(level);
@@ -144,8 +149,13 @@ impl<'a> Contest<'a> {
             self.checks = 0;
             self.waiter.begin_attempt();
             let (agreed, at) = (self.choose_agreed(start, is_last), clock::now());
-            let is_told = !is_last && context.local_waiters.are_told();
-            let watch = is_told.then_some(|| self.waiter.listen());
+            let watch = (!is_last).then_some(|| {
+                let are_told = context.local_waiters.are_told();
+                if are_told {
+                    self.waiter.listen();
+                }
+                are_told
+            });
             match attempt(request, || permit_by, agreed, watch).await? {
                 Ok(level) => {
                     note_win(request, start, at);

@@ -23,7 +23,7 @@ use super::{
     time::clock,
 };
 use crate::core::error::AcquireError;
-use attempt::{NO_WATCH, attempt, attempt_timeout, reenter};
+use attempt::{NO_RETRY, attempt, attempt_timeout, reenter};
 use contend::contend;
 use denied::Deadline;
 use queued::acquire_queued;
@@ -37,7 +37,7 @@ pub(crate) async fn try_acquire(request: &LockRequest) -> Result<Level, AcquireE
         let decided = if request.lock_id.kind().spec().has_slots {
             attempt_for_slot(request, permit_by).await?
         } else {
-            attempt(request, permit_by, None, NO_WATCH).await?
+            attempt(request, permit_by, None, NO_RETRY).await?
         };
         decided.map_err(|denied| denied.error(request))
     };

@@ -8,7 +8,7 @@ use tracing::{Instrument, Span};
 
 use super::{
     Call,
-    attempt::{NO_WATCH, begin_by_token, outcome, take_back},
+    attempt::{begin_by_token, outcome, take_back},
     contend::contend,
     denied::{Deadline, Denied},
 };
@@ -159,7 +159,7 @@ impl<'a> Prefix<'a> {
             let outcome = outcome(request, &level, will_retry).await;
             if outcome != Outcome::Won {
                 drop(begun); // gives the others back
-                return Ok(Err(take_back(request, &level, outcome, NO_WATCH).await));
+                return Ok(Err(take_back(request, &level, outcome, false).await));
             }
             self.levels.push(level);
         }

@@ -7,7 +7,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    attempt::{NO_WATCH, attempt},
+    attempt::{NO_RETRY, attempt},
     denied::Denied,
 };
 use crate::{
@@ -34,7 +34,7 @@ pub(super) async fn attempt_for_slot(
 ) -> Result<Result<Level, Denied>, AcquireError> {
     let mut slot = SlotChoice::new(request);
     slot.choose_if_likely();
-    let denied = match attempt(request, &permit_by, slot.agreed, NO_WATCH).await? {
+    let denied = match attempt(request, &permit_by, slot.agreed, NO_RETRY).await? {
         Err(denied) => denied,
         won => {
             slot.note_win();
@@ -50,7 +50,7 @@ pub(super) async fn attempt_for_slot(
     // Also if it chose in the first attempt: the slot may have become free there sooner
     // than on the others.
     slot.choose(denied.round.as_deref());
-    attempt(request, &permit_by, slot.agreed, NO_WATCH).await
+    attempt(request, &permit_by, slot.agreed, NO_RETRY).await
 }
 
 /// Who chooses the slot in each round of a call. For a lock without slots, no master ever does.
