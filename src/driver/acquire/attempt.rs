@@ -21,6 +21,12 @@ use crate::{
     },
 };
 
+/// What an attempt ended in.
+pub(super) enum Attempted {
+    Won(Level),
+    Denied(Denied),
+}
+
 /// For a caller that makes no other attempt.
 pub(super) const NO_RETRY: Option<fn() -> bool> = None;
 
@@ -34,7 +40,7 @@ pub(super) async fn attempt(
     permit_by: impl FnOnce() -> LeaseTime,
     agreed: Option<usize>,
     watch: Option<impl FnOnce() -> bool>,
-) -> Result<Result<Level, Denied>, AcquireError> {
+) -> Result<Attempted, AcquireError> {
     let context = &request.context;
     context.check_open()?;
     let Some(owner) = &request.owner else {
@@ -49,7 +55,7 @@ pub(super) async fn attempt(
     }
     let Some(_permit) = owned.permit(Some(permit_by()), timers).await else {
         context.check_open()?; // the wait ends sooner if the timers do
-        return Ok(Err(Denied::owner_busy()));
+        return Ok(Attempted::Denied(Denied::OwnerBusy));
     };
     if let Some(reentered) = reenter(request, &owned).await? {
         return Ok(reentered);
@@ -60,7 +66,7 @@ pub(super) async fn attempt(
     let claim = Claim::begin(request, identity, agreed, None);
     let level = Level::new(claim, request.access, Some(owned.clone()));
     let decided = decide(request, level, agreed, watch).await;
-    if let Ok(level) = &decided {
+    if let Attempted::Won(level) = &decided {
         owned.won(&level.claim);
     }
     Ok(decided)
@@ -96,22 +102,19 @@ async fn decide(
     level: Level,
     agreed: Option<usize>,
     watch: Option<impl FnOnce() -> bool>,
-) -> Result<Level, Denied> {
+) -> Attempted {
     let has_slots = level.claim.kind().spec().has_slots; // others may have a free one
     if let Some(agreed) = agreed
         && let Some(obstacle) = level.claim.ask_agreed(agreed, None, has_slots).await
     {
         let round = level.claim.newest_round();
-        return Err(Denied {
-            answers: Some(round.clone()),
-            ..Denied::in_round(obstacle, round)
-        });
+        return Attempted::Denied(Denied::InRound(obstacle, round.clone(), Some(round)));
     }
     match outcome(request, &level, watch.is_some()).await {
-        Outcome::Won => Ok(level),
+        Outcome::Won => Attempted::Won(level),
         outcome => {
             let is_watched = watch.is_some_and(|watch| watch());
-            Err(take_back(request, &level, outcome, is_watched).await)
+            Attempted::Denied(take_back(request, &level, outcome, is_watched).await)
         }
     }
 }
@@ -168,8 +171,8 @@ pub(super) async fn take_back(
     } else {
         Denied::by(acquisition, outcome, release.read(Round::free_in))
     };
-    if let Obstacle::HeldFor(_) = denied.obstacle {
-        denied.answers = is_watched.then_some(release);
+    if let Denied::InRound(Obstacle::HeldFor(_), _, watching) = &mut denied {
+        *watching = is_watched.then_some(release);
     }
     denied.note(request);
     denied
@@ -180,7 +183,7 @@ pub(super) async fn take_back(
 pub(super) async fn reenter(
     request: &LockRequest,
     owned: &Arc<OwnedLock>,
-) -> Result<Option<Result<Level, Denied>>, AcquireError> {
+) -> Result<Option<Attempted>, AcquireError> {
     let Some(claim) = owned.claim() else {
         return Ok(None);
     };
@@ -193,14 +196,14 @@ pub(super) async fn reenter(
     };
     let round = extension.round.clone();
     let refused = match claim.confirm_extension(&extension).await {
-        Ok(()) => return Ok(Some(Ok(level))),
+        Ok(()) => return Ok(Some(Attempted::Won(level))),
         Err(ExtendError::NoQuorum { .. }) => Obstacle::NoQuorum,
         Err(ExtendError::TooSlow { .. }) => Obstacle::TooSlow(round.elapsed(clock::now())),
         // The lock was lost, and the owner's other guards report the loss. The caller goes on as if
         // the owner had never held the lock.
         Err(_) => return Ok(None),
     };
-    Ok(Some(Err(Denied::in_round(refused, round))))
+    Ok(Some(Attempted::Denied(Denied::in_round(refused, round))))
 }
 
 /// Returns whether a majority of every set answers an inspection in time. An answer is in time

@@ -4,7 +4,7 @@
 use std::{sync::OnceLock, time::Duration};
 
 use super::{
-    attempt::{attempt, attempt_timeout, majority_answers},
+    attempt::{Attempted, attempt, attempt_timeout, majority_answers},
     denied::{Deadline, Denied},
 };
 use crate::{
@@ -45,11 +45,11 @@ pub(super) async fn contend(
             are_told
         };
         match attempt(request, permit_by, None, Some(watch)).await? {
-            Ok(level) => {
+            Attempted::Won(level) => {
                 note_win(request, Start::Plain, at);
                 return Ok(level);
             }
-            Err(denied) => first = Some((denied, at)),
+            Attempted::Denied(denied) => first = Some((denied, at)),
         }
     }
     let waiter = waiter.into_inner().unwrap_or_else(join);
@@ -157,11 +157,11 @@ impl<'a> Contest<'a> {
                 are_told
             });
             match attempt(request, || permit_by, agreed, watch).await? {
-                Ok(level) => {
+                Attempted::Won(level) => {
                     note_win(request, start, at);
                     return Ok(level);
                 }
-                Err(denied) => {
+                Attempted::Denied(denied) => {
                     self.waiter.history(|history| match start {
                         Start::HandedOver => history.run.end(),
                         Start::GaveWay => history.run.note_way(false),
@@ -184,8 +184,8 @@ impl<'a> Contest<'a> {
     ) -> Result<(), AcquireError> {
         self.took = clock::now().saturating_duration_since(at);
         let took_some = denied.took_some();
-        let is_split = denied.obstacle == Obstacle::Split;
-        let is_taken = is_split || matches!(denied.obstacle, Obstacle::HeldFor(_));
+        let is_split = denied.obstacle() == Some(&Obstacle::Split);
+        let is_taken = is_split || matches!(denied.obstacle(), Some(Obstacle::HeldFor(_)));
         // A lock that others have had for long does not tell that they ask for it now.
         if is_split || is_taken && (took_some || self.has_news) {
             self.waiter.history(History::note_rival);
@@ -276,12 +276,12 @@ impl<'a> Contest<'a> {
 
     /// Waits until another attempt may win.
     async fn wait(&mut self, denied: &Denied) {
-        if denied.obstacle == Obstacle::OwnerBusy {
+        if let Denied::OwnerBusy = denied {
             self.waiter.step_back(); // other owners do not wait for the tasks of this owner
         }
         let wanted = denied.wanted_by_others();
         let (now, random) = (clock::now(), clock::random_u64());
-        let met = (&denied.obstacle, denied.took_some());
+        let met = (denied.obstacle(), denied.took_some());
         let is_told = self.waiter.agreed(wanted).is_some();
         let wait = self.pauses.after(met, is_told, random);
         let pause = wait.pause.max(self.pauses.rest(now)).min(wait.end);
@@ -290,8 +290,8 @@ impl<'a> Contest<'a> {
             self.waiter.pause_until(end).await;
         }
         let end = self.deadline.cap(now + wait.end);
-        let answers = denied.answers.as_ref();
-        let news = self.waiter.wait_for_news(answers, wanted, end).await;
+        let watching = denied.watching();
+        let news = self.waiter.wait_for_news(watching, wanted, end).await;
         self.has_news = news.is_some() && pause.is_zero();
         self.free = news.unwrap_or(MasterSet::NONE);
     }

@@ -19,14 +19,15 @@ use crate::{
 };
 
 /// An attempt that did not end in a lock.
-#[derive(Clone, Debug)]
-pub(crate) struct Denied {
-    pub(crate) obstacle: Obstacle,
-    /// The round of the attempt, if there was one.
-    pub(crate) round: Option<Arc<LiveRound>>,
-    /// The round whose answers make masters tell a waiter of the next change. The waiter asks again
-    /// then.
-    pub(crate) answers: Option<Arc<LiveRound>>,
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Denied {
+    /// Another task of the same owner was in the middle of an attempt. Nothing was sent.
+    #[error("another task of its owner is in the middle of an attempt")]
+    OwnerBusy,
+    /// The round was not won. If masters tell the waiter of the next change, the second round is the
+    /// one that makes them do that.
+    #[error("{0}")]
+    InRound(Obstacle, Arc<LiveRound>, Option<Arc<LiveRound>>),
 }
 
 impl Denied {
@@ -39,20 +40,24 @@ impl Denied {
     }
 
     pub(super) fn in_round(obstacle: Obstacle, round: Arc<LiveRound>) -> Self {
-        Self {
-            obstacle,
-            round: Some(round),
-            answers: None,
+        Self::InRound(obstacle, round, None)
+    }
+
+    /// Returns why the round was not won, if there was one.
+    pub(super) fn obstacle(&self) -> Option<&Obstacle> {
+        match self {
+            Self::OwnerBusy => None,
+            Self::InRound(obstacle, ..) => Some(obstacle),
         }
     }
 
     /// Tells the observer of this attempt at the lock of `request`.
     pub(super) fn note(&self, request: &LockRequest) {
-        let (context, Some(round)) = (&request.context, &self.round) else {
+        let (context, Self::InRound(obstacle, round, _)) = (&request.context, self) else {
             return;
         };
         if let reason @ (Obstacle::NoQuorum | Obstacle::Quarantined(_) | Obstacle::TooSlow(_)) =
-            &self.obstacle
+            obstacle
         {
             let votes = || context.masters.votes(round).to_string();
             let name = request.lock_id.name();
@@ -64,42 +69,43 @@ impl Denied {
 
     /// Returns whether this attempt reached a majority, if it shows that.
     pub(super) fn is_reached(&self) -> Option<bool> {
-        let is_too_slow = matches!(self.obstacle, Obstacle::TooSlow(_));
-        let round = self.round.as_ref()?;
+        let Self::InRound(obstacle, round, _) = self else {
+            return None;
+        };
+        let is_too_slow = matches!(obstacle, Obstacle::TooSlow(_));
         round.read(|round| Reach::of(round, is_too_slow))
     }
 
     /// Returns the masters that other clients want now, too. A waiter asks one of them first.
     pub(super) fn wanted_by_others(&self) -> MasterSet {
-        match (&self.obstacle, &self.answers) {
+        use Obstacle::{Quarantined, Queued, Split};
+        match (self.obstacle(), self.watching()) {
             (_, Some(round)) => round.read(Round::held_by_others),
-            (Obstacle::Split | Obstacle::Queued | Obstacle::Quarantined(_), None) => MasterSet::ALL,
+            (Some(Split | Queued | Quarantined(_)), None) => MasterSet::ALL,
             (_, None) => MasterSet::NONE,
         }
     }
 
     /// Returns whether any master granted the lock.
     pub(super) fn took_some(&self) -> bool {
-        let round = self.round.as_ref();
-        round.is_some_and(|round| !round.read(Round::granted).is_empty())
+        matches!(self, Self::InRound(_, round, _) if !round.read(Round::granted).is_empty())
     }
 
-    pub(super) fn owner_busy() -> Self {
-        Self {
-            obstacle: Obstacle::OwnerBusy,
-            round: None,
-            answers: None,
+    pub(super) fn watching(&self) -> Option<&Arc<LiveRound>> {
+        match self {
+            Self::InRound(_, _, watching) => watching.as_ref(),
+            Self::OwnerBusy => None,
         }
     }
 
     /// Returns the error of a call that ends with this attempt at the lock of `request`.
     pub(super) fn error(&self, request: &LockRequest) -> AcquireError {
         let (context, name) = (&request.context, request.lock_id.name().clone());
-        let Some(round) = &self.round else {
+        let Self::InRound(obstacle, round, _) = self else {
             return AcquireError::OwnerBusy { name };
         };
         let votes = context.masters.votes(round);
-        let reason = match self.obstacle {
+        let reason = match *obstacle {
             Obstacle::HeldFor(remaining) => Contention::Held { remaining },
             Obstacle::Queued => Contention::Queued,
             Obstacle::Split => Contention::Split,
@@ -108,7 +114,6 @@ impl Denied {
                 let asked = request.lock_id.kind();
                 return AcquireError::OtherKind { name, asked, votes };
             }
-            Obstacle::OwnerBusy => return AcquireError::OwnerBusy { name },
             Obstacle::Quarantined(remaining) => {
                 return AcquireError::Quarantined {
                     name,
@@ -167,7 +172,7 @@ impl Deadline {
         denied: &Denied,
         is_last: bool,
     ) -> Result<(), AcquireError> {
-        if denied.obstacle.is_final() {
+        if denied.obstacle().is_some_and(Obstacle::is_final) {
             return Err(denied.error(request));
         }
         if is_last {
@@ -178,8 +183,8 @@ impl Deadline {
         if waited > request.ttl.duration() && !self.is_logged.swap(true, Ordering::Relaxed) {
             let (context, lock_id) = (&request.context, &request.lock_id);
             let own_guard = context.renewer.holds(lock_id);
-            let (name, obstacle) = (lock_id.name(), &denied.obstacle);
-            context.observer.waits(name, waited, obstacle, own_guard);
+            let observer = &context.observer;
+            observer.waits(lock_id.name(), waited, denied, own_guard);
         }
         Ok(())
     }

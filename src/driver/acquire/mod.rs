@@ -23,7 +23,7 @@ use super::{
     time::clock,
 };
 use crate::core::error::AcquireError;
-use attempt::{NO_RETRY, attempt, attempt_timeout, reenter};
+use attempt::{Attempted, NO_RETRY, attempt, attempt_timeout, reenter};
 use contend::contend;
 use denied::Deadline;
 use queued::acquire_queued;
@@ -34,12 +34,15 @@ pub(crate) async fn try_acquire(request: &LockRequest) -> Result<Level, AcquireE
     let call = Call::begin(request);
     let acquired = async {
         let permit_by = || clock::now() + attempt_timeout(request);
-        let decided = if request.lock_id.kind().spec().has_slots {
+        let attempted = if request.lock_id.kind().spec().has_slots {
             attempt_for_slot(request, permit_by).await?
         } else {
             attempt(request, permit_by, None, NO_RETRY).await?
         };
-        decided.map_err(|denied| denied.error(request))
+        match attempted {
+            Attempted::Won(level) => Ok(level),
+            Attempted::Denied(denied) => Err(denied.error(request)),
+        }
     };
     let acquired = acquired.instrument(call.span.clone()).await;
     call.end(acquired.as_ref());
@@ -92,7 +95,7 @@ async fn acquire_owned(
         // keeps its position in the queues until this task has reentered. Nobody waits for it
         // meanwhile, because the owner holds the lock.
         match reenter(request, &owned).await? {
-            Some(Err(denied)) => {
+            Some(Attempted::Denied(denied)) => {
                 let end = deadline.cap(context.retry_at(refusals));
                 refusals = refusals.saturating_add(1);
                 deadline.note_failure(request, &denied, is_last)?;
@@ -103,7 +106,7 @@ async fn acquire_owned(
                     return acquired;
                 }
             }
-            Some(Ok(level)) => return Ok(level),
+            Some(Attempted::Won(level)) => return Ok(level),
             None => {} // the lock was released or lost meanwhile
         }
     }

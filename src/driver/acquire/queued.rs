@@ -293,8 +293,7 @@ impl<'a> QueuedWait<'a> {
             let permit = self.owned.permit(end, &self.context.timers).await;
             self.context.check_open()?;
             let Some(permit) = permit else {
-                let denied = Denied::owner_busy();
-                return Err(self.deadline.expired(self.request, &denied));
+                return Err(self.deadline.expired(self.request, &Denied::OwnerBusy));
             };
             if self.owned.claim().is_none() {
                 return Ok(permit);

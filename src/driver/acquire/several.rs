@@ -96,9 +96,9 @@ impl<'a> Prefix<'a> {
 
     /// Makes one attempt at all locks.
     async fn try_fill(&mut self) -> Result<(), AcquireError> {
-        let won = self.attempt(self.requests.len(), false).await?;
+        let denied = self.attempt(self.requests.len(), false).await?;
         // Further ballots for one lock may have taken so long that another is lost by now.
-        let Some(denied) = won.err().or_else(|| self.give_back_lost()) else {
+        let Some(denied) = denied.or_else(|| self.give_back_lost()) else {
             return Ok(());
         };
         Err(denied.error(&self.requests[self.levels.len()]))
@@ -113,8 +113,8 @@ impl<'a> Prefix<'a> {
             let is_last = deadline.is_over();
             let most_now = if is_last { usize::MAX } else { self.calm(most) };
             match self.attempt(most_now, !is_last).await? {
-                Ok(()) => most = most.saturating_mul(2),
-                Err(denied) => {
+                None => most = most.saturating_mul(2),
+                Some(denied) => {
                     let request = &self.requests[self.levels.len()];
                     deadline.note_failure(request, &denied, is_last)?;
                     most = 1;
@@ -139,14 +139,14 @@ impl<'a> Prefix<'a> {
     }
 
     /// Makes an attempt at each of the next locks, at most `most`, all at once. Keeps those before
-    /// the first one that was not acquired. An error ends the call.
+    /// the first one that was denied, and returns why it was. An error ends the call.
     async fn attempt(
         &mut self,
         most: usize,
         will_retry: bool,
-    ) -> Result<Result<(), Denied>, AcquireError> {
+    ) -> Result<Option<Denied>, AcquireError> {
         let Some(next) = self.requests.get(self.levels.len()) else {
-            return Ok(Ok(())); // all were won before the coordinator was closed
+            return Ok(None); // all were won before the coordinator was closed
         };
         next.context.check_open()?;
         if self.levels.is_empty() {
@@ -159,11 +159,11 @@ impl<'a> Prefix<'a> {
             let outcome = outcome(request, &level, will_retry).await;
             if outcome != Outcome::Won {
                 drop(begun); // gives the others back
-                return Ok(Err(take_back(request, &level, outcome, false).await));
+                return Ok(Some(take_back(request, &level, outcome, false).await));
             }
             self.levels.push(level);
         }
-        Ok(Ok(()))
+        Ok(None)
     }
 
     /// Waits for the next lock. Meanwhile, extends the locks that are held. Returns early if one of

@@ -7,7 +7,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    attempt::{NO_RETRY, attempt},
+    attempt::{Attempted, NO_RETRY, attempt},
     denied::Denied,
 };
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
         wait::history::History,
     },
     driver::{
-        claim::{Claim, ask::LockRequest, level::Level},
+        claim::{Claim, ask::LockRequest},
         context::Context,
         live_round::LiveRound,
         time::clock,
@@ -31,26 +31,24 @@ use crate::{
 pub(super) async fn attempt_for_slot(
     request: &LockRequest,
     permit_by: impl Fn() -> LeaseTime,
-) -> Result<Result<Level, Denied>, AcquireError> {
+) -> Result<Attempted, AcquireError> {
     let mut slot = SlotChoice::new(request);
     slot.choose_if_likely();
-    let denied = match attempt(request, &permit_by, slot.agreed, NO_RETRY).await? {
-        Err(denied) => denied,
-        won => {
-            slot.note_win();
-            return Ok(won);
+    let attempted = attempt(request, &permit_by, slot.agreed, NO_RETRY).await?;
+    match &attempted {
+        Attempted::Won(_) => slot.note_win(),
+        Attempted::Denied(Denied::InRound(obstacle, round, _)) => {
+            slot.note_denied(round);
+            if *obstacle == Obstacle::Split {
+                // Also if it chose in the first attempt: the slot may have become free there sooner
+                // than on the others.
+                slot.choose(Some(round));
+                return attempt(request, &permit_by, slot.agreed, NO_RETRY).await;
+            }
         }
-    };
-    if let Some(round) = &denied.round {
-        slot.note_denied(round);
+        Attempted::Denied(Denied::OwnerBusy) => {}
     }
-    if denied.obstacle != Obstacle::Split {
-        return Ok(Err(denied));
-    }
-    // Also if it chose in the first attempt: the slot may have become free there sooner
-    // than on the others.
-    slot.choose(denied.round.as_deref());
-    attempt(request, &permit_by, slot.agreed, NO_RETRY).await
+    Ok(attempted)
 }
 
 /// Who chooses the slot in each round of a call. For a lock without slots, no master ever does.

@@ -1,6 +1,7 @@
 //! Log messages, spans and metrics about locks and rounds.
 
 use std::{
+    fmt,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -105,7 +106,7 @@ impl LockObserver {
         &self,
         name: &str,
         waited: Duration,
-        reason: &Obstacle,
+        reason: &impl fmt::Display,
         own_guard: bool,
     ) {
         if own_guard {
