@@ -110,30 +110,13 @@ async fn decide(
         let round = level.claim.newest_round();
         return Attempted::Denied(Denied::InRound(obstacle, round.clone(), Some(round)));
     }
-    match outcome(request, &level, watch.is_some()).await {
+    match level.claim.conclude(watch.is_some(), None, |_| true).await {
         Outcome::Won => Attempted::Won(level),
         outcome => {
             let is_watched = watch.is_some_and(|watch| watch());
             Attempted::Denied(take_back(request, &level, outcome, is_watched).await)
         }
     }
-}
-
-/// Waits for the outcome of the first round. Makes further ballots for a fencing token if they can
-/// win.
-pub(super) async fn outcome(request: &LockRequest, level: &Level, will_retry: bool) -> Outcome {
-    let claim = &level.claim;
-    let mut outcome = claim.conclude(will_retry).await;
-    for _ in 0..MORE_BALLOTS {
-        if outcome != Outcome::NoMajority || !claim.raise_ballot(None) {
-            break;
-        }
-        outcome = claim.conclude(will_retry).await;
-    }
-    if outcome == Outcome::Won {
-        request.context.observer.found_quorum();
-    }
-    outcome
 }
 
 /// Releases the keys that a round may have left on the masters although it was not won. Returns why

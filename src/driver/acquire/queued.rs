@@ -15,10 +15,7 @@ use crate::{
         claim::rounds::NextRound,
         error::AcquireError,
         kind::Access,
-        protocol::{
-            command::MORE_BALLOTS,
-            identity::{Identity, Ticket},
-        },
+        protocol::identity::{Identity, Ticket},
         vote::{MasterSet, quorum::Outcome, round::Round},
         wait::{history::History, queued::QueuePolicy},
     },
@@ -154,21 +151,15 @@ impl<'a> QueuedWait<'a> {
         self.ask_for_slot(stay).await?;
         let queue = stay.waiter.as_ref().map(|_| self.queued.options);
         let claim = &stay.level.claim;
-        let mut ballots = 0;
-        loop {
-            let outcome = claim.conclude(!stay.is_last).await;
-            if outcome == Outcome::Won {
-                self.note_win(stay);
-                return Ok(outcome);
-            }
-            let is_skewed = |round: &_| self.queued.right_time(round).is_some();
-            let is_over = ballots == MORE_BALLOTS || claim.newest_round().read(is_skewed);
-            if is_over || !claim.raise_ballot(queue) {
-                return Ok(outcome);
-            }
+        let rounds = claim.rounds();
+        let may_raise = |round: &_| self.queued.right_time(round).is_none();
+        let outcome = claim.conclude(!stay.is_last, queue, may_raise).await;
+        if outcome == Outcome::Won {
+            self.note_win(stay);
+        } else if claim.rounds() > rounds {
             stay.slot.agreed = None; // all choose in a further ballot
-            ballots += 1;
         }
+        Ok(outcome)
     }
 
     /// If the agreed master chooses the slot of a semaphore, lets it answer before the others. If
@@ -197,7 +188,6 @@ impl<'a> QueuedWait<'a> {
         stay.slot.note_win();
         self.owned.won(claim);
         self.context.note_reach(Some(true), clock::now());
-        self.context.observer.found_quorum();
     }
 
     /// Posts another round. It joins the queues, unless the agreed master chooses a slot.

@@ -8,7 +8,7 @@ use tracing::{Instrument, Span};
 
 use super::{
     Call,
-    attempt::{begin_by_token, outcome, take_back},
+    attempt::{begin_by_token, take_back},
     contend::contend,
     denied::{Deadline, Denied},
 };
@@ -156,7 +156,7 @@ impl<'a> Prefix<'a> {
         let begun = next.map(|request| (request, begin_by_token(request, None)));
         let mut begun = begun.collect::<Vec<_>>().into_iter();
         while let Some((request, level)) = begun.next() {
-            let outcome = outcome(request, &level, will_retry).await;
+            let outcome = level.claim.conclude(will_retry, None, |_| true).await;
             if outcome != Outcome::Won {
                 drop(begun); // gives the others back
                 return Ok(Some(take_back(request, &level, outcome, false).await));

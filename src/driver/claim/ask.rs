@@ -9,7 +9,7 @@ use std::{
 use futures::future::select;
 use parking_lot::Mutex;
 
-use super::{Claim, Protected, extension::HealVoteCounter, owned_lock::LockOwner};
+use super::{Claim, Locked, Protected, extension::HealVoteCounter, owned_lock::LockOwner};
 use crate::{
     core::{
         claim::{
@@ -18,7 +18,7 @@ use crate::{
         },
         kind::Access,
         protocol::{
-            command::{Ballot, Holding},
+            command::{Ballot, Command, Holding, MORE_BALLOTS},
             identity::{Identity, QueueOptions},
             name::LockId,
         },
@@ -93,25 +93,20 @@ impl Claim {
         let round = acquisition(&terms, now, queue);
         let step = ClaimStep::new(&terms, &round, now, began);
         let (state, command) = ClaimState::begin(&step, holding, asked, queue);
-        let round = LiveRound::open(round, &context.observer);
         let claim = Arc::new(Self {
             context: context.clone(),
             terms,
             began,
             protected: Mutex::new(Protected {
                 claim: state,
-                newest: round.clone(),
+                newest: LiveRound::open(round, &context.observer),
                 hold: None,
                 timer: None,
             }),
             has_hold_begun: AtomicBool::new(false),
             lost_signal: Signal::default(),
         });
-        if request.lock_id.kind().spec().has_slots {
-            masters.post_to(asked, command, claim.slot_vote_counter(round));
-        } else {
-            masters.post_to(asked, command, round);
-        }
+        claim.post_acquisition(claim.lock(), asked, command);
         claim
     }
 
@@ -165,12 +160,17 @@ impl Claim {
             next.candidate = Some(timestamps.next().max(last.saturating_add(1)));
         }
         if let Some(command) = locked.take_step(|claim, step| claim.ask_again(step, next)) {
-            let round = locked.protected.newest.clone();
-            if self.kind().spec().has_slots {
-                locked.post(asked, command, self.slot_vote_counter(round));
-            } else {
-                locked.post(asked, command, round);
-            }
+            self.post_acquisition(locked, asked, command);
+        }
+    }
+
+    fn post_acquisition(self: &Arc<Self>, locked: Locked<'_>, to: MasterSet, command: Command) {
+        let round = locked.protected.newest.clone();
+        if self.kind().spec().has_slots {
+            let claim = Arc::downgrade(self);
+            locked.post(to, command, SlotVoteCounter { round, claim });
+        } else {
+            locked.post(to, command, round);
         }
     }
 
@@ -180,7 +180,7 @@ impl Claim {
     /// The round can win if a majority of masters are free, and some of them have seen a larger
     /// candidate. It can also win if a majority of masters say that the time in the last candidate
     /// is wrong.
-    pub(crate) fn raise_ballot(self: &Arc<Self>, queue: Option<QueueOptions>) -> bool {
+    fn raise_ballot(self: &Arc<Self>, queue: Option<QueueOptions>) -> bool {
         if self.fencing_token().is_none() {
             return false;
         }
@@ -231,11 +231,29 @@ impl Claim {
         }
     }
 
+    /// Waits for the outcome of the newest round. Posts further ballots for a fencing token while
+    /// they can win, and `may_raise` says so of the newest round. `will_retry` says whether the caller
+    /// asks again if none of them wins.
+    pub(crate) async fn conclude(
+        self: &Arc<Self>,
+        will_retry: bool,
+        queue: Option<QueueOptions>,
+        may_raise: impl Fn(&Round) -> bool,
+    ) -> Outcome {
+        for _ in 0..MORE_BALLOTS {
+            let outcome = self.conclude_round(will_retry).await;
+            let may_raise = || self.newest_round().read(&may_raise);
+            if outcome != Outcome::NoMajority || !may_raise() || !self.raise_ballot(queue) {
+                return outcome;
+            }
+        }
+        self.conclude_round(will_retry).await
+    }
+
     /// Waits for the outcome of the newest round. If it has no majority, also waits for missing
-    /// votes that may show that another ballot can win. `will_retry` says whether the caller asks
-    /// again if the round does not win. A majority counts as too late if no validity is left when
-    /// this task runs.
-    pub(crate) async fn conclude(self: &Arc<Self>, will_retry: bool) -> Outcome {
+    /// votes that may show that another ballot can win. A majority counts as too late
+    /// if no validity is left when this task runs.
+    async fn conclude_round(self: &Arc<Self>, will_retry: bool) -> Outcome {
         let round = self.newest_round();
         if !self.context.masters.undialled().is_empty() {
             self.give_up_disputed(&round, will_retry).await;
@@ -245,16 +263,14 @@ impl Claim {
             self.context.settled_in_time(&round).await;
         }
         let outcome = self.lock().take_step(ClaimState::take_outcome);
-        if outcome == Outcome::Won && self.kind().spec().has_slots {
-            let lack = round.read(Round::lack_slot);
-            self.align(lack, &round);
+        if outcome == Outcome::Won {
+            self.context.observer.found_quorum();
+            if self.kind().spec().has_slots {
+                let lack = round.read(Round::lack_slot);
+                self.align(lack, &round);
+            }
         }
         outcome
-    }
-
-    fn slot_vote_counter(self: &Arc<Self>, round: Arc<LiveRound>) -> SlotVoteCounter {
-        let claim = Arc::downgrade(self);
-        SlotVoteCounter { round, claim }
     }
 
     /// Asks the masters in `lack` for the slot that `round` has won on the others. Masters that
