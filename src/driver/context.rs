@@ -173,7 +173,7 @@ impl Context {
     /// none. Waiters make no attempts in a long outage, which may have begun too soon after the
     /// last one to be logged.
     pub(crate) fn note_no_masters(&self, name: &str) {
-        self.note_reach(Some(false), clock::now());
+        self.note_reach(false, clock::now());
         let states = || {
             let health = self.masters.health.read();
             let states: Vec<_> = health.iter().map(MasterHealth::to_string).collect();
@@ -191,7 +191,7 @@ impl Context {
     }
 
     /// Notes whether an attempt that began at `start` and is over now reached a majority.
-    pub(crate) fn note_reach(&self, is_reached: Option<bool>, start: LeaseTime) {
+    pub(crate) fn note_reach(&self, is_reached: bool, start: LeaseTime) {
         let times = (start, clock::now());
         let mut reach = self.reach.lock();
         reach.note(is_reached, times, self.waiter_timeout());

@@ -20,14 +20,12 @@ pub(crate) struct History {
 impl History {
     const UNTIL_CALM: u8 = 8;
 
-    /// Notes that an attempt has met a rival.
-    pub(crate) fn note_rival(&mut self) {
-        self.until_calm = Self::UNTIL_CALM;
-    }
-
-    /// Notes that an attempt has met no rival.
-    pub(crate) fn note_alone(&mut self) {
-        self.until_calm = self.until_calm.saturating_sub(1);
+    /// Notes an attempt, and whether it has met a rival.
+    pub(crate) fn note(&mut self, has_rival: bool) {
+        self.until_calm = match has_rival {
+            true => Self::UNTIL_CALM,
+            false => self.until_calm.saturating_sub(1),
+        };
     }
 
     /// Returns whether the next attempt is likely to meet a rival.
@@ -102,13 +100,13 @@ mod tests {
     fn a_rival_is_remembered_for_some_wins() {
         let mut history = History::default();
         assert!(!history.are_rivals_likely());
-        history.note_rival();
+        history.note(true);
         for _ in 0..History::UNTIL_CALM {
             assert!(history.are_rivals_likely());
-            history.note_alone();
+            history.note(false);
         }
         assert!(!history.are_rivals_likely());
-        history.note_alone();
+        history.note(false);
         assert!(!history.are_rivals_likely());
     }
 

@@ -43,19 +43,14 @@ impl Reach {
     /// Notes whether a round reached a majority. It began at `start` and ended at `now`.
     pub(crate) fn note(
         &mut self,
-        is_reached: Option<bool>,
+        is_reached: bool,
         (start, now): (LeaseTime, LeaseTime),
         waiter_timeout: Duration,
     ) {
-        match is_reached {
-            Some(true) => self.missed = None,
-            Some(false) => {
-                let missed = self.recently_missed(start, waiter_timeout);
-                let start = missed.map_or(start, |(start, _)| start);
-                self.missed = Some((start, now));
-            }
-            None => {}
-        }
+        self.missed = (!is_reached).then(|| {
+            let missed = self.recently_missed(start, waiter_timeout);
+            (missed.map_or(start, |(start, _)| start), now)
+        });
     }
 
     /// Returns whether waiters step aside at `now`. Then they are out of the queues of their locks,
@@ -174,9 +169,10 @@ mod tests {
             for (at, letters, outcome, expected) in rounds {
                 let start = origin + millis(at);
                 let is_too_slow = outcome == TooLate;
-                let is_reached = Reach::of(&round(letters, start), is_too_slow);
                 let now = start + millis(50);
-                reach.note(is_reached, (start, now), WAITER_TIMEOUT);
+                if let Some(is_reached) = Reach::of(&round(letters, start), is_too_slow) {
+                    reach.note(is_reached, (start, now), WAITER_TIMEOUT);
+                }
                 assert_eq!(reach.is_aside(now, WAITER_TIMEOUT), expected, "{name} {at}");
             }
         }
@@ -194,11 +190,7 @@ mod tests {
     fn old_failures_do_not_count() {
         let origin = LeaseTime::some();
         let mut reach = Reach::default();
-        reach.note(
-            Some(false),
-            (origin, origin + millis(1_500)),
-            WAITER_TIMEOUT,
-        );
+        reach.note(false, (origin, origin + millis(1_500)), WAITER_TIMEOUT);
         for (at, expected) in [(7_500, true), (7_501, false)] {
             let now = origin + millis(at);
             assert_eq!(reach.is_aside(now, WAITER_TIMEOUT), expected, "{at}");
@@ -208,7 +200,7 @@ mod tests {
         for (at, expected) in [(0, false), (1_449, false), (1_450, true)] {
             let start = again + millis(at);
             let now = start + millis(50);
-            reach.note(Some(false), (start, now), WAITER_TIMEOUT);
+            reach.note(false, (start, now), WAITER_TIMEOUT);
             assert_eq!(reach.is_aside(now, WAITER_TIMEOUT), expected, "{at}");
         }
     }

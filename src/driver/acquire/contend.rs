@@ -12,7 +12,7 @@ use crate::{
         error::AcquireError,
         time::lease::LeaseTime,
         vote::{MasterSet, obstacle::Obstacle},
-        wait::{history::History, pauses::Pauses},
+        wait::pauses::Pauses,
     },
     driver::{
         claim::{ask::LockRequest, level::Level},
@@ -37,13 +37,8 @@ pub(super) async fn contend(
     if waiters.is_calm(&request.lock_id) && !deadline.is_over() && !context.is_aside() {
         let at = clock::now();
         let permit_by = || deadline.permit_by(attempt_timeout(request));
-        let watch = || {
-            let are_told = waiters.are_told();
-            if are_told {
-                waiter.get_or_init(join).listen();
-            }
-            are_told
-        };
+        let listen = || waiter.get_or_init(join).listen();
+        let watch = || waiters.are_told().then(listen).is_some();
         match attempt(request, permit_by, None, Some(watch)).await? {
             Attempted::Won(level) => {
                 note_win(request, Start::Plain, at);
@@ -69,9 +64,9 @@ fn note_win(request: &LockRequest, start: Start, at: LeaseTime) {
             Start::HandedOver => history.run.note_hand_over(clock::now()),
             Start::GaveWay => history.run.note_way(true),
         }
-        history.note_alone();
+        history.note(false);
     });
-    context.note_reach(Some(true), at);
+    context.note_reach(true, at);
 }
 
 /// A wait for a lock without queues on the masters.
@@ -149,13 +144,9 @@ impl<'a> Contest<'a> {
             self.checks = 0;
             self.waiter.begin_attempt();
             let (agreed, at) = (self.choose_agreed(start, is_last), clock::now());
-            let watch = (!is_last).then_some(|| {
-                let are_told = context.local_waiters.are_told();
-                if are_told {
-                    self.waiter.listen();
-                }
-                are_told
-            });
+            let listen = || self.waiter.listen();
+            let watch = || context.local_waiters.are_told().then(listen).is_some();
+            let watch = (!is_last).then_some(watch);
             match attempt(request, || permit_by, agreed, watch).await? {
                 Attempted::Won(level) => {
                     note_win(request, start, at);
@@ -188,13 +179,15 @@ impl<'a> Contest<'a> {
         let is_taken = is_split || matches!(denied.obstacle(), Some(Obstacle::HeldFor(_)));
         // A lock that others have had for long does not tell that they ask for it now.
         if is_split || is_taken && (took_some || self.has_news) {
-            self.waiter.history(History::note_rival);
+            self.waiter.history(|history| history.note(true));
         }
         self.was_outrun = match agreed {
             Some(_) if is_taken && took_some => true,
             _ => self.was_outrun && !self.has_news,
         };
-        self.context.note_reach(denied.is_reached(), at);
+        if let Some(is_reached) = denied.is_reached() {
+            self.context.note_reach(is_reached, at);
+        }
         self.deadline.note_failure(self.request, denied, is_last)?;
         self.context.check_open()?; // closing wakes only waiters that have joined
         self.wait(denied).await;

@@ -187,7 +187,7 @@ impl<'a> QueuedWait<'a> {
         }
         stay.slot.note_win();
         self.owned.won(claim);
-        self.context.note_reach(Some(true), clock::now());
+        self.context.note_reach(true, clock::now());
     }
 
     /// Posts another round. It joins the queues, unless the agreed master chooses a slot.
@@ -312,8 +312,10 @@ impl<'a> QueuedWait<'a> {
         let denied = Denied::by(round.clone(), outcome, round.read(Round::free_in));
         denied.note(self.request);
         self.deadline.note_failure(self.request, &denied, is_last)?;
-        let start = round.read(Round::start);
-        self.context.note_reach(denied.is_reached(), start);
+        if let Some(is_reached) = denied.is_reached() {
+            self.context
+                .note_reach(is_reached, round.read(Round::start));
+        }
         round.read(|round| self.queued.note_votes(round));
         Ok(())
     }

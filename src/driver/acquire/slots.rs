@@ -16,7 +16,6 @@ use crate::{
         protocol::{identity::QueueOptions, name::LockId},
         time::lease::LeaseTime,
         vote::{MasterSet, Vote, obstacle::Obstacle, round::Round},
-        wait::history::History,
     },
     driver::{
         claim::{Claim, ask::LockRequest},
@@ -155,12 +154,8 @@ impl<'a> SlotChoice<'a> {
 
     fn note(&self, is_split: bool) {
         if self.has_slots {
-            let note = if is_split {
-                History::note_rival
-            } else {
-                History::note_alone
-            };
-            self.context.local_waiters.history(self.lock_id, note);
+            let waiters = &self.context.local_waiters;
+            waiters.history(self.lock_id, |history| history.note(is_split));
         }
     }
 }
