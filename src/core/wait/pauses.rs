@@ -64,9 +64,9 @@ impl Pauses {
         }
     }
 
-    /// Returns the wait after an attempt that met `obstacle`, or that sent nothing. `took_some` says
-    /// whether masters granted the lock for a moment, although another client holds it. `is_told`
-    /// says whether a master tells the waiter when the lock may be free.
+    /// Returns the wait after an attempt that met `obstacle`, or that sent nothing. `took_some`
+    /// says whether masters granted the lock for a moment, although another client holds it.
+    /// `is_told` says whether a master tells the waiter when the lock may be free.
     pub(crate) fn after(
         &mut self,
         (obstacle, took_some): (Option<&Obstacle>, bool),

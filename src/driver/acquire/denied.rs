@@ -24,8 +24,8 @@ pub(crate) enum Denied {
     /// Another task of the same owner was in the middle of an attempt. Nothing was sent.
     #[error("another task of its owner is in the middle of an attempt")]
     OwnerBusy,
-    /// The round was not won. If masters tell the waiter of the next change, the second round is the
-    /// one that makes them do that.
+    /// The first round was not won. The second one, if any, makes masters tell the waiter of the
+    /// next change.
     #[error("{0}")]
     InRound(Obstacle, Arc<LiveRound>, Option<Arc<LiveRound>>),
 }

@@ -312,9 +312,9 @@ impl<'a> QueuedWait<'a> {
         let denied = Denied::by(round.clone(), outcome, round.read(Round::free_in));
         denied.note(self.request);
         self.deadline.note_failure(self.request, &denied, is_last)?;
+        let start = round.read(Round::start);
         if let Some(is_reached) = denied.is_reached() {
-            self.context
-                .note_reach(is_reached, round.read(Round::start));
+            self.context.note_reach(is_reached, start);
         }
         round.read(|round| self.queued.note_votes(round));
         Ok(())

@@ -231,8 +231,8 @@ impl Claim {
         }
     }
 
-    /// Waits for the outcome of the newest round. Posts further ballots for a fencing token while
-    /// they can win, and `may_raise` says so of the newest round. `will_retry` says whether the caller
+    /// Waits for the outcome of the newest round. Makes further ballots for a fencing token while
+    /// they can win and the newest round `may_raise` them. `will_retry` says whether the caller
     /// asks again if none of them wins.
     pub(crate) async fn conclude(
         self: &Arc<Self>,
