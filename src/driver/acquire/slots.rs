@@ -108,7 +108,7 @@ impl<'a> SlotChoice<'a> {
     /// waits for a call. It may be wrong, so all masters choose in the next round.
     pub(super) async fn await_choice(
         &mut self,
-        claim: &Claim,
+        claim: &Arc<Claim>,
         queue: Option<QueueOptions>,
         is_last: bool,
     ) -> Option<Duration> {

@@ -118,7 +118,7 @@ impl Claim {
     /// Clients that wait for one lock agree on this master, so all but one of them stop there. It
     /// reports the next change of the key to those that it refuses.
     pub(crate) async fn ask_agreed(
-        &self,
+        self: &Arc<Self>,
         agreed: usize,
         queue: Option<QueueOptions>,
         is_last: bool,
@@ -131,19 +131,19 @@ impl Claim {
         };
         let obstacle = obstacle.filter(|_| !is_last);
         if obstacle.is_none() {
-            self.ask_others(round, queue);
+            self.ask_others(queue);
         } else if round.is_pending() {
             round.record(clock::now());
         }
         obstacle
     }
 
-    fn ask_others(&self, round: Arc<LiveRound>, queue: Option<QueueOptions>) {
+    fn ask_others(self: &Arc<Self>, queue: Option<QueueOptions>) {
         let mut locked = self.lock();
         if let Some((others, command)) =
             locked.take_step(|claim, step| claim.ask_others(step, queue))
         {
-            locked.post(others, command, round);
+            self.post_acquisition(locked, others, command);
         }
     }
 
