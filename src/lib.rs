@@ -78,8 +78,8 @@
 //! - `metrics` counts rounds, votes, waits and losses through the facade of the
 //!   [`metrics`](https://docs.rs/metrics) crate: see
 //!   [`docs::operations`](crate::docs::operations#metrics).
-//! - `serde` makes [`MasterSpec`] deserializable from a URL, for configuration files, and
-//!   [`FencingToken`] a number.
+//! - `serde` makes [`SharedSettings`] and [`MasterSpec`] deserializable, for configuration files,
+//!   and [`FencingToken`] a number.
 //! - `blocking` adds the module [`blocking`], with a coordinator, locks and guards for code without
 //!   async.
 //! - `test-util` adds [`MemoryMaster`] of the crate `quorlock-memory`, a small Redis in the process
@@ -141,7 +141,7 @@ pub use crate::{
     },
     driver::questions::health_events::HealthEvents,
     face::{
-        builder::Builder,
+        builder::{Builder, shared_settings::SharedSettings},
         coordinator::Coordinator,
         fence::{Fence, FencingToken, StaleToken},
         groups::{

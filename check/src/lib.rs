@@ -14,13 +14,12 @@
 //! ```no_run
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! use quorlock::MasterSpec;
+//! use quorlock::SharedSettings;
 //! use quorlock_check::{Severity, Shared, check};
 //!
-//! let masters = MasterSpec::list("redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3");
-//! let mut shared = Shared::default(); // or what the program gives to its `Builder`
-//! shared.key_template = "app:{name}".to_owned();
-//! let report = check(&masters, &[], &shared).await?;
+//! let settings = SharedSettings::from_env()?.read_files()?;
+//! let shared = Shared::from(&settings); // and what else the program gives to its `Builder`
+//! let report = check(&settings.masters, &settings.leaving, &shared).await?;
 //! if report.worst() >= Some(Severity::Unknown) {
 //!     eprintln!("{report}");
 //! }
@@ -51,7 +50,7 @@ use std::{
 
 use futures_util::future::join_all;
 use quorlock::{
-    ConfigError, MasterSpec, Quarantine,
+    ConfigError, MasterSpec, Quarantine, SharedSettings,
     tools::{ConnectionName, ListsId, example_keys},
 };
 
@@ -98,6 +97,24 @@ impl Default for Shared {
             node_timeout: Duration::from_secs(1),
             connect_timeout: Duration::from_secs(1),
             lists: Vec::new(),
+        }
+    }
+}
+
+impl From<&SharedSettings> for Shared {
+    fn from(settings: &SharedSettings) -> Self {
+        let usual = Self::default();
+        let template = settings.key_template.clone();
+        Self {
+            key_template: template.unwrap_or(usual.key_template),
+            max_ttl: settings.max_ttl.unwrap_or(usual.max_ttl),
+            quarantine: match settings.strict {
+                Some(true) => Quarantine::Strict,
+                _ => usual.quarantine,
+            },
+            node_timeout: settings.node_timeout.unwrap_or(usual.node_timeout),
+            connect_timeout: settings.connect_timeout.unwrap_or(usual.connect_timeout),
+            ..usual
         }
     }
 }

@@ -23,7 +23,10 @@ use crate::{
     master::MasterSpec,
 };
 
+#[cfg(feature = "tls")]
+mod certificates;
 pub(crate) mod open;
+pub(crate) mod shared_settings;
 
 impl Coordinator {
     /// Creates a coordinator of `masters` with the [default settings](Builder), and starts to
@@ -50,7 +53,8 @@ impl Coordinator {
     }
 }
 
-/// A builder for a [`Coordinator`].
+/// A builder for a [`Coordinator`], from [`Coordinator::builder`] or from the
+/// [environment](Self::from_env).
 ///
 /// [`build`](Self::build) returns the first error in the settings, before anything is sent. A
 /// setting that cannot be used stays an error, even if it is set again. The settings may be made in

@@ -1,0 +1,96 @@
+//! The files for TLS: the trusted authorities, and the certificate of this client.
+
+use std::{path::Path, sync::Arc};
+
+use tokio_rustls::rustls::{
+    ClientConfig, RootCertStore,
+    crypto::ring,
+    pki_types::{
+        CertificateDer, PrivateKeyDer,
+        pem::{self, PemObject},
+    },
+};
+
+use super::shared_settings::{SharedSettings, wrong};
+use crate::{core::config_error::ConfigError, master::MasterSpec};
+
+/// Returns what the files say. `None` if there are none: then the authorities of the system count,
+/// and the client has no certificate.
+pub(super) fn read(settings: &SharedSettings) -> Result<Option<Arc<ClientConfig>>, ConfigError> {
+    let own = own_files(settings)?;
+    let Some(authorities) = &settings.ca_file else {
+        let none = wrong("a cert_file", WITHOUT_AUTHORITIES);
+        return own.map_or(Ok(None), |_| Err(none));
+    };
+    // Otherwise, the connections would be plain, and nobody would notice.
+    let mut masters = settings.masters.iter().chain(&settings.leaving);
+    if !masters.any(MasterSpec::uses_tls) {
+        let reason = "needs a master with TLS: write rediss:// in the URLs";
+        return Err(wrong("a ca_file", reason));
+    }
+    let settled = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| wrong("TLS", format!("cannot be used: {error}")))?
+        .with_root_certificates(roots(authorities)?);
+    let config = match own {
+        None => settled.with_no_client_auth(),
+        Some([certificate, key]) => settled
+            .with_client_auth_cert(chain(certificate)?, secret(key)?)
+            .map_err(|error| {
+                let certificate = certificate.display();
+                let reason =
+                    format!("does not belong to the certificate in {certificate}: {error}");
+                wrong(format!("the key in {}", key.display()), reason)
+            })?,
+    };
+    Ok(Some(Arc::new(config)))
+}
+
+/// Returns the files with the certificate of this client and its key.
+fn own_files(settings: &SharedSettings) -> Result<Option<[&Path; 2]>, ConfigError> {
+    match (&settings.cert_file, &settings.key_file) {
+        (Some(certificate), Some(key)) => Ok(Some([certificate, key])),
+        (Some(_), None) => Err(wrong("a cert_file", "needs a key_file")),
+        (None, Some(_)) => Err(wrong("a key_file", "needs a cert_file")),
+        (None, None) => Ok(None),
+    }
+}
+
+fn roots(file: &Path) -> Result<RootCertStore, ConfigError> {
+    let mut roots = RootCertStore::empty();
+    for authority in chain(file)? {
+        roots.add(authority).map_err(|error| {
+            let reason = format!("has a certificate that is not that of an authority: {error}");
+            wrong(file.display().to_string(), reason)
+        })?;
+    }
+    Ok(roots)
+}
+
+fn chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
+    let read = || CertificateDer::pem_file_iter(file)?.collect::<Result<Vec<_>, _>>();
+    match read() {
+        Ok(chain) if chain.is_empty() => Err(unreadable(file, "certificate", None)),
+        Ok(chain) => Ok(chain),
+        Err(error) => Err(unreadable(file, "certificate", Some(&error))),
+    }
+}
+
+fn secret(file: &Path) -> Result<PrivateKeyDer<'static>, ConfigError> {
+    PrivateKeyDer::from_pem_file(file).map_err(|error| {
+        let what = "private key without a passphrase";
+        unreadable(file, what, Some(&error))
+    })
+}
+
+/// Says nothing of the content, which may be a key.
+fn unreadable(file: &Path, what: &str, error: Option<&pem::Error>) -> ConfigError {
+    let reason = match error {
+        Some(pem::Error::Io(error)) => format!("cannot be read: {error}"),
+        _ => format!("has no {what} in PEM form"),
+    };
+    wrong(file.display().to_string(), reason)
+}
+
+const WITHOUT_AUTHORITIES: &str = "needs a ca_file: name a file with the authorities of the \
+    masters, such as /etc/ssl/certs/ca-certificates.crt";

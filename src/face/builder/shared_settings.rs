@@ -1,0 +1,435 @@
+//! The settings that programs share, from the environment or a configuration file.
+
+use std::{
+    env,
+    ffi::OsString,
+    fs::File,
+    io::Read,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+#[cfg(feature = "tls")]
+use super::certificates;
+use super::{Builder, Coordinator};
+use crate::{
+    core::{config_error::ConfigError, restart::Quarantine},
+    master::MasterSpec,
+};
+
+/// Settings that programs share: environment variables, or a section of a configuration file. The
+/// command line reads the same ones.
+///
+/// [`Builder::from_env`] is all that most programs need. Use this type to read the settings from a
+/// file, or to look at them before the [`builder`](Self::builder) is made.
+///
+/// Each field is a key of the file, and a variable: `max_ttl` is `QUORLOCK_MAX_TTL`. Times are
+/// texts such as `"500ms"`, `"10s"` or `"1m"`. In a variable, the lists of masters have commas
+/// between the URLs. A variable that is empty counts as unset. With the feature `serde`, the type
+/// is deserializable, and a key that is not known is an error. The errors of parsers may show a
+/// line, so give the password by file.
+///
+/// The password is not among the fields. It is the content of
+/// [`password_file`](Self::password_file), or else of the variable `QUORLOCK_PASSWORD`, and masters
+/// whose URLs have a password do not get it. A line break at its end does not count.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use quorlock::{MemoryMaster, SharedSettings};
+///
+/// let mut settings = SharedSettings::from_env()?;
+/// if settings.masters.is_empty() {
+///     let local = [(); 3].map(|()| MemoryMaster::new());
+///     settings.masters = local.map(Into::into).to_vec(); // on the machine of a developer
+/// }
+/// let locks = settings.builder()?.build()?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize),
+    serde(default, deny_unknown_fields)
+)]
+#[non_exhaustive]
+pub struct SharedSettings {
+    /// See [`Builder::masters`].
+    pub masters: Vec<MasterSpec>,
+    /// See [`Builder::leaving`].
+    pub leaving: Vec<MasterSpec>,
+    /// The user of masters whose URLs have no password. `None`: the default user.
+    pub user: Option<String>,
+    /// The file with the password of these masters in its only line.
+    pub password_file: Option<PathBuf>,
+    /// The authorities that may sign the certificates of `rediss://` masters, in PEM form (feature
+    /// `tls`). `None`: those of the system. Until masters have this file, [`Builder::tls`] counts.
+    pub ca_file: Option<PathBuf>,
+    /// The certificate of this client, if the masters want one. Needs the two other files.
+    pub cert_file: Option<PathBuf>,
+    /// The private key of this certificate, without a passphrase.
+    pub key_file: Option<PathBuf>,
+    /// See [`Builder::ttl`].
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "time_of_text"))]
+    pub ttl: Option<Duration>,
+    /// See [`Builder::max_ttl`]. `None`: 1 min, also if the TTL is longer, because other programs
+    /// would not know of that.
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "time_of_text"))]
+    pub max_ttl: Option<Duration>,
+    /// See [`Builder::connect_timeout`].
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "time_of_text"))]
+    pub connect_timeout: Option<Duration>,
+    /// See [`Builder::node_timeout`].
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "time_of_text"))]
+    pub node_timeout: Option<Duration>,
+    /// See [`Builder::key_template`].
+    pub key_template: Option<String>,
+    /// Whether the quarantine is [`Strict`](Quarantine::Strict).
+    pub strict: Option<bool>,
+}
+
+impl SharedSettings {
+    /// Reads the settings from the environment. Reads no file.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Shared`] names a variable that cannot be used.
+    pub fn from_env() -> Result<Self, ConfigError> {
+        Self::from_variables(|name| env::var_os(name))
+    }
+
+    fn from_variables(get: impl Fn(&str) -> Option<OsString>) -> Result<Self, ConfigError> {
+        let text = |name| text_of(name, get(name));
+        let time = |name| parsed(name, text(name)?, time);
+        let file = |name| get(name).filter(|file| !file.is_empty()).map(PathBuf::from);
+        Ok(Self {
+            masters: masters(MASTERS, text(MASTERS)?)?,
+            leaving: masters("QUORLOCK_LEAVING", text("QUORLOCK_LEAVING")?)?,
+            user: text("QUORLOCK_USER")?,
+            password_file: file("QUORLOCK_PASSWORD_FILE"),
+            ca_file: file("QUORLOCK_CA_FILE"),
+            cert_file: file("QUORLOCK_CERT_FILE"),
+            key_file: file("QUORLOCK_KEY_FILE"),
+            ttl: time("QUORLOCK_TTL")?,
+            max_ttl: time("QUORLOCK_MAX_TTL")?,
+            connect_timeout: time("QUORLOCK_CONNECT_TIMEOUT")?,
+            node_timeout: time("QUORLOCK_NODE_TIMEOUT")?,
+            key_template: text("QUORLOCK_KEY_TEMPLATE")?,
+            strict: parsed("QUORLOCK_STRICT", text("QUORLOCK_STRICT")?, |text| {
+                text.parse().map_err(|_| "it is neither true nor false")
+            })?,
+        })
+    }
+
+    /// Reads the password and the certificates, and gives them to the masters.
+    /// [`builder`](Self::builder) does so, too. Only a program that uses the masters without a
+    /// builder needs this, for example for the check.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Shared`] names a file that cannot be used, or `QUORLOCK_PASSWORD`.
+    pub fn read_files(self) -> Result<Self, ConfigError> {
+        self.with_password(env::var_os(PASSWORD))?.with_tls()
+    }
+
+    /// Reads the password file, and gives its content or the `variable` to the masters.
+    fn with_password(self, variable: Option<OsString>) -> Result<Self, ConfigError> {
+        let password = match &self.password_file {
+            Some(file) => password_of_file(file)?,
+            None => match text_of(PASSWORD, variable)? {
+                Some(text) => password(&of_variable(PASSWORD), &text)?,
+                None => return Ok(self),
+            },
+        };
+        let user = self.user.clone().unwrap_or_default();
+        Ok(self.each_master(|master| master.login(&user, &password)))
+    }
+
+    /// Reads the files for TLS, and gives their content to the masters.
+    fn with_tls(self) -> Result<Self, ConfigError> {
+        #[cfg(feature = "tls")]
+        return match certificates::read(&self)? {
+            Some(tls) => Ok(self.each_master(|master| master.tls(tls.clone()))),
+            None => Ok(self),
+        };
+        #[cfg(not(feature = "tls"))]
+        match [&self.ca_file, &self.cert_file, &self.key_file] {
+            [None, None, None] => Ok(self),
+            _ => Err(wrong("a file for TLS", "needs the crate's feature `tls`")),
+        }
+    }
+
+    fn each_master(self, change: impl Fn(MasterSpec) -> MasterSpec) -> Self {
+        Self {
+            masters: self.masters.into_iter().map(&change).collect(),
+            leaving: self.leaving.into_iter().map(&change).collect(),
+            ..self
+        }
+    }
+
+    /// Reads the password and the certificates, and returns a builder with all settings. Every
+    /// other setting can be made on the builder, before or after.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Shared`] names a file that cannot be used, or `QUORLOCK_PASSWORD`.
+    /// [`Builder::build`] checks the settings.
+    pub fn builder(self) -> Result<Builder, ConfigError> {
+        let settings = self.read_files()?;
+        let mut builder = Coordinator::builder()
+            .masters(settings.masters)
+            .leaving(settings.leaving)
+            .max_ttl(settings.max_ttl.unwrap_or(MAX_TTL));
+        if let Some(ttl) = settings.ttl {
+            builder = builder.ttl(ttl);
+        }
+        if let Some(timeout) = settings.connect_timeout {
+            builder = builder.connect_timeout(timeout);
+        }
+        if let Some(timeout) = settings.node_timeout {
+            builder = builder.node_timeout(timeout);
+        }
+        if let Some(template) = settings.key_template {
+            builder = builder.key_template(template);
+        }
+        if settings.strict == Some(true) {
+            builder = builder.quarantine(Quarantine::Strict);
+        }
+        Ok(builder)
+    }
+}
+
+impl Builder {
+    /// Returns a builder with the [shared settings](SharedSettings) of the environment, which are
+    /// those of the command line: `QUORLOCK_MASTERS`, which must be set, `QUORLOCK_LEAVING`,
+    /// `QUORLOCK_KEY_TEMPLATE`, `QUORLOCK_MAX_TTL`, `QUORLOCK_STRICT` and others.
+    ///
+    /// If all programs begin like this, an operator can change the masters, and what else all
+    /// programs must agree on, without new code.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Shared`] names a variable or a file that cannot be used.
+    ///
+    /// ```no_run
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use quorlock::Builder;
+    ///
+    /// let locks = Builder::from_env()?.client_name("web-3/812").build()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn from_env() -> Result<Self, ConfigError> {
+        let settings = SharedSettings::from_env()?;
+        if settings.masters.is_empty() {
+            let reason = "has no masters: set it to their URLs, with commas between them";
+            return Err(wrong(of_variable(MASTERS), reason));
+        }
+        settings.builder()
+    }
+}
+
+/// The default, even for a longer TTL: other programs would not know of that.
+const MAX_TTL: Duration = Duration::from_secs(60);
+const MASTERS: &str = "QUORLOCK_MASTERS";
+const PASSWORD: &str = "QUORLOCK_PASSWORD";
+
+/// Creates the error for a place whose value cannot be used. `reason` shows no part of the value.
+pub(super) fn wrong(place: impl Into<String>, reason: impl Into<String>) -> ConfigError {
+    ConfigError::Shared {
+        place: place.into(),
+        reason: reason.into(),
+    }
+}
+
+fn of_variable(name: &str) -> String {
+    format!("the variable {name}")
+}
+
+/// Returns the value of an environment variable. An empty one counts as unset.
+fn text_of(name: &str, value: Option<OsString>) -> Result<Option<String>, ConfigError> {
+    let value = value.filter(|value| !value.is_empty());
+    let text = value.map(|value| {
+        let text = value.into_string();
+        text.map_err(|_| wrong(of_variable(name), "is not text in UTF-8"))
+    });
+    text.transpose()
+}
+
+/// Returns the value of an environment variable that is more than a text.
+fn parsed<T>(
+    name: &str,
+    text: Option<String>,
+    parse: impl FnOnce(&str) -> Result<T, &'static str>,
+) -> Result<Option<T>, ConfigError> {
+    let value = text.map(|text| parse(&text));
+    let value = value.transpose();
+    value.map_err(|why| wrong(of_variable(name), format!("is wrong: {why}")))
+}
+
+/// Returns the masters of an environment variable.
+fn masters(name: &str, urls: Option<String>) -> Result<Vec<MasterSpec>, ConfigError> {
+    let masters = MasterSpec::list(&urls.unwrap_or_default());
+    for (number, master) in (1..).zip(&masters) {
+        if let Err(why) = master.address() {
+            let reason = format!("is wrong: master {number}: {why}");
+            return Err(wrong(of_variable(name), reason));
+        }
+    }
+    Ok(masters)
+}
+
+/// Reads a time such as `500ms`.
+fn time(text: &str) -> Result<Duration, &'static str> {
+    humantime::parse_duration(text)
+        .map_err(|_| "not a time, expected a number with a unit such as 10s")
+}
+
+#[cfg(feature = "serde")]
+fn time_of_text<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    let text = <String as serde::Deserialize>::deserialize(from)?;
+    time(&text).map(Some).map_err(serde::de::Error::custom)
+}
+
+fn password_of_file(file: &Path) -> Result<String, ConfigError> {
+    /// The longest file, in bytes. A file such as /dev/zero has no end.
+    const MOST: u64 = 1 << 16;
+    let place = format!("the password file {}", file.display());
+    let mut text = String::new();
+    let read = File::open(file).and_then(|file| file.take(MOST).read_to_string(&mut text));
+    read.map_err(|error| wrong(&*place, format!("cannot be read: {error}")))?;
+    password(&place, &text)
+}
+
+/// Returns the password in the content of a file or a variable.
+fn password(place: &str, text: &str) -> Result<String, ConfigError> {
+    let password = text.trim_end_matches(['\r', '\n']);
+    let reason = if password.is_empty() {
+        "is empty: put the password in it"
+    } else if password.contains(['\r', '\n']) {
+        "has several lines: put only the password in it"
+    } else if password.starts_with('\u{feff}') {
+        "begins with a byte order mark, as some editors write it: remove it"
+    } else {
+        return Ok(password.to_owned());
+    };
+    Err(wrong(place, reason))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(variables: &[(&str, &str)]) -> Result<SharedSettings, ConfigError> {
+        SharedSettings::from_variables(|name| {
+            let known = variables.iter().find(|(known, _)| *known == name);
+            known.map(|(_, value)| value.into())
+        })
+    }
+
+    #[test]
+    fn each_field_is_a_variable() {
+        let none = format!("{:?}", SharedSettings::default());
+        assert_eq!(format!("{:?}", read(&[]).unwrap()), none);
+        for (name, value, field) in [
+            (
+                "MASTERS",
+                "redis://a,\nredis://:hunter2@b",
+                "masters: [a:6379, b:6379]",
+            ),
+            ("LEAVING", "redis://a", "leaving: [a:6379]"),
+            ("USER", "locks", "user: Some(\"locks\")"),
+            ("PASSWORD_FILE", "/p", "password_file: Some(\"/p\")"),
+            ("CA_FILE", "/ca", "ca_file: Some(\"/ca\")"),
+            ("CERT_FILE", "/c", "cert_file: Some(\"/c\")"),
+            ("KEY_FILE", "/k", "key_file: Some(\"/k\")"),
+            ("TTL", "2m", "ttl: Some(120s)"),
+            ("MAX_TTL", "1m 30s", "max_ttl: Some(90s)"),
+            ("CONNECT_TIMEOUT", "5s", "connect_timeout: Some(5s)"),
+            ("NODE_TIMEOUT", "500ms", "node_timeout: Some(500ms)"),
+            (
+                "KEY_TEMPLATE",
+                "l:{name}",
+                "key_template: Some(\"l:{name}\")",
+            ),
+            ("STRICT", "true", "strict: Some(true)"),
+        ] {
+            let name = format!("QUORLOCK_{name}");
+            let shown = format!("{:?}", read(&[(&name, value)]).unwrap());
+            assert!(shown.contains(&format!(" {field}")), "{name}: {shown}");
+            assert_eq!(
+                format!("{:?}", read(&[(&name, "")]).unwrap()),
+                none,
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_error_names_the_variable_and_not_its_value() {
+        let time = "is wrong: not a time, expected a number with a unit such as 10s";
+        for (name, value, reason) in [
+            ("MAX_TTL", "hunter2", time),
+            ("TTL", "10", time),
+            (
+                "STRICT",
+                "hunter2",
+                "is wrong: it is neither true nor false",
+            ),
+            (
+                "LEAVING",
+                "redis://a,redis://:hunter2@b:x",
+                "is wrong: master 2: the port in its URL is not a number up to 65535",
+            ),
+        ] {
+            let name = format!("QUORLOCK_{name}");
+            let error = read(&[(&name, value)]).unwrap_err().to_string();
+            let expected = format!("the variable {name} {reason}");
+            assert!(error.starts_with(&expected), "{error}");
+            assert!(!error.contains("hunter2"), "{error}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_variable_is_text() {
+        use std::os::unix::ffi::OsStringExt;
+        let bytes = |_: &str| Some(OsString::from_vec(vec![0xff]));
+        let error = SharedSettings::from_variables(bytes).unwrap_err();
+        let expected = "the variable QUORLOCK_MASTERS is not text in UTF-8";
+        assert_eq!(error.to_string(), expected);
+    }
+
+    #[test]
+    fn a_password_is_one_line() {
+        for (text, expected) in [
+            ("hunter2", Ok("hunter2")),
+            ("hunter2\r\n\n", Ok("hunter2")),
+            (" a b ", Ok(" a b ")),
+            ("\n", Err("p is empty: ")),
+            ("hunter2\nhunter3", Err("p has several lines: ")),
+            ("\u{feff}hunter2", Err("p begins with a byte order mark")),
+        ] {
+            match (password("p", text), expected) {
+                (Ok(found), Ok(expected)) => assert_eq!(found, expected),
+                (Err(error), Err(start)) => {
+                    let error = error.to_string();
+                    assert!(error.starts_with(start), "{error}");
+                    assert!(!error.contains("hunter"), "{error}");
+                }
+                (found, expected) => panic!("{found:?}, not {expected:?}"),
+            }
+        }
+    }
+
+    /// The variable is trimmed as the file, and gives masters the same login.
+    #[test]
+    fn a_password_is_shown_nowhere() {
+        let settings = read(&[("QUORLOCK_MASTERS", "redis://a"), ("QUORLOCK_USER", "u")]);
+        let with = settings.unwrap().with_password(Some("hunter2\n".into()));
+        let settings = with.unwrap();
+        assert!(!format!("{settings:?}").contains("hunter2"));
+        let builder = settings.builder().unwrap();
+        assert!(!format!("{builder:?}").contains("hunter2"));
+    }
+}
