@@ -5,105 +5,41 @@ use std::{
     env, fmt, fs,
     ops::Bound,
     path::{Path, PathBuf},
-    time::Duration,
 };
 
-use quorlock::MasterSpec;
-use serde::{Deserialize, Deserializer};
+use quorlock::{MasterSpec, SharedSettings};
+use quorlock_check::Shared;
+use serde::Deserialize;
 
 use crate::{args::Common, exit::Exit, failure::Failure};
 
-/// One set of masters.
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Settings {
-    #[serde(default)]
-    pub(crate) masters: Vec<MasterSpec>,
-    /// The masters that the programs leave, while the masters are changed.
-    #[serde(default)]
-    pub(crate) leaving: Vec<MasterSpec>,
-    pub(crate) user: Option<String>,
-    pub(crate) password_file: Option<PathBuf>,
-    /// The authorities that may sign the certificates of the masters. `None`: those of the system.
-    #[cfg(feature = "tls")]
-    pub(crate) ca_file: Option<PathBuf>,
-    /// The certificate for masters that want one of their clients.
-    #[cfg(feature = "tls")]
-    pub(crate) cert_file: Option<PathBuf>,
-    #[cfg(feature = "tls")]
-    pub(crate) key_file: Option<PathBuf>,
-    #[serde(default, deserialize_with = "duration")]
-    pub(crate) ttl: Option<Duration>,
-    #[serde(default, deserialize_with = "duration")]
-    pub(crate) max_ttl: Option<Duration>,
-    #[serde(default, deserialize_with = "duration")]
-    pub(crate) connect_timeout: Option<Duration>,
-    #[serde(default, deserialize_with = "duration")]
-    pub(crate) node_timeout: Option<Duration>,
-    pub(crate) key_template: Option<String>,
-    /// Gives no vote to a master that no program has used before.
-    pub(crate) strict: Option<bool>,
+/// Returns the identities of the masters of both lists.
+fn identities(set: &SharedSettings) -> impl Iterator<Item = (String, i64)> {
+    let masters = set.masters.iter().chain(&set.leaving);
+    masters.filter_map(identity)
 }
 
-impl Settings {
-    fn files(&mut self) -> impl Iterator<Item = &mut PathBuf> {
-        let files = [
-            &mut self.password_file,
-            #[cfg(feature = "tls")]
-            &mut self.ca_file,
-            #[cfg(feature = "tls")]
-            &mut self.cert_file,
-            #[cfg(feature = "tls")]
-            &mut self.key_file,
-        ];
-        files.into_iter().flatten()
-    }
+/// Returns a server that is in both sets.
+fn shared_server(set: &SharedSettings, other: &SharedSettings) -> Option<String> {
+    let theirs: Vec<_> = identities(other).collect();
+    let shared = identities(set).find(|one| theirs.contains(one));
+    shared.map(|(server, _)| server)
+}
 
-    pub(crate) fn longest_ttl(&self) -> Duration {
-        self.max_ttl.unwrap_or(MAX_TTL)
-    }
-
-    pub(crate) fn template(&self) -> &str {
-        self.key_template.as_deref().unwrap_or("{name}")
-    }
-
-    /// Returns the masters of both lists.
-    pub(crate) fn all_masters(&self) -> impl Iterator<Item = &MasterSpec> {
-        self.masters.iter().chain(&self.leaving)
-    }
-
-    /// Returns the identities of the masters of both lists.
-    fn identities(&self) -> impl Iterator<Item = (String, i64)> {
-        self.all_masters().filter_map(identity)
-    }
-
-    /// Returns a server that is in both sets.
-    fn shared_with(&self, other: &Self) -> Option<String> {
-        let theirs: Vec<_> = other.identities().collect();
-        let shared = self.identities().find(|one| theirs.contains(one));
-        shared.map(|(server, _)| server)
-    }
-
-    /// Returns the settings of [`Meaning`](crate::args::Meaning) that this set has and `listed`, a
-    /// set that was not read from a file, has not.
-    fn lost_in(&self, listed: &Self) -> impl Iterator<Item = &'static Lost> {
-        let lost = [
-            (
-                self.template() != "{name}" && listed.key_template.is_none(),
-                &KEY_TEMPLATE,
-            ),
-            (
-                self.strict == Some(true) && listed.strict.is_none(),
-                &STRICT,
-            ),
-            (
-                self.longest_ttl() != MAX_TTL && listed.max_ttl.is_none(),
-                &LONGEST_TTL,
-            ),
-        ];
-        let lost = lost.into_iter().filter(|(is_lost, _)| *is_lost);
-        lost.map(|(_, setting)| setting)
-    }
+/// Returns the settings of [`Meaning`](crate::args::Meaning) that `set` has and `listed`, which was
+/// not read from a file, has not.
+fn lost(set: &SharedSettings, listed: &SharedSettings) -> Vec<&'static Lost> {
+    let (set, usual) = (Shared::from(set), Shared::default());
+    let has_template = set.key_template != usual.key_template;
+    let is_strict = set.quarantine != usual.quarantine;
+    let has_max_ttl = set.max_ttl != usual.max_ttl;
+    let lost = [
+        (has_template && listed.key_template.is_none(), &KEY_TEMPLATE),
+        (is_strict && listed.strict.is_none(), &STRICT),
+        (has_max_ttl && listed.max_ttl.is_none(), &LONGEST_TTL),
+    ];
+    let lost = lost.into_iter().filter(|(is_lost, _)| *is_lost);
+    lost.map(|(_, setting)| setting).collect()
 }
 
 /// A setting that a set has, and a list of masters beside it has not.
@@ -129,37 +65,39 @@ const LONGEST_TTL: Lost = Lost {
     effect: "masters that may have forgotten locks would vote after another time",
 };
 
-/// The default, even for a longer TTL: `--ttl` does not raise it, so that of a set does not either.
-const MAX_TTL: Duration = Duration::from_secs(60);
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
     /// The set that is used without `--set`. A single set needs no default.
     default: Option<String>,
     #[serde(default, rename = "set")]
-    sets: BTreeMap<String, Settings>,
+    sets: BTreeMap<String, SharedSettings>,
 }
 
 /// Reads a set of masters from the configuration file. Returns its name, and where it is.
-pub(crate) fn read(common: &Common) -> Result<(String, String, Settings), Failure> {
+pub(crate) fn read(common: &Common) -> Result<(String, String, SharedSettings), Failure> {
     let Some((path, mut file)) = read_file(common)? else {
         return Err(no_masters());
     };
     let (name, mut settings) =
         choose(&mut file, common.set.as_deref()).map_err(|what| wrong(&path, what))?;
-    let other = |set: &Settings| {
-        set.template() != settings.template() && set.shared_with(&settings).is_some()
-    };
+    let template = |set| Shared::from(set).key_template;
+    let other =
+        |set| template(set) != template(&settings) && shared_server(set, &settings).is_some();
     let mut place = format!("the set {name:?} in {}", path.display());
     for (other, _) in file.sets.iter().filter(|(_, set)| other(set)) {
         place.push_str(&format!(", with another key_template than {other:?}"));
     }
     // As the file was written, not as the program was started.
-    for file in settings.files() {
-        if let Some(folder) = path.parent() {
-            *file = folder.join(&*file);
-        }
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let files = [
+        &mut settings.password_file,
+        &mut settings.ca_file,
+        &mut settings.cert_file,
+        &mut settings.key_file,
+    ];
+    for file in files.into_iter().flatten() {
+        *file = folder.join(&*file);
     }
     Ok((name, place, settings))
 }
@@ -172,7 +110,7 @@ pub(crate) fn read(common: &Common) -> Result<(String, String, Settings), Failur
 /// [`Meaning`](crate::args::Meaning) that the list has not. With the file and without it, two
 /// programs could hold one lock.
 pub(crate) fn check_listed(
-    listed: &Settings,
+    listed: &SharedSettings,
     source: &impl fmt::Display,
     common: &Common,
 ) -> Result<(), Failure> {
@@ -180,8 +118,8 @@ pub(crate) fn check_listed(
         return Ok(());
     };
     for (name, set) in &file.sets {
-        let lost: Vec<_> = set.lost_in(listed).collect();
-        if let (Some(server), [_, ..]) = (set.shared_with(listed), &lost[..]) {
+        let lost = lost(set, listed);
+        if let (Some(server), [_, ..]) = (shared_server(set, listed), &lost[..]) {
             let all = |part: fn(&Lost) -> &str| {
                 let parts: Vec<_> = lost.iter().map(|lost| part(lost)).collect();
                 parts.join(" and ")
@@ -260,18 +198,19 @@ fn parse(text: &str) -> Result<File, String> {
 
 /// Returns what is wrong if two sets have the same locks. Two programs could hold one, each with
 /// the settings of another set. Sets with different key templates have different locks.
-fn conflict(sets: &BTreeMap<String, Settings>) -> Option<String> {
+fn conflict(sets: &BTreeMap<String, SharedSettings>) -> Option<String> {
     let later = |name: &String| sets.range::<String, _>((Bound::Excluded(name), Bound::Unbounded));
     let mut pairs = sets
         .iter()
         .flat_map(|one| later(one.0).map(move |other| (one, other)));
     pairs.find_map(|((name, set), (other, theirs))| {
-        let setting = match set.template() == theirs.template() {
-            true if set.longest_ttl() != theirs.longest_ttl() => "max_ttl",
-            true if set.strict.unwrap_or(false) != theirs.strict.unwrap_or(false) => "strict",
+        let [one, two] = [set, theirs].map(Shared::from);
+        let setting = match one.key_template == two.key_template {
+            true if one.max_ttl != two.max_ttl => "max_ttl",
+            true if one.quarantine != two.quarantine => "strict",
             _ => return None,
         };
-        let server = set.shared_with(theirs)?;
+        let server = shared_server(set, theirs)?;
         Some(format!(
             "has {server} in the sets {name:?} and {other:?}, which differ in {setting}, \
              so two programs could hold one lock; give both the same {setting}"
@@ -280,7 +219,7 @@ fn conflict(sets: &BTreeMap<String, Settings>) -> Option<String> {
 }
 
 /// Returns the set called `name`, or the default. Or says why there is none.
-fn choose(file: &mut File, name: Option<&str>) -> Result<(String, Settings), String> {
+fn choose(file: &mut File, name: Option<&str>) -> Result<(String, SharedSettings), String> {
     let names: Vec<_> = file.sets.keys().cloned().collect();
     let known = names.join(", ");
     let name = match (name.or(file.default.as_deref()), &names[..]) {
@@ -322,7 +261,7 @@ fn without_values(message: &str) -> String {
     let what = what.unwrap_or_default().trim_end();
     match expected {
         Some("a sequence") => format!("{what}, expected a list such as [\"redis://10.0.0.1\"]"),
-        Some("a map" | "struct Settings") => {
+        Some("a map" | "struct SharedSettings") => {
             format!("{what}, expected a table such as [set.production]")
         }
         Some("a string") => format!("{what}, expected a text in quotes"),
@@ -341,12 +280,4 @@ fn is_name(text: &str) -> bool {
 fn key(line: &str) -> Option<&str> {
     let (key, _) = line.split_once('=')?;
     Some(key.trim()).filter(|key| is_name(key))
-}
-
-fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    let duration = humantime::parse_duration(&text).map_err(|_| {
-        serde::de::Error::custom("not a time, expected a number with a unit such as 10s")
-    })?;
-    Ok(Some(duration))
 }

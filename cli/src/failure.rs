@@ -207,7 +207,11 @@ fn by(holder: &str, reason: Contention) -> String {
 
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
-        Self::new(Exit::Usage, in_words_of_the_file(&error.to_string()))
+        let exit = match error {
+            ConfigError::Shared { .. } => Exit::Configuration,
+            _ => Exit::Usage,
+        };
+        Self::new(exit, in_words_of_the_file(&error.to_string()))
     }
 }
 

@@ -15,8 +15,6 @@ use crate::{
 mod args;
 mod ask;
 mod break_lock;
-#[cfg(feature = "tls")]
-mod certificates;
 mod client_name;
 mod completions;
 mod configuration;

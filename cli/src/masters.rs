@@ -2,41 +2,29 @@
 
 use std::{
     env, fmt,
-    fs::File,
-    io::{self, Read},
-    mem,
+    fs::{self, File},
+    io, mem,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
 
 use quorlock::{
-    Builder, ConfigError, Coordinator, MasterSpec, Quarantine,
+    ConfigError, Coordinator, MasterSpec, SharedSettings,
     tools::{ConnectionName, example_keys},
 };
 use quorlock_check::{Report, Shared, check};
 use tokio::runtime::Runtime;
 
-#[cfg(feature = "tls")]
-use crate::certificates;
 use crate::{
-    args::Common,
-    client_name::client_name,
-    configuration::{self, Settings},
-    exit::Exit,
-    failure::Failure,
-    output::complain,
-    runtime,
-    values::time,
+    args::Common, client_name::client_name, configuration, exit::Exit, failure::Failure,
+    output::complain, runtime,
 };
 
 /// The masters and their settings.
 pub(crate) struct Masters {
-    builder: Builder,
-    /// The masters, and those that the programs leave.
-    lists: [Vec<MasterSpec>; 2],
-    shared: Shared,
+    settings: SharedSettings,
     source: Source,
-    is_strict: bool,
+    /// The password file, if all users can read it.
     exposed: Option<PathBuf>,
 }
 
@@ -92,7 +80,7 @@ impl Masters {
         if settings.leaving.is_empty() {
             return Err(Failure::new(Exit::Usage, "there are no old masters"));
         }
-        Self::of(source, settings, common)
+        Self::of(source, settings)
     }
 
     /// Finds the masters for a program that checks the password file itself.
@@ -101,20 +89,14 @@ impl Masters {
         if common.is_verbose() {
             complain(format_args!("the masters are those of {source}"));
         }
-        Self::of(source, settings, common)
+        Self::of(source, settings)
     }
 
-    fn of(source: Source, settings: Settings, common: &Common) -> Result<Self, Failure> {
-        let is_strict = settings.strict == Some(true);
-        let shared = shared(&settings);
-        let (builder, lists, exposed) = builder(settings, common)?;
+    fn of(source: Source, settings: SharedSettings) -> Result<Self, Failure> {
         Ok(Self {
-            builder,
-            lists,
-            shared,
+            exposed: exposed(&settings),
+            settings: settings.read_files()?,
             source,
-            is_strict,
-            exposed,
         })
     }
 
@@ -125,7 +107,7 @@ impl Masters {
 
     /// Returns whether masters that no program has used before have no vote.
     pub(crate) fn is_strict(&self) -> bool {
-        self.is_strict
+        self.settings.strict == Some(true)
     }
 
     /// Returns the password file if all users can read it.
@@ -137,7 +119,8 @@ impl Masters {
     pub(crate) fn into_check(self) -> Result<ToCheck, Failure> {
         let idle = runtime::start();
         let idle = idle.map_err(|error| Failure::new(Exit::System, error.to_string()))?;
-        let (lists, shared) = (self.lists.clone(), self.shared.clone());
+        let lists = [self.settings.masters.clone(), self.settings.leaving.clone()];
+        let shared = Shared::from(&self.settings);
         let inside = idle.enter();
         let locks = self.build(CONNECTIONS_OF_A_CHECK)?;
         drop(inside);
@@ -156,8 +139,13 @@ impl Masters {
 
     /// Returns a coordinator, if that many connections to each master can be opened.
     fn build(self, connections: usize) -> Result<Coordinator, Failure> {
-        let locks = self.builder.build().map_err(|error| {
-            let failure = not_built(error, self.lists[0].len());
+        let count = self.settings.masters.len();
+        let mut builder = self.settings.builder()?;
+        if let Some(name) = client_name() {
+            builder = builder.client_name(name);
+        }
+        let locks = builder.build().map_err(|error| {
+            let failure = not_built(error, count);
             match self.source {
                 Source::Set { name, .. } => failure.in_set(&name),
                 Source::Options | Source::Variable => failure,
@@ -217,52 +205,42 @@ const OWN_FILES: usize = 10;
 const CONNECTIONS_OF_A_CHECK: usize = 5;
 const MASTERS: &str = "QUORLOCK_MASTERS";
 
-fn find_settings(common: &Common) -> Result<(Source, Settings), Failure> {
+fn find_settings(common: &Common) -> Result<(Source, SharedSettings), Failure> {
     let is_named = common.set.is_some() || common.config.is_some();
-    let urls = variable(MASTERS)?.filter(|_| !is_named);
-    let (source, masters) = match urls {
-        _ if !common.masters.is_empty() => (Source::Options, listed(&common.masters)),
-        Some(urls) => (Source::Variable, listed(&[urls])),
-        None => {
-            let (name, place, settings) = configuration::read(common)?;
-            let settings = with_options(settings, common)?;
-            return Ok((Source::Set { name, place }, settings));
-        }
+    let is_set = env::var_os(MASTERS).is_some_and(|urls| !urls.is_empty());
+    let (source, mut settings) = if !common.masters.is_empty() {
+        let mut settings = SharedSettings::from_env()?;
+        settings.masters = listed(&common.masters);
+        (Source::Options, settings)
+    } else if is_set && !is_named {
+        (Source::Variable, SharedSettings::from_env()?)
+    } else {
+        let (name, place, settings) = configuration::read(common)?;
+        (Source::Set { name, place }, settings)
     };
-    let leaving = variable("QUORLOCK_LEAVING")?;
-    let settings = Settings {
-        masters,
-        leaving: listed(leaving.as_slice()),
-        key_template: variable("QUORLOCK_KEY_TEMPLATE")?,
-        max_ttl: parsed("QUORLOCK_MAX_TTL", time)?,
-        connect_timeout: parsed("QUORLOCK_CONNECT_TIMEOUT", time)?,
-        node_timeout: parsed("QUORLOCK_NODE_TIMEOUT", time)?,
-        strict: parsed("QUORLOCK_STRICT", |text| {
-            text.parse()
-                .map_err(|_| "it is neither true nor false".to_owned())
-        })?,
-        ..Settings::default()
-    };
-    let settings = with_options(settings, common)?;
-    configuration::check_listed(&settings, &source, common)?;
+    set_options(&mut settings, common);
+    if !matches!(source, Source::Set { .. }) {
+        configuration::check_listed(&settings, &source, common)?;
+    }
     Ok((source, settings))
 }
 
-/// Returns settings with those in their place that the command line has.
-fn with_options(settings: Settings, common: &Common) -> Result<Settings, Failure> {
-    let options = &common.meaning;
-    Ok(Settings {
-        leaving: match &common.leaving[..] {
-            [] => settings.leaving,
-            lists => listed(lists),
-        },
-        key_template: options.key_template.clone().or(settings.key_template),
-        max_ttl: options.max_ttl.or(settings.max_ttl),
-        connect_timeout: common.connect_timeout.or(settings.connect_timeout),
-        node_timeout: common.node_timeout.or(settings.node_timeout),
-        strict: options.strict.or(settings.strict),
-        ..settings
-    })
+/// Puts the settings in their place that the command line has.
+fn set_options(settings: &mut SharedSettings, common: &Common) {
+    fn set<T: Clone>(setting: &mut Option<T>, option: Option<&T>) {
+        *setting = option.cloned().or(setting.take());
+    }
+    let meaning = &common.meaning;
+    if !common.leaving.is_empty() {
+        settings.leaving = listed(&common.leaving);
+    }
+    set(&mut settings.password_file, common.password_file.as_ref());
+    set(&mut settings.key_template, meaning.key_template.as_ref());
+    set(&mut settings.max_ttl, meaning.max_ttl.as_ref());
+    set(&mut settings.strict, meaning.strict.as_ref());
+    let connect = common.connect_timeout.as_ref();
+    set(&mut settings.connect_timeout, connect);
+    set(&mut settings.node_timeout, common.node_timeout.as_ref());
 }
 
 /// Returns the masters of options, each of which may name several.
@@ -290,116 +268,9 @@ fn not_built(mut error: ConfigError, masters: usize) -> Failure {
     Failure::new(Exit::Usage, format!("leaving {error}"))
 }
 
-/// Returns the settings that the programs share.
-fn shared(settings: &Settings) -> Shared {
-    let mut shared = Shared::default();
-    shared.max_ttl = settings.longest_ttl();
-    shared.key_template = settings.template().to_owned();
-    shared.connect_timeout = settings.connect_timeout.unwrap_or(shared.connect_timeout);
-    shared.node_timeout = settings.node_timeout.unwrap_or(shared.node_timeout);
-    if settings.strict == Some(true) {
-        shared.quarantine = Quarantine::Strict;
-    }
-    shared
-}
-
-/// What `builder` returns: also both lists, and the password file if all users can read it.
-type Built = (Builder, [Vec<MasterSpec>; 2], Option<PathBuf>);
-
-fn builder(settings: Settings, common: &Common) -> Result<Built, Failure> {
-    let mut builder = Coordinator::builder().max_ttl(settings.longest_ttl());
-    if let Some(name) = client_name() {
-        builder = builder.client_name(name);
-    }
-    #[cfg(feature = "tls")]
-    let tls = certificates::read(&settings)?;
-    let file = common.password_file.clone().or(settings.password_file);
-    let (password, is_exposed) = match &file {
-        Some(file) => read_password(file).map(|(text, is_exposed)| (Some(text), is_exposed))?,
-        None => (variable("QUORLOCK_PASSWORD")?, false),
-    };
-    let user = settings.user.unwrap_or_default();
-    let login = |master: MasterSpec| match &password {
-        Some(password) => master.login(&user, password),
-        None => master,
-    };
-    let lists = [settings.masters, settings.leaving];
-    let lists = lists.map(|list| list.into_iter().map(&login).collect::<Vec<_>>());
-    #[cfg(feature = "tls")]
-    let lists = match tls {
-        Some(tls) => lists.map(|list| list.into_iter().map(|one| one.tls(tls.clone())).collect()),
-        None => lists,
-    };
-    let [masters, leaving] = lists.clone();
-    builder = builder.masters(masters).leaving(leaving);
-    if let Some(ttl) = settings.ttl {
-        builder = builder.ttl(ttl);
-    }
-    if let Some(timeout) = settings.connect_timeout {
-        builder = builder.connect_timeout(timeout);
-    }
-    if let Some(timeout) = settings.node_timeout {
-        builder = builder.node_timeout(timeout);
-    }
-    if let Some(template) = settings.key_template {
-        builder = builder.key_template(template);
-    }
-    if settings.strict == Some(true) {
-        builder = builder.quarantine(Quarantine::Strict);
-    }
-    Ok((builder, lists, file.filter(|_| is_exposed)))
-}
-
-/// The longest password file, in bytes. A file such as /dev/zero has no end.
-const MOST: u64 = 1 << 16;
-
-/// Returns the password, and whether all users can read it.
-fn read_password(file: &Path) -> Result<(String, bool), Failure> {
-    let mut text = String::new();
-    let read = File::open(file).and_then(|file| {
-        let mode = file.metadata()?.permissions().mode();
-        file.take(MOST).read_to_string(&mut text).map(|_| mode)
-    });
-    let mode = read.map_err(|error| {
-        let sentence = format!("cannot read the password in {}: {error}", file.display());
-        Failure::new(Exit::Configuration, sentence)
-    })?;
-    let password = text.trim_end_matches(['\r', '\n']);
-    let wrong = |what| {
-        let sentence = format!("the password file {} {what}", file.display());
-        Err(Failure::new(Exit::Configuration, sentence))
-    };
-    if password.is_empty() {
-        return wrong("is empty; put the password in it");
-    }
-    if password.contains(['\r', '\n']) {
-        return wrong("has several lines; put only the password in it");
-    }
-    Ok((password.to_owned(), mode & 0o004 != 0))
-}
-
-/// Returns the value of an environment variable that is more than a text.
-fn parsed<T>(
-    name: &str,
-    parse: impl FnOnce(&str) -> Result<T, String>,
-) -> Result<Option<T>, Failure> {
-    let value = variable(name)?.map(|text| parse(&text));
-    value.transpose().map_err(|why| {
-        Failure::new(
-            Exit::Configuration,
-            format!("the variable {name} is wrong: {why}"),
-        )
-    })
-}
-
-/// Returns the value of an environment variable. An empty one counts as unset.
-fn variable(name: &str) -> Result<Option<String>, Failure> {
-    let value = env::var_os(name).filter(|value| !value.is_empty());
-    let value = value.map(|value| {
-        value.into_string().map_err(|_| {
-            let sentence = format!("the variable {name} is not text in UTF-8");
-            Failure::new(Exit::Configuration, sentence)
-        })
-    });
-    value.transpose()
+/// Returns the password file, if all users can read it.
+fn exposed(settings: &SharedSettings) -> Option<PathBuf> {
+    let file = settings.password_file.clone()?;
+    let mode = fs::metadata(&file).ok()?.permissions().mode();
+    (mode & 0o004 != 0).then_some(file)
 }

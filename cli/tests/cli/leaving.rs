@@ -249,13 +249,19 @@ fn bad_leaving_masters_are_refused_before_anything_is_sent() {
     };
     let folder = masters[0].directory();
     let [new, old] = [0, 1].map(|at| masters[at].url());
-    for (leaving, expected) in [
-        (vec![&*old, "redis://:hunter2@a:x"], "leaving master 2: "),
-        (vec!["hunter2"], "leaving master 1: "),
+    let twice = "leaving masters 1 and 3 are the same server, 127.0.0.1:";
+    for (leaving, expected, by_variable) in [
         (
-            vec![&old, "redis://127.0.0.1:1", &old],
-            "leaving masters 1 and 3 are the same server, 127.0.0.1:",
+            vec![&*old, "redis://:hunter2@a:x"],
+            "leaving master 2: ",
+            (78, "the variable QUORLOCK_LEAVING is wrong: master 2: "),
         ),
+        (
+            vec!["hunter2"],
+            "leaving master 1: ",
+            (78, "the variable QUORLOCK_LEAVING is wrong: master 1: "),
+        ),
+        (vec![&old, "redis://127.0.0.1:1", &old], twice, (64, twice)),
     ] {
         let text = format!("[set.cron]\nmasters = [{new:?}]\nleaving = {leaving:?}\n");
         fs::write(folder.join("quorlock.toml"), text).unwrap();
@@ -263,7 +269,7 @@ fn bad_leaving_masters_are_refused_before_anything_is_sent() {
         let by_option = format!("--leaving {list} status job");
         let in_file = format!("the set \"cron\": {expected}");
         for (masters, list, words, status, expected) in [
-            (&*new, &*list, "status job", 64, expected),
+            (&*new, &*list, "status job", by_variable.0, by_variable.1),
             (&new, "", &by_option, 64, expected),
             ("", "", "status job", 78, &in_file),
         ] {

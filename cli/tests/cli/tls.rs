@@ -248,7 +248,7 @@ fn files_that_cannot_be_used_are_a_wrong_configuration() {
     for (more, expected) in [
         (
             "ca_file = \"missing.pem\"".to_owned(),
-            "missing.pem: No such file",
+            "missing.pem cannot be read: No such file",
         ),
         (
             format!("ca_file = {empty:?}"),
@@ -260,13 +260,16 @@ fn files_that_cannot_be_used_are_a_wrong_configuration() {
         ),
         (
             format!("cert_file = {certificate:?}\nkey_file = {key:?}"),
-            "a cert_file and no ca_file",
+            "a cert_file needs a ca_file",
         ),
         (
             format!("{ca}\ncert_file = {certificate:?}"),
-            "add its key_file",
+            "a cert_file needs a key_file",
         ),
-        (format!("{ca}\nkey_file = {key:?}"), "add its cert_file"),
+        (
+            format!("{ca}\nkey_file = {key:?}"),
+            "a key_file needs a cert_file",
+        ),
         (
             format!("{ca}\ncert_file = {certificate:?}\nkey_file = {certificate:?}"),
             "has no private key without a passphrase in PEM form",
@@ -291,5 +294,6 @@ fn files_that_cannot_be_used_are_a_wrong_configuration() {
     let words = format!("run --config {} a -- true", plain.display());
     let (status, _, err) = ended(with(&[], &words).env_remove("QUORLOCK_MASTERS"));
     assert_eq!(status, 78, "{err}");
-    assert!(err.contains("no master with TLS; write rediss://"), "{err}");
+    let expected = "a ca_file needs a master with TLS: write rediss://";
+    assert!(err.contains(expected), "{err}");
 }

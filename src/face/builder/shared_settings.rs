@@ -86,6 +86,9 @@ pub struct SharedSettings {
     pub key_template: Option<String>,
     /// Whether the quarantine is [`Strict`](Quarantine::Strict).
     pub strict: Option<bool>,
+    /// Whether the masters have what is in the files. A pipe can be read only once.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    has_read_files: bool,
 }
 
 impl SharedSettings {
@@ -118,18 +121,26 @@ impl SharedSettings {
             strict: parsed("QUORLOCK_STRICT", text("QUORLOCK_STRICT")?, |text| {
                 text.parse().map_err(|_| "it is neither true nor false")
             })?,
+            has_read_files: false,
         })
     }
 
-    /// Reads the password and the certificates, and gives them to the masters.
-    /// [`builder`](Self::builder) does so, too. Only a program that uses the masters without a
-    /// builder needs this, for example for the check.
+    /// Reads the password and the certificates, and gives them to the masters, but not to masters
+    /// that are set later. [`builder`](Self::builder) does so, too. Only a program that uses the
+    /// masters without a builder needs this, for example for the check.
     ///
     /// # Errors
     ///
     /// [`ConfigError::Shared`] names a file that cannot be used, or `QUORLOCK_PASSWORD`.
     pub fn read_files(self) -> Result<Self, ConfigError> {
-        self.with_password(env::var_os(PASSWORD))?.with_tls()
+        if self.has_read_files {
+            return Ok(self);
+        }
+        let read = self.with_password(env::var_os(PASSWORD))?.with_tls()?;
+        Ok(Self {
+            has_read_files: true,
+            ..read
+        })
     }
 
     /// Reads the password file, and gives its content or the `variable` to the masters.
