@@ -215,6 +215,7 @@ macro_rules! page {
             "[rights]: crate::docs::operations#rights\n",
             "[rolling restarts]: crate::docs::operations#rolling-restarts\n",
             "[settings]: crate::docs::settings\n",
+            "[shared settings]: crate::docs::settings#the-environment-and-files\n",
             "[tls]: crate::docs::operations#tls\n",
             "[pauses]: crate::docs::algorithm#waiting\n",
             "[why it holds]: crate::docs::algorithm#why-it-holds\n",

@@ -272,7 +272,7 @@ fn a_file_that_is_no_configuration_is_explained_without_its_values() {
         ),
         (
             "[set.a]\nmasters = []\nttl = \"hunter2\"",
-            "in line 3, at ttl: not a time, expected a number with a unit such as 10s",
+            "in line 3, at ttl: is not a time, expected a number with a unit such as 10s",
         ),
     ] {
         fs::write(&file, text).unwrap();

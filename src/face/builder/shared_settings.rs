@@ -102,12 +102,16 @@ impl SharedSettings {
     }
 
     fn from_variables(get: impl Fn(&str) -> Option<OsString>) -> Result<Self, ConfigError> {
-        let text = |name| text_of(name, get(name));
-        let time = |name| parsed(name, text(name)?, time);
-        let file = |name| get(name).filter(|file| !file.is_empty()).map(PathBuf::from);
+        let text = |name| parsed(name, get(name), Ok);
+        let time = |name| parsed(name, get(name), |text| Ok(time(&text)?));
+        let urls = |name| parsed(name, get(name), masters).map(Option::unwrap_or_default);
+        let file = |name| {
+            let file = get(name).filter(|file| !file.is_empty());
+            file.map(PathBuf::from)
+        };
         Ok(Self {
-            masters: masters(MASTERS, text(MASTERS)?)?,
-            leaving: masters("QUORLOCK_LEAVING", text("QUORLOCK_LEAVING")?)?,
+            masters: urls(MASTERS)?,
+            leaving: urls("QUORLOCK_LEAVING")?,
             user: text("QUORLOCK_USER")?,
             password_file: file("QUORLOCK_PASSWORD_FILE"),
             ca_file: file("QUORLOCK_CA_FILE"),
@@ -118,8 +122,8 @@ impl SharedSettings {
             connect_timeout: time("QUORLOCK_CONNECT_TIMEOUT")?,
             node_timeout: time("QUORLOCK_NODE_TIMEOUT")?,
             key_template: text("QUORLOCK_KEY_TEMPLATE")?,
-            strict: parsed("QUORLOCK_STRICT", text("QUORLOCK_STRICT")?, |text| {
-                text.parse().map_err(|_| "it is neither true nor false")
+            strict: parsed("QUORLOCK_STRICT", get("QUORLOCK_STRICT"), |text| {
+                text.parse().map_err(|_| "is neither true nor false".into())
             })?,
             has_read_files: false,
         })
@@ -146,11 +150,11 @@ impl SharedSettings {
     /// Reads the password file, and gives its content or the `variable` to the masters.
     fn with_password(self, variable: Option<OsString>) -> Result<Self, ConfigError> {
         let password = match &self.password_file {
-            Some(file) => password_of_file(file)?,
-            None => match text_of(PASSWORD, variable)? {
-                Some(text) => password(&of_variable(PASSWORD), &text)?,
-                None => return Ok(self),
-            },
+            Some(file) => Some(password_of_file(file)?),
+            None => parsed(PASSWORD, variable, |text| Ok(password(&text)?))?,
+        };
+        let Some(password) = password else {
+            return Ok(self);
         };
         let user = self.user.clone().unwrap_or_default();
         Ok(self.each_master(|master| master.login(&user, &password)))
@@ -258,34 +262,26 @@ fn of_variable(name: &str) -> String {
 }
 
 /// Returns the value of an environment variable. An empty one counts as unset.
-fn text_of(name: &str, value: Option<OsString>) -> Result<Option<String>, ConfigError> {
-    let value = value.filter(|value| !value.is_empty());
-    let text = value.map(|value| {
-        let text = value.into_string();
-        text.map_err(|_| wrong(of_variable(name), "is not text in UTF-8"))
-    });
-    text.transpose()
-}
-
-/// Returns the value of an environment variable that is more than a text.
 fn parsed<T>(
     name: &str,
-    text: Option<String>,
-    parse: impl FnOnce(&str) -> Result<T, &'static str>,
+    value: Option<OsString>,
+    parse: impl FnOnce(String) -> Result<T, String>,
 ) -> Result<Option<T>, ConfigError> {
-    let value = text.map(|text| parse(&text));
+    let value = value.filter(|value| !value.is_empty());
+    let value = value.map(|value| {
+        let text = value.into_string();
+        parse(text.map_err(|_| "is not text in UTF-8")?)
+    });
     let value = value.transpose();
-    value.map_err(|why| wrong(of_variable(name), format!("is wrong: {why}")))
+    value.map_err(|reason| wrong(of_variable(name), reason))
 }
 
 /// Returns the masters of an environment variable.
-fn masters(name: &str, urls: Option<String>) -> Result<Vec<MasterSpec>, ConfigError> {
-    let masters = MasterSpec::list(&urls.unwrap_or_default());
+fn masters(urls: String) -> Result<Vec<MasterSpec>, String> {
+    let masters = MasterSpec::list(&urls);
     for (number, master) in (1..).zip(&masters) {
-        if let Err(why) = master.address() {
-            let reason = format!("is wrong: master {number}: {why}");
-            return Err(wrong(of_variable(name), reason));
-        }
+        let address = master.address();
+        address.map_err(|why| format!("is wrong: master {number}: {why}"))?;
     }
     Ok(masters)
 }
@@ -293,7 +289,7 @@ fn masters(name: &str, urls: Option<String>) -> Result<Vec<MasterSpec>, ConfigEr
 /// Reads a time such as `500ms`.
 fn time(text: &str) -> Result<Duration, &'static str> {
     humantime::parse_duration(text)
-        .map_err(|_| "not a time, expected a number with a unit such as 10s")
+        .map_err(|_| "is not a time, expected a number with a unit such as 10s")
 }
 
 #[cfg(feature = "serde")]
@@ -309,13 +305,13 @@ fn password_of_file(file: &Path) -> Result<String, ConfigError> {
     let mut text = String::new();
     let read = File::open(file).and_then(|file| file.take(MOST).read_to_string(&mut text));
     read.map_err(|error| wrong(&*place, format!("cannot be read: {error}")))?;
-    password(&place, &text)
+    password(&text).map_err(|reason| wrong(place, reason))
 }
 
 /// Returns the password in the content of a file or a variable.
-fn password(place: &str, text: &str) -> Result<String, ConfigError> {
+fn password(text: &str) -> Result<String, &'static str> {
     let password = text.trim_end_matches(['\r', '\n']);
-    let reason = if password.is_empty() {
+    Err(if password.is_empty() {
         "is empty: put the password in it"
     } else if password.contains(['\r', '\n']) {
         "has several lines: put only the password in it"
@@ -323,8 +319,7 @@ fn password(place: &str, text: &str) -> Result<String, ConfigError> {
         "begins with a byte order mark, as some editors write it: remove it"
     } else {
         return Ok(password.to_owned());
-    };
-    Err(wrong(place, reason))
+    })
 }
 
 #[cfg(test)]
@@ -378,15 +373,11 @@ mod tests {
 
     #[test]
     fn an_error_names_the_variable_and_not_its_value() {
-        let time = "is wrong: not a time, expected a number with a unit such as 10s";
+        let time = "is not a time, expected a number with a unit such as 10s";
         for (name, value, reason) in [
             ("MAX_TTL", "hunter2", time),
             ("TTL", "10", time),
-            (
-                "STRICT",
-                "hunter2",
-                "is wrong: it is neither true nor false",
-            ),
+            ("STRICT", "hunter2", "is neither true nor false"),
             (
                 "LEAVING",
                 "redis://a,redis://:hunter2@b:x",
@@ -417,14 +408,13 @@ mod tests {
             ("hunter2", Ok("hunter2")),
             ("hunter2\r\n\n", Ok("hunter2")),
             (" a b ", Ok(" a b ")),
-            ("\n", Err("p is empty: ")),
-            ("hunter2\nhunter3", Err("p has several lines: ")),
-            ("\u{feff}hunter2", Err("p begins with a byte order mark")),
+            ("\n", Err("is empty: ")),
+            ("hunter2\nhunter3", Err("has several lines: ")),
+            ("\u{feff}hunter2", Err("begins with a byte order mark")),
         ] {
-            match (password("p", text), expected) {
+            match (password(text), expected) {
                 (Ok(found), Ok(expected)) => assert_eq!(found, expected),
                 (Err(error), Err(start)) => {
-                    let error = error.to_string();
                     assert!(error.starts_with(start), "{error}");
                     assert!(!error.contains("hunter"), "{error}");
                 }
