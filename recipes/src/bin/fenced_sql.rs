@@ -2,13 +2,12 @@
 
 use std::{env, error::Error, time::Duration};
 
-use quorlock::{Coordinator, FencingToken, MasterSpec};
+use quorlock::{Builder, FencingToken};
 use rusqlite::{Connection, OptionalExtension};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let masters = env::var("QUORLOCK_MASTERS")?;
-    let locks = Coordinator::new(MasterSpec::list(&masters))?;
+    let locks = Builder::from_env()?.build()?;
     let lock = locks.mutex("account/7").fenced();
     let db = open(&env::var("DATABASE")?)?;
     let mut done = 0;

@@ -1,8 +1,8 @@
 //! A service that runs on every host, and does its work on one of them: the leader.
 
-use std::{env, error::Error, io, time::Duration};
+use std::{error::Error, io, time::Duration};
 
-use quorlock::{Coordinator, Guard, MasterSpec, RunError};
+use quorlock::{Builder, Guard, RunError};
 use tokio::{
     signal::unix::{SignalKind, signal},
     time::{sleep, timeout},
@@ -10,8 +10,7 @@ use tokio::{
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let masters = env::var("QUORLOCK_MASTERS")?;
-    let locks = Coordinator::new(MasterSpec::list(&masters))?;
+    let locks = Builder::from_env()?.build()?;
     let lock = locks.mutex("leader");
     let mut terminate = signal(SignalKind::terminate())?;
     loop {

@@ -2,13 +2,12 @@
 
 use std::{env, error::Error, time::Duration};
 
-use quorlock::{AcquireError, Coordinator, MasterSpec};
+use quorlock::{AcquireError, Builder, Coordinator};
 use tokio::time::timeout;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let masters = env::var("QUORLOCK_MASTERS")?; // redis://10.0.0.1,redis://10.0.0.2,..
-    let locks = Coordinator::new(MasterSpec::list(&masters))?;
+    let locks = Builder::from_env()?.build()?;
     let done = on_one_host(&locks).await;
     // After an error, too: the masters must hear that the lock stays.
     let _ = timeout(Duration::from_secs(2), locks.close()).await;

@@ -2,7 +2,7 @@
 
 use std::{env, error::Error, fs, path::Path, time::Duration};
 
-use quorlock::{Coordinator, MasterSpec};
+use quorlock::{Builder, Coordinator};
 use tokio::{
     task::JoinSet,
     time::{sleep, timeout},
@@ -12,7 +12,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let locks = Coordinator::new(MasterSpec::list(&env::var("QUORLOCK_MASTERS")?))?;
+    let locks = Builder::from_env()?.build()?;
     let directory = env::args().nth(1).unwrap_or_else(|| ".".to_owned());
     let mut jobs = JoinSet::new();
     for job in 0..20 {

@@ -11,7 +11,7 @@ use axum::{
     routing::{get, post},
 };
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
-use quorlock::{AcquireError, Contention, Coordinator, FencingToken, Guard, MasterSpec};
+use quorlock::{AcquireError, Builder, Contention, Coordinator, FencingToken, Guard};
 use rusqlite::{Connection, OptionalExtension};
 use tokio::{
     net::TcpListener,
@@ -25,7 +25,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let metrics = record_metrics()?; // before the coordinator: it reports nothing to a later recorder
-    let locks = Coordinator::new(MasterSpec::list(&env::var("QUORLOCK_MASTERS")?))?;
+    let locks = Builder::from_env()?.build()?;
     let bank = Arc::new(Bank::new(locks.clone(), &env::var("DATABASE")?)?);
     let service = Router::new()
         .route("/accounts/{id}/deposit/{amount}", post(deposit))

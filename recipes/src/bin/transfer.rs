@@ -3,14 +3,14 @@
 
 use std::{env, error::Error, time::Duration};
 
-use quorlock::{Coordinator, FencingToken, MasterSpec};
+use quorlock::{Builder, Coordinator, FencingToken};
 use rusqlite::{Connection, OptionalExtension};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
-    let locks = Coordinator::new(MasterSpec::list(&env::var("QUORLOCK_MASTERS")?))?;
+    let locks = Builder::from_env()?.build()?;
     let mut db = open(&env::var("DATABASE")?)?;
     let account = |at| env::args().nth(at).ok_or("usage: transfer FROM TO");
     let (from, to): (u32, u32) = (account(1)?.parse()?, account(2)?.parse()?);

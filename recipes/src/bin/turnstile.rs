@@ -1,14 +1,13 @@
 //! Visitors that pass one at a time, in the order in which they came, from any host.
 
-use std::{env, error::Error, time::Duration};
+use std::{error::Error, time::Duration};
 
-use quorlock::{Coordinator, MasterSpec, Owner};
+use quorlock::{Builder, Coordinator, Owner};
 use tokio::time::{sleep, timeout};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
-    let masters = env::var("QUORLOCK_MASTERS")?;
-    let locks = Coordinator::new(MasterSpec::list(&masters))?;
+    let locks = Builder::from_env()?.build()?;
     let mut visitors = Vec::new();
     for visitor in 0..10 {
         let owner = locks.owner(); // one for each visitor: an owner does not wait for itself

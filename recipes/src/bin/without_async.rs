@@ -1,12 +1,11 @@
 //! An import without async, which runs on one host at a time.
 
-use std::{env, error::Error, time::Duration};
+use std::{error::Error, time::Duration};
 
-use quorlock::{MasterSpec, blocking::Coordinator};
+use quorlock::{Builder, blocking::Coordinator};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let masters = env::var("QUORLOCK_MASTERS")?; // redis://10.0.0.1,redis://10.0.0.2,..
-    let locks = Coordinator::new(MasterSpec::list(&masters))?;
+    let locks = Builder::from_env()?.build_blocking()?;
     let done = import(&locks);
     // After an error, too: the end of the program waits for no release.
     if !locks.close_within(Duration::from_secs(2))? {

@@ -1,8 +1,8 @@
 //! A worker that finishes its present job when it gets SIGTERM.
 
-use std::{env, error::Error, time::Duration};
+use std::{error::Error, time::Duration};
 
-use quorlock::{AcquireError, Coordinator, MasterSpec};
+use quorlock::{AcquireError, Builder, Coordinator};
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::watch,
@@ -12,9 +12,8 @@ use tokio::{
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let masters = env::var("QUORLOCK_MASTERS")?;
     let mut terminated = signal(SignalKind::terminate())?; // before the work begins
-    let locks = Coordinator::new(MasterSpec::list(&masters))?;
+    let locks = Builder::from_env()?.build()?;
     let (stop, stopped) = watch::channel(false);
     let mut workers = JoinSet::new();
     for number in 0..4 {

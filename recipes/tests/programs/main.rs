@@ -302,21 +302,42 @@ fn a_program_without_async_leaves_no_key_behind() {
 fn masters_come_from_a_toml_file() {
     let masters = masters(3);
     let path = masters[0].directory().join("settings.toml");
-    let read = |urls: &[String]| {
-        let text = format!("[locks]\nmasters = {urls:?}\nttl_seconds = 20\n");
+    let read = |urls: &[String], more: &str| {
+        let text = format!("[locks]\nmasters = {urls:?}\nttl = \"20s\"\n{more}\n");
         fs::write(&path, text).unwrap();
         let mut command = program(env!("CARGO_BIN_EXE_from_toml"), &masters);
         command.arg(&path).output().unwrap()
     };
     let urls: Vec<_> = masters.iter().map(Server::url).collect();
-    let said = stdout_of(read(&urls));
+    let said = stdout_of(read(&urls, "strict = false"));
     assert_eq!(said.matches("can vote").count(), 3, "{said}");
 
     let wrong = [urls[0].clone(), "redis://:hunter2@b:x".to_owned()];
-    let error = String::from_utf8(read(&wrong).stderr).unwrap();
-    assert!(
-        error.contains("the port in its URL is not a number"),
-        "{error}"
-    );
-    assert!(!error.contains("hunter2"), "{error}");
+    for (urls, more, expected) in [
+        (&wrong[..], "", "the port in its URL is not a number"),
+        (&urls, "password = 1", "unknown field `password`"),
+        (&urls, "max_ttl = \"1\"", "is not a time, expected a number"),
+    ] {
+        let error = String::from_utf8(read(urls, more).stderr).unwrap();
+        assert!(error.contains(expected), "{error}");
+        assert!(!error.contains("hunter2"), "{error}");
+    }
+}
+
+/// An operator changes the masters, and what else all programs share, without new code.
+#[test]
+fn all_shared_settings_come_from_the_environment() {
+    let (new, old) = (masters(3), masters(3));
+    let urls: Vec<_> = old.iter().map(Server::url).collect();
+    let mut job = program(env!("CARGO_BIN_EXE_one_host"), &new);
+    job.env("QUORLOCK_LEAVING", urls.join(","))
+        .env("QUORLOCK_KEY_TEMPLATE", "app:{name}")
+        .env("QUORLOCK_MAX_TTL", "30s");
+    assert_eq!(stdout_of(job.output().unwrap()), "the job runs here\n");
+    for master in new.iter().chain(&old) {
+        assert_eq!(master.command(&["EXISTS", "app:nightly report"]), "1");
+    }
+    let refused = job.env("QUORLOCK_MAX_TTL", "5s").output().unwrap();
+    let error = String::from_utf8(refused.stderr).unwrap();
+    assert!(error.contains("TTL"), "{error}"); // that of 10 s is longer
 }
