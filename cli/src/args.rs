@@ -128,37 +128,25 @@ impl Common {
 
     /// Joins the options before the name of the command with those after it. `Err` names options
     /// that exclude each other.
-    pub(crate) fn join(self, after: Self) -> Result<Self, &'static str> {
-        let Self {
-            mut masters,
-            mut leaving,
-            set,
-            config,
-            password_file,
-            meaning,
-            connect_timeout,
-            node_timeout,
-            verbose,
-        } = self;
-        masters.extend(after.masters);
-        leaving.extend(after.leaving);
-        let set = one(set, after.set).ok_or("--set is given twice")?;
-        if set.is_some() && !masters.is_empty() {
+    pub(crate) fn join(mut self, after: Self) -> Result<Self, &'static str> {
+        self.masters.extend(after.masters);
+        self.leaving.extend(after.leaving);
+        let set = one(self.set, after.set).ok_or("--set is given twice")?;
+        if set.is_some() && !self.masters.is_empty() {
             return Err("--set and --master exclude each other");
         }
-        let file = one(password_file, after.password_file);
-        let connect_timeout = one(connect_timeout, after.connect_timeout);
-        let node_timeout = one(node_timeout, after.node_timeout);
+        let file = one(self.password_file, after.password_file);
+        let connect_timeout = one(self.connect_timeout, after.connect_timeout);
+        let node_timeout = one(self.node_timeout, after.node_timeout);
         Ok(Self {
-            masters,
-            leaving,
             set,
-            config: one(config, after.config).ok_or("--config is given twice")?,
+            config: one(self.config, after.config).ok_or("--config is given twice")?,
             password_file: file.ok_or("--password-file is given twice")?,
-            meaning: meaning.join(after.meaning)?,
+            meaning: self.meaning.join(after.meaning)?,
             connect_timeout: connect_timeout.ok_or("--connect-timeout is given twice")?,
             node_timeout: node_timeout.ok_or("--node-timeout is given twice")?,
-            verbose: verbose.saturating_add(after.verbose),
+            verbose: self.verbose.saturating_add(after.verbose),
+            ..self
         })
     }
 }
@@ -330,6 +318,9 @@ pub(crate) struct Plan {
     /// URL of an old master, repeated for each [those of the settings].
     #[arg(long, value_name = "URL")]
     pub(crate) from: Vec<String>,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) common: Common,
 }

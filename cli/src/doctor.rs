@@ -29,7 +29,7 @@ struct Report {
 }
 
 #[derive(Serialize)]
-struct FindingReport {
+pub(crate) struct FindingReport {
     severity: String,
     masters: Vec<String>,
     setting: &'static str,
@@ -109,7 +109,7 @@ fn exit(worst: Option<Severity>) -> Exit {
 }
 
 impl FindingReport {
-    fn of(finding: &Finding) -> Self {
+    pub(crate) fn of(finding: &Finding) -> Self {
         Self {
             severity: finding.severity.to_string(),
             masters: finding.masters.iter().map(ToString::to_string).collect(),

@@ -7,6 +7,8 @@ use quorlock::{
     tools::{ConnectionName, ListsId},
 };
 
+use serde::Serialize;
+
 use crate::style::{Cell, Colour, Style};
 
 /// The two lists.
@@ -20,7 +22,8 @@ pub(super) struct Change {
 }
 
 /// The masters that a program uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum Part {
     Old,
     Both,

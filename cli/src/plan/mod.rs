@@ -1,19 +1,24 @@
 //! `quorlock plan`: the steps to other masters, and whether it is time for the next one.
 
+use std::collections::BTreeMap;
+
 use quorlock::Coordinator;
 use quorlock_check::Finding;
+use serde::Serialize;
 
 use self::{
     change::{Change, Part},
-    seen::Seen,
-    steps::{Step, steps},
+    seen::{PartReport, Seen},
+    steps::Step,
 };
 use crate::{
     args::{Common, Plan},
+    doctor::FindingReport,
     exit::Exit,
     failure::Failure,
+    lists::ListReport,
     masters::Masters,
-    report::say,
+    report::{print_json, say},
     runtime::block_on,
     style::{Style, clean, wrap},
     times::rounded,
@@ -24,8 +29,25 @@ mod change;
 mod seen;
 mod steps;
 
+#[derive(Default, Serialize)]
+struct PlanReport {
+    source: String,
+    lists: Vec<ListReport>,
+    programs: Vec<PartReport>,
+    /// The masters that show no programs, and why.
+    unseen: BTreeMap<String, String>,
+    /// What to do in each step.
+    steps: Vec<String>,
+    /// The number of the marked step, from 1.
+    step: Option<usize>,
+    findings: Vec<FindingReport>,
+    verdict: String,
+}
+
 pub(crate) fn plan(args: &Plan, common: &Common) -> Result<Exit, Failure> {
-    let subject = Masters::find_change(common, &args.from, &args.to)?.into_check()?;
+    let masters = Masters::find_change(common, &args.from, &args.to)?;
+    let source = masters.source();
+    let subject = masters.into_check()?;
     block_on(async {
         let (change, locks) = (Change::of(&subject.lists, subject.keys()?), &subject.locks);
         let style = Style::of_stdout();
@@ -33,7 +55,15 @@ pub(crate) fn plan(args: &Plan, common: &Common) -> Result<Exit, Failure> {
             return Err(Failure::new(Exit::Usage, NOT_OLD));
         }
         if change.is_none() {
-            say(paragraph(SAME, style))?;
+            let verdict = SAME.to_owned();
+            match args.json {
+                true => print_json(&PlanReport {
+                    source,
+                    verdict,
+                    ..PlanReport::default()
+                })?,
+                false => say(paragraph(SAME, style))?,
+            }
             return Ok(Exit::Success);
         }
         let checked = subject.check().await?;
@@ -41,10 +71,28 @@ pub(crate) fn plan(args: &Plan, common: &Common) -> Result<Exit, Failure> {
         let step = seen.step();
         let findings = step.findings(&checked);
         let verdict = seen.verdict(step, &findings, &change);
+        let steps = steps::steps(&change, locks);
+        if args.json {
+            let marked = steps.iter().position(|(at, _)| *at == step);
+            let unseen = seen.unseen.iter();
+            let unseen =
+                unseen.map(|(master, why)| (master.to_string(), in_words_of_the_file(why)));
+            print_json(&PlanReport {
+                source,
+                lists: ListReport::all(locks),
+                programs: seen.reports(),
+                unseen: unseen.collect(),
+                step: marked.map(|index| index + 1),
+                steps: steps.into_iter().map(|(_, text)| text).collect(),
+                findings: findings.into_iter().map(FindingReport::of).collect(),
+                verdict: verdict.text,
+            })?;
+            return Ok(verdict.exit);
+        }
         let shown = [
             change.text(style),
             seen.text(style),
-            steps(&change, locks, step, style),
+            steps::text(&steps, step, style),
             notes(&seen, locks, step, &findings, style),
             paragraph(&verdict.text, style),
         ];

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use quorlock::Coordinator;
 use quorlock_check::{Finding, MasterPrograms, Severity};
+use serde::Serialize;
 
 use super::{
     change::{Change, Part},
@@ -14,6 +15,15 @@ use crate::{
     style::{Cell, Colour, Style},
     words::in_words_of_the_file,
 };
+
+/// The programs that use the same masters, in the JSON.
+#[derive(Serialize)]
+pub(super) struct PartReport {
+    uses: Part,
+    clients: Vec<String>,
+    /// The number of connections without a client name.
+    unnamed: usize,
+}
 
 /// What the masters show.
 pub(super) struct Seen {
@@ -108,6 +118,17 @@ impl Seen {
     fn is_stopped(&self, change: &Change) -> bool {
         let left = change.left();
         left.iter().all(|master| self.unseen.contains_key(master))
+    }
+
+    /// Returns the programs, for the JSON.
+    pub(super) fn reports(&self) -> Vec<PartReport> {
+        let parts = self.programs.iter();
+        let parts = parts.map(|(part, names)| PartReport {
+            uses: *part,
+            clients: names.keys().flatten().cloned().collect(),
+            unnamed: names.get(&None).copied().unwrap_or_default(),
+        });
+        parts.collect()
     }
 
     pub(super) fn text(&self, style: Style) -> String {

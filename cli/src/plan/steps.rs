@@ -40,15 +40,15 @@ impl Step {
     }
 }
 
-/// Returns the steps, with a mark at the next one.
-pub(super) fn steps(change: &Change, locks: &Coordinator, step: Step, style: Style) -> String {
+/// Returns the five steps, with what to do.
+pub(super) fn steps(change: &Change, locks: &Coordinator) -> [(Step, String); 5] {
     let wait = rounded(locks.quarantine_length());
     let (old, barred) = (Part::Old.word(), change.barred());
     let stop = match &*change.left().join(", ") {
         "" => "the change is done".to_owned(),
         left => format!("stop {left}"),
     };
-    let texts = [
+    [
         (
             Step::Begin,
             "When a majority of the new masters can vote, set masters to the new list and leaving \
@@ -76,8 +76,12 @@ pub(super) fn steps(change: &Change, locks: &Coordinator, step: Step, style: Sty
             "Wait until all programs with both lists have ended.".to_owned(),
         ),
         (Step::StopOld, format!("Then {stop}.")),
-    ];
-    let lines = texts.iter().zip(1..).map(|((at, text), number)| {
+    ]
+}
+
+/// Returns the steps as text, with a mark at the next one.
+pub(super) fn text(steps: &[(Step, String)], step: Step, style: Style) -> String {
+    let lines = steps.iter().zip(1..).map(|((at, text), number)| {
         let mark = if *at == step { "->" } else { "  " };
         let lines = wrap(text, style.text_width() - 8);
         format!("  {mark} {number}  {}\n", lines.join("\n        "))

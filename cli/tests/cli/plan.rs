@@ -13,7 +13,7 @@ use quorlock::Coordinator;
 use testkit::server::{Server, masters};
 use tokio::sync::oneshot;
 
-use crate::support::{Running, ended, until, urls, with};
+use crate::support::{Running, ended, json, until, urls, with};
 
 /// Returns `quorlock plan` for a change from the `old` masters to the `new` ones.
 fn plan(old: &str, new: &str) -> Command {
@@ -241,6 +241,45 @@ fn no_step_is_needed_for_the_same_masters() {
         "{shown}"
     );
     assert_eq!(marked(&shown), None, "{shown}");
+}
+
+/// The fields are those of cli/JSON.md.
+#[test]
+fn the_plan_is_shown_as_json() {
+    let masters = masters(4);
+    let [old, new] = [0..3, 1..4].map(|some| urls(&masters[some]));
+    let of = |old: &str, new: &str| {
+        let (status, shown, err) = ended(plan(old, new).arg("--json"));
+        assert_eq!(err, "");
+        (status, json(&shown))
+    };
+    let (status, shown) = of(&old, &new);
+    assert_eq!((status, &shown["step"]), (0, &1.into()), "{shown}");
+    assert_eq!(shown["steps"].as_array().unwrap().len(), 5);
+    assert_eq!(shown["source"], "QUORLOCK_MASTERS");
+    assert_eq!(shown["lists"][1]["list"], "leaving");
+    assert_eq!(shown["programs"], serde_json::json!([]));
+
+    let _before = Running::hold(&masters[..3], "job");
+    let _joint = Joint::start(&masters);
+    masters[0].command(&["ACL", "SETUSER", "default", "-client"]);
+    let (status, shown) = of(&old, &new);
+    assert_eq!((status, &shown["step"]), (1, &2.into()), "{shown}");
+    let both = serde_json::json!({"uses": "both", "clients": ["web-2/7"], "unnamed": 0});
+    assert_eq!(shown["programs"][0]["uses"], "old");
+    assert_eq!(shown["programs"][1], both);
+    assert_eq!(shown["unseen"].as_object().unwrap().len(), 1, "{shown}");
+    assert!(shown["verdict"].as_str().unwrap().starts_with("Not yet: "));
+
+    let mut same = plan(&old, &old);
+    let (status, shown, _) = ended(
+        same.args(["--json", "--from", &old])
+            .env_remove("QUORLOCK_MASTERS"),
+    );
+    assert_eq!(
+        (status, &json(&shown)["step"]),
+        (0, &serde_json::Value::Null)
+    );
 }
 
 /// A program with other lists is no reason to go on as if there was none.
