@@ -227,28 +227,25 @@ fn find_settings(common: &Common) -> Result<(Source, SharedSettings), Failure> {
 
 /// Puts the settings in their place that the command line has.
 fn set_options(settings: &mut SharedSettings, common: &Common) {
-    fn set<T: Clone>(setting: &mut Option<T>, option: Option<&T>) {
-        *setting = option.cloned().or(setting.take());
+    fn set<T>(setting: &mut Option<T>, option: Option<T>) {
+        *setting = option.or(setting.take());
     }
-    let meaning = &common.meaning;
+    let meaning = common.meaning.clone();
     if !common.leaving.is_empty() {
         settings.leaving = listed(&common.leaving);
     }
-    set(&mut settings.password_file, common.password_file.as_ref());
-    set(&mut settings.key_template, meaning.key_template.as_ref());
-    set(&mut settings.max_ttl, meaning.max_ttl.as_ref());
-    set(&mut settings.strict, meaning.strict.as_ref());
-    let connect = common.connect_timeout.as_ref();
-    set(&mut settings.connect_timeout, connect);
-    set(&mut settings.node_timeout, common.node_timeout.as_ref());
+    set(&mut settings.password_file, common.password_file.clone());
+    set(&mut settings.key_template, meaning.key_template);
+    set(&mut settings.max_ttl, meaning.max_ttl);
+    set(&mut settings.strict, meaning.strict);
+    set(&mut settings.connect_timeout, common.connect_timeout);
+    set(&mut settings.node_timeout, common.node_timeout);
 }
 
 /// Returns the masters of options, each of which may name several.
 fn listed(texts: &[String]) -> Vec<MasterSpec> {
-    texts
-        .iter()
-        .flat_map(|text| MasterSpec::list(text))
-        .collect()
+    let lists = texts.iter().map(|text| MasterSpec::list(text));
+    lists.flatten().collect()
 }
 
 /// Returns the failure for settings that cannot be used, with the list that is wrong. `masters` is

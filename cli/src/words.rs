@@ -1,8 +1,8 @@
 //! Words for people: lists of names, and the texts of the library for people who write no code.
 
 /// The places of the password and the user.
-pub(crate) const LOGIN: &str =
-    "--password-file, QUORLOCK_PASSWORD or password_file, and the user in the URL or the set";
+pub(crate) const LOGIN: &str = "--password-file, QUORLOCK_PASSWORD or password_file \
+    (blanks count), and the user in the URL or the set";
 
 /// What servers say to a client without a password, after `NOAUTH`.
 const NOAUTH: &str = " HELLO must be called with the client already authenticated, otherwise the \

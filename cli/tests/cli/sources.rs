@@ -1,10 +1,14 @@
 //! One program with two sources of masters: a configuration file, and a list beside it.
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, path::Path, process::Command, time::Duration};
 
+use quorlock::{
+    SharedSettings,
+    tools::{ConnectionName, example_keys},
+};
 use testkit::server::{Server, masters};
 
-use crate::support::{Running, ended, json, urls, with};
+use crate::support::{Running, ended, json, until, urls, with};
 
 /// Writes the usual configuration file, with one set called `cron`.
 fn write(folder: &Path, masters: &[Server], settings: &str) {
@@ -263,4 +267,65 @@ fn timeouts_come_from_the_option_then_the_variable_or_the_file() {
             "{err}"
         );
     }
+}
+
+/// Every connection shows the lists, the key template and the longest TTL of its program.
+#[test]
+fn the_file_the_environment_and_the_library_give_the_same_settings() {
+    let (new, old) = (masters(3), masters(3));
+    let [masters, leaving] =
+        [&new, &old].map(|list| -> Vec<_> { list.iter().map(Server::url).collect() });
+    let section = format!(
+        "masters = {masters:?}\nleaving = {leaving:?}\nkey_template = \"locks:{{name}}\"\n\
+         max_ttl = \"90s\"\n"
+    );
+    let folder = new[0].directory();
+    fs::write(folder.join("quorlock.toml"), format!("[set.a]\n{section}")).unwrap();
+    let shown = || {
+        let clients = old[0].command(&["CLIENT", "LIST"]);
+        let name = clients
+            .split("name=quorlock:")
+            .nth(1)
+            .expect("a named connection");
+        let parts: Vec<_> = name.split([':', ' ']).take(3).map(str::to_owned).collect();
+        parts
+    };
+    let mut of_file = Running::start(&mut at(folder, "hold --set a job"));
+    assert!(of_file.line().starts_with("held "));
+    let by_file = shown();
+    drop(of_file);
+    let no_one = || {
+        old[0]
+            .command(&["CLIENT", "LIST"])
+            .contains("name=quorlock:")
+    };
+    until("the first program is gone", || !no_one());
+    for master in new.iter().chain(&old) {
+        master.command(&["DEL", "locks:job"]);
+    }
+    let mut command = with(&new, "hold job");
+    command
+        .env("QUORLOCK_LEAVING", leaving.join(","))
+        .env("QUORLOCK_KEY_TEMPLATE", "locks:{name}")
+        .env("QUORLOCK_MAX_TTL", "1m 30s");
+    let mut of_environment = Running::start(&mut command);
+    assert!(of_environment.line().starts_with("held "));
+    assert_eq!(shown(), by_file);
+
+    let settings: SharedSettings = toml::from_str(&section).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime.unwrap();
+    let _inside = runtime.enter();
+    let locks = settings.builder().unwrap().build().unwrap();
+    let keys = example_keys("locks:{name}").unwrap();
+    let name = ConnectionName::new(
+        locks.lists_id(),
+        &keys[0].key,
+        Duration::from_secs(90),
+        None,
+    );
+    let shown = format!("quorlock:{}:", by_file.join(":"));
+    assert!(name.to_string().starts_with(&shown), "{name}, not {shown}");
 }
