@@ -44,6 +44,22 @@ struct PlanReport {
     verdict: String,
 }
 
+impl PlanReport {
+    /// Returns what is seen, and the steps, without all else.
+    fn of(seen: &Seen, steps: [(Step, String); 5], marked: Step) -> Self {
+        let step = steps.iter().position(|(at, _)| *at == marked);
+        let unseen = seen.unseen.iter();
+        let unseen = unseen.map(|(master, why)| (master.to_string(), in_words_of_the_file(why)));
+        Self {
+            programs: seen.reports(),
+            unseen: unseen.collect(),
+            step: step.map(|index| index + 1),
+            steps: steps.into_iter().map(|(_, text)| text).collect(),
+            ..Self::default()
+        }
+    }
+}
+
 pub(crate) fn plan(args: &Plan, common: &Common) -> Result<Exit, Failure> {
     let masters = Masters::find_change(common, &args.from, &args.to)?;
     let source = masters.source();
@@ -73,19 +89,12 @@ pub(crate) fn plan(args: &Plan, common: &Common) -> Result<Exit, Failure> {
         let verdict = seen.verdict(step, &findings, &change);
         let steps = steps::steps(&change, locks);
         if args.json {
-            let marked = steps.iter().position(|(at, _)| *at == step);
-            let unseen = seen.unseen.iter();
-            let unseen =
-                unseen.map(|(master, why)| (master.to_string(), in_words_of_the_file(why)));
             print_json(&PlanReport {
                 source,
                 lists: ListReport::all(locks),
-                programs: seen.reports(),
-                unseen: unseen.collect(),
-                step: marked.map(|index| index + 1),
-                steps: steps.into_iter().map(|(_, text)| text).collect(),
                 findings: findings.into_iter().map(FindingReport::of).collect(),
                 verdict: verdict.text,
+                ..PlanReport::of(&seen, steps, step)
             })?;
             return Ok(verdict.exit);
         }

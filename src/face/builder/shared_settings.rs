@@ -63,7 +63,7 @@ pub struct SharedSettings {
     /// The file with the password of these masters in its only line.
     pub password_file: Option<PathBuf>,
     /// The authorities that may sign the certificates of `rediss://` masters, in PEM form (feature
-    /// `tls`). `None`: those of the system. Until masters have this file, [`Builder::tls`] counts.
+    /// `tls`). It counts more than [`Builder::tls`]. `None`: those of the system.
     pub ca_file: Option<PathBuf>,
     /// The certificate of this client, if the masters want one. Needs the two other files.
     pub cert_file: Option<PathBuf>,
@@ -182,8 +182,8 @@ impl SharedSettings {
         }
     }
 
-    /// Reads the password and the certificates, and returns a builder with all settings. Every
-    /// other setting can be made on the builder, before or after.
+    /// Reads the password and the certificates, and returns a builder with these settings. All
+    /// methods of the builder still work.
     ///
     /// # Errors
     ///
@@ -220,7 +220,7 @@ impl Builder {
     /// `QUORLOCK_KEY_TEMPLATE`, `QUORLOCK_MAX_TTL`, `QUORLOCK_STRICT` and others.
     ///
     /// If all programs begin like this, an operator can change the masters, and what else all
-    /// programs must agree on, without new code.
+    /// programs must agree on, without new code. All methods of the builder still work.
     ///
     /// # Errors
     ///
