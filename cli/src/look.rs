@@ -125,13 +125,16 @@ pub(crate) async fn look(locks: &Coordinator, name: &str) -> Result<Look, Failur
         inspected = locks.mutex(name).inspect().await;
     }
     let mut look = match inspected {
-        Ok(inspection) => Look::of(inspection),
+        Ok(inspection) => {
+            let able = parts.iter().map(|(health, _)| health.can_vote());
+            Look::of(inspection, able)
+        }
         Err(InspectError::NoQuorum { votes, views, .. }) => {
+    let parts = Part::of_masters(locks);
             Look::without_quorum(name, &votes, views)
         }
         Err(error) => return Err(error.into()),
     };
-    let parts = Part::of_masters(locks);
     for (master, (health, part)) in look.masters.iter_mut().zip(parts) {
         master.part = part;
         master.round_trip = health.round_trip;
@@ -166,10 +169,15 @@ fn may_not_see_the_queue(votes: &Votes) -> bool {
 }
 
 impl Look {
-    fn of(inspection: Inspection) -> Self {
-        let views = inspection.votes.iter().zip(inspection.views());
-        let free = views.filter(|(_, view)| *view == MasterView::Free);
-        let free: Vec<_> = free.map(|(row, _)| row.master()).collect();
+    /// `able` says of each master whether it can vote. If not, it is not free as long as any master
+    /// knows a holder.
+    fn of(inspection: Inspection, able: impl Iterator<Item = bool>) -> Self {
+        let is_held = |view: MasterView| matches!(view, MasterView::Held(_));
+        let is_known = inspection.views().any(is_held);
+        let views = inspection.votes.iter().zip(able).zip(inspection.views());
+        let free = views
+            .filter(|((_, is_able), view)| *view == MasterView::Free && (*is_able || !is_known));
+        let free: Vec<_> = free.map(|((row, _), _)| row.master()).collect();
         let free = Tallies::of_votes(&inspection.votes, |row| free.contains(&row.master()));
         let verdict = match (inspection.is_held(), inspection.is_contested()) {
             (true, false) => Verdict::Held,

@@ -176,3 +176,27 @@ fn masters_without_memory_are_shown_to_take_no_locks() {
     assert!(shown.starts_with(verdict), "{shown}");
     assert_eq!(shown.matches("no vote: answered OOM").count(), 2, "{shown}");
 }
+
+/// One master knows a holder, one restarted without its keys, and one is down. The holder may have
+/// a majority of them. The two that are free make none.
+#[test]
+fn two_free_masters_of_five_do_not_make_a_lock_free() {
+    let mut masters = masters(5);
+    let (status, ..) = ended(&mut with(&masters, "status job")); // writes the keys of the guard
+    assert_eq!(status, 0);
+    write_mutex(&masters[..1], "job", "t");
+    masters[1].command(&["HSET", "quorlock:guard", "run_id", "another"]);
+    masters[2].kill();
+    let (status, shown, error) = ended(&mut with(&masters, "status job"));
+    assert_eq!(status, 75, "{shown}{error}");
+    let contested = "job  contested: held on 1 of 5 masters, and too few others are free";
+    assert!(shown.starts_with(contested), "{shown}");
+    assert_eq!(shown.matches("free, no vote for ").count(), 1, "{shown}");
+
+    // The same with a master that takes no locks.
+    masters[1].command(&["DEL", "quorlock:guard"]);
+    masters[1].command(&["CONFIG", "SET", "maxmemory", "1"]);
+    let (status, shown, error) = ended(&mut with(&masters, "status job"));
+    assert_eq!(status, 75, "{shown}{error}");
+    assert!(shown.starts_with(contested), "{shown}");
+}
