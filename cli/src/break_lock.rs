@@ -14,7 +14,6 @@ use crate::{
     lists::Tallies,
     look::{Look, look},
     masters::Masters,
-    outage::refused,
     output::complain,
     report::{print_json, say},
     runtime::block_on,
@@ -104,7 +103,7 @@ fn check_that_someone_can_answer(args: &Break) -> Result<(), Failure> {
 /// Returns the failure of a break if too few masters say who holds the lock.
 fn unknown(locks: &Coordinator, seen: &Look) -> Failure {
     let action = format!("cannot break {:?}", seen.name);
-    refused(locks, &action).unwrap_or_else(|| {
+    seen.refused(locks, &action).unwrap_or_else(|| {
         let sentence = format!(
             "{action}: it is {}; run `quorlock doctor` with the same masters",
             seen.sentence()

@@ -14,7 +14,7 @@ use crate::{
     failure::Failure,
     holders::{HolderLook, HoldersLook},
     lists::{Part, Tallies},
-    outage::Outage,
+    outage::{Outage, refused},
     style::{Cell, heading},
     times::{micros, millis, rounded},
     words::in_words_of_the_file,
@@ -42,6 +42,9 @@ pub(crate) struct Look {
     /// The inspection that a break needs. `None` without a quorum.
     #[serde(skip)]
     pub(crate) inspection: Option<Inspection>,
+    /// The reason why there is no quorum, if the user lacks a right.
+    #[serde(skip)]
+    denied: Option<Outage>,
 }
 
 /// What is known of a lock. A worse verdict comes later.
@@ -124,13 +127,13 @@ pub(crate) async fn look(locks: &Coordinator, name: &str) -> Result<Look, Failur
     {
         inspected = locks.mutex(name).inspect().await;
     }
+    let parts = Part::of_masters(locks);
     let mut look = match inspected {
         Ok(inspection) => {
             let able = parts.iter().map(|(health, _)| health.can_vote());
             Look::of(inspection, able)
         }
         Err(InspectError::NoQuorum { votes, views, .. }) => {
-    let parts = Part::of_masters(locks);
             Look::without_quorum(name, &votes, views)
         }
         Err(error) => return Err(error.into()),
@@ -195,6 +198,7 @@ impl Look {
             quarantine: None,
             counted: free,
             inspection: Some(inspection),
+            denied: None,
         }
     }
 
@@ -209,6 +213,7 @@ impl Look {
             quarantine: None,
             counted: Tallies::of_votes(votes, |row| reason(*row).is_none()),
             inspection: None,
+            denied: Some(Outage::in_votes(votes)).filter(Outage::is_refusal),
         }
     }
 
@@ -232,6 +237,13 @@ impl Look {
             }
             _ => (self.verdict, self.counted) = (Verdict::NoQuorum, able),
         }
+    }
+
+    /// Returns the failure of an action if so many masters refuse the user or deny a right that
+    /// nothing is known.
+    pub(crate) fn refused(&self, locks: &Coordinator, action: &str) -> Option<Failure> {
+        let denied = self.denied.as_ref();
+        refused(locks, action).or_else(|| Some(denied?.failure(action)))
     }
 
     /// Returns the heading of a table of the masters.

@@ -9,7 +9,7 @@ use crate::{
     failure::Failure,
     lists::Tallies,
     times::rounded,
-    words::{LOGIN, in_words_of_the_file},
+    words::{LOGIN, in_short, in_words_of_the_file},
 };
 
 /// The reason why too few masters can vote.
@@ -28,8 +28,8 @@ pub(crate) enum Outage {
     /// So many masters refuse the login, a certificate or a right that the others are no majority.
     /// The reason of the first, and what to do.
     Refused(String),
-    /// Too few masters are connected and take locks. `why` is the reason of the first other one, if
-    /// it is known.
+    /// Too few masters are connected and take locks. `why` has the reasons of the others, if they
+    /// are known.
     TooFew {
         connected: Tallies,
         /// Whether some of the connected ones may not take locks either.
@@ -75,10 +75,10 @@ impl Outage {
             _ => Self::TooFew {
                 connected: Tallies::of_health(locks, health, |master| wait_for(master).is_some()),
                 is_limit: false,
-                why: health.iter().find_map(|master| {
+                why: in_short(&Vec::from_iter(health.iter().filter_map(|master| {
                     let why = obstacle(master)?;
                     Some(format!("{}: {why}", master.master))
-                }),
+                }))),
             },
         }
     }
@@ -116,8 +116,12 @@ impl Outage {
             connected: Tallies::of_votes(votes, |row| row.failure().is_none()),
             // The round may be over before all masters have voted.
             is_limit: votes.iter().any(|row| row.vote().is_none()),
-            why: failures.first().map(why),
+            why: in_short(&Vec::from_iter(failures.iter().map(why))),
         }
+    }
+
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self, Self::Refused(_))
     }
 
     /// Returns the failure of an action, such as `cannot lock "a"`.
@@ -133,8 +137,7 @@ impl Outage {
 /// Returns the failure of an action if so many masters refuse the login or a certificate that the
 /// others are no majority.
 pub(crate) fn refused(locks: &Coordinator, action: &str) -> Option<Failure> {
-    let outage = Outage::of(locks);
-    let refused = outage.filter(|outage| matches!(outage, Outage::Refused(_)));
+    let refused = Outage::of(locks).filter(Outage::is_refusal);
     refused.map(|outage| outage.failure(action))
 }
 

@@ -9,7 +9,6 @@ use crate::{
     lists::ListReport,
     look::{Look, Verdict, look_at_all},
     masters::Masters,
-    outage::refused,
     report::{print_json, say},
     runtime::block_on,
     style::{Colour, Style, clean},
@@ -52,7 +51,11 @@ pub(crate) fn status(args: &Status, common: &Common) -> Result<Exit, Failure> {
         let worst = looks.iter().map(|look| look.verdict).max();
         let exit = worst.map_or(Exit::Success, Verdict::exit);
         let names = quoted(args.names.iter().map(String::as_str));
-        match refused(&locks, &format!("cannot look at {names}")) {
+        let action = format!("cannot look at {names}");
+        let mut refused = looks
+            .iter()
+            .filter_map(|look| look.refused(&locks, &action));
+        match refused.next() {
             Some(failure) if exit == Exit::NoQuorum => Err(failure),
             _ => Ok(exit),
         }

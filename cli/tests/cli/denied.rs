@@ -117,3 +117,18 @@ fn a_wait_for_masters_of_which_some_deny_the_lock_says_so() {
     assert_eq!(running.line(), "ran", "the wait went on");
     assert!(running.ended().0.success());
 }
+
+/// `run` and `status` agree about a user who lacks a right.
+#[test]
+fn the_status_of_a_lock_whose_key_is_denied_is_78() {
+    let masters = masters(3);
+    masters.iter().for_each(|master| allow(master, OTHER_KEYS));
+    for words in ["status a", "status --json a", "break --yes a"] {
+        let (status, _, err) = ended(&mut as_bob(&masters, words));
+        assert_eq!(status, 78, "{words}: {err}");
+        assert!(
+            err.contains(LACKS) && err.contains("; run `quorlock doctor`"),
+            "{words}: {err}"
+        );
+    }
+}
