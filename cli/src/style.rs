@@ -153,9 +153,9 @@ fn cut(text: &str, columns: usize) -> String {
     if text.chars().count() <= columns {
         return text.to_owned();
     }
-    let mut cut: String = text.chars().take(columns.saturating_sub(1)).collect();
-    cut.push('…');
-    cut
+    // Not every terminal shows an ellipsis of one character.
+    let cut: String = text.chars().take(columns.saturating_sub(2)).collect();
+    cut + &".."[..columns.min(2)]
 }
 
 /// Returns a text without characters that move the cursor, change colours or hide other characters.
@@ -208,7 +208,7 @@ mod tests {
         ];
         let text = "  a    one\n  bcd  two three\n  a long text\n";
         assert_eq!(PIPE.table(&rows), text);
-        let text = "  a    one\n  bcd  two …\n  a long te…\n";
+        let text = "  a    one\n  bcd  two..\n  a long t..\n";
         let narrow = Style {
             columns: Some(12),
             ..PIPE
@@ -220,7 +220,8 @@ mod tests {
     fn text_is_wrapped_between_words() {
         assert_eq!(wrap("one two three", 7), ["one two", "three"]);
         assert_eq!(wrap("a-very-long-word b", 4), ["a-very-long-word", "b"]);
-        assert_eq!(cut("abc", 2), "a…");
+        assert_eq!(cut("abcd", 3), "a..");
+        assert_eq!(cut("abc", 1), ".");
     }
 
     #[test]
