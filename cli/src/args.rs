@@ -194,6 +194,11 @@ pub(crate) struct Asking {
     /// Say nothing if another holder has the lock.
     #[arg(short, long)]
     pub(crate) quiet: bool,
+    /// What `status` shows beside the host and the process ID [the name of CMD].
+    ///
+    /// It is cut to what fits, and everyone who can read the locks can read it.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) label: Option<String>,
     /// Serve waiters in the order in which they came.
     #[arg(long)]
     pub(crate) fair: bool,
@@ -283,7 +288,7 @@ pub(crate) struct Hold {
     pub(crate) common: Common,
 }
 
-/// Shows who holds locks, for how long, and who waits.
+/// Shows who holds locks, since when the holder runs, and who waits in queues.
 #[derive(Debug, Group)]
 #[command(after_long_help = STATUS)]
 pub(crate) struct Status {

@@ -37,7 +37,7 @@ pub(crate) fn hold(args: &Hold, common: &Common) -> Result<Exit, Failure> {
     block_on(async {
         let mut signals = Signals::catch(&ENDING)?;
         let held = match ask(
-            masters.coordinator()?,
+            masters.of_holder(&args.asking, "")?,
             &args.names,
             &args.asking,
             common,

@@ -6,6 +6,8 @@ use quorlock::{Access, Holder, Kind};
 use serde::{Serialize, Serializer};
 
 use crate::{
+    client_name::{Program, shortened},
+    style::Cell,
     times::{brief, millis},
     words::{MOST_NAMED, in_words},
 };
@@ -25,10 +27,30 @@ pub(crate) struct HolderLook {
     #[serde(serialize_with = "access_word")]
     pub(crate) access: Access,
     pub(crate) owner: Option<String>,
-    pub(crate) client: Option<String>,
+    #[serde(flatten)]
+    program: Program,
     pub(crate) depth: u64,
     #[serde(rename = "remaining_ms", serialize_with = "millis")]
     pub(crate) remaining: Option<Duration>,
+    lease: Option<Lease>,
+    /// The whole client name.
+    #[serde(skip)]
+    name: Option<String>,
+    /// The TTL, or at least this time.
+    #[serde(skip)]
+    ttl: Option<Duration>,
+}
+
+/// What becomes of a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Lease {
+    /// A later look found more time than an earlier one.
+    Renewed,
+    /// A renewal is overdue. The program may have ended, stand still, or renew nothing.
+    NotRenewed,
+    /// The program has ended, and left the lock for its minimum time.
+    MinHold,
 }
 
 impl HoldersLook {
@@ -55,41 +77,100 @@ impl HoldersLook {
         owner
     }
 
+    /// Adds what the difference to an earlier look shows.
+    pub(crate) fn compare(&mut self, earlier: &Self) {
+        for now in self.holder.iter_mut().chain(&mut self.others) {
+            // Two mutexes without a name look the same.
+            let is_it = |one: &&HolderLook| one.owner == now.owner && one.name == now.name;
+            let mut earlier = earlier.iter();
+            if let Some(before) = earlier.find(is_it) {
+                now.ttl = before.ttl;
+                let is_longer = now.remaining > before.remaining.map(|left| left + NOISE);
+                now.lease = match before.lease == Some(Lease::Renewed) || is_longer {
+                    true => Some(Lease::Renewed),
+                    false => now.find_lease(),
+                };
+            }
+        }
+    }
+
     pub(crate) fn sentence(&self) -> String {
-        let sentences: Vec<_> = self.iter().map(HolderLook::sentence).collect();
-        sentences.join("; ")
+        match (&self.holder, self.others.len()) {
+            (None, _) => String::new(),
+            (Some(only), 0) => only.sentence(),
+            (Some(first), others) => format!("{} by {} holders", first.how(), others + 1),
+        }
+    }
+
+    /// Returns a row for each of several holders.
+    pub(crate) fn rows(&self) -> Vec<Vec<Cell>> {
+        let several = self.iter().filter(|_| !self.others.is_empty());
+        let row = |one: &HolderLook| [one.who().unwrap_or_default(), one.outlook()];
+        several
+            .map(|one| row(one).map(Cell::plain).into())
+            .collect()
     }
 
     /// Returns the columns of the holders. `None` if there are none.
     pub(crate) fn columns(&self) -> Option<(String, String)> {
-        let (who, left): (Vec<_>, Vec<_>) = self.iter().map(HolderLook::columns).unzip();
-        (!who.is_empty()).then(|| (who.join(", "), left.join(", ")))
+        let (who, left) = self.iter().max_by_key(|holder| holder.remaining)?.columns();
+        match self.others.len() {
+            0 => Some((who, left)),
+            others => Some((format!("{} holders", others + 1), left)),
+        }
     }
 }
 
 impl HolderLook {
     fn of(holder: &Holder) -> Self {
-        Self {
+        let program = holder.client.as_deref().map(Program::parse);
+        let program = program.unwrap_or_default();
+        let mut look = Self {
             kind: holder.kind,
             access: holder.access,
             owner: holder.owner.clone(),
-            client: holder.client.clone(),
+            ttl: program.ttl.or(holder.remaining),
+            program,
             depth: holder.depth,
             remaining: holder.remaining,
+            lease: None,
+            name: holder.client.clone(),
+        };
+        look.lease = look.find_lease();
+        look
+    }
+
+    /// Returns what one look shows. A holder that is alive renews its lock when two thirds of the
+    /// TTL are left.
+    fn find_lease(&self) -> Option<Lease> {
+        let (left, ttl) = self.remaining.zip(self.ttl)?;
+        if left > ttl + NOISE {
+            return Some(Lease::MinHold);
         }
+        let is_overdue = ttl.saturating_sub(left) > ttl / 3 + LATE;
+        is_overdue.then_some(Lease::NotRenewed)
+    }
+
+    /// Returns the time until another look shows whether the lock is renewed. `None` if that is
+    /// known, or if nothing tells this holder from the next one.
+    pub(crate) fn decided_in(&self) -> Option<Duration> {
+        let is_open = self.lease.is_none() && (self.name.is_some() || self.owner.is_some());
+        let (left, ttl) = self.remaining.zip(self.ttl).filter(|_| is_open)?;
+        Some((left + ttl / 3 + LATE).saturating_sub(ttl))
     }
 
     /// Returns whether `who` is the client, or the ID of the owner in one of the forms in which
     /// `status` shows it.
     fn is_called(&self, who: &str) -> bool {
         let is_id = |owner: &String| owner == who || self.short_id(owner) == who;
-        self.client.as_deref() == Some(who) || self.owner.as_ref().is_some_and(is_id)
+        let names = [&self.program.client, &self.name];
+        names.map(Option::as_deref).contains(&Some(who)) || self.owner.as_ref().is_some_and(is_id)
     }
 
     /// Returns the ID of the owner without the client, and with the beginning of its UUID.
     fn short_id(&self, owner: &str) -> String {
-        let client = self.client.as_deref().unwrap_or_default();
-        let owner = owner.strip_suffix(client).unwrap_or(owner);
+        let name = self.name.as_deref().unwrap_or_default();
+        let owner = owner.strip_suffix(name).unwrap_or(owner);
         short_owner(owner.trim_end_matches('@'))
     }
 
@@ -107,35 +188,45 @@ impl HolderLook {
     /// Returns whether it may be any text with a TTL. The mutexes of the command line have client
     /// names.
     fn may_be_foreign(&self) -> bool {
-        self.kind == Some(Kind::Mutex) && self.client.is_none() && self.owner.is_none()
+        self.kind == Some(Kind::Mutex) && self.name.is_none() && self.owner.is_none()
     }
 
     fn sentence(&self) -> String {
-        let kind = match self.kind {
-            Some(kind @ Kind::ReadWrite) => format!("as a {kind} by a {}", self.role()),
-            Some(kind) => format!("as a {kind}"),
-            None => "by a key that is not a lock".to_owned(),
-        };
-        let by = match self.kind {
-            Some(Kind::ReadWrite) => "",
-            _ => "by ",
+        let role = match self.kind {
+            Some(Kind::ReadWrite) => format!("a {} ", self.role()),
+            _ => String::new(),
         };
         let who = self
             .who()
-            .map_or_else(String::new, |who| format!(" {by}{who}"));
+            .map_or_else(String::new, |who| format!(" by {role}{who}"));
         let depth = match self.depth {
             0 | 1 => String::new(),
             depth => format!(" ({depth} times)"),
         };
-        let left = match self.left() {
-            Some(left) if self.may_be_foreign() => format!(
-                ", {left} left, without a client name, so it may be a lock of another library, or data"
-            ),
-            Some(left) => format!(", {left} left"),
-            None if self.may_be_no_lock() => ", without a TTL, so it may be no lock".to_owned(),
-            None => ", without a TTL".to_owned(),
-        };
-        format!("{kind}{who}{depth}{left}")
+        format!("{}{who}{depth}, {}", self.how(), self.outlook())
+    }
+
+    fn how(&self) -> String {
+        let kind = self.kind.map(|kind| format!("as a {kind}"));
+        kind.unwrap_or_else(|| "by a key that is not a lock".to_owned())
+    }
+
+    /// Says what becomes of the lock.
+    fn outlook(&self) -> String {
+        let no_ttl = "without a TTL";
+        match (self.left(), self.lease) {
+            (None, _) if self.may_be_no_lock() => format!("{no_ttl}, so it may be no lock"),
+            (None, _) => no_ttl.to_owned(),
+            (Some(left), _) if self.may_be_foreign() => {
+                format!("{left} left, {FOREIGN}")
+            }
+            (_, Some(Lease::Renewed)) => "renewed".to_owned(),
+            (Some(left), Some(Lease::NotRenewed)) => format!("not renewed in time, {left} left"),
+            (Some(left), Some(Lease::MinHold)) => {
+                format!("kept by --min-hold for {left} more: its program has ended")
+            }
+            (Some(left), None) => format!("{left} left unless it is renewed"),
+        }
     }
 
     /// Returns what the holder of a read-write lock is.
@@ -149,9 +240,10 @@ impl HolderLook {
     /// Returns the client, and the ID of the owner without the client. `None` for a mutex of a
     /// client without a name.
     fn who(&self) -> Option<String> {
-        match (&self.client, &self.owner) {
-            (Some(client), Some(owner)) => Some(format!("{client} ({})", self.short_id(owner))),
-            (client, owner) => client.clone().or_else(|| owner.clone()),
+        match (&self.name, &self.owner) {
+            (None, owner) => owner.clone(),
+            (_, None) => Some(self.program.shown(None)),
+            (_, Some(owner)) => Some(self.program.shown(Some(self.short_id(owner)))),
         }
     }
 
@@ -162,8 +254,8 @@ impl HolderLook {
             Some(Kind::ReadWrite) => self.role(),
             kind => kind.map_or("not a lock", Kind::word),
         };
-        let who = match (&self.client, &self.owner) {
-            (Some(client), _) => format!("{kind} {}", short_client(client)),
+        let who = match (&self.program.client, &self.owner) {
+            (Some(client), _) => format!("{kind} {}", shortened(client, MOST_CLIENT)),
             (None, Some(owner)) => format!("{kind} {}", short_owner(owner)),
             (None, None) => kind.to_owned(),
         };
@@ -174,7 +266,7 @@ impl HolderLook {
 /// Returns the client of a waiter with the beginning of the owner's ID, as of a holder.
 pub(crate) fn waiter(owner: &str) -> String {
     match owner.split_once('@') {
-        Some((id, client)) => format!("{client} ({})", short_owner(id)),
+        Some((id, client)) => Program::parse(client).shown(Some(short_owner(id))),
         None => short_owner(owner),
     }
 }
@@ -182,16 +274,18 @@ pub(crate) fn waiter(owner: &str) -> String {
 /// Returns the names of the first clients that hold a lock. `None` if no holder has a name.
 pub(crate) fn clients(holders: &[Holder]) -> Option<String> {
     let named = holders.iter().filter_map(|holder| holder.client.as_deref());
-    in_words(named.take(MOST_NAMED).collect(), holders.len())
+    let shown = named.map(|name| Program::parse(name).shown(None));
+    let shown: Vec<_> = shown.take(MOST_NAMED).collect();
+    in_words(shown.iter().map(String::as_str).collect(), holders.len())
 }
 
-/// Shortens a long client in the middle. The process ID is at the end.
-fn short_client(client: &str) -> String {
-    match (client.get(..15), client.len().checked_sub(16)) {
-        (Some(start), Some(rest)) if client.len() > 32 => format!("{start}…{}", &client[rest..]),
-        _ => client.to_owned(),
-    }
-}
+const FOREIGN: &str = "without a client name, so it may be a lock of another library, or data";
+/// The longest client in a column.
+const MOST_CLIENT: usize = 36;
+/// Masters that answer one after the other show times that differ by less.
+const NOISE: Duration = Duration::from_millis(50);
+/// The time by which a renewal may be late.
+const LATE: Duration = Duration::from_millis(300);
 
 /// Shortens the UUID of an owner to its first 8 digits.
 fn short_owner(owner: &str) -> String {
@@ -218,15 +312,63 @@ fn word<S: Serializer>(kind: &Option<Kind>, to: S) -> Result<S::Ok, S::Error> {
 mod tests {
     use super::*;
 
-    fn holder(kind: Kind, owner: Option<&str>, client: Option<&str>) -> HolderLook {
+    fn holder(kind: Kind, owner: Option<&str>, name: Option<&str>) -> HolderLook {
         HolderLook {
             kind: Some(kind),
             access: Access::Shared,
             owner: owner.map(str::to_owned),
-            client: client.map(str::to_owned),
+            program: name.map(Program::parse).unwrap_or_default(),
             depth: 1,
             remaining: None,
+            lease: None,
+            name: name.map(str::to_owned),
+            ttl: None,
         }
+    }
+
+    /// The TTL is 9 s, and a renewal is due with 6 s left.
+    #[test]
+    fn two_looks_show_whether_a_lock_is_renewed() {
+        use Lease::{MinHold, NotRenewed, Renewed};
+        for (looks, expected, outlook) in [
+            (&[8_000][..], None, "8.0s left unless it is renewed"),
+            (&[8_000, 7_800], None, "7.8s left unless it is renewed"),
+            (&[8_000, 8_020], None, "8.0s left unless it is renewed"),
+            (&[6_100, 8_900, 8_700], Some(Renewed), "renewed"),
+            (&[5_600], Some(NotRenewed), "not renewed in time, 5.6s left"),
+            (&[5_600, 8_900], Some(Renewed), "renewed"),
+            (
+                &[20_000],
+                Some(MinHold),
+                "kept by --min-hold for 20.0s more: its program has ended",
+            ),
+        ] {
+            let mut holders = HoldersLook::of(&[]);
+            for left in looks {
+                let mut look = holder(Kind::Mutex, None, Some("a/1+5+9000"));
+                look.remaining = Some(Duration::from_millis(*left));
+                look.ttl = Some(Duration::from_secs(9));
+                look.lease = look.find_lease();
+                let mut now = HoldersLook::of(&[]);
+                now.holder = Some(look);
+                now.compare(&holders);
+                holders = now;
+            }
+            let last = holders.holder.unwrap();
+            assert_eq!(
+                (last.lease, &*last.outlook()),
+                (expected, outlook),
+                "{looks:?}"
+            );
+            assert_eq!(last.decided_in().is_none(), expected.is_some(), "{looks:?}");
+        }
+        // Without the TTL of the program, the first look counts from the time that is left.
+        let mut other = holder(Kind::Mutex, None, Some("a/1"));
+        other.remaining = Some(Duration::from_secs(9));
+        other.ttl = other.remaining;
+        assert_eq!(other.decided_in(), Some(Duration::from_millis(3_300)));
+        other.name = None;
+        assert_eq!(other.decided_in(), None, "another mutex looks the same");
     }
 
     #[test]
@@ -264,13 +406,6 @@ mod tests {
             assert_eq!(holder.sentence(), sentence);
             assert_eq!(holder.columns().0, column);
         }
-    }
-
-    #[test]
-    fn a_long_client_keeps_its_process_id_in_a_column() {
-        assert_eq!(short_client("web-3/812"), "web-3/812");
-        let long = format!("{}/812", "h".repeat(40));
-        assert_eq!(short_client(&long), "hhhhhhhhhhhhhhh…hhhhhhhhhhhh/812");
     }
 
     #[test]

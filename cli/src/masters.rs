@@ -6,6 +6,7 @@ use std::{
     io, mem,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use quorlock::{
@@ -16,8 +17,14 @@ use quorlock_check::{Report, Shared, check};
 use tokio::runtime::Runtime;
 
 use crate::{
-    args::Common, client_name::client_name, configuration, exit::Exit, failure::Failure,
-    output::complain, runtime,
+    args::{Asking, Common},
+    client_name::{client_name, holder_name},
+    configuration,
+    exit::Exit,
+    failure::Failure,
+    output::complain,
+    runtime,
+    values::time,
 };
 
 /// The masters and their settings.
@@ -122,7 +129,7 @@ impl Masters {
         let lists = [self.settings.masters.clone(), self.settings.leaving.clone()];
         let shared = Shared::from(&self.settings);
         let inside = idle.enter();
-        let locks = self.build(CONNECTIONS_OF_A_CHECK)?;
+        let locks = self.build(CONNECTIONS_OF_A_CHECK, client_name())?;
         drop(inside);
         Ok(ToCheck {
             locks,
@@ -132,16 +139,27 @@ impl Masters {
         })
     }
 
+    /// Returns the coordinator of a program that holds locks, which shows its TTL and a label.
+    pub(crate) fn of_holder(
+        self,
+        asking: &Asking,
+        label: &str,
+    ) -> Result<Coordinator, Failure> {
+        let ttl = asking.ttl.or(self.settings.ttl).unwrap_or(TTL);
+        let name = holder_name(ttl, asking.label.as_deref().unwrap_or(label));
+        self.build(1, name)
+    }
+
     /// Returns the coordinator. Must be called inside a runtime.
     pub(crate) fn coordinator(self) -> Result<Coordinator, Failure> {
-        self.build(1)
+        self.build(1, client_name())
     }
 
     /// Returns a coordinator, if that many connections to each master can be opened.
-    fn build(self, connections: usize) -> Result<Coordinator, Failure> {
+    fn build(self, connections: usize, name: Option<String>) -> Result<Coordinator, Failure> {
         let count = self.settings.masters.len();
         let mut builder = self.settings.builder()?;
-        if let Some(name) = client_name() {
+        if let Some(name) = name {
             builder = builder.client_name(name);
         }
         let locks = builder.build().map_err(|error| {
@@ -199,6 +217,8 @@ impl fmt::Display for Source {
     }
 }
 
+/// The TTL of a coordinator without one.
+const TTL: Duration = Duration::from_secs(10);
 /// The files that a command needs beside a connection to each master.
 const OWN_FILES: usize = 10;
 /// The connections that a check has to one master at the same time.

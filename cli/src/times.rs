@@ -1,6 +1,6 @@
 //! Times, as people and as JSON have them.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde::Serializer;
 
@@ -21,6 +21,21 @@ pub(crate) fn brief(time: Duration) -> String {
 pub(crate) fn rounded(time: Duration) -> String {
     let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
     humantime::format_duration(Duration::from_secs(seconds.max(1))).to_string()
+}
+
+/// Writes when something started, such as `started 14:02 UTC, 3h 12m ago`. `started` is in
+/// milliseconds of Unix time, by the clock of another host.
+pub(crate) fn age(started: u64) -> String {
+    let started = SystemTime::UNIX_EPOCH + Duration::from_millis(started);
+    let age = SystemTime::now()
+        .duration_since(started)
+        .unwrap_or_default();
+    let age = humantime::format_duration(Duration::from_secs(age.as_secs()));
+    let time = humantime::format_rfc3339_seconds(started).to_string();
+    format!(
+        "started {} UTC, {age} ago",
+        time.get(11..16).unwrap_or_default()
+    )
 }
 
 /// Serializes a time as a number of milliseconds.

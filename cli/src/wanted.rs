@@ -5,7 +5,11 @@ use std::cell::RefCell;
 use quorlock::{Coordinator, Guard, InspectError, Inspection, Lock, Renewal};
 
 use crate::{
-    args::Asking, client_name::client_name, exit::Exit, failure::Failure, outage::Outage,
+    args::Asking,
+    client_name::{Program, client_name},
+    exit::Exit,
+    failure::Failure,
+    outage::Outage,
     words::in_short,
 };
 
@@ -54,8 +58,9 @@ impl<'a> Wanted<'a> {
         let own = client_name();
         for name in self.names {
             let seen = self.inspect(name).await?;
-            let mut clients = seen.holders.iter().map(|holder| &holder.client);
-            let is_rival = clients.any(|client| client.is_none() || *client != own);
+            let mut clients = seen.holders.iter().map(|holder| holder.client.as_deref());
+            let name = |client| Program::parse(client).client;
+            let is_rival = clients.any(|client| client.is_none() || client.and_then(name) != own);
             if is_rival {
                 return Ok(Some(seen));
             }

@@ -11,6 +11,7 @@ use super::{
     steps::{LEAVE_OLD, Step},
 };
 use crate::{
+    client_name::Program,
     exit::Exit,
     style::{Cell, Colour, Style},
     words::in_words_of_the_file,
@@ -177,7 +178,9 @@ fn programs(
             continue;
         };
         let names = parts.entry(part).or_default();
-        let most = names.entry(program.client.clone()).or_default();
+        let client = program.client.as_deref();
+        let client = client.and_then(|client| Program::parse(client).client);
+        let most = names.entry(client).or_default();
         *most = program.connections.max(*most);
     }
     parts

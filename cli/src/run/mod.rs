@@ -1,6 +1,7 @@
 //! `quorlock run`: a command that runs while the lock is held.
 
 use std::{
+    path::Path,
     process::Command,
     time::{Duration, Instant},
 };
@@ -37,7 +38,8 @@ pub(crate) fn run(args: &Run, common: &Common) -> Result<Exit, Failure> {
     let masters = Masters::find(common)?;
     let mask = OriginalMask::replace()?;
     block_on(async {
-        let locks = masters.coordinator()?;
+        let label = Path::new(program).file_name().unwrap_or_default();
+        let locks = masters.of_holder(&args.asking, &label.to_string_lossy())?;
         let ttl = args.asking.ttl.unwrap_or(locks.ttl());
         let kill_after = kill_after(args, ttl)?;
         let mut signals = Signals::catch(&ENDING)?;

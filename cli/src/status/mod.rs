@@ -1,11 +1,16 @@
 //! `quorlock status`: who holds locks, and who waits.
 
+use std::time::{Duration, Instant};
+
+use quorlock::Coordinator;
 use serde::Serialize;
+use tokio::time::sleep;
 
 use crate::{
     args::{Common, Status},
     exit::Exit,
     failure::Failure,
+    holders::HolderLook,
     lists::ListReport,
     look::{Look, Verdict, look_at_all},
     masters::Masters,
@@ -31,7 +36,7 @@ pub(crate) fn status(args: &Status, common: &Common) -> Result<Exit, Failure> {
     let source = masters.source();
     block_on(async {
         let locks = masters.coordinator()?;
-        let looks = look_at_all(&locks, &args.names).await?;
+        let looks = watch(&locks, &args.names).await?;
         if args.json {
             print_json(&Report {
                 source: &source,
@@ -61,3 +66,29 @@ pub(crate) fn status(args: &Status, common: &Common) -> Result<Exit, Failure> {
         }
     })
 }
+
+/// Looks at the locks until it is known whether they are renewed, if that does not take too long.
+async fn watch(locks: &Coordinator, names: &[String]) -> Result<Vec<Look>, Failure> {
+    let mut looks = look_at_all(locks, names).await?;
+    let end = Instant::now() + PATIENCE;
+    let is_soon = |time: Duration| Instant::now() + time <= end;
+    let is_open = |look: &Look| {
+        let mut holders = look.holders.iter().filter_map(HolderLook::decided_in);
+        look.verdict == Verdict::Held && holders.any(is_soon)
+    };
+    while looks.iter().any(is_open) {
+        sleep(LOOK_INTERVAL).await;
+        for (look, mut next) in looks.iter_mut().zip(look_at_all(locks, names).await?) {
+            // A look that masters answer too late says nothing about the lock.
+            if next.verdict != Verdict::NoQuorum {
+                next.holders.compare(&look.holders);
+                *look = next;
+            }
+        }
+    }
+    Ok(looks)
+}
+
+/// The time in which a lock with the default TTL is renewed.
+const PATIENCE: Duration = Duration::from_secs(4);
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);

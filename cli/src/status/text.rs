@@ -1,5 +1,7 @@
 //! The text about one lock.
 
+use quorlock::Kind;
+
 use crate::{
     holders::waiter,
     look::{Look, MasterAnswer, MasterLook, Verdict},
@@ -12,6 +14,7 @@ pub(crate) fn block(look: &Look, style: Style) -> String {
     let mut rows = vec![look.heading(["VIEW", "TTL LEFT", "ROUND TRIP"])];
     rows.extend(look.masters.iter().map(row));
     let mut text = headline(look, style);
+    text.push_str(&style.table(&look.holders.rows()));
     text.push_str(&style.table(&rows));
     text.push_str(&queue(look, style));
     text
@@ -30,10 +33,16 @@ fn headline(look: &Look, style: Style) -> String {
     format!("{name}{gap}{}\n", style.paint(colour, &sentence))
 }
 
-/// Returns the waiters of a lock with a queue, if there are any.
+/// Returns the waiters of a lock with a queue, if there are any. No master knows those of other
+/// locks.
 fn queue(look: &Look, style: Style) -> String {
     if look.waiters.is_empty() {
-        return String::new();
+        let mut kinds = look.holders.iter().filter_map(|holder| holder.kind);
+        let kind = kinds.find(|kind| matches!(kind, Kind::Mutex | Kind::Reentrant));
+        return kind.map_or_else(String::new, |kind| {
+            let unknown = format!("  WAITING: unknown, no master knows who waits for a {kind}");
+            style.paint(Colour::Dim, &unknown) + "\n"
+        });
     }
     let rows = look.waiters.iter().enumerate();
     let rows: Vec<_> = rows
@@ -44,13 +53,7 @@ fn queue(look: &Look, style: Style) -> String {
             ]
         })
         .collect();
-    // A master reports no more than this.
-    let more = if look.waiters.len() < 1_000 {
-        ""
-    } else {
-        " or more"
-    };
-    let count = format!("  WAITING: {}{more}", look.waiters.len());
+    let count = format!("  WAITING: {}", look.waiters.len());
     let count = style.paint(Colour::Dim, &count);
     format!("{count}\n{}", style.table(&rows))
 }

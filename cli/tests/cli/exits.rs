@@ -74,7 +74,7 @@ fn a_lock_that_is_held_is_75() {
         let lines = if words.contains("-v") { 6 } else { 1 };
         assert_eq!(err.lines().count(), lines, "{err}");
     }
-    let named = format!("/{} for ", holder.id());
+    let named = format!("/{} (started ", holder.id());
     for words in ["-n", "--wait 300ms"] {
         until(
             "it names the holder, unless the machine is very busy",

@@ -48,7 +48,17 @@ fn is_documented(section: &str, value: &Value) {
     let mut found = Vec::new();
     paths(value, "", &mut found);
     let mut known = documented(section);
-    let holder = ["kind", "access", "owner", "client", "depth", "remaining_ms"];
+    let holder = [
+        "kind",
+        "access",
+        "owner",
+        "client",
+        "label",
+        "started_ms",
+        "depth",
+        "remaining_ms",
+        "lease",
+    ];
     let holders = ["locks[].holder", "locks[].masters[].holder", "holder"];
     known.extend(
         holders
@@ -85,7 +95,7 @@ fn the_json_has_the_documented_fields() {
         (&holder["owner"], &holder["depth"]),
         (&"an-owner".into(), &2.into())
     );
-    assert!(holder["client"].is_null());
+    assert!(holder["client"].is_null() && holder["lease"].is_null());
     assert!(holder["remaining_ms"].as_u64().unwrap() > 50_000);
     let views: Vec<_> = (0..3)
         .map(|at| lock["masters"][at]["view"].as_str())

@@ -91,7 +91,21 @@ fn status_shows_all_holders_and_break_removes_them() {
         assert_eq!(seen, (&"semaphore".into(), &"shared".into()), "{shown}");
     }
     let (_, shown, _) = ended(&mut with(&masters, "status job"));
-    assert_eq!(shown.matches("as a semaphore by ").count(), 2, "{shown}");
+    assert!(
+        shown.starts_with("job  held as a semaphore by 2 holders\n"),
+        "{shown}"
+    );
+    assert_eq!(shown.matches("), renewed\n").count(), 0, "{shown}");
+    assert_eq!(
+        shown.matches("  renewed\n").count(),
+        2,
+        "a row for each: {shown}"
+    );
+    assert!(shown.matches("  2 holders  ").count() >= 2, "{shown}");
+    assert!(
+        shown.lines().all(|line| line.chars().count() <= 100),
+        "{shown}"
+    );
 
     let (status, _, said) = ended(&mut with(&masters, "run -n job -- true"));
     assert_eq!(status, 78, "{said}");

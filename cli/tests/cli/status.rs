@@ -1,9 +1,11 @@
 //! `quorlock status`: verdicts, and what is shown.
 
-use nix::unistd::gethostname;
+use std::time::SystemTime;
+
+use nix::{sys::signal::Signal, unistd::gethostname};
 use testkit::server::masters;
 
-use crate::support::{Running, ended, json, with, write_fair, write_mutex};
+use crate::support::{Running, ended, json, script, with, write_fair, write_mutex};
 
 #[test]
 fn the_status_of_a_free_lock_is_0() {
@@ -36,15 +38,20 @@ fn the_status_of_a_held_lock_is_75() {
 #[test]
 fn the_status_says_which_process_holds_a_lock() {
     let masters = masters(3);
-    let [one, other] = ["job", "printer --fair"].map(|words| Running::hold(&masters, words));
+    let [one, other] =
+        ["job", "printer --fair --label spooler"].map(|words| Running::hold(&masters, words));
     let host = gethostname().unwrap().into_string().unwrap();
     let [one, other] = [&one, &other].map(|held| format!("{host}/{}", held.id()));
     let (status, shown, _) = ended(&mut with(&masters, "status job printer"));
     assert_eq!(status, 75);
-    let mutex = format!("job  held as a mutex by {one}, ");
+    let mutex = format!("job  held as a mutex by {one} (started ");
     assert!(shown.contains(&mutex), "{shown}");
-    let fair = format!("printer  held as a fair lock by {other} (");
+    let fair = format!("printer  held as a fair lock by {other} (spooler, started ");
     assert!(shown.contains(&fair), "{shown}");
+    assert_eq!(shown.matches("), renewed\n").count(), 2, "{shown}");
+    let unknown = "  WAITING: unknown, no master knows who waits for a mutex\n";
+    assert_eq!(shown.matches("  WAITING: ").count(), 1, "{shown}");
+    assert!(shown.contains(unknown), "{shown}");
     assert_eq!(
         shown.matches(&format!("  mutex {one}  ")).count(),
         3,
@@ -62,7 +69,44 @@ fn the_status_says_which_process_holds_a_lock() {
         let lock = &shown["locks"][at];
         assert_eq!(lock["holder"]["client"], *client);
         assert_eq!(lock["masters"][2]["holder"]["client"], *client);
+        assert_eq!(lock["holder"]["lease"], "renewed");
+        assert_eq!(
+            lock["holder"]["label"].as_str(),
+            [None, Some("spooler")][at]
+        );
+        let started = lock["holder"]["started_ms"].as_u64().unwrap();
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let age = now.unwrap().as_millis() - u128::from(started);
+        assert!(age < 60_000, "{age}");
     }
+}
+
+#[test]
+fn a_command_is_the_label_of_its_lock() {
+    let masters = masters(3);
+    let _job = Running::ready(&mut script(&masters, "job", "echo ready; sleep 60"));
+    let (_, shown, _) = ended(&mut with(&masters, "status job"));
+    assert!(shown.contains(" (sh, started "), "{shown}");
+    let (status, _, said) = ended(&mut with(&masters, "run -n job -- true"));
+    assert_eq!(status, 75, "{said}");
+    assert!(said.contains(" (sh, started "), "{said}");
+    assert!(said.contains(" UTC, "), "{said}");
+}
+
+/// A holder that is stopped renews nothing.
+#[test]
+fn a_lock_that_nobody_renews_is_marked() {
+    let masters = masters(3);
+    let (status, ..) = ended(&mut with(&masters, "run --min-hold 1h rare -- true"));
+    assert_eq!(status, 0);
+    let (status, shown, _) = ended(&mut with(&masters, "status rare"));
+    assert_eq!(status, 75);
+    assert!(shown.contains("), kept by --min-hold for 1h "), "{shown}");
+
+    let holder = Running::hold(&masters, "job --ttl 3s");
+    holder.signal(Signal::SIGSTOP);
+    let (_, shown, _) = ended(&mut with(&masters, "status job"));
+    assert!(shown.contains("), not renewed in time, "), "{shown}");
 }
 
 #[test]
