@@ -267,7 +267,8 @@ fn judge(masters: &[Master], lists: &[List], expected: &Expected, shared: &Share
     });
     let mut findings = join(single);
     findings.extend(programs::apart(masters, expected));
-    findings.extend(together::find(masters, lists, shared));
+    let waits = together::waits(masters, shared);
+    findings.extend(together::find(masters, lists, &waits, shared));
     findings.sort_by_key(|finding| Reverse(finding.severity));
     let programs = masters.iter().map(|master| MasterPrograms {
         master: master.address.clone(),
@@ -279,8 +280,10 @@ fn judge(masters: &[Master], lists: &[List], expected: &Expected, shared: &Share
             Err(finding) => Err(finding.value.clone()),
         },
     });
+    let now = waits.iter().filter(|wait| **wait == Some(Duration::ZERO));
     Report {
         findings,
         programs: programs.collect(),
+        voters: now.count(),
     }
 }

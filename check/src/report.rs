@@ -104,6 +104,8 @@ pub struct Report {
     /// The programs that are connected with each master, in the order in which the masters are
     /// listed, each master once.
     pub programs: Vec<MasterPrograms>,
+    /// The number of masters that can vote now, of all lists together.
+    pub voters: usize,
 }
 
 impl Report {

@@ -357,6 +357,7 @@ fn every_list_needs_a_majority() {
         ("leaving masters", [0, 1, 2].into()),
     ];
     let report = judge(&masters, &lists, &surprised_by_nobody(), &Shared::default());
+    assert_eq!(report.voters, 1);
     let votes = "refuse: votes: only 1 of 3 leaving masters now (need 2): ";
     assert!(report.to_string().starts_with(votes), "{report}");
     let few = "warn: masters: 1 in the list of masters: ";

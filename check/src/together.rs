@@ -15,8 +15,15 @@ use crate::{Shared, facts::Master, report::Finding, table::*};
 pub(crate) type List = (&'static str, BTreeSet<usize>);
 
 /// Finds what concerns several masters. A list without masters is no list.
-pub(crate) fn find(masters: &[Master], lists: &[List], shared: &Shared) -> Vec<Finding> {
-    let mut findings: Vec<_> = votes(masters, lists, shared).into_iter().collect();
+///
+/// `waits` are those of [`waits`].
+pub(crate) fn find(
+    masters: &[Master],
+    lists: &[List],
+    waits: &[Option<Duration>],
+    shared: &Shared,
+) -> Vec<Finding> {
+    let mut findings: Vec<_> = votes(lists, waits).into_iter().collect();
     findings.extend(related(masters, is_twin).map(|on| TWIN.with("the same").on(on)));
     let shared_data = match shared.quarantine {
         Quarantine::Off => SHARED_DATA_UNNOTICED,
@@ -43,9 +50,8 @@ fn count((_, list): &List, is_in: impl Fn(usize) -> bool) -> usize {
     list.iter().filter(|number| is_in(**number)).count()
 }
 
-/// Returns a finding if no majority of every list can vote now. The findings about single masters
-/// do not show that: if one master is down, the others may still be a majority.
-fn votes(masters: &[Master], lists: &[List], shared: &Shared) -> Option<Finding> {
+/// Returns the time until each master has a vote. `None` if it takes no locks.
+pub(crate) fn waits(masters: &[Master], shared: &Shared) -> Vec<Option<Duration>> {
     let waits = (0..masters.len()).map(|number| {
         let (master, mut others) = (&masters[number], masters[..number].iter());
         // The quarantine gives no vote to a server that is listed a second time.
@@ -54,7 +60,12 @@ fn votes(masters: &[Master], lists: &[List], shared: &Shared) -> Option<Finding>
         let facts = master.facts().filter(|_| !is_second)?;
         facts.no_vote_for(shared)
     });
-    let waits: Vec<_> = waits.collect();
+    waits.collect()
+}
+
+/// Returns a finding if no majority of every list can vote now. The findings about single masters
+/// do not show that: if one master is down, the others may still be a majority.
+fn votes(lists: &[List], waits: &[Option<Duration>]) -> Option<Finding> {
     let lacking = lists.iter().filter_map(|list| {
         let now = count(list, |number| waits[number] == Some(Duration::ZERO));
         let (name, all) = list;

@@ -309,6 +309,12 @@ pub(crate) struct Doctor {
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
+    /// Print nothing, and replace this file with metrics.
+    ///
+    /// The textfile collector of the Prometheus node exporter reads them. The name must end with
+    /// .prom.
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    pub(crate) textfile: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) common: Common,
 }

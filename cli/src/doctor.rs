@@ -1,36 +1,37 @@
 //! `quorlock doctor`: the check of all masters, with the commands that fix each finding.
 
-use std::path::Path;
+use std::{cmp::Reverse, path::Path};
 
-use quorlock::Coordinator;
 use quorlock_check::{Finding, Severity};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::{
     args::{Common, Doctor},
     exit::Exit,
     failure::Failure,
-    lists::{ListReport, Part},
+    lists::ListReport,
     masters::Masters,
     report::{print_json, say},
     runtime::block_on,
     style::{Colour, Style, clean, wrap},
+    textfile::{SEVERITIES, metrics, write},
     words::in_words_of_the_file,
 };
 
 /// The JSON of `doctor`.
 #[derive(Serialize)]
-struct Report {
-    source: String,
+struct Report<'a> {
+    source: &'a str,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     lists: Vec<ListReport>,
     worst: Option<String>,
-    findings: Vec<FindingReport>,
+    findings: &'a [FindingReport],
 }
 
 #[derive(Serialize)]
 pub(crate) struct FindingReport {
-    severity: String,
+    #[serde(serialize_with = "word")]
+    severity: Severity,
     masters: Vec<String>,
     setting: &'static str,
     value: String,
@@ -41,61 +42,40 @@ pub(crate) struct FindingReport {
 
 pub(crate) fn doctor(args: &Doctor, common: &Common) -> Result<Exit, Failure> {
     let masters = Masters::find_to_check(common)?;
-    let exposed = masters.exposed().map(Path::to_owned);
+    let own = masters.exposed().map(FindingReport::of_password_file);
     let (source, is_strict) = (masters.source(), masters.is_strict());
     let subject = masters.into_check()?;
     block_on(async {
         let (checked, locks) = (subject.check().await?, &subject.locks);
-        let worst = checked
-            .worst()
-            .max(exposed.as_ref().map(|_| Severity::Warn));
-        let own = exposed.as_deref().map(FindingReport::of_password_file);
-        // The findings are sorted, the worst first.
-        let (before, after) = checked.findings.split_at(
-            checked
-                .findings
-                .partition_point(|one| one.severity >= Severity::Warn),
-        );
-        if args.json {
-            let findings = before.iter().map(FindingReport::of).chain(own);
+        let findings = checked.findings.iter().map(FindingReport::of).chain(own);
+        let mut findings: Vec<_> = findings.collect();
+        findings.sort_by_key(|finding| Reverse(finding.severity));
+        let worst = findings.first().map(|finding| finding.severity);
+        if let Some(file) = &args.textfile {
+            let severities: Vec<_> = findings.iter().map(|finding| finding.severity).collect();
+            let masters = [locks.master_count(), checked.voters];
+            write(file, &metrics(&source, &severities, masters))?;
+        } else if args.json {
             print_json(&Report {
-                source,
+                source: &source,
                 lists: ListReport::all(locks),
                 worst: worst.map(|worst| worst.to_string()),
-                findings: findings
-                    .chain(after.iter().map(FindingReport::of))
-                    .collect(),
+                findings: &findings,
             })?;
         } else {
             let style = Style::of_stdout();
-            let count_own = usize::from(own.is_some());
-            let own = own.map_or_else(String::new, |own| own.paragraph(style) + "\n");
-            let shown = text(before, style) + &own + &text(after, style);
-            let notes = notes(&checked.findings, is_strict, style);
-            let summary = summary(&checked.findings, worst, count_own);
+            let shown: String = findings.iter().map(|one| one.paragraph(style)).collect();
+            let notes = notes(&findings, is_strict, style);
+            let summary = summary(&findings, worst);
             let count = locks.master_count();
             let plural = if count == 1 { "" } else { "s" };
             let source = clean(&source);
-            let parts = parts(locks, style);
             say(format!(
-                "{shown}{parts}{notes}the masters are those of {source}\n{count} master{plural}: {summary}\n"
+                "{shown}{notes}the masters are those of {source}\n{count} master{plural}: {summary}\n"
             ))?;
         }
         Ok(exit(worst))
     })
-}
-
-/// Returns a table of the masters with their parts in a change of the masters, if there is one.
-fn parts(locks: &Coordinator, style: Style) -> String {
-    let masters = Part::of_masters(locks);
-    let heading = masters.first().map(|(_, part)| part.heading());
-    let Some(heading) = heading.filter(|heading| heading.len() > 1) else {
-        return String::new();
-    };
-    let rows = masters.iter();
-    let rows = rows.map(|(health, part)| part.cells(&health.master));
-    let rows: Vec<_> = [heading].into_iter().chain(rows).collect();
-    style.table(&rows) + "\n"
 }
 
 /// Returns the exit status for the worst finding.
@@ -110,14 +90,17 @@ fn exit(worst: Option<Severity>) -> Exit {
 
 impl FindingReport {
     pub(crate) fn of(finding: &Finding) -> Self {
+        let on = finding.masters.iter();
         Self {
-            severity: finding.severity.to_string(),
-            masters: finding.masters.iter().map(ToString::to_string).collect(),
+            severity: finding.severity,
+            masters: on.clone().map(ToString::to_string).collect(),
             setting: finding.setting,
             value: in_words_of_the_file(&finding.value),
             why: in_words_of_the_file(finding.why),
             fix: in_words_of_the_file(&finding.fix),
-            commands: commands(finding).collect(),
+            commands: on
+                .filter_map(|master| command(master, &finding.fix))
+                .collect(),
         }
     }
 
@@ -125,7 +108,7 @@ impl FindingReport {
     fn of_password_file(file: &Path) -> Self {
         let file = file.display();
         Self {
-            severity: Severity::Warn.to_string(),
+            severity: Severity::Warn,
             masters: Vec::new(),
             setting: "password_file",
             value: format!("{file}, which all users can read"),
@@ -135,26 +118,41 @@ impl FindingReport {
         }
     }
 
-    /// Returns the text about a finding that is about this program.
     fn paragraph(&self, style: Style) -> String {
-        let what = format!("{}: {}", self.setting, self.value);
-        let rows = [
-            ("on", "this program".to_owned()),
-            ("why", self.why.clone()),
-            ("fix", self.fix.clone()),
-        ];
-        entry(Severity::Warn, &what, rows, style)
+        let colour = match self.severity {
+            Severity::Info => Colour::Dim,
+            Severity::Unknown | Severity::Warn => Colour::Yellow,
+            _ => Colour::Red,
+        };
+        let mut text = style.paint(colour, &format!("{:<8}", self.severity));
+        text.push_str(&indented(
+            &format!("{}: {}", self.setting, self.value),
+            8,
+            style,
+        ));
+        let on = self.masters.join(", ");
+        for (word, body) in [("on", &on), ("why", &self.why), ("fix", &self.fix)] {
+            if !body.is_empty() {
+                text.push_str("        ");
+                text.push_str(&style.paint(Colour::Dim, &format!("{word:<5}")));
+                text.push_str(&indented(body, 13, style));
+            }
+        }
+        for command in &self.commands {
+            // A command is not wrapped, so that it can be copied. Most fit into 80 columns here.
+            text.push_str(&format!("  {}\n", style.paint(Colour::Bold, command)));
+        }
+        text + "\n"
     }
 }
 
-fn text(findings: &[Finding], style: Style) -> String {
-    let paragraphs = findings.iter().map(|one| paragraph(one, style) + "\n");
-    paragraphs.collect()
+fn word<S: Serializer>(severity: &Severity, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(severity)
 }
 
 /// Returns what to know about the commands, and about a program that is not strict.
-fn notes(findings: &[Finding], is_strict: bool, style: Style) -> String {
-    let has_commands = findings.iter().any(|one| commands(one).next().is_some());
+fn notes(findings: &[FindingReport], is_strict: bool, style: Style) -> String {
+    let has_commands = findings.iter().any(|one| !one.commands.is_empty());
     let notes = [(has_commands, COMMANDS), (!is_strict, NOT_STRICT)];
     let notes = notes.into_iter().filter(|(is_true, _)| *is_true);
     let notes = notes.map(|(_, note)| indented(note, 0, style) + "\n");
@@ -163,30 +161,24 @@ fn notes(findings: &[Finding], is_strict: bool, style: Style) -> String {
 
 const COMMANDS: &str = "\
 A restart undoes CONFIG SET: run CONFIG REWRITE in the same way. If the masters have a password, \
-set REDISCLI_AUTH first, and add --user NAME for a user.";
+set REDISCLI_AUTH first, and add --user NAME for a user, and --tls for TLS.";
 const NOT_STRICT: &str = "\
 Without strict, a program that starts now takes a master that has lost its locks for a new one. \
 For jobs that come and go, set strict = true in all programs.";
 
-/// Returns the number of findings of each severity, in one line. `own` is the number of warnings
-/// about this program that the check does not know.
-fn summary(findings: &[Finding], worst: Option<Severity>, own: usize) -> String {
-    let severities = [
-        Severity::Refuse,
-        Severity::Warn,
-        Severity::Unknown,
-        Severity::Info,
-    ];
-    let counts = severities.iter().filter_map(|severity| {
-        let same = findings.iter().filter(|one| one.severity == *severity);
-        let count = same.count() + if *severity == Severity::Warn { own } else { 0 };
+/// Returns the number of findings of each severity, in one line.
+fn summary(findings: &[FindingReport], worst: Option<Severity>) -> String {
+    let counts = SEVERITIES.iter().filter_map(|severity| {
+        let count = findings
+            .iter()
+            .filter(|one| one.severity == *severity)
+            .count();
         (count > 0).then(|| format!("{count} {severity}"))
     });
     let counts = counts.collect::<Vec<_>>().join(", ");
-    let is_refused = |one: &Finding| one.severity == Severity::Refuse;
-    let is_outage = findings
-        .iter()
-        .any(|one| is_refused(one) && one.setting == "votes");
+    let is_outage =
+        |one: &FindingReport| one.setting == "votes" && one.severity == Severity::Refuse;
+    let is_outage = findings.iter().any(is_outage);
     match worst {
         None => "no findings, all is well".to_owned(),
         Some(Severity::Info) => format!("{counts}, all is well"),
@@ -196,53 +188,10 @@ fn summary(findings: &[Finding], worst: Option<Severity>, own: usize) -> String 
     }
 }
 
-fn paragraph(finding: &Finding, style: Style) -> String {
-    let rows = [
-        ("on", finding.masters.join(", ")),
-        ("why", in_words_of_the_file(finding.why)),
-        ("fix", in_words_of_the_file(&finding.fix)),
-    ];
-    let what = format!(
-        "{}: {}",
-        finding.setting,
-        in_words_of_the_file(&finding.value)
-    );
-    let mut text = entry(finding.severity, &what, rows, style);
-    for command in commands(finding) {
-        // A command is not wrapped, so that it can be copied. Most fit into 80 columns here.
-        let command = style.paint(Colour::Bold, &command);
-        text.push_str(&format!("  {command}\n"));
-    }
-    text
-}
-
-/// Returns the lines about one finding, with those of `rows` that have a text.
-fn entry(severity: Severity, what: &str, rows: [(&str, String); 3], style: Style) -> String {
-    let colour = match severity {
-        Severity::Info => Colour::Dim,
-        Severity::Unknown | Severity::Warn => Colour::Yellow,
-        _ => Colour::Red,
-    };
-    let mut text = style.paint(colour, &format!("{severity:<8}"));
-    text.push_str(&indented(what, 8, style));
-    for (word, body) in rows.iter().filter(|(_, body)| !body.is_empty()) {
-        text.push_str("        ");
-        text.push_str(&style.paint(Colour::Dim, &format!("{word:<5}")));
-        text.push_str(&indented(body, 13, style));
-    }
-    text
-}
-
 /// Returns `text` in lines that begin in column `indent`. The caller has written the first margin.
 fn indented(text: &str, indent: usize, style: Style) -> String {
     let lines = wrap(&clean(text), style.text_width() - indent);
     lines.join(&format!("\n{}", " ".repeat(indent))) + "\n"
-}
-
-/// Returns the commands that carry out the fix, one for each master that the finding is about.
-fn commands(finding: &Finding) -> impl Iterator<Item = String> {
-    let on = finding.masters.iter();
-    on.filter_map(|master| command(master, &finding.fix))
 }
 
 /// Returns the command that carries out the fix, if the fix is one command for a server with a host

@@ -38,6 +38,7 @@ mod runtime;
 mod signals;
 mod status;
 mod style;
+mod textfile;
 mod times;
 mod values;
 mod waiting;

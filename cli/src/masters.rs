@@ -24,7 +24,6 @@ use crate::{
     failure::Failure,
     output::complain,
     runtime,
-    values::time,
 };
 
 /// The masters and their settings.

@@ -1,8 +1,11 @@
 //! `quorlock doctor`: severities, and commands that fix.
 
-use testkit::server::masters;
+use std::{fs, path::Path};
 
-use crate::support::{ended, with};
+use serde_json::Value;
+use testkit::server::{Server, masters};
+
+use crate::support::{ended, json, with};
 
 #[test]
 fn the_doctor_exits_by_severity() {
@@ -122,4 +125,63 @@ fn the_doctor_suggests_strict_programs_and_says_what_its_commands_need() {
     masters[0].command(&["CONFIG", "SET", "timeout", "60"]);
     let shown = doctor("");
     assert!(needs.iter().all(|word| shown.contains(word)), "{shown}");
+}
+
+#[test]
+fn the_doctor_writes_metrics_for_the_node_exporter() {
+    let mut masters = masters(3);
+    masters[1].command(&["CONFIG", "SET", "timeout", "60"]);
+    masters[2].kill();
+    let file = masters[0].directory().join("quorlock.prom");
+    fs::write(&file, "old").unwrap();
+    let textfile = |file: &Path| {
+        let words = format!("doctor --textfile {}", file.display());
+        ended(&mut with(&masters, &words))
+    };
+    let (status, out, err) = textfile(&file);
+    assert_eq!((status, &*out, &*err), (2, "", ""));
+    let text = fs::read_to_string(&file).unwrap();
+    let source = "source=\"QUORLOCK_MASTERS\"";
+    for line in [
+        &format!("quorlock_doctor_findings{{severity=\"warn\",{source}}} 1\n"),
+        &format!("quorlock_doctor_findings{{severity=\"unknown\",{source}}} "),
+        &format!("quorlock_doctor_findings{{severity=\"refuse\",{source}}} 0\n"),
+        &format!("quorlock_masters{{{source}}} 3\n"),
+        &format!("quorlock_masters_voting{{{source}}} 2\n"),
+        &format!("\nquorlock_doctor_timestamp_seconds{{{source}}} 1"),
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    assert_eq!(text.lines().count(), 7, "{text}");
+    let beside = fs::read_dir(masters[0].directory()).unwrap();
+    let mut names = beside.map(|entry| entry.unwrap().file_name());
+    assert!(!names.any(|name| name.to_string_lossy().contains(".prom.")));
+
+    let (status, _, err) = textfile(Path::new("/nonexistent/quorlock.prom"));
+    assert_eq!(status, 74, "{err}");
+    assert!(
+        err.starts_with("quorlock: cannot write /nonexistent/quorlock.prom: "),
+        "{err}"
+    );
+}
+
+/// `ready` takes two names of one server for two masters if there is no quarantine.
+#[test]
+fn the_doctor_finds_a_server_under_two_names() {
+    let masters = masters(2);
+    let urls = masters.iter().map(Server::url).collect::<Vec<_>>();
+    let twin = urls[0].replace("127.0.0.1", "localhost");
+    let mut doctor = with(&masters, "doctor --json");
+    doctor.env(
+        "QUORLOCK_MASTERS",
+        format!("{},{twin},{}", urls[0], urls[1]),
+    );
+    let (status, shown, err) = ended(&mut doctor);
+    assert_eq!(status, 3, "{err}");
+    let shown = json(&shown);
+    let mut findings = shown["findings"].as_array().unwrap().iter();
+    let twins = findings.find(|one| one["setting"] == "run_id").unwrap();
+    let addresses = [("127.0.0.1", 0), ("localhost", 0)];
+    let addresses = addresses.map(|(host, at)| format!("{host}:{}", masters[at].port()));
+    assert_eq!(twins["masters"], Value::from(addresses.to_vec()), "{shown}");
 }
