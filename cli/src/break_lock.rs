@@ -243,14 +243,7 @@ fn report(
     let what = format!("was {}", seen.sentence());
     let mut table = vec![heading(["MASTER", "RESULT"])];
     table.extend(rows.iter().map(MasterReport::row));
-    let was_broken = rows.iter().any(|row| row.outcome == Outcome::Broken);
-    let waiting = match seen.waiters.len() {
-        _ if !was_broken => String::new(),
-        0 => String::new(),
-        1 => "  1 waiter was notified\n".to_owned(),
-        count => format!("  {count} waiters are in the queue, and the first was notified\n"),
-    };
     let name = style.paint(Colour::Bold, &seen.name);
     let what = style.paint(Colour::Plain, &what);
-    say(format!("{name}  {what}\n{}{waiting}", style.table(&table)))
+    say(format!("{name}  {what}\n{}", style.table(&table)))
 }

@@ -46,7 +46,7 @@ fn printable(text: &str) -> impl Iterator<Item = char> {
 }
 
 /// Shortens a text of ASCII in the middle: pods differ at the end, and hosts at the beginning.
-pub(crate) fn shortened(text: &str, most: usize) -> String {
+fn shortened(text: &str, most: usize) -> String {
     let half = most / 2 - 1;
     match (text.get(..half), text.len().checked_sub(half)) {
         (Some(start), Some(rest)) if text.len() > most => format!("{start}..{}", &text[rest..]),

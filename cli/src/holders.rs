@@ -6,7 +6,7 @@ use quorlock::{Access, Holder, Kind};
 use serde::{Serialize, Serializer};
 
 use crate::{
-    client_name::{Program, shortened},
+    client_name::Program,
     style::Cell,
     times::{brief, millis},
     words::{MOST_NAMED, in_words},
@@ -175,7 +175,7 @@ impl HolderLook {
     }
 
     /// Returns the time that is left. `None` if the lock has no TTL.
-    pub(crate) fn left(&self) -> Option<String> {
+    fn left(&self) -> Option<String> {
         self.remaining.map(brief)
     }
 
@@ -255,7 +255,7 @@ impl HolderLook {
             kind => kind.map_or("not a lock", Kind::word),
         };
         let who = match (&self.program.client, &self.owner) {
-            (Some(client), _) => format!("{kind} {}", shortened(client, MOST_CLIENT)),
+            (Some(client), _) => format!("{kind} {client}"),
             (None, Some(owner)) => format!("{kind} {}", short_owner(owner)),
             (None, None) => kind.to_owned(),
         };
@@ -280,8 +280,6 @@ pub(crate) fn clients(holders: &[Holder]) -> Option<String> {
 }
 
 const FOREIGN: &str = "without a client name, so it may be a lock of another library, or data";
-/// The longest client in a column.
-const MOST_CLIENT: usize = 36;
 /// Masters that answer one after the other show times that differ by less.
 const NOISE: Duration = Duration::from_millis(50);
 /// The time by which a renewal may be late.

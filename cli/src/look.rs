@@ -271,15 +271,7 @@ impl Look {
         let (held_on, all) = (held_on.count(), self.masters.len());
         match (self.verdict, &self.holders.holder) {
             (Verdict::Held, Some(_)) => format!("held {}", self.holders.sentence()),
-            (Verdict::Contested, Some(holder)) => {
-                // A quarantine may last longer than the TTL.
-                let has_quarantine = self.masters.iter().any(|one| one.quarantine.is_some());
-                let until = holder.left().filter(|_| !has_quarantine);
-                let until = until.map_or_else(String::new, |left| {
-                    format!("; free in {left} at the latest")
-                });
-                format!("contested: no holder has a majority{until}")
-            }
+            (Verdict::Contested, Some(_)) => "contested: no holder has a majority".to_owned(),
             (Verdict::Contested, None) => format!(
                 "contested: held on {held_on} of {all} masters, and too few others are free{}",
                 self.lacking()
