@@ -191,7 +191,7 @@ pub(crate) struct Asking {
     /// Exit with this status if another holder has the lock [75].
     #[arg(short = 'E', long, value_name = "N")]
     pub(crate) conflict_exit_code: Option<u8>,
-    /// Say nothing if another holder has the lock.
+    /// Say nothing of another holder, nor of outages that do not cost the lock.
     #[arg(short, long)]
     pub(crate) quiet: bool,
     /// What `status` shows beside the host and the process ID [the name of CMD].

@@ -13,11 +13,13 @@ use crate::{
     exit::Exit,
     failure::{Failure, table},
     holders::clients,
+    loss::blame,
     outage::{Outage, not_ready},
     output::complain,
     signals::Signals,
     waiting::tell,
     wanted::{Wanted, name_of, quoted},
+    words::ADVICE,
 };
 
 /// A lock that is held.
@@ -25,7 +27,9 @@ pub(crate) struct Held {
     pub(crate) guard: Guard,
     /// The end of the time of `--max-hold`.
     pub(crate) until: Option<Instant>,
-    locks: Coordinator,
+    /// Whether nobody wants to read of outages.
+    pub(crate) is_quiet: bool,
+    pub(crate) locks: Coordinator,
 }
 
 impl Held {
@@ -55,20 +59,25 @@ impl Held {
     }
 
     /// Releases the lock. After a short time, it gives up waiting for the masters, and the lock
-    /// ends with its TTL.
-    pub(crate) async fn give_back(self, common: &Common) {
+    /// ends with its TTL. It says so, unless the lock was lost before: then that is `done`.
+    pub(crate) async fn give_back(self, common: &Common, done: &Result<Exit, Failure>) {
         let Self { guard, locks, .. } = self;
         let names = quoted(guard.names());
         let released = timeout(RELEASE_LIMIT, guard.release()).await;
-        if common.is_verbose() && !matches!(released, Ok(Ok(()))) {
+        let was_lost = matches!(done, Ok(Exit::Lost) | Err(_));
+        if !was_lost || common.is_verbose() {
             let votes = match &released {
-                Ok(Err(ReleaseError::NoQuorum { votes, .. })) => table(votes),
-                _ => String::new(),
+                Ok(Ok(())) => None,
+                Ok(Err(ReleaseError::NoQuorum { votes, .. })) => Some(blame(votes)),
+                Ok(Err(error)) => Some(format!("; {error}; {ADVICE}")),
+                Err(_) => Some(format!("; no answer in {RELEASE_LIMIT:?}; {ADVICE}")),
             };
-            complain(format_args!(
-                "no majority confirmed the release of {names}, \
-                 which ends with its TTL on the other masters\n{votes}"
-            ));
+            if let Some(votes) = votes {
+                complain(format_args!(
+                    "no majority confirmed the release of {names}, \
+                     which ends with its TTL on the other masters{votes}"
+                ));
+            }
         }
         close(&locks).await;
     }
@@ -110,6 +119,7 @@ pub(crate) async fn ask(
             Ok(Asked::Held(Held {
                 guard,
                 until,
+                is_quiet: asking.quiet,
                 locks,
             }))
         }

@@ -1,6 +1,6 @@
 //! Errors as people see them: one sentence on stderr, with the next step.
 
-use quorlock::{AcquireError, ConfigError, Contention, InspectError, LostError, Votes};
+use quorlock::{AcquireError, ConfigError, Contention, InspectError, Votes};
 
 use crate::{
     exit::Exit,
@@ -32,19 +32,6 @@ impl Failure {
     /// Creates a failure that nobody wants to read about.
     pub(crate) fn silent(exit: Exit) -> Self {
         Self::new(exit, "")
-    }
-
-    pub(crate) fn lost(lost: &LostError) -> Self {
-        let reason = in_words_of_the_file(&lost.reason.to_string());
-        let stalled = lost.stalled.map_or_else(String::new, |time| {
-            let time = brief(time);
-            format!(
-                ", because quorlock did not run for at least {time}: \
-                 it or its machine was stopped or too busy"
-            )
-        });
-        let sentence = format!("lost {:?}: {reason}{stalled}", lost.name);
-        Self::new(Exit::Lost, sentence).with_votes(&lost.votes)
     }
 
     /// Returns the failure of a call for a lock, which readers share if `is_read`. `holder` is the

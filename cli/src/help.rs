@@ -22,7 +22,12 @@ QUORLOCK_PASSWORD.
 CMD gets the signals HUP, INT, QUIT, TERM, USR1 and USR2. If the lock is lost, or about to end \
 without a renewal, CMD gets TERM. It gets KILL after the time of --kill-after, and a little before \
 the end of the lock at the latest. CMD is also killed if quorlock itself is killed or hangs. \
-If CMD leaves processes in the background, they go on without the lock.";
+If CMD leaves processes in the background, they go on without the lock.
+
+While CMD runs, each outage is told on stderr once, and its end, unless --quiet is given: a lock \
+that is in doubt, because no majority has renewed it, and masters that are down or have no vote. \
+A loss is always told, and a release that no majority confirms: the lock then ends with its TTL, \
+and the status stays that of CMD.";
 
 pub(crate) const HOLD: &str = "\
 The line is `held NAME votes=2/3`, with ` token=7` after it for --fence, and then ` slot=0` for \

@@ -11,7 +11,9 @@ use crate::{
     ask::{Asked, Held, ask},
     exit::Exit,
     failure::Failure,
+    loss,
     masters::Masters,
+    news::tell,
     output::print,
     runtime::block_on,
     signals::{ENDING, Signals},
@@ -49,7 +51,7 @@ pub(crate) fn hold(args: &Hold, common: &Common) -> Result<Exit, Failure> {
             Asked::Nothing(exit) => return Ok(exit),
         };
         let done = hold_until(&held, &mut signals, args.json).await;
-        held.give_back(common).await;
+        held.give_back(common, &done).await;
         done
     })
 }
@@ -69,7 +71,8 @@ async fn hold_until(held: &Held, signals: &mut Signals, is_json: bool) -> Result
     tokio::select! {
         _ = signals.next() => Ok(Exit::Success),
         () = over => Err(Failure::new(Exit::Lost, held.too_long())),
-        lost = held.guard.lost() => Err(Failure::lost(&lost)),
+        _ = held.guard.lost() => Err(loss::failure(&held.guard, "")),
+        never = tell(held) => match never {},
     }
 }
 

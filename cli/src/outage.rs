@@ -9,7 +9,7 @@ use crate::{
     failure::Failure,
     lists::Tallies,
     times::rounded,
-    words::{LOGIN, in_short, in_words_of_the_file},
+    words::{ADVICE, LOGIN, in_short, in_words_of_the_file},
 };
 
 /// The reason why too few masters can vote.
@@ -109,7 +109,7 @@ impl Outage {
         if let (Some(denial), false) = (denials.next(), others.has_quorum()) {
             let why = why(denial);
             return Self::Refused(format!(
-                "a right or a command is missing on {why}; run `quorlock doctor` with the same masters"
+                "a right or a command is missing on {why}; {ADVICE}"
             ));
         }
         Self::TooFew {
@@ -222,7 +222,7 @@ impl fmt::Display for Outage {
                 if let Some(why) = why {
                     write!(f, "{why}; ")?;
                 }
-                f.write_str("run `quorlock doctor` with the same masters")
+                f.write_str(ADVICE)
             }
         }
     }

@@ -4,6 +4,9 @@
 pub(crate) const LOGIN: &str = "--password-file, QUORLOCK_PASSWORD or password_file \
     (blanks count), and the user in the URL or the set";
 
+/// What to do about an outage.
+pub(crate) const ADVICE: &str = "run `quorlock doctor` with the same masters";
+
 /// What servers say to a client without a password, after `NOAUTH`.
 const NOAUTH: &str = " HELLO must be called with the client already authenticated, otherwise the \
     HELLO AUTH <user> <pass> option can be used to authenticate the client and select the RESP \
@@ -18,13 +21,22 @@ pub(crate) fn in_words_of_the_file(text: &str) -> String {
     } else {
         "ca_file, cert_file and key_file"
     };
-    text.replace("Builder::tls", files)
+    without_errno(text)
+        .replace("Builder::tls", files)
         .replace("Builder::", "")
         .replace("MasterSpec::login or in the URL", LOGIN)
         .replace(NOAUTH, "")
         .replace("are Strict", "have strict = true")
         .replace("the origin key", "the key that shows the restart")
         .replace(" for this guard", "")
+}
+
+/// Returns a text without the numbers of the system after its errors, such as ` (os error 111)`.
+fn without_errno(text: &str) -> String {
+    let mut parts = text.split(" (os error ");
+    let first = parts.next().unwrap_or_default().to_owned();
+    let rests = parts.map(|part| part.split_once(')').map_or("", |(_, rest)| rest));
+    rests.fold(first, |text, rest| text + rest)
 }
 
 /// Returns names out of `count`, such as `web-3/812, web-4/77 and another`.
@@ -78,6 +90,10 @@ mod tests {
             (
                 "nothing that is trusted has signed it: trust the authority, with Builder::tls",
                 "nothing that is trusted has signed it: trust the authority, with ca_file",
+            ),
+            (
+                "a: Connection refused (os error 111), b: Broken pipe (os error 32)",
+                "a: Connection refused, b: Broken pipe",
             ),
             (
                 "give the client a certificate with Builder::tls",

@@ -14,6 +14,7 @@ use crate::{
     ask::{Asked, Held, ask},
     exit::Exit,
     failure::Failure,
+    loss,
     masters::Masters,
     run::{group::Group, lease::deadline, watch::Watch},
     runtime::block_on,
@@ -52,7 +53,7 @@ pub(crate) fn run(args: &Run, common: &Common) -> Result<Exit, Failure> {
             Ok(()) => run_command(&held, args, kill_after, signals, mask).await,
             Err(failure) => Err(failure),
         };
-        held.give_back(common).await;
+        held.give_back(common, &done).await;
         done
     })
 }
@@ -93,7 +94,7 @@ async fn run_command(
     };
     let group = tokio::select! {
         biased;
-        lost = guard.lost() => return Err(Failure::lost(&lost)),
+        _ = guard.lost() => return Err(loss::failure(guard, "")),
         group = start => group,
     };
     let group = match group {

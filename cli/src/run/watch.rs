@@ -1,6 +1,9 @@
 //! Watching the lock and the command.
 
-use std::time::{Duration, Instant};
+use std::{
+    pin::pin,
+    time::{Duration, Instant},
+};
 
 use nix::{
     sys::signal::{Signal, killpg, raise},
@@ -11,9 +14,11 @@ use tokio::time::{sleep_until, timeout};
 
 use super::{
     group::{Change, Group},
-    lease::{LOOK_EVERY, deadline, killed_by_keeper, loss, lost},
+    lease::{LOOK_EVERY, deadline, killed_by_keeper},
 };
-use crate::{ask::Held, exit::Exit, failure::Failure, output::complain, signals::Signals};
+use crate::{
+    ask::Held, exit::Exit, failure::Failure, loss, news::tell, output::complain, signals::Signals,
+};
 
 /// Watches a lock and the command that runs under it.
 pub(crate) struct Watch<'a> {
@@ -54,6 +59,7 @@ impl<'a> Watch<'a> {
 
     /// Waits until the command has ended. If the lock is lost or about to end, ends the command.
     pub(crate) async fn watch(mut self) -> Result<Exit, Failure> {
+        let mut news = pin!(tell(self.held));
         let exit = loop {
             let now = Instant::now();
             if self.is_over(now) {
@@ -84,6 +90,7 @@ impl<'a> Watch<'a> {
                 }
                 _ = self.guard.lost() => {}
                 () = sleep_until(next_look.into()) => {}
+                never = &mut news => match never {},
             }
         };
         let is_lost = matches!(self.guard.state(), LockState::Lost(_));
@@ -95,7 +102,7 @@ impl<'a> Watch<'a> {
             return Err(killed_by_keeper(self.guard));
         }
         if is_lost {
-            return Err(lost(self.guard));
+            return Err(loss::failure(self.guard, " while the command ran"));
         }
         Ok(exit)
     }
@@ -123,7 +130,7 @@ impl<'a> Watch<'a> {
     /// time left, the command only gets KILL.
     async fn end_command(mut self, now: Instant) -> Result<Exit, Failure> {
         let kill_at = self.deadline.min(now + self.kill_after);
-        let sentence = format!("{}; ending the command", self.reason(now));
+        let sentence = self.reason(now);
         let has_time = kill_at > now;
         if has_time {
             self.ask_to_end(&sentence, kill_at).await;
@@ -162,10 +169,11 @@ impl<'a> Watch<'a> {
 
     /// Returns the reason why the command must end.
     fn reason(&self, now: Instant) -> String {
+        const THEN: &str = "; ending the command";
         if self.held.is_over(now) {
-            return self.held.too_long();
+            return self.held.too_long() + THEN;
         }
-        loss(self.guard)
+        loss::sentence(self.guard, THEN)
     }
 
     /// Reacts to a stop of the command. Without a shell that would resume it, this process does not

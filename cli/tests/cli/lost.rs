@@ -21,6 +21,9 @@ const CLEAN: &str =
 /// A command that does not end when it is asked to, and prints the process ID of its child.
 const STUBBORN: &str = "trap '' TERM; echo ready; sleep 1000 & echo $!; while :; do wait; done";
 
+/// The end of a line about an outage.
+const ADVICE: &str = "; run `quorlock doctor` with the same masters\n";
+
 fn delete(masters: &[Server]) {
     for master in masters {
         master.command(&["DEL", "a"]);
@@ -34,7 +37,11 @@ fn a_lost_lock_is_76_whatever_the_command_returns() {
     delete(&masters);
     let (status, out, err) = running.ended();
     assert_eq!((status.code(), &*out), (Some(76), "cleaned up\n"), "{err}");
-    assert!(err.starts_with("quorlock: lost \"a\": "), "{err}");
+    let reason =
+        "quorlock: lost \"a\": a majority of masters no longer hold it; ending the command; ";
+    let vote = format!("127.0.0.1:{} holds nothing", masters[0].port());
+    assert!(err.starts_with(reason) && err.contains(&vote), "{err}");
+    assert!(err.ends_with(ADVICE), "{err}");
     assert_eq!(err.lines().count(), 1, "{err}");
 }
 
@@ -118,7 +125,13 @@ fn a_lock_that_cannot_be_renewed_ends_the_command_in_time() {
     dead_by(&[child], deadline);
     let (status, _, err) = running.ended();
     assert_eq!(status.code(), Some(76), "{err}");
-    assert!(err.contains("cannot be renewed"), "{err}");
+    let last = err.lines().last().unwrap();
+    let loss =
+        "\"a\" cannot be renewed, and is about to end; ending the command; not renewed since 20";
+    assert!(last.contains(loss) && err.ends_with(ADVICE), "{err}");
+    for master in &masters[..3] {
+        assert!(last.contains(&format!("127.0.0.1:{} ", master.port())));
+    }
     masters[..3].iter().for_each(Server::resume);
 }
 
@@ -137,13 +150,14 @@ fn a_lock_that_ends_without_time_for_term_is_76() {
     for (status, _, err) in ended {
         assert_eq!(status.code(), Some(76), "{err}");
         let says = [
-            "cannot be renewed, and is about to end; ending the command\n",
-            "was not renewed in time; its keeper has killed the command\n",
+            "cannot be renewed, and is about to end; ending the command; ",
+            "cannot be renewed, and is about to end, and its keeper has killed the command; ",
             // On a busy machine, the wrapper hears of the kill after the end of the validity.
-            "its validity ended without an extension; its keeper has killed the command\n",
+            "its validity ended without an extension, and its keeper has killed the command; ",
         ];
-        assert!(says.iter().any(|says| err.ends_with(says)), "{err}");
-        assert_eq!(err.lines().count(), 1, "{err}");
+        let last = err.lines().last().unwrap();
+        assert!(says.iter().any(|says| last.contains(says)), "{err}");
+        assert!(err.ends_with(ADVICE), "{err}");
     }
 }
 
@@ -204,4 +218,53 @@ fn a_holder_that_was_stopped_says_so() {
     assert_eq!(status.code(), Some(76), "{err}");
     let why = ", because quorlock did not run for at least ";
     assert!(err.contains(why) && err.lines().count() == 1, "{err}");
+}
+
+#[test]
+fn an_outage_is_told_once_while_a_lock_is_held() {
+    let masters = masters(3);
+    let mut holder = Running::hold(&masters, "--ttl 12s a");
+    let quiet = Running::hold(&masters, "--ttl 12s -q b");
+    let [first, second] = [0, 1].map(|at: usize| format!("127.0.0.1:{}", masters[at].port()));
+    let down = [&first, &second].map(|master| format!("master {master} is down: "));
+    let doubt = "\"a\" is in doubt; not renewed since 20";
+    masters[..2].iter().for_each(Server::pause);
+    let begun = holder.errors_until(&[doubt, &down[0], &down[1]]);
+    let doubt = begun.lines().find(|line| line.contains(doubt)).unwrap();
+    assert!(doubt.contains(&first) && doubt.contains(&second), "{begun}");
+    assert_eq!(begun.lines().count(), 3, "{begun}");
+    masters[..2].iter().for_each(Server::resume);
+    let up = [&first, &second].map(|master| format!("master {master} votes again after "));
+    let ended = holder.errors_until(&["\"a\" is renewed again after ", &up[0], &up[1]]);
+    assert_eq!(ended.lines().count(), 3, "{ended}");
+    for running in [holder, quiet] {
+        running.signal(Signal::SIGTERM);
+        let (status, _, err) = running.ended();
+        assert_eq!((status.code(), &*err), (Some(0), ""));
+    }
+}
+
+#[test]
+fn a_release_that_fails_is_a_line() {
+    let masters = masters(3);
+    for words in ["run a -- sleep 1000", "run -q b -- sleep 1000", "hold c"] {
+        let running = Running::start(&mut with(&masters, words));
+        let name = words.split(' ').find(|word| word.len() == 1).unwrap();
+        until("it is held", || {
+            let held = |master: &Server| master.command(&["EXISTS", name]) == "1";
+            masters.iter().all(held)
+        });
+        masters[..2].iter().for_each(Server::pause);
+        running.signal(Signal::SIGTERM);
+        let (status, _, err) = running.ended();
+        masters[..2].iter().for_each(Server::resume);
+        let expected = if words.starts_with("hold") { 0 } else { 143 };
+        assert_eq!(status.code(), Some(expected), "{err}");
+        let start = format!(
+            "quorlock: no majority confirmed the release of \"{name}\", \
+             which ends with its TTL on the other masters; 127.0.0.1:{} ",
+            masters[0].port()
+        );
+        assert!(err.starts_with(&start) && err.ends_with(ADVICE), "{err}");
+    }
 }

@@ -124,6 +124,20 @@ impl Running {
         line
     }
 
+    /// Waits until the lines on stderr contain all `parts`. Returns these lines.
+    #[track_caller]
+    pub fn errors_until(&mut self, parts: &[&str]) -> String {
+        let stderr = self.child.stderr.as_mut().unwrap();
+        let mut lines = String::new();
+        while !lines.ends_with('\n') || !parts.iter().all(|part| lines.contains(part)) {
+            let mut byte = [0];
+            let count = stderr.read(&mut byte).unwrap();
+            assert!(count > 0, "no {parts:?} in {lines}");
+            lines.push(char::from(byte[0]));
+        }
+        lines
+    }
+
     /// Waits for a line that contains `part`.
     #[track_caller]
     pub fn line_with(&mut self, part: &str) -> String {
