@@ -12,11 +12,12 @@ use crate::{
     args::{Asking, Common},
     exit::Exit,
     failure::{Failure, table},
-    holders::clients,
+    holders::{HolderLook, clients},
     loss::blame,
     outage::{Outage, not_ready},
     output::complain,
     signals::Signals,
+    times::brief,
     waiting::tell,
     wanted::{Wanted, name_of, quoted},
     words::ADVICE,
@@ -99,21 +100,20 @@ pub(crate) async fn ask(
     common: &Common,
     signals: &mut Signals,
 ) -> Result<Asked, Failure> {
-    let wanted = Wanted::new(&locks, names, asking);
+    let (start, wanted) = (Instant::now(), Wanted::new(&locks, names, asking));
     let asked = tokio::select! {
         biased;
         acquired = acquire(&wanted, asking) => acquired.map(Ok),
         signal = signals.next() => Ok(Err(signal.into())),
-        hopeless = tell(&wanted, common) => Err(hopeless),
+        hopeless = tell(&wanted, asking, common) => Err(hopeless),
     };
     match asked {
         Ok(Ok(guard)) => {
-            if common.is_verbose() {
-                complain(format_args!(
-                    "got {}\n{}",
-                    wanted.quoted(),
-                    table(&guard.votes())
-                ));
+            if common.is_verbose() || wanted.has_news.get() {
+                let (names, time) = (wanted.quoted(), brief(start.elapsed()));
+                let votes = common.is_verbose().then(|| table(&guard.votes()));
+                let votes = votes.unwrap_or_default();
+                complain(format_args!("got {names} after {time}\n{votes}"));
             }
             let until = asking.max_hold.map(|time| Instant::now() + time);
             Ok(Asked::Held(Held {
@@ -157,6 +157,13 @@ async fn acquire(wanted: &Wanted<'_>, asking: &Asking) -> Result<Guard, Failure>
         Ok(guard) => return Ok(guard),
         Err(error) => error,
     };
+    if !wanted.has_news.get()
+        && let Some(sentence) = without_ttl(wanted, &error).await
+    {
+        // It may stay so forever, so `--quiet` does not hide it as it hides a contended lock.
+        let exit = Exit::Code(asking.conflict_exit_code.unwrap_or(Exit::Contended.code()));
+        return Err(Failure::new(exit, sentence));
+    }
     Err(match error.last_attempt() {
         AcquireError::NoQuorum { votes, .. } => {
             let outage = Outage::of_attempt(wanted.locks, votes);
@@ -200,6 +207,26 @@ async fn holder(wanted: &Wanted<'_>, name: &str) -> Option<String> {
     clients(&seen.ok()?.ok()?.holders)
 }
 
+/// Says that the lock is held without a TTL, if that is why it was not acquired.
+async fn without_ttl(wanted: &Wanted<'_>, error: &AcquireError) -> Option<String> {
+    let AcquireError::Contended {
+        name,
+        reason: Contention::Held { remaining: None },
+        ..
+    } = error.last_attempt()
+    else {
+        return None;
+    };
+    let seen = wanted.inspect(name).await.ok()?;
+    let holders: Vec<_> = seen.holders.iter().map(HolderLook::of).collect();
+    holders.iter().any(HolderLook::may_be_no_lock).then(|| {
+        format!(
+            "{name:?} is held without a TTL, so it may be no lock; look at its key, \
+             and then end it with `quorlock break --without-ttl`"
+        )
+    })
+}
+
 /// Returns whether the key of the lock called `name` is of no kind of lock, according to a majority
 /// of masters.
 async fn is_no_lock(wanted: &Wanted<'_>, name: &str) -> bool {
@@ -223,6 +250,11 @@ async fn acquire_in(wanted: &Wanted<'_>, limit: Option<Duration>) -> Result<Guar
         acquired = lock.acquire_within(LOOK_INTERVAL).await;
     }
     wanted.outage.take();
+    if let Err(error) = &acquired
+        && let Some(sentence) = without_ttl(wanted, error).await
+    {
+        wanted.say(format_args!("waiting for {}: {sentence}", wanted.quoted()));
+    }
     match (&acquired, limit) {
         (Ok(_), _) => acquired,
         (Err(error), _) if is_refused(error) => acquired,

@@ -122,7 +122,7 @@ impl HoldersLook {
 }
 
 impl HolderLook {
-    fn of(holder: &Holder) -> Self {
+    pub(crate) fn of(holder: &Holder) -> Self {
         let program = holder.client.as_deref().map(Program::parse);
         let program = program.unwrap_or_default();
         let mut look = Self {

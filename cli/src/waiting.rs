@@ -9,38 +9,45 @@ use std::{
 use tokio::time::sleep;
 
 use crate::{
-    args::Common, failure::Failure, holders::clients, outage::Outage, output::complain,
-    times::rounded, wanted::Wanted,
+    args::{Asking, Common},
+    failure::Failure,
+    holders::clients,
+    outage::Outage,
+    output::complain,
+    times::rounded,
+    wanted::Wanted,
 };
 
 /// Says on stderr why nothing happens: once who holds the lock, and for each outage once what is
-/// wrong. A program that waits without a terminal says only what is wrong.
+/// wrong. With `--quiet`, says only what does not end by itself.
 ///
 /// Returns if it is no use to wait.
-pub(crate) async fn tell(wanted: &Wanted<'_>, common: &Common) -> Failure {
+pub(crate) async fn tell(wanted: &Wanted<'_>, asking: &Asking, common: &Common) -> Failure {
     let names = wanted.quoted();
     let wants_news = common.wants_news();
     let patience = if wants_news { PATIENCE } else { LONG_PATIENCE };
-    let (mut knows_holder, mut known, mut since) = (!wants_news, None, Instant::now());
+    let (mut known, mut since) = (None, Instant::now());
+    let mut knows_holder = asking.quiet || asking.nonblock;
     sleep(PATIENCE).await;
     warn_of_itself(wanted);
     loop {
         match wanted.outage() {
             None => {
                 (known, since) = (None, Instant::now());
-                if !knows_holder {
-                    knows_holder = true;
+                if !knows_holder && !wanted.has_news.get() {
                     say_who_holds(wanted).await;
                 }
+                knows_holder = true;
             }
             Some(outage @ Outage::Refused(_)) => {
                 return outage.failure(&format!("cannot lock {names}"));
             }
+            Some(Outage::Quarantine { .. }) if asking.quiet => {}
             Some(outage) => {
                 let kind = discriminant(&outage);
                 if since.elapsed() >= patience && known != Some(kind) {
                     known = Some(kind);
-                    complain(format_args!("waiting for {names}: {outage}"));
+                    wanted.say(format_args!("waiting for {names}: {outage}"));
                 }
             }
         }
@@ -79,7 +86,7 @@ async fn say_who_holds(wanted: &Wanted<'_>) {
             None => format!("{what} is held by {who}"),
         })
     });
-    complain(format_args!(
+    wanted.say(format_args!(
         "waiting for {}{}",
         wanted.quoted(),
         holder.unwrap_or_default()

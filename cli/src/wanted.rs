@@ -1,6 +1,9 @@
 //! The lock that a command asks for, under one name or several.
 
-use std::cell::RefCell;
+use std::{
+    cell::{Cell, RefCell},
+    fmt::Display,
+};
 
 use quorlock::{Coordinator, Guard, InspectError, Inspection, Lock, Renewal};
 
@@ -10,6 +13,7 @@ use crate::{
     exit::Exit,
     failure::Failure,
     outage::Outage,
+    output::complain,
     words::in_short,
 };
 
@@ -21,6 +25,8 @@ pub(crate) struct Wanted<'a> {
     /// The reason why the last attempt found too few masters, until another attempt finds enough.
     /// Masters can be well and yet refuse this lock, for example its key.
     pub(crate) outage: RefCell<Option<Outage>>,
+    /// Whether it was said that the program waits.
+    pub(crate) has_news: Cell<bool>,
 }
 
 impl<'a> Wanted<'a> {
@@ -31,12 +37,19 @@ impl<'a> Wanted<'a> {
             names,
             lock: lock(locks, names, asking),
             outage: RefCell::default(),
+            has_news: Cell::default(),
         }
     }
 
     /// Returns the reason why too few masters can vote on the lock now. `None` if a majority can.
     pub(crate) fn outage(&self) -> Option<Outage> {
         Outage::of(self.locks).or_else(|| self.outage.borrow().clone())
+    }
+
+    /// Says on stderr that the program waits, and why.
+    pub(crate) fn say(&self, news: impl Display) {
+        self.has_news.set(true);
+        complain(news);
     }
 
     /// Returns the names in quotes.

@@ -106,6 +106,46 @@ fn a_lock_that_is_held_is_75() {
 }
 
 #[test]
+fn a_wait_without_a_terminal_is_told_with_its_end() {
+    let masters = masters(3);
+    let holder = Running::hold(&masters, "a");
+    let start = |words: &str| Running::start(&mut script(&masters, words, "echo ran"));
+    let (mut waiter, quiet) = (start("a"), start("-q a"));
+    let waiting = waiter.errors_until(&["waiting for \"a\""]);
+    assert!(waiting.contains(", which is held by "), "{waiting}");
+    holder.signal(Signal::SIGTERM);
+    let (status, out, err) = waiter.ended();
+    assert_eq!((status.code(), &*out), (Some(0), "ran\n"), "{err}");
+    assert!(err.starts_with("quorlock: got \"a\" after "), "{err}");
+    assert_eq!(err.lines().count(), 1, "{err}");
+    let (status, out, err) = quiet.ended();
+    assert_eq!((status.code(), &*out, &*err), (Some(0), "ran\n", ""));
+}
+
+#[test]
+fn a_key_without_a_ttl_is_told_at_once_and_not_hidden() {
+    let masters = masters(3);
+    for master in &masters {
+        master.command(&["SET", "a", "x"]);
+    }
+    let text = "\"a\" is held without a TTL, so it may be no lock; ";
+    for (words, expected) in [("-n", 75), ("-q -n", 75), ("-q -n -E 7", 7)] {
+        let (status, out, err) = ended(&mut script(&masters, &format!("{words} a"), "echo ran"));
+        assert_eq!((status, &*out), (expected, ""), "{words}: {err}");
+        assert!(err.starts_with(&format!("quorlock: {text}")), "{err}");
+        assert_eq!(err.lines().count(), 1, "{err}");
+    }
+    for words in ["a", "-q a"] {
+        let mut waiter = Running::start(&mut script(&masters, words, "echo ran"));
+        let line = waiter.errors_until(&["\n"]);
+        assert!(
+            line.contains(&format!("waiting for \"a\": {text}")),
+            "{line}"
+        );
+    }
+}
+
+#[test]
 fn a_key_that_is_not_a_lock_is_78() {
     let masters = masters(3);
     for master in &masters {
@@ -190,9 +230,10 @@ fn wrong_arguments_are_64() {
         assert_eq!((status, &*out), (64, ""), "{words}: {err}");
         assert!(err.contains("give --strict="), "{err}");
     }
+    // A look that is strict would begin a quarantine for the other one.
     for words in [
-        "status true --strict",
         "run --strict=false a -- echo --strict true",
+        "status true --strict",
     ] {
         let (status, _, err) = ended(&mut with(&masters, words));
         assert!(status == 0 || status == 69, "{words}: {err}");
@@ -261,8 +302,9 @@ fn masters_that_may_have_forgotten_locks_are_waited_for() {
     let (status, _, err) = strict("run -n --ready 10ms a -- true");
     assert_eq!(status, 69, "{err}");
     assert!(err.contains("get no vote for "), "{err}");
-    let (status, out, err) = strict("run -n --ready 20s a -- echo ran");
-    assert_eq!((status, &*out, &*err), (0, "ran\n", ""));
+    let (status, out, err) = strict("run -v -q -n --ready 20s a -- echo ran");
+    assert_eq!((status, &*out), (0, "ran\n"), "{err}");
+    assert!(!err.contains("waiting for"), "it ends by itself: {err}");
 }
 
 #[test]
