@@ -268,12 +268,19 @@ pub(crate) struct Run {
 
 /// Holds the lock until it gets a signal such as Ctrl-C or TERM.
 ///
-/// Prints one line when the lock is held, and releases the lock after the signal.
+/// Prints one line when the lock is held, and releases the lock after the signal. With
+/// --until-eof, the end of its input ends it, too.
 #[derive(Debug, Group)]
 #[command(after_long_help = HOLD)]
 pub(crate) struct Hold {
     #[command(flatten)]
     pub(crate) asking: Asking,
+    /// End with the input, for example with the script that holds a pipe open.
+    ///
+    /// Then a script that is killed leaves no lock. The manual page has such a script. Commands
+    /// that the script starts have the pipe open, too, as with `flock 9`.
+    #[arg(long)]
+    pub(crate) until_eof: bool,
     /// Print the line as JSON.
     ///
     /// The fields are `name` and `names`; `granted`, the number of votes so far; `masters`, the

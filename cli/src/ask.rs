@@ -16,7 +16,6 @@ use crate::{
     loss::blame,
     outage::{Outage, not_ready},
     output::complain,
-    signals::Signals,
     times::brief,
     waiting::tell,
     wanted::{Wanted, name_of, quoted},
@@ -92,19 +91,19 @@ pub(crate) enum Asked {
     Nothing(Exit),
 }
 
-/// Waits for the lock called `names`, as `asking` says, or for a signal.
+/// Waits for the lock called `names`, as `asking` says, or for a signal that makes it `stop`.
 pub(crate) async fn ask(
     locks: Coordinator,
     names: &[String],
     asking: &Asking,
     common: &Common,
-    signals: &mut Signals,
+    stop: impl Future<Output = Result<Exit, Failure>>,
 ) -> Result<Asked, Failure> {
     let (start, wanted) = (Instant::now(), Wanted::new(&locks, names, asking));
     let asked = tokio::select! {
         biased;
         acquired = acquire(&wanted, asking) => acquired.map(Ok),
-        signal = signals.next() => Ok(Err(signal.into())),
+        stopped = stop => stopped.map(Err),
         hopeless = tell(&wanted, asking, common) => Err(hopeless),
     };
     match asked {

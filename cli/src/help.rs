@@ -33,7 +33,7 @@ pub(crate) const HOLD: &str = "\
 The line is `held NAME votes=2/3`, with ` token=7` after it for --fence, and then ` slot=0` for \
 --permits. The votes are those so far: a majority is enough, and the others may come later.
 
-Exit status: 0 a signal ended the hold, and the lock was released. If signal n ends the wait for \
+Exit status: 0 a signal or the end of the input ended the hold, and the lock was released. If signal n ends the wait for \
 the lock, the status is 128+n. Otherwise 64 wrong arguments, 69 no majority of masters, 74 the \
 line could not be written, 75 another holder has the lock, 76 the lock was lost, 78 wrong \
 configuration.";

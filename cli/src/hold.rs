@@ -1,4 +1,4 @@
-//! `quorlock hold`: a lock that is held until a signal.
+//! `quorlock hold`: a lock that is held until a signal, or until the input ends.
 
 use std::{future, io};
 
@@ -11,6 +11,7 @@ use crate::{
     ask::{Asked, Held, ask},
     exit::Exit,
     failure::Failure,
+    input::Input,
     loss,
     masters::Masters,
     news::tell,
@@ -38,25 +39,30 @@ pub(crate) fn hold(args: &Hold, common: &Common) -> Result<Exit, Failure> {
     let masters = Masters::find(common)?;
     block_on(async {
         let mut signals = Signals::catch(&ENDING)?;
-        let held = match ask(
-            masters.of_holder(&args.asking, "")?,
-            &args.names,
-            &args.asking,
-            common,
-            &mut signals,
-        )
-        .await?
-        {
+        let mut input = Input::read(args.until_eof)?;
+        let stop = async {
+            tokio::select! {
+                signal = signals.next() => Ok(signal.into()),
+                () = input.ended() => Err(Failure::new(Exit::Usage, NO_INPUT)),
+            }
+        };
+        let locks = masters.of_holder(&args.asking, "")?;
+        let held = match ask(locks, &args.names, &args.asking, common, stop).await? {
             Asked::Held(held) => held,
             Asked::Nothing(exit) => return Ok(exit),
         };
-        let done = hold_until(&held, &mut signals, args.json).await;
+        let done = hold_until(&held, &mut signals, &mut input, args.json).await;
         held.give_back(common, &done).await;
         done
     })
 }
 
-async fn hold_until(held: &Held, signals: &mut Signals, is_json: bool) -> Result<Exit, Failure> {
+async fn hold_until(
+    held: &Held,
+    signals: &mut Signals,
+    input: &mut Input,
+    is_json: bool,
+) -> Result<Exit, Failure> {
     // A script that waits for the line would wait forever.
     announce(held, is_json).map_err(|error| {
         let sentence = format!("cannot write that the lock is held: {error}; it was released");
@@ -70,11 +76,15 @@ async fn hold_until(held: &Held, signals: &mut Signals, is_json: bool) -> Result
     };
     tokio::select! {
         _ = signals.next() => Ok(Exit::Success),
+        () = input.ended() => Ok(Exit::Success),
         () = over => Err(Failure::new(Exit::Lost, held.too_long())),
         _ = held.guard.lost() => Err(loss::failure(&held.guard, "")),
         never = tell(held) => match never {},
     }
 }
+
+const NO_INPUT: &str = "the input ended before the lock was held; \
+                        keep a pipe open for --until-eof, as in the manual page";
 
 fn announce(held: &Held, is_json: bool) -> io::Result<()> {
     let (guard, votes) = (&held.guard, held.guard.votes());

@@ -24,6 +24,7 @@ mod failure;
 mod help;
 mod hold;
 mod holders;
+mod input;
 mod keeper;
 mod lists;
 mod look;

@@ -44,7 +44,8 @@ pub(crate) fn run(args: &Run, common: &Common) -> Result<Exit, Failure> {
         let ttl = args.asking.ttl.unwrap_or(locks.ttl());
         let kill_after = kill_after(args, ttl)?;
         let mut signals = Signals::catch(&ENDING)?;
-        let asked = ask(locks, &args.names, &args.asking, common, &mut signals);
+        let stop = async { Ok(signals.next().await.into()) };
+        let asked = ask(locks, &args.names, &args.asking, common, stop);
         let held = match asked.await? {
             Asked::Held(held) => held,
             Asked::Nothing(exit) => return Ok(exit),

@@ -135,6 +135,33 @@ fn a_script_that_is_ended_leaves_no_holder() {
 }
 
 #[test]
+fn a_script_that_is_killed_leaves_no_holder() {
+    let masters = masters(3);
+    let script = Running::ready(&mut shell(&masters, "echo ready; wait $holder"));
+    script.signal(Signal::SIGKILL);
+    assert_free(&masters, "deployment"); // long before the end of its renewal
+}
+
+#[test]
+fn a_hold_ends_with_its_input() {
+    let masters = masters(3);
+    let mut command = with(&masters, "hold --until-eof a");
+    let mut holder = Running::start(command.stdin(Stdio::piped()));
+    assert!(holder.line().starts_with("held a "));
+    holder.say("this is not the end");
+    let (status, _, err) = holder.ended();
+    assert_eq!((status.code(), &*err), (Some(0), ""));
+    assert_free(&masters, "a");
+    let (status, out, err) = ended(&mut with(&masters, "hold --until-eof a"));
+    assert_eq!((status, &*out), (64, ""), "{err}");
+    assert!(
+        err.contains("the input ended before the lock was held"),
+        "{err}"
+    );
+    assert_free(&masters, "a");
+}
+
+#[test]
 fn a_script_without_masters_does_no_work() {
     let (status, out, err) = ended(&mut shell(&[], "echo worked"));
     assert_eq!((status, &*out), (64, ""), "{err}");
