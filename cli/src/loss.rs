@@ -46,7 +46,10 @@ pub(crate) fn sentence(guard: &Guard, then: &str) -> String {
             let (since, votes) = (not_renewed(guard), blame(&guard.votes()));
             format!("{name} cannot be renewed, and is about to end{then}{since}{votes}")
         }
-        _ => format!("{name} is about to end, and is no longer renewed{then}"),
+        _ => {
+            let since = not_renewed(guard);
+            format!("{name} is about to end, and was not renewed in time{then}{since}")
+        }
     }
 }
 

@@ -30,14 +30,12 @@ pub(crate) async fn tell(wanted: &Wanted<'_>, asking: &Asking, common: &Common) 
     let mut knows_holder = asking.quiet || asking.nonblock;
     sleep(PATIENCE).await;
     warn_of_itself(wanted);
+    knows_holder |= wanted.has_news.get();
     loop {
         match wanted.outage() {
             None => {
                 (known, since) = (None, Instant::now());
-                if !knows_holder && !wanted.has_news.get() {
-                    say_who_holds(wanted).await;
-                }
-                knows_holder = true;
+                knows_holder = knows_holder || say_who_holds(wanted).await;
             }
             Some(outage @ Outage::Refused(_)) => {
                 return outage.failure(&format!("cannot lock {names}"));
@@ -66,10 +64,10 @@ fn warn_of_itself(wanted: &Wanted<'_>) {
     }
 }
 
-async fn say_who_holds(wanted: &Wanted<'_>) {
-    // If too few masters answer, the next look finds an outage.
+/// Says who holds the lock. Returns `false` if too few masters answer.
+async fn say_who_holds(wanted: &Wanted<'_>) -> bool {
     let Ok(seen) = wanted.inspect_rival().await else {
-        return;
+        return false;
     };
     let holder = seen.as_ref().and_then(|seen| {
         let left = seen.holders.first()?.remaining.map(rounded);
@@ -91,6 +89,7 @@ async fn say_who_holds(wanted: &Wanted<'_>) {
         wanted.quoted(),
         holder.unwrap_or_default()
     ));
+    true
 }
 
 /// The time after which a person wants to know what a program waits for.

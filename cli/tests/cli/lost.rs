@@ -39,8 +39,12 @@ fn a_lost_lock_is_76_whatever_the_command_returns() {
     assert_eq!((status.code(), &*out), (Some(76), "cleaned up\n"), "{err}");
     let reason =
         "quorlock: lost \"a\": a majority of masters no longer hold it; ending the command; ";
-    let vote = format!("127.0.0.1:{} holds nothing", masters[0].port());
-    assert!(err.starts_with(reason) && err.contains(&vote), "{err}");
+    assert!(err.starts_with(reason), "{err}");
+    let votes = err.matches(" holds nothing").count();
+    assert!(
+        votes >= 2,
+        "two decide, and the third may come later: {err}"
+    );
     assert!(err.ends_with(ADVICE), "{err}");
     assert_eq!(err.lines().count(), 1, "{err}");
 }
@@ -151,13 +155,14 @@ fn a_lock_that_ends_without_time_for_term_is_76() {
         assert_eq!(status.code(), Some(76), "{err}");
         let says = [
             "cannot be renewed, and is about to end; ending the command; ",
-            "cannot be renewed, and is about to end, and its keeper has killed the command; ",
+            "was not renewed in time; its keeper has killed the command; ",
+            "cannot be renewed, and is about to end; its keeper has killed the command; ",
             // On a busy machine, the wrapper hears of the kill after the end of the validity.
-            "its validity ended without an extension, and its keeper has killed the command; ",
+            "its validity ended without an extension; its keeper has killed the command; ",
         ];
         let last = err.lines().last().unwrap();
         assert!(says.iter().any(|says| last.contains(says)), "{err}");
-        assert!(err.ends_with(ADVICE), "{err}");
+        assert!(last.contains("; not renewed since 20"), "{err}");
     }
 }
 

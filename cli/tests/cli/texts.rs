@@ -10,7 +10,7 @@ use std::{
 use nix::sys::signal::Signal;
 use testkit::server::{Server, masters};
 
-use crate::support::{Running, assert_free, ended, urls, with};
+use crate::support::{Running, assert_free, ended, urls, with, write_mutex};
 
 #[test]
 fn completions_can_be_read_by_their_shells() {
@@ -152,13 +152,13 @@ fn a_hold_ends_with_its_input() {
     let (status, _, err) = holder.ended();
     assert_eq!((status.code(), &*err), (Some(0), ""));
     assert_free(&masters, "a");
-    let (status, out, err) = ended(&mut with(&masters, "hold --until-eof a"));
+    write_mutex(&masters, "b", "t");
+    let (status, out, err) = ended(&mut with(&masters, "hold --until-eof b"));
     assert_eq!((status, &*out), (64, ""), "{err}");
     assert!(
         err.contains("the input ended before the lock was held"),
         "{err}"
     );
-    assert_free(&masters, "a");
 }
 
 #[test]
