@@ -177,8 +177,8 @@ impl Verb {
 /// The options of commands that ask for a lock and keep it.
 #[derive(Debug, Group)]
 pub(crate) struct Asking {
-    /// Give up after this time, such as 500ms or 10s [never].
-    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "nonblock")]
+    /// Give up after this time, such as 500ms or 10s; 5 is 5s [never].
+    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true, conflicts_with = "nonblock")]
     pub(crate) wait: Option<Duration>,
     /// Do not wait for another holder.
     #[arg(short = 'n', long)]
@@ -186,7 +186,7 @@ pub(crate) struct Asking {
     /// Wait up to this time for masters that can vote [with --nonblock: 1s].
     ///
     /// After a restart of most masters, that takes up to a minute.
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     pub(crate) ready: Option<Duration>,
     /// Exit with this status if another holder has the lock [75].
     #[arg(short = 'E', long, value_name = "N")]
@@ -219,20 +219,21 @@ pub(crate) struct Asking {
     #[arg(long, value_name = "N", value_parser = permits, conflicts_with_all = ["fair", "read", "write"])]
     pub(crate) permits: Option<usize>,
     /// Time until the lock ends if its holder dies [that of the set, or 10s].
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     pub(crate) ttl: Option<Duration>,
     /// Keep others out for at least this time.
     ///
     /// A lock that is released earlier stays on the masters until this time has passed since it was
     /// acquired, and until the TTL has passed since its last renewal. It looks like a lock that is
     /// held. `quorlock break` ends it earlier. The time may be longer than --max-ttl. Then masters
-    /// that lose their data may give the lock to another after --max-ttl.
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    /// that lose their data may give the lock to another after --max-ttl. If quorlock itself is killed
+    /// by KILL, or its host ends, the lock ends with its TTL.
+    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     pub(crate) min_hold: Option<Duration>,
     /// Hold the lock for at most this time [no limit].
     ///
     /// Then CMD gets TERM, as if the lock were lost, and `hold` releases it. The status is 76.
-    #[arg(long, value_name = "TIME", value_parser = some_time)]
+    #[arg(long, value_name = "TIME", value_parser = some_time, allow_hyphen_values = true)]
     pub(crate) max_hold: Option<Duration>,
     /// Get a fencing token. Not with --read.
     ///
@@ -252,7 +253,7 @@ pub(crate) struct Run {
     /// Time from TERM to KILL if the lock is lost [TTL/3].
     ///
     /// With 0s, CMD gets no TERM: it is killed at once.
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     pub(crate) kill_after: Option<Duration>,
     /// Name of the lock, or names of mutexes to hold all at once.
     ///

@@ -168,22 +168,29 @@ async fn acquire(wanted: &Wanted<'_>, asking: &Asking) -> Result<Guard, Failure>
             let outage = Outage::of_attempt(wanted.locks, votes);
             outage_failure(&outage, &action).with_votes(votes)
         }
-        AcquireError::Contended {
+        // Masters that answer late tell a key that is no lock from that of a holder.
+        AcquireError::OtherKind { name, votes, .. }
+        | AcquireError::Contended {
             name,
-            reason: Contention::Held { .. },
+            reason: Contention::Held { remaining: None },
+            votes,
             ..
-        } if !asking.quiet => {
-            let holder = holder(wanted, name).await;
-            Failure::not_acquired(&error, holder.as_deref(), asking.read)
-        }
-        AcquireError::OtherKind { name, votes, .. } if is_no_lock(wanted, name).await => {
+        } if is_no_lock(wanted, name).await => {
             let sentence = format!(
                 "cannot lock {name:?}: its key is not a lock; \
                  take another name, or delete the key by hand if no program needs it"
             );
             Failure::new(Exit::Configuration, sentence).with_votes(votes)
         }
-        _ => Failure::not_acquired(&error, None, asking.read),
+        AcquireError::Contended {
+            name,
+            reason: Contention::Held { .. },
+            ..
+        } if !asking.quiet => {
+            let holder = holder(wanted, name).await;
+            Failure::not_acquired(&error, holder.as_deref(), asking)
+        }
+        _ => Failure::not_acquired(&error, None, asking),
     })
 }
 

@@ -1,8 +1,10 @@
 //! Errors as people see them: one sentence on stderr, with the next step.
 
+use humantime::format_duration;
 use quorlock::{AcquireError, ConfigError, Contention, InspectError, Votes};
 
 use crate::{
+    args::Asking,
     exit::Exit,
     lists::Tallies,
     output::complain,
@@ -34,14 +36,19 @@ impl Failure {
         Self::new(exit, "")
     }
 
-    /// Returns the failure of a call for a lock, which readers share if `is_read`. `holder` is the
-    /// client that has the lock, if it is known.
-    pub(crate) fn not_acquired(error: &AcquireError, holder: Option<&str>, is_read: bool) -> Self {
+    /// Returns the failure of a call for a lock. `holder` is the client that has the lock, if it is
+    /// known.
+    pub(crate) fn not_acquired(
+        error: &AcquireError,
+        holder: Option<&str>,
+        asking: &Asking,
+    ) -> Self {
         let (waited, wait) = match error {
-            AcquireError::Deadline { waited, .. } => (
-                format!(" (waited {})", brief(*waited)),
-                "or with a longer --wait",
-            ),
+            AcquireError::Deadline { waited, .. } => {
+                // The last call may have had only the rest of the time.
+                let waited = format_duration(asking.wait.unwrap_or(*waited));
+                (format!(" (waited {waited})"), "or with a longer --wait")
+            }
             _ => (String::new(), "or wait with --wait"),
         };
         let holder = holder.unwrap_or("another");
@@ -52,7 +59,7 @@ impl Failure {
                 name,
                 reason: Contention::Queued,
                 ..
-            } if is_read => (
+            } if asking.read => (
                 Exit::Contended,
                 format!("a writer waits for {name:?}{waited}; try again later, {wait}"),
             ),
@@ -112,7 +119,7 @@ pub(crate) fn table(votes: &Votes) -> String {
         let vote = in_words_of_the_file(&vote);
         let time = row
             .latency()
-            .map_or_else(String::new, |time| format!("  {time:.1?}"));
+            .map_or_else(String::new, |time| format!("  {}", brief(time)));
         format!("  {:width$}  {vote}{time}", row.master())
     });
     lines.collect::<Vec<_>>().join("\n")

@@ -64,7 +64,10 @@ impl Tallies {
     /// Says that too few masters `did` something.
     pub(crate) fn too_few(&self, did: &str) -> String {
         match self.only() {
-            Some(only) => format!("{} {did}, and {} are needed", counted(only), only.quorum),
+            Some(only) => {
+                let are = if only.quorum == 1 { "is" } else { "are" };
+                format!("{} {did}, and {} {are} needed", counted(only), only.quorum)
+            }
             None => format!("{} {did}", self.lacking().unwrap_or_default()),
         }
     }

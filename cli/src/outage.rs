@@ -141,6 +141,17 @@ pub(crate) fn refused(locks: &Coordinator, action: &str) -> Option<Failure> {
     refused.map(|outage| outage.failure(action))
 }
 
+/// Joins the reasons of the first masters. `None` if there are none.
+fn first_of(whys: impl Iterator<Item = String>) -> Option<String> {
+    let mut whys: Vec<_> = whys.collect();
+    let others = whys.len().saturating_sub(MOST_NAMED);
+    whys.truncate(MOST_NAMED);
+    if others > 0 {
+        whys.push(format!("and {others} more"));
+    }
+    (!whys.is_empty()).then(|| whys.join("; "))
+}
+
 /// Returns the time until the master can vote. `None` if it is not connected, or takes no locks.
 fn wait_for(health: &MasterHealth) -> Option<Duration> {
     let is_fit = health.state == MasterState::Connected && health.error.is_none();
@@ -154,7 +165,7 @@ fn refusal(health: &MasterHealth) -> Option<String> {
         _ if health.refuses_login() => Some(format!(
             "{master} refused the login; give the password with {LOGIN}"
         )),
-        MasterState::Down(why) if health.refuses_certificate() => {
+        MasterState::Down(why) if health.refuses_certificate() || health.refuses_database() => {
             Some(format!("{master}: {}", in_words_of_the_file(why)))
         }
         _ => None,

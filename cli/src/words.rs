@@ -23,6 +23,10 @@ pub(crate) fn in_words_of_the_file(text: &str) -> String {
     };
     without_errno(text)
         .replace("Builder::tls", files)
+        .replace(
+            " and Builder::max_ttl",
+            ", and give all programs a longer --max-ttl or max_ttl",
+        )
         .replace("Builder::", "")
         .replace("MasterSpec::login or in the URL", LOGIN)
         .replace(NOAUTH, "")
@@ -85,7 +89,7 @@ mod tests {
         for (text, expected) in [
             (
                 "see Builder::ttl (10 s by default) and Builder::max_ttl",
-                "see ttl (10 s by default) and max_ttl",
+                "see ttl (10 s by default), and give all programs a longer --max-ttl or max_ttl",
             ),
             (
                 "nothing that is trusted has signed it: trust the authority, with Builder::tls",

@@ -86,6 +86,7 @@ impl ConnectError {
         match self {
             Self::At { error, .. } => error.refusal(),
             Self::Certificate(_) => Some(DialRefusal::Certificate),
+            Self::Database(_) => Some(DialRefusal::Database),
             Self::Login(_) => Some(DialRefusal::Login),
             _ => None,
         }

@@ -165,7 +165,7 @@ fn settings_that_are_given_or_the_same_are_no_error() {
     ends("status job", &[("QUORLOCK_STRICT", "perhaps")], 78);
     ends(
         "status job",
-        &[("QUORLOCK_STRICT", "true"), ("QUORLOCK_MAX_TTL", "1")],
+        &[("QUORLOCK_STRICT", "true"), ("QUORLOCK_MAX_TTL", "one")],
         78,
     );
     ends("--strict status job --strict", &[], 64);

@@ -55,6 +55,11 @@ impl MasterHealth {
         self.state == MasterState::Connected && is_fit
     }
 
+    /// Returns whether the last dial failed because the master has no database with this number.
+    pub fn refuses_database(&self) -> bool {
+        self.refusal == Some(DialRefusal::Database)
+    }
+
     /// Returns whether the last dial failed because the master refused the login. The login for
     /// Sentinels does not count.
     pub fn refuses_login(&self) -> bool {
@@ -120,6 +125,7 @@ pub enum MasterState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DialRefusal {
     Certificate,
+    Database,
     Login,
 }
 
