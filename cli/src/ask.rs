@@ -156,12 +156,8 @@ async fn acquire(wanted: &Wanted<'_>, asking: &Asking) -> Result<Guard, Failure>
         Ok(guard) => return Ok(guard),
         Err(error) => error,
     };
-    if !wanted.has_news.get()
-        && let Some(sentence) = without_ttl(wanted, &error).await
-    {
-        // It may stay so forever, so `--quiet` does not hide it as it hides a contended lock.
-        let exit = Exit::Code(asking.conflict_exit_code.unwrap_or(Exit::Contended.code()));
-        return Err(Failure::new(exit, sentence));
+    if let Some(failure) = held_without_ttl(wanted, &error, asking).await {
+        return Err(failure);
     }
     Err(match error.last_attempt() {
         AcquireError::NoQuorum { votes, .. } => {
@@ -211,6 +207,21 @@ async fn holder(wanted: &Wanted<'_>, name: &str) -> Option<String> {
     let limit = round_limit(wanted.locks, HOLDER_LEAST);
     let seen = timeout(limit, wanted.inspect(name)).await;
     clients(&seen.ok()?.ok()?.holders)
+}
+
+/// Returns the failure of a lock that is held without a TTL, unless that was said before. It may
+/// stay so forever, so `--quiet` does not hide it as it hides a lock that is contended.
+async fn held_without_ttl(
+    wanted: &Wanted<'_>,
+    error: &AcquireError,
+    asking: &Asking,
+) -> Option<Failure> {
+    if wanted.has_news.get() {
+        return None;
+    }
+    let sentence = without_ttl(wanted, error).await?;
+    let exit = asking.conflict_exit_code.unwrap_or(Exit::Contended.code());
+    Some(Failure::new(Exit::Code(exit), sentence))
 }
 
 /// Says that the lock is held without a TTL, if that is why it was not acquired.
