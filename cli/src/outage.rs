@@ -141,17 +141,6 @@ pub(crate) fn refused(locks: &Coordinator, action: &str) -> Option<Failure> {
     refused.map(|outage| outage.failure(action))
 }
 
-/// Joins the reasons of the first masters. `None` if there are none.
-fn first_of(whys: impl Iterator<Item = String>) -> Option<String> {
-    let mut whys: Vec<_> = whys.collect();
-    let others = whys.len().saturating_sub(MOST_NAMED);
-    whys.truncate(MOST_NAMED);
-    if others > 0 {
-        whys.push(format!("and {others} more"));
-    }
-    (!whys.is_empty()).then(|| whys.join("; "))
-}
-
 /// Returns the time until the master can vote. `None` if it is not connected, or takes no locks.
 fn wait_for(health: &MasterHealth) -> Option<Duration> {
     let is_fit = health.state == MasterState::Connected && health.error.is_none();
