@@ -124,7 +124,7 @@ impl Masters {
     /// Returns whether a majority of every set is connected.
     pub(crate) fn has_quorum(&self) -> bool {
         let connected = self.those(Mailbox::is_serving);
-        self.quorum().is_every_majority_in(connected)
+        self.quorum().has_majority_of_every_set(connected)
     }
 
     /// Returns the masters that are connected and report changes of keys.

@@ -53,7 +53,7 @@ impl Round {
     /// Returns whether so many masters failed that the others are no majority of every set. In this
     /// case, no one can get the lock.
     pub(crate) fn lacks_masters(&self) -> bool {
-        !self.quorum.is_every_majority_in(self.not_failed())
+        !self.quorum.has_majority_of_every_set(self.not_failed())
     }
 
     /// Returns whether a majority of every set has answered without an error, and some refused.
@@ -109,7 +109,7 @@ impl Round {
     /// so, or a majority of any set.
     pub(crate) fn lets_others_pass(&self) -> bool {
         let queued = self.masters(|vote| matches!(vote, Vote::Refuse(Refusal::Queued { .. })));
-        let is_majority = self.quorum.is_any_majority_in(queued);
+        let is_majority = self.quorum.has_majority_of_any_set(queued);
         is_majority || !queued.is_empty() && queued == self.masters(Vote::is_refusal)
     }
 
@@ -144,7 +144,7 @@ impl Round {
     pub(crate) fn may_raise_ballot(&self) -> bool {
         let may_come = |free: MasterSet| {
             let later = free | self.unanswered();
-            !self.quorum.is_every_majority_in(free) && self.quorum.is_every_majority_in(later)
+            !self.quorum.has_majority_of_every_set(free) && self.quorum.has_majority_of_every_set(later)
         };
         let stale = self.masters(|vote| vote.counter().is_some());
         let skewed = self.masters(|vote| vote.skewed_to().is_some());

@@ -66,12 +66,12 @@ impl Quorum {
     }
 
     /// Returns whether `masters` contain a majority of every set.
-    pub(crate) fn is_every_majority_in(&self, masters: MasterSet) -> bool {
+    pub(crate) fn has_majority_of_every_set(&self, masters: MasterSet) -> bool {
         self.sets.iter().all(|set| has_majority(*set, masters))
     }
 
     /// Returns whether `masters` contain a majority of any set.
-    pub(crate) fn is_any_majority_in(&self, masters: MasterSet) -> bool {
+    pub(crate) fn has_majority_of_any_set(&self, masters: MasterSet) -> bool {
         self.sets.iter().any(|set| has_majority(*set, masters))
     }
 
@@ -83,7 +83,7 @@ impl Quorum {
         mut yes: impl Iterator<Item = MasterSet> + Clone,
         open: MasterSet,
     ) -> Outcome {
-        let is_won = |yes| self.is_every_majority_in(yes);
+        let is_won = |yes| self.has_majority_of_every_set(yes);
         if is_won(open) {
             Outcome::Pending
         } else if yes.clone().any(is_won) {
@@ -377,8 +377,8 @@ mod tests {
             let found = quorum.verdict([who(Some(true))].into_iter(), who(None));
             prop_assert_eq!(found, verdict);
             let said = who(Some(true));
-            prop_assert_eq!(quorum.is_every_majority_in(said), 2 * yes > all);
-            prop_assert_eq!(quorum.is_any_majority_in(said), 2 * yes > all);
+            prop_assert_eq!(quorum.has_majority_of_every_set(said), 2 * yes > all);
+            prop_assert_eq!(quorum.has_majority_of_any_set(said), 2 * yes > all);
             prop_assert_eq!((quorum.masters().len(), quorum.size()), (all, all / 2 + 1));
         }
 
@@ -386,12 +386,12 @@ mod tests {
         fn two_decisions_meet_in_every_set(
             quorum in any_quorum(), one in any_masters(), other in any_masters(),
         ) {
-            let is_won = |masters| quorum.is_every_majority_in(masters);
+            let is_won = |masters| quorum.has_majority_of_every_set(masters);
             for (one, other) in [(one, other), (one, MasterSet::ALL - one)] {
                 let meet = |(set, _): &(MasterSet, _)| !set.and(one).and(other).is_empty();
                 prop_assert!(!(is_won(one) && is_won(other)) || quorum.sets.iter().all(meet));
             }
-            prop_assert!(!is_won(one) || quorum.is_any_majority_in(one));
+            prop_assert!(!is_won(one) || quorum.has_majority_of_any_set(one));
         }
 
         #[test]
@@ -402,8 +402,8 @@ mod tests {
             let with = |quorum: Quorum| Quorum {
                 sets: [&*quorum.sets, &shared.sets].concat().into(),
             };
-            let is_won = with(ours).is_every_majority_in(masters);
-            let is_won_too = with(theirs).is_every_majority_in(MasterSet::ALL - masters);
+            let is_won = with(ours).has_majority_of_every_set(masters);
+            let is_won_too = with(theirs).has_majority_of_every_set(MasterSet::ALL - masters);
             prop_assert!(!(is_won && is_won_too));
         }
 
@@ -416,8 +416,8 @@ mod tests {
             let any = quorum.least_of_any(|master| values[master]);
             for at in 0..=u8::MAX {
                 let is_reached = |least: Option<u8>| least.is_some_and(|least| least <= at);
-                prop_assert_eq!(quorum.is_every_majority_in(reached(at)), is_reached(every));
-                prop_assert_eq!(quorum.is_any_majority_in(reached(at)), is_reached(any));
+                prop_assert_eq!(quorum.has_majority_of_every_set(reached(at)), is_reached(every));
+                prop_assert_eq!(quorum.has_majority_of_any_set(reached(at)), is_reached(any));
             }
         }
 
@@ -445,7 +445,7 @@ mod tests {
         ) {
             let (mut yes, mut open) = ([MasterSet::NONE; SLOTS], MasterSet::ALL);
             let mut decided = Outcome::Pending;
-            let is_won = |masters| quorum.is_every_majority_in(masters);
+            let is_won = |masters| quorum.has_majority_of_every_set(masters);
             for master in order {
                 open = open - MasterSet::only(master);
                 if let Some(slot) = answers[master].checked_sub(1) {

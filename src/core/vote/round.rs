@@ -31,7 +31,8 @@ pub(crate) struct Round {
     /// `true` if a vote was for a slot.
     has_slots: bool,
     outcome: Outcome,
-    /// `true` if a master that refuses the command puts the caller into its queue.
+    /// `true` if the masters that refuse the command put the caller into their queues. The agreed
+    /// master, if it is asked first, does not.
     pub(super) queues: bool,
 }
 
@@ -157,7 +158,7 @@ impl Round {
     /// Returns the slot that this round has won. `None` if the lock has no slots, or if no slot has
     /// a majority.
     pub(crate) fn slot(&self) -> Option<Slot> {
-        let is_won = |slot: &Option<Slot>| self.quorum.is_every_majority_in(self.done_for(*slot));
+        let is_won = |slot: &Option<Slot>| self.quorum.has_majority_of_every_set(self.done_for(*slot));
         self.slots().find(is_won).flatten()
     }
 
@@ -188,12 +189,12 @@ impl Round {
 
     /// Returns whether a majority of every set has a vote that matches.
     pub(crate) fn every_set_has(&self, matches: impl Fn(&Vote) -> bool) -> bool {
-        self.quorum.is_every_majority_in(self.masters(matches))
+        self.quorum.has_majority_of_every_set(self.masters(matches))
     }
 
     /// Returns whether a majority of any set has a vote that matches.
     pub(crate) fn any_set_has(&self, matches: impl Fn(&Vote) -> bool) -> bool {
-        self.quorum.is_any_majority_in(self.masters(matches))
+        self.quorum.has_majority_of_any_set(self.masters(matches))
     }
 
     /// Returns whether a majority of every set has cast a vote that matches before the limit.
@@ -203,7 +204,7 @@ impl Round {
             .map(|limit| limit.saturating_duration_since(self.start));
         let is_in_time = |cast: &CastVote| time.is_none_or(|time| cast.latency() < time);
         let masters = self.masters_where(|cast| is_in_time(cast) && matches(cast.vote()));
-        self.quorum.is_every_majority_in(masters)
+        self.quorum.has_majority_of_every_set(masters)
     }
 
     /// Returns whether a majority that is reached at `now` is too late.

@@ -118,7 +118,7 @@ impl Votes {
     /// Returns whether a majority of every list has granted so far.
     pub(crate) fn has_quorum(&self) -> bool {
         let granted = self.masters(|row| row.vote().is_some_and(Vote::is_grant));
-        self.roster.quorum.is_every_majority_in(granted)
+        self.roster.quorum.has_majority_of_every_set(granted)
     }
 
     fn masters(&self, count: impl Fn(&VoteRow<'_>) -> bool) -> MasterSet {

@@ -13,7 +13,7 @@ use crate::core::{time::lease::LeaseTime, vote::obstacle::Obstacle};
 pub(crate) struct Pauses {
     /// The delay before a retry if no master says when the lock may be free.
     retry: Backoff,
-    /// The delay before a retry if masters say earlier when the lock may be free.
+    /// The delay before a retry while masters report changes, which may lead to an earlier one.
     poll: Backoff,
     /// What the last attempt met: the obstacle if it had a round, and whether masters granted the
     /// lock for a moment.

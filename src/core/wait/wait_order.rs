@@ -84,8 +84,8 @@ impl<T: Clone> WaitOrder<T> {
     }
 
     /// Removes waiter `number` if others wait. If the turn then passes to another waiter, returns
-    /// the handle that wakes that waiter. The removed waiter takes a new number, so it comes after
-    /// all others.
+    /// the handle that wakes that waiter. The removed waiter then needs a new number, so it
+    /// comes after all others.
     pub(crate) fn step_back(&mut self, number: u64, now: LeaseTime) -> Option<T> {
         if self.waiting.is_empty() {
             return None;

@@ -110,9 +110,8 @@ impl Claim {
         claim
     }
 
-    /// Waits for the answer of the `agreed` master. If it puts others first, and the round is not
-    /// the last one, returns why, and asks no other master. Otherwise asks the others in the same
-    /// round. If the lock has slots, asks them for the slot that the agreed master has granted, or
+    /// Waits for the answer of the `agreed` master. If it puts others first, returns why, and asks
+    /// no other master unless the caller `asks_anyway`. Otherwise asks the others in the same round. If the lock has slots, asks them for the slot that the agreed master has granted, or
     /// for any slot if it granted none.
     ///
     /// Clients that wait for one lock agree on this master, so all but one of them stop there. It
@@ -121,7 +120,7 @@ impl Claim {
         self: &Arc<Self>,
         agreed: usize,
         queue: Option<QueueOptions>,
-        is_last: bool,
+        asks_anyway: bool,
     ) -> Option<Obstacle> {
         let round = self.newest_round();
         let obstacle = match round.voted(agreed).await {
@@ -129,7 +128,7 @@ impl Claim {
             Vote::Refuse(Refusal::Queued { .. }) => Some(Obstacle::Queued),
             Vote::Fail(_) | Vote::Grant | Vote::Refuse(_) => None,
         };
-        let obstacle = obstacle.filter(|_| !is_last);
+        let obstacle = obstacle.filter(|_| !asks_anyway);
         if obstacle.is_none() {
             self.ask_others(queue);
         } else if round.is_pending() {
@@ -232,8 +231,8 @@ impl Claim {
     }
 
     /// Waits for the outcome of the newest round. Makes further ballots for a fencing token while
-    /// they can win and the newest round `may_raise` them. `will_retry` says whether the caller
-    /// asks again if none of them wins.
+    /// they can win, and `may_raise` allows it after the newest round. `will_retry` says whether
+    /// the caller asks again if none of them wins.
     pub(crate) async fn conclude(
         self: &Arc<Self>,
         will_retry: bool,

@@ -233,7 +233,7 @@ fn ensure_held(mut locked: Locked<'_>) -> Result<(), ExtendError> {
 
 impl Renew for Claim {
     fn holds(&self, lock_id: &LockId) -> bool {
-        self.terms.lock_id == *lock_id && self.lock_state() == LockState::Held
+        self.terms.lock_id == *lock_id && !matches!(self.lock_state(), LockState::Lost(_))
     }
 
     fn renew(self: Arc<Self>) -> Option<Arc<LiveRound>> {

@@ -66,7 +66,7 @@ impl<'a> CalledWaiter<'a> {
         let is_called = || {
             let heard = self.events.heard();
             let news = heard.called | heard.changed.and(held);
-            !news.is_empty() && self.masters.quorum().is_every_majority_in(news | free)
+            !news.is_empty() && self.masters.quorum().has_majority_of_every_set(news | free)
         };
         let signal = &self.events.signal;
         signal.wait_until(end, self.timers, is_called).await;

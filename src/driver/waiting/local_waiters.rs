@@ -250,8 +250,8 @@ impl LocalWaiter<'_> {
     /// agreed one of the `wanted` masters reports a change, or until a majority of every list
     /// have reported a change, or have answered in `answers` that the lock is free there. Returns
     /// the masters among which the next attempt chooses the agreed one, or `None` if there is no
-    /// news until `end`. Does not wait if another waiter has taken over, because that waiter gets
-    /// the events.
+    /// news until `end`. If another waiter has taken over, that waiter gets the events: then returns
+    /// `wanted` at once.
     ///
     /// Releases are sent to all masters at once, so the report of one master is enough. A change
     /// may also be a renewal: a holder that renews the lock puts its key back on masters that have
@@ -275,7 +275,7 @@ impl LocalWaiter<'_> {
                 round.read(|round| round.masters(Vote::is_freed))
             })
         };
-        let is_majority = |set| self.masters.quorum().is_every_majority_in(set);
+        let is_majority = |set| self.masters.quorum().has_majority_of_every_set(set);
         let may_be_free = || {
             let heard = events.heard();
             heard.is_released

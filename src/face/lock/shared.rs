@@ -88,7 +88,7 @@ impl Lock {
             .all(|holder| holder.kind == Some(Kind::Semaphore));
         let masters = &self.context.masters;
         let voters = MasterSet::ALL - masters.quarantined();
-        let is_open = is_semaphore && masters.quorum().is_every_majority_in(voters);
+        let is_open = is_semaphore && masters.quorum().has_majority_of_every_set(voters);
         let free = usize::from(permits).saturating_sub(holders.len());
         Ok(if is_open { free } else { 0 })
     }

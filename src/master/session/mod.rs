@@ -113,7 +113,7 @@ impl Session {
     }
 
     /// Notes that the connection is gone, and that a dial follows at once. Casts the open votes on
-    /// what was sent. Requests that were not sent wait for the dial.
+    /// what was sent, and on late releases. Other requests that were not sent wait for the dial.
     pub(crate) fn interrupt(&mut self, why: &Arc<str>) {
         self.owed.disconnect();
         self.mailbox.interrupt();

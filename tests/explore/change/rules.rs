@@ -17,12 +17,12 @@ impl<const M: usize, const P: usize> Change<M, P> {
     pub(super) fn is_enough(&self, now: Process, votes: MasterSet) -> bool {
         let [old, joint, _, all] = &self.quorums;
         match (now.config, self.broken) {
-            (Config::Joint, Broken::Either) => joint.is_any_majority_in(votes),
+            (Config::Joint, Broken::Either) => joint.has_majority_of_any_set(votes),
             (Config::Joint, Broken::ExtendsOldSet) if now.phase == Phase::Held => {
-                old.is_every_majority_in(votes)
+                old.has_majority_of_every_set(votes)
             }
-            (Config::Joint, Broken::Union) => all.is_every_majority_in(votes),
-            (config, _) => self.quorums[config as usize].is_every_majority_in(votes),
+            (Config::Joint, Broken::Union) => all.has_majority_of_every_set(votes),
+            (config, _) => self.quorums[config as usize].has_majority_of_every_set(votes),
         }
     }
 
