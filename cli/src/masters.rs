@@ -139,11 +139,7 @@ impl Masters {
     }
 
     /// Returns the coordinator of a program that holds locks, which shows its TTL and a label.
-    pub(crate) fn of_holder(
-        self,
-        asking: &Asking,
-        label: &str,
-    ) -> Result<Coordinator, Failure> {
+    pub(crate) fn of_holder(self, asking: &Asking, label: &str) -> Result<Coordinator, Failure> {
         let ttl = asking.ttl.or(self.settings.ttl).unwrap_or(TTL);
         let name = holder_name(ttl, asking.label.as_deref().unwrap_or(label));
         self.build(1, name)

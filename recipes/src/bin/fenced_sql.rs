@@ -22,7 +22,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         }
         drop(guard);
     }
-    let _ = tokio::time::timeout(Duration::from_secs(2), locks.close()).await;
+    locks.close_within(Duration::from_secs(2)).await;
     Ok(())
 }
 
@@ -40,12 +40,12 @@ fn open(path: &str) -> rusqlite::Result<Connection> {
 /// Returns the balance, or `None` if the caller is late. From here on, earlier holders are late.
 fn claim(db: &Connection, token: FencingToken) -> rusqlite::Result<Option<i64>> {
     let sql = "UPDATE account SET fence = ?1 WHERE id = 7 AND fence <= ?1 RETURNING balance";
-    db.query_row(sql, [u64::from(token) as i64], |row| row.get(0))
+    db.query_row(sql, [i64::from(token)], |row| row.get(0))
         .optional()
 }
 
 /// Returns whether the balance was written.
 fn write(db: &Connection, token: FencingToken, balance: i64) -> rusqlite::Result<bool> {
     let sql = "UPDATE account SET fence = ?1, balance = ?2 WHERE id = 7 AND fence <= ?1";
-    Ok(db.execute(sql, [u64::from(token) as i64, balance])? == 1)
+    Ok(db.execute(sql, [i64::from(token), balance])? == 1)
 }

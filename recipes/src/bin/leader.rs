@@ -5,7 +5,7 @@ use std::{error::Error, io, time::Duration};
 use quorlock::{Builder, Guard, RunError};
 use tokio::{
     signal::unix::{SignalKind, signal},
-    time::{sleep, timeout},
+    time::sleep,
 };
 
 #[tokio::main(flavor = "current_thread")]
@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     // Another host takes over at once. If masters are down, `close` waits for up to the TTL.
-    let _ = timeout(Duration::from_secs(2), locks.close()).await;
+    locks.close_within(Duration::from_secs(2)).await;
     println!("stopped");
     Ok(())
 }

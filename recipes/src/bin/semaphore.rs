@@ -3,10 +3,7 @@
 use std::{env, error::Error, fs, path::Path, time::Duration};
 
 use quorlock::{Builder, Coordinator};
-use tokio::{
-    task::JoinSet,
-    time::{sleep, timeout},
-};
+use tokio::{task::JoinSet, time::sleep};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -22,7 +19,7 @@ async fn main() -> Result<()> {
     while let Some(ended) = jobs.join_next().await {
         ended??;
     }
-    let _ = timeout(Duration::from_secs(2), locks.close()).await;
+    locks.close_within(Duration::from_secs(2)).await;
     Ok(())
 }
 

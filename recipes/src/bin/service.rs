@@ -48,7 +48,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         eprintln!("some work takes too long, and will be dropped");
     }
     // If masters are down, `close` waits for up to the TTL.
-    let _ = timeout(Duration::from_secs(2), locks.close()).await;
+    locks.close_within(Duration::from_secs(2)).await;
     println!("stopped");
     Ok(())
 }
@@ -113,7 +113,7 @@ impl Bank {
     async fn claim(&self, id: u32, token: FencingToken) -> rusqlite::Result<Option<i64>> {
         let sql = "INSERT INTO account (id, balance, fence) VALUES (?1, 0, ?2)
                    ON CONFLICT DO UPDATE SET fence = ?2 WHERE fence <= ?2 RETURNING balance";
-        let (db, fence) = (self.db.lock().await, u64::from(token) as i64);
+        let (db, fence) = (self.db.lock().await, i64::from(token));
         block_in_place(|| db.query_row(sql, (id, fence), |row| row.get(0)).optional())
     }
 
@@ -121,7 +121,7 @@ impl Bank {
     /// check before it, this process may be paused until another has the lock.
     async fn write(&self, id: u32, token: FencingToken, balance: i64) -> rusqlite::Result<bool> {
         let sql = "UPDATE account SET fence = ?2, balance = ?3 WHERE id = ?1 AND fence <= ?2";
-        let (db, fence) = (self.db.lock().await, u64::from(token) as i64);
+        let (db, fence) = (self.db.lock().await, i64::from(token));
         block_in_place(|| Ok(db.execute(sql, (id, fence, balance))? == 1))
     }
 }

@@ -21,7 +21,7 @@ async fn main() -> Result<()> {
     while done < 20 {
         done += u32::from(transfer(&locks, &mut db, from, to).await?);
     }
-    let _ = tokio::time::timeout(Duration::from_secs(2), locks.close()).await;
+    locks.close_within(Duration::from_secs(2)).await;
     Ok(())
 }
 
@@ -65,12 +65,12 @@ async fn transfer(locks: &Coordinator, db: &mut Connection, from: u32, to: u32) 
 /// Returns the balance, or `None` if the caller is late. From here on, earlier holders are late.
 fn claim(db: &Connection, id: u32, token: FencingToken) -> rusqlite::Result<Option<i64>> {
     let sql = "UPDATE account SET fence = ?2 WHERE id = ?1 AND fence <= ?2 RETURNING balance";
-    db.query_row(sql, (id, u64::from(token) as i64), |row| row.get(0))
+    db.query_row(sql, (id, i64::from(token)), |row| row.get(0))
         .optional()
 }
 
 /// Returns whether the balance was written.
 fn write(db: &Connection, id: u32, token: FencingToken, balance: i64) -> rusqlite::Result<bool> {
     let sql = "UPDATE account SET fence = ?2, balance = ?3 WHERE id = ?1 AND fence <= ?2";
-    Ok(db.execute(sql, (id, u64::from(token) as i64, balance))? == 1)
+    Ok(db.execute(sql, (id, i64::from(token), balance))? == 1)
 }

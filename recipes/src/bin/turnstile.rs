@@ -3,7 +3,7 @@
 use std::{error::Error, time::Duration};
 
 use quorlock::{Builder, Coordinator, Owner};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
@@ -17,7 +17,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     for visitor in visitors {
         visitor.await??;
     }
-    let _ = timeout(Duration::from_secs(2), locks.close()).await;
+    locks.close_within(Duration::from_secs(2)).await;
     Ok(())
 }
 

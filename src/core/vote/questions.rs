@@ -144,7 +144,8 @@ impl Round {
     pub(crate) fn may_raise_ballot(&self) -> bool {
         let may_come = |free: MasterSet| {
             let later = free | self.unanswered();
-            !self.quorum.has_majority_of_every_set(free) && self.quorum.has_majority_of_every_set(later)
+            !self.quorum.has_majority_of_every_set(free)
+                && self.quorum.has_majority_of_every_set(later)
         };
         let stale = self.masters(|vote| vote.counter().is_some());
         let skewed = self.masters(|vote| vote.skewed_to().is_some());

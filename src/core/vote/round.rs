@@ -158,7 +158,8 @@ impl Round {
     /// Returns the slot that this round has won. `None` if the lock has no slots, or if no slot has
     /// a majority.
     pub(crate) fn slot(&self) -> Option<Slot> {
-        let is_won = |slot: &Option<Slot>| self.quorum.has_majority_of_every_set(self.done_for(*slot));
+        let is_won =
+            |slot: &Option<Slot>| self.quorum.has_majority_of_every_set(self.done_for(*slot));
         self.slots().find(is_won).flatten()
     }
 
