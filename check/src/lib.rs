@@ -4,9 +4,10 @@
 //! The check covers the servers, their settings, the rights of their user, and the other programs.
 //! It finds, for example, eviction, replicas, a server that is listed twice, several servers behind
 //! one address, missing rights, clocks that differ, and programs with other lists of masters. A
-//! fact that the check cannot find out is a finding, too.
-//! [`docs::operations`](quorlock::docs::operations#before-the-start) lists all findings, and what
-//! the check never finds.
+//! fact that the check cannot find out is a finding, too. The README of this crate lists all
+//! findings, and what the check never finds. [`docs::operations`] says how to use it.
+//!
+//! [`docs::operations`]: quorlock::docs::operations#before-the-start
 //!
 //! Run it when a program starts, or in a test of a deployment. It needs the rights `+config|get`,
 //! `+client|list` and `+client|setname` in addition to those that locks need.
