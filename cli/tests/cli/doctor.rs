@@ -157,12 +157,11 @@ fn the_doctor_writes_metrics_for_the_node_exporter() {
     let mut names = beside.map(|entry| entry.unwrap().file_name());
     assert!(!names.any(|name| name.to_string_lossy().contains(".prom.")));
 
-    let (status, _, err) = textfile(Path::new("/nonexistent/quorlock.prom"));
+    let nowhere = masters[0].directory().join("missing/quorlock.prom");
+    let (status, _, err) = textfile(&nowhere);
     assert_eq!(status, 74, "{err}");
-    assert!(
-        err.starts_with("quorlock: cannot write /nonexistent/quorlock.prom: "),
-        "{err}"
-    );
+    let sentence = format!("quorlock: cannot write {}: ", nowhere.display());
+    assert!(err.starts_with(&sentence), "{err}");
 }
 
 /// `ready` takes two names of one server for two masters if there is no quarantine.
