@@ -3,7 +3,6 @@
 use std::{
     ffi::OsString,
     io::{IsTerminal, stderr},
-    mem,
     path::PathBuf,
     time::Duration,
 };
@@ -47,73 +46,62 @@ pub(crate) const COMMON: &str = "Options of all commands";
 
 /// The options of all commands.
 ///
-/// They may stand before and after the name of the command.
-#[derive(Clone, Debug, Default, Group)]
+/// Each may stand before or after the name of the command.
+#[derive(Clone, Debug, Group)]
 #[command(next_help_heading = COMMON)]
 pub(crate) struct Common {
     /// URL of a master, repeated for each master.
     ///
     /// For example redis://10.0.0.1. Other users see it in `ps`, so give passwords by file.
-    #[arg(long = "master", value_name = "URL")]
+    #[arg(global = true, long = "master", value_name = "URL")]
     pub(crate) masters: Vec<String>,
     /// URL of an old master, while the masters are changed [those of the set].
     ///
     /// Everything then needs a majority of each list. Give all old masters, also those that stay.
-    #[arg(long, value_name = "URL")]
+    #[arg(global = true, long, value_name = "URL")]
     pub(crate) leaving: Vec<String>,
     /// Set of masters in the configuration file.
-    #[arg(long, value_name = "NAME")]
+    #[arg(global = true, long, value_name = "NAME")]
     pub(crate) set: Option<String>,
     /// Configuration file [~/.config/quorlock.toml].
     ///
     /// A set has masters, and may have leaving, user, password_file, ttl, max_ttl, key_template,
     /// strict, connect_timeout, node_timeout, and for TLS ca_file, cert_file and key_file.
-    #[arg(long, value_name = "FILE")]
+    #[arg(global = true, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Password of masters whose URLs have none.
-    #[arg(long, value_name = "FILE")]
+    #[arg(global = true, long, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) meaning: Meaning,
     /// Time to connect to a master: name resolution, TLS and login [1s, or that of the set].
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(global = true, long, value_name = "TIME", value_parser = time)]
     pub(crate) connect_timeout: Option<Duration>,
     /// Time for a master's answer [4 times its fastest, 50ms to 1s, or that of the set].
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(global = true, long, value_name = "TIME", value_parser = time)]
     pub(crate) node_timeout: Option<Duration>,
     /// Say more on stderr, such as all votes.
-    #[arg(short, long, action = ArgAction::Count)]
+    #[arg(global = true, short, long, action = ArgAction::Count)]
     pub(crate) verbose: u8,
 }
 
 /// The settings that all programs must share. If two programs differ in one of them, then both may
 /// hold the lock of one name.
-#[derive(Clone, Debug, Default, Group)]
+#[derive(Clone, Debug, Group)]
 pub(crate) struct Meaning {
     /// Key of a lock on the masters [{name}, or that of the set].
     ///
     /// For example locks:{name}. All programs must have the same key template.
-    #[arg(long, value_name = "KEY")]
+    #[arg(global = true, long, value_name = "KEY")]
     pub(crate) key_template: Option<String>,
     /// Longest TTL of all programs [1m, or that of the set].
     ///
     /// A master that may have forgotten locks has no vote for this time.
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(global = true, long, value_name = "TIME", value_parser = time)]
     pub(crate) max_ttl: Option<Duration>,
     /// Give no vote to masters that no program has used before [that of the set].
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(global = true, long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) strict: Option<bool>,
-}
-
-impl Meaning {
-    fn join(self, after: Self) -> Result<Self, &'static str> {
-        let template = one(self.key_template, after.key_template);
-        Ok(Self {
-            key_template: template.ok_or("--key-template is given twice")?,
-            max_ttl: one(self.max_ttl, after.max_ttl).ok_or("--max-ttl is given twice")?,
-            strict: one(self.strict, after.strict).ok_or("--strict is given twice")?,
-        })
-    }
 }
 
 impl Common {
@@ -124,53 +112,6 @@ impl Common {
     /// Returns whether a person reads stderr.
     pub(crate) fn wants_news(&self) -> bool {
         self.is_verbose() || stderr().is_terminal()
-    }
-
-    /// Joins the options before the name of the command with those after it. `Err` names options
-    /// that exclude each other.
-    pub(crate) fn join(mut self, after: Self) -> Result<Self, &'static str> {
-        self.masters.extend(after.masters);
-        self.leaving.extend(after.leaving);
-        let set = one(self.set, after.set).ok_or("--set is given twice")?;
-        if set.is_some() && !self.masters.is_empty() {
-            return Err("--set and --master exclude each other");
-        }
-        let file = one(self.password_file, after.password_file);
-        let connect_timeout = one(self.connect_timeout, after.connect_timeout);
-        let node_timeout = one(self.node_timeout, after.node_timeout);
-        Ok(Self {
-            set,
-            config: one(self.config, after.config).ok_or("--config is given twice")?,
-            password_file: file.ok_or("--password-file is given twice")?,
-            meaning: self.meaning.join(after.meaning)?,
-            connect_timeout: connect_timeout.ok_or("--connect-timeout is given twice")?,
-            node_timeout: node_timeout.ok_or("--node-timeout is given twice")?,
-            verbose: self.verbose.saturating_add(after.verbose),
-            ..self
-        })
-    }
-}
-
-/// Returns the option that is given. `None` if it is given twice.
-fn one<T>(before: Option<T>, after: Option<T>) -> Option<Option<T>> {
-    match (before, after) {
-        (Some(_), Some(_)) => None,
-        (before, after) => Some(before.or(after)),
-    }
-}
-
-impl Verb {
-    /// Takes the options after the name of the command.
-    pub(crate) fn take_common(&mut self) -> Common {
-        match self {
-            Self::Run(Run { common, .. })
-            | Self::Hold(Hold { common, .. })
-            | Self::Status(Status { common, .. })
-            | Self::Doctor(Doctor { common, .. })
-            | Self::Plan(Plan { common, .. })
-            | Self::Break(Break { common, .. }) => mem::take(common),
-            Self::Completions(_) | Self::Man(_) => Common::default(),
-        }
     }
 }
 
@@ -263,8 +204,6 @@ pub(crate) struct Run {
     /// Command and its arguments. There is no shell in between.
     #[arg(required = true, last = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
     pub(crate) command: Vec<OsString>,
-    #[command(flatten)]
-    pub(crate) common: Common,
 }
 
 /// Holds the lock until it gets a signal such as Ctrl-C or TERM.
@@ -292,8 +231,6 @@ pub(crate) struct Hold {
     /// Name of the lock, or several as for `run`.
     #[arg(required = true, value_name = "NAME")]
     pub(crate) names: Vec<String>,
-    #[command(flatten)]
-    pub(crate) common: Common,
 }
 
 /// Shows who holds locks, since when the holder runs, and who waits in queues.
@@ -306,8 +243,6 @@ pub(crate) struct Status {
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
-    #[command(flatten)]
-    pub(crate) common: Common,
 }
 
 /// Checks the masters, and says how to fix what is wrong.
@@ -323,8 +258,6 @@ pub(crate) struct Doctor {
     /// .prom.
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     pub(crate) textfile: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) common: Common,
 }
 
 /// Shows the steps to other masters, and whether it is time for the next one.
@@ -340,8 +273,6 @@ pub(crate) struct Plan {
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
-    #[command(flatten)]
-    pub(crate) common: Common,
 }
 
 /// Takes a lock away from its holder.
@@ -371,8 +302,6 @@ pub(crate) struct Break {
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
-    #[command(flatten)]
-    pub(crate) common: Common,
 }
 
 /// Prints a completion script for a shell.

@@ -1,8 +1,8 @@
 //! Distributed locks for shell scripts, cron jobs and terminals.
 
-use std::{env, ffi::OsString, process::ExitCode};
+use std::{env, process::ExitCode};
 
-use clap::{Parser, error::ErrorKind};
+use clap::{CommandFactory, Parser, error::ErrorKind};
 
 use crate::{
     args::{Args, Common, Verb},
@@ -54,30 +54,42 @@ fn main() -> ExitCode {
         Some(word) if word == starter::WORD => return starter::start(),
         _ => {}
     }
-    let Args { common, mut verb } = match Args::try_parse() {
+    let Args { common, verb } = match Args::try_parse() {
         Ok(args) => args,
         Err(error) => return not_parsed(&error).into(),
     };
-    if let Some(why) = misread_strict() {
+    if let Some(why) = misread() {
         return Failure::new(Exit::Usage, why).report(false).into();
     }
-    let common = match common.join(verb.take_common()) {
-        Ok(common) => common,
-        Err(why) => return Failure::new(Exit::Usage, why).report(false).into(),
-    };
     dispatch(&verb, &common)
         .unwrap_or_else(|failure| failure.report(common.is_verbose()))
         .into()
 }
 
-/// Says what is wrong if a value of `--strict` was taken for a name.
-fn misread_strict() -> Option<String> {
-    let words = env::args_os().take_while(|word| word != "--");
-    let words: Vec<_> = words.collect();
-    let is_bool = |word: &OsString| word == "true" || word == "false";
+/// Says what is wrong with arguments that would mean something else than they say: an option on both
+/// sides of the command, and a value of `--strict` that was taken for a name.
+fn misread() -> Option<String> {
+    let words = env::args_os().skip(1).take_while(|word| word != "--");
+    let words: Vec<_> = words
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    let option = |word: &str| word.split('=').next().map(str::to_owned);
+    let command = Args::command();
+    let is_verb = |word: &String| command.find_subcommand(word).is_some();
+    let (before, after) = words.split_at(words.iter().position(is_verb)?);
+    let is_twice = |given: &&String| {
+        let mut after = after.iter();
+        given.starts_with("--") && after.any(|word| option(word) == option(given))
+    };
+    if let Some(option) = before.iter().find(is_twice).and_then(|word| option(word)) {
+        return Some(format!(
+            "give {option} on one side of the name of the command"
+        ));
+    }
     let mut pairs = words.windows(2);
+    let is_bool = |word: &str| word == "true" || word == "false";
     let pair = pairs.find(|pair| pair[0] == "--strict" && is_bool(&pair[1]))?;
-    let value = pair[1].display();
+    let value = &pair[1];
     Some(format!(
         "--strict {value} would be --strict and the name {value}; \
          give --strict={value}, or the name before --strict"

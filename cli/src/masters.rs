@@ -221,6 +221,10 @@ const CONNECTIONS_OF_A_CHECK: usize = 5;
 const MASTERS: &str = "QUORLOCK_MASTERS";
 
 fn find_settings(common: &Common) -> Result<(Source, SharedSettings), Failure> {
+    if common.set.is_some() && !common.masters.is_empty() {
+        let why = "--set and --master exclude each other";
+        return Err(Failure::new(Exit::Usage, why));
+    }
     let is_named = common.set.is_some() || common.config.is_some();
     let is_set = env::var_os(MASTERS).is_some_and(|urls| !urls.is_empty());
     let (source, mut settings) = if !common.masters.is_empty() {

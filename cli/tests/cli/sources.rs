@@ -260,12 +260,6 @@ fn timeouts_come_from_the_option_then_the_variable_or_the_file() {
             let expected = format!("a {name} timeout of {seconds}s is out of range");
             assert!(err.contains(&expected) && found == status, "{found}: {err}");
         }
-        let (status, _, err) = ended(&mut at(folder, &format!("{option} status job {option}")));
-        assert_eq!(status, 64, "{err}");
-        assert!(
-            err.contains(&format!("--{name}-timeout is given twice")),
-            "{err}"
-        );
     }
 }
 
