@@ -160,7 +160,7 @@ async fn acquire(wanted: &Wanted<'_>, asking: &Asking) -> Result<Guard, Failure>
         return Err(failure);
     }
     Err(match error.last_attempt() {
-        AcquireError::NoQuorum { votes, .. } => {
+        AcquireError::NoQuorum { votes, .. } | AcquireError::Quarantined { votes, .. } => {
             let outage = Outage::of_attempt(wanted.locks, votes);
             outage_failure(&outage, &action).with_votes(votes)
         }

@@ -6,7 +6,6 @@ use quorlock::{AcquireError, ConfigError, Contention, InspectError, Votes};
 use crate::{
     args::Asking,
     exit::Exit,
-    lists::Tallies,
     output::complain,
     times::{brief, rounded},
     words::in_words_of_the_file,
@@ -136,20 +135,6 @@ fn describe(error: &AcquireError, holder: &str, waited: &str, wait: &str) -> (Ex
                 by(holder, *reason)
             ),
         ),
-        AcquireError::Quarantined {
-            name,
-            remaining,
-            votes,
-            ..
-        } => (
-            Exit::NoQuorum,
-            format!(
-                "cannot lock {name:?}{waited}: too many masters may have forgotten locks{}; \
-                 try again in {}, or wait for them with --ready",
-                lacking(votes),
-                rounded(*remaining)
-            ),
-        ),
         AcquireError::TooSlow {
             name, elapsed, ttl, ..
         } => (
@@ -172,15 +157,6 @@ fn describe(error: &AcquireError, holder: &str, waited: &str, wait: &str) -> (Ex
         AcquireError::Config(error) => (Exit::Usage, in_words_of_the_file(&error.to_string())),
         error => (Exit::NoQuorum, error.to_string()),
     }
-}
-
-/// Says of which list too few masters can vote, if there are two lists.
-fn lacking(votes: &Votes) -> String {
-    let able = Tallies::of_votes(votes, |row| row.failure().is_none());
-    let lacking = able.lacking();
-    lacking.map_or_else(String::new, |lacking| {
-        format!(", and only {lacking} can vote")
-    })
 }
 
 fn by(holder: &str, reason: Contention) -> String {

@@ -19,10 +19,7 @@ pub(crate) enum Outage {
     Quarantine {
         /// The time until a majority can vote.
         wait: Duration,
-        waiting: usize,
-        failed: usize,
-        all: usize,
-        /// The masters that can vote.
+        /// The masters that can vote now.
         able: Tallies,
     },
     /// So many masters refuse the login, a certificate or a right that the others are no majority.
@@ -52,19 +49,11 @@ impl Outage {
             .find(|time| able_after(*time).has_quorum())
         {
             Some(Duration::ZERO) => None,
-            Some(time) => Some(Self::quarantine(health, time, able_after(Duration::ZERO))),
+            Some(wait) => Some(Self::Quarantine {
+                wait,
+                able: able_after(Duration::ZERO),
+            }),
             None => Some(Self::too_few(locks, health)),
-        }
-    }
-
-    fn quarantine(health: &[MasterHealth], wait: Duration, able: Tallies) -> Self {
-        let waits: Vec<_> = health.iter().filter_map(wait_for).collect();
-        Self::Quarantine {
-            wait,
-            waiting: waits.iter().filter(|wait| !wait.is_zero()).count(),
-            failed: health.len() - waits.len(),
-            all: health.len(),
-            able,
         }
     }
 
@@ -185,32 +174,12 @@ pub(crate) fn not_ready(error: &ReadyError, locks: &Coordinator, action: &str) -
 impl fmt::Display for Outage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Quarantine {
-                wait,
-                waiting,
-                failed,
-                all,
-                able,
-            } => {
-                let time = rounded(*wait);
-                let have = if *waiting == 1 { "has" } else { "have" };
-                match able.lacking() {
-                    Some(lacking) => write!(
-                        f,
-                        "only {lacking} can vote, and {waiting} that may have forgotten locks \
-                         {have} no vote for {time}"
-                    ),
-                    None if *failed > 0 => write!(
-                        f,
-                        "{failed} of {all} masters failed, and {waiting} that may have forgotten \
-                         locks {have} no vote for {time}"
-                    ),
-                    None => write!(
-                        f,
-                        "masters that may have forgotten locks get no vote for {time}"
-                    ),
-                }
-            }
+            Self::Quarantine { wait, able } => write!(
+                f,
+                "only {}; masters that may have forgotten locks have no vote for {}",
+                able.too_few("can vote"),
+                rounded(*wait)
+            ),
             Self::Refused(why) => f.write_str(why),
             Self::TooFew {
                 connected,

@@ -282,7 +282,8 @@ fn a_master_without_a_vote_yet_is_not_one_that_failed() {
     masters[0].kill();
     let (status, _, err) = ended(&mut script(&masters, "-n a", "true"));
     assert_eq!(status, 69, "{err}");
-    let expected = "1 of 3 masters failed, and 1 that may have forgotten locks has no vote for ";
+    let expected =
+        "only 1 of 3 masters can vote, and 2 are needed; masters that may have forgotten locks ";
     assert!(err.contains(expected), "{err}");
     assert!(err.contains("wait with --ready"), "{err}");
 }
@@ -303,7 +304,7 @@ fn masters_that_may_have_forgotten_locks_are_waited_for() {
     };
     let (status, _, err) = strict("run -n a -- true");
     assert_eq!(status, 69, "{err}");
-    assert!(err.contains("or wait for them with --ready"), "{err}");
+    assert!(err.contains("; wait with --ready"), "{err}");
     let (status, shown, _) = strict("status a");
     assert_eq!(status, 69, "{shown}");
     assert!(
@@ -313,7 +314,7 @@ fn masters_that_may_have_forgotten_locks_are_waited_for() {
     assert_eq!(shown.matches("  free, no vote for ").count(), 3, "{shown}");
     let (status, _, err) = strict("run -n --ready 10ms a -- true");
     assert_eq!(status, 69, "{err}");
-    assert!(err.contains("get no vote for "), "{err}");
+    assert!(err.contains("have no vote for "), "{err}");
     let (status, out, err) = strict("run -v -q -n --ready 20s a -- echo ran");
     assert_eq!((status, &*out), (0, "ran\n"), "{err}");
     assert!(!err.contains("waiting for"), "it ends by itself: {err}");
