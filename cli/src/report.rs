@@ -16,9 +16,7 @@ pub(crate) fn say(text: impl Display) -> Result<(), Failure> {
 
 /// Writes one line of JSON to stdout.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
-    let line = serde_json::to_string(value).map_err(|error| {
-        let sentence = format!("cannot write the JSON: {error}");
-        Failure::new(Exit::Output, sentence)
-    })?;
+    let line = serde_json::to_string(value);
+    let line = line.map_err(|error| Failure::new(Exit::Output, error.to_string()))?;
     say(line + "\n")
 }
