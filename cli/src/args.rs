@@ -7,12 +7,14 @@ use std::{
     time::Duration,
 };
 
-use clap::{ArgAction, Args as Group, Parser, Subcommand, ValueHint};
+use clap::{
+    ArgAction, Args as Group, Parser, Subcommand, ValueHint, builder::RangedU64ValueParser,
+};
 use clap_complete::Shell;
 
 use crate::{
     help::{AFTER, BREAK, DOCTOR, HOLD, PLAN, RUN, STATUS},
-    values::{permits, some_time, time},
+    values::{some_time, time},
 };
 
 /// Distributed locks, held by a majority of independent Redis or Valkey masters.
@@ -157,7 +159,7 @@ pub(crate) struct Asking {
     /// N is from 1 to 1000, and should be the same for all. Each holder has a slot of its own.
     /// Waiters are served in the order in which they came, but those that come close together may
     /// swap.
-    #[arg(long, value_name = "N", value_parser = permits, conflicts_with_all = ["fair", "read", "write"])]
+    #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=1_000), conflicts_with_all = ["fair", "read", "write"])]
     pub(crate) permits: Option<usize>,
     /// Time until the lock ends if its holder dies [that of the set, or 10s].
     #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]

@@ -1,8 +1,6 @@
 //! Reads the values of options.
 
-use std::{num::ParseIntError, time::Duration};
-
-use quorlock::ConfigError;
+use std::time::Duration;
 
 /// Reads a time such as `500ms`, or `5` for seconds, as `flock` and `timeout` do. A time that no
 /// clock can be moved by is refused.
@@ -29,24 +27,6 @@ pub(crate) fn some_time(text: &str) -> Result<Duration, String> {
         Duration::ZERO => Err("it is zero".to_owned()),
         time => Ok(time),
     }
-}
-
-/// Reads the number of permits of a semaphore. The library refuses the same numbers, but only when
-/// it is asked for the lock.
-pub(crate) fn permits(text: &str) -> Result<usize, String> {
-    const MOST: usize = 1_000;
-    let given = text
-        .parse()
-        .map_err(|error: ParseIntError| error.to_string())?;
-    if (1..=MOST).contains(&given) {
-        return Ok(given);
-    }
-    let refused = ConfigError::OutOfRange {
-        setting: "semaphore",
-        given: format!("{given} permits"),
-        range: format!("from 1 to {MOST}"),
-    };
-    Err(refused.to_string())
 }
 
 #[cfg(test)]
