@@ -2,7 +2,9 @@
 
 use std::{
     collections::BTreeMap,
-    env, fmt, fs,
+    env,
+    fmt::Display,
+    fs,
     ops::Bound,
     path::{Path, PathBuf},
 };
@@ -26,44 +28,21 @@ fn shared_server(set: &SharedSettings, other: &SharedSettings) -> Option<String>
     shared.map(|(server, _)| server)
 }
 
-/// Returns the settings of [`Meaning`](crate::args::Meaning) that `set` has and `listed`, which was
-/// not read from a file, has not.
-fn lost(set: &SharedSettings, listed: &SharedSettings) -> Vec<&'static Lost> {
+/// Returns the settings of [`Meaning`](crate::args::Meaning), with their options, that `set` has and
+/// `listed`, which was not read from a file, has not.
+fn lost(set: &SharedSettings, listed: &SharedSettings) -> Vec<[&'static str; 2]> {
     let (set, usual) = (Shared::from(set), Shared::default());
-    let has_template = set.key_template != usual.key_template;
-    let is_strict = set.quarantine != usual.quarantine;
-    let has_max_ttl = set.max_ttl != usual.max_ttl;
+    let has_template = set.key_template != usual.key_template && listed.key_template.is_none();
+    let is_strict = set.quarantine != usual.quarantine && listed.strict.is_none();
+    let has_max_ttl = set.max_ttl != usual.max_ttl && listed.max_ttl.is_none();
     let lost = [
-        (has_template && listed.key_template.is_none(), &KEY_TEMPLATE),
-        (is_strict && listed.strict.is_none(), &STRICT),
-        (has_max_ttl && listed.max_ttl.is_none(), &LONGEST_TTL),
+        (has_template, ["key_template", "--key-template"]),
+        (is_strict, ["strict", "--strict (off: --strict=false)"]),
+        (has_max_ttl, ["max_ttl", "--max-ttl"]),
     ];
     let lost = lost.into_iter().filter(|(is_lost, _)| *is_lost);
-    lost.map(|(_, setting)| setting).collect()
+    lost.map(|(_, words)| words).collect()
 }
-
-/// A setting that a set has, and a list of masters beside it has not.
-struct Lost {
-    setting: &'static str,
-    option: &'static str,
-    effect: &'static str,
-}
-
-const KEY_TEMPLATE: Lost = Lost {
-    setting: "key_template",
-    option: "--key-template",
-    effect: "one name would be two locks",
-};
-const STRICT: Lost = Lost {
-    setting: "strict",
-    option: "--strict (off: --strict=false)",
-    effect: "masters that no program has used before would vote",
-};
-const LONGEST_TTL: Lost = Lost {
-    setting: "max_ttl",
-    option: "--max-ttl",
-    effect: "masters that may have forgotten locks would vote after another time",
-};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -111,7 +90,7 @@ pub(crate) fn read(common: &Common) -> Result<(String, String, SharedSettings), 
 /// programs could hold one lock.
 pub(crate) fn check_listed(
     listed: &SharedSettings,
-    source: &impl fmt::Display,
+    source: &impl Display,
     common: &Common,
 ) -> Result<(), Failure> {
     let Some((path, file)) = read_file(common)? else {
@@ -120,22 +99,15 @@ pub(crate) fn check_listed(
     for (name, set) in &file.sets {
         let lost = lost(set, listed);
         if let (Some(server), [_, ..]) = (shared_server(set, listed), &lost[..]) {
-            let all = |part: fn(&Lost) -> &str| {
-                let parts: Vec<_> = lost.iter().map(|lost| part(lost)).collect();
-                parts.join(" and ")
-            };
-            let mut masters = listed.masters.iter().filter_map(identity);
-            let list = match masters.any(|(master, _)| master == server) {
-                true => source.to_string(),
-                false => "the list of leaving masters".to_owned(),
-            };
+            let [settings, options] = [0, 1].map(|at| {
+                let words: Vec<_> = lost.iter().map(|words| words[at]).collect();
+                words.join(" and ")
+            });
             let sentence = format!(
-                "{list} has {server}, and so has the set {name:?} in {}, with its own {}, \
-                 so {}; use --set {name}, or give {}",
+                "{source} has {server}, and so has the set {name:?} in {}, with its own \
+                 {settings}, so two programs could hold one lock; use --set {name}, or give \
+                 {options}",
                 path.display(),
-                all(|lost| lost.setting),
-                all(|lost| lost.effect),
-                all(|lost| lost.option),
             );
             return Err(Failure::new(Exit::Configuration, sentence));
         }

@@ -302,6 +302,6 @@ fn leaving_masters_belong_to_the_set() {
     assert!(err.starts_with(text), "{err}");
     let strict = format!("[set.a]\nmasters = [{theirs:?}]\nstrict = true\n");
     let err = run(strict, [&ours, &theirs]);
-    let text = "quorlock: the list of leaving masters has 127.0.0.1:";
+    let text = "quorlock: QUORLOCK_MASTERS has 127.0.0.1:";
     assert!(err.starts_with(text), "{err}");
 }
