@@ -21,18 +21,13 @@ pub(crate) struct Failure {
 
 impl Failure {
     /// Creates a failure with its exit status. `sentence` says what happened and what to do. It has
-    /// no full stop and no password.
+    /// no full stop and no password, and is empty if nobody wants to read it.
     pub(crate) fn new(exit: Exit, sentence: impl Into<String>) -> Self {
         Self {
             exit,
             sentence: sentence.into(),
             votes: None,
         }
-    }
-
-    /// Creates a failure that nobody wants to read about.
-    pub(crate) fn silent(exit: Exit) -> Self {
-        Self::new(exit, "")
     }
 
     /// Returns the failure of a call for a lock. `holder` is the client that has the lock, if it is
