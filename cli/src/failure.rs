@@ -130,17 +130,6 @@ fn describe(error: &AcquireError, holder: &str, waited: &str, wait: &str) -> (Ex
                 by(holder, *reason)
             ),
         ),
-        AcquireError::TooSlow {
-            name, elapsed, ttl, ..
-        } => (
-            Exit::NoQuorum,
-            format!(
-                "cannot lock {name:?}: the masters took {} of a TTL of {}; \
-                 give a longer --ttl",
-                brief(*elapsed),
-                brief(*ttl)
-            ),
-        ),
         AcquireError::OtherKind { name, asked, .. } => (
             Exit::Configuration,
             format!(
@@ -150,7 +139,7 @@ fn describe(error: &AcquireError, holder: &str, waited: &str, wait: &str) -> (Ex
             ),
         ),
         AcquireError::Config(error) => (Exit::Usage, in_words_of_the_file(&error.to_string())),
-        error => (Exit::NoQuorum, error.to_string()),
+        error => (Exit::NoQuorum, in_words_of_the_file(&error.to_string())),
     }
 }
 
