@@ -114,19 +114,18 @@ pub(crate) fn check(names: &[String], asking: &Asking) -> Result<(), Failure> {
         (asking.read, "--read"),
         (asking.write, "--write"),
         (asking.permits.is_some(), "--permits"),
+        (asking.fence, "--fence"),
     ];
-    let sentence = match options.iter().find(|(is_given, _)| *is_given) {
-        _ if names.len() == 1 => return Ok(()),
-        Some((_, option)) => format!(
-            "{option} takes one name, because several names are always mutexes; \
-             give one name, or leave out {option}"
-        ),
-        None if asking.fence => "--fence takes one name, because each name has a token of its \
-                                 own; give one name, or leave out --fence"
-            .to_owned(),
-        None => return Ok(()),
-    };
-    Err(Failure::new(Exit::Usage, sentence))
+    match options.iter().find(|(is_given, _)| *is_given) {
+        Some((_, option)) if names.len() > 1 => {
+            let sentence = format!(
+                "{option} takes one name, because several names are mutexes without a token; \
+                 give one name, or leave out {option}"
+            );
+            Err(Failure::new(Exit::Usage, sentence))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Returns names in quotes, such as `"a" and "b"`.
