@@ -31,12 +31,8 @@ pub(crate) fn check(program: &OsStr) -> Result<(), Failure> {
         let sentence = format!("{shown}: command not found; check its name and the PATH");
         return Err(Failure::new(Exit::NotFound, sentence));
     }
-    let what = if found.is_empty() {
-        "it is a directory"
-    } else {
-        "check its permissions"
-    };
-    let sentence = format!("{shown}: cannot be executed; {what}");
+    let sentence =
+        format!("{shown}: cannot be executed; it is a directory, or lacks the permission");
     Err(Failure::new(Exit::NotExecutable, sentence))
 }
 
