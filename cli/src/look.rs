@@ -16,7 +16,7 @@ use crate::{
     lists::{Part, Tallies},
     outage::{Outage, refused},
     style::{Cell, heading},
-    times::{micros, millis, rounded},
+    times::{micros, millis},
     words::in_words_of_the_file,
 };
 
@@ -31,9 +31,6 @@ pub(crate) struct Look {
     /// The number of masters that make a majority.
     quorum: usize,
     pub(crate) masters: Vec<MasterLook>,
-    /// The time until enough masters have a vote. Only for [`Quarantined`](Verdict::Quarantined).
-    #[serde(skip)]
-    quarantine: Option<Duration>,
     /// The masters that decided the verdict: those where the lock is free. For
     /// [`Quarantined`](Verdict::Quarantined), those that can vote, and for
     /// [`NoQuorum`](Verdict::NoQuorum), those that can vote or answered.
@@ -195,7 +192,6 @@ impl Look {
             waiters: inspection.queue.clone(),
             quorum: inspection.votes.quorum(),
             masters: MasterLook::all(&inspection.votes, inspection.views()),
-            quarantine: None,
             counted: free,
             inspection: Some(inspection),
             denied: None,
@@ -210,7 +206,6 @@ impl Look {
             waiters: Vec::new(),
             quorum: votes.quorum(),
             masters: MasterLook::all(votes, views.into_iter()),
-            quarantine: None,
             counted: Tallies::of_votes(votes, |row| reason(*row).is_none()),
             inspection: None,
             denied: Some(Outage::in_votes(votes)).filter(Outage::is_refusal),
@@ -231,9 +226,8 @@ impl Look {
         let able = Tallies::of(locks, |one| able.contains(&*one.master));
         match Outage::of(locks) {
             _ if error.has_quorum() => {}
-            Some(Outage::Quarantine { wait, .. }) => {
+            Some(Outage::Quarantine { .. }) => {
                 (self.verdict, self.counted) = (Verdict::Quarantined, able);
-                self.quarantine = Some(wait);
             }
             _ => (self.verdict, self.counted) = (Verdict::NoQuorum, able),
         }
@@ -276,18 +270,10 @@ impl Look {
                 "contested: held on {held_on} of {all} masters, and too few others are free{}",
                 self.lacking()
             ),
-            (Verdict::Quarantined, _) => {
-                let time = self.quarantine.map(rounded).unwrap_or_default();
-                format!(
-                    "free, but too few masters have a vote{}: \
-                     a program that starts now cannot lock it for {time}",
-                    self.lacking()
-                )
-            }
             (Verdict::Free, _) if held_on > 0 => {
                 format!("free, but still held on {held_on} of {all} masters")
             }
-            (Verdict::NoQuorum, _) => {
+            (Verdict::Quarantined | Verdict::NoQuorum, _) => {
                 let (verdict, answered) = match self.inspection {
                     Some(_) => ("free, but nobody can lock it", "can vote"),
                     None => ("unknown", "answered"),

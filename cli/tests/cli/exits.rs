@@ -308,7 +308,7 @@ fn masters_that_may_have_forgotten_locks_are_waited_for() {
     let (status, shown, _) = strict("status a");
     assert_eq!(status, 69, "{shown}");
     assert!(
-        shown.contains("a  free, but too few masters have a vote"),
+        shown.contains("a  free, but nobody can lock it: only 0 of 3 masters"),
         "{shown}"
     );
     assert_eq!(shown.matches("  free, no vote for ").count(), 3, "{shown}");

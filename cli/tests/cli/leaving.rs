@@ -150,7 +150,7 @@ fn the_verdict_says_which_list_lacks_masters() {
     let (status, shown, err) = ended(&mut joint(&new, &old, "--strict status job"));
     assert_eq!(status, 69, "{err}");
     let lacking = "only 0 of 3 masters (need 2) and 0 of 3 leaving masters (need 2)";
-    let verdict = format!("job  free, but too few masters have a vote, {lacking}: a program ");
+    let verdict = format!("job  free, but nobody can lock it: {lacking} can vote\n");
     assert!(shown.starts_with(&verdict), "{shown}");
     for option in ["--ready 10ms", ""] {
         let words = format!("--strict run -n {option} job -- true");
