@@ -1,5 +1,7 @@
 //! Errors as people see them: one sentence on stderr, with the next step.
 
+use std::time::Duration;
+
 use humantime::format_duration;
 use quorlock::{AcquireError, ConfigError, Contention, InspectError, Votes};
 
@@ -145,18 +147,18 @@ fn describe(error: &AcquireError, holder: &str, waited: &str, wait: &str) -> (Ex
 
 fn by(holder: &str, reason: Contention) -> String {
     match reason {
-        Contention::Held {
-            remaining: Some(remaining),
-        } => {
-            format!(
-                "held by {holder} for {} more, or longer if it is renewed",
-                rounded(remaining)
-            )
-        }
+        Contention::Held { remaining } => held_by(holder, remaining),
         Contention::Queued => "free, but others came first".to_owned(),
         Contention::Split => "wanted by several at once, and none got it".to_owned(),
-        _ => format!("held by {holder}"),
+        _ => held_by(holder, None),
     }
+}
+
+/// Says who holds a lock, and for how long.
+pub(crate) fn held_by(holder: &str, remaining: Option<Duration>) -> String {
+    let left = remaining.map(rounded);
+    let left = left.map(|left| format!(" for {left} more, or longer if it is renewed"));
+    format!("held by {holder}{}", left.unwrap_or_default())
 }
 
 impl From<ConfigError> for Failure {

@@ -10,11 +10,10 @@ use tokio::time::sleep;
 
 use crate::{
     args::{Asking, Common},
-    failure::Failure,
+    failure::{Failure, held_by},
     holders::clients,
     outage::Outage,
     output::complain,
-    times::rounded,
     wanted::Wanted,
 };
 
@@ -70,19 +69,14 @@ async fn say_who_holds(wanted: &Wanted<'_>) -> bool {
         return false;
     };
     let holder = seen.as_ref().and_then(|seen| {
-        let left = seen.holders.first()?.remaining.map(rounded);
+        let left = seen.holders.first()?.remaining;
         let who = clients(&seen.holders);
         let who = who.as_deref().unwrap_or("another");
         let what = match wanted.names {
             [_] => ", which".to_owned(),
             _ => format!(": {:?}", seen.name),
         };
-        Some(match left {
-            Some(left) => {
-                format!("{what} is held by {who} for {left} more, or longer if it is renewed")
-            }
-            None => format!("{what} is held by {who}"),
-        })
+        Some(format!("{what} is {}", held_by(who, left)))
     });
     wanted.say(format_args!(
         "waiting for {}{}",
