@@ -18,7 +18,7 @@ use crate::{
     report::{print_json, say},
     runtime::block_on,
     status::text::block,
-    style::{Cell, Colour, Style, heading},
+    style::{Cell, Colour, Style, clean, heading},
     words::in_words_of_the_file,
 };
 
@@ -240,10 +240,9 @@ fn report(
         return say(format!("{} is free: nothing to break\n", seen.name));
     }
     let style = Style::of_stdout();
-    let what = format!("was {}", seen.sentence());
+    let what = clean(&seen.sentence());
     let mut table = vec![heading(["MASTER", "RESULT"])];
     table.extend(rows.iter().map(MasterReport::row));
     let name = style.paint(Colour::Bold, &seen.name);
-    let what = style.paint(Colour::Plain, &what);
-    say(format!("{name}  {what}\n{}", style.table(&table)))
+    say(format!("{name}  was {what}\n{}", style.table(&table)))
 }
