@@ -32,7 +32,7 @@ pub(crate) fn check(program: &OsStr) -> Result<(), Failure> {
         return Err(Failure::new(Exit::NotFound, sentence));
     }
     let sentence =
-        format!("{shown}: cannot be executed; it is a directory, or lacks the permission");
+        format!("{shown}: cannot be executed; it is a directory, or its permissions forbid it");
     Err(Failure::new(Exit::NotExecutable, sentence))
 }
 
