@@ -2,6 +2,7 @@
 
 use std::{
     fmt::Write as _,
+    future,
     ops::ControlFlow,
     pin::pin,
     sync::{
@@ -121,14 +122,19 @@ impl Context {
     }
 
     /// Waits as [`delivered`](Self::delivered) does, at most for `limit`. Returns `false` if the
-    /// limit ended the wait.
+    /// limit ended the wait, or if the tasks that deliver have ended.
     pub(crate) async fn delivered_within(&self, limit: Duration) -> bool {
-        let Some(end) = clock::now().checked_add(limit) else {
-            self.delivered().await; // a limit that is too long for the clock counts as no limit
-            return true;
-        };
-        let end = pin!(self.timers.sleep_until(end));
-        matches!(select(pin!(self.delivered()), end).await, Either::Left(_))
+        // A limit that is too long for the clock counts as no limit.
+        let end = clock::now().checked_add(limit);
+        let limited = pin!(async {
+            match end {
+                Some(end) => self.timers.sleep_until(end).await,
+                None => future::pending().await,
+            }
+        });
+        let delivered = pin!(self.delivered());
+        let is_in_time = matches!(select(delivered, limited).await, Either::Left(_));
+        is_in_time && !self.timers.have_ended()
     }
 
     /// Opens a round with the verb `verb` and without a limit, at `now`.

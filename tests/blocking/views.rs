@@ -93,5 +93,24 @@ fn a_view_whose_runtime_is_gone_does_not_wait() {
     }
     assert!(matches!(locks[0].try_acquire(), Err(AcquireError::Closed)));
     assert!(locks[0].inspect().is_err());
-    assert!(view.close_within(LIMIT).unwrap());
+    assert!(
+        !view.close_within(LIMIT).unwrap(),
+        "nothing delivers releases"
+    );
+}
+
+/// The limit is one of the view's own thread.
+#[test]
+fn a_view_whose_runtime_stands_still_closes_in_time() {
+    let masters = masters();
+    let theirs = runtime();
+    let (locks, guard) = theirs.block_on(async {
+        let locks = connected(&masters).await;
+        let guard = locks.mutex("r").acquire().await.unwrap();
+        (locks, guard)
+    });
+    let view = locks.blocking().unwrap();
+    drop(guard);
+    assert!(!view.close_within(Duration::from_millis(50)).unwrap());
+    drop(theirs);
 }

@@ -181,7 +181,8 @@ impl Blocking<coordinator::Coordinator> {
     /// # Ok(()) }
     /// ```
     pub fn close_within(&self, limit: Duration) -> Result<bool, BlockingError> {
-        self.thread.wait(self.inner.close_within(limit))
+        let closed = self.inner.close_within(Duration::MAX);
+        Ok(self.thread.wait_within(limit, closed)?.unwrap_or(false))
     }
 }
 

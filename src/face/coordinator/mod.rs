@@ -193,7 +193,8 @@ impl Coordinator {
     }
 
     /// Closes the coordinator as [`close`](Self::close) does, but waits at most for `limit`.
-    /// Returns whether all posted releases are delivered.
+    /// Returns whether all posted releases are delivered: `false`, too, if the coordinator's runtime
+    /// has ended, because nothing delivers them any more. The limit is a timer of that runtime.
     ///
     /// # Cancel safety
     ///
