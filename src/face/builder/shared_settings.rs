@@ -96,8 +96,10 @@ impl SharedSettings {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Shared`] names a variable that cannot be used.
+    /// [`ConfigError::Shared`] names a variable that cannot be used, or one whose name is a letter
+    /// away from that of a setting.
     pub fn from_env() -> Result<Self, ConfigError> {
+        check_names(env::vars_os().map(|(name, _)| name))?;
         Self::from_variables(|name| env::var_os(name))
     }
 
@@ -154,7 +156,10 @@ impl SharedSettings {
             None => parsed(PASSWORD, variable, |text| Ok(password(&text)?))?,
         };
         let Some(password) = password else {
-            return Ok(self);
+            return match self.user {
+                Some(_) => Err(wrong("the user", "has no password: give it, too")),
+                None => Ok(self),
+            };
         };
         let user = self.user.clone().unwrap_or_default();
         Ok(self.each_master(|master| master.login(&user, &password)))
@@ -261,6 +266,47 @@ fn of_variable(name: &str) -> String {
     format!("the variable {name}")
 }
 
+/// Refuses a variable that is probably misspelt: it would be as if it were not set.
+fn check_names(names: impl Iterator<Item = OsString>) -> Result<(), ConfigError> {
+    const KNOWN: [&str; 14] = [
+        "CA_FILE",
+        "CERT_FILE",
+        "CONNECT_TIMEOUT",
+        "KEY_FILE",
+        "KEY_TEMPLATE",
+        "LEAVING",
+        "MASTERS",
+        "MAX_TTL",
+        "NODE_TIMEOUT",
+        "PASSWORD",
+        "PASSWORD_FILE",
+        "STRICT",
+        "TTL",
+        "USER",
+    ];
+    for name in names.filter_map(|name| name.into_string().ok()) {
+        let Some(given) = name.strip_prefix("QUORLOCK_") else {
+            continue;
+        };
+        if let Some(known) = KNOWN.iter().find(|known| are_near(given, known))
+            && !KNOWN.contains(&given)
+        {
+            let reason = format!("is not known: is it QUORLOCK_{known}?");
+            return Err(wrong(of_variable(&name), reason));
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether one letter makes the difference.
+fn are_near(one: &str, other: &str) -> bool {
+    let (one, other) = (one.as_bytes(), other.as_bytes());
+    let begin = one.iter().zip(other).take_while(|(a, b)| a == b).count();
+    let (one, other) = (&one[begin..], &other[begin..]);
+    let both = one.iter().rev().zip(other.iter().rev());
+    one.len().max(other.len()) <= 1 + both.take_while(|(a, b)| a == b).count()
+}
+
 /// Returns the value of an environment variable. An empty one counts as unset.
 fn parsed<T>(
     name: &str,
@@ -325,6 +371,23 @@ fn password(text: &str) -> Result<String, &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_misspelt_variable_is_refused() {
+        for (name, is_refused) in [
+            ("QUORLOCK_LEAVING", false),
+            ("QUORLOCK_LEAVIN", true),
+            ("QUORLOCK_TLL", true),
+            ("QUORLOCK_MASTER", true),
+            ("QUORLOCK_VERSION", false), // of the image, perhaps
+            ("QUORLOCK_SLOT", false),
+            ("PASSWORD", false),
+        ] {
+            let checked = check_names([name.into()].into_iter());
+            let refused = checked.err().map(|error| error.to_string());
+            assert_eq!(refused.is_some(), is_refused, "{refused:?}");
+        }
+    }
 
     fn read(variables: &[(&str, &str)]) -> Result<SharedSettings, ConfigError> {
         SharedSettings::from_variables(|name| {
@@ -428,7 +491,10 @@ mod tests {
     fn a_password_is_shown_nowhere() {
         let settings = read(&[("QUORLOCK_MASTERS", "redis://a"), ("QUORLOCK_USER", "u")]);
         let with = settings.unwrap().with_password(Some("hunter2\n".into()));
-        let settings = with.unwrap();
+        let settings = SharedSettings {
+            has_read_files: true,
+            ..with.unwrap()
+        };
         assert!(!format!("{settings:?}").contains("hunter2"));
         let builder = settings.builder().unwrap();
         assert!(!format!("{builder:?}").contains("hunter2"));
