@@ -75,7 +75,7 @@ table! {
          mode, and at the number of the database";
     NOT_NOW = Warn "votes"; "it has no vote now"; "look at its log";
     OLD = Refuse "redis_version"; "it does not know HELLO 3, which Redis has since version 6";
-        "use Redis 7 or later, or Valkey; and do not rename HELLO";
+        "use Redis 7 or later, or Valkey; do not rename HELLO; if a proxy refuses it, list the server itself";
     REPLICA = Refuse "role";
         "a replica loses the locks that its master loses, and has no vote of its own"; LIST_MASTERS;
 }
@@ -87,7 +87,7 @@ table! {
     EVICTS = Refuse "maxmemory_policy"; EVICTION; NOEVICTION;
     FAILS_OVER = Warn "redis_mode"; "a fail-over loses the newest locks"; "run standalone masters for locks";
     INFO_DENIED = Unknown "INFO"; "it is unknown what it is, and what it does when memory is short";
-        "ACL SETUSER <user> +info";
+        "ACL SETUSER <user> +info, or use a server that allows it in scripts";
     MAY_EVICT = Warn "maxmemory_policy"; EVICTION; NOEVICTION;
     OTHER_SERVER = Refuse "server";
         "locks were never tested there, and masters that write to each other take a lock from its holder";
@@ -118,7 +118,7 @@ table! {
     NEW = Info "quorlock:guard"; "it is new, or it lost its locks: a program that never saw it takes it for new";
         "nothing, if no program has run yet, or all are Strict; otherwise start no program for a quarantine";
     QUARANTINED = Warn "quorlock:guard"; "it may have forgotten locks, and has no vote until those have expired";
-        "wait";
+        "wait; if it did not restart, look for a backup or another replica that connected";
     RESTARTED = Warn "quorlock:guard"; "it restarted, so the next program that dials it begins a quarantine"; "wait";
     UNTRACKED = Warn "CLIENT TRACKING";
         "it tells nobody of changes: waiters poll, and programs with quarantine do not notice if it loses \

@@ -29,7 +29,8 @@ pub(crate) fn sentence(guard: &Guard, then: &str) -> String {
                 let time = brief(time);
                 format!(
                     ", because quorlock did not run for at least {time}: \
-                     it or its machine was stopped or too busy"
+                     it or its machine was stopped or too busy, \
+                     or its clock was set forward"
                 )
             });
             let since = match lost.reason {

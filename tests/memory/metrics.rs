@@ -74,21 +74,27 @@ impl Scrape {
     }
 }
 
-/// Reads the table of metrics in the documentation: the name, the labels and the type of each.
-fn documented() -> BTreeMap<String, (BTreeSet<String>, String)> {
+/// Returns the rows of the table of metrics in the documentation, without those of `doctor`.
+fn rows() -> impl Iterator<Item = &'static str> {
     let page = include_str!("../../docs/operations.md");
     let rows = page.lines().filter(|line| line.starts_with("| `quorlock_"));
+    rows.filter(|row| !row.contains("`source`"))
+}
+
+/// Reads the table of metrics in the documentation: the name, the labels and the type of each.
+fn documented() -> BTreeMap<String, (BTreeSet<String>, String)> {
     let words = |cell: &str| {
         let words = cell.split('`').skip(1).step_by(2);
         words.map(str::to_owned).collect::<BTreeSet<_>>()
     };
-    rows.map(|row| {
-        let cells: Vec<_> = row.split('|').map(str::trim).collect();
-        let labels = words(cells[3]);
-        let name = words(cells[1]).pop_first().unwrap();
-        (name, (labels, cells[2].to_owned()))
-    })
-    .collect()
+    rows()
+        .map(|row| {
+            let cells: Vec<_> = row.split('|').map(str::trim).collect();
+            let labels = words(cells[3]);
+            let name = words(cells[1]).pop_first().unwrap();
+            (name, (labels, cells[2].to_owned()))
+        })
+        .collect()
 }
 
 /// Reads the text for Prometheus: the labels and the type of each metric.
@@ -116,9 +122,7 @@ fn emitted(handle: &PrometheusHandle) -> BTreeMap<String, (BTreeSet<String>, Str
 
 /// Reads the values of the last label of each metric from the documentation.
 fn documented_values() -> BTreeSet<(String, String)> {
-    let page = include_str!("../../docs/operations.md");
-    let rows = page.lines().filter(|line| line.starts_with("| `quorlock_"));
-    let values = rows.filter_map(|row| {
+    let values = rows().filter_map(|row| {
         let name = row.split('`').nth(1)?;
         let (_, list) = row.rsplit_once("`: `")?;
         let values = list.split('`').step_by(2);

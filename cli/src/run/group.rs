@@ -53,7 +53,9 @@ impl Group {
     pub(crate) async fn start(mask: OriginalMask) -> Result<Self, Failure> {
         let group = Self::try_start(mask).await;
         group.map_err(|error| {
-            let sentence = format!("cannot start the process that guards the command: {error}");
+            let sentence = format!(
+                "cannot start the process that guards the command, which needs /proc: {error}"
+            );
             Failure::new(Exit::System, sentence)
         })
     }
