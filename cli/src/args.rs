@@ -169,8 +169,8 @@ pub(crate) struct Asking {
     /// A lock that is released earlier stays on the masters until this time has passed since it was
     /// acquired, and until the TTL has passed since its last renewal. It looks like a lock that is
     /// held. `quorlock break` ends it earlier. The time may be longer than --max-ttl. Then masters
-    /// that lose their data may give the lock to another after --max-ttl. If quorlock itself is killed
-    /// by KILL, or its host ends, the lock ends with its TTL.
+    /// that lose their data may give the lock to another after --max-ttl. If quorlock itself is
+    /// killed by KILL, or its host ends, the lock ends with its TTL.
     #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     pub(crate) min_hold: Option<Duration>,
     /// Hold the lock for at most this time [no limit].

@@ -75,7 +75,7 @@ impl Held {
             if let Some(votes) = votes {
                 complain(format_args!(
                     "no majority confirmed the release of {names}, \
-                     which ends with its TTL on the other masters{votes}"
+                     which ends with its TTL where no release arrives{votes}"
                 ));
             }
         }

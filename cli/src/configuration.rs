@@ -28,8 +28,8 @@ fn shared_server(set: &SharedSettings, other: &SharedSettings) -> Option<String>
     shared.map(|(server, _)| server)
 }
 
-/// Returns the settings of [`Meaning`](crate::args::Meaning), with their options, that `set` has and
-/// `listed`, which was not read from a file, has not.
+/// Returns the settings of [`Meaning`](crate::args::Meaning), with their options, that `set` has
+/// and `listed`, which was not read from a file, has not.
 fn lost(set: &SharedSettings, listed: &SharedSettings) -> Vec<[&'static str; 2]> {
     let (set, usual) = (Shared::from(set), Shared::default());
     let has_template = set.key_template != usual.key_template && listed.key_template.is_none();

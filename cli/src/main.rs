@@ -66,8 +66,8 @@ fn main() -> ExitCode {
         .into()
 }
 
-/// Says what is wrong with arguments that would mean something else than they say: an option on both
-/// sides of the command, and a value of `--strict` that was taken for a name.
+/// Says what is wrong with arguments that would mean something else than they say: an option on
+/// both sides of the command, and a value of `--strict` that was taken for a name.
 fn misread() -> Option<String> {
     let words = env::args_os().skip(1).take_while(|word| word != "--");
     let words: Vec<_> = words

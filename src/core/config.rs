@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_ttl_depends_on_the_guard_and_on_the_ttl() {
+    fn the_longest_ttl_depends_on_the_quarantine_and_on_the_ttl() {
         let (minute, longer) = (Duration::from_secs(60), Duration::from_secs(120));
         for (quarantine, ttl, expected) in [
             (Quarantine::Off, minute, Ttl::MOST),

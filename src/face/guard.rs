@@ -202,7 +202,8 @@ impl Guard {
     /// with `biased`: after a stall, the work may be ready to go on as well.
     ///
     /// A lock is lost when its validity ends. A timer in this process detects that without an
-    /// answer from any master. If the runtime of that timer shuts down, the lock is lost at once.
+    /// answer from any master. If the runtime of that timer shuts down, this method returns at
+    /// once, and [`state`](Self::state) says so from then on.
     ///
     /// A lock is lost earlier if a majority of masters refuse a renewal or an extension because the
     /// guard does not hold the lock. Masters report this only when they are asked. So the loss is

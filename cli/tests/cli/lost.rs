@@ -267,7 +267,7 @@ fn a_release_that_fails_is_a_line() {
         assert_eq!(status.code(), Some(expected), "{err}");
         let start = format!(
             "quorlock: no majority confirmed the release of \"{name}\", \
-             which ends with its TTL on the other masters; 127.0.0.1:{} ",
+             which ends with its TTL where no release arrives; 127.0.0.1:{} ",
             masters[0].port()
         );
         assert!(err.starts_with(&start) && err.ends_with(ADVICE), "{err}");

@@ -347,7 +347,7 @@ pub(crate) struct NextRound {
     pub(crate) identity: Option<Identity>,
     /// The options for the queues of the masters. `None` if the round does not join the queues.
     pub(crate) queue: Option<QueueOptions>,
-    /// The number to offer for a fencing token, or `None` for a new timestamp.
+    /// The number to offer for a fencing token. `None` keeps the last one.
     pub(crate) candidate: Option<u64>,
     /// `true` if the masters are asked to report the next change of the key.
     pub(crate) watch: bool,

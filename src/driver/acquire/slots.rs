@@ -103,9 +103,10 @@ impl<'a> SlotChoice<'a> {
     }
 
     /// If the agreed master chooses, waits for its answer, and asks the others in the same round
-    /// for the slot that it has granted. If it puts other clients first, and this is not the last
-    /// round, asks no other master, gives back what was kept, and returns for how long the caller
-    /// waits for a call. It may be wrong, so all masters choose in the next round.
+    /// for the slot that it has granted. If the agreed master puts other clients first, asks the
+    /// others only in the last round. Otherwise gives back what was kept, and returns for how long
+    /// the caller waits for a call. The agreed master may be wrong, so all masters choose in the
+    /// next round.
     pub(super) async fn await_choice(
         &mut self,
         claim: &Arc<Claim>,

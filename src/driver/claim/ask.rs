@@ -111,7 +111,8 @@ impl Claim {
     }
 
     /// Waits for the answer of the `agreed` master. If it puts others first, returns why, and asks
-    /// no other master unless the caller `asks_anyway`. Otherwise asks the others in the same round. If the lock has slots, asks them for the slot that the agreed master has granted, or
+    /// no other master unless the caller `asks_anyway`. Otherwise asks the others in the same
+    /// round. If the lock has slots, asks them for the slot that the agreed master has granted, or
     /// for any slot if it granted none.
     ///
     /// Clients that wait for one lock agree on this master, so all but one of them stop there. It

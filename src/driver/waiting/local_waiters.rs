@@ -158,7 +158,7 @@ impl LocalWaiters {
 #[derive(Debug)]
 pub(crate) struct LocalWaiter<'a> {
     waiters: &'a LocalWaiters,
-    pub(crate) masters: &'a Masters,
+    masters: &'a Masters,
     timers: &'a Timers,
     lock_id: &'a LockId,
     queue: Arc<WaitQueue>,
@@ -246,11 +246,11 @@ impl LocalWaiter<'_> {
         }
     }
 
-    /// Waits until the lock may be free: until a guard of this process releases it, until the
-    /// agreed one of the `wanted` masters reports a change, or until a majority of every list
-    /// have reported a change, or have answered in `answers` that the lock is free there. Returns
-    /// the masters among which the next attempt chooses the agreed one, or `None` if there is no
-    /// news until `end`. If another waiter has taken over, that waiter gets the events: then returns
+    /// Waits until the lock may be free: a guard of this process has released it, the agreed one of
+    /// the `wanted` masters has reported a change, or each master of a majority of every list has
+    /// reported a change or has answered in `answers` that the lock is free there. Returns the
+    /// masters among which the next attempt chooses the agreed one, or `None` if there is no news
+    /// until `end`. If another waiter has taken over, that waiter gets the events: then returns
     /// `wanted` at once.
     ///
     /// Releases are sent to all masters at once, so the report of one master is enough. A change

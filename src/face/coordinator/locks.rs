@@ -27,8 +27,8 @@ impl Coordinator {
     /// [`read_write`](Self::read_write) locks. Sends nothing.
     ///
     /// Make one owner for each task, because tasks that share an owner do not exclude each other. A
-    /// task may use its owner again and again. The owner works with this coordinator and its
-    /// clones. Locks of another coordinator refuse the owner with
+    /// task may use its owner again and again. The owner works with this coordinator, its
+    /// clones, and the others of its [groups](crate::Groups). Other locks refuse the owner with
     /// [`ForeignOwner`](crate::ConfigError::ForeignOwner).
     pub fn owner(&self) -> Owner {
         Owner(Arc::new(LockOwner::new(self.context.owners.new_id())))

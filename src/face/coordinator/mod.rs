@@ -193,8 +193,9 @@ impl Coordinator {
     }
 
     /// Closes the coordinator as [`close`](Self::close) does, but waits at most for `limit`.
-    /// Returns whether all posted releases are delivered: `false`, too, if the coordinator's runtime
-    /// has ended, because nothing delivers them any more. The limit is a timer of that runtime.
+    /// Returns whether all posted releases are delivered: `false`, too, if the coordinator's
+    /// runtime has ended, because nothing delivers them any more. The limit is a timer of that
+    /// runtime.
     ///
     /// # Cancel safety
     ///

@@ -182,11 +182,11 @@ impl Lock {
     ///
     /// An attempt may be under way when `limit` has passed. That attempt and the last one may each
     /// take two node timeouts, or four if the lock is fenced, and for a semaphore one more. So this
-    /// method returns about four node timeouts after `limit` at the latest, or more for such locks. The first connections
-    /// may take the connect timeout. All these times may double while a master does not keep up
-    /// with the commands of this coordinator. [Several names](crate::Coordinator::mutex_all) may
-    /// take one attempt more: if the last attempt at one name wins, the remaining names are tried
-    /// once.
+    /// method returns about four node timeouts after `limit` at the latest, or more for such locks.
+    /// The first connections may take the connect timeout. All these times may double while a
+    /// master does not keep up with the commands of this coordinator. [Several
+    /// names](crate::Coordinator::mutex_all) may take one attempt more: if the last attempt at one
+    /// name wins, the remaining names are tried once.
     ///
     /// Tasks of one owner make their attempts one after the other. If the turn of a task has not
     /// come three node timeouts after `limit`, the task makes no last attempt. For a fenced lock

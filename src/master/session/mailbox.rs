@@ -284,8 +284,8 @@ impl Queue {
         posts.failed.append(&mut self.posts.failed);
     }
 
-    /// Wakes the supervisor. The mutex may be locked meanwhile, because the waker is tokio's and
-    /// only schedules the task.
+    /// Wakes the supervisor. The mutex may be locked meanwhile, because the waker
+    /// only schedules the supervisor's task.
     fn wake(&self) {
         if let Some(waker) = &self.waker {
             waker.wake_by_ref();
