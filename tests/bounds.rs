@@ -19,8 +19,8 @@ use quorlock::{
     DowngradeError, ExtendError, Failure, Fence, FencingToken, Group, Groups, GroupsError, Guard,
     HealthEvents, HeldReport, Holder, InspectError, Inspection, Kind, Lock, LockState, LostError,
     LostReason, MasterHealth, MasterList, MasterSpec, MasterState, MasterView, Membership, Owner,
-    Quarantine, ReadWriteLock, ReadyError, Refusal, ReleaseError, Renewal, RunError, StaleToken,
-    Tally, Vote, VoteRow, Votes,
+    Quarantine, ReadWriteLock, ReadyError, Refusal, ReleaseError, Renewal, RunError,
+    SharedSettings, StaleToken, Tally, Vote, VoteRow, Votes,
     tools::{ConnectError, ConnectStep, ConnectionName, ExampleKey, ListsId, MasterStream},
 };
 
@@ -82,6 +82,7 @@ fn public_types_have_their_auto_traits() {
         Quarantine: Clone Copy Default Eq;
         ReadWriteLock: Clone;
         RunError<ConfigError>: Error;
+        SharedSettings: Clone Default;
         StaleToken: Error Clone Copy Eq;
         Tally: Clone Eq;
         LockState: Clone Copy Eq;
