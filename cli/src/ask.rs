@@ -301,7 +301,7 @@ fn is_refused(error: &AcquireError) -> bool {
 /// Waits for no holder, but for connections, and for others that ask at the same moment: if the
 /// vote is split, nobody has the lock.
 async fn acquire_once(wanted: &Wanted<'_>) -> Result<Guard, AcquireError> {
-    let start = Instant::now();
+    let (start, mut held) = (Instant::now(), 0);
     loop {
         let error = match wanted.lock.try_acquire().await {
             Ok(guard) => return Ok(guard),
@@ -310,7 +310,11 @@ async fn acquire_once(wanted: &Wanted<'_>) -> Result<Guard, AcquireError> {
         let left = ONCE_LIMIT.saturating_sub(start.elapsed());
         let goes_on = !left.is_zero()
             && match &error {
-                AcquireError::Contended { reason, .. } => *reason == Contention::Split,
+                AcquireError::Contended { reason, .. } => {
+                    // Several others may have split the vote, and it looks the same.
+                    held += u32::from(*reason != Contention::Split);
+                    held < 2
+                }
                 AcquireError::NoQuorum { .. } if is_refused(&error) => false,
                 AcquireError::NoQuorum { .. } => ready(wanted.locks, left, "").await.is_ok(),
                 _ => false,
