@@ -311,9 +311,9 @@ async fn acquire_once(wanted: &Wanted<'_>) -> Result<Guard, AcquireError> {
         let goes_on = !left.is_zero()
             && match &error {
                 AcquireError::Contended { reason, .. } => {
-                    // Several others may have split the vote, and it looks the same.
+                    // Several others may have split the vote, which looks the same.
                     held += u32::from(*reason != Contention::Split);
-                    held < 2
+                    held < 4
                 }
                 AcquireError::NoQuorum { .. } if is_refused(&error) => false,
                 AcquireError::NoQuorum { .. } => ready(wanted.locks, left, "").await.is_ok(),
