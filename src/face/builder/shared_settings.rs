@@ -1,8 +1,10 @@
 //! The settings that programs share, from the environment or a configuration file.
 
 use std::{
+    cell::RefCell,
+    collections::BTreeMap,
     env,
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     fs::File,
     io::Read,
     path::{Path, PathBuf},
@@ -99,11 +101,15 @@ impl SharedSettings {
     /// [`ConfigError::Shared`] names a variable that cannot be used, or one whose name is a letter
     /// away from that of a setting.
     pub fn from_env() -> Result<Self, ConfigError> {
-        check_names(env::vars_os().map(|(name, _)| name))?;
-        Self::from_variables(|name| env::var_os(name))
+        Self::from_variables(&env::vars_os().collect())
     }
 
-    fn from_variables(get: impl Fn(&str) -> Option<OsString>) -> Result<Self, ConfigError> {
+    fn from_variables(given: &BTreeMap<OsString, OsString>) -> Result<Self, ConfigError> {
+        let known = RefCell::new(vec![PASSWORD]);
+        let get = |name| {
+            known.borrow_mut().push(name);
+            given.get(OsStr::new(name)).cloned()
+        };
         let text = |name| parsed(name, get(name), Ok);
         let time = |name| parsed(name, get(name), |text| Ok(time(&text)?));
         let urls = |name| parsed(name, get(name), masters).map(Option::unwrap_or_default);
@@ -111,7 +117,7 @@ impl SharedSettings {
             let file = get(name).filter(|file| !file.is_empty());
             file.map(PathBuf::from)
         };
-        Ok(Self {
+        let settings = Self {
             masters: urls(MASTERS)?,
             leaving: urls("QUORLOCK_LEAVING")?,
             user: text("QUORLOCK_USER")?,
@@ -128,7 +134,9 @@ impl SharedSettings {
                 text.parse().map_err(|_| "is neither true nor false".into())
             })?,
             has_read_files: false,
-        })
+        };
+        check_names(&known.into_inner(), given.keys())?;
+        Ok(settings)
     }
 
     /// Reads the password and the certificates, and gives them to the masters, but not to masters
@@ -267,32 +275,16 @@ fn of_variable(name: &str) -> String {
 }
 
 /// Refuses a variable that is probably misspelt: it would be as if it were not set.
-fn check_names(names: impl Iterator<Item = OsString>) -> Result<(), ConfigError> {
-    const KNOWN: [&str; 14] = [
-        "CA_FILE",
-        "CERT_FILE",
-        "CONNECT_TIMEOUT",
-        "KEY_FILE",
-        "KEY_TEMPLATE",
-        "LEAVING",
-        "MASTERS",
-        "MAX_TTL",
-        "NODE_TIMEOUT",
-        "PASSWORD",
-        "PASSWORD_FILE",
-        "STRICT",
-        "TTL",
-        "USER",
-    ];
-    for name in names.filter_map(|name| name.into_string().ok()) {
-        let Some(given) = name.strip_prefix("QUORLOCK_") else {
-            continue;
-        };
-        if let Some(known) = KNOWN.iter().find(|known| are_near(given, known))
-            && !KNOWN.contains(&given)
+fn check_names<'a>(
+    known: &[&str],
+    names: impl Iterator<Item = &'a OsString>,
+) -> Result<(), ConfigError> {
+    for name in names.filter_map(|name| name.to_str()) {
+        if let Some(near) = known.iter().find(|known| are_near(name, known))
+            && !known.contains(&name)
         {
-            let reason = format!("is not known: is it QUORLOCK_{known}?");
-            return Err(wrong(of_variable(&name), reason));
+            let reason = format!("is not known: is it {near}?");
+            return Err(wrong(of_variable(name), reason));
         }
     }
     Ok(())
@@ -383,17 +375,16 @@ mod tests {
             ("QUORLOCK_SLOT", false),
             ("PASSWORD", false),
         ] {
-            let checked = check_names([name.into()].into_iter());
-            let refused = checked.err().map(|error| error.to_string());
+            let refused = read(&[(name, "")]).err().map(|error| error.to_string());
             assert_eq!(refused.is_some(), is_refused, "{refused:?}");
         }
     }
 
     fn read(variables: &[(&str, &str)]) -> Result<SharedSettings, ConfigError> {
-        SharedSettings::from_variables(|name| {
-            let known = variables.iter().find(|(known, _)| *known == name);
-            known.map(|(_, value)| value.into())
-        })
+        let given = variables
+            .iter()
+            .map(|(name, value)| (name.into(), value.into()));
+        SharedSettings::from_variables(&given.collect())
     }
 
     #[test]
@@ -459,8 +450,8 @@ mod tests {
     #[test]
     fn a_variable_is_text() {
         use std::os::unix::ffi::OsStringExt;
-        let bytes = |_: &str| Some(OsString::from_vec(vec![0xff]));
-        let error = SharedSettings::from_variables(bytes).unwrap_err();
+        let given = [("QUORLOCK_MASTERS".into(), OsString::from_vec(vec![0xff]))];
+        let error = SharedSettings::from_variables(&given.into()).unwrap_err();
         let expected = "the variable QUORLOCK_MASTERS is not text in UTF-8";
         assert_eq!(error.to_string(), expected);
     }
