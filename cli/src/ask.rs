@@ -148,8 +148,8 @@ async fn acquire(wanted: &Wanted<'_>, asking: &Asking) -> Result<Guard, Failure>
         ready(wanted.locks, limit, &action).await?;
     }
     let acquired = match asking.wait {
-        Some(Duration::ZERO) => acquire_once(wanted).await,
-        None if asking.nonblock => acquire_once(wanted).await,
+        Some(Duration::ZERO) => acquire_once(wanted, asking).await,
+        None if asking.nonblock => acquire_once(wanted, asking).await,
         limit => acquire_in(wanted, limit).await,
     };
     let error = match acquired {
@@ -300,8 +300,9 @@ fn is_refused(error: &AcquireError) -> bool {
 
 /// Waits for no holder, but for connections, and for others that ask at the same moment: if the
 /// vote is split, nobody has the lock.
-async fn acquire_once(wanted: &Wanted<'_>) -> Result<Guard, AcquireError> {
-    let (start, mut held) = (Instant::now(), 0);
+async fn acquire_once(wanted: &Wanted<'_>, asking: &Asking) -> Result<Guard, AcquireError> {
+    let (start, mut asked) = (Instant::now(), 0);
+    let ttl = asking.ttl.unwrap_or_else(|| wanted.locks.ttl());
     loop {
         let error = match wanted.lock.try_acquire().await {
             Ok(guard) => return Ok(guard),
@@ -310,11 +311,15 @@ async fn acquire_once(wanted: &Wanted<'_>) -> Result<Guard, AcquireError> {
         let left = ONCE_LIMIT.saturating_sub(start.elapsed());
         let goes_on = !left.is_zero()
             && match &error {
-                AcquireError::Contended { reason, .. } => {
-                    // Several others may have split the vote, which looks the same.
-                    held += u32::from(*reason != Contention::Split);
-                    held < 4
+                AcquireError::Contended {
+                    reason: Contention::Held { remaining },
+                    ..
+                } => {
+                    // It may be new grants of several others that split the vote.
+                    asked += 1;
+                    asked < 4 && remaining.is_none_or(|left| left + NEW > ttl)
                 }
+                AcquireError::Contended { reason, .. } => *reason == Contention::Split,
                 AcquireError::NoQuorum { .. } if is_refused(&error) => false,
                 AcquireError::NoQuorum { .. } => ready(wanted.locks, left, "").await.is_ok(),
                 _ => false,
@@ -354,5 +359,7 @@ const CLOSE_LEAST: Duration = Duration::from_millis(10);
 const HOLDER_LEAST: Duration = Duration::from_millis(50);
 const RELEASE_LIMIT: Duration = Duration::from_secs(2);
 const ROUND_LIMIT: Duration = Duration::from_millis(250);
+/// The age up to which a grant may belong to an attempt that fails.
+const NEW: Duration = Duration::from_millis(300);
 /// The longest time that `--nonblock` takes if nobody holds the lock.
 const ONCE_LIMIT: Duration = Duration::from_secs(1);

@@ -107,6 +107,23 @@ fn a_lock_that_is_held_is_75() {
     assert_eq!(status, 78, "{err}");
 }
 
+/// The grants of several programs that ask at once may look like a holder, but they are new. Here,
+/// one look of ten falls on a new renewal.
+#[test]
+fn a_holder_that_is_not_new_is_asked_for_once() {
+    let masters = masters(3);
+    let _holder = Running::hold(&masters, "a");
+    until(
+        "one attempt is enough, unless the machine is very busy",
+        || {
+            let before = masters[0].calls(|name| name == "set");
+            let (status, _, err) = ended(&mut script(&masters, "-q -n a", "echo ran"));
+            assert_eq!(status, 75, "{err}");
+            masters[0].calls(|name| name == "set") == before + 1
+        },
+    );
+}
+
 #[test]
 fn a_wait_without_a_terminal_is_told_with_its_end() {
     let masters = masters(3);
