@@ -54,6 +54,9 @@ pub(super) fn check_tcp(host: &str, port: u16) -> Result<(), &'static str> {
     // Only the address of IPv6 has a colon, and `%` comes before its zone.
     let marks = if host.contains(':') { ":.%-_" } else { ".-_" };
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || marks.contains(c);
+    if host.contains(',') {
+        return Err("its host has a comma: each URL of a list begins with its scheme");
+    }
     if !(1..=MOST).contains(&host.len()) || !host.chars().all(is_allowed) {
         return Err("its host is not a host name or an IP address");
     }

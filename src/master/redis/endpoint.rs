@@ -397,6 +397,10 @@ mod tests {
             ("redis://:hunter2@", "its URL cannot be used: "),
             ("redis://:hunter2@a:0", "its port is 0: "),
             (
+                "redis://:hunter2@a,b:6379",
+                "its host has a comma: each URL of a list begins with its scheme: ",
+            ),
+            (
                 "redis://:hunter2@a%00",
                 "its host is not a host name or an IP address: ",
             ),
