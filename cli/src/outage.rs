@@ -1,6 +1,10 @@
 //! The reason why no lock can be acquired, although nobody holds it.
 
-use std::{collections::BTreeSet, fmt, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    time::Duration,
+};
 
 use quorlock::{Coordinator, Failure as VoteFailure, MasterHealth, MasterState, ReadyError, Votes};
 
@@ -59,15 +63,15 @@ impl Outage {
 
     fn too_few(locks: &Coordinator, health: &[MasterHealth]) -> Self {
         let others = Tallies::of_health(locks, health, |master| refusal(master).is_none());
-        match health.iter().find_map(refusal) {
+        let all = |why: fn(&MasterHealth) -> Option<String>| {
+            all_reasons(health.iter().map(|health| (&*health.master, why(health))))
+        };
+        match all(refusal) {
             Some(why) if !others.has_quorum() => Self::Refused(why),
             _ => Self::TooFew {
                 connected: Tallies::of_health(locks, health, |master| wait_for(master).is_some()),
                 is_limit: false,
-                why: in_short(&Vec::from_iter(health.iter().filter_map(|master| {
-                    let why = obstacle(master)?;
-                    Some(format!("{}: {why}", master.master))
-                }))),
+                why: all(obstacle),
             },
         }
     }
@@ -85,18 +89,17 @@ impl Outage {
 
     /// Returns the reason why a round with these votes found too few masters.
     pub(crate) fn in_votes(votes: &Votes) -> Self {
-        let rows = votes.iter();
-        let failures = rows.filter_map(|row| Some((row.master(), row.failure()?)));
-        let failures: Vec<_> = failures.collect();
-        let why = |(master, failure): &(&str, &VoteFailure)| {
-            format!("{master}: {}", in_words_of_the_file(&failure.to_string()))
+        let all = |is_counted: fn(&VoteFailure) -> bool| {
+            all_reasons(votes.iter().map(|row| {
+                let failure = row.failure().filter(|failure| is_counted(failure));
+                let why = failure.map(|failure| in_words_of_the_file(&failure.to_string()));
+                (row.master(), why)
+            }))
         };
-        let mut denials = failures.iter().filter(|(_, failure)| failure.is_denial());
         let others = Tallies::of_votes(votes, |row| {
             !row.failure().is_some_and(VoteFailure::is_denial)
         });
-        if let (Some(denial), false) = (denials.next(), others.has_quorum()) {
-            let why = why(denial);
+        if let (Some(why), false) = (all(VoteFailure::is_denial), others.has_quorum()) {
             return Self::Refused(format!(
                 "a right or a command is missing on {why}; {ADVICE}"
             ));
@@ -105,7 +108,7 @@ impl Outage {
             connected: Tallies::of_votes(votes, |row| row.failure().is_none()),
             // The round may be over before all masters have voted.
             is_limit: votes.iter().any(|row| row.vote().is_none()),
-            why: in_short(&Vec::from_iter(failures.iter().map(why))),
+            why: all(|_| true),
         }
     }
 
@@ -136,18 +139,27 @@ fn wait_for(health: &MasterHealth) -> Option<Duration> {
     is_fit.then(|| health.quarantine.unwrap_or_default())
 }
 
+/// Returns each reason with its masters, such as `a and b: Connection refused`.
+fn all_reasons<'a>(all: impl Iterator<Item = (&'a str, Option<String>)>) -> Option<String> {
+    let mut masters_of = BTreeMap::<_, Vec<_>>::new();
+    for (master, why) in all {
+        masters_of.entry(why).or_default().push(master);
+    }
+    let each = masters_of.into_iter().filter_map(|(why, masters)| {
+        let masters = in_short(&masters)?;
+        Some(format!("{masters}: {}", why?))
+    });
+    in_short(&Vec::from_iter(each))
+}
+
 /// Returns why dials to the master fail until a setting is changed, and which.
 fn refusal(health: &MasterHealth) -> Option<String> {
-    let master = &health.master;
-    match &health.state {
-        _ if health.refuses_login() => Some(format!(
-            "{master} refused the login; give the password with {LOGIN}"
-        )),
-        MasterState::Down(why) if health.refuses_certificate() || health.refuses_database() => {
-            Some(format!("{master}: {}", in_words_of_the_file(why)))
-        }
-        _ => None,
+    let why = obstacle(health);
+    if health.refuses_login() {
+        let why = why.unwrap_or_else(|| "refused the login".to_owned());
+        return Some(format!("{why}; give the password with {LOGIN}"));
     }
+    why.filter(|_| health.refuses_certificate() || health.refuses_database())
 }
 
 /// Returns why the master is not connected, or takes no locks.

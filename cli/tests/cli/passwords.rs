@@ -51,7 +51,7 @@ fn a_password_from_a_file_is_shown_nowhere() {
 
     let without = ended(&mut with(&masters, "run -v -n a -- true"));
     assert_eq!(without.0, 78, "{}", without.2);
-    let advice = "refused the login; give the password with --password-file";
+    let advice = "refused the login: NOAUTH; give the password with --password-file";
     assert!(without.2.contains(advice), "{}", without.2);
     let (_, shown, _) = ended(&mut with(&masters, "doctor"));
     let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -73,6 +73,7 @@ fn a_password_from_a_file_is_shown_nowhere() {
     // A program that waits for the masters would wait forever.
     let waiting = ended(with(&masters, "run a -- true").env("QUORLOCK_PASSWORD", "wrong"));
     assert_eq!(waiting.0, 78, "{}", waiting.2);
+    assert!(waiting.2.contains("the login: WRONGPASS "), "{}", waiting.2);
     let by_environment = ended(with(&masters, "run a -- true").env("QUORLOCK_PASSWORD", PASSWORD));
     assert_eq!(by_environment.0, 0, "{}", by_environment.2);
 }
