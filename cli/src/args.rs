@@ -137,7 +137,7 @@ pub(crate) struct Asking {
     /// Say nothing of another holder, nor of outages that do not cost the lock.
     #[arg(short, long)]
     pub(crate) quiet: bool,
-    /// What `status` shows beside the host and the process ID [the name of CMD].
+    /// What `status` shows beside the host and the process ID [of `run`: the name of CMD].
     ///
     /// It is cut to what fits, and everyone who can read the locks can read it.
     #[arg(long, value_name = "TEXT")]
@@ -200,7 +200,7 @@ pub(crate) struct Run {
     pub(crate) kill_after: Option<Duration>,
     /// Name of the lock, or names of mutexes to hold all at once.
     ///
-    /// --fair, --read, --write, --permits and --fence take one name.
+    /// --fair, --read, --write, --permits and --fence take one name. No name begins with -.
     #[arg(required = true, value_name = "NAME")]
     pub(crate) names: Vec<String>,
     /// Command and its arguments. There is no shell in between.

@@ -71,7 +71,7 @@ pub(crate) fn doctor(args: &Doctor, common: &Common) -> Result<Exit, Failure> {
             let plural = if count == 1 { "" } else { "s" };
             let source = clean(&source);
             say(format!(
-                "{shown}{notes}the masters are those of {source}\n{count} master{plural}: {summary}\n"
+                "{shown}{notes}the masters are those of {source}\n{count} master{plural}; {summary}\n"
             ))?;
         }
         Ok(exit(worst))
@@ -175,7 +175,7 @@ fn summary(findings: &[FindingReport], worst: Option<Severity>) -> String {
             .count();
         (count > 0).then(|| format!("{count} {severity}"))
     });
-    let counts = counts.collect::<Vec<_>>().join(", ");
+    let counts = format!("findings: {}", counts.collect::<Vec<_>>().join(", "));
     let is_outage =
         |one: &FindingReport| one.setting == "votes" && one.severity == Severity::Refuse;
     let is_outage = findings.iter().any(is_outage);

@@ -15,7 +15,7 @@ fn the_doctor_exits_by_severity() {
     masters[1].command(&["CONFIG", "SET", "timeout", "60"]);
     let (status, shown, _) = ended(&mut with(&masters, "doctor"));
     assert_eq!(status, 2, "{shown}");
-    assert!(shown.contains("3 masters: 1 warn"), "{shown}");
+    assert!(shown.contains("3 masters; findings: 1 warn"), "{shown}");
 
     masters[1].command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
     masters[1].command(&["CONFIG", "SET", "maxmemory", "100mb"]);
