@@ -63,14 +63,12 @@ impl Style {
     /// of the terminal.
     pub(crate) fn table(self, rows: &[Vec<Cell>]) -> String {
         let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
-        let widths: Vec<_> = (0..columns)
-            .map(|at| {
-                rows.iter()
-                    .map(|row| row.get(at).map_or(0, Cell::aligned))
-                    .max()
-            })
-            .map(Option::unwrap_or_default)
-            .collect();
+        let width = |at: usize| {
+            rows.iter()
+                .filter_map(|row| Some(row.get(at)?.aligned()))
+                .max()
+        };
+        let widths: Vec<_> = (0..columns).filter_map(width).collect();
         let lines = rows.iter().map(|row| {
             let (mut line, mut used) = (String::new(), 0);
             for (at, cell) in row.iter().enumerate() {
@@ -82,11 +80,8 @@ impl Style {
                 let text = cut(&cell.text, room);
                 let is_last = at + 1 == row.len();
                 let width = text.chars().count();
-                let pad = if is_last {
-                    0
-                } else {
-                    widths[at].saturating_sub(width)
-                };
+                let missing = widths[at].saturating_sub(width);
+                let pad = if is_last { 0 } else { missing };
                 line.push_str(&" ".repeat(gap));
                 line.push_str(&self.paint(cell.colour, &text));
                 line.push_str(&" ".repeat(pad));
@@ -134,10 +129,9 @@ impl Cell {
 
     /// Returns the width that the column needs because of this cell.
     fn aligned(&self) -> usize {
-        if self.is_wide {
-            0
-        } else {
-            self.text.chars().count()
+        match self.is_wide {
+            true => 0,
+            false => self.text.chars().count(),
         }
     }
 }

@@ -44,15 +44,10 @@ fn queue(look: &Look, style: Style) -> String {
             style.paint(Colour::Dim, &unknown) + "\n"
         });
     }
-    let rows = look.waiters.iter().enumerate();
-    let rows: Vec<_> = rows
-        .map(|(at, owner)| {
-            vec![
-                Cell::plain((at + 1).to_string()),
-                Cell::plain(waiter(owner)),
-            ]
-        })
-        .collect();
+    let places = (1..).map(|place: usize| place.to_string());
+    let rows = places.zip(look.waiters.iter().map(|owner| waiter(owner)));
+    let rows = rows.map(|(place, who)| [place, who].map(Cell::plain).into());
+    let rows: Vec<_> = rows.collect();
     let count = format!("  WAITING: {}", look.waiters.len());
     let count = style.paint(Colour::Dim, &count);
     format!("{count}\n{}", style.table(&rows))
