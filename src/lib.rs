@@ -69,8 +69,7 @@
 //!
 //! # Features
 //!
-// ! - `sentinel` adds `redis+sentinel://` URLs: see [`MasterSpec`]. **A failover forgets locks.**
-// The
+//! - `sentinel` adds `redis+sentinel://` URLs: see [`MasterSpec`]. **A failover forgets locks.** The
 //!   quarantine therefore takes the new master's vote away for a while: see
 //!   [`docs::operations`](crate::docs::operations#masters-behind-sentinel).
 //! - `tls` adds `rediss://` URLs. It re-exports the TLS crate as
