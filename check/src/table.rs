@@ -169,7 +169,7 @@ table! {
     OTHER_TEMPLATE = Info "key template"; "their locks and yours never exclude each other, even of the same name";
         "Builder::key_template, if they should";
     QUARANTINES = Warn "votes"; "a program that starts now can acquire no lock until the quarantines are over";
-        "wait";
+        "wait; that of a new master begins when a program dials it, such as `quorlock status NAME`, and not this check";
     SHARED_DATA = Warn "master_replid"; "one of them took the data of the other, and lost its own locks then";
         START_EMPTY;
     SHARED_DATA_UNNOTICED = Refuse "master_replid";
