@@ -261,6 +261,16 @@ impl MasterSpec {
         Ok(endpoint.address())
     }
 
+    /// Returns the address, or the reason why nobody could use the master as it is now.
+    pub(crate) fn usable_address(&self) -> Result<Arc<str>, String> {
+        const NO_PASSWORD: &str = "its URL has a user and no password: \
+            give the password with MasterSpec::login or in the URL";
+        match &self.0 {
+            Ok(endpoint) if endpoint.lacks_password() => Err(NO_PASSWORD.to_owned()),
+            _ => self.address(),
+        }
+    }
+
     /// Returns the number of the database on the server.
     pub fn database(&self) -> i64 {
         self.0.as_ref().map_or(0, redis::Endpoint::database)

@@ -250,6 +250,12 @@ async fn unusable_settings_are_explained() {
         "the lock's name is empty",
     );
 
+    let url = "redis://hunter2@127.0.0.1"; // the colon is missing
+    let error = builder().master(url).build().unwrap_err().to_string();
+    let expected = "master 2: its URL has a user and no password: give the password with ";
+    assert!(error.starts_with(expected), "{error}");
+    assert!(!error.contains("hunter2"), "{error}");
+
     let error = builder()
         .master("nonsense")
         .build()

@@ -145,10 +145,12 @@ fn check_list(masters: &[MasterSpec], before: usize) -> Result<Vec<Arc<str>>, Co
     let mut addresses = Vec::<Arc<str>>::with_capacity(masters.len());
     for (index, master) in masters.iter().enumerate() {
         let number = |index| before + index + 1;
-        let address = master.address().map_err(|reason| ConfigError::BadMaster {
-            master: number(index),
-            reason,
-        })?;
+        let address = master
+            .usable_address()
+            .map_err(|reason| ConfigError::BadMaster {
+                master: number(index),
+                reason,
+            })?;
         if let Some(first) = addresses.iter().position(|known| *known == address) {
             return Err(ConfigError::DuplicateMaster {
                 first: number(first),

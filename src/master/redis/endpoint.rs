@@ -185,6 +185,11 @@ impl Endpoint {
         self.settings.db()
     }
 
+    /// Returns whether there is a user without a password. Nothing would be sent for it.
+    pub(crate) fn lacks_password(&self) -> bool {
+        self.settings.username().is_some() && self.settings.password().is_none()
+    }
+
     #[cfg(feature = "tls")]
     pub(crate) fn uses_tls(&self) -> bool {
         self.address.uses_tls()
@@ -262,6 +267,9 @@ fn fault_of(url: &str) -> String {
     let is_word = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
     if !SCHEMES.contains(&scheme) && scheme.chars().all(is_word) {
         return format!("its URL begins with {scheme}://");
+    }
+    if rest.contains("://") {
+        return "it is a list of URLs: MasterSpec::list takes such a text".to_owned();
     }
     let server = rest.split(['/', '?']).next().unwrap_or_default();
     let server = server.rsplit('@').next().unwrap_or_default();
@@ -396,6 +404,10 @@ mod tests {
             ),
             ("redis://:hunter2@", "its URL cannot be used: "),
             ("redis://:hunter2@a:0", "its port is 0: "),
+            (
+                "redis://:hunter2@a,redis://b",
+                "it is a list of URLs: MasterSpec::list takes such a text: ",
+            ),
             (
                 "redis://:hunter2@a,b:6379",
                 "its host has a comma: each URL of a list begins with its scheme: ",
