@@ -62,7 +62,8 @@ pub struct SharedSettings {
     pub leaving: Vec<MasterSpec>,
     /// The user of masters whose URLs have no password. `None`: the default user.
     pub user: Option<String>,
-    /// The file with the password of these masters in its only line.
+    /// The file with the password of these masters in its only line. A relative path begins in the
+    /// working directory; in a set of the command line, it begins where the file of the sets is.
     pub password_file: Option<PathBuf>,
     /// The authorities that may sign the certificates of `rediss://` masters, in PEM form (feature
     /// `tls`). It counts more than [`Builder::tls`]. `None`: those of the system.

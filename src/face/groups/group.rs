@@ -17,6 +17,26 @@ use crate::{
 /// let twice_the_size = Group::new("b", ["redis://10.0.1.1"]).weight(2);
 /// # let _ = (group, twice_the_size);
 /// ```
+///
+/// The [shared settings](crate::SharedSettings) have no groups. They can give the masters of a group
+/// their login and their certificates, and the builder all else:
+///
+/// ```no_run
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use quorlock::{Group, Groups, MasterSpec, SharedSettings};
+///
+/// let shared = SharedSettings::from_env()?; // without QUORLOCK_MASTERS
+/// let group = |id: &str, urls| {
+///     let mut of_group = shared.clone();
+///     of_group.masters = MasterSpec::list(urls);
+///     of_group.read_files().map(|read| Group::new(id, read.masters))
+/// };
+/// let a = group("a", "redis://10.0.0.1, redis://10.0.0.2, redis://10.0.0.3")?;
+/// let b = group("b", "redis://10.0.1.1, redis://10.0.1.2, redis://10.0.1.3")?;
+/// let locks = Groups::new(shared.builder()?, [a, b])?;
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Group {
     pub(super) id: String,
