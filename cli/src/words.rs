@@ -7,11 +7,6 @@ pub(crate) const LOGIN: &str = "--password-file, QUORLOCK_PASSWORD or password_f
 /// What to do about an outage.
 pub(crate) const ADVICE: &str = "run `quorlock doctor` with the same masters";
 
-/// What servers say to a client without a password, after `NOAUTH`.
-const NOAUTH: &str = " HELLO must be called with the client already authenticated, otherwise the \
-    HELLO AUTH <user> <pass> option can be used to authenticate the client and select the RESP \
-    protocol version at the same time";
-
 /// Returns a text of the library with the settings of the configuration file in place of methods.
 pub(crate) fn in_words_of_the_file(text: &str) -> String {
     let files = if text.contains("trust") {
@@ -29,7 +24,6 @@ pub(crate) fn in_words_of_the_file(text: &str) -> String {
         )
         .replace("Builder::", "")
         .replace("MasterSpec::login or in the URL", LOGIN)
-        .replace(NOAUTH, "")
         .replace("are Strict", "have strict = true")
         .replace("the origin key", "the key that shows the restart")
         .replace(" for this guard", "")

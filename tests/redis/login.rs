@@ -132,7 +132,10 @@ fn a_wrong_password_shows_in_the_votes_and_costs_no_lock() {
             urls[2] = format!("redis://{password}127.0.0.1:{}", masters[2].port());
             urls
         };
-        for (password, reason) in [(":hunter2@", "WRONGPASS"), ("", "NOAUTH")] {
+        for (password, reason) in [
+            (":hunter2@", "WRONGPASS"),
+            ("", "NOAUTH, no password was given"),
+        ] {
             let locks = patient().masters(urls(password)).build().unwrap();
             let guard = locks.mutex("r").try_acquire().await.unwrap();
             let votes = guard.settled().await;

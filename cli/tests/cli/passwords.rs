@@ -51,7 +51,8 @@ fn a_password_from_a_file_is_shown_nowhere() {
 
     let without = ended(&mut with(&masters, "run -v -n a -- true"));
     assert_eq!(without.0, 78, "{}", without.2);
-    let advice = "refused the login: NOAUTH; give the password with --password-file";
+    let advice =
+        "refused the login: NOAUTH, no password was given; give the password with --password-file";
     assert!(without.2.contains(advice), "{}", without.2);
     let (_, shown, _) = ended(&mut with(&masters, "doctor"));
     let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -185,6 +185,10 @@ impl Step {
             (Self::Hello, ServerError::NoProtocol | ServerError::UnknownCommand) => {
                 Err(ConnectError::NotRedis6(text))
             }
+            // Servers say much more, but not this.
+            (Self::Hello, _) if text.starts_with("NOAUTH") => Err(ConnectError::Login(
+                "NOAUTH, no password was given".to_owned(),
+            )),
             (Self::Hello, _) => Err(ConnectError::Login(text)),
             (Self::Select, _) => Err(ConnectError::Database(text)),
             // Without the right to track keys, waiters poll, and without that to set a name, people
