@@ -45,6 +45,23 @@ async fn three_of_five_masters_that_hang_put_the_lock_in_doubt_and_then_end_it()
     assert!(is_close(until, Instant::now()));
 }
 
+/// All masters run for 90 ms of each 200 ms, as under a CPU quota. The first renewal and all retries
+/// after equal times would come when the masters stand still for longer than a node timeout.
+#[tokio::test(start_paused = true)]
+async fn retries_do_not_keep_step_with_masters_that_stand_still_at_regular_times() {
+    let ttl = seconds(4);
+    let world = World::with(3, |builder| builder.ttl(ttl)).await;
+    let guard = renewed_guard(&world).await;
+    sleep(valid(ttl) / 3 - millis(10)).await;
+    for _ in 0..20 {
+        world.inject_all(&Fault::Hang);
+        sleep(millis(110)).await;
+        world.clear_faults();
+        sleep(millis(90)).await;
+    }
+    guard.ensure_held().unwrap();
+}
+
 /// The guard is released in every phase of a renewal. A renewal may be under way when the release
 /// is posted.
 #[tokio::test(start_paused = true)]

@@ -338,7 +338,7 @@ impl Held {
         let late = self.next_look.map(|at| now.saturating_duration_since(at));
         (
             LostReason::Expired,
-            late.filter(|late| *late >= plan.retry()),
+            late.filter(|late| *late >= plan.longest_retry()),
         )
     }
 }

@@ -145,13 +145,13 @@ impl ClaimState {
     /// the later of the two limits counts. Returns when to call [`renew`](Self::renew), unless the
     /// renewer calls it already.
     ///
-    /// A renewal that failed is tried again after `retry`. With `spread`, the first renewal comes
-    /// earlier by a random time.
+    /// A renewal that failed is not tried again within `node_timeout`. With `spread`, the first
+    /// renewal comes earlier by a random time.
     pub(crate) fn hold(
         &mut self,
         step: &ClaimStep<'_>,
         renewal: Renewal,
-        retry: Duration,
+        node_timeout: Duration,
         spread: Option<u64>,
     ) -> Option<LeaseTime> {
         let start = step.newest.start();
@@ -160,7 +160,7 @@ impl ClaimState {
         let Phase::Held(held) = &mut self.phase else {
             return None;
         };
-        let mut plan = RenewalPlan::new(start, lease, retry, renewal)?;
+        let mut plan = RenewalPlan::new(start, lease, node_timeout, renewal)?;
         if let Some(before) = held.plan {
             plan = before.or_longer(plan);
         }
@@ -247,10 +247,12 @@ impl ClaimState {
     }
 
     /// Renews the lock if that is due. Returns when to call this method again, or `None` if it need
-    /// not be called again. If the lock is reentered, the calls may begin again.
+    /// not be called again. If the lock is reentered, the calls may begin again. `random` must be
+    /// uniform over all of `u64`.
     pub(crate) fn renew(
         &mut self,
         step: &mut ClaimStep<'_>,
+        random: u64,
     ) -> (Option<LeaseTime>, Option<Command>) {
         let lease = self.lease;
         let is_pending = step.newest.outcome() == Outcome::Pending;
@@ -264,7 +266,7 @@ impl ClaimState {
         };
         let is_due = due <= step.now;
         let next_look = if is_due {
-            plan.look_again(step.now)
+            plan.look_again(step.now, random)
         } else {
             due
         };

@@ -526,7 +526,8 @@ impl Case {
             "again" => self.ask_again(MasterSet::ALL, number),
             "choose" => self.ask_again(MasterSet::only(number as usize), 0),
             "due" => {
-                let (next, command) = self.step(ClaimState::renew);
+                let random = 1 << 63; // a renewal that fails is tried again after 450 ms
+                let (next, command) = self.step(|claim, step| claim.renew(step, random));
                 self.extended(command, self.terms.ttl);
                 self.timer(next);
             }
@@ -629,7 +630,7 @@ impl Case {
             0 => Renewal::Unlimited,
             _ => Renewal::UpTo(millis(limit)),
         };
-        let due = self.step(|claim, step| claim.hold(step, renewal, millis(450), None));
+        let due = self.step(|claim, step| claim.hold(step, renewal, millis(50), None));
         self.timer(due);
     }
 

@@ -28,22 +28,25 @@ pub(crate) struct RenewalPlan {
     ahead: Duration,
     /// The time by which the next renewal comes earlier, see [`spread`](Self::spread).
     early: Duration,
-    retry: Duration,
+    /// The shortest and the longest time after which a renewal that failed is tried again.
+    retry: (Duration, Duration),
     /// No renewal is due at this instant or later. `None` means no limit.
     end: Option<LeaseTime>,
 }
 
 impl RenewalPlan {
     /// Plans the renewal of a lock. Each renewal gives a lease as long as `lease`, which began at
-    /// `start`. A renewal that failed is tried again after `retry`. Returns `None` for
-    /// [`Renewal::Off`].
+    /// `start`. Returns `None` for [`Renewal::Off`].
     ///
     /// A renewal is due when two thirds of a lease are left. This leaves time for masters that are
-    /// slow, restarting or gone.
+    /// slow, restarting or gone. A renewal that failed is tried again after a random time, on
+    /// average a twentieth of a lease, and never within a node timeout. Equal times could keep step
+    /// with masters that stand still at regular times, such as those with a CPU quota. Then every
+    /// retry would meet masters that stand still.
     pub(crate) fn new(
         start: LeaseTime,
         lease: Lease,
-        retry: Duration,
+        node_timeout: Duration,
         renewal: Renewal,
     ) -> Option<Self> {
         let end = match renewal {
@@ -52,10 +55,12 @@ impl RenewalPlan {
             Renewal::UpTo(limit) => start.checked_add(limit),
             Renewal::Unlimited => None,
         };
+        let whole = lease.remaining(start);
+        let retry = node_timeout.max(whole / 20);
         Some(Self {
-            ahead: lease.remaining(start) / 3 * 2,
+            ahead: whole / 3 * 2,
             early: Duration::ZERO,
-            retry,
+            retry: (node_timeout.max(retry / 2), retry * 3 / 2),
             end,
         })
     }
@@ -65,9 +70,8 @@ impl RenewalPlan {
     /// all of `u64`.
     pub(crate) fn spread(self, random: u64) -> Self {
         let most = self.ahead / 4; // half of the period, which is a third of the lease
-        let early = (most.as_nanos() * u128::from(random)) >> 64;
         Self {
-            early: Duration::from_nanos(early as u64).min(most),
+            early: part(most, random),
             ..self
         }
     }
@@ -101,15 +105,23 @@ impl RenewalPlan {
         self.end.is_some_and(|end| end <= now)
     }
 
-    /// Returns the time after which a renewal that failed is tried again.
-    pub(crate) fn retry(self) -> Duration {
-        self.retry
+    /// Returns the longest time after which a renewal that failed is tried again.
+    pub(crate) fn longest_retry(self) -> Duration {
+        self.retry.1
     }
 
-    /// Returns when to check on a renewal that was posted at `now`.
-    pub(crate) fn look_again(self, now: LeaseTime) -> LeaseTime {
-        now + self.retry
+    /// Returns when to check on a renewal that was posted at `now`. `random` must be uniform over
+    /// all of `u64`.
+    pub(crate) fn look_again(self, now: LeaseTime, random: u64) -> LeaseTime {
+        let (least, most) = self.retry;
+        now + least + part(most.saturating_sub(least), random)
     }
+}
+
+/// Returns a part of `most`. It is uniform if `random` is uniform over all of `u64`.
+fn part(most: Duration, random: u64) -> Duration {
+    let nanos = (most.as_nanos() * u128::from(random)) >> 64;
+    Duration::from_nanos(nanos as u64).min(most)
 }
 
 #[cfg(test)]
@@ -130,7 +142,7 @@ mod tests {
         let drift = Drift::from_ppm(0).unwrap();
         let lease = |at: LeaseTime, ttl: u64| Lease::new(at, parse(ttl, drift).unwrap(), drift);
         let limit = Renewal::UpTo(seconds(60));
-        let plan = RenewalPlan::new(start, lease(start, 9_002), millis(450), limit).unwrap();
+        let plan = RenewalPlan::new(start, lease(start, 9_002), millis(50), limit).unwrap();
         for (at, ttl, due) in [
             (0, 9_002, Some(millis(3_000))),
             (3, 9_002, Some(millis(6_000))),
@@ -141,8 +153,30 @@ mod tests {
             let due_at = plan.due(lease(start + seconds(at), ttl));
             assert_eq!(due_at, due.map(|due| start + due), "{at} {ttl}");
         }
-        assert_eq!(plan.look_again(start), start + millis(450));
         assert!(plan.is_over(start + seconds(60)) && !plan.is_over(start + millis(59_999)));
+    }
+
+    #[test]
+    fn a_renewal_that_failed_is_tried_again_after_a_random_time() {
+        let millis = Duration::from_millis;
+        let start = LeaseTime::some();
+        let drift = Drift::from_ppm(0).unwrap();
+        let lease = Lease::new(start, parse(9_002, drift).unwrap(), drift);
+        for (node_timeout, least, mean, most) in [
+            (50, 225, 450, 675),
+            (300, 300, 487, 675),
+            (500, 500, 625, 750),
+        ] {
+            let plan = RenewalPlan::new(start, lease, millis(node_timeout), Renewal::Unlimited);
+            let plan = plan.unwrap();
+            for (random, after) in [(0, least), (1 << 63, mean), (u64::MAX, most)] {
+                let at = plan.look_again(start, random);
+                let (least, most) = (start + millis(after), start + millis(after + 1));
+                let is_right = least <= at + Duration::from_nanos(1) && at < most;
+                assert!(is_right, "{node_timeout} {random}: {at:?}");
+            }
+            assert_eq!(plan.longest_retry(), millis(most));
+        }
     }
 
     #[test]
@@ -150,15 +184,18 @@ mod tests {
         let start = LeaseTime::some();
         let drift = Drift::from_ppm(0).unwrap();
         let lease = Lease::new(start, parse(9_002, drift).unwrap(), drift);
-        let retry = Duration::from_millis(450);
-        let plan = |renewal| RenewalPlan::new(start, lease, retry, renewal).unwrap();
+        let node_timeout = Duration::from_millis(50);
+        let plan = |renewal| RenewalPlan::new(start, lease, node_timeout, renewal).unwrap();
         let until = |seconds| plan(Renewal::UpTo(Duration::from_secs(seconds)));
         let unlimited = plan(Renewal::Unlimited);
         assert_eq!(until(7).or_longer(until(9)), until(9));
         assert_eq!(until(9).or_longer(until(7)), until(9));
         assert_eq!(until(9).or_longer(unlimited), unlimited);
         assert_eq!(unlimited.or_longer(until(9)), unlimited);
-        assert_eq!(RenewalPlan::new(start, lease, retry, Renewal::Off), None);
+        assert_eq!(
+            RenewalPlan::new(start, lease, node_timeout, Renewal::Off),
+            None
+        );
     }
 
     #[test]
@@ -167,7 +204,7 @@ mod tests {
         let start = LeaseTime::some();
         let drift = Drift::from_ppm(0).unwrap();
         let lease = |at: LeaseTime| Lease::new(at, parse(9_002, drift).unwrap(), drift);
-        let plan = RenewalPlan::new(start, lease(start), millis(450), Renewal::Unlimited).unwrap();
+        let plan = RenewalPlan::new(start, lease(start), millis(50), Renewal::Unlimited).unwrap();
         for (random, times) in [
             (0, [3_000, 6_000, 9_000, 12_000]),
             (1 << 63, [2_250, 4_875, 7_688, 10_594]),
@@ -197,8 +234,8 @@ mod tests {
             let drift = Drift::from_ppm(ppm).unwrap();
             if let Some(ttl) = parse(ttl, drift) {
                 let lease = Lease::new(start, ttl, drift);
-                let retry = Duration::from_millis(50);
-                let plan = RenewalPlan::new(start, lease, retry, Renewal::Unlimited);
+                let node_timeout = Duration::from_millis(50);
+                let plan = RenewalPlan::new(start, lease, node_timeout, Renewal::Unlimited);
                 let plan = plan.unwrap();
                 let due = plan.due(lease).unwrap();
                 let early = plan.spread(random).due(lease).unwrap();

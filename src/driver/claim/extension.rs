@@ -19,7 +19,7 @@ use crate::{
         view::lock_state::{LockState, LostReason},
         vote::{MasterSet, SlotVote, quorum::Outcome, round::Round},
     },
-    driver::{live_round::LiveRound, renewer::Renew},
+    driver::{live_round::LiveRound, renewer::Renew, time::clock},
     master::VoteCounter,
 };
 
@@ -238,7 +238,8 @@ impl Renew for Claim {
 
     fn renew(self: Arc<Self>) -> Option<Arc<LiveRound>> {
         let mut locked = self.lock();
-        let (next_look, command) = locked.take_step(ClaimState::renew);
+        let random = clock::random_u64();
+        let (next_look, command) = locked.take_step(|claim, step| claim.renew(step, random));
         self.stop_timer(&mut locked); // another one, if the renewal was stopped and began again
         if let Some(due) = next_look {
             self.start_timer(&mut locked, due);

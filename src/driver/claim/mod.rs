@@ -124,10 +124,7 @@ impl Claim {
         let Context {
             observer, renewer, ..
         } = &*self.context;
-        let retry = self
-            .context
-            .node_timeout()
-            .max(self.terms.ttl.duration() / 20);
+        let node_timeout = self.context.node_timeout();
         let spread = renewer.is_crowded().then(clock::random_u64);
         let has_begun = self.has_hold_begun.swap(true, Ordering::Relaxed);
         let mut hold = (!has_begun).then(|| {
@@ -137,7 +134,7 @@ impl Claim {
         let mut locked = self.lock(); // unlocked before a hold that is not needed is dropped
         let due = locked.take_step(|claim, step| {
             claim.stay(step, request.min_hold);
-            claim.hold(step, request.renewal, retry, spread)
+            claim.hold(step, request.renewal, node_timeout, spread)
         });
         if hold.is_some() && locked.claim().is_held() {
             locked.protected.hold = hold.take();
