@@ -221,7 +221,7 @@ fn the_status_and_the_doctor_say_where_the_masters_come_from() {
         );
         let doctor = run("doctor");
         assert!(
-            doctor.contains(&format!("\nthe masters are those of {source}\n3 masters: ")),
+            doctor.contains(&format!("\nthe masters are those of {source}\n3 masters; ")),
             "{doctor}"
         );
         for command in ["status a --json", "doctor --json"] {

@@ -78,7 +78,7 @@ impl Masters {
         let (status, shown, err) = ended(&mut self.quorlock(more, "doctor"));
         assert_eq!((status, &*err), (0, ""), "{shown}");
         assert!(
-            shown.contains("those of the set \"locks\" in ") && shown.contains("3 masters: "),
+            shown.contains("those of the set \"locks\" in ") && shown.contains("3 masters; "),
             "{shown}"
         );
     }
