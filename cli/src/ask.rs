@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use quorlock::{AcquireError, Contention, Coordinator, Guard, ReleaseError};
+use quorlock::{AcquireError, Contention, Coordinator, ExtendError, Guard, ReleaseError};
 use tokio::time::{sleep, timeout};
 
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
     exit::Exit,
     failure::{Failure, table},
     holders::{HolderLook, clients},
-    loss::blame,
+    loss::{self, blame},
     outage::{Outage, not_ready},
     output::complain,
     times::brief,
@@ -30,6 +30,7 @@ pub(crate) struct Held {
     /// Whether nobody wants to read of outages.
     pub(crate) is_quiet: bool,
     pub(crate) locks: Coordinator,
+    ttl: Duration,
 }
 
 impl Held {
@@ -59,12 +60,23 @@ impl Held {
     }
 
     /// Releases the lock. After a short time, it gives up waiting for the masters, and the lock
-    /// ends with its TTL. It says so, unless the lock was lost before: then that is `done`.
-    pub(crate) async fn give_back(self, common: &Common, done: &Result<Exit, Failure>) {
-        let Self { guard, locks, .. } = self;
+    /// ends with its TTL. It says so, unless the lock was lost before: then that is the result.
+    /// Otherwise the result is `done`.
+    pub(crate) async fn give_back(
+        self,
+        common: &Common,
+        mut done: Result<Exit, Failure>,
+    ) -> Result<Exit, Failure> {
+        let Self {
+            guard, locks, ttl, ..
+        } = self;
         let names = quoted(guard.names());
+        let mut was_lost = matches!(done, Ok(Exit::Lost) | Err(_));
+        // No renewal may have noticed a loss yet.
+        if !was_lost && let Err(ExtendError::Lost { .. }) = guard.extend(ttl).await {
+            (done, was_lost) = (Err(loss::failure(&guard, "")), true);
+        }
         let released = timeout(RELEASE_LIMIT, guard.release()).await;
-        let was_lost = matches!(done, Ok(Exit::Lost) | Err(_));
         if !was_lost || common.is_verbose() {
             let votes = match &released {
                 Ok(Ok(())) => None,
@@ -80,6 +92,7 @@ impl Held {
             }
         }
         close(&locks).await;
+        done
     }
 }
 
@@ -119,6 +132,7 @@ pub(crate) async fn ask(
                 guard,
                 until,
                 is_quiet: asking.quiet,
+                ttl: asking.ttl.unwrap_or(locks.ttl()),
                 locks,
             }))
         }

@@ -49,6 +49,25 @@ fn a_lost_lock_is_76_whatever_the_command_returns() {
     assert_eq!(err.lines().count(), 1, "{err}");
 }
 
+/// No renewal is due before the end.
+#[test]
+fn a_loss_that_is_found_at_the_end_is_76() {
+    let masters = masters(3);
+    let reason = "quorlock: lost \"a\": a majority of masters no longer hold it; ";
+    for verb in ["run", "hold"] {
+        let running = match verb {
+            "run" => Running::ready(&mut script(&masters, "--ttl 60s a", CLEAN)),
+            _ => Running::hold(&masters, "a"),
+        };
+        delete(&masters);
+        running.signal(Signal::SIGTERM);
+        let (status, _, err) = running.ended();
+        assert_eq!(status.code(), Some(76), "{verb}: {err}");
+        assert!(err.starts_with(reason) && err.ends_with(ADVICE), "{err}");
+        assert_eq!(err.lines().count(), 1, "{err}");
+    }
+}
+
 #[test]
 fn a_command_that_leaves_its_group_ends_with_the_lock() {
     let masters = masters(3);

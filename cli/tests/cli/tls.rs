@@ -95,14 +95,10 @@ impl Masters {
             );
             assert!(err.contains(advice) && err.lines().count() == 1, "{err}");
         }
-        let (status, _, votes) = ended(&mut self.quorlock(more, "run -v -n a -- echo ran"));
-        assert_eq!(status, 78, "{votes}");
         let (status, shown, _) = ended(&mut self.quorlock(more, "status --json a"));
         assert_eq!(status, 78, "{shown}");
-        for text in [&votes, &shown] {
-            // Two votes decide. The third may come later.
-            assert!(text.matches(advice).count() >= 2, "{advice}: {text}");
-        }
+        // Two votes decide. The third may come later.
+        assert!(shown.matches(advice).count() >= 2, "{advice}: {shown}");
         let (status, shown, _) = ended(&mut self.quorlock(more, "doctor"));
         assert_eq!(status, 3, "{shown}");
         let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
