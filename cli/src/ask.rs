@@ -30,7 +30,6 @@ pub(crate) struct Held {
     /// Whether nobody wants to read of outages.
     pub(crate) is_quiet: bool,
     pub(crate) locks: Coordinator,
-    ttl: Duration,
 }
 
 impl Held {
@@ -64,16 +63,20 @@ impl Held {
     /// Otherwise the result is `done`.
     pub(crate) async fn give_back(
         self,
+        asking: &Asking,
         common: &Common,
         mut done: Result<Exit, Failure>,
     ) -> Result<Exit, Failure> {
-        let Self {
-            guard, locks, ttl, ..
-        } = self;
+        let Self { guard, locks, .. } = self;
+        let ttl = asking.ttl.unwrap_or(locks.ttl());
         let names = quoted(guard.names());
         let mut was_lost = matches!(done, Ok(Exit::Lost) | Err(_));
-        // No renewal may have noticed a loss yet.
-        if !was_lost && let Err(ExtendError::Lost { .. }) = guard.extend(ttl).await {
+        // No renewal may have noticed a loss yet. With a minimum time, an extension would move the end
+        // of the lock.
+        if !was_lost
+            && asking.min_hold.is_none()
+            && let Err(ExtendError::Lost { .. }) = guard.extend(ttl).await
+        {
             (done, was_lost) = (Err(loss::failure(&guard, "")), true);
         }
         let released = timeout(RELEASE_LIMIT, guard.release()).await;
@@ -132,7 +135,6 @@ pub(crate) async fn ask(
                 guard,
                 until,
                 is_quiet: asking.quiet,
-                ttl: asking.ttl.unwrap_or(locks.ttl()),
                 locks,
             }))
         }

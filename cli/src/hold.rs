@@ -52,7 +52,7 @@ pub(crate) fn hold(args: &Hold, common: &Common) -> Result<Exit, Failure> {
             Asked::Nothing(exit) => return Ok(exit),
         };
         let done = hold_until(&held, &mut signals, &mut input, args.json).await;
-        held.give_back(common, done).await
+        held.give_back(&args.asking, common, done).await
     })
 }
 

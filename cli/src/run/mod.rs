@@ -54,7 +54,7 @@ pub(crate) fn run(args: &Run, common: &Common) -> Result<Exit, Failure> {
             Ok(()) => run_command(&held, args, kill_after, signals, mask).await,
             Err(failure) => Err(failure),
         };
-        held.give_back(common, done).await
+        held.give_back(&args.asking, common, done).await
     })
 }
 
