@@ -89,6 +89,9 @@ pub struct SharedSettings {
     pub key_template: Option<String>,
     /// Whether the quarantine is [`Strict`](Quarantine::Strict).
     pub strict: Option<bool>,
+    /// Whether the masters have what is in the files. A pipe can be read only once.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    has_read_files: bool,
 }
 
 impl SharedSettings {
@@ -131,6 +134,7 @@ impl SharedSettings {
             strict: parsed("QUORLOCK_STRICT", get("QUORLOCK_STRICT"), |text| {
                 text.parse().map_err(|_| "is neither true nor false".into())
             })?,
+            has_read_files: false,
         };
         check_names(&known.into_inner(), given.keys())?;
         Ok(settings)
@@ -144,7 +148,14 @@ impl SharedSettings {
     ///
     /// [`ConfigError::Shared`] names a file that cannot be used, or `QUORLOCK_PASSWORD`.
     pub fn read_files(self) -> Result<Self, ConfigError> {
-        self.with_password(env::var_os(PASSWORD))?.with_tls()
+        if self.has_read_files {
+            return Ok(self);
+        }
+        let read = self.with_password(env::var_os(PASSWORD))?.with_tls()?;
+        Ok(Self {
+            has_read_files: true,
+            ..read
+        })
     }
 
     /// Reads the password file, and gives its content or the `variable` to the masters.
@@ -160,11 +171,7 @@ impl SharedSettings {
             };
         };
         let user = self.user.clone().unwrap_or_default();
-        Ok(Self {
-            user: None,
-            password_file: None, // a pipe can be read only once
-            ..self.each_master(|master| master.login(&user, &password))
-        })
+        Ok(self.each_master(|master| master.login(&user, &password)))
     }
 
     /// Reads the files for TLS, and gives their content to the masters.
@@ -198,20 +205,26 @@ impl SharedSettings {
     /// [`Builder::build`] checks the settings.
     pub fn builder(self) -> Result<Builder, ConfigError> {
         let settings = self.read_files()?;
-        let builder = Coordinator::builder()
+        let mut builder = Coordinator::builder()
             .masters(settings.masters)
             .leaving(settings.leaving)
             .max_ttl(settings.max_ttl.unwrap_or(MAX_TTL));
-        let (connect, node) = (settings.connect_timeout, settings.node_timeout);
-        let builder = settings.ttl.into_iter().fold(builder, Builder::ttl);
-        let builder = connect.into_iter().fold(builder, Builder::connect_timeout);
-        let builder = node.into_iter().fold(builder, Builder::node_timeout);
-        let template = settings.key_template.into_iter();
-        let builder = template.fold(builder, Builder::key_template);
-        Ok(match settings.strict {
-            Some(true) => builder.quarantine(Quarantine::Strict),
-            _ => builder,
-        })
+        if let Some(ttl) = settings.ttl {
+            builder = builder.ttl(ttl);
+        }
+        if let Some(timeout) = settings.connect_timeout {
+            builder = builder.connect_timeout(timeout);
+        }
+        if let Some(timeout) = settings.node_timeout {
+            builder = builder.node_timeout(timeout);
+        }
+        if let Some(template) = settings.key_template {
+            builder = builder.key_template(template);
+        }
+        if settings.strict == Some(true) {
+            builder = builder.quarantine(Quarantine::Strict);
+        }
+        Ok(builder)
     }
 }
 
@@ -470,7 +483,10 @@ mod tests {
     fn a_password_is_shown_nowhere() {
         let settings = read(&[("QUORLOCK_MASTERS", "redis://a"), ("QUORLOCK_USER", "u")]);
         let with = settings.unwrap().with_password(Some("hunter2\n".into()));
-        let settings = with.unwrap();
+        let settings = SharedSettings {
+            has_read_files: true,
+            ..with.unwrap()
+        };
         assert!(!format!("{settings:?}").contains("hunter2"));
         let builder = settings.builder().unwrap();
         assert!(!format!("{builder:?}").contains("hunter2"));
