@@ -56,11 +56,12 @@ impl RenewalPlan {
             Renewal::Unlimited => None,
         };
         let whole = lease.remaining(start);
-        let retry = node_timeout.max(whole / 20);
+        let (ahead, retry) = (whole / 3 * 2, node_timeout.max(whole / 20));
+        let latest = (retry * 3 / 2).min(ahead / 2); // well before the end of a short lease
         Some(Self {
-            ahead: whole / 3 * 2,
+            ahead,
             early: Duration::ZERO,
-            retry: (node_timeout.max(retry / 2), retry * 3 / 2),
+            retry: (node_timeout.max(retry / 2), node_timeout.max(latest)),
             end,
         })
     }
@@ -166,6 +167,8 @@ mod tests {
             (50, 225, 450, 675),
             (300, 300, 487, 675),
             (500, 500, 625, 750),
+            (2_500, 2_500, 2_750, 3_000),
+            (4_000, 4_000, 4_000, 4_000),
         ] {
             let plan = RenewalPlan::new(start, lease, millis(node_timeout), Renewal::Unlimited);
             let plan = plan.unwrap();
