@@ -151,7 +151,7 @@ pub(crate) enum DialError {
     /// The server cannot be asked whether it restarted, and quarantine is strict.
     #[error(
         "it cannot be asked whether it restarted: {why}; give its user the rights {}, \
-         or use quarantine that is not strict",
+         or use a server that allows these in scripts, or quarantine that is not strict",
         ORIGIN_RIGHTS
     )]
     RightsMissing { why: String },

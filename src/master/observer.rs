@@ -127,7 +127,7 @@ fn log(label: Option<&str>, master: &str, event: MasterEvent<'_>) {
             debug!(target: MASTER, label, %master, %why, "master still down");
         }
         MasterEvent::OriginDenied { why } => {
-            warn!(target: MASTER, label, %master, %why, "no client would notice if it restarted empty: its user needs the rights {ORIGIN_RIGHTS}");
+            warn!(target: MASTER, label, %master, %why, "no client would notice if it restarted empty: its user needs the rights {ORIGIN_RIGHTS}, or the server forbids these in scripts");
         }
         MasterEvent::Quarantined { left, why } => {
             warn!(target: MASTER, label, %master, ?left, %why, "master may have forgotten locks: it has no vote until they have expired");

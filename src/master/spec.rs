@@ -283,6 +283,7 @@ impl MasterSpec {
         limit: Duration,
         now: fn() -> Instant,
     ) -> Result<MasterStream, ConnectError> {
+        self.usable_address().map_err(ConnectError::BadMaster)?;
         let endpoint = self.0.clone().map_err(ConnectError::BadMaster)?;
         let greeter = Greeter::new(endpoint, name, limit, now);
         Ok(greeter.in_time(greeter.log_in()).await?.into())

@@ -2,9 +2,8 @@
 
 use std::{
     cell::RefCell,
-    collections::BTreeMap,
     env,
-    ffi::{OsStr, OsString},
+    ffi::OsString,
     fs::File,
     io::Read,
     path::{Path, PathBuf},
@@ -102,14 +101,18 @@ impl SharedSettings {
     /// [`ConfigError::Shared`] names a variable that cannot be used, or one whose name is a letter
     /// away from that of a setting.
     pub fn from_env() -> Result<Self, ConfigError> {
-        Self::from_variables(&env::vars_os().collect())
+        let names = env::vars_os().map(|(name, _)| name);
+        Self::from_variables(|name| env::var_os(name), names)
     }
 
-    fn from_variables(given: &BTreeMap<OsString, OsString>) -> Result<Self, ConfigError> {
+    fn from_variables(
+        value: impl Fn(&str) -> Option<OsString>,
+        names: impl Iterator<Item = OsString>,
+    ) -> Result<Self, ConfigError> {
         let known = RefCell::new(vec![PASSWORD]);
         let get = |name| {
             known.borrow_mut().push(name);
-            given.get(OsStr::new(name)).cloned()
+            value(name)
         };
         let text = |name| parsed(name, get(name), Ok);
         let time = |name| parsed(name, get(name), |text| Ok(time(&text)?));
@@ -136,7 +139,7 @@ impl SharedSettings {
             })?,
             has_read_files: false,
         };
-        check_names(&known.into_inner(), given.keys())?;
+        check_names(&known.into_inner(), names)?;
         Ok(settings)
     }
 
@@ -205,26 +208,20 @@ impl SharedSettings {
     /// [`Builder::build`] checks the settings.
     pub fn builder(self) -> Result<Builder, ConfigError> {
         let settings = self.read_files()?;
-        let mut builder = Coordinator::builder()
+        let builder = Coordinator::builder()
             .masters(settings.masters)
             .leaving(settings.leaving)
             .max_ttl(settings.max_ttl.unwrap_or(MAX_TTL));
-        if let Some(ttl) = settings.ttl {
-            builder = builder.ttl(ttl);
-        }
-        if let Some(timeout) = settings.connect_timeout {
-            builder = builder.connect_timeout(timeout);
-        }
-        if let Some(timeout) = settings.node_timeout {
-            builder = builder.node_timeout(timeout);
-        }
-        if let Some(template) = settings.key_template {
-            builder = builder.key_template(template);
-        }
-        if settings.strict == Some(true) {
-            builder = builder.quarantine(Quarantine::Strict);
-        }
-        Ok(builder)
+        let (connect, node) = (settings.connect_timeout, settings.node_timeout);
+        let builder = settings.ttl.into_iter().fold(builder, Builder::ttl);
+        let builder = connect.into_iter().fold(builder, Builder::connect_timeout);
+        let builder = node.into_iter().fold(builder, Builder::node_timeout);
+        let template = settings.key_template.into_iter();
+        let builder = template.fold(builder, Builder::key_template);
+        Ok(match settings.strict {
+            Some(true) => builder.quarantine(Quarantine::Strict),
+            _ => builder,
+        })
     }
 }
 
@@ -276,16 +273,14 @@ fn of_variable(name: &str) -> String {
 }
 
 /// Refuses a variable that is probably misspelt: it would be as if it were not set.
-fn check_names<'a>(
-    known: &[&str],
-    names: impl Iterator<Item = &'a OsString>,
-) -> Result<(), ConfigError> {
-    for name in names.filter_map(|name| name.to_str()) {
-        if let Some(near) = known.iter().find(|known| are_near(name, known))
-            && !known.contains(&name)
+fn check_names(known: &[&str], names: impl Iterator<Item = OsString>) -> Result<(), ConfigError> {
+    let names = names.filter_map(|name| name.into_string().ok());
+    for name in names.filter(|name| name.starts_with("QUORLOCK_")) {
+        if let Some(near) = known.iter().find(|known| are_near(&name, known))
+            && !known.contains(&&*name)
         {
             let reason = format!("is not known: is it {near}?");
-            return Err(wrong(of_variable(name), reason));
+            return Err(wrong(of_variable(&name), reason));
         }
     }
     Ok(())
@@ -363,6 +358,8 @@ fn password(text: &str) -> Result<String, &'static str> {
 
 #[cfg(test)]
 mod tests {
+    use std::iter;
+
     use super::*;
 
     #[test]
@@ -374,6 +371,7 @@ mod tests {
             ("QUORLOCK_MASTER", true),
             ("QUORLOCK_VERSION", false), // of the image, perhaps
             ("QUORLOCK_SLOT", false),
+            ("_QUORLOCK_TTL", false), // switched off, perhaps
             ("PASSWORD", false),
         ] {
             let refused = read(&[(name, "")]).err().map(|error| error.to_string());
@@ -382,10 +380,12 @@ mod tests {
     }
 
     fn read(variables: &[(&str, &str)]) -> Result<SharedSettings, ConfigError> {
-        let given = variables
-            .iter()
-            .map(|(name, value)| (name.into(), value.into()));
-        SharedSettings::from_variables(&given.collect())
+        let value = |name: &str| {
+            let given = variables.iter().find(|(given, _)| *given == name);
+            given.map(|(_, value)| value.into())
+        };
+        let names = variables.iter().map(|(name, _)| name.into());
+        SharedSettings::from_variables(value, names)
     }
 
     #[test]
@@ -451,8 +451,8 @@ mod tests {
     #[test]
     fn a_variable_is_text() {
         use std::os::unix::ffi::OsStringExt;
-        let given = [("QUORLOCK_MASTERS".into(), OsString::from_vec(vec![0xff]))];
-        let error = SharedSettings::from_variables(&given.into()).unwrap_err();
+        let bytes = |_: &str| Some(OsString::from_vec(vec![0xff]));
+        let error = SharedSettings::from_variables(bytes, iter::empty()).unwrap_err();
         let expected = "the variable QUORLOCK_MASTERS is not text in UTF-8";
         assert_eq!(error.to_string(), expected);
     }

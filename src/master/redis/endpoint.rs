@@ -185,9 +185,11 @@ impl Endpoint {
         self.settings.db()
     }
 
-    /// Returns whether there is a user without a password. Nothing would be sent for it.
+    /// Returns whether there is a user without a password. Nothing would be sent for it, so the
+    /// server would take this program for the default user.
     pub(crate) fn lacks_password(&self) -> bool {
-        self.settings.username().is_some() && self.settings.password().is_none()
+        let user = self.settings.username();
+        user.is_some_and(|user| user != "default") && self.settings.password().is_none()
     }
 
     #[cfg(feature = "tls")]
