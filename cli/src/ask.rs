@@ -73,11 +73,11 @@ impl Held {
         let mut was_lost = matches!(done, Ok(Exit::Lost) | Err(_));
         // No renewal may have noticed a loss yet. With a minimum time, an extension would move the end
         // of the lock.
-        if !was_lost
-            && asking.min_hold.is_none()
-            && let Err(ExtendError::Lost { .. }) = guard.extend(ttl).await
-        {
-            (done, was_lost) = (Err(loss::failure(&guard, "")), true);
+        if !was_lost && asking.min_hold.is_none() {
+            let limit = round_limit(&locks, ANSWER_LEAST);
+            if let Ok(Err(ExtendError::Lost { .. })) = timeout(limit, guard.extend(ttl)).await {
+                (done, was_lost) = (Err(loss::failure(&guard, "")), true);
+            }
         }
         let released = timeout(RELEASE_LIMIT, guard.release()).await;
         if !was_lost || common.is_verbose() {
@@ -178,7 +178,7 @@ async fn acquire(wanted: &Wanted<'_>, asking: &Asking) -> Result<Guard, Failure>
     Err(match error.last_attempt() {
         AcquireError::NoQuorum { votes, .. } | AcquireError::Quarantined { votes, .. } => {
             let outage = Outage::of_attempt(wanted.locks, votes);
-            outage_failure(&outage, &action).with_votes(votes)
+            outage.failure(&action).with_votes(votes)
         }
         // Masters that answer late tell a key that is no lock from that of a holder.
         AcquireError::OtherKind { name, votes, .. }
@@ -206,21 +206,10 @@ async fn acquire(wanted: &Wanted<'_>, asking: &Asking) -> Result<Guard, Failure>
     })
 }
 
-/// Returns the failure, with the advice for a program that does not wait.
-fn outage_failure(outage: &Outage, action: &str) -> Failure {
-    match outage {
-        Outage::Quarantine { .. } => Failure::new(
-            Exit::NoQuorum,
-            format!("{action}: {outage}; wait with --ready"),
-        ),
-        _ => outage.failure(action),
-    }
-}
-
 /// Returns the clients that have the lock called `name`. `None` if they have no names, or if one
 /// short round does not find them: the names are only for people, and a script waits for this.
 async fn holder(wanted: &Wanted<'_>, name: &str) -> Option<String> {
-    let limit = round_limit(wanted.locks, HOLDER_LEAST);
+    let limit = round_limit(wanted.locks, ANSWER_LEAST);
     let seen = timeout(limit, wanted.inspect(name)).await;
     clients(&seen.ok()?.ok()?.holders)
 }
@@ -371,8 +360,8 @@ fn round_limit(locks: &Coordinator, least: Duration) -> Duration {
 /// The time between two looks at the votes of a wait in which too few masters vote.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 const CLOSE_LEAST: Duration = Duration::from_millis(10);
-/// The same for the name of a holder. A busy machine may need this time for the answers.
-const HOLDER_LEAST: Duration = Duration::from_millis(50);
+/// The same if the answers matter. A busy machine may need this time for them.
+const ANSWER_LEAST: Duration = Duration::from_millis(50);
 const RELEASE_LIMIT: Duration = Duration::from_secs(2);
 const ROUND_LIMIT: Duration = Duration::from_millis(250);
 /// The age up to which a grant may belong to an attempt that fails.

@@ -60,13 +60,7 @@ pub(crate) fn read(common: &Common) -> Result<(String, String, SharedSettings), 
     };
     let (name, mut settings) =
         choose(&mut file, common.set.as_deref()).map_err(|what| wrong(&path, what))?;
-    let template = |set| Shared::from(set).key_template;
-    let other =
-        |set| template(set) != template(&settings) && shared_server(set, &settings).is_some();
-    let mut place = format!("the set {name:?} in {}", path.display());
-    for (other, _) in file.sets.iter().filter(|(_, set)| other(set)) {
-        place.push_str(&format!(", with another key_template than {other:?}"));
-    }
+    let place = format!("the set {name:?} in {}", path.display());
     // As the file was written, not as the program was started.
     let folder = path.parent().unwrap_or(Path::new(""));
     let files = [

@@ -304,9 +304,8 @@ impl MasterLook {
     fn of(row: VoteRow<'_>, view: &MasterView) -> Self {
         let reason = reason(row);
         let (view, holders) = match (view, &reason) {
-            (_, Some(_)) => (MasterAnswer::NoAnswer, &[][..]),
-            (MasterView::Free, _) => (MasterAnswer::Free, &[][..]),
-            (MasterView::Held(holders), _) => (MasterAnswer::Held, &holders[..]),
+            (MasterView::Free, None) => (MasterAnswer::Free, &[][..]),
+            (MasterView::Held(holders), None) => (MasterAnswer::Held, &holders[..]),
             _ => (MasterAnswer::NoAnswer, &[][..]),
         };
         Self {

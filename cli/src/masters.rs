@@ -142,7 +142,12 @@ impl Masters {
     pub(crate) fn of_holder(self, asking: &Asking, label: &str) -> Result<Coordinator, Failure> {
         let ttl = asking.ttl.or(self.settings.ttl).unwrap_or(TTL);
         let name = holder_name(ttl, asking.label.as_deref().unwrap_or(label));
-        self.build(1, name)
+        let mut masters = self;
+        // A short maximum does not concern a TTL of the settings that is not used.
+        if asking.ttl.is_some() && asking.ttl <= masters.settings.max_ttl {
+            masters.settings.ttl = asking.ttl;
+        }
+        masters.build(1, name)
     }
 
     /// Returns the coordinator. Must be called inside a runtime.
@@ -170,7 +175,8 @@ impl Masters {
         match files.collect::<io::Result<Vec<_>>>() {
             Ok(_) => Ok(locks),
             Err(error) => {
-                let sentence = format!("cannot open enough files: {error}; look at `ulimit -n`");
+                let sentence =
+                    format!("cannot open /dev/null often enough: {error}; look at `ulimit -n`");
                 Err(Failure::new(Exit::System, sentence))
             }
         }

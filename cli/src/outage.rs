@@ -118,11 +118,12 @@ impl Outage {
 
     /// Returns the failure of an action, such as `cannot lock "a"`.
     pub(crate) fn failure(&self, action: &str) -> Failure {
-        let exit = match self {
-            Self::Refused(_) => Exit::Configuration,
-            Self::Quarantine { .. } | Self::TooFew { .. } => Exit::NoQuorum,
+        let (exit, advice) = match self {
+            Self::Refused(_) => (Exit::Configuration, ""),
+            Self::Quarantine { .. } => (Exit::NoQuorum, "; wait longer with --ready"),
+            Self::TooFew { .. } => (Exit::NoQuorum, ""),
         };
-        Failure::new(exit, format!("{action}: {self}"))
+        Failure::new(exit, format!("{action}: {self}{advice}"))
     }
 }
 
@@ -139,7 +140,7 @@ fn wait_for(health: &MasterHealth) -> Option<Duration> {
     is_fit.then(|| health.quarantine.unwrap_or_default())
 }
 
-/// Returns each reason with its masters, such as `a and b: Connection refused`.
+/// Returns each reason with its masters, such as `a and b: no answer in 50ms`.
 fn all_reasons<'a>(all: impl Iterator<Item = (&'a str, Option<String>)>) -> Option<String> {
     let mut masters_of = BTreeMap::<_, Vec<_>>::new();
     for (master, why) in all {

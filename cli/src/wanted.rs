@@ -94,12 +94,8 @@ fn lock(locks: &Coordinator, names: &[String], asking: &Asking) -> Lock {
         },
         names => locks.mutex_all(names),
     };
-    if let Some(ttl) = asking.ttl {
-        lock = lock.ttl(ttl);
-    }
-    if let Some(time) = asking.min_hold {
-        lock = lock.min_hold(time);
-    }
+    lock = asking.ttl.into_iter().fold(lock, Lock::ttl);
+    lock = asking.min_hold.into_iter().fold(lock, Lock::min_hold);
     if asking.fence {
         lock = lock.fenced();
     }

@@ -302,7 +302,7 @@ fn a_master_without_a_vote_yet_is_not_one_that_failed() {
     let expected =
         "only 1 of 3 masters can vote, and 2 are needed; masters that may have forgotten locks ";
     assert!(err.contains(expected), "{err}");
-    assert!(err.contains("wait with --ready"), "{err}");
+    assert!(err.contains("wait longer with --ready"), "{err}");
 }
 
 #[test]
@@ -321,7 +321,7 @@ fn masters_that_may_have_forgotten_locks_are_waited_for() {
     };
     let (status, _, err) = strict("run -n a -- true");
     assert_eq!(status, 69, "{err}");
-    assert!(err.contains("; wait with --ready"), "{err}");
+    assert!(err.contains("; wait longer with --ready"), "{err}");
     let (status, shown, _) = strict("status a");
     assert_eq!(status, 69, "{shown}");
     assert!(
