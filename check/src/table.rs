@@ -103,7 +103,7 @@ table! {
     TIMEOUT = Warn "timeout"; "it closes connections that only wait, and each one has to be dialled again";
         "CONFIG SET timeout 0";
     UNCOMPARED = Unknown "run_id"; "several servers at this address would not be seen";
-        "make sure that it takes four more connections, and check again";
+        "make sure that it takes four more connections and answers INFO; behind a proxy, list the server itself";
 }
 
 // A master that answers: whether a loss of its locks is noticed.
@@ -149,7 +149,8 @@ table! {
         "their majorities may share no master, so two of them may hold one lock at once";
         "stop those with the new list, and let all programs use both lists before any has only the new one";
     CLOCK_OFF = Warn "TIME";
-        "without a majority of clocks within 1 s, there are no fencing tokens, and no order in queues"; SYNC;
+        "a clock that is set forward takes locks from holders; without a majority of clocks within 1 s, \
+         there are no fencing tokens, and no order in queues"; SYNC;
     COUNTERS_AHEAD = Refuse "quorlock:fence:*";
         "programs of both lists may get no fencing token, and those of the new list smaller ones";
         "begin the change when that time has come";
@@ -176,7 +177,7 @@ table! {
         "one of them took the data of the other, lost its own locks then, and votes at once"; START_EMPTY;
     TWIN = Refuse "run_id"; "a server that is listed twice would vote twice"; "list every server once";
     UNSEEN = Unknown "lists"; "programs with other lists of masters would not be seen";
-        "ACL SETUSER <user> +client|list +client|setname";
+        "ACL SETUSER <user> +client|list +client|setname; behind a proxy, list the server itself";
 }
 
 /// The fixes of a server that refuses writes, by the code of its error.

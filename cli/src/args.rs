@@ -80,6 +80,8 @@ pub(crate) struct Common {
     #[arg(global = true, long, value_name = "TIME", value_parser = time)]
     pub(crate) connect_timeout: Option<Duration>,
     /// Time for a master's answer [4 times its fastest, 50ms to 1s, or that of the set].
+    ///
+    /// Take 500ms if masters lack processor time, as with CPU limits.
     #[arg(global = true, long, value_name = "TIME", value_parser = time)]
     pub(crate) node_timeout: Option<Duration>,
     /// Say more on stderr, such as all votes.

@@ -223,7 +223,7 @@ impl HolderLook {
             (_, Some(Lease::Renewed)) => "renewed".to_owned(),
             (Some(left), Some(Lease::NotRenewed)) => format!("not renewed in time, {left} left"),
             (Some(left), Some(Lease::MinHold)) => {
-                format!("kept by --min-hold for {left} more: its program has ended")
+                format!("{left} left, longer than its TTL: {LONG}")
             }
             (Some(left), None) => format!("{left} left unless it is renewed"),
         }
@@ -279,6 +279,7 @@ pub(crate) fn clients(holders: &[Holder]) -> Option<String> {
     in_words(shown.iter().map(String::as_str).collect(), holders.len())
 }
 
+const LONG: &str = "kept by --min-hold, or the clocks of masters were set back";
 const FOREIGN: &str = "without a client name, so it may be a lock of another library, or data";
 /// Masters that answer one after the other show times that differ by less.
 const NOISE: Duration = Duration::from_millis(50);
@@ -338,7 +339,7 @@ mod tests {
             (
                 &[20_000],
                 Some(MinHold),
-                "kept by --min-hold for 20.0s more: its program has ended",
+                "20.0s left, longer than its TTL: kept by --min-hold, or the clocks of masters were set back",
             ),
         ] {
             let mut holders = HoldersLook::of(&[]);

@@ -107,8 +107,11 @@ fn not_parsed(error: &clap::Error) -> Exit {
         ErrorKind::UnknownArgument,
         ErrorKind::MissingRequiredArgument,
     ];
-    if kinds.contains(&error.kind()) && has("run") && !has("--") {
-        complain("put -- before the command: quorlock run NAME -- CMD");
+    if kinds.contains(&error.kind()) && has("run") {
+        complain(match has("--") {
+            true => "a name stands before --, and begins with no -",
+            false => "put -- before the command: quorlock run NAME -- CMD",
+        });
     }
     Exit::Usage
 }
