@@ -84,25 +84,45 @@ struct QueuedWait<'a> {
     queued: QueuePolicy,
 }
 
+/// What a waiter does when it makes no more rounds with a claim.
+enum Next {
+    /// Returns with the lock.
+    Return(Level),
+    /// Begins again with a ticket of this time.
+    CorrectTicket(Duration),
+    /// Waits aside, and begins again. No client can win before this quarantine ends.
+    StepAside(Option<Duration>),
+}
+
 impl<'a> QueuedWait<'a> {
-    /// Makes rounds until one wins the lock. Waits in the queues between them, and leaves the
-    /// queues if the ticket has a wrong time, or to step aside.
+    /// Makes rounds until one wins the lock.
     async fn win(mut self) -> Result<Level, AcquireError> {
+        loop {
+            match self.make_rounds().await? {
+                Next::Return(level) => return Ok(level),
+                Next::CorrectTicket(time) => {
+                    let timestamps = &self.context.timestamps;
+                    timestamps.correct(time, &self.context.observer);
+                    self.draw_ticket();
+                }
+                Next::StepAside(quarantine) => self.wait_aside(quarantine).await?,
+            }
+        }
+    }
+
+    /// Makes rounds with one claim until one wins the lock, or until there is a reason to leave the
+    /// queues. Waits in the queues between them. Has left the queues on return.
+    async fn make_rounds(&mut self) -> Result<Next, AcquireError> {
         let mut stay = self.begin().await?;
         loop {
             let outcome = self.decide(&mut stay).await?;
             if outcome == Outcome::Won {
-                return Ok(stay.level);
+                return Ok(Next::Return(stay.level));
             }
             let round = stay.level.claim.newest_round();
             if let Some(time) = round.read(|round| self.queued.right_time(round)) {
-                drop(stay);
                 round.read(|round| self.queued.note_votes(round));
-                let timestamps = &self.context.timestamps;
-                timestamps.correct(time, &self.context.observer);
-                self.draw_ticket();
-                stay = self.begin().await?;
-                continue;
+                return Ok(Next::CorrectTicket(time));
             }
             let is_kept = stay.slot.note_denied(&round);
             if !is_kept {
@@ -111,10 +131,7 @@ impl<'a> QueuedWait<'a> {
             stay.permit = None;
             self.note_denied(&round, outcome, stay.is_last).await?;
             if self.context.is_aside() {
-                drop(stay);
-                self.wait_aside(round.read(Round::quarantined)).await?;
-                stay = self.begin().await?;
-                continue;
+                return Ok(Next::StepAside(round.read(Round::quarantined)));
             }
             if !is_kept {
                 self.wait(&round, &stay).await;
