@@ -17,7 +17,7 @@ pub(crate) struct WaitOrder<T> {
     waiting: BTreeMap<u64, T>,
     contender: Option<InTurn>,
     /// The number of the newest waiter.
-    numbers: u64,
+    newest: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -37,8 +37,8 @@ impl<T: Clone> WaitOrder<T> {
 
     /// Returns a number for a new waiter. It is larger than all numbers before it.
     pub(crate) fn number(&mut self) -> u64 {
-        self.numbers += 1;
-        self.numbers
+        self.newest += 1;
+        self.newest
     }
 
     /// Asks at `now` for the turn of waiter `number`. Returns `None` if it may contend. Otherwise

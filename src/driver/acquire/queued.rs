@@ -63,7 +63,7 @@ pub(super) async fn acquire_queued(
         owned,
         deadline,
         ticket: Ticket::new(context.timestamps.next(), owner.id()),
-        queued: QueuePolicy::new(
+        policy: QueuePolicy::new(
             context.config.retry,
             context.waiter_timeout(),
             kind.spec().has_readers && request.access == Access::Shared,
@@ -81,7 +81,7 @@ struct QueuedWait<'a> {
     owned: &'a Arc<OwnedLock>,
     deadline: &'a Deadline,
     ticket: Ticket,
-    queued: QueuePolicy,
+    policy: QueuePolicy,
 }
 
 /// What a waiter does when it makes no more rounds with a claim.
@@ -113,30 +113,30 @@ impl<'a> QueuedWait<'a> {
     /// Makes rounds with one claim until one wins the lock, or until there is a reason to leave the
     /// queues. Waits in the queues between them. Has left the queues on return.
     async fn make_rounds(&mut self) -> Result<Next, AcquireError> {
-        let mut stay = self.begin().await?;
+        let mut position = self.begin().await?;
         loop {
-            let outcome = self.decide(&mut stay).await?;
+            let outcome = self.decide(&mut position).await?;
             if outcome == Outcome::Won {
-                return Ok(Next::Return(stay.level));
+                return Ok(Next::Return(position.level));
             }
-            let round = stay.level.claim.newest_round();
-            if let Some(time) = round.read(|round| self.queued.right_time(round)) {
-                round.read(|round| self.queued.note_votes(round));
+            let round = position.level.claim.newest_round();
+            if let Some(time) = round.read(|round| self.policy.right_time(round)) {
+                round.read(|round| self.policy.note_votes(round));
                 return Ok(Next::CorrectTicket(time));
             }
-            let is_kept = stay.slot.note_denied(&round);
+            let is_kept = position.slot.note_denied(&round);
             if !is_kept {
-                self.yield_grants(&round, &stay).await;
+                self.yield_grants(&round, &position).await;
             }
-            stay.permit = None;
-            self.note_denied(&round, outcome, stay.is_last).await?;
+            position.permit = None;
+            self.note_denied(&round, outcome, position.is_last).await?;
             if self.context.is_aside() {
                 return Ok(Next::StepAside(round.read(Round::quarantined)));
             }
             if !is_kept {
-                self.wait(&round, &stay).await;
+                self.wait(&round, &position).await;
             }
-            self.ask_again(&mut stay).await?;
+            self.ask_again(&mut position).await?;
         }
     }
 
@@ -151,7 +151,7 @@ impl<'a> QueuedWait<'a> {
         if !joins {
             slot.choose_if_likely();
         }
-        let queue = joins.then_some(self.queued.options);
+        let queue = joins.then_some(self.policy.options);
         let claim = Claim::begin(self.request, self.identity(), slot.agreed, queue);
         Ok(QueuePosition {
             waiter,
@@ -164,68 +164,68 @@ impl<'a> QueuedWait<'a> {
 
     /// Waits for the result of the newest round, which may take further ballots for a fencing
     /// token.
-    async fn decide(&self, stay: &mut QueuePosition<'a>) -> Result<Outcome, AcquireError> {
-        self.ask_for_slot(stay).await?;
-        let queue = stay.waiter.as_ref().map(|_| self.queued.options);
-        let claim = &stay.level.claim;
+    async fn decide(&self, position: &mut QueuePosition<'a>) -> Result<Outcome, AcquireError> {
+        self.ask_for_slot(position).await?;
+        let queue = position.waiter.as_ref().map(|_| self.policy.options);
+        let claim = &position.level.claim;
         let rounds = claim.rounds();
-        let may_raise = |round: &_| self.queued.right_time(round).is_none();
-        let outcome = claim.conclude(!stay.is_last, queue, may_raise).await;
+        let may_raise = |round: &_| self.policy.right_time(round).is_none();
+        let outcome = claim.conclude(!position.is_last, queue, may_raise).await;
         if outcome == Outcome::Won {
-            self.note_win(stay);
+            self.note_win(position);
         } else if claim.rounds() > rounds {
-            stay.slot.agreed = None; // all choose in a further ballot
+            position.slot.agreed = None; // all choose in a further ballot
         }
         Ok(outcome)
     }
 
     /// If the agreed master chooses the slot of a semaphore, lets it answer before the others. If
     /// it puts others first, waits for a call, and asks all masters.
-    async fn ask_for_slot(&self, stay: &mut QueuePosition<'a>) -> Result<(), AcquireError> {
-        let queue = stay.waiter.as_ref().map(|_| self.queued.options);
-        let asked = (stay.slot).await_choice(&stay.level.claim, queue, stay.is_last);
+    async fn ask_for_slot(&self, position: &mut QueuePosition<'a>) -> Result<(), AcquireError> {
+        let queue = position.waiter.as_ref().map(|_| self.policy.options);
+        let asked = (position.slot).await_choice(&position.level.claim, queue, position.is_last);
         if let Some(delay) = asked.await {
-            stay.permit = None;
-            if let Some(waiter) = &stay.waiter {
+            position.permit = None;
+            if let Some(waiter) = &position.waiter {
                 let end = self.deadline.cap(clock::now() + delay);
                 waiter
                     .wait_for_call(MasterSet::NONE, MasterSet::NONE, end)
                     .await;
             }
-            self.ask_again(stay).await?;
+            self.ask_again(position).await?;
         }
         Ok(())
     }
 
-    fn note_win(&self, stay: &QueuePosition<'_>) {
-        let claim = &stay.level.claim;
+    fn note_win(&self, position: &QueuePosition<'_>) {
+        let claim = &position.level.claim;
         if claim.rounds() == 1 {
             self.history(|history| history.was_queued = false);
         }
-        stay.slot.note_win();
+        position.slot.note_win();
         self.owned.won(claim);
         self.context.note_reach(true, clock::now());
     }
 
     /// Posts another round. It joins the queues, unless the agreed master chooses a slot.
-    async fn ask_again(&self, stay: &mut QueuePosition<'a>) -> Result<(), AcquireError> {
-        if stay.slot.agreed.is_none() {
-            stay.waiter.get_or_insert_with(|| self.join());
+    async fn ask_again(&self, position: &mut QueuePosition<'a>) -> Result<(), AcquireError> {
+        if position.slot.agreed.is_none() {
+            position.waiter.get_or_insert_with(|| self.join());
         }
-        stay.permit = Some(self.permit().await?);
-        stay.is_last = self.deadline.is_over();
-        if let Some(waiter) = &stay.waiter {
+        position.permit = Some(self.permit().await?);
+        position.is_last = self.deadline.is_over();
+        if let Some(waiter) = &position.waiter {
             waiter.begin_attempt();
         }
-        stay.level.claim.ask_again(NextRound {
-            asked: stay.slot.agreed.map_or(MasterSet::ALL, MasterSet::only),
+        position.level.claim.ask_again(NextRound {
+            asked: position.slot.agreed.map_or(MasterSet::ALL, MasterSet::only),
             // The round is a new attempt. The command that gives back the grants of the last
             // attempt may arrive late, and then leaves the grants of the new attempt alone. The new
             // attempt replaces the old one on masters that still have its grant.
             identity: Some(self.identity()),
-            queue: stay.waiter.as_ref().map(|_| self.queued.options),
+            queue: position.waiter.as_ref().map(|_| self.policy.options),
             candidate: None,
-            watch: (stay.waiter.as_ref()).is_some_and(CalledWaiter::listens_to_key),
+            watch: (position.waiter.as_ref()).is_some_and(CalledWaiter::listens_to_key),
         });
         Ok(())
     }
@@ -246,7 +246,7 @@ impl<'a> QueuedWait<'a> {
             self.context.check_open()?;
             let (is_connected, random) = (self.context.masters.has_quorum(), clock::random_u64());
             let left = quarantine.take();
-            let delay = (self.queued).delay_aside(left, is_connected, checks, random);
+            let delay = (self.policy).delay_aside(left, is_connected, checks, random);
             let end = self.deadline.cap(clock::now() + delay);
             waiter
                 .wait_for_call(MasterSet::NONE, MasterSet::NONE, end)
@@ -257,7 +257,7 @@ impl<'a> QueuedWait<'a> {
             }
             checks = checks.saturating_add(1);
         }
-        if self.queued.options.is_fresh {
+        if self.policy.options.is_fresh {
             // The clocks of the masters have moved on, so the masters would refuse the time in the
             // old ticket. No majority of masters has seen that ticket.
             self.draw_ticket();
@@ -333,7 +333,7 @@ impl<'a> QueuedWait<'a> {
         if let Some(is_reached) = denied.is_reached() {
             self.context.note_reach(is_reached, start);
         }
-        round.read(|round| self.queued.note_votes(round));
+        round.read(|round| self.policy.note_votes(round));
         Ok(())
     }
 
@@ -345,11 +345,11 @@ impl<'a> QueuedWait<'a> {
     /// The wait is needed because a round can be lost before all masters have answered. From the
     /// first answers alone, the waiter could wrongly conclude that it is the next waiter, or that
     /// the votes are split. The waiter would then ask again far too soon.
-    async fn yield_grants(&self, round: &LiveRound, stay: &QueuePosition<'_>) {
-        let (claim, timeout) = (&stay.level.claim, self.queued.options.waiter_timeout);
+    async fn yield_grants(&self, round: &LiveRound, position: &QueuePosition<'_>) {
+        let (claim, timeout) = (&position.level.claim, self.policy.options.waiter_timeout);
         let known = round.read(|round| round.may_have_key() - round.unanswered());
         claim.yield_grants(known, timeout);
-        if let Some(waiter) = &stay.waiter {
+        if let Some(waiter) = &position.waiter {
             let end = clock::now() + self.context.node_timeout();
             let called = pin!(waiter.wait_for_call(MasterSet::NONE, MasterSet::NONE, end));
             select(pin!(round.settled()), called).await;
@@ -359,8 +359,8 @@ impl<'a> QueuedWait<'a> {
 
     /// Waits until another round may win, or until a round is needed to keep the position in the
     /// queues. Does not wait if the next round joins the queues.
-    async fn wait(&mut self, round: &LiveRound, stay: &QueuePosition<'_>) {
-        let Some(waiter) = &stay.waiter else {
+    async fn wait(&mut self, round: &LiveRound, position: &QueuePosition<'_>) {
+        let Some(waiter) = &position.waiter else {
             return;
         };
         let lock_id = &self.request.lock_id;
@@ -371,8 +371,8 @@ impl<'a> QueuedWait<'a> {
             return;
         }
         let (now, random) = (clock::now(), clock::random_u64());
-        let is_taken = round.read(|round| stay.slot.is_taken(round));
-        let wait = round.read(|round| self.queued.wait_after(round, is_taken, random));
+        let is_taken = round.read(|round| position.slot.is_taken(round));
+        let wait = round.read(|round| self.policy.wait_after(round, is_taken, random));
         let [pause, end] = [wait.pause, wait.end].map(|time| self.deadline.cap(now + time));
         self.context.timers.sleep_until(pause).await;
         let (held, free) = round.read(|round| (round.held_by_others(), round.granted()));
