@@ -6,14 +6,14 @@ use std::{
     sync::Arc,
 };
 
-/// The sets of masters that decide. Every question that counts masters is asked here.
+/// The sets of masters that decide. All that counts masters is here.
 ///
 /// A majority is a majority of all masters of a set, whether they can be reached or not. If only
 /// the masters that can be reached were counted, two disjoint "majorities" could win.
 ///
 /// A decision needs a majority of *every* set. So any two decisions share a master in each set,
 /// and two programs that have a set in common exclude each other, even if their other sets differ.
-/// What makes a decision impossible needs a majority of *any* set: each question says which of the
+/// What makes a decision impossible needs a majority of *any* set: each method says which of the
 /// two it asks for. A master that is in several sets votes once, and counts in each of them.
 #[derive(Clone, Debug)]
 pub(crate) struct Quorum {

@@ -13,7 +13,7 @@ use crate::core::time::lease::LeaseTime;
 /// One command to all masters. Each master counts once, and the round is decided as early as
 /// possible.
 ///
-/// The methods here count any votes. What the votes say of a lock is in `questions.rs`.
+/// The methods here count any votes. What the votes say of a lock is in `evidence.rs`.
 #[derive(Debug)]
 pub(crate) struct Round {
     verb: Verb,

@@ -1,5 +1,5 @@
-//! Questions about a lock that the votes of a round answer. Each says whether a majority of every
-//! set decides it, or a majority of any set.
+//! What the votes of a round say of its lock. Each method says whether a majority of every set
+//! decides it, or a majority of any set.
 
 use std::time::Duration;
 
@@ -248,10 +248,10 @@ mod tests {
         round(Verb::Acquire, &Quorum::of(5), letters)
     }
 
-    /// Six masters in two sets. A decision needs both sets, and one set prevents it. Each question
+    /// Six masters in two sets. A decision needs both sets, and one set prevents it. Each method
     /// has a row that shows which of the two it asks for.
     #[test]
-    fn each_question_asks_every_set_or_any_set() {
+    fn each_method_asks_for_every_set_or_any_set() {
         let two = [[0, 1, 2], [3, 4, 5]].map(|set| set.into_iter().collect());
         let two = Quorum::of_sets(&two);
         type Question = (
