@@ -14,6 +14,8 @@ pub(crate) enum Obstacle {
     NoQuorum,
     /// Another kind of lock is held under the name.
     OtherKind,
+    /// Another task of the same owner was in the middle of an attempt. Nothing was sent.
+    OwnerBusy,
     /// Too many masters are in quarantine, so no majority can vote for this time.
     Quarantined(Duration),
     /// The lock is free, but other waiters come first.
@@ -32,6 +34,9 @@ impl fmt::Display for Obstacle {
             Self::HeldFor(Some(left)) => write!(f, "held by another holder for {left:.1?} more"),
             Self::NoQuorum => f.write_str("too few masters voted"),
             Self::OtherKind => f.write_str("held as another kind of lock"),
+            Self::OwnerBusy => {
+                f.write_str("another task of its owner is in the middle of an attempt")
+            }
             Self::Quarantined(left) => {
                 write!(
                     f,

@@ -15,9 +15,8 @@ pub(crate) struct Pauses {
     retry: Backoff,
     /// The delay before a retry while masters report changes, which may lead to an earlier one.
     poll: Backoff,
-    /// What the last attempt met: the obstacle if it had a round, and whether masters granted the
-    /// lock for a moment.
-    met: Option<(Option<mem::Discriminant<Obstacle>>, bool)>,
+    /// What the last attempt met: the obstacle, and whether masters granted the lock for a moment.
+    met: Option<(mem::Discriminant<Obstacle>, bool)>,
     /// The number of attempts in a row that met this obstacle, without the first one.
     repeats: u32,
     /// The time at which the attempts so far would end if each took an
@@ -64,16 +63,16 @@ impl Pauses {
         }
     }
 
-    /// Returns the wait after an attempt that met `obstacle`, or that sent nothing. `took_some`
-    /// says whether masters granted the lock for a moment, although another client holds it.
-    /// `is_told` says whether a master tells the waiter when the lock may be free.
+    /// Returns the wait after an attempt that met `obstacle`. `took_some` says whether masters
+    /// granted the lock for a moment, although another client holds it. `is_told` says whether a
+    /// master tells the waiter when the lock may be free.
     pub(crate) fn after(
         &mut self,
-        (obstacle, took_some): (Option<&Obstacle>, bool),
+        (obstacle, took_some): (&Obstacle, bool),
         is_told: bool,
         random: u64,
     ) -> Wait {
-        let met = Some((obstacle.map(mem::discriminant), took_some));
+        let met = Some((mem::discriminant(obstacle), took_some));
         self.repeats = if self.met == met {
             self.repeats.saturating_add(1)
         } else {
@@ -82,7 +81,7 @@ impl Pauses {
         self.met = met;
         let delay = self.retry.delay(self.repeats, random);
         match obstacle {
-            Some(Obstacle::HeldFor(left)) => {
+            Obstacle::HeldFor(left) => {
                 let poll = if is_told {
                     self.poll.spread(random)
                 } else {
@@ -100,7 +99,7 @@ impl Pauses {
             }
             // No majority can vote before the quarantine ends. The delay after the quarantine is
             // random, so waiters do not all come back at once.
-            Some(Obstacle::Quarantined(left)) => Wait::without_events(left.saturating_add(delay)),
+            Obstacle::Quarantined(left) => Wait::without_events(left.saturating_add(delay)),
             _ => Wait::without_events(delay),
         }
     }
@@ -194,7 +193,7 @@ mod tests {
 
     #[test]
     fn the_wait_depends_on_the_obstacle_and_on_how_often_it_was_met() {
-        use Obstacle::{HeldFor, NoQuorum, OtherKind, Quarantined, Queued, Split};
+        use Obstacle::{HeldFor, NoQuorum, OtherKind, OwnerBusy, Quarantined, Queued, Split};
         let (held, told, alone) = (HeldFor(None), true, false);
         let left = |time| HeldFor(Some(millis(time)));
         for waits in [
@@ -204,6 +203,7 @@ mod tests {
                 (Split, told, 15, 15),
             ][..],
             &[(OtherKind, told, 15, 15)],
+            &[(OwnerBusy, told, 15, 15), (OwnerBusy, told, 25, 25)],
             &[(Obstacle::TooSlow(millis(9)), told, 15, 15)],
             &[(Queued, told, 15, 15)],
             &[(Quarantined(millis(3_000)), told, 3_015, 3_015)],
@@ -220,7 +220,7 @@ mod tests {
         ] {
             let mut pauses = pauses();
             for (obstacle, is_told, pause, end) in waits {
-                let wait = pauses.after((Some(obstacle), false), *is_told, RANDOM);
+                let wait = pauses.after((obstacle, false), *is_told, RANDOM);
                 let expected = Wait {
                     pause: millis(*pause),
                     end: millis(*end),
@@ -228,22 +228,18 @@ mod tests {
                 assert_eq!(wait, expected, "{obstacle:?} in {waits:?}");
             }
         }
-        let mut pauses = pauses();
-        let mut unsent = || pauses.after((None, false), true, RANDOM);
-        let expected = [15, 25].map(|time| Wait::without_events(millis(time)));
-        assert_eq!([unsent(), unsent()], expected);
     }
 
     #[test]
     fn a_waiter_that_took_some_masters_comes_back_later_and_later() {
         let mut pauses = pauses();
         let mut pause = |took_some| {
-            let met = (Some(&Obstacle::HeldFor(None)), took_some);
+            let met = (&Obstacle::HeldFor(None), took_some);
             pauses.after(met, true, RANDOM).pause
         };
         assert_eq!([true, true, false].map(&mut pause), [15, 25, 0].map(millis));
         let mut expires = self::pauses();
-        let met = (Some(&Obstacle::HeldFor(Some(millis(3)))), true);
+        let met = (&Obstacle::HeldFor(Some(millis(3))), true);
         assert_eq!(expires.after(met, true, RANDOM).pause, millis(5));
     }
 

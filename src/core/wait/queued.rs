@@ -74,7 +74,7 @@ impl QueuePolicy {
         } else {
             Obstacle::in_queue(round)
         };
-        let wait = self.pauses.after((Some(&obstacle), false), true, random);
+        let wait = self.pauses.after((&obstacle, false), true, random);
         // The next round keeps the position.
         let end = wait.end.min(self.poll.spread(random));
         // Waiters that split the votes give back their grants, and so call each other. Without a

@@ -55,7 +55,7 @@ pub(super) async fn attempt(
     }
     let Some(_permit) = owned.permit(Some(permit_by()), timers).await else {
         context.check_open()?; // the wait ends sooner if the timers do
-        return Ok(Attempted::Denied(Denied::OwnerBusy));
+        return Ok(Attempted::Denied(Denied::new(Obstacle::OwnerBusy, None)));
     };
     if let Some(reentered) = reenter(request, &owned).await? {
         return Ok(reentered);
@@ -107,8 +107,10 @@ async fn decide(
     if let Some(agreed) = agreed
         && let Some(obstacle) = level.claim.ask_agreed(agreed, None, has_slots).await
     {
-        let round = level.claim.newest_round();
-        return Attempted::Denied(Denied::InRound(obstacle, round.clone(), Some(round)));
+        let round = Some(level.claim.newest_round());
+        let mut denied = Denied::new(obstacle, round.clone());
+        denied.watching = round;
+        return Attempted::Denied(denied);
     }
     match level.claim.conclude(watch.is_some(), None, |_| true).await {
         Outcome::Won => Attempted::Won(level),
@@ -150,12 +152,12 @@ pub(super) async fn take_back(
     }
     let mut denied = if release.read(Round::is_other_kind) {
         // The answer to a `SET` says only that the key exists, and not which kind of lock it is.
-        Denied::in_round(Obstacle::OtherKind, release.clone())
+        Denied::new(Obstacle::OtherKind, Some(release.clone()))
     } else {
         Denied::by(acquisition, outcome, release.read(Round::free_in))
     };
-    if let Denied::InRound(Obstacle::HeldFor(_), _, watching) = &mut denied {
-        *watching = is_watched.then_some(release);
+    if is_watched && matches!(denied.obstacle, Obstacle::HeldFor(_)) {
+        denied.watching = Some(release);
     }
     denied.note(request);
     denied
@@ -186,7 +188,7 @@ pub(super) async fn reenter(
         // the owner had never held the lock.
         Err(_) => return Ok(None),
     };
-    Ok(Some(Attempted::Denied(Denied::in_round(refused, round))))
+    Ok(Some(Attempted::Denied(Denied::new(refused, Some(round)))))
 }
 
 /// Returns whether a majority of every set answers an inspection in time. An answer is in time

@@ -175,8 +175,8 @@ impl<'a> Contest<'a> {
     ) -> Result<(), AcquireError> {
         self.took = clock::now().saturating_duration_since(at);
         let took_some = denied.took_some();
-        let is_split = denied.obstacle() == Some(&Obstacle::Split);
-        let is_taken = is_split || matches!(denied.obstacle(), Some(Obstacle::HeldFor(_)));
+        let is_split = denied.obstacle == Obstacle::Split;
+        let is_taken = is_split || matches!(denied.obstacle, Obstacle::HeldFor(_));
         // A lock that others have had for long does not tell that they ask for it now.
         if is_split || is_taken && (took_some || self.has_news) {
             self.waiter.history(|history| history.note(true));
@@ -269,12 +269,12 @@ impl<'a> Contest<'a> {
 
     /// Waits until another attempt may win.
     async fn wait(&mut self, denied: &Denied) {
-        if let Denied::OwnerBusy = denied {
+        if denied.obstacle == Obstacle::OwnerBusy {
             self.waiter.step_back(); // other owners do not wait for the tasks of this owner
         }
         let wanted = denied.wanted_by_others();
         let (now, random) = (clock::now(), clock::random_u64());
-        let met = (denied.obstacle(), denied.took_some());
+        let met = (&denied.obstacle, denied.took_some());
         let is_told = self.waiter.agreed(wanted).is_some();
         let wait = self.pauses.after(met, is_told, random);
         let pause = wait.pause.max(self.pauses.rest(now)).min(wait.end);
@@ -283,7 +283,7 @@ impl<'a> Contest<'a> {
             self.waiter.pause_until(end).await;
         }
         let end = self.deadline.cap(now + wait.end);
-        let watching = denied.watching();
+        let watching = denied.watching.as_ref();
         let news = self.waiter.wait_for_news(watching, wanted, end).await;
         self.has_news = news.is_some() && pause.is_zero();
         self.free = news.unwrap_or(MasterSet::NONE);

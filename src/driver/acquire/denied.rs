@@ -20,14 +20,13 @@ use crate::{
 
 /// An attempt that did not end in a lock.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Denied {
-    /// Another task of the same owner was in the middle of an attempt. Nothing was sent.
-    #[error("another task of its owner is in the middle of an attempt")]
-    OwnerBusy,
-    /// The first round was not won. The second one, if any, makes masters tell the waiter of the
-    /// next change.
-    #[error("{0}")]
-    InRound(Obstacle, Arc<LiveRound>, Option<Arc<LiveRound>>),
+#[error("{obstacle}")]
+pub(crate) struct Denied {
+    pub(super) obstacle: Obstacle,
+    /// The round that was not won. `None` if nothing was sent.
+    pub(super) round: Option<Arc<LiveRound>>,
+    /// The round that makes masters tell the waiter of the next change.
+    pub(super) watching: Option<Arc<LiveRound>>,
 }
 
 impl Denied {
@@ -36,28 +35,24 @@ impl Denied {
     pub(super) fn by(round: Arc<LiveRound>, outcome: Outcome, free_in: Option<Duration>) -> Self {
         let elapsed = round.elapsed(clock::now());
         let obstacle = round.read(|round| Obstacle::of(round, outcome, free_in, elapsed));
-        Self::in_round(obstacle, round)
+        Self::new(obstacle, Some(round))
     }
 
-    pub(super) fn in_round(obstacle: Obstacle, round: Arc<LiveRound>) -> Self {
-        Self::InRound(obstacle, round, None)
-    }
-
-    /// Returns why the round was not won, if there was one.
-    pub(super) fn obstacle(&self) -> Option<&Obstacle> {
-        match self {
-            Self::OwnerBusy => None,
-            Self::InRound(obstacle, ..) => Some(obstacle),
+    pub(super) fn new(obstacle: Obstacle, round: Option<Arc<LiveRound>>) -> Self {
+        Self {
+            obstacle,
+            round,
+            watching: None,
         }
     }
 
     /// Tells the observer of this attempt at the lock of `request`.
     pub(super) fn note(&self, request: &LockRequest) {
-        let (context, Self::InRound(obstacle, round, _)) = (&request.context, self) else {
+        let (context, Some(round)) = (&request.context, &self.round) else {
             return;
         };
         if let reason @ (Obstacle::NoQuorum | Obstacle::Quarantined(_) | Obstacle::TooSlow(_)) =
-            obstacle
+            &self.obstacle
         {
             let votes = || context.masters.votes(round).to_string();
             let name = request.lock_id.name();
@@ -69,43 +64,35 @@ impl Denied {
 
     /// Returns whether this attempt reached a majority, if it shows that.
     pub(super) fn is_reached(&self) -> Option<bool> {
-        let Self::InRound(obstacle, round, _) = self else {
-            return None;
-        };
-        let is_too_slow = matches!(obstacle, Obstacle::TooSlow(_));
-        round.read(|round| Reach::of(round, is_too_slow))
+        let is_too_slow = matches!(self.obstacle, Obstacle::TooSlow(_));
+        (self.round.as_ref()?).read(|round| Reach::of(round, is_too_slow))
     }
 
     /// Returns the masters that other clients want now, too. A waiter asks one of them first.
     pub(super) fn wanted_by_others(&self) -> MasterSet {
         use Obstacle::{Quarantined, Queued, Split};
-        match (self.obstacle(), self.watching()) {
+        match (&self.obstacle, &self.watching) {
             (_, Some(round)) => round.read(Round::held_by_others),
-            (Some(Split | Queued | Quarantined(_)), None) => MasterSet::ALL,
+            (Split | Queued | Quarantined(_), None) => MasterSet::ALL,
             (_, None) => MasterSet::NONE,
         }
     }
 
     /// Returns whether any master granted the lock.
     pub(super) fn took_some(&self) -> bool {
-        matches!(self, Self::InRound(_, round, _) if !round.read(Round::granted).is_empty())
-    }
-
-    pub(super) fn watching(&self) -> Option<&Arc<LiveRound>> {
-        match self {
-            Self::InRound(_, _, watching) => watching.as_ref(),
-            Self::OwnerBusy => None,
-        }
+        let round = self.round.as_ref();
+        round.is_some_and(|round| !round.read(Round::granted).is_empty())
     }
 
     /// Returns the error of a call that ends with this attempt at the lock of `request`.
     pub(super) fn error(&self, request: &LockRequest) -> AcquireError {
         let (context, name) = (&request.context, request.lock_id.name().clone());
-        let Self::InRound(obstacle, round, _) = self else {
+        let Some(round) = &self.round else {
             return AcquireError::OwnerBusy { name };
         };
         let votes = context.masters.votes(round);
-        let reason = match *obstacle {
+        let reason = match self.obstacle {
+            Obstacle::OwnerBusy => return AcquireError::OwnerBusy { name },
             Obstacle::HeldFor(remaining) => Contention::Held { remaining },
             Obstacle::Queued => Contention::Queued,
             Obstacle::Split => Contention::Split,
@@ -172,7 +159,7 @@ impl Deadline {
         denied: &Denied,
         is_last: bool,
     ) -> Result<(), AcquireError> {
-        if denied.obstacle().is_some_and(Obstacle::is_final) {
+        if denied.obstacle.is_final() {
             return Err(denied.error(request));
         }
         if is_last {

@@ -16,7 +16,7 @@ use crate::{
         error::AcquireError,
         kind::Access,
         protocol::identity::{Identity, Ticket},
-        vote::{MasterSet, quorum::Outcome, round::Round},
+        vote::{MasterSet, obstacle::Obstacle, quorum::Outcome, round::Round},
         wait::{history::History, queued::QueuePolicy},
     },
     driver::{
@@ -300,7 +300,8 @@ impl<'a> QueuedWait<'a> {
             let permit = self.owned.permit(end, &self.context.timers).await;
             self.context.check_open()?;
             let Some(permit) = permit else {
-                return Err(self.deadline.expired(self.request, &Denied::OwnerBusy));
+                let denied = Denied::new(Obstacle::OwnerBusy, None);
+                return Err(self.deadline.expired(self.request, &denied));
             };
             if self.owned.claim().is_none() {
                 return Ok(permit);

@@ -225,6 +225,6 @@ impl<'a> Prefix<'a> {
         let at = self.levels.iter().position(is_lost)?;
         let round = self.levels.split_off(at).first()?.claim.newest_round();
         let obstacle = Obstacle::TooSlow(round.elapsed(clock::now()));
-        Some(Denied::in_round(obstacle, round))
+        Some(Denied::new(obstacle, Some(round)))
     }
 }

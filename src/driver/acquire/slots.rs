@@ -6,10 +6,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{
-    attempt::{Attempted, NO_RETRY, attempt},
-    denied::Denied,
-};
+use super::attempt::{Attempted, NO_RETRY, attempt};
 use crate::{
     core::{
         error::AcquireError,
@@ -36,16 +33,18 @@ pub(super) async fn attempt_for_slot(
     let attempted = attempt(request, &permit_by, slot.agreed, NO_RETRY).await?;
     match &attempted {
         Attempted::Won(_) => slot.note_win(),
-        Attempted::Denied(Denied::InRound(obstacle, round, _)) => {
+        Attempted::Denied(denied) => {
+            let Some(round) = &denied.round else {
+                return Ok(attempted);
+            };
             slot.note_denied(round);
-            if *obstacle == Obstacle::Split {
+            if denied.obstacle == Obstacle::Split {
                 // Also if it chose in the first attempt: the slot may have become free there sooner
                 // than on the others.
                 slot.choose(Some(round));
                 return attempt(request, &permit_by, slot.agreed, NO_RETRY).await;
             }
         }
-        Attempted::Denied(Denied::OwnerBusy) => {}
     }
     Ok(attempted)
 }
