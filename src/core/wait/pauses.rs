@@ -68,7 +68,8 @@ impl Pauses {
     /// master tells the waiter when the lock may be free.
     pub(crate) fn after(
         &mut self,
-        (obstacle, took_some): (&Obstacle, bool),
+        obstacle: &Obstacle,
+        took_some: bool,
         is_told: bool,
         random: u64,
     ) -> Wait {
@@ -220,7 +221,7 @@ mod tests {
         ] {
             let mut pauses = pauses();
             for (obstacle, is_told, pause, end) in waits {
-                let wait = pauses.after((obstacle, false), *is_told, RANDOM);
+                let wait = pauses.after(obstacle, false, *is_told, RANDOM);
                 let expected = Wait {
                     pause: millis(*pause),
                     end: millis(*end),
@@ -234,13 +235,14 @@ mod tests {
     fn a_waiter_that_took_some_masters_comes_back_later_and_later() {
         let mut pauses = pauses();
         let mut pause = |took_some| {
-            let met = (&Obstacle::HeldFor(None), took_some);
-            pauses.after(met, true, RANDOM).pause
+            let held = Obstacle::HeldFor(None);
+            pauses.after(&held, took_some, true, RANDOM).pause
         };
         assert_eq!([true, true, false].map(&mut pause), [15, 25, 0].map(millis));
         let mut expires = self::pauses();
-        let met = (&Obstacle::HeldFor(Some(millis(3))), true);
-        assert_eq!(expires.after(met, true, RANDOM).pause, millis(5));
+        let expiring = Obstacle::HeldFor(Some(millis(3)));
+        let wait = expires.after(&expiring, true, true, RANDOM);
+        assert_eq!(wait.pause, millis(5));
     }
 
     /// Each attempt is followed by a report, at once.

@@ -74,7 +74,8 @@ impl QueuePolicy {
         } else {
             Obstacle::in_queue(round)
         };
-        let wait = self.pauses.after((&obstacle, false), true, random);
+        let (took_some, is_told) = (false, true); // masters call it; the pause follows
+        let wait = self.pauses.after(&obstacle, took_some, is_told, random);
         // The next round keeps the position.
         let end = wait.end.min(self.poll.spread(random));
         // Waiters that split the votes give back their grants, and so call each other. Without a

@@ -274,9 +274,9 @@ impl<'a> Contest<'a> {
         }
         let wanted = denied.wanted_by_others();
         let (now, random) = (clock::now(), clock::random_u64());
-        let met = (&denied.obstacle, denied.took_some());
+        let took_some = denied.took_some();
         let is_told = self.waiter.agreed(wanted).is_some();
-        let wait = self.pauses.after(met, is_told, random);
+        let wait = (self.pauses).after(&denied.obstacle, took_some, is_told, random);
         let pause = wait.pause.max(self.pauses.rest(now)).min(wait.end);
         if !pause.is_zero() {
             let end = self.deadline.cap(now + pause);
