@@ -101,7 +101,12 @@ impl Pauses {
             // No majority can vote before the quarantine ends. The delay after the quarantine is
             // random, so waiters do not all come back at once.
             Obstacle::Quarantined(left) => Wait::without_events(left.saturating_add(delay)),
-            _ => Wait::without_events(delay),
+            Obstacle::NoQuorum
+            | Obstacle::OtherKind
+            | Obstacle::OwnerBusy
+            | Obstacle::Queued
+            | Obstacle::Split
+            | Obstacle::TooSlow(_) => Wait::without_events(delay),
         }
     }
 
