@@ -45,7 +45,7 @@ pub(crate) async fn try_acquire(request: &LockRequest) -> Result<Level, AcquireE
         }
     };
     let acquired = acquired.instrument(call.span.clone()).await;
-    call.end(acquired.as_ref());
+    call.end_and_hold(acquired.as_ref());
     acquired
 }
 
@@ -64,7 +64,7 @@ pub(crate) async fn acquire(
         }
     };
     let acquired = acquired.instrument(call.span.clone()).await;
-    call.end(acquired.as_ref());
+    call.end_and_hold(acquired.as_ref());
     acquired
 }
 
@@ -132,8 +132,9 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Logs and records the result of the call. If the lock was acquired, then begins its hold.
-    fn end(mut self, result: Result<&Level, &AcquireError>) {
+    /// Logs and records the result of the call. If the lock was acquired, then begins its hold, and
+    /// with it the renewal.
+    fn end_and_hold(mut self, result: Result<&Level, &AcquireError>) {
         let (observer, name) = (&self.request.context.observer, self.request.lock_id.name());
         match result {
             Ok(level) => {

@@ -86,8 +86,8 @@ impl<'a> Prefix<'a> {
         let missing = self.aside.unwrap_or(self.levels.len());
         for (at, mut call) in self.calls.into_iter().enumerate() {
             match &acquired {
-                Ok(()) => call.end(Ok(&self.levels[at])),
-                Err(error) if at == missing => call.end(Err(error)),
+                Ok(()) => call.end_and_hold(Ok(&self.levels[at])),
+                Err(error) if at == missing => call.end_and_hold(Err(error)),
                 Err(_) => call.outcome = None,
             }
         }
