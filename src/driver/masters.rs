@@ -85,22 +85,12 @@ impl Masters {
 
     /// Posts `command` to every master.
     pub(crate) fn post<C: VoteCounter + 'static>(&self, command: Command, votes_to: C) {
-        self.post_to(MasterSet::ALL, command, votes_to);
-    }
-
-    /// Posts `command` to some masters. This method neither blocks nor spawns a task, so `Drop` may
-    /// call it.
-    pub(crate) fn post_to<C: VoteCounter + 'static>(
-        &self,
-        masters: MasterSet,
-        command: Command,
-        votes_to: C,
-    ) {
-        drop(self.post_locked(masters, command, votes_to, clock::monotonic()));
+        drop(self.post_locked(MasterSet::ALL, command, votes_to, clock::monotonic()));
     }
 
     /// Posts `command` to some masters, for a caller that holds a mutex. The caller must unlock it
-    /// before it drops the returned value.
+    /// before it drops the returned value. This method neither blocks nor spawns a task, so `Drop`
+    /// may call it.
     pub(crate) fn post_locked<C: VoteCounter + 'static>(
         &self,
         masters: MasterSet,
