@@ -12,9 +12,9 @@ use crate::core::{time::lease::LeaseTime, vote::obstacle::Obstacle};
 #[derive(Debug)]
 pub(crate) struct Pauses {
     /// The delay before a retry if no master says when the lock may be free.
-    retry: Backoff,
+    pub(super) retry: Backoff,
     /// The delay before a retry while masters report changes, which may lead to an earlier one.
-    poll: Backoff,
+    pub(super) poll: Backoff,
     /// What the last attempt met: the obstacle, and whether masters granted the lock for a moment.
     met: Option<(mem::Discriminant<Obstacle>, bool)>,
     /// The number of attempts in a row that met this obstacle, without the first one.

@@ -18,8 +18,6 @@ use crate::core::{
 #[derive(Debug)]
 pub(crate) struct QueuePolicy {
     pauses: Pauses,
-    retry: Backoff,
-    poll: Backoff,
     pub(crate) options: QueueOptions,
     /// The number of rounds in which a master disagreed with the time in the ticket.
     disputes: u32,
@@ -39,8 +37,6 @@ impl QueuePolicy {
         let poll = Backoff::between(waiter_timeout * 3 / 10, waiter_timeout / 3);
         Self {
             pauses: Pauses::new(retry, poll),
-            retry,
-            poll,
             options: QueueOptions {
                 waiter_timeout,
                 is_fresh: true,
@@ -77,7 +73,7 @@ impl QueuePolicy {
         let (took_some, is_told) = (false, true); // masters call it; the pause follows
         let wait = self.pauses.after(&obstacle, took_some, is_told, random);
         // The next round keeps the position.
-        let end = wait.end.min(self.poll.spread(random));
+        let end = wait.end.min(self.pauses.poll.spread(random));
         // Waiters that split the votes give back their grants, and so call each other. Without a
         // pause, they would do that at the speed of the network.
         let pause = match obstacle {
@@ -98,11 +94,11 @@ impl QueuePolicy {
         random: u64,
     ) -> Duration {
         match quarantine {
-            Some(left) => left + self.retry.least(),
+            Some(left) => left + self.pauses.retry.least(),
             None if is_connected => {
                 Reach::delays(self.options.waiter_timeout).delay(checks, random)
             }
-            None => self.retry.spread(random),
+            None => self.pauses.retry.spread(random),
         }
     }
 }
