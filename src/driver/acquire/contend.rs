@@ -209,10 +209,7 @@ impl<'a> Contest<'a> {
             };
         }
         let (now, are_told) = (clock::now(), self.waiter.agreed(MasterSet::ALL).is_some());
-        if !self
-            .waiter
-            .history(|history| history.run.is_over(are_told, now))
-        {
+        if !(self.waiter).history(|history| history.run.is_over(are_told, now)) {
             return Start::HandedOver;
         }
         let end = now + self.time_to_give_way(are_told);

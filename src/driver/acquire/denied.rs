@@ -48,17 +48,16 @@ impl Denied {
 
     /// Tells the observer of this attempt at the lock of `request`.
     pub(super) fn note(&self, request: &LockRequest) {
-        let (context, Some(round)) = (&request.context, &self.round) else {
-            return;
-        };
-        if let reason @ (Obstacle::NoQuorum | Obstacle::Quarantined(_) | Obstacle::TooSlow(_)) =
-            &self.obstacle
-        {
-            let votes = || context.masters.votes(round).to_string();
-            let name = request.lock_id.name();
-            context.observer.lacks_quorum(name, reason, votes);
-        } else {
-            context.observer.found_quorum();
+        use Obstacle::{NoQuorum, Quarantined, TooSlow};
+        let context = &request.context;
+        match (&self.obstacle, &self.round) {
+            (reason @ (NoQuorum | Quarantined(_) | TooSlow(_)), Some(round)) => {
+                let votes = || context.masters.votes(round).to_string();
+                let name = request.lock_id.name();
+                context.observer.lacks_quorum(name, reason, votes);
+            }
+            (_, Some(_)) => context.observer.found_quorum(),
+            (_, None) => {}
         }
     }
 
