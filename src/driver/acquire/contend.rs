@@ -5,7 +5,8 @@ use std::{sync::OnceLock, time::Duration};
 
 use super::{
     attempt::{Attempted, attempt, attempt_timeout, majority_answers},
-    denied::{Deadline, Denied},
+    deadline::Deadline,
+    denied::Denied,
 };
 use crate::{
     core::{

@@ -3,7 +3,8 @@
 
 mod attempt;
 mod contend;
-pub(in crate::driver) mod denied;
+pub(in crate::driver) mod deadline;
+mod denied;
 mod queued;
 pub(crate) mod several;
 mod slots;
@@ -25,7 +26,7 @@ use super::{
 use crate::core::error::AcquireError;
 use attempt::{Attempted, NO_RETRY, attempt, attempt_timeout, reenter};
 use contend::contend;
-use denied::Deadline;
+use deadline::Deadline;
 use queued::acquire_queued;
 use slots::attempt_for_slot;
 

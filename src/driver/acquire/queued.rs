@@ -7,7 +7,8 @@ use tokio::sync::SemaphorePermit;
 
 use super::{
     attempt::{attempt_timeout, majority_answers},
-    denied::{Deadline, Denied},
+    deadline::Deadline,
+    denied::Denied,
     slots::SlotChoice,
 };
 use crate::{

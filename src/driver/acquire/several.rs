@@ -10,7 +10,8 @@ use super::{
     Call,
     attempt::{begin_by_token, take_back},
     contend::contend,
-    denied::{Deadline, Denied},
+    deadline::Deadline,
+    denied::Denied,
 };
 use crate::{
     core::{

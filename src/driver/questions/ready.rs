@@ -14,7 +14,7 @@ use crate::{
         },
     },
     driver::{
-        acquire::denied::Deadline, context::Context, live_round::LiveRound, masters::Masters,
+        acquire::deadline::Deadline, context::Context, live_round::LiveRound, masters::Masters,
         time::clock,
     },
     master::{Entry, server_error::ServerError},
