@@ -197,17 +197,14 @@ impl<'a> Contest<'a> {
 
     /// Waits for this waiter's turn, and gives way to other processes after a run.
     async fn wait_for_turn(&mut self) -> Start {
-        let has_waited = self.waiter.wait_for_turn(self.deadline.end).await;
-        if has_waited {
+        let mut start = Start::Plain;
+        if self.waiter.wait_for_turn(self.deadline.end).await {
+            start = Start::NextInLine;
             // What this waiter knew is older than the attempts of the waiter before it.
             (self.free, self.has_news) = (MasterSet::ALL, false);
         }
         if !self.waiter.is_released() {
-            return if has_waited {
-                Start::NextInLine
-            } else {
-                Start::Plain
-            };
+            return start;
         }
         let (now, are_told) = (clock::now(), self.waiter.agreed(MasterSet::ALL).is_some());
         if !(self.waiter).history(|history| history.run.is_over(are_told, now)) {

@@ -102,8 +102,7 @@ impl<'a> QueuedWait<'a> {
             match self.make_rounds().await? {
                 Next::Return(level) => return Ok(level),
                 Next::CorrectTicket(time) => {
-                    let timestamps = &self.context.timestamps;
-                    timestamps.correct(time, &self.context.observer);
+                    (self.context.timestamps).correct(time, &self.context.observer);
                     self.draw_ticket();
                 }
                 Next::StepAside(quarantine) => self.wait_aside(quarantine).await?,
