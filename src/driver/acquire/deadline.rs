@@ -16,7 +16,7 @@ use crate::{
 #[derive(Debug)]
 pub(in crate::driver) struct Deadline {
     start: LeaseTime,
-    pub(in crate::driver) end: Option<LeaseTime>,
+    pub(super) end: Option<LeaseTime>,
     /// The number of attempts that failed.
     failures: AtomicU32,
     /// `true` once the wait was logged, because it took longer than a TTL.
@@ -37,7 +37,7 @@ impl Deadline {
 
     /// Counts the attempt `denied`, which failed. Returns an error if the wait ends with it.
     /// Otherwise, logs the wait once it has taken longer than a TTL.
-    pub(in crate::driver) fn note_failure(
+    pub(super) fn note_failure(
         &self,
         request: &LockRequest,
         denied: &Denied,
@@ -77,7 +77,7 @@ impl Deadline {
     /// most. Before the end of the wait, returns an instant that is not after the end. The last
     /// attempt begins at the end, when another task's attempt may be under way. So for the last
     /// attempt, returns the end plus `attempt`.
-    pub(in crate::driver) fn permit_by(&self, attempt: Duration) -> LeaseTime {
+    pub(super) fn permit_by(&self, attempt: Duration) -> LeaseTime {
         let now = clock::now();
         match self.end {
             None => now + attempt,
@@ -88,13 +88,13 @@ impl Deadline {
 
     /// Returns until when a waiter in the queues waits for the permit to make a round. Returns
     /// `None` if the wait has no limit.
-    pub(in crate::driver) fn queued_permit_by(&self, attempt: Duration) -> Option<LeaseTime> {
+    pub(super) fn queued_permit_by(&self, attempt: Duration) -> Option<LeaseTime> {
         let end = self.end?;
         Some(end.checked_add(attempt).unwrap_or(end))
     }
 
     /// Returns the error for a wait that ends with the denied attempt `last`.
-    pub(in crate::driver) fn expired(&self, request: &LockRequest, last: &Denied) -> AcquireError {
+    pub(super) fn expired(&self, request: &LockRequest, last: &Denied) -> AcquireError {
         let failures = self.failures.load(Ordering::Relaxed);
         AcquireError::Deadline {
             name: request.lock_id.name().clone(),
