@@ -73,6 +73,8 @@ struct Inner {
 
 /// A coordinator, which is opened when it is first needed.
 struct Member {
+    /// `true` if its names come from another group.
+    moves: bool,
     label: Arc<str>,
     listed: Listed,
     opened: OnceLock<Coordinator>,
@@ -146,8 +148,7 @@ impl Groups {
         let opener = settings.opener(lists_id)?;
         let mut first = None;
         for member in members.values() {
-            let moves = member.label.contains("->");
-            if first.is_none() || !moves {
+            if first.is_none() || !member.moves {
                 let opened = member.opened.get_or_init(|| member.open(&opener));
                 first.get_or_insert_with(|| opened.clone());
             }
@@ -333,7 +334,7 @@ fn members(
         let same = among.iter().find(|other| other.id == id);
         same.map_or(0, |same| same.weight)
     };
-    let moves = |old: &Group, new: &Group| {
+    let have_names = |old: &Group, new: &Group| {
         let (is, was) = (weight(groups, &old.id), weight(leaving, &new.id));
         old.id == new.id || new.weight > was || old.weight > is
     };
@@ -342,7 +343,7 @@ fn members(
         none.into_iter().chain(leaving.iter().map(Some)).enumerate()
     };
     let pairs = groups.iter().enumerate().flat_map(|(number, new)| {
-        let olds = olds().filter(move |(_, old)| old.is_none_or(|old| moves(old, new)));
+        let olds = olds().filter(move |(_, old)| old.is_none_or(|old| have_names(old, new)));
         olds.map(move |(old_number, old)| ((number, old_number), new, old))
     });
     let pairs: Vec<_> = pairs.collect();
@@ -352,9 +353,10 @@ fn members(
         return Err(ConfigError::out_of_range("change", given, range).into());
     }
     let members = pairs.into_iter().map(|(key, new, old)| {
-        let label = match old {
-            Some(old) if old.id != new.id => format!("{}->{}", old.id, new.id),
-            _ => new.id.clone(),
+        let from = old.filter(|old| old.id != new.id);
+        let label = match from {
+            Some(from) => format!("{}->{}", from.id, new.id),
+            None => new.id.clone(),
         };
         let listed = new.listed(old);
         let listed = listed.map_err(|error| GroupsError::Group {
@@ -362,6 +364,7 @@ fn members(
             error,
         })?;
         let member = Member {
+            moves: from.is_some(),
             label: label.into(),
             listed,
             opened: OnceLock::new(),
