@@ -86,10 +86,8 @@ impl Group {
                 let id = group.id.clone();
                 return Err(GroupsError::Duplicate { id });
             }
-            let listed = group.listed(None).map_err(|error| GroupsError::Group {
-                id: group.id.clone(),
-                error,
-            })?;
+            let (id, listed) = (group.id.clone(), group.listed(None));
+            let listed = listed.map_err(|error| GroupsError::Group { id, error })?;
             for address in &listed.roster.masters {
                 if let Some(first) = owners.insert(address.clone(), &group.id) {
                     return Err(GroupsError::SharedMaster {

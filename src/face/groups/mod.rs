@@ -359,10 +359,8 @@ fn members(
             None => new.id.clone(),
         };
         let listed = new.listed(old);
-        let listed = listed.map_err(|error| GroupsError::Group {
-            id: label.clone(),
-            error,
-        })?;
+        let id = label.clone();
+        let listed = listed.map_err(|error| GroupsError::Group { id, error })?;
         let member = Member {
             moves: from.is_some(),
             label: label.into(),
