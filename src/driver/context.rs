@@ -143,17 +143,11 @@ impl Context {
         LiveRound::open(round, &self.observer)
     }
 
-    /// Waits until every master has voted in `round`, at most for a node timeout. Masters that are
-    /// down have voted already, and a first connection may take longer.
-    pub(crate) async fn settled_in_time(&self, round: &LiveRound) {
+    /// Waits for an `event` of a round, at most for a node timeout. Masters that are down have voted
+    /// already, and a first connection may take longer.
+    pub(crate) async fn in_time(&self, event: impl Future) {
         let end = clock::now() + self.node_timeout();
-        select(pin!(round.settled()), pin!(self.timers.sleep_until(end))).await;
-    }
-
-    /// Waits for the outcome of a release, at most for a node timeout.
-    pub(crate) async fn release_decided(&self, release: &LiveRound) {
-        let end = clock::now() + self.node_timeout();
-        select(pin!(self.timers.sleep_until(end)), pin!(release.decided())).await;
+        select(pin!(event), pin!(self.timers.sleep_until(end))).await;
     }
 
     /// Returns the longest node timeout of the masters that were dialled. Before the first dial,

@@ -146,9 +146,9 @@ pub(super) async fn take_back(
         acquisition.until(look).await;
     }
     if outcome == Outcome::NoMajority && acquisition.read(Round::is_disputed) {
-        context.release_decided(&release).await;
+        context.in_time(release.decided()).await;
     } else {
-        context.settled_in_time(&release).await; // completes the table of votes
+        context.in_time(release.settled()).await; // completes the table of votes
     }
     let mut denied = if release.read(Round::is_other_kind) {
         // The answer to a `SET` says only that the key exists, and not which kind of lock it is.

@@ -260,7 +260,7 @@ impl Claim {
         }
         if round.decided().await == Outcome::NoMajority && round.read(Round::may_raise_ballot) {
             // Does not wait for a first connection, because the round may hold grants.
-            self.context.settled_in_time(&round).await;
+            self.context.in_time(round.settled()).await;
         }
         let outcome = self.lock().take_step(ClaimState::take_outcome);
         if outcome == Outcome::Won {

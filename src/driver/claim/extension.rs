@@ -152,7 +152,7 @@ impl Claim {
             }),
             Outcome::NoMajority | Outcome::Pending => {
                 // The missing votes decide whether the lock is lost or in doubt.
-                self.context.settled_in_time(round).await;
+                self.context.in_time(round.settled()).await;
                 if round.read(Round::is_disowned) {
                     // The task that counted the last vote may not have applied its effect yet.
                     self.lock()

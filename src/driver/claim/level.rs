@@ -118,7 +118,7 @@ impl Claim {
         if release.decided().await == Outcome::Won {
             return Ok(());
         }
-        self.context.settled_in_time(release).await; // so that the error shows every vote
+        self.context.in_time(release.settled()).await; // so that the error shows every vote
         let (name, votes) = (self.name().clone(), self.votes(release));
         Err(if release.read(Round::verb) == Verb::Extend {
             ReleaseError::NotLeft { name, votes }
