@@ -19,7 +19,7 @@ use crate::{
         hash::hash,
         protocol::name::LockId,
         time::lease::LeaseTime,
-        vote::{MasterSet, Vote},
+        vote::{MasterSet, Vote, round::Round},
         wait::{history::History, wait_order::WaitOrder},
     },
     driver::{
@@ -113,11 +113,10 @@ impl LocalWaiters {
 
     /// Wakes the contending waiter of every lock, to make it try again.
     pub(crate) fn wake_all(&self) {
-        let entry =
-            |(lock_id, queue): (&LockId, &Arc<WaitQueue>)| (lock_id.key().clone(), queue.clone());
-        let mut queues: Vec<_> = self.queues.lock().iter().map(entry).collect();
+        let queues = self.queues.lock().clone();
+        let mut queues: Vec<_> = queues.into_iter().collect();
         // The map has no order, and a run of the simulator must be repeatable.
-        queues.sort_by(|(one, _), (other, _)| one.cmp(other));
+        queues.sort_by(|(one, _), (other, _)| one.key().cmp(other.key()));
         for (_, queue) in queues {
             queue.note_release();
         }
@@ -133,25 +132,6 @@ impl LocalWaiters {
         let entry = hash(lock_id.key().bytes()) as u8;
         visit(self.histories.lock().entry(entry).or_default())
     }
-
-    /// Removes `waiter`. Returns the handle that wakes the next waiter, if its turn has come.
-    fn remove(&self, waiter: &LocalWaiter<'_>) -> Option<Arc<Notify>> {
-        let queue = &waiter.queue;
-        let mut queues = self.queues.lock();
-        let mut state = queue.state.lock();
-        let next = state.order.leave(waiter.number, clock::now());
-        state.waiters -= 1;
-        if state.waiters > 0 {
-            return next;
-        }
-        queues.remove(waiter.lock_id);
-        if state.is_listening {
-            // The next waiter to join makes another queue.
-            let masters = waiter.masters;
-            masters.ignore(&waiter.topic(), &queue.listener());
-        }
-        next
-    }
 }
 
 /// A waiter. It leaves its queue when dropped.
@@ -166,10 +146,6 @@ pub(crate) struct LocalWaiter<'a> {
 }
 
 impl LocalWaiter<'_> {
-    fn has_turn(&self) -> bool {
-        self.queue.state.lock().order.contends(self.number)
-    }
-
     /// Waits until this waiter has its turn to contend, until `deadline`, or until the timers have
     /// ended. If the waiter is not polled for too long, it loses its turn and must wait again.
     /// Returns whether there was a wait.
@@ -208,9 +184,8 @@ impl LocalWaiter<'_> {
     /// Sleeps until `at`, or until a guard of this process releases the lock.
     pub(crate) async fn pause_until(&self, at: LeaseTime) {
         self.expect(at);
-        let is_released = || self.is_released();
-        let (signal, timers) = (&self.queue.events.signal, self.timers);
-        signal.wait_until(at, timers, is_released).await;
+        let (signal, is_released) = (&self.queue.events.signal, || self.is_released());
+        signal.wait_until(at, self.timers, is_released).await;
     }
 
     /// Moves this waiter to the end of its queue.
@@ -239,10 +214,9 @@ impl LocalWaiter<'_> {
     /// Starts to get the changes that masters report. A master reports a change only after a
     /// command that watches the lock.
     pub(crate) fn listen(&self) {
-        let queue = &self.queue;
-        let was_listening = mem::replace(&mut queue.state.lock().is_listening, true);
+        let was_listening = mem::replace(&mut self.queue.state.lock().is_listening, true);
         if !was_listening {
-            self.masters.listen(&self.topic(), &queue.listener());
+            self.masters.listen(&self.topic(), &self.queue.listener());
         }
     }
 
@@ -264,17 +238,14 @@ impl LocalWaiter<'_> {
         wanted: MasterSet,
         end: LeaseTime,
     ) -> Option<MasterSet> {
-        if !self.has_turn() {
+        if !self.queue.state.lock().order.contends(self.number) {
             return Some(wanted);
         }
         self.expect(end);
         let events = &self.queue.events;
         let agreed = self.agreed(wanted);
-        let freed = || {
-            answers.map_or(MasterSet::NONE, |round| {
-                round.read(|round| round.masters(Vote::is_freed))
-            })
-        };
+        let freed_in = |round: &Round| round.masters(Vote::is_freed);
+        let freed = || answers.map_or(MasterSet::NONE, |round| round.read(freed_in));
         let is_majority = |set| self.masters.quorum().has_majority_of_every_set(set);
         let may_be_free = || {
             let heard = events.heard();
@@ -317,6 +288,22 @@ impl LocalWaiter<'_> {
         agreed.filter(|_| self.waiters.are_told())
     }
 
+    /// Leaves the queue. Returns the handle that wakes the next waiter, if its turn has come.
+    fn leave(&self) -> Option<Arc<Notify>> {
+        let mut queues = self.waiters.queues.lock();
+        let mut state = self.queue.state.lock();
+        let next = state.order.leave(self.number, clock::now());
+        state.waiters -= 1;
+        if state.waiters == 0 {
+            queues.remove(self.lock_id);
+            if state.is_listening {
+                // The next waiter to join makes another queue.
+                self.masters.ignore(&self.topic(), &self.queue.listener());
+            }
+        }
+        next
+    }
+
     fn topic(&self) -> Topic {
         Topic::Key(self.lock_id.key().clone())
     }
@@ -324,7 +311,7 @@ impl LocalWaiter<'_> {
 
 impl Drop for LocalWaiter<'_> {
     fn drop(&mut self) {
-        wake(self.waiters.remove(self));
+        wake(self.leave());
     }
 }
 
