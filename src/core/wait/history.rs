@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::contest::Start;
 use crate::core::time::lease::LeaseTime;
 
 /// What the attempts of this process for one lock have found out. A rival is a client of another
@@ -57,25 +58,25 @@ impl Run {
     /// The shortest run if the rivals poll. After the run, the lock is free until one of them asks.
     const LEAST_IF_POLLED: Duration = Duration::from_millis(400);
 
-    /// Notes that a waiter of this process has got the lock from another one at `now`.
-    pub(crate) fn note_hand_over(&mut self, now: LeaseTime) {
-        self.hand_overs += 1;
-        self.since.get_or_insert(now);
-    }
-
-    /// Notes that a waiter gave way, and whether the same waiter got the lock then.
-    pub(crate) fn note_way(&mut self, is_won: bool) {
-        self.vain = if is_won {
-            Self::MOST_VAIN.min(self.vain + 1)
-        } else {
-            0
+    /// Notes an attempt of a waiter of this process that began in this way, and when it won the
+    /// lock if it did.
+    pub(crate) fn note(&mut self, start: Start, won_at: Option<LeaseTime>) {
+        let vain = match (start, won_at) {
+            (Start::HandedOver, Some(now)) => {
+                self.hand_overs += 1;
+                self.since.get_or_insert(now);
+                return;
+            }
+            // A guard of this process may have the lock.
+            (Start::Plain | Start::NextInLine, None) => return,
+            (Start::GaveWay, None) => 0,
+            (Start::GaveWay, Some(_)) => Self::MOST_VAIN.min(self.vain + 1),
+            (_, _) => self.vain,
         };
-        self.end();
-    }
-
-    pub(crate) fn end(&mut self) {
-        self.hand_overs = 0;
-        self.since = None;
+        *self = Self {
+            vain,
+            ..Self::default()
+        };
     }
 
     /// Returns whether the run is over, so that the next waiter gives way. `are_told` says whether
@@ -112,24 +113,32 @@ mod tests {
 
     #[test]
     fn a_run_ends_after_some_hand_overs_or_some_time() {
+        use Start::{GaveWay, HandedOver, NextInLine, Plain};
         let now = LeaseTime::some();
         for (are_told, apart, hand_overs) in [(true, 0, 8), (true, 30, 4), (false, 1, 400)] {
             let mut run = Run::default();
             let mut times = (0..).map(|count| now + Duration::from_millis(apart) * count);
             let handed_over = times.position(|at| {
                 let is_over = run.is_over(are_told, at);
-                run.note_hand_over(at);
+                run.note(HandedOver, Some(at));
                 is_over
             });
             assert_eq!(handed_over, Some(hand_overs), "{are_told} {apart}");
-            run.end();
+            run.note(HandedOver, None);
             assert!(!run.is_over(are_told, now));
-            (0..9).for_each(|_| run.note_way(true));
-            (0..1_023).for_each(|_| run.note_hand_over(now));
+            (0..9).for_each(|_| run.note(GaveWay, Some(now)));
+            (0..1_023).for_each(|_| run.note(HandedOver, Some(now)));
+            run.note(Plain, None); // a guard of this process may have the lock
+            run.note(NextInLine, None);
             assert!(!run.is_over(are_told, now + Duration::from_millis(12_799)));
             assert!(run.is_over(are_told, now + Duration::from_millis(12_800)));
-            run.note_way(false);
-            (0..8).for_each(|_| run.note_hand_over(now));
+            for start in [Plain, NextInLine] {
+                run.note(start, Some(now));
+                (0..1_023).for_each(|_| run.note(HandedOver, Some(now)));
+                assert!(!run.is_over(are_told, now), "{start:?}");
+            }
+            run.note(GaveWay, None);
+            (0..8).for_each(|_| run.note(HandedOver, Some(now)));
             assert_eq!(run.is_over(are_told, now), are_told);
         }
     }

@@ -3,6 +3,7 @@
 //! | Part | Answers |
 //! |---|---|
 //! | `wait_order` | whose turn it is among the waiters of a process for a mutex or reentrant lock |
+//! | `contest` | which masters the waiter in turn asks, when it gives way, and when it asks again |
 //! | `pauses` | how long a waiter waits after an attempt that failed, and the random delays |
 //! | `queued` | when a waiter in the queues of a lock asks, and with which ticket |
 //! | `reach` | whether a waiter reaches enough masters to win, or steps aside |
@@ -10,6 +11,7 @@
 //!
 //! `src/driver/waiting/` has the waiters themselves: what wakes them, and their timers.
 
+pub(crate) mod contest;
 pub(crate) mod history;
 pub(crate) mod pauses;
 pub(crate) mod queued;

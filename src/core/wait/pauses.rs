@@ -24,6 +24,10 @@ pub(crate) struct Pauses {
     used_until: Option<LeaseTime>,
 }
 
+/// What an attempt met: the obstacle, and whether masters granted the lock for a moment, although
+/// another client holds it.
+pub(crate) type Met<'a> = (&'a Obstacle, bool);
+
 /// A wait before the next attempt. Both times are counted from now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wait {
@@ -63,16 +67,10 @@ impl Pauses {
         }
     }
 
-    /// Returns the wait after an attempt that met `obstacle`. `took_some` says whether masters
-    /// granted the lock for a moment, although another client holds it. `is_told` says whether a
-    /// master tells the waiter when the lock may be free.
-    pub(crate) fn after(
-        &mut self,
-        obstacle: &Obstacle,
-        took_some: bool,
-        is_told: bool,
-        random: u64,
-    ) -> Wait {
+    /// Returns the wait after an attempt that met this. `is_told` says whether a master tells the
+    /// waiter when the lock may be free.
+    pub(crate) fn after(&mut self, met: Met<'_>, is_told: bool, random: u64) -> Wait {
+        let (obstacle, took_some) = met;
         let met = Some((mem::discriminant(obstacle), took_some));
         self.repeats = if self.met == met {
             self.repeats.saturating_add(1)
@@ -226,7 +224,7 @@ mod tests {
         ] {
             let mut pauses = pauses();
             for (obstacle, is_told, pause, end) in waits {
-                let wait = pauses.after(obstacle, false, *is_told, RANDOM);
+                let wait = pauses.after((obstacle, false), *is_told, RANDOM);
                 let expected = Wait {
                     pause: millis(*pause),
                     end: millis(*end),
@@ -241,12 +239,12 @@ mod tests {
         let mut pauses = pauses();
         let mut pause = |took_some| {
             let held = Obstacle::HeldFor(None);
-            pauses.after(&held, took_some, true, RANDOM).pause
+            pauses.after((&held, took_some), true, RANDOM).pause
         };
         assert_eq!([true, true, false].map(&mut pause), [15, 25, 0].map(millis));
         let mut expires = self::pauses();
         let expiring = Obstacle::HeldFor(Some(millis(3)));
-        let wait = expires.after(&expiring, true, true, RANDOM);
+        let wait = expires.after((&expiring, true), true, RANDOM);
         assert_eq!(wait.pause, millis(5));
     }
 

@@ -71,7 +71,7 @@ impl QueuePolicy {
             Obstacle::in_queue(round)
         };
         let (took_some, is_told) = (false, true); // masters call it; the pause follows
-        let wait = self.pauses.after(&obstacle, took_some, is_told, random);
+        let wait = self.pauses.after((&obstacle, took_some), is_told, random);
         // The next round keeps the position.
         let end = wait.end.min(self.pauses.poll.spread(random));
         // Waiters that split the votes give back their grants, and so call each other. Without a

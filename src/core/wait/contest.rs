@@ -1,0 +1,279 @@
+//! The way in which a waiter contends for a lock without queues on the masters: whether it gives
+//! way, which masters it asks, and when it asks again.
+
+use std::time::Duration;
+
+use super::pauses::{Backoff, Met, Pauses, Wait};
+use crate::core::{
+    time::lease::LeaseTime,
+    vote::{MasterSet, obstacle::Obstacle},
+};
+
+/// A waiter for a lock without queues on the masters. It is told of its turns, of its attempts that
+/// were denied, and of news.
+///
+/// The clients that wait for a lock notice a release at about the same time. If all of them asked
+/// all masters, each would get some masters, and none a majority. So they ask the agreed
+/// master before the others, and only the client that gets it asks the others.
+#[derive(Debug)]
+pub(crate) struct ContestPolicy {
+    pauses: Pauses,
+    /// The masters that are likely to be free.
+    free: MasterSet,
+    /// The time when all masters are asked again at the latest.
+    ask_all_at: LeaseTime,
+    /// `true` if news led to the last attempt, at once.
+    has_news: bool,
+    /// `true` after an attempt that got the agreed master and not the others, until the next one
+    /// that follows news at once. Other clients ask all masters at once then, and a waiter that
+    /// asks in two steps loses to them.
+    was_outrun: bool,
+    /// The time that the last attempt took.
+    took: Duration,
+}
+
+/// The way in which an attempt begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// After a pause in which other processes could take the lock.
+    GaveWay,
+    /// Right after the release by a guard of this process.
+    HandedOver,
+    /// Right after another waiter of this process, which probably has the lock now.
+    NextInLine,
+    /// In no such case.
+    Plain,
+}
+
+impl ContestPolicy {
+    pub(crate) fn new(retry: Backoff, poll: Backoff, now: LeaseTime) -> Self {
+        Self {
+            pauses: Pauses::new(retry, poll),
+            free: MasterSet::ALL,
+            ask_all_at: now + poll.most(),
+            has_news: false,
+            was_outrun: false,
+            took: Duration::ZERO,
+        }
+    }
+
+    /// Notes that the waiter has its turn, and whether it `has_waited` for it. If a guard of this
+    /// process has released the lock, `is_run_over` says whether other processes are next.
+    pub(crate) fn begin(&mut self, has_waited: bool, is_run_over: Option<bool>) -> Start {
+        if has_waited {
+            // What this waiter knew is older than the attempts of the waiter before it.
+            (self.free, self.has_news) = (MasterSet::ALL, false);
+        }
+        match is_run_over {
+            Some(true) => {
+                self.free = MasterSet::ALL;
+                Start::GaveWay
+            }
+            Some(false) => Start::HandedOver,
+            None if has_waited => Start::NextInLine,
+            None => Start::Plain,
+        }
+    }
+
+    /// Returns for how long this waiter gives way. The rivals need it to notice that the lock is
+    /// free, and to ask for it.
+    pub(crate) fn time_to_give_way(&self, are_told: bool) -> Duration {
+        const LEAST: Duration = Duration::from_millis(5);
+        const MOST: Duration = Duration::from_millis(100);
+        match are_told {
+            true => (self.took * 2).clamp(LEAST, MOST),
+            false => self.pauses.retry.most().min(MOST * 2) + self.took,
+        }
+    }
+
+    /// Returns the masters of which the agreed one is asked before the others. If there is none,
+    /// all are asked at once.
+    ///
+    /// All are asked from time to time, because the agreed master may have kept a key that the
+    /// others have lost.
+    pub(crate) fn asked_first(&self, start: Start, has_rivals: bool, now: LeaseTime) -> MasterSet {
+        let is_one_asked = match start {
+            Start::NextInLine => true,
+            Start::HandedOver => false, // these commands come first, so they get all masters
+            Start::Plain | Start::GaveWay => has_rivals && !(self.was_outrun && self.has_news),
+        };
+        match is_one_asked && now < self.ask_all_at {
+            true => self.free,
+            false => MasterSet::NONE,
+        }
+    }
+
+    /// Notes that all masters are asked at once.
+    pub(crate) fn note_all_asked(&mut self, now: LeaseTime) {
+        self.ask_all_at = now + self.pauses.poll.most();
+    }
+
+    /// Notes an attempt that `met` this, and that `took` this time. Returns whether it met a rival.
+    pub(crate) fn note_denied(&mut self, met: Met<'_>, is_one_asked: bool, took: Duration) -> bool {
+        self.took = took;
+        let (obstacle, took_some) = met;
+        let is_split = *obstacle == Obstacle::Split;
+        let is_taken = is_split || matches!(obstacle, Obstacle::HeldFor(_));
+        let is_outrun = is_one_asked && is_taken && took_some;
+        self.was_outrun = is_outrun || self.was_outrun && !self.has_news;
+        // A lock that others have had for long does not tell that they ask for it now.
+        is_split || is_taken && (took_some || self.has_news)
+    }
+
+    /// Returns the wait after an attempt: see [`Pauses::after`].
+    pub(crate) fn after(
+        &mut self,
+        met: Met<'_>,
+        is_told: bool,
+        now: LeaseTime,
+        random: u64,
+    ) -> Wait {
+        let Wait { pause, end } = self.pauses.after(met, is_told, random);
+        let pause = pause.max(self.pauses.rest(now)).min(end);
+        Wait { pause, end }
+    }
+
+    /// Notes that the wait is over, and the masters that are likely to be free if there was news.
+    pub(crate) fn note_waited(&mut self, wait: Wait, news: Option<MasterSet>) {
+        self.has_news = news.is_some() && wait.pause.is_zero();
+        self.free = news.unwrap_or(MasterSet::NONE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HELD: Obstacle = Obstacle::HeldFor(None);
+
+    fn millis(count: u64) -> Duration {
+        Duration::from_millis(count)
+    }
+
+    /// Retries come after 10 to 80 ms, polls after 500 to 1,500 ms.
+    fn policy_at(now: LeaseTime) -> ContestPolicy {
+        let retry = Backoff::between(millis(10), millis(80));
+        let poll = Backoff::between(millis(500), millis(1_500));
+        ContestPolicy::new(retry, poll, now)
+    }
+
+    fn policy() -> ContestPolicy {
+        policy_at(LeaseTime::some())
+    }
+
+    /// Notes a wait that ends with news of master 1, after a pause or at once.
+    fn hear(policy: &mut ContestPolicy, pause: u64) {
+        let wait = Wait {
+            pause: millis(pause),
+            end: millis(500),
+        };
+        policy.note_waited(wait, Some(MasterSet::only(1)));
+    }
+
+    #[test]
+    fn the_start_of_an_attempt_decides_who_is_asked() {
+        use Start::{GaveWay, HandedOver, NextInLine, Plain};
+        let (now, one) = (LeaseTime::some(), MasterSet::only(1));
+        for (has_waited, is_run_over, start, alone, rivals) in [
+            (false, None, Plain, MasterSet::NONE, one),
+            (true, None, NextInLine, MasterSet::ALL, MasterSet::ALL),
+            (
+                false,
+                Some(false),
+                HandedOver,
+                MasterSet::NONE,
+                MasterSet::NONE,
+            ),
+            (
+                true,
+                Some(false),
+                HandedOver,
+                MasterSet::NONE,
+                MasterSet::NONE,
+            ),
+            (false, Some(true), GaveWay, MasterSet::NONE, MasterSet::ALL),
+        ] {
+            let mut policy = policy_at(now);
+            hear(&mut policy, 0);
+            assert_eq!(policy.begin(has_waited, is_run_over), start);
+            let free = |has_rivals, at| policy.asked_first(start, has_rivals, now + millis(at));
+            assert_eq!(free(false, 0), alone, "{start:?}");
+            assert_eq!(free(true, 1_499), rivals, "{start:?}");
+            assert_eq!(free(true, 1_500), MasterSet::NONE, "{start:?}");
+            policy.note_all_asked(now + millis(1_500));
+            let later = now + millis(2_999);
+            assert_eq!(policy.asked_first(start, true, later), rivals, "{start:?}");
+        }
+    }
+
+    #[test]
+    fn a_waiter_that_was_outrun_asks_all_at_the_next_news() {
+        let (now, none) = (LeaseTime::some(), MasterSet::NONE);
+        for (met, is_one_asked, is_outrun) in [
+            ((&HELD, true), true, true),
+            ((&Obstacle::Split, true), true, true),
+            ((&HELD, false), true, false),
+            ((&HELD, true), false, false),
+            ((&Obstacle::NoQuorum, true), true, false),
+            ((&Obstacle::OwnerBusy, false), true, false),
+        ] {
+            let mut policy = policy();
+            policy.note_denied(met, is_one_asked, millis(1));
+            let mut free = |pause| {
+                hear(&mut policy, pause);
+                policy.asked_first(Start::Plain, true, now)
+            };
+            assert_ne!(free(9), none, "{met:?}: not at once");
+            assert_eq!(free(0) == none, is_outrun, "{met:?}");
+            policy.note_denied((&HELD, false), false, millis(1));
+            hear(&mut policy, 0);
+            assert_ne!(
+                policy.asked_first(Start::Plain, true, now),
+                none,
+                "once only"
+            );
+        }
+    }
+
+    #[test]
+    fn a_rival_splits_the_votes_or_is_sooner_after_news() {
+        for (met, has_news, is_rival) in [
+            ((&Obstacle::Split, false), false, true),
+            ((&HELD, false), false, false),
+            ((&HELD, true), false, true),
+            ((&HELD, false), true, true),
+            ((&Obstacle::NoQuorum, true), true, false),
+            ((&Obstacle::OwnerBusy, false), true, false),
+        ] {
+            let mut policy = policy();
+            if has_news {
+                hear(&mut policy, 0);
+            }
+            assert_eq!(
+                policy.note_denied(met, false, millis(1)),
+                is_rival,
+                "{met:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_waiter_gives_way_for_two_attempts_or_for_a_poll_of_the_rivals() {
+        for (took, told, polled) in [(1, 5, 81), (20, 40, 100), (900, 100, 980)] {
+            let mut policy = policy();
+            policy.note_denied((&Obstacle::OwnerBusy, false), false, millis(took));
+            let times = [true, false].map(|are_told| policy.time_to_give_way(are_told));
+            assert_eq!(times, [told, polled].map(millis));
+        }
+    }
+
+    #[test]
+    fn a_waiter_that_used_its_burst_hears_no_news_for_a_while() {
+        let now = LeaseTime::some();
+        let mut policy = policy_at(now);
+        let mut pause = || policy.after((&HELD, false), true, now, u64::MAX).pause;
+        let pauses: Vec<_> = (0..29).map(|_| pause()).collect();
+        assert!(pauses[..28].iter().all(Duration::is_zero));
+        assert_eq!(pauses[28], millis(500));
+    }
+}
