@@ -115,29 +115,6 @@ impl Contest<'_> {
         }
     }
 
-    /// Notes an attempt that began at `at` and was not won. Waits until another one may win.
-    async fn on_denied(
-        &mut self,
-        denied: &Denied,
-        agreed: Option<usize>,
-        at: LeaseTime,
-        is_last: bool,
-    ) -> Result<(), AcquireError> {
-        let (request, context) = (self.request, &self.request.context);
-        let took = clock::now().saturating_duration_since(at);
-        let met = (&denied.obstacle, denied.took_some());
-        if self.policy.note_denied(met, agreed.is_some(), took) {
-            self.waiter.history(|history| history.note(true));
-        }
-        if let Some(is_reached) = denied.is_reached() {
-            context.note_reach(is_reached, at);
-        }
-        self.deadline.note_failure(request, denied, is_last)?;
-        context.check_open()?; // closing wakes only waiters that have joined
-        self.wait(denied).await;
-        Ok(())
-    }
-
     /// Waits for this waiter's turn, and gives way to other processes after a run.
     async fn wait_for_turn(&mut self) -> Start {
         let has_waited = self.waiter.wait_for_turn(self.deadline.end).await;
@@ -165,6 +142,29 @@ impl Contest<'_> {
             None => self.policy.note_all_asked(now),
         }
         agreed
+    }
+
+    /// Notes an attempt that began at `at` and was not won. Waits until another one may win.
+    async fn on_denied(
+        &mut self,
+        denied: &Denied,
+        agreed: Option<usize>,
+        at: LeaseTime,
+        is_last: bool,
+    ) -> Result<(), AcquireError> {
+        let (request, context) = (self.request, &self.request.context);
+        let took = clock::now().saturating_duration_since(at);
+        let met = (&denied.obstacle, denied.took_some());
+        if self.policy.note_denied(met, agreed.is_some(), took) {
+            self.waiter.history(|history| history.note(true));
+        }
+        if let Some(is_reached) = denied.is_reached() {
+            context.note_reach(is_reached, at);
+        }
+        self.deadline.note_failure(request, denied, is_last)?;
+        context.check_open()?; // closing wakes only waiters that have joined
+        self.wait(denied).await;
+        Ok(())
     }
 
     /// Waits until another attempt may win.
