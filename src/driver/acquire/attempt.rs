@@ -103,9 +103,9 @@ async fn decide(
     agreed: Option<usize>,
     watch: Option<impl FnOnce() -> bool>,
 ) -> Attempted {
-    let has_slots = level.claim.kind().spec().has_slots; // others may have a free one
+    let asks_anyway = level.claim.kind().spec().has_slots; // others may have a free slot
     if let Some(agreed) = agreed
-        && let Some(obstacle) = level.claim.ask_agreed(agreed, None, has_slots).await
+        && let Some(obstacle) = level.claim.ask_agreed(agreed, None, asks_anyway).await
     {
         let round = Some(level.claim.newest_round());
         let mut denied = Denied::new(obstacle, round.clone());
