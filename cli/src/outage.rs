@@ -1,10 +1,6 @@
 //! The reason why no lock can be acquired, although nobody holds it.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-    time::Duration,
-};
+use std::{collections::BTreeSet, fmt, time::Duration};
 
 use quorlock::{Coordinator, Failure as VoteFailure, MasterHealth, MasterState, ReadyError, Votes};
 
@@ -142,14 +138,15 @@ fn wait_for(health: &MasterHealth) -> Option<Duration> {
 
 /// Returns each reason with its masters, such as `a and b: no answer in 50ms`.
 fn all_reasons<'a>(all: impl Iterator<Item = (&'a str, Option<String>)>) -> Option<String> {
-    let mut masters_of = BTreeMap::<_, Vec<_>>::new();
-    for (master, why) in all {
-        masters_of.entry(why).or_default().push(master);
+    let mut masters_of = Vec::<(String, Vec<&str>)>::new();
+    for (master, why) in all.filter_map(|(master, why)| Some((master, why?))) {
+        match masters_of.iter_mut().find(|(known, _)| *known == why) {
+            Some((_, masters)) => masters.push(master),
+            None => masters_of.push((why, vec![master])),
+        }
     }
-    let each = masters_of.into_iter().filter_map(|(why, masters)| {
-        let masters = in_short(&masters)?;
-        Some(format!("{masters}: {}", why?))
-    });
+    let each = masters_of.iter();
+    let each = each.filter_map(|(why, masters)| Some(format!("{}: {why}", in_short(masters)?)));
     in_short(&Vec::from_iter(each))
 }
 
