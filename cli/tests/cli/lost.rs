@@ -56,7 +56,11 @@ fn a_loss_that_is_found_at_the_end_is_76() {
     let reason = "quorlock: lost \"a\": a majority of masters no longer hold it; ";
     for verb in ["run", "hold"] {
         let running = match verb {
-            "run" => Running::ready(&mut script(&masters, "--ttl 60s a", CLEAN)),
+            "run" => Running::ready(&mut script(
+                &masters,
+                "--ttl 60s a",
+                "echo ready; exec sleep 1000",
+            )),
             _ => Running::hold(&masters, "a"),
         };
         delete(&masters);
