@@ -103,15 +103,15 @@ fn not_parsed(error: &clap::Error) -> Exit {
         return printed.map_or(Exit::Output, |()| Exit::Success);
     }
     let has = |word: &str| env::args_os().any(|arg| arg == word);
-    let kinds = [
-        ErrorKind::UnknownArgument,
-        ErrorKind::MissingRequiredArgument,
-    ];
-    if kinds.contains(&error.kind()) && has("run") {
-        complain(match has("--") {
-            true => "a name stands before --, and begins with no -",
-            false => "put -- before the command: quorlock run NAME -- CMD",
-        });
+    match (error.kind(), has("--")) {
+        _ if !has("run") => {}
+        (ErrorKind::MissingRequiredArgument, true) => {
+            complain("a name of run stands before --, and begins with no -");
+        }
+        (ErrorKind::MissingRequiredArgument | ErrorKind::UnknownArgument, false) => {
+            complain("put -- before the command: quorlock run NAME -- CMD");
+        }
+        _ => {}
     }
     Exit::Usage
 }
