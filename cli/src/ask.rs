@@ -68,14 +68,14 @@ impl Held {
         mut done: Result<Exit, Failure>,
     ) -> Result<Exit, Failure> {
         let Self { guard, locks, .. } = self;
-        let ttl = asking.ttl.unwrap_or(locks.ttl());
         let names = quoted(guard.names());
         let mut was_lost = matches!(done, Ok(Exit::Lost) | Err(_));
-        // No renewal may have noticed a loss yet. With a minimum time, an extension would move the end
-        // of the lock.
+        // No renewal may have noticed a loss yet. With a minimum time, an extension would move the
+        // end of the lock.
         if !was_lost && asking.min_hold.is_none() {
+            let extension = guard.extend(asking.ttl.unwrap_or(locks.ttl()));
             let limit = round_limit(&locks, ANSWER_LEAST);
-            if let Ok(Err(ExtendError::Lost { .. })) = timeout(limit, guard.extend(ttl)).await {
+            if let Ok(Err(ExtendError::Lost { .. })) = timeout(limit, extension).await {
                 (done, was_lost) = (Err(loss::failure(&guard, "")), true);
             }
         }

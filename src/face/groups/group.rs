@@ -18,8 +18,8 @@ use crate::{
 /// # let _ = (group, twice_the_size);
 /// ```
 ///
-/// The [shared settings](crate::SharedSettings) have no groups. They can give the masters of a group
-/// their login and their certificates, and the builder all else:
+/// The [shared settings](crate::SharedSettings) have no groups. They can give the masters of a
+/// group their login and their certificates, and the builder all else:
 ///
 /// ```no_run
 /// # #[tokio::main(flavor = "current_thread")]
