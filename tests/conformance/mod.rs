@@ -95,18 +95,28 @@ async fn the_order_of_posts_is_the_order_of_execution() {
 
 #[tokio::test]
 async fn a_key_lives_for_its_ttl_and_not_much_longer() {
-    const TTL: Duration = Duration::from_millis(60);
+    const TTL: Duration = Duration::from_millis(120);
+    let gone = Vote::Refuse(Refusal::Gone);
     for mut subject in subjects().await {
         // One key is acquired with the TTL. The other key is extended to the TTL.
-        for (key, first) in [("acquired", TTL), ("extended", TTL / 6)] {
-            let mut before = now();
-            let acquire = command(Verb::Acquire, key, 'A', first);
-            assert_eq!(subject.ask(acquire).await, Vote::Grant);
-            if first < TTL {
-                before = now();
+        for (key, first) in [("acquired", TTL), ("extended", TTL / 2)] {
+            let before = loop {
+                let acquired = now();
+                let acquire = command(Verb::Acquire, key, 'A', first);
+                assert_eq!(subject.ask(acquire).await, Vote::Grant);
+                if first == TTL {
+                    break acquired;
+                }
+                let extended = now();
                 let extend = command(Verb::Extend, key, 'A', TTL);
-                assert_eq!(subject.ask(extend).await, Vote::Grant);
-            }
+                let vote = subject.ask(extend).await;
+                if vote == Vote::Grant {
+                    break extended;
+                }
+                // A busy machine may be late with the extension.
+                assert_eq!(vote, gone);
+                assert!(now() - acquired >= first);
+            };
             let answered = now();
             let mut last_seen = before;
             loop {
@@ -120,7 +130,6 @@ async fn a_key_lives_for_its_ttl_and_not_much_longer() {
             assert!(now() - before >= TTL);
             assert!(last_seen < answered + TTL + MILLISECOND * 2);
 
-            let gone = Vote::Refuse(Refusal::Gone);
             let late = command(Verb::Extend, key, 'A', seconds(40));
             assert_eq!(subject.ask(late).await, gone);
             let late = command(Verb::Release, key, 'A', seconds(40));
