@@ -157,7 +157,10 @@ fn refusal(health: &MasterHealth) -> Option<String> {
         let why = why.unwrap_or_else(|| "refused the login".to_owned());
         return Some(format!("{why}; give the password with {LOGIN}"));
     }
-    why.filter(|_| health.refuses_certificate() || health.refuses_database())
+    let is_refused = health.refuses_certificate()
+        || health.refuses_database()
+        || health.refuses_restart_question();
+    why.filter(|_| is_refused)
 }
 
 /// Returns why the master is not connected, or takes no locks.

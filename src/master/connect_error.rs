@@ -166,6 +166,7 @@ impl DialError {
     pub(super) fn refusal(&self) -> Option<DialRefusal> {
         match self {
             Self::Connect(error) => error.refusal(),
+            Self::RightsMissing { .. } => Some(DialRefusal::RestartQuestion),
             _ => None,
         }
     }

@@ -8,7 +8,8 @@ use std::{
 };
 
 use quorlock::{
-    AcquireError, Builder, Coordinator, Failure, Kind, Lock, Owner, Quarantine, Renewal, Votes,
+    AcquireError, Builder, Coordinator, Failure, Kind, Lock, MasterHealth, Owner, Quarantine,
+    Renewal, Votes,
 };
 use testkit::{captured_log::CapturedLog, proxy::Proxy};
 use tokio::join;
@@ -293,7 +294,13 @@ fn a_strict_client_refuses_a_user_without_the_rights_and_names_them() {
             urls.push(format!("redis://lock:pw@127.0.0.1:{}", master.port()));
         }
         let strict = quarantining(Quarantine::Strict).masters(&urls).build();
-        let refused = strict.unwrap().mutex("r").try_acquire().await.unwrap_err();
+        let strict = strict.unwrap();
+        let refused = strict.mutex("r").try_acquire().await.unwrap_err();
+        let health = strict.health();
+        assert!(
+            health.iter().all(MasterHealth::refuses_restart_question),
+            "{health:?}"
+        );
         let text = refused.to_string();
         assert!(matches!(refused, AcquireError::NoQuorum { .. }), "{text}");
         let rights = "+eval +info +time +hmget +hset ~quorlock:guard";

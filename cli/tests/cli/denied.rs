@@ -60,6 +60,40 @@ fn masters_that_deny_the_lock_are_78_at_once() {
     }
 }
 
+/// A strict program has no vote of a master before it has asked whether that one restarted.
+#[test]
+fn masters_that_deny_the_question_of_a_strict_program_are_78_at_once() {
+    let masters = masters(3);
+    for rules in ["+@all -time ~*", "+@all ~a"] {
+        masters.iter().for_each(|master| allow(master, rules));
+        for words in [
+            "run -n a -- echo ran",
+            "run a -- echo ran",
+            "hold --wait 1m a",
+            "status a",
+            "break --yes a",
+        ] {
+            let since = Instant::now();
+            let strict = format!("--strict {words}");
+            let (status, out, err) = ended(&mut as_bob(&masters, &strict));
+            assert_eq!(
+                (status, out.contains("ran\n")),
+                (78, false),
+                "{words}: {err}"
+            );
+            assert!(since.elapsed() < Duration::from_secs(5), "{words}");
+            for part in [
+                "it cannot be asked whether it restarted: ",
+                "+time",
+                "~quorlock:guard",
+            ] {
+                assert!(err.contains(part), "{words}: {part}: {err}");
+            }
+            assert_eq!(err.lines().count(), 1, "{words}: {err}");
+        }
+    }
+}
+
 /// Old servers say inside a script in other words that a right is missing.
 #[test]
 fn a_right_that_is_missing_in_a_script_is_78_at_once_on_each_version() {

@@ -72,6 +72,13 @@ impl MasterHealth {
     pub fn refuses_certificate(&self) -> bool {
         self.refusal == Some(DialRefusal::Certificate)
     }
+
+    /// Returns whether the last dial failed because the master cannot be asked whether it restarted:
+    /// its user lacks a right, or the server lacks a command. Only under
+    /// [`Quarantine::Strict`](crate::Quarantine::Strict).
+    pub fn refuses_restart_question(&self) -> bool {
+        self.refusal == Some(DialRefusal::RestartQuestion)
+    }
 }
 
 /// Shows, for example, `10.0.0.1:6379 connected for 12.0s, round trip 310.0µs`.
@@ -127,6 +134,7 @@ pub(crate) enum DialRefusal {
     Certificate,
     Database,
     Login,
+    RestartQuestion,
 }
 
 #[cfg(test)]
