@@ -272,7 +272,7 @@ fn files_that_cannot_be_used_are_a_wrong_configuration() {
         ),
         (
             format!("{ca}\ncert_file = {certificate:?}\nkey_file = {other:?}"),
-            "does not belong to the certificate in",
+            "does not belong to the cert_file",
         ),
     ] {
         let (status, out, err) = ended(&mut masters.quorlock(&more, "run a -- echo ran"));

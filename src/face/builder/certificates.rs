@@ -17,7 +17,12 @@ use crate::{core::config_error::ConfigError, master::MasterSpec};
 /// Returns what the files say. `None` if there are none: then the authorities of the system count,
 /// and the client has no certificate.
 pub(super) fn read(settings: &SharedSettings) -> Result<Option<Arc<ClientConfig>>, ConfigError> {
-    let own = own_files(settings)?;
+    let own = match (&settings.cert_file, &settings.key_file) {
+        (Some(certificate), Some(key)) => Some((certificate, key)),
+        (None, None) => None,
+        (Some(_), None) => return Err(wrong("a cert_file", "needs a key_file")),
+        (None, Some(_)) => return Err(wrong("a key_file", "needs a cert_file")),
+    };
     let Some(authorities) = &settings.ca_file else {
         let none = wrong("a cert_file", WITHOUT_AUTHORITIES);
         return own.map_or(Ok(None), |_| Err(none));
@@ -34,26 +39,14 @@ pub(super) fn read(settings: &SharedSettings) -> Result<Option<Arc<ClientConfig>
         .with_root_certificates(roots(authorities)?);
     let config = match own {
         None => settled.with_no_client_auth(),
-        Some([certificate, key]) => settled
+        Some((certificate, key)) => settled
             .with_client_auth_cert(chain(certificate)?, secret(key)?)
             .map_err(|error| {
-                let certificate = certificate.display();
-                let reason =
-                    format!("does not belong to the certificate in {certificate}: {error}");
-                wrong(format!("the key in {}", key.display()), reason)
+                let reason = format!("does not belong to the cert_file: {error}");
+                wrong(key.display().to_string(), reason)
             })?,
     };
     Ok(Some(Arc::new(config)))
-}
-
-/// Returns the files with the certificate of this client and its key.
-fn own_files(settings: &SharedSettings) -> Result<Option<[&Path; 2]>, ConfigError> {
-    match (&settings.cert_file, &settings.key_file) {
-        (Some(certificate), Some(key)) => Ok(Some([certificate, key])),
-        (Some(_), None) => Err(wrong("a cert_file", "needs a key_file")),
-        (None, Some(_)) => Err(wrong("a key_file", "needs a cert_file")),
-        (None, None) => Ok(None),
-    }
 }
 
 fn roots(file: &Path) -> Result<RootCertStore, ConfigError> {
@@ -68,25 +61,22 @@ fn roots(file: &Path) -> Result<RootCertStore, ConfigError> {
 }
 
 fn chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
-    let read = || CertificateDer::pem_file_iter(file)?.collect::<Result<Vec<_>, _>>();
-    match read() {
-        Ok(chain) if chain.is_empty() => Err(unreadable(file, "certificate", None)),
-        Ok(chain) => Ok(chain),
-        Err(error) => Err(unreadable(file, "certificate", Some(&error))),
-    }
+    let chain = match CertificateDer::pem_file_iter(file).and_then(Iterator::collect) {
+        Ok(chain) if Vec::is_empty(&chain) => Err(pem::Error::NoItemsFound),
+        chain => chain,
+    };
+    chain.map_err(|error| unreadable(file, "certificate", &error))
 }
 
 fn secret(file: &Path) -> Result<PrivateKeyDer<'static>, ConfigError> {
-    PrivateKeyDer::from_pem_file(file).map_err(|error| {
-        let what = "private key without a passphrase";
-        unreadable(file, what, Some(&error))
-    })
+    let key = PrivateKeyDer::from_pem_file(file);
+    key.map_err(|error| unreadable(file, "private key without a passphrase", &error))
 }
 
 /// Says nothing of the content, which may be a key.
-fn unreadable(file: &Path, what: &str, error: Option<&pem::Error>) -> ConfigError {
+fn unreadable(file: &Path, what: &str, error: &pem::Error) -> ConfigError {
     let reason = match error {
-        Some(pem::Error::Io(error)) => format!("cannot be read: {error}"),
+        pem::Error::Io(error) => format!("cannot be read: {error}"),
         _ => format!("has no {what} in PEM form"),
     };
     wrong(file.display().to_string(), reason)

@@ -4,11 +4,12 @@ use std::{
     cell::RefCell,
     env,
     ffi::OsString,
-    fs::File,
-    io::Read,
+    fs,
     path::{Path, PathBuf},
     time::Duration,
 };
+
+use strsim::osa_distance;
 
 #[cfg(feature = "tls")]
 use super::certificates;
@@ -112,15 +113,12 @@ impl SharedSettings {
         let known = RefCell::new(vec![PASSWORD]);
         let get = |name| {
             known.borrow_mut().push(name);
-            value(name)
+            value(name).filter(|value| !value.is_empty())
         };
         let text = |name| parsed(name, get(name), Ok);
         let time = |name| parsed(name, get(name), |text| Ok(time(&text)?));
         let urls = |name| parsed(name, get(name), masters).map(Option::unwrap_or_default);
-        let file = |name| {
-            let file = get(name).filter(|file| !file.is_empty());
-            file.map(PathBuf::from)
-        };
+        let file = |name| get(name).map(PathBuf::from);
         let settings = Self {
             masters: urls(MASTERS)?,
             leaving: urls("QUORLOCK_LEAVING")?,
@@ -154,7 +152,8 @@ impl SharedSettings {
         if self.has_read_files {
             return Ok(self);
         }
-        let read = self.with_password(env::var_os(PASSWORD))?.with_tls()?;
+        let password = env::var_os(PASSWORD).filter(|password| !password.is_empty());
+        let read = self.with_password(password)?.with_tls()?;
         Ok(Self {
             has_read_files: true,
             ..read
@@ -249,7 +248,7 @@ impl Builder {
         let settings = SharedSettings::from_env()?;
         if settings.masters.is_empty() {
             let reason = "has no masters: set it to their URLs, with commas between them";
-            return Err(wrong(of_variable(MASTERS), reason));
+            return Err(wrong(format!("the variable {MASTERS}"), reason));
         }
         settings.builder()
     }
@@ -268,46 +267,32 @@ pub(super) fn wrong(place: impl Into<String>, reason: impl Into<String>) -> Conf
     }
 }
 
-fn of_variable(name: &str) -> String {
-    format!("the variable {name}")
-}
-
 /// Refuses a variable that is probably misspelt: it would be as if it were not set.
 fn check_names(known: &[&str], names: impl Iterator<Item = OsString>) -> Result<(), ConfigError> {
     let names = names.filter_map(|name| name.into_string().ok());
     for name in names.filter(|name| name.starts_with("QUORLOCK_")) {
-        if let Some(near) = known.iter().find(|known| are_near(&name, known))
+        if let Some(near) = known.iter().find(|known| osa_distance(&name, known) <= 1)
             && !known.contains(&&*name)
         {
             let reason = format!("is not known: is it {near}?");
-            return Err(wrong(of_variable(&name), reason));
+            return Err(wrong(format!("the variable {name}"), reason));
         }
     }
     Ok(())
 }
 
-/// Returns whether one letter makes the difference.
-fn are_near(one: &str, other: &str) -> bool {
-    let (one, other) = (one.as_bytes(), other.as_bytes());
-    let begin = one.iter().zip(other).take_while(|(a, b)| a == b).count();
-    let (one, other) = (&one[begin..], &other[begin..]);
-    let both = one.iter().rev().zip(other.iter().rev());
-    one.len().max(other.len()) <= 1 + both.take_while(|(a, b)| a == b).count()
-}
-
-/// Returns the value of an environment variable. An empty one counts as unset.
+/// Returns the value of an environment variable.
 fn parsed<T>(
     name: &str,
     value: Option<OsString>,
     parse: impl FnOnce(String) -> Result<T, String>,
 ) -> Result<Option<T>, ConfigError> {
-    let value = value.filter(|value| !value.is_empty());
     let value = value.map(|value| {
         let text = value.into_string();
         parse(text.map_err(|_| "is not text in UTF-8")?)
     });
     let value = value.transpose();
-    value.map_err(|reason| wrong(of_variable(name), reason))
+    value.map_err(|reason| wrong(format!("the variable {name}"), reason))
 }
 
 /// Returns the masters of an environment variable.
@@ -333,13 +318,10 @@ fn time_of_text<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Dura
 }
 
 fn password_of_file(file: &Path) -> Result<String, ConfigError> {
-    /// The longest file, in bytes. A file such as /dev/zero has no end.
-    const MOST: u64 = 1 << 16;
-    let place = format!("the password file {}", file.display());
-    let mut text = String::new();
-    let read = File::open(file).and_then(|file| file.take(MOST).read_to_string(&mut text));
-    read.map_err(|error| wrong(&*place, format!("cannot be read: {error}")))?;
-    password(&text).map_err(|reason| wrong(place, reason))
+    let wrong = |reason| wrong(format!("the password file {}", file.display()), reason);
+    let text = fs::read_to_string(file);
+    let text = text.map_err(|error| wrong(format!("cannot be read: {error}")))?;
+    password(&text).map_err(|reason| wrong(reason.to_owned()))
 }
 
 /// Returns the password in the content of a file or a variable.
@@ -368,6 +350,7 @@ mod tests {
             ("QUORLOCK_LEAVING", false),
             ("QUORLOCK_LEAVIN", true),
             ("QUORLOCK_TLL", true),
+            ("QUORLOCK_USRE", true),
             ("QUORLOCK_MASTER", true),
             ("QUORLOCK_VERSION", false), // of the image, perhaps
             ("QUORLOCK_SLOT", false),
