@@ -5,7 +5,9 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use quorlock::{AcquireError, Contention, Coordinator, ExtendError, Guard, ReleaseError};
+use quorlock::{
+    AcquireError, Contention, Coordinator, ExtendError, Guard, LockState, ReleaseError,
+};
 use tokio::time::{sleep, timeout};
 
 use crate::{
@@ -70,14 +72,8 @@ impl Held {
         let Self { guard, locks, .. } = self;
         let names = quoted(guard.names());
         let mut was_lost = matches!(done, Ok(Exit::Lost) | Err(_));
-        // No renewal may have noticed a loss yet. With a minimum time, an extension would move the
-        // end of the lock.
-        if !was_lost && asking.min_hold.is_none() {
-            let extension = guard.extend(asking.ttl.unwrap_or(locks.ttl()));
-            let limit = round_limit(&locks, ANSWER_LEAST);
-            if let Ok(Err(ExtendError::Lost { .. })) = timeout(limit, extension).await {
-                (done, was_lost) = (Err(loss::failure(&guard, "")), true);
-            }
+        if !was_lost && is_lost(&guard, &locks, asking).await {
+            (done, was_lost) = (Err(loss::failure(&guard, "")), true);
         }
         let released = timeout(RELEASE_LIMIT, guard.release()).await;
         if !was_lost || common.is_verbose() {
@@ -97,6 +93,21 @@ impl Held {
         close(&locks).await;
         done
     }
+}
+
+/// Returns whether a lock that nobody needs any more was lost. No renewal may have noticed it yet.
+async fn is_lost(guard: &Guard, locks: &Coordinator, asking: &Asking) -> bool {
+    // What ended the hold may have come at the same moment as the end of the lock.
+    if matches!(guard.state(), LockState::Lost(_)) {
+        return true;
+    }
+    // With a minimum time, an extension would move the end of the lock.
+    if asking.min_hold.is_some() {
+        return false;
+    }
+    let extension = guard.extend(asking.ttl.unwrap_or(locks.ttl()));
+    let extended = timeout(round_limit(locks, ANSWER_LEAST), extension).await;
+    matches!(extended, Ok(Err(ExtendError::Lost { .. })))
 }
 
 /// The result of asking for a lock.

@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::Write,
+    process::Stdio,
     time::{Duration, Instant},
 };
 
@@ -235,17 +236,34 @@ fn a_lock_is_renewed_while_the_command_runs_or_is_stopped() {
 #[test]
 fn a_holder_that_was_stopped_says_so() {
     let masters = masters(3);
-    let holder = Running::hold(&masters, "--ttl 1s a");
-    holder.signal(Signal::SIGSTOP);
-    until("the lock has expired", || {
-        let held = |master: &Server| master.command(&["EXISTS", "a"]) == "1";
-        !masters.iter().any(held)
+    let names = ["a", "b", "c", "d", "e", "f"];
+    let holders = names.map(|name| {
+        let words = format!("hold --ttl 1s --until-eof {name}");
+        let mut holder = Running::start(with(&masters, &words).stdin(Stdio::piped()));
+        assert!(holder.line().starts_with("held "));
+        holder
     });
-    holder.signal(Signal::SIGCONT);
-    let (status, _, err) = holder.ended();
-    assert_eq!(status.code(), Some(76), "{err}");
-    let why = ", because quorlock did not run for at least ";
-    assert!(err.contains(why) && err.lines().count() == 1, "{err}");
+    holders
+        .iter()
+        .for_each(|holder| holder.signal(Signal::SIGSTOP));
+    until("the locks have expired", || {
+        let is_empty =
+            |master: &Server| master.command(&["EXISTS", "a", "b", "c", "d", "e", "f"]) == "0";
+        masters.iter().all(is_empty)
+    });
+    // An end that comes at the same moment does not hide the loss.
+    for (number, mut holder) in holders.into_iter().enumerate() {
+        match number {
+            0 => {}
+            1 | 2 => holder.signal(Signal::SIGTERM),
+            _ => holder.say(""),
+        }
+        holder.signal(Signal::SIGCONT);
+        let (status, _, err) = holder.ended();
+        assert_eq!(status.code(), Some(76), "{err}");
+        let why = ", because quorlock did not run for at least ";
+        assert!(err.contains(why) && err.lines().count() == 1, "{err}");
+    }
 }
 
 #[test]
