@@ -195,7 +195,7 @@ pub(crate) struct Asking {
 pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) asking: Asking,
-    /// Time from TERM to KILL if the lock is lost [TTL/3].
+    /// Time from TERM to KILL if the lock is lost [TTL/3, at most 10s].
     ///
     /// With 0s, CMD gets no TERM: it is killed at once.
     #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]

@@ -172,7 +172,8 @@ pub(crate) async fn ask(
 async fn acquire(wanted: &Wanted<'_>, asking: &Asking) -> Result<Guard, Failure> {
     let action = format!("cannot lock {}", wanted.quoted());
     if let Some(limit) = asking.ready {
-        ready(wanted.locks, limit, &action).await?;
+        let ready = wanted.locks.ready(limit).await;
+        ready.map_err(|error| not_ready(&error, wanted.locks, &action))?;
     }
     let acquired = match asking.wait {
         Some(Duration::ZERO) => acquire_once(wanted, asking).await,
@@ -236,6 +237,7 @@ async fn held_without_ttl(
         return None;
     }
     let sentence = without_ttl(wanted, error).await?;
+    // Not `Contended`, which --quiet hides.
     let exit = asking.conflict_exit_code.unwrap_or(Exit::Contended.code());
     Some(Failure::new(Exit::Code(exit), sentence))
 }
@@ -337,7 +339,7 @@ async fn acquire_once(wanted: &Wanted<'_>, asking: &Asking) -> Result<Guard, Acq
                 }
                 AcquireError::Contended { reason, .. } => *reason == Contention::Split,
                 AcquireError::NoQuorum { .. } if is_refused(&error) => false,
-                AcquireError::NoQuorum { .. } => ready(wanted.locks, left, "").await.is_ok(),
+                AcquireError::NoQuorum { .. } => wanted.locks.ready(left).await.is_ok(),
                 _ => false,
             };
         if !goes_on {
@@ -346,12 +348,6 @@ async fn acquire_once(wanted: &Wanted<'_>, asking: &Asking) -> Result<Guard, Acq
         let random = RandomState::new().hash_one(()) % 30;
         sleep(Duration::from_millis(random)).await;
     }
-}
-
-/// Waits until enough masters can vote, at most for `limit`.
-async fn ready(locks: &Coordinator, limit: Duration, action: &str) -> Result<(), Failure> {
-    let ready = locks.ready(limit).await.map(drop);
-    ready.map_err(|error| not_ready(&error, locks, action))
 }
 
 /// Waits until the releases are delivered. They are on their way to all masters that have answered
@@ -370,8 +366,9 @@ fn round_limit(locks: &Coordinator, least: Duration) -> Duration {
 
 /// The time between two looks at the votes of a wait in which too few masters vote.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// What a round gets beyond its round trips if nobody needs its answers.
 const CLOSE_LEAST: Duration = Duration::from_millis(10);
-/// The same if the answers matter. A busy machine may need this time for them.
+/// What it gets if they matter: a busy machine may be late with them.
 const ANSWER_LEAST: Duration = Duration::from_millis(50);
 const RELEASE_LIMIT: Duration = Duration::from_secs(2);
 const ROUND_LIMIT: Duration = Duration::from_millis(250);

@@ -9,7 +9,7 @@ use nix::{
     sys::signal::{Signal, killpg, raise},
     unistd::getpgrp,
 };
-use quorlock::{Guard, LockState};
+use quorlock::LockState;
 use tokio::time::{sleep_until, timeout};
 
 use super::{
@@ -23,7 +23,6 @@ use crate::{
 /// Watches a lock and the command that runs under it.
 pub(crate) struct Watch<'a> {
     held: &'a Held,
-    guard: &'a Guard,
     group: Group,
     /// Signals to pass on.
     signals: Signals,
@@ -44,14 +43,12 @@ impl<'a> Watch<'a> {
         signals: Signals,
         kill_after: Duration,
     ) -> Result<Self, Failure> {
-        let guard = &held.guard;
         Ok(Self {
             held,
-            guard,
             signals,
             job_control: Signals::catch(&[Signal::SIGTSTP, Signal::SIGCONT])?,
             kill_after,
-            deadline: deadline(guard),
+            deadline: deadline(&held.guard),
             stops_too: false,
             group,
         })
@@ -65,7 +62,7 @@ impl<'a> Watch<'a> {
             if self.is_over(now) {
                 return self.end_command(now).await;
             }
-            self.deadline = deadline(self.guard);
+            self.deadline = deadline(&self.held.guard);
             self.group.kill_at(self.deadline);
             let next_look = self.next_look(now);
             tokio::select! {
@@ -88,29 +85,29 @@ impl<'a> Watch<'a> {
                         self.group.signal(Signal::SIGCONT); // for a command that is stopped
                     }
                 }
-                _ = self.guard.lost() => {}
+                _ = self.held.guard.lost() => {}
                 () = sleep_until(next_look.into()) => {}
                 never = &mut news => match never {},
             }
         };
-        let is_lost = matches!(self.guard.state(), LockState::Lost(_));
+        let is_lost = matches!(self.held.guard.state(), LockState::Lost(_));
         if is_lost {
             self.group.kill().await;
         }
         // The keeper may have killed the command before this process noticed.
         if self.group.end().await && exit == Exit::from(Signal::SIGKILL) {
-            return Err(killed_by_keeper(self.guard));
+            return Err(killed_by_keeper(&self.held.guard));
         }
         if is_lost {
-            return Err(loss::failure(self.guard, " while the command ran"));
+            return Err(loss::failure(&self.held.guard, " while the command ran"));
         }
         Ok(exit)
     }
 
     /// Returns whether the lock is lost, or so near its end that the command must end now.
     fn is_over(&self, now: Instant) -> bool {
-        matches!(self.guard.state(), LockState::Lost(_))
-            || now + self.kill_after >= deadline(self.guard)
+        matches!(self.held.guard.state(), LockState::Lost(_))
+            || now + self.kill_after >= deadline(&self.held.guard)
             || self.held.is_over(now)
     }
 
@@ -118,7 +115,7 @@ impl<'a> Watch<'a> {
     fn next_look(&self, now: Instant) -> Instant {
         let last = self.deadline.checked_sub(self.kill_after).unwrap_or(now);
         let last = self.held.until.map_or(last, |until| until.min(last));
-        let early = self.deadline.checked_sub(self.guard.validity() / 2);
+        let early = self.deadline.checked_sub(self.held.guard.validity() / 2);
         match early {
             Some(early) if early > now => early.min(last),
             _ => last.min(now + LOOK_EVERY),
@@ -144,7 +141,7 @@ impl<'a> Watch<'a> {
         let was_killed = self.group.end().await && is_dead;
         match has_time {
             true => Ok(Exit::Lost),
-            false if was_killed => Err(killed_by_keeper(self.guard)),
+            false if was_killed => Err(killed_by_keeper(&self.held.guard)),
             false => Err(Failure::new(Exit::Lost, sentence)),
         }
     }
@@ -173,7 +170,7 @@ impl<'a> Watch<'a> {
         if self.held.is_over(now) {
             return self.held.too_long() + THEN;
         }
-        loss::sentence(self.guard, THEN)
+        loss::sentence(&self.held.guard, THEN)
     }
 
     /// Reacts to a stop of the command. Without a shell that would resume it, this process does not
@@ -203,7 +200,7 @@ impl<'a> Watch<'a> {
     }
 
     /// Resumes the command after a stop of this process. Without a shell, the system has ignored
-    /// the stop. Then it would also have ignored that of the command, or ended its read.
+    /// the stop. It would then ignore a stop of the command, too, or end its read.
     async fn after_stop(&mut self, needs_terminal: bool) {
         let resumed = timeout(RESUME_LIMIT, self.job_control.next()).await;
         match resumed {
