@@ -132,6 +132,12 @@ impl Masters {
         self.with_health(|health| health.quarantine.is_some())
     }
 
+    /// Returns whether a majority of every set is not in quarantine.
+    pub(crate) fn has_voters(&self) -> bool {
+        let voters = MasterSet::ALL - self.quarantined();
+        self.quorum().has_majority_of_every_set(voters)
+    }
+
     fn with_health(&self, is_so: impl Fn(&MasterHealth) -> bool) -> MasterSet {
         let health = self.health.read();
         let those = health

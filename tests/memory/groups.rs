@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use quorlock::{
-    AcquireError, Coordinator, Fault, Group, Groups, Kind, MasterHealth, MemoryMaster, Tally,
+    AcquireError, Coordinator, Fault, Group, Groups, Kind, MasterHealth, MemoryMaster,
+    ReleaseError, Tally,
 };
 use tokio::time::timeout;
 
@@ -222,6 +223,30 @@ async fn a_guard_of_names_in_several_groups_ended_when_the_first_of_them_did() {
     tokio::time::sleep(seconds(60)).await;
     assert!(!guard.is_valid());
     assert_eq!(guard.valid_until(), until);
+}
+
+/// Each group that may have forgotten locks keeps a lock of its names from being free.
+#[tokio::test(start_paused = true)]
+async fn a_lock_of_several_names_is_available_once_each_group_votes() {
+    let world = World::new();
+    let locks = world.open(&IDS, &[]);
+    let names = IDS.map(|id| name_in(&locks, id));
+    let all = locks.mutex_all(&names);
+    assert_eq!(all.available().await.unwrap(), 1);
+    for masters in &world.masters {
+        for master in masters {
+            master.inject(Fault::Down);
+            tokio::time::sleep(millis(1)).await;
+            master.forget();
+            master.inject(Fault::None);
+        }
+        tokio::time::sleep(seconds(2)).await; // long enough for a new connection
+        assert!(!all.is_held().await.unwrap());
+        assert_eq!(all.available().await.unwrap(), 0);
+        all.try_acquire().await.unwrap_err();
+        tokio::time::sleep(seconds(62)).await; // the quarantine
+        assert_eq!(all.available().await.unwrap(), 1);
+    }
 }
 
 /// A waiter for names of two groups gives back the name of the one while the other is down.

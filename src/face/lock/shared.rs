@@ -1,6 +1,6 @@
 //! Locks that several guards may hold at once: read-write locks and semaphores.
 
-use std::sync::Arc;
+use std::{iter, sync::Arc};
 
 use super::Lock;
 use crate::{
@@ -8,7 +8,6 @@ use crate::{
         config_error::ConfigError,
         error::InspectError,
         kind::{Access, Kind},
-        vote::MasterSet,
     },
     driver::context::Context,
 };
@@ -86,11 +85,11 @@ impl Lock {
         let is_semaphore = holders
             .iter()
             .all(|holder| holder.kind == Some(Kind::Semaphore));
-        let masters = &self.context.masters;
-        let voters = MasterSet::ALL - masters.quarantined();
-        let is_open = is_semaphore && masters.quorum().has_majority_of_every_set(voters);
+        let others = self.others.iter().map(|(context, _)| context);
+        let mut contexts = iter::once(&self.context).chain(others);
+        let can_vote = contexts.all(|context| context.masters.has_voters());
         let free = usize::from(permits).saturating_sub(holders.len());
-        Ok(if is_open { free } else { 0 })
+        Ok(if is_semaphore && can_vote { free } else { 0 })
     }
 }
 
