@@ -319,7 +319,8 @@ impl Guard {
         result
     }
 
-    /// Releases the lock on all masters, and waits until a majority has confirmed.
+    /// Releases the lock on all masters, and waits until a majority has confirmed. For several
+    /// [names](Self::names), waits for each of them, and returns the first error.
     ///
     /// The release also succeeds if the lock was lost before. To find out whether the lock was held
     /// to the end of the work, call [`ensure_held`](Self::ensure_held) before the release. If the
@@ -340,10 +341,11 @@ impl Guard {
     ///
     /// Dropping the future does not stop the release.
     pub async fn release(self) -> Result<(), ReleaseError> {
+        let mut result = Ok(());
         for (claim, release) in self.post(|level| level.end(false)) {
-            claim.confirm_release(&release).await?;
+            result = result.and(claim.confirm_release(&release).await);
         }
-        Ok(())
+        result
     }
 
     /// Posts a command for each name, the last one first. Returns the results.

@@ -249,6 +249,36 @@ async fn a_lock_of_several_names_is_available_once_each_group_votes() {
     }
 }
 
+/// Names in a group that is up are gone when the release returns.
+#[tokio::test(start_paused = true)]
+async fn a_release_waits_for_each_group_although_one_is_down() {
+    for down in 0..2 {
+        let world = World::new();
+        let locks = world.open(&IDS, &[]);
+        let names = ["a", "b"].map(|id| name_in(&locks, id));
+        let guard = locks.mutex_all(&names).acquire().await.unwrap();
+        guard.settled().await;
+        for master in &world.masters[down] {
+            master.inject(Fault::Down);
+        }
+        tokio::time::sleep(millis(1)).await; // the connections have ended
+        let up = &world.masters[1 - down];
+        up.iter()
+            .for_each(|master| master.inject(Fault::Delay(millis(20))));
+        let error = guard.release().await.unwrap_err();
+        let name = &*names[down];
+        assert!(
+            matches!(&error, ReleaseError::NoQuorum { name: failed, .. } if **failed == *name),
+            "{error}"
+        );
+        let free = up.iter().filter(|master| master.keys().is_empty());
+        assert!(
+            free.count() >= 2,
+            "the release of the other name was not awaited"
+        );
+    }
+}
+
 /// A waiter for names of two groups gives back the name of the one while the other is down.
 #[tokio::test(start_paused = true)]
 async fn an_outage_keeps_no_name_of_another_group() {
