@@ -290,8 +290,10 @@ impl Builder {
     /// Masters store the name with every lock: after the token of a mutex, and at the end of the
     /// [ID](crate::Owner::id) of an owner. All users with read access to the locks can read the
     /// name, so it must not contain a secret. A name of another client is what that client says,
-    /// and proves nothing. Every connection to a Redis master has the name, too, with an ID of the
-    /// lists of masters before it: `quorlock:380f0cf4a1f8149b:web-3/812`.
+    /// and proves nothing. The name of every connection to a Redis master ends with this name, after
+    /// an ID of the lists of masters, an ID of the key template, and the longest TTL in
+    /// milliseconds: `quorlock:380f0cf4a1f8149b:26610b92:60000:web-3/812`. See
+    /// [`ConnectionName`](crate::tools::ConnectionName).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
