@@ -128,7 +128,7 @@ pub use crate::{
         restart::Quarantine,
         time::renewal::Renewal,
         view::{
-            health::{MasterHealth, MasterState},
+            health::{DialRefusal, MasterHealth, MasterState},
             inspection::{Holder, Inspection, MasterView},
             lock_state::{LockState, LostReason},
         },

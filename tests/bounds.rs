@@ -16,11 +16,11 @@ use std::{
 
 use quorlock::{
     Access, AcquireError, BlockingError, Builder, ConfigError, Contention, Coordinator,
-    DowngradeError, ExtendError, Failure, Fence, FencingToken, Group, Groups, GroupsError, Guard,
-    HealthEvents, HeldReport, Holder, InspectError, Inspection, Kind, Lock, LockState, LostError,
-    LostReason, MasterHealth, MasterList, MasterSpec, MasterState, MasterView, Membership, Owner,
-    Quarantine, ReadWriteLock, ReadyError, Refusal, ReleaseError, Renewal, RunError,
-    SharedSettings, StaleToken, Tally, Vote, VoteRow, Votes,
+    DialRefusal, DowngradeError, ExtendError, Failure, Fence, FencingToken, Group, Groups,
+    GroupsError, Guard, HealthEvents, HeldReport, Holder, InspectError, Inspection, Kind, Lock,
+    LockState, LostError, LostReason, MasterHealth, MasterList, MasterSpec, MasterState,
+    MasterView, Membership, Owner, Quarantine, ReadWriteLock, ReadyError, Refusal, ReleaseError,
+    Renewal, RunError, SharedSettings, StaleToken, Tally, Vote, VoteRow, Votes,
     tools::{ConnectError, ConnectStep, ConnectionName, ExampleKey, ListsId, MasterStream},
 };
 
@@ -48,6 +48,7 @@ fn public_types_have_their_auto_traits() {
         ConnectionName: Clone Eq;
         Contention: Clone Copy Eq;
         Coordinator: Clone;
+        DialRefusal: Clone Copy Eq;
         DowngradeError: Error Clone Eq;
         ExampleKey: Clone Eq;
         ExtendError: Error Clone;

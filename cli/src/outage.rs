@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeSet, fmt, time::Duration};
 
-use quorlock::{Coordinator, Failure as VoteFailure, MasterHealth, MasterState, ReadyError, Votes};
+use quorlock::{
+    Coordinator, DialRefusal, Failure as VoteFailure, MasterHealth, MasterState, ReadyError, Votes,
+};
 
 use crate::{
     exit::Exit,
@@ -152,15 +154,11 @@ fn all_reasons<'a>(all: impl Iterator<Item = (&'a str, Option<String>)>) -> Opti
 
 /// Returns why dials to the master fail until a setting is changed, and which.
 fn refusal(health: &MasterHealth) -> Option<String> {
-    let why = obstacle(health);
-    if health.refuses_login() {
-        let why = why.unwrap_or_else(|| "refused the login".to_owned());
-        return Some(format!("{why}; give the password with {LOGIN}"));
-    }
-    let is_refused = health.refuses_certificate()
-        || health.refuses_database()
-        || health.refuses_restart_question();
-    why.filter(|_| is_refused)
+    let why = obstacle(health)?;
+    Some(match health.refusal? {
+        DialRefusal::Login => format!("{why}; give the password with {LOGIN}"),
+        _ => why,
+    })
 }
 
 /// Returns why the master is not connected, or takes no locks.

@@ -8,7 +8,7 @@ use std::{
 };
 
 use quorlock::{
-    AcquireError, Builder, Coordinator, Failure, Kind, Lock, MasterHealth, Owner, Quarantine,
+    AcquireError, Builder, Coordinator, DialRefusal, Failure, Kind, Lock, Owner, Quarantine,
     Renewal, Votes,
 };
 use testkit::{captured_log::CapturedLog, proxy::Proxy};
@@ -296,11 +296,13 @@ fn a_strict_client_refuses_a_user_without_the_rights_and_names_them() {
         let strict = quarantining(Quarantine::Strict).masters(&urls).build();
         let strict = strict.unwrap();
         let refused = strict.mutex("r").try_acquire().await.unwrap_err();
-        let health = strict.health();
-        assert!(
-            health.iter().all(MasterHealth::refuses_restart_question),
-            "{health:?}"
-        );
+        for health in strict.health() {
+            assert_eq!(
+                health.refusal,
+                Some(DialRefusal::RestartQuestion),
+                "{health}"
+            );
+        }
         let text = refused.to_string();
         assert!(matches!(refused, AcquireError::NoQuorum { .. }), "{text}");
         let rights = "+eval +info +time +hmget +hset ~quorlock:guard";

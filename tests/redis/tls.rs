@@ -8,7 +8,7 @@ use std::{
 };
 
 use quorlock::{
-    AcquireError, Builder, ConfigError, Coordinator, MasterSpec, Quarantine, Renewal,
+    AcquireError, Builder, ConfigError, Coordinator, DialRefusal, MasterSpec, Quarantine, Renewal,
     rustls::{
         ClientConfig, ConfigBuilder, RootCertStore, client::WantsClientCert, crypto::ring,
         pki_types::PrivatePkcs8KeyDer,
@@ -93,7 +93,7 @@ async fn until_refused(locks: &Coordinator) {
     until("every dial fails because of a certificate", async || {
         let mut health = locks.health().into_iter();
         health
-            .all(|master| master.refuses_certificate() && !master.refuses_login())
+            .all(|master| master.refusal == Some(DialRefusal::Certificate))
             .then_some(())
     })
     .await;
@@ -325,7 +325,7 @@ fn a_server_that_answers_no_tls_is_explained() {
             println!("{said}");
             let expected = "if this port expects no TLS, use redis://";
             assert!(said.contains(expected), "{said}");
-            assert!(!locks.health()[0].refuses_certificate());
+            assert_eq!(locks.health()[0].refusal, None);
         }
     });
 }

@@ -45,7 +45,9 @@ pub struct MasterHealth {
     pub error: Option<Arc<str>>,
     /// The time since bytes last came from the master. `None` before the first connection.
     pub last_heard: Option<Duration>,
-    pub(crate) refusal: Option<DialRefusal>,
+    /// Why the last dial failed, if dials fail until someone changes a setting. `None` after any
+    /// other failure, and while the master is not [down](MasterState::Down).
+    pub refusal: Option<DialRefusal>,
 }
 
 impl MasterHealth {
@@ -53,31 +55,6 @@ impl MasterHealth {
     pub fn can_vote(&self) -> bool {
         let is_fit = self.quarantine.is_none() && self.error.is_none();
         self.state == MasterState::Connected && is_fit
-    }
-
-    /// Returns whether the last dial failed because the master has no database with this number.
-    pub fn refuses_database(&self) -> bool {
-        self.refusal == Some(DialRefusal::Database)
-    }
-
-    /// Returns whether the last dial failed because the master refused the login. The login for
-    /// Sentinels does not count.
-    pub fn refuses_login(&self) -> bool {
-        self.refusal == Some(DialRefusal::Login)
-    }
-
-    /// Returns whether the last dial failed because of a certificate: this program does not trust
-    /// the certificate of the master, or the master does not accept the certificate of this
-    /// program.
-    pub fn refuses_certificate(&self) -> bool {
-        self.refusal == Some(DialRefusal::Certificate)
-    }
-
-    /// Returns whether the last dial failed because the master cannot be asked whether it restarted:
-    /// its user lacks a right, or the server lacks a command. Only under
-    /// [`Quarantine::Strict`](crate::Quarantine::Strict).
-    pub fn refuses_restart_question(&self) -> bool {
-        self.refusal == Some(DialRefusal::RestartQuestion)
     }
 }
 
@@ -127,13 +104,20 @@ pub enum MasterState {
     Down(Arc<str>),
 }
 
-/// The reason of a dial that fails until someone changes the settings of the master or of this
+/// The reason of a dial that fails until someone changes a setting of the master or of this
 /// program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DialRefusal {
+#[non_exhaustive]
+pub enum DialRefusal {
+    /// This program does not trust the certificate of the master, or the master does not accept
+    /// the certificate of this program.
     Certificate,
+    /// The master has no database with this number.
     Database,
+    /// The master refused the login. The login for Sentinels does not count.
     Login,
+    /// The master cannot be asked whether it restarted: its user lacks a right, or the server lacks
+    /// a command. Only under [`Quarantine::Strict`](crate::Quarantine::Strict).
     RestartQuestion,
 }
 
