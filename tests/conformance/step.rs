@@ -19,7 +19,7 @@
 //! - `read`, `write`: what the attempt does with a read-write lock. Without these, it writes
 use super::*;
 use crate::core::{
-    kind::{Access, HolderForm, companion::Companion, companion_keys},
+    kind::{Access, companion::Companion, companion_keys},
     protocol::identity::{OwnerAttempt, QueueOptions, Ticket},
     vote::Slot,
 };
@@ -123,14 +123,14 @@ impl RowCommand {
     }
 
     fn identity(&self) -> Identity {
-        match self.kind.spec().holder {
-            HolderForm::Token => Identity::Token(token(self.who)),
-            HolderForm::Owner | HolderForm::Ticket => Identity::Owner(OwnerAttempt {
-                owner: owner(self.who).into(),
-                attempt: self.attempt,
-                ticket: (self.kind.has_queue()).then(|| ticket(self.who, self.drawn)),
-            }),
+        if !self.kind.has_owner() {
+            return Identity::Token(token(self.who));
         }
+        Identity::Owner(OwnerAttempt {
+            owner: owner(self.who).into(),
+            attempt: self.attempt,
+            ticket: (self.kind.has_queue()).then(|| ticket(self.who, self.drawn)),
+        })
     }
 
     /// Returns whether the command may be sent twice. Only the SET that takes a mutex may not.

@@ -3,14 +3,14 @@
 //! a slot.
 
 use super::{
-    HolderForm, Spec,
+    Spec,
     companion::Companion,
     script::{Script, lua, script},
 };
 
 pub(super) static SPEC: Spec = Spec {
     shown: "dummy lock",
-    holder: HolderForm::Owner,
+    has_owner: true,
     companions: &[&ONE, &TWO, &THREE, &FOUR, &FIVE, &SIX],
     has_readers: false,
     has_slots: true,

@@ -1,14 +1,14 @@
 //! The fair lock: the hash of a reentrant lock, and a queue of tickets on each master.
 
 use super::{
-    HolderForm, Spec,
+    Spec,
     companion::{Companion, DEADLINES},
     script::{Script, lua, releases, script, script_with_companions},
 };
 
 pub(super) static SPEC: Spec = Spec {
     shown: "fair lock",
-    holder: HolderForm::Ticket,
+    has_owner: true,
     companions: &[&QUEUE, &DEADLINES],
     has_readers: false,
     has_slots: false,

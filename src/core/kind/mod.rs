@@ -6,9 +6,9 @@
 //! [`table`](super::protocol::table). Whatever else has to know the kinds iterates over
 //! [`Kind::ALL`], and asks [`Kind::spec`].
 
-use std::{collections::BTreeSet, fmt};
+use std::{collections::BTreeSet, fmt, ptr};
 
-use companion::{Companion, FENCE};
+use companion::{Companion, DEADLINES, FENCE};
 
 pub(crate) mod companion;
 pub(crate) mod fair;
@@ -78,7 +78,7 @@ impl Kind {
 
     /// Returns whether an owner holds the lock. Otherwise a token does.
     pub(crate) fn has_owner(self) -> bool {
-        self.spec().holder != HolderForm::Token
+        self.spec().has_owner
     }
 
     /// Returns whether an owner can acquire the lock again while it holds it.
@@ -87,9 +87,11 @@ impl Kind {
         self.has_owner() && !self.spec().has_slots
     }
 
-    /// Returns whether attempts at the lock wait in the queues of the masters.
+    /// Returns whether attempts at the lock wait in the queues of the masters, each with a ticket.
+    /// Such a lock keeps the deadlines of its waiters.
     pub(crate) fn has_queue(self) -> bool {
-        self.spec().holder == HolderForm::Ticket
+        let mut companions = self.spec().companions.iter();
+        companions.any(|companion| ptr::eq(*companion, &DEADLINES))
     }
 
     /// Returns whether waiters ask masters to report changes of the key. The key of a lock with
@@ -109,7 +111,8 @@ impl fmt::Display for Kind {
 pub(crate) struct Spec {
     /// The words for people.
     pub(in crate::core) shown: &'static str,
-    pub(crate) holder: HolderForm,
+    /// `true` if an owner holds the lock. Otherwise, a token does, which is new for every attempt.
+    has_owner: bool,
     /// The keys that the kind keeps in addition to the key of the lock, in the order that its
     /// scripts expect.
     pub(crate) companions: &'static [&'static Companion],
@@ -117,17 +120,6 @@ pub(crate) struct Spec {
     pub(crate) has_readers: bool,
     /// `true` if several can hold the lock, each in a slot of its own. A grant is then for a slot.
     pub(crate) has_slots: bool,
-}
-
-/// The form in which masters know the holder of a lock. It also decides how attempts wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HolderForm {
-    /// An owner, which may hold several levels. Attempts wait in turn.
-    Owner,
-    /// An owner with a ticket, by which it waits in the queue of each master.
-    Ticket,
-    /// A token, which is new for every attempt. Attempts wait in turn.
-    Token,
 }
 
 /// What the holder of a lock leaves to others. Readers of a [read-write

@@ -1,13 +1,13 @@
 //! The mutex: a string that holds the token of an attempt, as in most Redlock libraries.
 
 use super::{
-    HolderForm, Spec,
+    Spec,
     script::{Script, lua, releases, script},
 };
 
 pub(super) static SPEC: Spec = Spec {
     shown: "mutex",
-    holder: HolderForm::Token,
+    has_owner: false,
     companions: &[],
     has_readers: false,
     has_slots: false,

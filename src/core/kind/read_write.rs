@@ -2,14 +2,14 @@
 //! tickets on each master.
 
 use super::{
-    HolderForm, Spec,
+    Spec,
     companion::{Companion, DEADLINES},
     script::{Script, lua, releases, script, script_with_companions},
 };
 
 pub(super) static SPEC: Spec = Spec {
     shown: "read-write lock",
-    holder: HolderForm::Ticket,
+    has_owner: true,
     companions: &[&WRITERS, &DEADLINES, &READERS],
     has_readers: true,
     has_slots: false,

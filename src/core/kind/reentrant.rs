@@ -1,13 +1,13 @@
 //! The reentrant lock: a hash with the depth of its owner, which Redisson can read.
 
 use super::{
-    HolderForm, Spec,
+    Spec,
     script::{Script, lua, releases, script},
 };
 
 pub(super) static SPEC: Spec = Spec {
     shown: "reentrant lock",
-    holder: HolderForm::Owner,
+    has_owner: true,
     companions: &[],
     has_readers: false,
     has_slots: false,

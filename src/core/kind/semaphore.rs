@@ -2,14 +2,14 @@
 //! tickets on each master.
 
 use super::{
-    HolderForm, Spec,
+    Spec,
     companion::{Companion, DEADLINES},
     script::{Script, lua, releases, script, script_with_companions},
 };
 
 pub(super) static SPEC: Spec = Spec {
     shown: "semaphore",
-    holder: HolderForm::Ticket,
+    has_owner: true,
     companions: &[&WAITERS, &DEADLINES],
     has_readers: false,
     has_slots: true,

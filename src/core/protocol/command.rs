@@ -169,7 +169,7 @@ impl Command {
 pub(crate) mod fixture {
     use super::*;
     use crate::core::{
-        kind::{HolderForm, Kind},
+        kind::Kind,
         protocol::{
             identity::{OwnerAttempt, Ticket},
             name::{KeyTemplate, Token},
@@ -198,13 +198,14 @@ pub(crate) mod fixture {
     }
 
     pub(crate) fn holding(kind: Kind, depth: u32, ballot: Option<Ballot>) -> Holding {
-        let by = match kind.spec().holder {
-            HolderForm::Token => Identity::Token(Token::new([0; 20], None)),
-            HolderForm::Owner | HolderForm::Ticket => Identity::Owner(OwnerAttempt {
+        let by = if kind.has_owner() {
+            Identity::Owner(OwnerAttempt {
                 owner: "u:1".into(),
                 attempt: 7,
                 ticket: kind.has_queue().then(|| Ticket::new(5, "u:1")),
-            }),
+            })
+        } else {
+            Identity::Token(Token::new([0; 20], None))
         };
         Holding {
             by,
