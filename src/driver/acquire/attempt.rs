@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::denied::Denied;
+use super::{deadline::Deadline, denied::Denied};
 use crate::{
     core::{
         error::{AcquireError, ExtendError},
@@ -11,7 +11,6 @@ use crate::{
             identity::{Identity, Ticket},
             name::Token,
         },
-        time::lease::LeaseTime,
         vote::{Verb, Vote, obstacle::Obstacle, quorum::Outcome, round::Round},
     },
     driver::{
@@ -31,13 +30,13 @@ pub(super) enum Attempted {
 pub(super) const NO_RETRY: Option<fn() -> bool> = None;
 
 /// Makes one attempt. If the request has an owner, waits until the owner's other attempts at this
-/// lock are over. If they are not over at the instant that `permit_by` returns, sends nothing. If
-/// there is an `agreed` master, asks it before the others. If the caller will try again, calls its
-/// `watch` before the release: masters report the next change if it returns `true`. An error ends
-/// the call: no further attempt can win.
+/// lock are over. If that takes too long for the `deadline`, sends nothing. If there is an `agreed`
+/// master, asks it before the others. If the caller will try again, calls its `watch` before the
+/// release: masters report the next change if it returns `true`. An error ends the call: no further
+/// attempt can win.
 pub(super) async fn attempt(
     request: &LockRequest,
-    permit_by: impl FnOnce() -> LeaseTime,
+    deadline: &Deadline,
     agreed: Option<usize>,
     watch: Option<impl FnOnce() -> bool>,
 ) -> Result<Attempted, AcquireError> {
@@ -53,7 +52,8 @@ pub(super) async fn attempt(
     if let Some(reentered) = reenter(request, &owned).await? {
         return Ok(reentered);
     }
-    let Some(_permit) = owned.permit(Some(permit_by()), timers).await else {
+    let permit_by = deadline.permit_by(attempt_timeout(request), watch.is_none());
+    let Some(_permit) = owned.permit(Some(permit_by), timers).await else {
         context.check_open()?; // the wait ends sooner if the timers do
         return Ok(Attempted::Denied(Denied::new(Obstacle::OwnerBusy, None)));
     };

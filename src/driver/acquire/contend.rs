@@ -35,10 +35,9 @@ pub(super) async fn contend(
     let mut first = None;
     if waiters.is_calm(&request.lock_id) && !deadline.is_over() && !context.is_aside() {
         let at = clock::now();
-        let permit_by = || deadline.permit_by(attempt_timeout(request));
         let listen = || waiter.get_or_init(join).listen();
         let watch = || waiters.are_told().then(listen).is_some();
-        match attempt(request, permit_by, None, Some(watch)).await? {
+        match attempt(request, deadline, None, Some(watch)).await? {
             Attempted::Won(level) => {
                 note_win(request, Start::Plain, at);
                 return Ok(level);
@@ -86,7 +85,7 @@ impl Contest<'_> {
             let start = self.wait_for_turn().await;
             let is_last = self.deadline.is_over();
             let attempt_timeout = attempt_timeout(request);
-            let permit_by = self.deadline.permit_by(attempt_timeout);
+            let permit_by = self.deadline.permit_by(attempt_timeout, is_last);
             self.waiter.expect(permit_by + attempt_timeout);
             let is_aside = !is_last && context.is_aside();
             if is_aside && !majority_answers(request).await {
@@ -102,7 +101,7 @@ impl Contest<'_> {
             let listen = || self.waiter.listen();
             let watch = || context.local_waiters.are_told().then(listen).is_some();
             let watch = (!is_last).then_some(watch);
-            match attempt(request, || permit_by, agreed, watch).await? {
+            match attempt(request, self.deadline, agreed, watch).await? {
                 Attempted::Won(level) => {
                     note_win(request, start, at);
                     return Ok(level);

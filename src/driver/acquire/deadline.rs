@@ -74,16 +74,12 @@ impl Deadline {
     }
 
     /// Returns until when to wait for the permit to make an attempt. An attempt takes `attempt` at
-    /// most. Before the end of the wait, returns an instant that is not after the end. The last
-    /// attempt begins at the end, when another task's attempt may be under way. So for the last
-    /// attempt, returns the end plus `attempt`.
-    pub(super) fn permit_by(&self, attempt: Duration) -> LeaseTime {
-        let now = clock::now();
-        match self.end {
-            None => now + attempt,
-            Some(end) if now < end => end.min(now + attempt),
-            Some(end) => end.checked_add(attempt).unwrap_or(end),
-        }
+    /// most. The last attempt begins at the end of the wait, when another task's attempt may be
+    /// under way. So for the last attempt, returns the end plus `attempt`. Otherwise, returns an
+    /// instant that is not after the end.
+    pub(super) fn permit_by(&self, attempt: Duration, is_last: bool) -> LeaseTime {
+        let end = self.queued_permit_by(attempt).filter(|_| is_last);
+        end.unwrap_or_else(|| self.cap(clock::now() + attempt))
     }
 
     /// Returns until when a waiter in the queues waits for the permit to make a round. Returns
@@ -102,5 +98,18 @@ impl Deadline {
             attempts: failures.saturating_add(1),
             last: Box::new(last.error(request)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_last_attempt_waits_for_its_permit_beyond_the_deadline() {
+        let deadline = Deadline::new(Some(Duration::ZERO));
+        let (end, second) = (deadline.end.unwrap(), Duration::from_secs(1));
+        assert_eq!(deadline.permit_by(second, false), end);
+        assert_eq!(deadline.permit_by(second, true), end + second);
     }
 }

@@ -21,10 +21,9 @@ use tracing::{Instrument, Span};
 use super::{
     claim::{ask::LockRequest, level::Level, owned_lock::LockOwner},
     observe::observer::now_if_metered,
-    time::clock,
 };
 use crate::core::error::AcquireError;
-use attempt::{Attempted, NO_RETRY, attempt, attempt_timeout, reenter};
+use attempt::{Attempted, NO_RETRY, attempt, reenter};
 use contend::contend;
 use deadline::Deadline;
 use queued::acquire_queued;
@@ -32,13 +31,12 @@ use slots::attempt_for_slot;
 
 /// Makes one attempt, or two if the votes on a semaphore are split.
 pub(crate) async fn try_acquire(request: &LockRequest) -> Result<Level, AcquireError> {
-    let call = Call::begin(request);
+    let (call, deadline) = (Call::begin(request), Deadline::new(None));
     let acquired = async {
-        let permit_by = || clock::now() + attempt_timeout(request);
         let attempted = if request.lock_id.kind().spec().has_slots {
-            attempt_for_slot(request, permit_by).await?
+            attempt_for_slot(request, &deadline).await?
         } else {
-            attempt(request, permit_by, None, NO_RETRY).await?
+            attempt(request, &deadline, None, NO_RETRY).await?
         };
         match attempted {
             Attempted::Won(level) => Ok(level),

@@ -6,12 +6,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::attempt::{Attempted, NO_RETRY, attempt};
+use super::{
+    attempt::{Attempted, NO_RETRY, attempt},
+    deadline::Deadline,
+};
 use crate::{
     core::{
         error::AcquireError,
         protocol::{identity::QueueOptions, name::LockId},
-        time::lease::LeaseTime,
         vote::{MasterSet, Vote, obstacle::Obstacle, round::Round},
     },
     driver::{
@@ -26,11 +28,11 @@ use crate::{
 /// master chooses the slot.
 pub(super) async fn attempt_for_slot(
     request: &LockRequest,
-    permit_by: impl Fn() -> LeaseTime,
+    deadline: &Deadline,
 ) -> Result<Attempted, AcquireError> {
     let mut slot = SlotChoice::new(request);
     slot.choose_if_likely();
-    let attempted = attempt(request, &permit_by, slot.agreed, NO_RETRY).await?;
+    let attempted = attempt(request, deadline, slot.agreed, NO_RETRY).await?;
     match &attempted {
         Attempted::Won(_) => slot.note_win(),
         Attempted::Denied(denied) => {
@@ -42,7 +44,7 @@ pub(super) async fn attempt_for_slot(
                 // Also if it chose in the first attempt: the slot may have become free there sooner
                 // than on the others.
                 slot.choose(Some(round));
-                return attempt(request, &permit_by, slot.agreed, NO_RETRY).await;
+                return attempt(request, deadline, slot.agreed, NO_RETRY).await;
             }
         }
     }
