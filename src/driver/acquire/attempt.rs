@@ -26,9 +26,6 @@ pub(super) enum Attempted {
     Denied(Denied),
 }
 
-/// For a caller that makes no other attempt.
-pub(super) const NO_RETRY: Option<fn() -> bool> = None;
-
 /// Makes one attempt. If the request has an owner, waits until the owner's other attempts at this
 /// lock are over. If that takes too long for the `deadline`, sends nothing. If there is an `agreed`
 /// master, asks it before the others. If the caller will try again, calls its `watch` before the
@@ -38,7 +35,7 @@ pub(super) async fn attempt(
     request: &LockRequest,
     deadline: &Deadline,
     agreed: Option<usize>,
-    watch: Option<impl FnOnce() -> bool>,
+    watch: Option<&(dyn Fn() -> bool + Sync)>,
 ) -> Result<Attempted, AcquireError> {
     let context = &request.context;
     context.check_open()?;
@@ -101,7 +98,7 @@ async fn decide(
     request: &LockRequest,
     level: Level,
     agreed: Option<usize>,
-    watch: Option<impl FnOnce() -> bool>,
+    watch: Option<&(dyn Fn() -> bool + Sync)>,
 ) -> Attempted {
     let asks_anyway = level.claim.kind().spec().has_slots; // others may have a free slot
     if let Some(agreed) = agreed

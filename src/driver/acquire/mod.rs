@@ -23,7 +23,7 @@ use super::{
     observe::observer::now_if_metered,
 };
 use crate::core::error::AcquireError;
-use attempt::{Attempted, NO_RETRY, attempt, reenter};
+use attempt::{Attempted, attempt, reenter};
 use contend::contend;
 use deadline::Deadline;
 use queued::acquire_queued;
@@ -36,7 +36,7 @@ pub(crate) async fn try_acquire(request: &LockRequest) -> Result<Level, AcquireE
         let attempted = if request.lock_id.kind().spec().has_slots {
             attempt_for_slot(request, &deadline).await?
         } else {
-            attempt(request, &deadline, None, NO_RETRY).await?
+            attempt(request, &deadline, None, None).await?
         };
         match attempted {
             Attempted::Won(level) => Ok(level),

@@ -7,7 +7,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    attempt::{Attempted, NO_RETRY, attempt},
+    attempt::{Attempted, attempt},
     deadline::Deadline,
 };
 use crate::{
@@ -32,7 +32,7 @@ pub(super) async fn attempt_for_slot(
 ) -> Result<Attempted, AcquireError> {
     let mut slot = SlotChoice::new(request);
     slot.choose_if_likely();
-    let attempted = attempt(request, deadline, slot.agreed, NO_RETRY).await?;
+    let attempted = attempt(request, deadline, slot.agreed, None).await?;
     match &attempted {
         Attempted::Won(_) => slot.note_win(),
         Attempted::Denied(denied) => {
@@ -44,7 +44,7 @@ pub(super) async fn attempt_for_slot(
                 // Also if it chose in the first attempt: the slot may have become free there sooner
                 // than on the others.
                 slot.choose(Some(round));
-                return attempt(request, deadline, slot.agreed, NO_RETRY).await;
+                return attempt(request, deadline, slot.agreed, None).await;
             }
         }
     }
