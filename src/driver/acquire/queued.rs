@@ -188,9 +188,7 @@ impl<'a> QueuedWait<'a> {
             position.permit = None;
             if let Some(waiter) = &position.waiter {
                 let end = self.deadline.cap(clock::now() + delay);
-                waiter
-                    .wait_for_call(MasterSet::NONE, MasterSet::NONE, end)
-                    .await;
+                waiter.wait_for_call(end).await;
             }
             self.ask_again(position).await?;
         }
@@ -248,9 +246,7 @@ impl<'a> QueuedWait<'a> {
             let left = quarantine.take();
             let delay = (self.policy).delay_aside(left, is_connected, checks, random);
             let end = self.deadline.cap(clock::now() + delay);
-            waiter
-                .wait_for_call(MasterSet::NONE, MasterSet::NONE, end)
-                .await;
+            waiter.wait_for_call(end).await;
             // At the deadline, the caller makes a last attempt.
             if self.deadline.is_over() || majority_answers(self.request).await {
                 break;
@@ -352,7 +348,7 @@ impl<'a> QueuedWait<'a> {
         claim.yield_grants(known, timeout);
         if let Some(waiter) = &position.waiter {
             let end = clock::now() + self.context.node_timeout();
-            let called = pin!(waiter.wait_for_call(MasterSet::NONE, MasterSet::NONE, end));
+            let called = pin!(waiter.wait_for_call(end));
             select(pin!(round.settled()), called).await;
         }
         claim.yield_grants(round.read(Round::may_have_key) - known, timeout);
@@ -377,7 +373,7 @@ impl<'a> QueuedWait<'a> {
         let [pause, end] = [wait.pause, wait.end].map(|time| self.deadline.cap(now + time));
         self.context.timers.sleep_until(pause).await;
         let (held, free) = round.read(|round| (round.held_by_others(), round.granted()));
-        waiter.wait_for_call(held, free, end).await;
+        waiter.wait_for_change(held, free, end).await;
     }
 }
 

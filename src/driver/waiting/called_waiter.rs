@@ -58,11 +58,17 @@ impl<'a> CalledWaiter<'a> {
         self.events.forget();
     }
 
-    /// Waits until enough masters have called this waiter or reported a change that a majority may
-    /// be free, or until `end`. A change counts only on masters in `held`: the other masters report
-    /// what this waiter does itself. Those in `free` gave their grants to the last round and had
-    /// them back.
-    pub(crate) async fn wait_for_call(&self, held: MasterSet, free: MasterSet, end: LeaseTime) {
+    /// Waits until a majority of masters have called this waiter, or until `end`.
+    pub(crate) async fn wait_for_call(&self, end: LeaseTime) {
+        let none = MasterSet::NONE;
+        self.wait_for_change(none, none, end).await;
+    }
+
+    /// Waits for news that a majority of masters may be free, or until `end`. A master may be free
+    /// if it has called this waiter, if it is in `held` and has reported a change, or if it is in
+    /// `free`: it granted the last round and got its grant back. A master that is not in `held`
+    /// reports what this waiter does itself.
+    pub(crate) async fn wait_for_change(&self, held: MasterSet, free: MasterSet, end: LeaseTime) {
         let is_called = || {
             let heard = self.events.heard();
             let news = heard.called | heard.changed.and(held);
