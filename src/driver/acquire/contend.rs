@@ -153,7 +153,7 @@ impl Contest<'_> {
     ) -> Result<(), AcquireError> {
         let (request, context) = (self.request, &self.request.context);
         let took = clock::now().saturating_duration_since(at);
-        let met = (&denied.obstacle, denied.took_some());
+        let met = denied.met();
         if self.policy.note_denied(met, agreed.is_some(), took) {
             self.waiter.history(|history| history.note(true));
         }
@@ -174,8 +174,7 @@ impl Contest<'_> {
         let wanted = denied.wanted_by_others();
         let (now, random) = (clock::now(), clock::random_u64());
         let is_told = self.waiter.agreed(wanted).is_some();
-        let met = (&denied.obstacle, denied.took_some());
-        let wait = self.policy.after(met, is_told, now, random);
+        let wait = self.policy.after(denied.met(), is_told, now, random);
         let [pause, end] = [wait.pause, wait.end].map(|time| self.deadline.cap(now + time));
         if !wait.pause.is_zero() {
             self.waiter.pause_until(pause).await;

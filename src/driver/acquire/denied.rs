@@ -6,7 +6,7 @@ use crate::{
     core::{
         error::{AcquireError, Contention},
         vote::{MasterSet, obstacle::Obstacle, quorum::Outcome, round::Round},
-        wait::reach::Reach,
+        wait::{pauses::Met, reach::Reach},
     },
     driver::{claim::ask::LockRequest, live_round::LiveRound, time::clock},
 };
@@ -70,10 +70,11 @@ impl Denied {
         }
     }
 
-    /// Returns whether any master granted the lock.
-    pub(super) fn took_some(&self) -> bool {
+    /// Returns what this attempt met.
+    pub(super) fn met(&self) -> Met<'_> {
         let round = self.round.as_ref();
-        round.is_some_and(|round| !round.read(Round::granted).is_empty())
+        let took_some = round.is_some_and(|round| !round.read(Round::granted).is_empty());
+        (&self.obstacle, took_some)
     }
 
     /// Returns the error of a call that ends with this attempt at the lock of `request`.
