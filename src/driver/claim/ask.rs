@@ -98,7 +98,7 @@ impl Claim {
             terms,
             began,
             protected: Mutex::new(Protected {
-                claim: state,
+                state,
                 newest: LiveRound::open(round, &context.observer),
                 hold: None,
                 timer: None,
@@ -152,7 +152,7 @@ impl Claim {
     pub(crate) fn ask_again(self: &Arc<Self>, mut next: NextRound) {
         let (timestamps, asked) = (&self.context.timestamps, next.asked);
         let mut locked = self.lock();
-        if let Some(last) = locked.claim().fencing_token()
+        if let Some(last) = locked.state().fencing_token()
             && next.candidate.is_none()
         {
             // The release raises the counters to the last candidate only. So no earlier one may be
@@ -226,7 +226,7 @@ impl Claim {
     pub(crate) fn yield_grants(&self, to: MasterSet, timeout: Duration) {
         if !to.is_empty() {
             let locked = self.lock();
-            let command = locked.claim().yield_grants(&self.terms, timeout);
+            let command = locked.state().yield_grants(&self.terms, timeout);
             locked.post(to, command, ());
         }
     }

@@ -213,7 +213,7 @@ impl Claim {
 }
 
 fn ensure_held(mut locked: Locked<'_>) -> Result<(), ExtendError> {
-    let claim = locked.rest;
+    let claim = locked.claim;
     let name = || claim.name().clone();
     match locked.take_step(ClaimState::look) {
         LockState::Held | LockState::InDoubt => Ok(()),
@@ -222,7 +222,7 @@ fn ensure_held(mut locked: Locked<'_>) -> Result<(), ExtendError> {
             votes: claim.votes(&locked.protected.newest),
         }),
         LockState::Lost(LostReason::Expired | LostReason::RenewalLimit | LostReason::Ended) => {
-            let until = locked.claim().lease.until();
+            let until = locked.state().lease.until();
             Err(ExtendError::Expired {
                 name: name(),
                 since: locked.now.saturating_duration_since(until),
@@ -292,7 +292,7 @@ impl VoteCounter for HealVoteCounter {
                     ..self.clone()
                 },
             );
-        } else if claim.lock().claim().is_held() {
+        } else if claim.lock().state().is_held() {
             let votes = claim.context.masters.votes(&self.round);
             let observer = self.round.observer();
             observer.not_put_back(claim.name(), &claim.hold_span(), &votes);

@@ -136,7 +136,7 @@ impl Claim {
             claim.stay(step, request.min_hold);
             claim.hold(step, request.renewal, node_timeout, spread)
         });
-        if hold.is_some() && locked.claim().is_held() {
+        if hold.is_some() && locked.state().is_held() {
             locked.protected.hold = hold.take();
         }
         if let Some(due) = due {
@@ -147,7 +147,7 @@ impl Claim {
     /// Stops the renewal. Without another extension, the lock ends with its present lease.
     pub(crate) fn stop_renewing(&self) {
         let mut locked = self.lock();
-        locked.protected.claim.stop_renewing();
+        locked.protected.state.stop_renewing();
         self.stop_timer(&mut locked);
     }
 
@@ -208,7 +208,7 @@ impl Claim {
         let protected = self.protected.lock();
         let monotonic = clock::monotonic();
         Locked {
-            rest: self,
+            claim: self,
             protected,
             now: clock::now_at(monotonic),
             monotonic,
@@ -218,7 +218,7 @@ impl Claim {
     }
 
     fn read<T>(&self, look: impl FnOnce(&ClaimState) -> T) -> T {
-        look(&self.protected.lock().claim)
+        look(&self.protected.lock().state)
     }
 
     /// Announces a change. `retired` is the round before the newest one, if the change came with a
@@ -251,7 +251,7 @@ impl Claim {
 
 #[derive(Debug)]
 struct Protected {
-    claim: ClaimState,
+    state: ClaimState,
     /// The newest round: the acquisition, or the last extension.
     newest: Arc<LiveRound>,
     /// Set from the win to the release or the loss.
@@ -264,8 +264,7 @@ struct Protected {
 /// announcement runs code of the program.
 #[derive(Debug)]
 struct Locked<'a> {
-    /// The claim, for its parts that need no lock.
-    rest: &'a Claim,
+    claim: &'a Claim,
     protected: MutexGuard<'a, Protected>,
     now: LeaseTime,
     monotonic: Instant,
@@ -279,32 +278,32 @@ struct Locked<'a> {
 impl Locked<'_> {
     /// Takes a step while the newest round is locked, too.
     fn take_step<T>(&mut self, act: impl FnOnce(&mut ClaimState, &mut ClaimStep<'_>) -> T) -> T {
-        let Protected { claim, newest, .. } = &mut *self.protected;
+        let Protected { state, newest, .. } = &mut *self.protected;
         let (done, notice, opened) = newest.read(|round| {
-            let terms = &self.rest.terms;
+            let terms = &self.claim.terms;
             let mut step = ClaimStep::new(terms, round, self.now, self.monotonic);
-            let done = act(claim, &mut step);
+            let done = act(state, &mut step);
             (done, step.notice, step.opened)
         });
         if notice.is_some() {
             self.notice = notice;
         }
         if let Some(round) = opened {
-            let round = LiveRound::open(*round, &self.rest.context.observer);
+            let round = LiveRound::open(*round, &self.claim.context.observer);
             self.retired = Some(mem::replace(newest, round));
         }
         done
     }
 
-    fn claim(&self) -> &ClaimState {
-        &self.protected.claim
+    fn state(&self) -> &ClaimState {
+        &self.protected.state
     }
 
     /// Posts `command`, unlocks, and then casts the votes of the masters that failed at once. They
     /// may run code of the program. The claim is locked until the command is posted, so a release
     /// never overtakes an extension.
     fn post<C: VoteCounter + 'static>(self, to: MasterSet, command: Command, votes_to: C) {
-        let masters = &self.rest.context.masters;
+        let masters = &self.claim.context.masters;
         let posted = masters.post_locked(to, command, votes_to, self.monotonic);
         drop(self);
         drop(posted);
@@ -313,25 +312,25 @@ impl Locked<'_> {
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
-        let rest = self.rest;
+        let claim = self.claim;
         let Some(mut notice) = self.notice.take() else {
             return;
         };
         if let Notice::Lost { stalled, .. } = &mut notice
             && stalled.is_some()
-            && rest.context.renewer.is_crowded()
+            && claim.context.renewer.is_crowded()
         {
             // With very many locks, the renewer may be late for another reason: it also waits for
             // votes.
             *stalled = None;
-            self.protected.claim.was_not_stalled();
+            self.protected.state.was_not_stalled();
         }
         let retired = self.retired.as_deref();
         MutexGuard::unlocked(&mut self.protected, || {
             if let Notice::Lost { .. } = notice {
-                rest.lost_signal.notify();
+                claim.lost_signal.notify();
             }
-            rest.announce(notice, retired);
+            claim.announce(notice, retired);
         });
     }
 }
