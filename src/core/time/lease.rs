@@ -245,11 +245,6 @@ mod tests {
     }
 
     #[test]
-    fn drift_is_in_parts_per_million() {
-        assert_eq!(ONE_PERCENT.ppm, 10_000);
-    }
-
-    #[test]
     fn ttl_bounds() {
         assert_eq!(Ttl::MOST, Duration::from_secs(31_622_400));
         let parse = |ttl| Ttl::parse(ttl, millis(50), ONE_PERCENT);

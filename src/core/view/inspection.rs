@@ -475,17 +475,6 @@ mod tests {
     }
 
     #[test]
-    fn an_inspection_with_a_holder_is_of_a_held_lock() {
-        for texts in [["fair 5 1 a:1 a:1", "fair 5 1 a:1 a:1"], ["free", "free"]] {
-            assert_eq!(
-                inspection(&texts).is_held(),
-                texts[0].starts_with("fair"),
-                "{texts:?}"
-            );
-        }
-    }
-
-    #[test]
     fn a_lock_is_contested_if_no_one_holds_a_majority_and_no_one_can_acquire_it() {
         let free = "free";
         for (texts, is_contested) in [
