@@ -144,7 +144,7 @@ impl Context {
     }
 
     /// Waits for an `event` of a round, at most for a node timeout. Masters that are down have voted
-    /// already, and a first connection may take longer.
+    /// already. Masters that were never connected may vote later.
     pub(crate) async fn in_time(&self, event: impl Future) {
         let end = clock::now() + self.node_timeout();
         select(pin!(event), pin!(self.timers.sleep_until(end))).await;
@@ -169,9 +169,9 @@ impl Context {
         clock::now() + retry.delay(failures, clock::random_u64())
     }
 
-    /// Notes that too few masters answered for an attempt at the lock `name`, so that there was
-    /// none. Waiters make no attempts in a long outage, which may have begun too soon after the
-    /// last one to be logged.
+    /// Notes that too few masters answered to make an attempt at the lock `name`. An outage that
+    /// began too soon after the last one to be logged is logged here, because waiters make no
+    /// attempts while it lasts.
     pub(crate) fn note_no_masters(&self, name: &str) {
         self.note_reach(false, clock::now());
         let states = || {

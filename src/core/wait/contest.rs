@@ -22,7 +22,7 @@ pub(crate) struct ContestPolicy {
     free: MasterSet,
     /// The time when all masters are asked again at the latest.
     ask_all_at: LeaseTime,
-    /// `true` if news led to the last attempt, at once.
+    /// `true` if the last attempt followed news at once.
     has_news: bool,
     /// `true` after an attempt that got the agreed master and not the others, until the next one
     /// that follows news at once. Other clients ask all masters at once then, and a waiter that

@@ -25,7 +25,7 @@ pub(crate) struct Reach {
 
 impl Reach {
     /// Returns whether `round`, which did not end in a lock, reached a majority. `None` if too few
-    /// masters have answered so far, or if too many of the answers in time are errors.
+    /// masters answered so far, or too many timely answers are errors.
     pub(crate) fn of(round: &Round, is_too_slow: bool) -> Option<bool> {
         if is_too_slow {
             Some(false)

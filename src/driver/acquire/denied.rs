@@ -60,7 +60,7 @@ impl Denied {
         (self.round.as_ref()?).read(|round| Reach::of(round, is_too_slow))
     }
 
-    /// Returns the masters that other clients want now, too. A waiter asks one of them first.
+    /// Returns the masters on which others hold or want the lock. A waiter asks one of them first.
     pub(super) fn wanted_by_others(&self) -> MasterSet {
         use Obstacle::{Quarantined, Queued, Split};
         match (&self.obstacle, &self.watching) {

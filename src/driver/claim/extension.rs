@@ -261,9 +261,8 @@ pub(super) struct HealVoteCounter {
 }
 
 impl HealVoteCounter {
-    /// A waiter may have the key on that master for a moment: the extension has woken it, because
-    /// it changed the key on the others. Or another holder has the slot there that has won a
-    /// different one. Both leave the master as soon as they know.
+    /// The key may be taken for a moment by a waiter that the extension has woken, and the slot by
+    /// a holder that has won another one. Both leave the master as soon as they know.
     const TRIES: u32 = 5;
 
     pub(super) fn new(round: Arc<LiveRound>, claim: &Arc<Claim>, ttl: Ttl) -> Self {

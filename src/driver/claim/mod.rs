@@ -151,7 +151,7 @@ impl Claim {
         self.stop_timer(&mut locked);
     }
 
-    /// Waits until the lock is lost. It is, too, once nothing can notice the end of its lease.
+    /// Waits until the lock is lost, or until nothing can notice the end of its lease.
     pub(crate) async fn lost(&self) -> LostReason {
         let check = || match self.lock_state() {
             LockState::Lost(reason) => ControlFlow::Break(reason),

@@ -57,9 +57,8 @@ pub(crate) trait Transmit {
 /// Every command gets a vote by its deadline, whatever the master answers. Commands for which the
 /// window of the connection has no room wait here, in order, for at most one node timeout. So do
 /// commands during the first dial after a connection that worked. Releases that the master is owed
-/// wait until they are sent, because the master answers. Their votes wait for up to the connect
-/// timeout more. If the master stops answering, the connection is given up. Releases that the
-/// master is owed then wait for the next connection.
+/// wait until they are sent, and get their votes up to the connect timeout later. If the master
+/// stops answering, the connection is given up, and these releases wait for the next one.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) mailbox: Arc<Mailbox>,
