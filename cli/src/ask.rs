@@ -98,12 +98,10 @@ impl Held {
 /// Returns whether a lock that nobody needs any more was lost. No renewal may have noticed it yet.
 async fn is_lost(guard: &Guard, locks: &Coordinator, asking: &Asking) -> bool {
     // What ended the hold may have come at the same moment as the end of the lock.
-    if matches!(guard.state(), LockState::Lost(_)) {
-        return true;
-    }
+    let is_lost = matches!(guard.state(), LockState::Lost(_));
     // With a minimum time, an extension would move the end of the lock.
-    if asking.min_hold.is_some() {
-        return false;
+    if is_lost || asking.min_hold.is_some() {
+        return is_lost;
     }
     let extension = guard.extend(asking.ttl.unwrap_or(locks.ttl()));
     let extended = timeout(round_limit(locks, ANSWER_LEAST), extension).await;
