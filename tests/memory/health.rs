@@ -352,7 +352,7 @@ async fn an_outage_is_two_events_however_many_dials_fail() {
     world.clear_faults();
     sleep(seconds(2)).await;
     assert_eq!(news(&world, &mut events).await, [(1, "connected", true)]);
-    assert!(world.locks.health()[1].age < seconds(2));
+    assert!(world.locks.health()[1].age < seconds(3)); // it may have been dialled at once
     drop(world.locks);
     let mut last = Vec::new();
     while let Some(health) = events.next().await {
