@@ -75,9 +75,11 @@ impl Entry {
     }
 
     /// Returns whether a watcher that has been told of `before` should be told of this entry. The
-    /// failures of one outage are one event, and so are the errors of one master.
+    /// failures of one outage are one event, unless a refusal comes or goes, and so are the errors
+    /// of one master.
     pub(crate) fn is_news(&self, before: &Self) -> bool {
         self.known.error.is_some() != before.known.error.is_some()
+            || self.known.refusal != before.known.refusal
             || self.has_other_connection(before)
     }
 

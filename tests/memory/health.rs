@@ -3,7 +3,8 @@
 use std::{pin::pin, time::Duration};
 
 use quorlock::{
-    Coordinator, Failure, Fault, MasterHealth, MasterState, MemoryMaster, ReadyError, Vote,
+    Coordinator, DialRefusal, Failure, Fault, MasterHealth, MasterState, MemoryMaster, ReadyError,
+    Vote,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -360,6 +361,25 @@ async fn an_outage_is_two_events_however_many_dials_fail() {
     }
     assert_eq!(last, ["closed", "closed"]);
     assert_eq!(events.next().await, None);
+}
+
+/// A program that reacts to a refusal must hear of one that begins in an outage.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_is_an_event_even_if_the_master_was_down_before() {
+    let world = World::new(2).await;
+    let mut events = world.locks.health_events();
+    assert_eq!(news(&world, &mut events).await.len(), 2);
+    let master = &world.masters[1];
+    master.inject(Fault::Down);
+    sleep(seconds(5)).await;
+    assert_eq!(news(&world, &mut events).await, [(1, "down", false)]);
+    master.with(|server, _| server.require_login("locks", "new"));
+    master.inject(Fault::None);
+    sleep(seconds(5)).await;
+    let health = timeout(millis(1), events.next()).await.unwrap().unwrap();
+    assert_eq!(health.refusal, Some(DialRefusal::Login), "{health}");
+    sleep(seconds(60)).await;
+    assert_eq!(news(&world, &mut events).await, []);
 }
 
 #[tokio::test(start_paused = true)]
