@@ -15,6 +15,18 @@ async fn taken_after(others: &Coordinator, kind: Kind, start: Instant) -> std::t
     start.elapsed()
 }
 
+#[tokio::test]
+async fn a_time_that_is_a_mistake_in_units_is_refused() {
+    let world = World::new(3).await;
+    let before = world.commands();
+    let lock = world.lock().min_hold(std::time::Duration::MAX);
+    let error = lock.try_acquire().await.unwrap_err();
+    assert!(matches!(error, AcquireError::Config(_)), "{error}");
+    let expected = "is out of range: it must be at most 31622400s";
+    assert!(error.to_string().ends_with(expected), "{error}");
+    assert_eq!(world.commands_since(&before), [0; 3]);
+}
+
 /// The minimum time is longer than the longest TTL, and the process of the holder has ended. The
 /// clocks of masters may be 1 % fast.
 #[tokio::test(start_paused = true)]

@@ -307,6 +307,10 @@ impl Lock {
             let name = lock_id.name().clone();
             return Err(AcquireError::ReaderToken { name });
         }
+        if self.min_hold > Ttl::MOST {
+            let range = format!("at most {:?}", Ttl::MOST);
+            return Err(ConfigError::time("minimum time", self.min_hold, range).into());
+        }
         Ok(LockRequest {
             context: self.context.clone(),
             owner: self.owner_of_call(lock_id.kind()),

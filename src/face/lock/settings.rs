@@ -36,8 +36,8 @@ impl Lock {
     /// If a guard is released or dropped too early, the lock stays on the masters for the rest of
     /// the time plus the [drift](crate::Builder::drift_ppm), without a holder and without a
     /// renewal. The process may end meanwhile. The rest may be longer than
-    /// [`max_ttl`](crate::Builder::max_ttl), up to 366 days. If the TTL ends later than this, the
-    /// lock stays until then.
+    /// [`max_ttl`](crate::Builder::max_ttl), up to 366 days: an acquisition refuses a longer
+    /// time. If the TTL ends later than the time, the lock stays until then.
     ///
     /// # Not guaranteed
     ///
