@@ -168,7 +168,10 @@ impl SharedSettings {
         };
         let Some(password) = password else {
             return match self.user {
-                Some(_) => Err(wrong("the user", "has no password: give it, too")),
+                Some(_) => Err(wrong(
+                    "the user",
+                    "has no password: name its file, or set QUORLOCK_PASSWORD",
+                )),
                 None => Ok(self),
             };
         };
@@ -270,7 +273,7 @@ pub(super) fn wrong(place: impl Into<String>, reason: impl Into<String>) -> Conf
 /// Refuses a variable that is probably misspelt: it would be as if it were not set.
 fn check_names(known: &[&str], names: impl Iterator<Item = OsString>) -> Result<(), ConfigError> {
     let names = names.filter_map(|name| name.into_string().ok());
-    for name in names.filter(|name| name.starts_with("QUORLOCK_")) {
+    for name in names.filter(|name| !name.starts_with('_')) {
         if let Some(near) = known.iter().find(|known| osa_distance(&name, known) <= 1)
             && !known.contains(&&*name)
         {
@@ -351,6 +354,7 @@ mod tests {
             ("QUORLOCK_LEAVIN", true),
             ("QUORLOCK_TLL", true),
             ("QUORLOCK_USRE", true),
+            ("QUORLOK_STRICT", true),
             ("QUORLOCK_MASTER", true),
             ("QUORLOCK_VERSION", false), // of the image, perhaps
             ("QUORLOCK_SLOT", false),
