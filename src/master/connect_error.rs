@@ -47,7 +47,9 @@ pub enum ConnectError {
     #[error("{0}; if this port expects TLS, use rediss://")]
     NoGreeting(io::Error),
     /// The stream broke after the handshake and before the first reply.
-    #[error("{0}; does the server want a certificate of the client, with Builder::tls?")]
+    #[error(
+        "{0}; does the server want a certificate of the client, with cert_file and key_file or Builder::tls?"
+    )]
     NoGreetingOverTls(io::Error),
     /// The server is a replica.
     #[error("it is a {role}, not a master")]

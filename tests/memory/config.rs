@@ -254,8 +254,7 @@ async fn lock_names_and_masters_can_be_any_strings() {
 /// The longest TTL that is allowed, 366 days. A longer TTL is a mistake in units.
 const YEAR: Duration = seconds(366 * 24 * 60 * 60);
 
-const TTL_RANGE: &str =
-    "at most 31622400s, see Builder::ttl (10 s by default) and Builder::max_ttl";
+const TTL_RANGE: &str = "at most 31622400s, see ttl (10 s by default) and max_ttl";
 
 fn out_of_range(setting: &'static str, given: Duration, range: &str) -> ConfigError {
     ConfigError::OutOfRange {

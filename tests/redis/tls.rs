@@ -189,7 +189,7 @@ fn a_client_without_its_certificate_is_told_so() {
         for master in &masters {
             let expected = format!(
                 "127.0.0.1:{} unreachable: the server refused TLS (CertificateRequired): give the \
-                 client a certificate with Builder::tls",
+                 client a certificate with cert_file and key_file or Builder::tls",
                 master.port()
             );
             assert!(said.contains(&expected), "{said}");
@@ -202,7 +202,7 @@ fn a_client_without_its_certificate_is_told_so() {
             &masters,
         );
         let said = refusal(&wrong).await;
-        let expected = "it does not accept the client's certificate in Builder::tls";
+        let expected = "it does not accept the client's certificate in cert_file or Builder::tls";
         assert_eq!(said.matches(expected).count(), 3, "{said}");
         until_refused(&wrong).await;
     });
@@ -217,8 +217,8 @@ fn a_certificate_that_is_refused_is_explained() {
                 authority.sign(HOST),
                 &strangers,
                 "nothing that is trusted has signed it: trust the authority that signed it, with \
-                 Builder::tls, with the environment variable SSL_CERT_FILE, or in the system's \
-                 certificates",
+                 ca_file or Builder::tls, or else with the environment variable SSL_CERT_FILE or in \
+                 the system's certificates",
             ),
             (
                 authority.sign("redis.example.com"),

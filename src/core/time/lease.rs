@@ -119,8 +119,7 @@ impl Ttl {
 }
 
 fn too_long(ttl: Duration, most: Duration) -> ConfigError {
-    let range =
-        format!("at most {most:?}, see Builder::ttl (10 s by default) and Builder::max_ttl");
+    let range = format!("at most {most:?}, see ttl (10 s by default) and max_ttl");
     ConfigError::time("TTL", ttl, range)
 }
 

@@ -105,7 +105,7 @@ pub enum MasterState {
 }
 
 /// The reason of a dial that fails until someone changes a setting of the master or of this
-/// program.
+/// program. A server that cannot be a master, such as a replica, is not among them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DialRefusal {

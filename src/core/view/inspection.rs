@@ -38,8 +38,8 @@ pub struct Inspection {
 }
 
 impl Inspection {
-    /// Returns whether the lock is held. If so, no other client can acquire it now, because too few
-    /// masters are free.
+    /// Returns whether the lock has a holder. If holders cannot share the lock, no other client can
+    /// acquire it now, because too few masters are free.
     pub fn is_held(&self) -> bool {
         !self.holders.is_empty()
     }

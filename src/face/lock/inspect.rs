@@ -66,7 +66,8 @@ impl Lock {
     }
 
     /// Returns whether the lock is held. It counts as held if it is free on too few masters for
-    /// another client to acquire it now.
+    /// another client to acquire it now. A lock that is shared is held, too, even if it has room
+    /// for more holders: see [`available`](Self::available).
     ///
     /// The lock also counts as held while several owners hold it on different masters. This happens
     /// for a moment while clients contend. It is always so for a `RedissonRedLock`, because it has

@@ -46,6 +46,9 @@ impl Address {
     }
 }
 
+pub(super) const HAS_COMMA: &str =
+    "its host has a comma: each URL of a list begins with its scheme";
+
 /// Checks the host and the port of a server. The text of the error contains neither, because a
 /// password without its `@` would be read as the host.
 pub(super) fn check_tcp(host: &str, port: u16) -> Result<(), &'static str> {
@@ -55,7 +58,7 @@ pub(super) fn check_tcp(host: &str, port: u16) -> Result<(), &'static str> {
     let marks = if host.contains(':') { ":.%-_" } else { ".-_" };
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || marks.contains(c);
     if host.contains(',') {
-        return Err("its host has a comma: each URL of a list begins with its scheme");
+        return Err(HAS_COMMA);
     }
     if !(1..=MOST).contains(&host.len()) || !host.chars().all(is_allowed) {
         return Err("its host is not a host name or an IP address");

@@ -9,7 +9,7 @@ use ::redis::{
 #[cfg(feature = "tls")]
 use tokio_rustls::rustls::ClientConfig;
 
-use super::address::{Address, Connect, check_database, check_tcp};
+use super::address::{Address, Connect, HAS_COMMA, check_database, check_tcp};
 #[cfg(feature = "sentinel")]
 use super::sentinel_url;
 
@@ -88,7 +88,7 @@ impl Endpoint {
             ConnectionAddr::TcpTls { insecure: true, .. } => {
                 return Err(
                     "a TLS connection that verifies nothing (#insecure) is not supported: give the \
-                     certificates to trust with Builder::tls"
+                     certificates to trust with ca_file or Builder::tls"
                         .to_owned(),
                 );
             }
@@ -96,7 +96,7 @@ impl Endpoint {
             ConnectionAddr::TcpTls { .. } => {
                 return Err(
                     "the certificates of a redis::Client cannot be read back: give its URL, and \
-                     the certificates to trust with Builder::tls"
+                     the certificates to trust with ca_file or Builder::tls"
                         .to_owned(),
                 );
             }
@@ -260,8 +260,12 @@ fn names_sentinels(url: &str) -> bool {
 /// may be a secret.
 fn fault_of(url: &str) -> String {
     const SCHEMES: [&str; 5] = ["redis", "rediss", "unix", "valkey", "valkeys"];
+    const QUOTES: [char; 2] = ['"', '\''];
     if url.is_empty() {
         return "its URL is empty".to_owned();
+    }
+    if url.starts_with(QUOTES) || url.ends_with(QUOTES) {
+        return "its URL begins or ends with a quotation mark".to_owned();
     }
     let Some((scheme, rest)) = url.split_once("://") else {
         return "its URL does not begin with redis://".to_owned();
@@ -271,10 +275,13 @@ fn fault_of(url: &str) -> String {
         return format!("its URL begins with {scheme}://");
     }
     if rest.contains("://") {
-        return "it is a list of URLs: MasterSpec::list takes such a text".to_owned();
+        return "it is several URLs: MasterSpec::list takes them, with commas between".to_owned();
     }
     let server = rest.split(['/', '?']).next().unwrap_or_default();
     let server = server.rsplit('@').next().unwrap_or_default();
+    if server.contains(',') {
+        return HAS_COMMA.to_owned();
+    }
     let port = server.rsplit_once(':').map(|(_, port)| port);
     if port.is_some_and(|port| !port.ends_with(']') && port.parse::<u16>().is_err()) {
         return "the port in its URL is not a number up to 65535".to_owned();
@@ -372,6 +379,18 @@ mod tests {
             ),
             ("hunter2@b://a", "its URL cannot be used: "),
             (
+                "\"redis://:hunter2@a",
+                "its URL begins or ends with a quotation mark: ",
+            ),
+            (
+                "redis://:hunter2@a:1'",
+                "its URL begins or ends with a quotation mark: ",
+            ),
+            (
+                "redis://:hunter2@a,127.0.0.1:2",
+                "its host has a comma: each URL of a list begins with its scheme: ",
+            ),
+            (
                 "redis://v:hunter2\tb@a",
                 "a tab or a line break in its URL must be percent-encoded: ",
             ),
@@ -408,7 +427,7 @@ mod tests {
             ("redis://:hunter2@a:0", "its port is 0: "),
             (
                 "redis://:hunter2@a,redis://b",
-                "it is a list of URLs: MasterSpec::list takes such a text: ",
+                "it is several URLs: MasterSpec::list takes them, with commas between: ",
             ),
             (
                 "redis://:hunter2@a,b:6379",

@@ -26,7 +26,7 @@ static SYSTEM: LazyLock<Result<Arc<ClientConfig>, String>> = LazyLock::new(|| {
     if roots.is_empty() {
         let why = found.errors.first().map(|error| format!(" ({error})"));
         return Err(format!(
-            "the system has no trusted certificates{}: give some with Builder::tls",
+            "the system has no trusted certificates{}: give some with ca_file or Builder::tls",
             why.unwrap_or_default()
         ));
     }
@@ -111,7 +111,8 @@ fn advice(error: &Error) -> Option<&'static str> {
     Some(match error {
         Error::InvalidCertificate(Bad::UnknownIssuer) => {
             "nothing that is trusted has signed it: trust the authority that signed it, with \
-             Builder::tls, with the environment variable SSL_CERT_FILE, or in the system's certificates"
+             ca_file or Builder::tls, or else with the environment variable SSL_CERT_FILE or in the \
+             system's certificates"
         }
         Error::InvalidCertificate(
             Bad::Expired
@@ -129,11 +130,12 @@ fn advice(error: &Error) -> Option<&'static str> {
         }
         Error::InvalidCertificate(_) => "the server needs another one",
         Error::AlertReceived(Alert::CertificateRequired) => {
-            "give the client a certificate with Builder::tls"
+            "give the client a certificate with cert_file and key_file or Builder::tls"
         }
         // A server with TLS 1.2 sends these alerts, too, if the client has no certificate.
         Error::AlertReceived(Alert::HandshakeFailure) => {
-            "it may want a certificate of the client, with Builder::tls, or another version of TLS"
+            "it may want a certificate of the client, with cert_file and key_file or Builder::tls, \
+             or another version of TLS"
         }
         Error::AlertReceived(
             Alert::BadCertificate
@@ -142,7 +144,7 @@ fn advice(error: &Error) -> Option<&'static str> {
             | Alert::CertificateUnknown
             | Alert::UnknownCA
             | Alert::UnsupportedCertificate,
-        ) => "it does not accept the client's certificate in Builder::tls",
+        ) => "it does not accept the client's certificate in cert_file or Builder::tls",
         _ => return None,
     })
 }
