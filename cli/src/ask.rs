@@ -185,6 +185,15 @@ async fn acquire(wanted: &Wanted<'_>, asking: &Asking) -> Result<Guard, Failure>
     if let Some(failure) = held_without_ttl(wanted, &error, asking).await {
         return Err(failure);
     }
+    if wanted
+        .locks
+        .health()
+        .iter()
+        .any(|master| master.refusal.is_some())
+    {
+        // The others may refuse dials, too: people want to read all reasons at once.
+        let _ = wanted.locks.all_ready(ROUND_LIMIT).await;
+    }
     Err(match error.last_attempt() {
         AcquireError::NoQuorum { votes, .. } | AcquireError::Quarantined { votes, .. } => {
             let outage = Outage::of_attempt(wanted.locks, votes);
@@ -277,7 +286,7 @@ async fn acquire_in(wanted: &Wanted<'_>, limit: Option<Duration>) -> Result<Guar
     // Nobody gets the lock meanwhile, so the short waits lose no place in a queue.
     while limit.is_none()
         && let Err(error) = &acquired
-        && let Some(outage @ Outage::TooFew { .. }) = outage_in(error)
+        && let Some(outage @ Outage::TooFew { .. }) = outage_in(wanted.locks, error)
     {
         wanted.outage.replace(Some(outage));
         acquired = lock.acquire_within(LOOK_INTERVAL).await;
@@ -290,7 +299,7 @@ async fn acquire_in(wanted: &Wanted<'_>, limit: Option<Duration>) -> Result<Guar
     }
     match (&acquired, limit) {
         (Ok(_), _) => acquired,
-        (Err(error), _) if is_refused(error) => acquired,
+        (Err(error), _) if is_refused(wanted.locks, error) => acquired,
         (Err(_), Some(limit)) => {
             let left = limit.saturating_sub(start.elapsed());
             lock.acquire_within(left).await
@@ -300,18 +309,19 @@ async fn acquire_in(wanted: &Wanted<'_>, limit: Option<Duration>) -> Result<Guar
 }
 
 /// Returns the reason why the last attempt found too few masters, if it did.
-fn outage_in(error: &AcquireError) -> Option<Outage> {
+fn outage_in(locks: &Coordinator, error: &AcquireError) -> Option<Outage> {
     let last = error.last_attempt();
     let is_outage = matches!(
         last,
         AcquireError::NoQuorum { .. } | AcquireError::Quarantined { .. }
     );
-    last.votes().filter(|_| is_outage).map(Outage::in_votes)
+    let votes = last.votes().filter(|_| is_outage)?;
+    Some(Outage::in_votes(locks, votes))
 }
 
 /// Returns whether so many masters deny the lock to the user that the others are no majority.
-fn is_refused(error: &AcquireError) -> bool {
-    matches!(outage_in(error), Some(Outage::Refused(_)))
+fn is_refused(locks: &Coordinator, error: &AcquireError) -> bool {
+    matches!(outage_in(locks, error), Some(Outage::Refused(_)))
 }
 
 /// Waits for no holder, but for connections, and for others that ask at the same moment: if the
@@ -336,7 +346,7 @@ async fn acquire_once(wanted: &Wanted<'_>, asking: &Asking) -> Result<Guard, Acq
                     asked < 4 && remaining.is_none_or(|left| left + NEW > ttl)
                 }
                 AcquireError::Contended { reason, .. } => *reason == Contention::Split,
-                AcquireError::NoQuorum { .. } if is_refused(&error) => false,
+                AcquireError::NoQuorum { .. } if is_refused(wanted.locks, &error) => false,
                 AcquireError::NoQuorum { .. } => wanted.locks.ready(left).await.is_ok(),
                 _ => false,
             };

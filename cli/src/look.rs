@@ -131,7 +131,7 @@ pub(crate) async fn look(locks: &Coordinator, name: &str) -> Result<Look, Failur
             Look::of(inspection, able)
         }
         Err(InspectError::NoQuorum { votes, views, .. }) => {
-            Look::without_quorum(name, &votes, views)
+            Look::without_quorum(locks, name, &votes, views)
         }
         Err(error) => return Err(error.into()),
     };
@@ -198,7 +198,12 @@ impl Look {
         }
     }
 
-    fn without_quorum(name: &str, votes: &Votes, views: Vec<MasterView>) -> Self {
+    fn without_quorum(
+        locks: &Coordinator,
+        name: &str,
+        votes: &Votes,
+        views: Vec<MasterView>,
+    ) -> Self {
         Self {
             name: name.to_owned(),
             verdict: Verdict::NoQuorum,
@@ -208,7 +213,7 @@ impl Look {
             masters: MasterLook::all(votes, views.into_iter()),
             counted: Tallies::of_votes(votes, |row| reason(*row).is_none()),
             inspection: None,
-            denied: Some(Outage::in_votes(votes)).filter(Outage::is_refusal),
+            denied: Some(Outage::in_votes(locks, votes)).filter(Outage::is_refusal),
         }
     }
 

@@ -3,7 +3,8 @@
 use std::{collections::BTreeSet, fmt, time::Duration};
 
 use quorlock::{
-    Coordinator, DialRefusal, Failure as VoteFailure, MasterHealth, MasterState, ReadyError, Votes,
+    Coordinator, DialRefusal, Failure as VoteFailure, MasterHealth, MasterState, ReadyError,
+    VoteRow, Votes,
 };
 
 use crate::{
@@ -76,7 +77,7 @@ impl Outage {
 
     /// Returns the reason why an attempt with these votes found too few masters.
     pub(crate) fn of_attempt(locks: &Coordinator, votes: &Votes) -> Self {
-        let in_votes = Self::in_votes(votes);
+        let in_votes = Self::in_votes(locks, votes);
         match Self::of(locks) {
             _ if matches!(in_votes, Self::Refused(_)) => in_votes,
             // The votes count a quarantine as a failure.
@@ -86,27 +87,31 @@ impl Outage {
     }
 
     /// Returns the reason why a round with these votes found too few masters.
-    pub(crate) fn in_votes(votes: &Votes) -> Self {
-        let all = |is_counted: fn(&VoteFailure) -> bool| {
-            all_reasons(votes.iter().map(|row| {
-                let failure = row.failure().filter(|failure| is_counted(failure));
-                let why = failure.map(|failure| in_words_of_the_file(&failure.to_string()));
-                (row.master(), why)
-            }))
+    pub(crate) fn in_votes(locks: &Coordinator, votes: &Votes) -> Self {
+        let health = locks.health();
+        let dial = |row: &VoteRow<'_>| {
+            let mut health = health.iter();
+            refusal(health.find(|health| *health.master == *row.master())?)
         };
-        let others = Tallies::of_votes(votes, |row| {
-            !row.failure().is_some_and(VoteFailure::is_denial)
-        });
-        if let (Some(why), false) = (all(VoteFailure::is_denial), others.has_quorum()) {
-            return Self::Refused(format!(
-                "a right or a command is missing on {why}; {ADVICE}"
-            ));
+        let failure = |row: &VoteRow<'_>| Some(in_words_of_the_file(&row.failure()?.to_string()));
+        let is_denied = |row: &VoteRow<'_>| row.failure().is_some_and(VoteFailure::is_denial);
+        let refused =
+            |row: &VoteRow<'_>| dial(row).or_else(|| failure(row).filter(|_| is_denied(row)));
+        let all = |why: &dyn Fn(&VoteRow<'_>) -> Option<String>| {
+            all_reasons(votes.iter().map(|row| (row.master(), why(&row))))
+        };
+        let others = Tallies::of_votes(votes, |row| refused(row).is_none());
+        if let (Some(why), false) = (all(&refused), others.has_quorum()) {
+            return Self::Refused(match all(&dial) {
+                Some(_) => why,
+                None => format!("a right or a command is missing on {why}; {ADVICE}"),
+            });
         }
         Self::TooFew {
             connected: Tallies::of_votes(votes, |row| row.failure().is_none()),
             // The round may be over before all masters have voted.
             is_limit: votes.iter().any(|row| row.vote().is_none()),
-            why: all(|_| true),
+            why: all(&failure),
         }
     }
 

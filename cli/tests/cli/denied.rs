@@ -94,6 +94,31 @@ fn masters_that_deny_the_question_of_a_strict_program_are_78_at_once() {
     }
 }
 
+/// A master that refuses the dial and one that denies the lock leave no majority together.
+#[test]
+fn refused_dials_and_missing_rights_count_together() {
+    let masters = masters(3);
+    allow(&masters[1], OTHER_KEYS);
+    allow(&masters[2], ALL);
+    for words in [
+        "run -n a -- echo ran",
+        "run a -- echo ran",
+        "hold a",
+        "status a",
+    ] {
+        let (status, out, err) = ended(&mut as_bob(&masters, words));
+        assert_eq!(
+            (status, out.contains("ran\n")),
+            (78, false),
+            "{words}: {err}"
+        );
+        for part in ["refused the login: WRONGPASS", "answered NOPERM"] {
+            assert!(err.contains(part), "{words}: {part}: {err}");
+        }
+        assert_eq!(err.lines().count(), 1, "{words}: {err}");
+    }
+}
+
 /// Old servers say inside a script in other words that a right is missing.
 #[test]
 fn a_right_that_is_missing_in_a_script_is_78_at_once_on_each_version() {

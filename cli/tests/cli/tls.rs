@@ -149,7 +149,7 @@ fn masters_that_want_a_certificate_of_the_client_get_it() {
     masters.refuse(&without, advice);
     let stranger = Authority::new();
     let foreign = masters.shows(&stranger.sign("client"));
-    let advice = "it does not accept the client's certificate in cert_file and key_file";
+    let advice = "it does not accept the client's certificate in cert_file";
     masters.refuse(&foreign, advice);
 }
 
@@ -159,8 +159,8 @@ fn an_authority_that_is_not_trusted_is_explained() {
         return;
     };
     let stranger = Authority::new();
-    let advice = "trust the authority that signed it, with ca_file, with the environment variable \
-                  SSL_CERT_FILE, or in the system's certificates";
+    let advice = "trust the authority that signed it, with ca_file, or else with the environment \
+                  variable SSL_CERT_FILE or in the system's certificates";
     masters.refuse(&masters.trusts(&stranger), advice);
 }
 
@@ -272,7 +272,7 @@ fn files_that_cannot_be_used_are_a_wrong_configuration() {
         ),
         (
             format!("{ca}\ncert_file = {certificate:?}\nkey_file = {other:?}"),
-            "does not belong to the cert_file",
+            "cannot be used together: ",
         ),
     ] {
         let (status, out, err) = ended(&mut masters.quorlock(&more, "run a -- echo ran"));

@@ -42,8 +42,8 @@ pub(super) fn read(settings: &SharedSettings) -> Result<Option<Arc<ClientConfig>
         Some((certificate, key)) => settled
             .with_client_auth_cert(chain(certificate)?, secret(key)?)
             .map_err(|error| {
-                let reason = format!("does not belong to the cert_file: {error}");
-                wrong(key.display().to_string(), reason)
+                let files = format!("{} and {}", certificate.display(), key.display());
+                wrong(files, format!("cannot be used together: {error}"))
             })?,
     };
     Ok(Some(Arc::new(config)))
