@@ -168,10 +168,7 @@ impl SharedSettings {
         };
         let Some(password) = password else {
             return match self.user {
-                Some(_) => Err(wrong(
-                    "the user",
-                    "has no password: name its file, or set QUORLOCK_PASSWORD",
-                )),
+                Some(_) => Err(wrong("the user", "has no password: name a password_file")),
                 None => Ok(self),
             };
         };
