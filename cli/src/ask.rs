@@ -310,13 +310,12 @@ async fn acquire_in(wanted: &Wanted<'_>, limit: Option<Duration>) -> Result<Guar
 
 /// Returns the reason why the last attempt found too few masters, if it did.
 fn outage_in(locks: &Coordinator, error: &AcquireError) -> Option<Outage> {
-    let last = error.last_attempt();
-    let is_outage = matches!(
-        last,
-        AcquireError::NoQuorum { .. } | AcquireError::Quarantined { .. }
-    );
-    let votes = last.votes().filter(|_| is_outage)?;
-    Some(Outage::in_votes(locks, votes))
+    match error.last_attempt() {
+        AcquireError::NoQuorum { votes, .. } | AcquireError::Quarantined { votes, .. } => {
+            Some(Outage::in_votes(locks, votes))
+        }
+        _ => None,
+    }
 }
 
 /// Returns whether so many masters deny the lock to the user that the others are no majority.

@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use quorlock::{Coordinator, Refusal, Vote, VoteRow, Votes};
+use quorlock::{Refusal, Vote, VoteRow, Votes};
 use serde::Serialize;
 use tokio::task::spawn_blocking;
 
@@ -59,7 +59,7 @@ pub(crate) fn break_lock(args: &Break, common: &Common) -> Result<Exit, Failure>
         let locks = masters.coordinator()?;
         let mut seen = look(&locks, &args.name).await?;
         let Some(inspection) = seen.inspection.take() else {
-            return Err(unknown(&locks, &seen));
+            return Err(unknown(&seen));
         };
         if !seen.is_held_anywhere() {
             report(args, &seen, &[], true)?;
@@ -101,9 +101,9 @@ fn check_that_someone_can_answer(args: &Break) -> Result<(), Failure> {
 }
 
 /// Returns the failure of a break if too few masters say who holds the lock.
-fn unknown(locks: &Coordinator, seen: &Look) -> Failure {
+fn unknown(seen: &Look) -> Failure {
     let action = format!("cannot break {:?}", seen.name);
-    seen.refused(locks, &action).unwrap_or_else(|| {
+    seen.refused(&action).unwrap_or_else(|| {
         let sentence = format!(
             "{action}: it is {}; run `quorlock doctor` with the same masters",
             seen.sentence()

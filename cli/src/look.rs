@@ -14,7 +14,7 @@ use crate::{
     failure::Failure,
     holders::{HolderLook, HoldersLook},
     lists::{Part, Tallies},
-    outage::{Outage, refused},
+    outage::Outage,
     style::{Cell, heading},
     times::{micros, millis},
     words::in_words_of_the_file,
@@ -131,7 +131,7 @@ pub(crate) async fn look(locks: &Coordinator, name: &str) -> Result<Look, Failur
             Look::of(inspection, able)
         }
         Err(InspectError::NoQuorum { votes, views, .. }) => {
-            Look::without_quorum(locks, name, &votes, views)
+            Look::unknown(locks, name, &votes, views)
         }
         Err(error) => return Err(error.into()),
     };
@@ -198,12 +198,7 @@ impl Look {
         }
     }
 
-    fn without_quorum(
-        locks: &Coordinator,
-        name: &str,
-        votes: &Votes,
-        views: Vec<MasterView>,
-    ) -> Self {
+    fn unknown(locks: &Coordinator, name: &str, votes: &Votes, views: Vec<MasterView>) -> Self {
         Self {
             name: name.to_owned(),
             verdict: Verdict::NoQuorum,
@@ -240,9 +235,8 @@ impl Look {
 
     /// Returns the failure of an action if so many masters refuse the user or deny a right that
     /// nothing is known.
-    pub(crate) fn refused(&self, locks: &Coordinator, action: &str) -> Option<Failure> {
-        let denied = self.denied.as_ref();
-        refused(locks, action).or_else(|| Some(denied?.failure(action)))
+    pub(crate) fn refused(&self, action: &str) -> Option<Failure> {
+        self.denied.as_ref().map(|denied| denied.failure(action))
     }
 
     /// Returns the heading of a table of the masters.

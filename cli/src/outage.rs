@@ -130,13 +130,6 @@ impl Outage {
     }
 }
 
-/// Returns the failure of an action if so many masters refuse the login or a certificate that the
-/// others are no majority.
-pub(crate) fn refused(locks: &Coordinator, action: &str) -> Option<Failure> {
-    let refused = Outage::of(locks).filter(Outage::is_refusal);
-    refused.map(|outage| outage.failure(action))
-}
-
 /// Returns the time until the master can vote. `None` if it is not connected, or takes no locks.
 fn wait_for(health: &MasterHealth) -> Option<Duration> {
     let is_fit = health.state == MasterState::Connected && health.error.is_none();

@@ -57,9 +57,7 @@ pub(crate) fn status(args: &Status, common: &Common) -> Result<Exit, Failure> {
         let exit = worst.map_or(Exit::Success, Verdict::exit);
         let names = quoted(args.names.iter().map(String::as_str));
         let action = format!("cannot look at {names}");
-        let mut refused = looks
-            .iter()
-            .filter_map(|look| look.refused(&locks, &action));
+        let mut refused = looks.iter().filter_map(|look| look.refused(&action));
         match refused.next() {
             Some(failure) if exit == Exit::NoQuorum => Err(failure),
             _ => Ok(exit),
