@@ -173,9 +173,8 @@ async fn acquire(wanted: &Wanted<'_>, asking: &Asking) -> Result<Guard, Failure>
         let ready = wanted.locks.ready(limit).await;
         ready.map_err(|error| not_ready(&error, wanted.locks, &action))?;
     }
-    let acquired = match asking.wait {
+    let acquired = match asking.wait.or(asking.nonblock.then_some(Duration::ZERO)) {
         Some(Duration::ZERO) => acquire_once(wanted, asking).await,
-        None if asking.nonblock => acquire_once(wanted, asking).await,
         limit => acquire_in(wanted, limit).await,
     };
     let error = match acquired {
@@ -185,21 +184,11 @@ async fn acquire(wanted: &Wanted<'_>, asking: &Asking) -> Result<Guard, Failure>
     if let Some(failure) = held_without_ttl(wanted, &error, asking).await {
         return Err(failure);
     }
-    if wanted
-        .locks
-        .health()
-        .iter()
-        .any(|master| master.refusal.is_some())
-    {
-        // The others may refuse dials, too: people want to read all reasons at once.
-        let _ = wanted.locks.all_ready(ROUND_LIMIT).await;
-    }
     Err(match error.last_attempt() {
         AcquireError::NoQuorum { votes, .. } | AcquireError::Quarantined { votes, .. } => {
-            let outage = Outage::of_attempt(wanted.locks, votes);
+            let outage = Outage::of_attempt(wanted.locks, votes).await;
             outage.failure(&action).with_votes(votes)
         }
-        // Masters that answer late tell a key that is no lock from that of a holder.
         AcquireError::OtherKind { name, votes, .. }
         | AcquireError::Contended {
             name,
@@ -270,7 +259,7 @@ async fn without_ttl(wanted: &Wanted<'_>, error: &AcquireError) -> Option<String
 }
 
 /// Returns whether the key of the lock called `name` is of no kind of lock, according to a majority
-/// of masters.
+/// of masters. Those that answered late tell such a key from that of a holder.
 async fn is_no_lock(wanted: &Wanted<'_>, name: &str) -> bool {
     let Ok(seen) = wanted.locks.mutex(name).inspect().await else {
         return false;

@@ -76,7 +76,11 @@ impl Outage {
     }
 
     /// Returns the reason why an attempt with these votes found too few masters.
-    pub(crate) fn of_attempt(locks: &Coordinator, votes: &Votes) -> Self {
+    pub(crate) async fn of_attempt(locks: &Coordinator, votes: &Votes) -> Self {
+        if locks.health().iter().any(|master| master.refusal.is_some()) {
+            // The others may refuse dials, too: people want to read all reasons at once.
+            let _ = locks.all_ready(DIAL_LIMIT).await;
+        }
         let in_votes = Self::in_votes(locks, votes);
         match Self::of(locks) {
             _ if matches!(in_votes, Self::Refused(_)) => in_votes,
@@ -179,6 +183,9 @@ pub(crate) fn not_ready(error: &ReadyError, locks: &Coordinator, action: &str) -
         _ => failure,
     }
 }
+
+/// The longest time for the dials that are still under way when enough were refused.
+const DIAL_LIMIT: Duration = Duration::from_millis(250);
 
 impl fmt::Display for Outage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
