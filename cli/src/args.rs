@@ -235,6 +235,9 @@ pub(crate) struct Hold {
     /// Name of the lock, or several as for `run`.
     #[arg(required = true, value_name = "NAME")]
     pub(crate) names: Vec<String>,
+    /// A command, by mistake.
+    #[arg(last = true, hide = true)]
+    pub(crate) command: Vec<OsString>,
 }
 
 /// Shows who holds locks, since when the holder runs, and who waits in queues.

@@ -35,6 +35,10 @@ struct Report<'a> {
 }
 
 pub(crate) fn hold(args: &Hold, common: &Common) -> Result<Exit, Failure> {
+    if !args.command.is_empty() {
+        let sentence = "hold runs no command; use `quorlock run NAME -- CMD`";
+        return Err(Failure::new(Exit::Usage, sentence));
+    }
     wanted::check(&args.names, &args.asking)?;
     let masters = Masters::find(common)?;
     block_on(async {

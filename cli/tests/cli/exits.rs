@@ -234,6 +234,7 @@ fn wrong_arguments_are_64() {
         "run --ttl 1ms a -- true",
         "run --kill-after 6s a -- true", // more than half the TTL
         "hold",
+        "hold a -- true", // it would lock "true", too
         "fly",
     ] {
         let (status, out, err) = ended(&mut with(&masters, words));

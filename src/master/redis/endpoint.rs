@@ -275,7 +275,8 @@ fn fault_of(url: &str) -> String {
         return format!("its URL begins with {scheme}://");
     }
     if rest.contains("://") {
-        return "it is several URLs: MasterSpec::list takes them, with commas between".to_owned();
+        return "it is several URLs: put commas between them, and give MasterSpec::list the text"
+            .to_owned();
     }
     let server = rest.split(['/', '?']).next().unwrap_or_default();
     let server = server.rsplit('@').next().unwrap_or_default();
@@ -427,7 +428,7 @@ mod tests {
             ("redis://:hunter2@a:0", "its port is 0: "),
             (
                 "redis://:hunter2@a,redis://b",
-                "it is several URLs: MasterSpec::list takes them, with commas between: ",
+                "it is several URLs: put commas between them, and give MasterSpec::list the text: ",
             ),
             (
                 "redis://:hunter2@a,b:6379",
