@@ -78,10 +78,12 @@ async fn hold_until(
         }
     };
     tokio::select! {
+        biased;
+        // First, because a process that was stopped may find several at once.
+        _ = held.guard.lost() => Err(loss::failure(&held.guard, "")),
         _ = signals.next() => Ok(Exit::Success),
         () = input.ended() => Ok(Exit::Success),
         () = over => Err(Failure::new(Exit::Lost, held.too_long())),
-        _ = held.guard.lost() => Err(loss::failure(&held.guard, "")),
         never = tell(held) => match never {},
     }
 }

@@ -8,7 +8,7 @@ use crate::{failure::Failure, loss};
 
 /// Returns the failure of a command that was killed by its keeper.
 pub(super) fn killed_by_keeper(guard: &Guard) -> Failure {
-    loss::failure(guard, "; its keeper has killed the command")
+    loss::failure(guard, "; its keeper killed the command if it had not ended")
 }
 
 /// Returns the time by which the command of a guard must be dead. It is a little before the end of

@@ -97,7 +97,7 @@ fn the_command_dies_at_the_deadline_of_a_wrapper_that_is_stopped() {
     let (status, _, err) = running.ended();
     assert_eq!(status.code(), Some(76), "{err}");
     assert!(
-        err.contains("; its keeper has killed the command; not renewed since 20"),
+        err.contains("; its keeper killed the command if it had not ended; not renewed since 20"),
         "{err}"
     );
     assert_eq!(err.lines().count(), 1, "{err}");
