@@ -83,9 +83,8 @@ impl Outage {
         }
         let in_votes = Self::in_votes(locks, votes);
         match Self::of(locks) {
-            _ if matches!(in_votes, Self::Refused(_)) => in_votes,
             // The votes count a quarantine as a failure.
-            Some(outage @ (Self::Refused(_) | Self::Quarantine { .. })) => outage,
+            Some(outage @ Self::Quarantine { .. }) if !in_votes.is_refusal() => outage,
             _ => in_votes,
         }
     }
