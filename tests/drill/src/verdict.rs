@@ -66,7 +66,11 @@ impl Verdict {
             tokens.excused,
         );
         let mut violations = tokens.wrong;
-        let mut lost = counts.of(FENCED);
+        // The fence lets both holders write if their tokens are the same, or in the wrong order.
+        let mut lost = match tokens.excused {
+            0 => counts.of(FENCED),
+            _ => 0,
+        };
         if is_strict {
             violations.extend(overlaps);
             violations.extend(check::minimum_times(history));
