@@ -11,7 +11,8 @@ use crate::{core::view::health::MasterHealth, driver::time::clock, master::Entry
 ///
 /// It begins with the present state of every master. Then it yields the new state of a master each
 /// time that the master is connected, goes down, is quarantined, votes again, takes no locks, takes
-/// them again, or [refuses](MasterHealth::refusal) dials for another reason. If events come faster than they are taken, it leaves out states in between.
+/// them again, or [refuses](MasterHealth::refusal) dials for another reason. If events come faster
+/// than they are taken, it leaves out states in between.
 ///
 /// It ends after the last clone of the coordinator, the last lock and the last guard are dropped.
 #[derive(Debug)]
