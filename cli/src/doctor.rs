@@ -13,7 +13,7 @@ use crate::{
     masters::Masters,
     report::{print_json, say},
     runtime::block_on,
-    style::{Colour, Style, clean, wrap},
+    style::{Colour, Style, clean},
     textfile::{SEVERITIES, metrics, write},
     words::in_words_of_the_file,
 };
@@ -125,17 +125,13 @@ impl FindingReport {
             _ => Colour::Red,
         };
         let mut text = style.paint(colour, &format!("{:<8}", self.severity));
-        text.push_str(&indented(
-            &format!("{}: {}", self.setting, self.value),
-            8,
-            style,
-        ));
+        text.push_str(&style.indented(&format!("{}: {}", self.setting, self.value), 8));
         let on = self.masters.join(", ");
         for (word, body) in [("on", &on), ("why", &self.why), ("fix", &self.fix)] {
             if !body.is_empty() {
                 text.push_str("        ");
                 text.push_str(&style.paint(Colour::Dim, &format!("{word:<5}")));
-                text.push_str(&indented(body, 13, style));
+                text.push_str(&style.indented(body, 13));
             }
         }
         for command in &self.commands {
@@ -155,7 +151,7 @@ fn notes(findings: &[FindingReport], is_strict: bool, style: Style) -> String {
     let has_commands = findings.iter().any(|one| !one.commands.is_empty());
     let notes = [(has_commands, COMMANDS), (!is_strict, NOT_STRICT)];
     let notes = notes.into_iter().filter(|(is_true, _)| *is_true);
-    let notes = notes.map(|(_, note)| indented(note, 0, style) + "\n");
+    let notes = notes.map(|(_, note)| style.indented(note, 0) + "\n");
     notes.collect()
 }
 
@@ -186,12 +182,6 @@ fn summary(findings: &[FindingReport], worst: Option<Severity>) -> String {
         Some(Severity::Refuse) => format!("{counts}; do not use these masters yet"),
         Some(_) => counts,
     }
-}
-
-/// Returns `text` in lines that begin in column `indent`. The caller has written the first margin.
-fn indented(text: &str, indent: usize, style: Style) -> String {
-    let lines = wrap(&clean(text), style.text_width() - indent);
-    lines.join(&format!("\n{}", " ".repeat(indent))) + "\n"
 }
 
 /// Returns the command that carries out the fix, if the fix is one command for a server with a host

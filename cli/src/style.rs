@@ -3,6 +3,7 @@
 use std::{env, io::IsTerminal};
 
 use terminal_size::{Width, terminal_size_of};
+use textwrap::{Options, WordSplitter, fill};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Colour {
@@ -39,9 +40,16 @@ impl Style {
         self.columns.unwrap_or(usize::MAX)
     }
 
-    /// Returns the number of columns for running text.
-    pub(crate) fn text_width(self) -> usize {
-        self.width().clamp(40, 80)
+    /// Returns the [clean](clean) text in lines that begin in column `indent`, and end in column 80
+    /// at most. A longer word has a line of its own. The caller has written the first margin.
+    pub(crate) fn indented(self, text: &str, indent: usize) -> String {
+        let margin = " ".repeat(indent);
+        let options = Options::new(self.width().clamp(40, 80))
+            .initial_indent(&margin)
+            .subsequent_indent(&margin)
+            .break_words(false)
+            .word_splitter(WordSplitter::NoHyphenation);
+        fill(&clean(text), options).trim_start().to_owned() + "\n"
     }
 
     /// Returns the [clean](clean) text in a colour.
@@ -164,26 +172,6 @@ pub(crate) fn clean(text: &str) -> String {
         .collect()
 }
 
-/// Breaks a text into lines of at most `width` columns. A longer word has a line of its own.
-pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let is_full = lines.last().is_some_and(|line| {
-            !line.is_empty() && line.chars().count() + 1 + word.chars().count() > width
-        });
-        if is_full {
-            lines.push(String::new());
-        }
-        if let Some(line) = lines.last_mut() {
-            if !line.is_empty() {
-                line.push(' ');
-            }
-            line.push_str(word);
-        }
-    }
-    lines
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -212,8 +200,18 @@ mod tests {
 
     #[test]
     fn text_is_wrapped_between_words() {
-        assert_eq!(wrap("one two three", 7), ["one two", "three"]);
-        assert_eq!(wrap("a-very-long-word b", 4), ["a-very-long-word", "b"]);
+        let narrow = Style {
+            columns: Some(40),
+            ..PIPE
+        };
+        let text = "one two three four five --six-seven eight";
+        let lines = "one two three four five\n          --six-seven eight\n";
+        assert_eq!(narrow.indented(text, 10), lines);
+        let word = "a-word-of-more-than-forty-columns-in-one-line";
+        assert_eq!(
+            narrow.indented(&format!("{word} b"), 0),
+            format!("{word}\nb\n")
+        );
         assert_eq!(cut("abcd", 3), "a..");
         assert_eq!(cut("abc", 1), ".");
     }

@@ -20,7 +20,7 @@ use crate::{
     masters::Masters,
     report::{print_json, say},
     runtime::block_on,
-    style::{Style, clean, wrap},
+    style::Style,
     times::rounded,
     words::in_words_of_the_file,
 };
@@ -78,7 +78,7 @@ pub(crate) fn plan(args: &Plan, common: &Common) -> Result<Exit, Failure> {
                     verdict,
                     ..PlanReport::default()
                 })?,
-                false => say(paragraph(SAME, style))?,
+                false => say(style.indented(SAME, 0))?,
             }
             return Ok(Exit::Success);
         }
@@ -103,7 +103,7 @@ pub(crate) fn plan(args: &Plan, common: &Common) -> Result<Exit, Failure> {
             seen.text(style),
             steps::text(&steps, step, style),
             notes(&seen, locks, step, &findings, style),
-            paragraph(&verdict.text, style),
+            style.indented(&verdict.text, 0),
         ];
         let shown: Vec<_> = shown.into_iter().filter(|part| !part.is_empty()).collect();
         say(shown.join("\n"))?;
@@ -143,7 +143,7 @@ fn notes(
     let notes = notes.map(|(_, note)| note.to_owned());
     let findings = findings.iter();
     let findings = findings.map(|one| in_words_of_the_file(&one.to_string()));
-    let notes = findings.chain(notes).map(|note| paragraph(&note, style));
+    let notes = findings.chain(notes).map(|note| style.indented(&note, 0));
     notes.collect()
 }
 
@@ -155,7 +155,3 @@ Programs with other lists may hold the same locks as all others, unless they are
 const UNSEEN: &str = "\
 Masters show their programs to a user with the rights +client|list and +client|setname. A master \
 that is down shows none.";
-
-fn paragraph(text: &str, style: Style) -> String {
-    wrap(&clean(text), style.text_width()).join("\n") + "\n"
-}

@@ -4,10 +4,7 @@ use quorlock::Coordinator;
 use quorlock_check::{Finding, Report, Severity};
 
 use super::change::{Change, Part};
-use crate::{
-    style::{Style, wrap},
-    times::rounded,
-};
+use crate::{style::Style, times::rounded};
 
 /// The step that comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -83,8 +80,7 @@ pub(super) fn steps(change: &Change, locks: &Coordinator) -> [(Step, String); 5]
 pub(super) fn text(steps: &[(Step, String)], step: Step, style: Style) -> String {
     let lines = steps.iter().zip(1..).map(|((at, text), number)| {
         let mark = if *at == step { "->" } else { "  " };
-        let lines = wrap(text, style.text_width() - 8);
-        format!("  {mark} {number}  {}\n", lines.join("\n        "))
+        format!("  {mark} {number}  {}", style.indented(text, 8))
     });
     lines.collect()
 }
