@@ -1,9 +1,7 @@
 //! The masters, from the options, the environment or the configuration file.
 
 use std::{
-    env, fmt,
-    fs::{self, File},
-    io, mem,
+    env, fmt, fs, mem,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     time::Duration,
@@ -128,7 +126,7 @@ impl Masters {
         let lists = [self.settings.masters.clone(), self.settings.leaving.clone()];
         let shared = Shared::from(&self.settings);
         let inside = idle.enter();
-        let locks = self.build(CONNECTIONS_OF_A_CHECK, client_name())?;
+        let locks = self.build(client_name())?;
         drop(inside);
         Ok(ToCheck {
             locks,
@@ -147,39 +145,27 @@ impl Masters {
         if asking.ttl.is_some() && asking.ttl <= masters.settings.max_ttl {
             masters.settings.ttl = asking.ttl;
         }
-        masters.build(1, name)
+        masters.build(name)
     }
 
     /// Returns the coordinator. Must be called inside a runtime.
     pub(crate) fn coordinator(self) -> Result<Coordinator, Failure> {
-        self.build(1, client_name())
+        self.build(client_name())
     }
 
-    /// Returns a coordinator, if that many connections to each master can be opened.
-    fn build(self, connections: usize, name: Option<String>) -> Result<Coordinator, Failure> {
+    fn build(self, name: Option<String>) -> Result<Coordinator, Failure> {
         let count = self.settings.masters.len();
         let mut builder = self.settings.builder()?;
         if let Some(name) = name {
             builder = builder.client_name(name);
         }
-        let locks = builder.build().map_err(|error| {
+        builder.build().map_err(|error| {
             let failure = not_built(error, count);
             match self.source {
                 Source::Set { name, .. } => failure.in_set(&name),
                 Source::Options | Source::Variable => failure,
             }
-        })?;
-        // Otherwise, it would look as if masters were down.
-        let count = locks.health().len() * connections + OWN_FILES;
-        let files = (0..count).map(|_| File::open("/dev/null"));
-        match files.collect::<io::Result<Vec<_>>>() {
-            Ok(_) => Ok(locks),
-            Err(error) => {
-                let sentence =
-                    format!("cannot open /dev/null often enough: {error}; look at `ulimit -n`");
-                Err(Failure::new(Exit::System, sentence))
-            }
-        }
+        })
     }
 }
 
@@ -220,10 +206,6 @@ impl fmt::Display for Source {
 
 /// The TTL of a coordinator without one.
 const TTL: Duration = Duration::from_secs(10);
-/// The files that a command needs beside a connection to each master.
-const OWN_FILES: usize = 10;
-/// The connections that a check has to one master at the same time.
-const CONNECTIONS_OF_A_CHECK: usize = 5;
 const MASTERS: &str = "QUORLOCK_MASTERS";
 
 fn find_settings(common: &Common) -> Result<(Source, SharedSettings), Failure> {
