@@ -121,7 +121,7 @@ impl Context {
         self.pending_releases.delivered(&self.timers).await;
     }
 
-    /// Waits as [`delivered`](Self::delivered) does, at most for `limit`. Returns `false` if the
+    /// Waits as [`delivered`](Self::delivered) does, for at most `limit`. Returns `false` if the
     /// limit ended the wait, or if the tasks that deliver have ended.
     pub(crate) async fn delivered_within(&self, limit: Duration) -> bool {
         // A limit that is too long for the clock counts as no limit.
@@ -143,8 +143,8 @@ impl Context {
         LiveRound::open(round, &self.observer)
     }
 
-    /// Waits for an `event` of a round, at most for a node timeout. Masters that are down have voted
-    /// already. Masters that were never connected may vote later.
+    /// Waits for an `event` of a round, for at most a node timeout. Masters that are down have
+    /// voted already. Masters that were never connected may vote later.
     pub(crate) async fn in_time(&self, event: impl Future) {
         let end = clock::now() + self.node_timeout();
         select(pin!(event), pin!(self.timers.sleep_until(end))).await;
@@ -169,9 +169,9 @@ impl Context {
         clock::now() + retry.delay(failures, clock::random_u64())
     }
 
-    /// Notes that too few masters answered to make an attempt at the lock `name`. An outage that
-    /// began too soon after the last one to be logged is logged here, because waiters make no
-    /// attempts while it lasts.
+    /// Notes that too few masters answered for an attempt at the lock `name`. An outage that began
+    /// too soon after the last one was not logged at its start. It is logged here, because waiters
+    /// make no attempts while it lasts.
     pub(crate) fn note_no_masters(&self, name: &str) {
         self.note_reach(false, clock::now());
         let states = || {
@@ -234,8 +234,8 @@ impl Owners {
         id.into()
     }
 
-    /// Returns whether the owner `id` was named here. All claims of an owner at one name belong to
-    /// one coordinator.
+    /// Returns whether this value named the owner `id`. All claims of an owner on one name belong
+    /// to one coordinator.
     pub(crate) fn have(&self, id: &str) -> bool {
         id.starts_with(&*self.process)
     }
@@ -308,15 +308,15 @@ impl Drop for PendingRelease {
 struct TimersEnd(Option<watch::Sender<()>>);
 
 impl Drop for TimersEnd {
-    /// Wakes all that sleep. A panic may be unwinding the task already, and their wakers are code
-    /// of the program.
+    /// Wakes all tasks that sleep. Their wakers are code of the program, and a panic may already be
+    /// unwinding this task.
     fn drop(&mut self) {
         shielded(|| drop(self.0.take()));
     }
 }
 
-/// Ends the supervisors if the renewer panics. It calls code of the program, which may panic.
-/// Without supervisors, the coordinator is closed.
+/// Ends the supervisors if the renewer panics. The renewer calls code of the program, which may
+/// panic. Without supervisors, the coordinator counts as closed.
 struct EndOnPanic(AbortHandle);
 
 impl Drop for EndOnPanic {

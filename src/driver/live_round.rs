@@ -195,8 +195,8 @@ impl LiveRound {
         });
     }
 
-    /// Decides that the round has no majority, unless it is decided. Wakes no task, so only the
-    /// task that waits for the outcome may call this.
+    /// Decides that the round has no majority, unless the round is decided already. Wakes no task,
+    /// so only the task that waits for the outcome may call this.
     pub(crate) fn give_up(&self) {
         let mut state = self.state.lock();
         if state.round.outcome() == Outcome::Pending {

@@ -24,7 +24,7 @@ use crate::{
     master::{HealthBoard, Listener, Mailbox, Request, Supervisor, Topic, VoteCounter},
 };
 
-/// The masters of a coordinator. After this value is dropped, their supervisors deliver everything
+/// The masters of a coordinator. After this value is dropped, the supervisors deliver everything
 /// that was posted, and end.
 #[derive(Debug)]
 pub(crate) struct Masters {
@@ -66,8 +66,8 @@ impl Masters {
         timeouts.flatten().max()
     }
 
-    /// Returns the masters whose first dials are not over. Each of them votes as late as the
-    /// connect timeout, and each other master within its node timeout.
+    /// Returns the masters whose first dials are not over. Each of them may take the connect
+    /// timeout to vote, and each other master its node timeout.
     pub(crate) fn undialled(&self) -> MasterSet {
         self.those(|mailbox| mailbox.node_timeout().is_none())
     }
@@ -88,9 +88,9 @@ impl Masters {
         drop(self.post_locked(MasterSet::ALL, command, votes_to, clock::monotonic()));
     }
 
-    /// Posts `command` to some masters, for a caller that holds a mutex. The caller must unlock it
-    /// before it drops the returned value. This method neither blocks nor spawns a task, so `Drop`
-    /// may call it.
+    /// Posts `command` to some masters, for a caller that holds a mutex. The caller must unlock the
+    /// mutex before it drops the returned value. This method neither blocks nor spawns a task, so
+    /// `Drop` may call it.
     pub(crate) fn post_locked<C: VoteCounter + 'static>(
         &self,
         masters: MasterSet,
@@ -132,7 +132,7 @@ impl Masters {
         self.with_health(|health| health.quarantine.is_some())
     }
 
-    /// Returns whether a majority of every set is not in quarantine.
+    /// Returns whether a majority of every set is out of quarantine.
     pub(crate) fn has_voters(&self) -> bool {
         let voters = MasterSet::ALL - self.quarantined();
         self.quorum().has_majority_of_every_set(voters)
@@ -147,8 +147,8 @@ impl Masters {
         those.map(|(master, _)| master).collect()
     }
 
-    /// Returns the agreed master of the lock `key` among these: the one that all clients ask before
-    /// the others, if they see the same masters.
+    /// Returns the agreed master of the lock `key`, one of those in `among`. Clients that see the
+    /// same masters all ask it before the others.
     pub(crate) fn agreed(&self, key: &str, among: MasterSet) -> Option<usize> {
         let rank = |master: &usize| rank(key, self.mailboxes[*master].address());
         among.iter().min_by_key(rank)
@@ -213,9 +213,9 @@ impl Drop for Posted<'_> {
 /// A request wakes all supervisors, so one task for all of them costs less than a task for each.
 ///
 /// While the masters have many commands to answer, the task gives way once before each step. The
-/// callers that can run then post their requests first, and the requests leave in one write. On the
-/// multi-thread runtime, a task that is woken would otherwise run before the callers that were
-/// woken earlier, and each request would leave in a write of its own.
+/// callers that can run then post their requests first, and the requests leave in one write.
+/// Otherwise, on the multi-thread runtime, the task would run before callers that were woken
+/// earlier, and each request would leave in a write of its own.
 pub(crate) async fn supervise(masters: Vec<(Arc<Mailbox>, Supervisor)>) {
     let ready = Arc::new(Ready {
         masters: AtomicU64::new(u64::MAX),

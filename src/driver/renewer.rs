@@ -26,7 +26,7 @@ pub(crate) trait Renew: Send + Sync {
     fn holds(&self, lock_id: &LockId) -> bool;
 
     /// Renews the lock if its renewal is due. Returns the round of the renewal, if one was posted.
-    /// Adds itself to the renewer again, unless this method need not be called again.
+    /// Adds the claim to the renewer again, unless this method need not be called again.
     fn renew(self: Arc<Self>) -> Option<Arc<LiveRound>>;
 }
 
@@ -72,7 +72,8 @@ impl Renewer {
         self.state.lock().timers.len() >= MANY
     }
 
-    /// Returns whether one of the claims has this lock now. Does not look through many claims.
+    /// Returns whether one of the claims has this lock now. Returns `false` if there are too many
+    /// claims to look through.
     pub(crate) fn holds(&self, lock_id: &LockId) -> bool {
         if self.is_crowded() {
             return false;
@@ -83,7 +84,7 @@ impl Renewer {
         claims.any(|claim| claim.holds(lock_id))
     }
 
-    /// Does not renew the claim with this `key`, unless that has begun.
+    /// Cancels the renewal of the claim with this `key`, unless it has begun.
     pub(crate) fn remove(&self, key: TimerKey) {
         self.state.lock().timers.remove(&key);
     }
@@ -203,7 +204,7 @@ impl Backlog {
             Some(round) => round.decided().await,
             None => Outcome::Pending,
         };
-        // A slow master may lack more answers than those that decide.
+        // A slow master may owe more answers than the masters that decide.
         if let Some(round) = self.newest_before(4 * self.undecided) {
             round.settled().await;
         }

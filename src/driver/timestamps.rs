@@ -120,7 +120,7 @@ mod tests {
     }
 
     /// A rival's fast clock has raised the counter of one lock. A client with a right clock takes
-    /// that lock, and does not come later for others.
+    /// that lock. The next ticket of this client is not ahead of time.
     #[tokio::test(start_paused = true)]
     async fn a_counter_that_is_ahead_of_time_moves_no_ticket() {
         let masters = masters(3);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     /// One master is down, one says that the candidate is below its counter, and one says that the
-    /// time in the candidate is wrong. Neither are a majority.
+    /// time in the candidate is wrong. Neither answer alone has a majority.
     #[tokio::test(start_paused = true)]
     async fn a_counter_and_a_clock_are_a_majority_together() {
         for kind in Kind::ALL {

@@ -28,9 +28,9 @@ pub(super) enum Attempted {
 
 /// Makes one attempt. If the request has an owner, waits until the owner's other attempts at this
 /// lock are over. If that takes too long for the `deadline`, sends nothing. If there is an `agreed`
-/// master, asks it before the others. If the caller will try again, calls its `watch` before the
-/// release: masters report the next change if it returns `true`. An error ends the call: no further
-/// attempt can win.
+/// master, asks it before the others. If there is a `watch`, the caller will try again: an attempt
+/// that fails calls `watch` before the release. If `watch` returns `true`, masters report the next
+/// change. An error ends the call: no further attempt can win.
 pub(super) async fn attempt(
     request: &LockRequest,
     deadline: &Deadline,
@@ -44,8 +44,8 @@ pub(super) async fn attempt(
         return Ok(decide(request, level, agreed, watch).await);
     };
     let (owned, timers) = (owner.lock(&request.lock_id), &context.timers);
-    // This task tries to reenter before it waits for the permit, too. The future that has the
-    // permit may not be polled now, because the task of that future is reentering.
+    // Tries to reenter also before the wait for the permit: the future that has the permit may be
+    // one that is not polled now, because its task is reentering.
     if let Some(reentered) = reenter(request, &owned).await? {
         return Ok(reentered);
     }
@@ -80,7 +80,7 @@ pub(super) fn begin_by_token(request: &LockRequest, agreed: Option<usize>) -> Le
 
 /// Returns the longest time that an attempt takes: a question to one master, an acquisition,
 /// further ballots for a fencing token, and a release that says why the lock was refused. The first
-/// of them may wait for first connections.
+/// of these rounds may also wait until the masters are dialled.
 pub(super) fn attempt_timeout(request: &LockRequest) -> Duration {
     let context = &request.context;
     let ballots = if request.is_fenced { MORE_BALLOTS } else { 0 };
@@ -188,9 +188,9 @@ pub(super) async fn reenter(
     Ok(Some(Attempted::Denied(Denied::new(refused, Some(round)))))
 }
 
-/// Returns whether a majority of every set answers an inspection in time. An answer is in time
-/// while a lock that was asked for together with the inspection would still be valid. An error
-/// counts as an answer. The next attempt shows whether the error matters.
+/// Returns whether a majority of every set answers an inspection in time. An answer is in time if a
+/// lock that was requested at the same moment would still be valid. An error counts as an answer.
+/// The next attempt shows whether the error matters.
 pub(super) async fn majority_answers(request: &LockRequest) -> bool {
     let (context, masters) = (&request.context, &request.context.masters);
     let mut answers = masters.has_quorum();

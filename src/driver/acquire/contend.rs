@@ -80,7 +80,7 @@ impl Contest<'_> {
     /// Makes attempts until one wins the lock, or until the deadline.
     async fn win(mut self) -> Result<Level, AcquireError> {
         let (request, context) = (self.request, &self.request.context);
-        let mut checks = 0_u32; // since the waiter is aside
+        let mut checks = 0_u32; // since the waiter stepped aside
         loop {
             let start = self.wait_for_turn().await;
             let is_last = self.deadline.is_over();
@@ -143,7 +143,7 @@ impl Contest<'_> {
         agreed
     }
 
-    /// Notes an attempt that began at `at` and was not won. Waits until another one may win.
+    /// Notes an attempt that began at `at` and was not won. Waits until another attempt may win.
     async fn on_denied(
         &mut self,
         denied: &Denied,

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The start and the end of a wait, and the attempts that failed meanwhile. The parts of a wait
-/// share it, so its error tells of all attempts.
+/// share one deadline, so the error of the wait tells of all attempts.
 #[derive(Debug)]
 pub(in crate::driver) struct Deadline {
     start: LeaseTime,
@@ -35,8 +35,8 @@ impl Deadline {
         }
     }
 
-    /// Counts the attempt `denied`, which failed. Returns an error if the wait ends with it.
-    /// Otherwise, logs the wait once it has taken longer than a TTL.
+    /// Counts the attempt `denied`, which failed. Returns an error if the wait ends with this
+    /// attempt. Otherwise, logs the wait once it has taken longer than a TTL.
     pub(super) fn note_failure(
         &self,
         request: &LockRequest,

@@ -39,7 +39,7 @@ impl Denied {
         }
     }
 
-    /// Tells the observer of this attempt at the lock of `request`.
+    /// Reports this attempt at the lock of `request` to the observer.
     pub(super) fn note(&self, request: &LockRequest) {
         use Obstacle::{NoQuorum, Quarantined, TooSlow};
         let context = &request.context;
@@ -54,7 +54,7 @@ impl Denied {
         }
     }
 
-    /// Returns whether this attempt reached a majority, if it shows that.
+    /// Returns whether this attempt reached a majority. `None` if the attempt does not show it.
     pub(super) fn is_reached(&self) -> Option<bool> {
         let is_too_slow = matches!(self.obstacle, Obstacle::TooSlow(_));
         (self.round.as_ref()?).read(|round| Reach::of(round, is_too_slow))
@@ -70,7 +70,7 @@ impl Denied {
         }
     }
 
-    /// Returns what this attempt met.
+    /// Returns the obstacle of this attempt, and whether any master granted the lock.
     pub(super) fn met(&self) -> Met<'_> {
         let round = self.round.as_ref();
         let took_some = round.is_some_and(|round| !round.read(Round::granted).is_empty());

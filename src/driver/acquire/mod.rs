@@ -91,15 +91,15 @@ async fn acquire_owned(
         context.check_open()?;
         let is_last = deadline.is_over();
         // The future `acquired` may have the permit, but reentering needs no permit. That future
-        // keeps its position in the queues until this task has reentered. Nobody waits for it
-        // meanwhile, because the owner holds the lock.
+        // keeps its position in the queues until this task has reentered. The position holds no one
+        // up meanwhile, because the owner holds the lock.
         match reenter(request, &owned).await? {
             Some(Attempted::Denied(denied)) => {
                 let end = deadline.cap(context.retry_at(refusals));
                 refusals = refusals.saturating_add(1);
                 deadline.note_failure(request, &denied, is_last)?;
-                // The lock may become free before the next try. That future must not keep its
-                // permit, its turn or its position from others then.
+                // The lock may become free before the next try. So `acquired` is polled now: it
+                // must not keep its permit, its turn or its position from others then.
                 let pause = pin!(context.timers.sleep_until(end));
                 if let Either::Right((acquired, _)) = select(pause, acquired.as_mut()).await {
                     return acquired;
@@ -131,8 +131,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Logs and records the result of the call. If the lock was acquired, then begins its hold, and
-    /// with it the renewal.
+    /// Logs and records the result of the call. If the lock was acquired, begins its hold and its
+    /// renewal.
     fn end_and_hold(mut self, result: Result<&Level, &AcquireError>) {
         let (observer, name) = (&self.request.context.observer, self.request.lock_id.name());
         match result {

@@ -34,8 +34,9 @@ use crate::{
     },
 };
 
-/// What a waiter has while it makes rounds with one claim. Dropping it leaves the queues. It is
-/// dropped in this order: the waiter leaves before another attempt of its owner may begin.
+/// What a waiter has while it makes rounds with one claim. Dropping this value leaves the queues.
+/// Its fields are dropped in order: the waiter leaves before another attempt of its owner may
+/// begin.
 struct QueuePosition<'a> {
     /// `None` until the waiter joins the queues.
     waiter: Option<CalledWaiter<'a>>,
@@ -110,8 +111,8 @@ impl<'a> QueuedWait<'a> {
         }
     }
 
-    /// Makes rounds with one claim until one wins the lock, or until there is a reason to leave the
-    /// queues. Waits in the queues between them. Has left the queues on return.
+    /// Makes rounds with one claim until a round wins the lock, or until there is a reason to leave
+    /// the queues. Waits in the queues between rounds. Has left the queues on return.
     async fn make_rounds(&mut self) -> Result<Next, AcquireError> {
         let mut position = self.begin().await?;
         loop {
@@ -140,8 +141,8 @@ impl<'a> QueuedWait<'a> {
         }
     }
 
-    /// Begins the first round. The lock may be free, so the round joins the queues only if another
-    /// waiter of this process had to wait in them lately.
+    /// Begins the first round. The lock may be free, so the round joins the queues only if a waiter
+    /// of this process had to wait in them lately.
     async fn begin(&self) -> Result<QueuePosition<'a>, AcquireError> {
         let permit = self.permit().await?;
         let is_last = self.deadline.is_over();
@@ -179,8 +180,8 @@ impl<'a> QueuedWait<'a> {
         Ok(outcome)
     }
 
-    /// If the agreed master chooses the slot of a semaphore, lets it answer before the others. If
-    /// it puts others first, waits for a call, and asks all masters.
+    /// If the agreed master chooses the slot of a semaphore, lets it answer before the other
+    /// masters. If it puts other clients first, waits for a call, and asks all masters.
     async fn ask_for_slot(&self, position: &mut QueuePosition<'a>) -> Result<(), AcquireError> {
         let queue = position.waiter.as_ref().map(|_| self.policy.options);
         let asked = (position.slot).await_choice(&position.level.claim, queue, position.is_last);
@@ -233,8 +234,9 @@ impl<'a> QueuedWait<'a> {
         self.owner.identity(Some(self.ticket.clone()))
     }
 
-    /// Waits aside until a majority of masters answer in time, or until the deadline. No client can
-    /// win before the `quarantine` ends, the time until enough masters are out of it.
+    /// Waits aside until a majority of masters answer in time, or until the deadline. The
+    /// `quarantine` is the time until enough masters are out of quarantine. Before that, no client
+    /// can win.
     async fn wait_aside(&mut self, mut quarantine: Option<Duration>) -> Result<(), AcquireError> {
         // Masters do not call this waiter. Closing the coordinator wakes it.
         let waiter = self.listen();
@@ -304,8 +306,8 @@ impl<'a> QueuedWait<'a> {
             }
             drop(permit);
             // Another task of the owner has won the lock. The caller stops polling this future and
-            // reenters. If that failed, or if the lock was released meanwhile, the caller polls
-            // this future again.
+            // reenters. If that fails, or if the lock is released meanwhile, the caller polls this
+            // future again.
             let look_at = clock::now() + LOOK;
             self.context.timers.sleep_until(look_at).await;
         }
@@ -361,8 +363,8 @@ impl<'a> QueuedWait<'a> {
             return;
         };
         let lock_id = &self.request.lock_id;
-        // No one calls a waiter when another program deletes the key. So the next one watches the
-        // key, from its next round on.
+        // No one calls a waiter when another program deletes the key. So the next waiter watches
+        // the key, from its next round on.
         let watches = lock_id.kind().is_watched() && round.read(Round::is_next);
         if watches && waiter.listen_to(lock_id.key()) {
             return;

@@ -55,15 +55,15 @@ struct Prefix<'a> {
     calls: Vec<Call<'a>>,
     requests: &'a [LockRequest],
     levels: Vec<Level>,
-    /// The time when the locks that are held are extended next. The renewer does not do this,
-    /// because the caller may stop polling the future that waits for the others.
+    /// The time when the locks that are held are extended next. The renewer does not extend them,
+    /// because the caller may stop polling the future that waits for the missing locks.
     extend_at: LeaseTime,
-    /// The lock that is waited for, if those before it were given back meanwhile.
+    /// The lock that is waited for, if locks before it were given back meanwhile.
     aside: Option<usize>,
 }
 
 impl<'a> Prefix<'a> {
-    /// The number of extensions in a TTL. So one of them may fail.
+    /// The number of extensions in a TTL. There are so many that one may fail.
     const EXTENSIONS: u32 = 6;
 
     fn new(requests: &'a [LockRequest]) -> Self {
@@ -81,8 +81,8 @@ impl<'a> Prefix<'a> {
         first.map_or(Span::none(), |call| call.span.clone())
     }
 
-    /// Ends the calls, and returns their locks. If they failed, records only that for the lock that
-    /// was not acquired.
+    /// Ends the calls, and returns their locks. If they failed, records only the call for the lock
+    /// that was not acquired.
     fn end(self, acquired: Result<(), AcquireError>) -> Result<Vec<Level>, AcquireError> {
         let missing = self.aside.unwrap_or(self.levels.len());
         for (at, mut call) in self.calls.into_iter().enumerate() {
@@ -98,7 +98,7 @@ impl<'a> Prefix<'a> {
     /// Makes one attempt at all locks.
     async fn try_fill(&mut self) -> Result<(), AcquireError> {
         let denied = self.attempt(self.requests.len(), false).await?;
-        // Further ballots for one lock may have taken so long that another is lost by now.
+        // Further ballots for one lock may have taken so long that another lock is lost by now.
         let Some(denied) = denied.or_else(|| self.give_back_lost()) else {
             return Ok(());
         };
@@ -139,8 +139,8 @@ impl<'a> Prefix<'a> {
         next.take_while(is_calm).count()
     }
 
-    /// Makes an attempt at each of the next locks, at most `most`, all at once. Keeps those before
-    /// the first one that was denied, and returns why it was. An error ends the call.
+    /// Makes an attempt at each of the next locks, at most `most`, all at once. Keeps the locks
+    /// before the first one that was denied, and returns the denial. An error ends the call.
     async fn attempt(
         &mut self,
         most: usize,
@@ -205,8 +205,8 @@ impl<'a> Prefix<'a> {
         self.extend_at = clock::now() + ttl.unwrap_or_default() / Self::EXTENSIONS;
     }
 
-    /// Gives back the locks of other coordinators if the masters of lock `next` have not answered
-    /// for long. An outage concerns the names of its coordinator only.
+    /// If the masters of lock `next` have not answered for long, gives back the first held lock of
+    /// another coordinator and all after it. An outage concerns the names of one coordinator only.
     fn give_back_if_aside(&mut self, next: usize) {
         let context = &self.requests[next].context;
         if !context.is_aside() {

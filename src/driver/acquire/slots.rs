@@ -1,8 +1,8 @@
 //! Which master chooses the slot of a semaphore.
 //!
-//! While few ask, all masters choose the same slot by themselves, in one round trip. While many
-//! ask, masters get the commands in different orders, and choose different slots. Then the agreed
-//! master chooses, and the others are asked for its slot.
+//! While few clients ask, all masters choose the same slot by themselves, in one round trip. While
+//! many ask, masters get the commands in different orders, and choose different slots. Then the
+//! agreed master chooses, and the others are asked for that slot.
 
 use std::{sync::Arc, time::Duration};
 
@@ -41,8 +41,8 @@ pub(super) async fn attempt_for_slot(
             };
             slot.note_denied(round);
             if denied.obstacle == Obstacle::Split {
-                // Also if it chose in the first attempt: the slot may have become free there sooner
-                // than on the others.
+                // The agreed master chooses even if it chose in the first attempt: the slot may
+                // have become free there sooner than on the others.
                 slot.choose(Some(round));
                 return attempt(request, deadline, slot.agreed, None).await;
             }
@@ -78,7 +78,8 @@ impl<'a> SlotChoice<'a> {
     }
 
     /// Lets the agreed master choose if masters have lately chosen different slots. While the
-    /// masters are changed, all choose first, because no single master may know all holders.
+    /// masters are changed, all choose first, because there may be no master that knows all
+    /// holders.
     pub(super) fn choose_if_likely(&mut self) {
         let waiters = &self.context.local_waiters;
         let may_choose = self.has_slots && !self.context.masters.quorum().is_of_lists();
@@ -87,9 +88,9 @@ impl<'a> SlotChoice<'a> {
         }
     }
 
-    /// Lets the agreed master choose, one of those that can vote. While the masters are changed, it
-    /// is that of either list, by chance: other programs may hold permits only on the masters of
-    /// one.
+    /// Lets the agreed master choose, one of those that can vote. While the masters are changed,
+    /// takes the agreed master of one list, drawn at random: other programs may hold permits on the
+    /// masters of one list only.
     pub(super) fn choose(&mut self, last: Option<&LiveRound>) {
         let masters = &self.context.masters;
         let quorum = masters.quorum();
@@ -103,11 +104,11 @@ impl<'a> SlotChoice<'a> {
         self.agreed = masters.agreed(self.lock_id.key(), among);
     }
 
-    /// If the agreed master chooses, waits for its answer, and asks the others in the same round
-    /// for the slot that it has granted. If the agreed master puts other clients first, asks the
-    /// others only in the last round. Otherwise gives back what was kept, and returns for how long
-    /// the caller waits for a call. The agreed master may be wrong, so all masters choose in the
-    /// next round.
+    /// If the agreed master chooses, waits for its answer. If it grants a slot, asks the other
+    /// masters for that slot in the same round. If it puts other clients first, asks the other
+    /// masters only in the last round. In an earlier round, gives back what was kept, and returns
+    /// for how long the caller waits for a call. The agreed master may be wrong, so all masters
+    /// choose in the next round.
     pub(super) async fn await_choice(
         &mut self,
         claim: &Arc<Claim>,
@@ -132,9 +133,9 @@ impl<'a> SlotChoice<'a> {
         self.note(false);
     }
 
-    /// Notes a `round` that was not won. If masters chose different slots in it, lets one choose in
-    /// the next round, unless one did before: it may be wrong. Returns whether the grants are kept
-    /// for that round, which begins at once.
+    /// Notes a `round` that was not won. If masters chose different slots in it, lets the agreed
+    /// master choose in the next round, unless it chose in this one: it may be wrong. Returns
+    /// whether the grants are kept for the next round, which then begins at once.
     pub(super) fn note_denied(&mut self, round: &Arc<LiveRound>) -> bool {
         self.last = self.agreed.take();
         let is_split = self.has_slots && round.read(Round::is_split_over_slots);
@@ -146,9 +147,9 @@ impl<'a> SlotChoice<'a> {
         self.kept.is_some()
     }
 
-    /// Returns whether the others refused the slot that the agreed master has granted in
-    /// `round`. It may lack the holder of that slot. Another slot may be free, and no one calls the
-    /// waiter for it.
+    /// Returns whether the other masters refused the slot that the agreed master has granted in
+    /// `round`. The agreed master may lack the holder of that slot. Another slot may be free, and
+    /// no one calls the waiter for it.
     pub(super) fn is_taken(&self, round: &Round) -> bool {
         let granting = round.masters(Vote::is_grant);
         self.last.is_some_and(|agreed| granting.contains(agreed))

@@ -54,7 +54,7 @@ pub(crate) struct LockRequest {
 }
 
 impl LockRequest {
-    /// Returns what an attempt of `by` wants to hold: one level.
+    /// Returns what an attempt with the identity `by` wants to hold: one level.
     fn holding(&self, by: Identity) -> Holding {
         Holding {
             by,
@@ -110,13 +110,13 @@ impl Claim {
         claim
     }
 
-    /// Waits for the answer of the `agreed` master. If it puts others first, returns why, and asks
-    /// no other master unless the caller `asks_anyway`. Otherwise asks the others in the same
-    /// round. If the lock has slots, asks them for the slot that the agreed master has granted, or
-    /// for any slot if it granted none.
+    /// Waits for the answer of the `agreed` master. If it puts other clients first, returns the
+    /// reason and asks no other master, unless `asks_anyway` is set. Otherwise asks the other
+    /// masters in the same round. If the lock has slots, asks them for the slot that the agreed
+    /// master has granted, or for any slot if it granted none.
     ///
-    /// Clients that wait for one lock agree on this master, so all but one of them stop there. It
-    /// reports the next change of the key to those that it refuses.
+    /// Clients that wait for one lock agree on this master, so all but one of them stop there. The
+    /// master reports the next change of the key to those that it refuses.
     pub(crate) async fn ask_agreed(
         self: &Arc<Self>,
         agreed: usize,
@@ -155,8 +155,8 @@ impl Claim {
         if let Some(last) = locked.state().fencing_token()
             && next.candidate.is_none()
         {
-            // The release raises the counters to the last candidate only. So no earlier one may be
-            // larger: its command may arrive after the release.
+            // The release raises the counters to the last candidate only. So no earlier candidate
+            // may be larger: its command may arrive after the release.
             next.candidate = Some(timestamps.next().max(last.saturating_add(1)));
         }
         if let Some(command) = locked.take_step(|claim, step| claim.ask_again(step, next)) {
@@ -205,12 +205,13 @@ impl Claim {
         true
     }
 
-    /// Returns a candidate for the losers of a round, which must all offer `least` or more. If all
-    /// offered the same, each master would accept it from one of them only. So each offers the
-    /// time. If a rival's fast clock has raised the counters above it, and several can win, each
-    /// offers a part of the time more than the least: who comes later still offers more.
+    /// Returns the candidate of a client that lost a round. All losers must offer `least` or more.
+    /// If all offered the same, each master would accept it from one of them only. So each offers
+    /// its time. If a rival's fast clock has raised the counters above that time, and several
+    /// clients can win, each adds a part of its time to `least`: a later client usually still
+    /// offers more.
     fn candidate_from(&self, least: u64) -> u64 {
-        const APART: u64 = 4_096; // more, and the counters outrun the clocks
+        const APART: u64 = 4_096; // if it is larger, the counters outrun the clocks
         let now = self.context.timestamps.next();
         let latest = now.saturating_add(CLOCK_WINDOW.as_micros() as u64);
         let is_ahead = least > now && least.saturating_add(APART) < latest;
@@ -232,8 +233,8 @@ impl Claim {
     }
 
     /// Waits for the outcome of the newest round. Makes further ballots for a fencing token while
-    /// they can win, and `may_raise` allows it after the newest round. `will_retry` says whether
-    /// the caller asks again if none of them wins.
+    /// another one can win and `may_raise` returns `true` for the newest round. `will_retry` says
+    /// whether the caller asks again if no ballot wins.
     pub(crate) async fn conclude(
         self: &Arc<Self>,
         will_retry: bool,
@@ -251,8 +252,8 @@ impl Claim {
     }
 
     /// Waits for the outcome of the newest round. If it has no majority, also waits for missing
-    /// votes that may show that another ballot can win. A majority counts as too late
-    /// if no validity is left when this task runs.
+    /// votes that may show that another ballot can win. A majority counts as too late if no
+    /// validity is left when this task runs.
     async fn conclude_round(self: &Arc<Self>, will_retry: bool) -> Outcome {
         let round = self.newest_round();
         if !self.context.masters.undialled().is_empty() {
@@ -274,7 +275,7 @@ impl Claim {
     }
 
     /// Asks the masters in `lack` for the slot that `round` has won on the others. Masters that
-    /// know the same holders choose the same slot for the next one.
+    /// know the same holders choose the same slot for the next client.
     fn align(self: &Arc<Self>, lack: MasterSet, round: &Arc<LiveRound>) {
         self.heal(
             lack,
@@ -282,12 +283,12 @@ impl Claim {
         );
     }
 
-    /// Waits until `round` is decided. Gives the round up if it is disputed and, a node timeout
-    /// after the others have answered, only masters that were never connected are missing. If the
-    /// caller will try again, the wait is shorter where masters answer sooner.
+    /// Waits until `round` is decided. If it is disputed and only undialled masters are missing,
+    /// gives it up after another node timeout. If the caller will try again and the other masters
+    /// answered fast, waits for less than that.
     ///
-    /// Such a master may vote as late as the connect timeout. If each of several clients waited for
-    /// that vote with the grants of a minority, none would win.
+    /// An undialled master may take the connect timeout to vote. If each of several clients waited
+    /// for that vote with the grants of a minority, none would win.
     async fn give_up_disputed(&self, round: &LiveRound, will_retry: bool) {
         const LEAST: Duration = Duration::from_millis(5);
         let masters = &self.context.masters;
@@ -309,8 +310,8 @@ impl Claim {
     }
 }
 
-/// A counter of the votes on an acquisition of a lock that has slots. After the round was won, it
-/// asks the masters that lack the slot for it.
+/// A counter of the votes on an acquisition of a lock that has slots. Once the round is won, this
+/// counter asks each master that votes without the slot to take it, too.
 #[derive(Clone, Debug)]
 struct SlotVoteCounter {
     round: Arc<LiveRound>,

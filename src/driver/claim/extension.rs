@@ -1,5 +1,5 @@
-//! Extension and renewal of a lock that was won, and the key that is put back on masters that lack
-//! it, or that lack its slot.
+//! Extends and renews a lock that was won, and puts its key back on masters that lack the key or
+//! its slot.
 
 use std::{
     sync::{Arc, Weak},
@@ -31,7 +31,7 @@ pub(crate) struct Extension {
     ttl: Ttl,
     /// `true` if the renewer made it.
     is_renewal: bool,
-    /// The span of a renewal that a subscriber wants to see, until it is decided.
+    /// The span of a renewal, if a subscriber wants to see it. `None` once the renewal is decided.
     span: Mutex<Option<Span>>,
 }
 
@@ -94,8 +94,8 @@ impl Extension {
 }
 
 impl Claim {
-    /// Posts an extension. It counts whether or not anyone waits for it. Returns `None` if there is
-    /// nothing to wait for.
+    /// Posts an extension, which takes effect even if no one waits for it. Returns `None` if there
+    /// is nothing to wait for.
     pub(crate) fn extend(
         self: &Arc<Self>,
         ttl: Duration,
@@ -125,8 +125,8 @@ impl Claim {
         }))
     }
 
-    /// Lets others share a level that has excluded them. The masters are told by an extension,
-    /// unless other levels still exclude others.
+    /// Lets others share a level that has excluded them. An extension tells the masters, unless
+    /// another level still excludes others.
     pub(super) fn downgrade(self: &Arc<Self>) {
         let mut locked = self.lock();
         if let Some(command) = locked.take_step(ClaimState::downgrade) {
@@ -171,7 +171,7 @@ impl Claim {
         }
     }
 
-    /// Posts the extension that the newest round counts.
+    /// Posts the extension whose votes the newest round counts.
     fn post_extension(
         self: &Arc<Self>,
         locked: Locked<'_>,
@@ -240,7 +240,7 @@ impl Renew for Claim {
         let mut locked = self.lock();
         let random = clock::random_u64();
         let (next_look, command) = locked.take_step(|claim, step| claim.renew(step, random));
-        self.stop_timer(&mut locked); // another one, if the renewal was stopped and began again
+        self.stop_timer(&mut locked); // removes a newer one, if the renewal stopped and began again
         if let Some(due) = next_look {
             self.start_timer(&mut locked, due);
         }
@@ -250,19 +250,20 @@ impl Renew for Claim {
     }
 }
 
-/// A counter of the votes on a heal. The votes of the round then show which masters have the key.
+/// A counter of the votes on a heal. The healed round notes them, so that its votes show which
+/// masters have the key.
 #[derive(Clone, Debug)]
 pub(super) struct HealVoteCounter {
     round: Arc<LiveRound>,
     claim: Weak<Claim>,
     ttl: Ttl,
-    /// How often a master that refuses is asked again.
+    /// How many more times a master that refuses is asked.
     tries: u32,
 }
 
 impl HealVoteCounter {
-    /// The key may be taken for a moment by a waiter that the extension has woken, and the slot by
-    /// a holder that has won another one. Both leave the master as soon as they know.
+    /// A waiter that the extension has woken may have the key for a moment, and a holder that has
+    /// won another slot may have this one. Both leave the master as soon as they know.
     const TRIES: u32 = 5;
 
     pub(super) fn new(round: Arc<LiveRound>, claim: &Arc<Claim>, ttl: Ttl) -> Self {

@@ -53,7 +53,7 @@ impl Level {
         self.release.get_or_init(leave).clone()
     }
 
-    /// Returns what this level leaves to others.
+    /// Returns whether this level shares the lock with others or excludes them.
     pub(crate) fn access(&self) -> Access {
         if self.is_shared.load(Ordering::Relaxed) {
             Access::Shared

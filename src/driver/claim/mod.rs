@@ -92,8 +92,8 @@ impl Claim {
         self.read(|claim| claim.validity)
     }
 
-    /// Returns the least time for which this process did not run before the lock was lost, if that
-    /// is known to be a reason for the loss.
+    /// Returns for how long at least this process did not run before the lock was lost. `None` if
+    /// no such pause is known to be a reason for the loss.
     pub(crate) fn stalled(&self) -> Option<Duration> {
         self.read(ClaimState::stalled)
     }
@@ -151,7 +151,8 @@ impl Claim {
         self.stop_timer(&mut locked);
     }
 
-    /// Waits until the lock is lost, or until nothing can notice the end of its lease.
+    /// Waits until the lock is lost. It counts as lost when the timers end: then nothing can notice
+    /// the end of its lease.
     pub(crate) async fn lost(&self) -> LostReason {
         let check = || match self.lock_state() {
             LockState::Lost(reason) => ControlFlow::Break(reason),
@@ -233,7 +234,7 @@ impl Claim {
                 }
             }
             Notice::Left => self.end_hold(LEFT),
-            // A lock that a waiter for several names has lost meanwhile is no one's loss.
+            // A waiter for several names may lose a lock before any guard has it.
             Notice::Lost { .. } if !self.has_hold_begun.load(Ordering::Relaxed) => {}
             Notice::Lost { reason, stalled } => {
                 let votes = self.votes(&self.newest_round());
@@ -299,9 +300,9 @@ impl Locked<'_> {
         &self.protected.state
     }
 
-    /// Posts `command`, unlocks, and then casts the votes of the masters that failed at once. They
-    /// may run code of the program. The claim is locked until the command is posted, so a release
-    /// never overtakes an extension.
+    /// Posts `command`, unlocks, and then casts the votes of the masters that failed at once.
+    /// Casting may run code of the program. The claim is locked until the command is posted, so a
+    /// release never overtakes an extension.
     fn post<C: VoteCounter + 'static>(self, to: MasterSet, command: Command, votes_to: C) {
         let masters = &self.claim.context.masters;
         let posted = masters.post_locked(to, command, votes_to, self.monotonic);

@@ -37,8 +37,8 @@ pub(crate) struct LockObserver {
     /// The times without a quorum. All acquisitions of a coordinator share them, so that the log
     /// gets one warning for each such time, and not one for each lock.
     no_quorum: Mutex<OutageLog>,
-    /// Set from a failure to the next success, while `no_quorum` is locked. Read without the lock,
-    /// because most attempts find a quorum.
+    /// `true` from a failure to the next success. Changes only while `no_quorum` is locked. Read
+    /// without the lock, because most attempts find a quorum.
     lacks_quorum: AtomicBool,
 }
 
@@ -149,7 +149,8 @@ impl LockObserver {
         hold.inside(|| info!(target: LOCK, %name, %votes, "lock not put back on a master"));
     }
 
-    /// Logs and counts the loss of `lock`, after this process had not run for the time `stalled`.
+    /// Logs and counts the loss of `lock`. `stalled` is the time for which this process did not run
+    /// before.
     pub(in crate::driver) fn lost(
         &self,
         lock: &LockId,
@@ -170,7 +171,8 @@ impl LockObserver {
         }
     }
 
-    /// Records the end of a hold of `lock`, by its word in the metrics, and logs a release.
+    /// Records the end of a hold of `lock`. `end` is the word for it in the metrics. Logs a
+    /// release.
     pub(in crate::driver) fn end_hold(&self, lock: &LockId, hold: &HoldSpan, end: &str) {
         let name = lock.name();
         let holds = self.metrics.holds.at_both(lock.kind().word(), end);
@@ -187,7 +189,7 @@ impl LockObserver {
         warn!(target: LOCK, %name, "lock not kept for its minimum time: others may get it when its TTL has passed");
     }
 
-    /// Returns a span for a renewal, if a subscriber wants to see that of the `hold`.
+    /// Returns a span for a renewal, if a subscriber wants to see the span of the `hold`.
     pub(in crate::driver) fn renewal(&self, name: &str, hold: &HoldSpan) -> Option<Span> {
         let hold = hold.span.as_deref()?;
         Some(debug_span!(target: LOCK, parent: hold, "renew", %name, outcome = field::Empty))

@@ -19,7 +19,7 @@ use crate::{core::view::health::MasterHealth, driver::time::clock, master::Entry
 #[must_use = "nothing is yielded until `next` is called"]
 pub struct HealthEvents {
     entries: watch::Receiver<Box<[Entry]>>,
-    /// The states that were told of, and the news among them that were not taken yet.
+    /// The states as they were read last. `news` has those that are new and not taken yet.
     told: Box<[Entry]>,
     news: VecDeque<MasterHealth>,
 }

@@ -75,8 +75,8 @@ async fn ask(context: &Context, is_enough: fn(&Votes) -> bool) -> Votes {
 }
 
 /// Returns the answers in `round`. A denial counts only if the master has denied the last lock,
-/// too: the locks of the program may not need the right that the question needs. The kinds of
-/// denial are compared, because scripts use other words.
+/// too: the locks of the program may do without the right that the question needs. The kinds of
+/// denial are compared and not the texts, because scripts have other texts.
 fn judged(masters: &Masters, round: &LiveRound) -> Votes {
     let mut cast = round.votes();
     for (cast, health) in cast.iter_mut().zip(masters.health.read()) {

@@ -22,8 +22,8 @@ use crate::sim::Process;
 /// that has passed. Setting the wall clock forward has the same effect, and costs a holder some
 /// validity. Setting the wall clock back changes nothing.
 ///
-/// All code that drives a single master uses only the [`monotonic`] clock. Timers end at a time on
-/// this one, and compare the clocks at least once a second. If a test pauses tokio's clock, both
+/// All code that drives a single master uses only the [`monotonic`] clock. Timers end by the clock
+/// of leases, and compare the clocks at least once a second. If a test pauses tokio's clock, both
 /// clocks show virtual time.
 pub(crate) fn now() -> LeaseTime {
     now_at(monotonic())
@@ -44,8 +44,8 @@ pub(crate) fn from_monotonic(at: Instant) -> LeaseTime {
 
 /// Converts an instant of the clock of [`now`] to the [`monotonic`] clock. Returns `least` if that
 /// is later. For a future instant, the result is right if the machine is not suspended before then.
-/// An instant that has passed on one clock has passed on the other. For a past instant, the
-/// monotonic clock may have shown another time then: the machine may have been suspended since, or
+/// An instant that has passed on one clock has passed on the other. For a past instant, the result
+/// may not be what the monotonic clock showed then: the machine may have been suspended since, or
 /// the wall clock may have been set forward.
 pub(crate) fn to_monotonic(at: LeaseTime, least: Instant) -> Instant {
     let slept = suspensions(|suspensions| suspensions.look(monotonic()));
@@ -59,8 +59,8 @@ pub(crate) async fn sleep_until(at: LeaseTime) {
     }
 }
 
-/// Returns how long to sleep before the next call, or `None` from `at` on the clock of [`now`] on.
-/// That clock is read at least once a second, because the machine may have been suspended.
+/// Returns how long to sleep before the next call, or `None` if the clock of [`now`] has reached
+/// `at`. That clock is read at least once a second, because the machine may have been suspended.
 pub(crate) fn next_sleep(at: LeaseTime) -> Option<Duration> {
     const LONGEST: Duration = Duration::from_secs(1);
     let left = at.saturating_duration_since(now());
@@ -91,7 +91,7 @@ pub(crate) fn wall_micros() -> u64 {
 
 /// Moves a reading of the wall clock by as much as tokio's clock is ahead of the real one, or
 /// behind it. If a test pauses tokio's clock, masters in memory show a time of day that is moved as
-/// well. As on a real clock, no two readings are the same, so two clients do not offer one
+/// well. As on a real clock, no two readings are the same, so two clients do not offer the same
 /// timestamp.
 #[cfg(any(test, feature = "test-util"))]
 #[expect(
@@ -380,8 +380,7 @@ mod tests {
         );
     }
 
-    /// The timer of `lost` uses the monotonic clock, which stands still. `lost` still resolves in
-    /// time.
+    /// The timer of `lost` uses a clock that a suspension stops. `lost` still resolves in time.
     #[test]
     fn lost_resolves_within_a_second_of_waking_up() {
         alone("lost_resolves_within_a_second_of_waking_up", async {

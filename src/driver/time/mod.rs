@@ -17,8 +17,8 @@ pub(crate) mod clock;
 #[derive(Debug)]
 pub(crate) struct Timers {
     runtime: Handle,
-    /// Its sender is dropped when the tasks of the coordinator end, and so before the runtime's own
-    /// timers.
+    /// Its sender is dropped when the tasks of the coordinator end. That is before the runtime's
+    /// own timers end.
     alive: watch::Receiver<()>,
 }
 
@@ -59,7 +59,7 @@ impl Timers {
         let (mut sleep, mut alive) = (pin!(sleep), self.alive.clone());
         // Tokio panics if another thread shuts the runtime down meanwhile.
         let sleep = poll_fn(|cx| caught(|| sleep.as_mut().poll(cx)).unwrap_or(Poll::Ready(())));
-        // The end comes first: a runtime that shuts down may wake no sleep for long.
+        // The end of the timers comes first: a runtime that shuts down may wake no sleep for long.
         select(pin!(alive.changed()), pin!(sleep)).await;
     }
 }

@@ -22,9 +22,9 @@ pub(crate) struct CalledWaiter<'a> {
 }
 
 impl<'a> CalledWaiter<'a> {
-    /// Listens for calls of `ticket`. Requests that are posted later can cause calls. A call is
-    /// missed only if the master refuses the subscription, or if the connection breaks. The waiter
-    /// then asks again at its next poll.
+    /// Listens for calls of `ticket`. A call that a later request causes is missed only if the
+    /// master refuses the subscription, or if the connection breaks. The waiter then asks again at
+    /// its next poll.
     pub(crate) fn new(masters: &'a Masters, timers: &'a Timers, ticket: &Ticket) -> Self {
         let waiter = Self {
             masters,
@@ -37,7 +37,7 @@ impl<'a> CalledWaiter<'a> {
         waiter
     }
 
-    /// Lets changes of `key` wake this waiter, like calls. A master reports a change only after a
+    /// Lets changes of `key` wake this waiter, as calls do. A master reports a change only after a
     /// command that watches the key. Returns `false` if this waiter watches a key already.
     pub(crate) fn listen_to(&self, key: &Arc<str>) -> bool {
         let topic = Topic::Key(key.clone());
@@ -67,7 +67,7 @@ impl<'a> CalledWaiter<'a> {
     /// Waits for news that a majority of masters may be free, or until `end`. A master may be free
     /// if it has called this waiter, if it is in `held` and has reported a change, or if it is in
     /// `free`: it granted the last round and got its grant back. A master that is not in `held`
-    /// reports what this waiter does itself.
+    /// reports changes that this waiter makes itself.
     pub(crate) async fn wait_for_change(&self, held: MasterSet, free: MasterSet, end: LeaseTime) {
         let is_called = || {
             let heard = self.events.heard();

@@ -95,8 +95,8 @@ impl LocalWaiters {
         }
     }
 
-    /// Returns whether no one is known to want the lock: no task of this coordinator waits for it,
-    /// and its last attempts have met no client of another process.
+    /// Returns whether no one else is known to want the lock: no task of this coordinator waits for
+    /// it, and the coordinator's last attempts have met no client of another process.
     pub(crate) fn is_calm(&self, lock_id: &LockId) -> bool {
         let is_awaited = self.queues.lock().contains_key(lock_id);
         !is_awaited && !self.history(lock_id, |history| history.are_rivals_likely())
