@@ -75,8 +75,8 @@ impl Entry {
     }
 
     /// Returns whether a watcher that has been told of `before` should be told of this entry. The
-    /// failures of one outage are one event, unless a refusal comes or goes, and so are the errors
-    /// of one master.
+    /// failures of one outage are one event, unless a refusal comes or goes. The errors of one
+    /// master are also one event.
     pub(crate) fn is_news(&self, before: &Self) -> bool {
         self.known.error.is_some() != before.known.error.is_some()
             || self.known.refusal != before.known.refusal
@@ -216,7 +216,7 @@ impl HealthBoard {
         self.look(master, |entry| entry.known.error.is_some())
     }
 
-    /// Returns the time that the connection to `master` updates.
+    /// Returns the time when `master` was last heard. The connection to it updates this time.
     pub(super) fn last_heard(&self, master: usize) -> LastHeard {
         self.look(master, |entry| entry.last_heard.clone())
     }

@@ -37,7 +37,7 @@ pub(crate) enum MasterEvent<'a> {
     ConnectsAgain { why: &'a str },
     /// A dial failed, or a connection broke. It is news if an outage begins.
     Down { is_news: bool, why: &'a str },
-    /// The user of this program may not read the key that shows restarts.
+    /// This program cannot read the key that shows restarts.
     OriginDenied { why: &'a str },
     /// The master may have forgotten locks.
     Quarantined { left: Duration, why: &'a str },

@@ -13,8 +13,8 @@ use crate::sim::Process;
 /// reaches the server of another master, because no server may vote as two masters. Clones share
 /// the list.
 ///
-/// A dial that is refused leaves `None`. If two servers have swapped addresses, the dial of the
-/// other master then finds the run id that was here, and is not refused for it.
+/// A refused dial leaves `None`. So if two servers have swapped addresses, the next dial of the
+/// other master is not refused for the run id that was here.
 #[derive(Clone, Debug)]
 pub(crate) struct DistinctServers(Arc<Mutex<Vec<Option<String>>>>);
 
@@ -70,8 +70,8 @@ impl RunIds {
     }
 
     /// Notes that the server with `run_id` answered at `now`. The question to this server named all
-    /// run ids that were known at `asked`. Returns the time when the server was last heard. Its
-    /// connection updates this time, and keeps it as long as the connection lasts.
+    /// run ids that were known at `asked`. Returns the time when the server was last heard. The
+    /// connection to that server updates this time, and keeps it until the connection ends.
     ///
     /// Removes the other run ids that have no connection and were last heard before `asked`. The
     /// question named them, so the server counts its quarantine from a time after they were last
@@ -167,7 +167,7 @@ mod tests {
         a.hear(start + 4 * SECOND);
         let known = run_ids.known(start + 4 * SECOND);
         assert_eq!(known, [("a".to_owned(), 1), ("b".to_owned(), 1_001)]);
-        // The next questions name both run ids, until that connection has ended.
+        // The next questions name both run ids, until the connection of `a` has ended.
         let (asked, now) = (start + 4 * SECOND, start + 5 * SECOND);
         run_ids.meet("b", asked, now).unwrap();
         let known = run_ids.known(now);

@@ -99,7 +99,7 @@ impl ServerError {
         match self {
             // The user may have the rights to other keys, and the next command brings its script.
             Self::ChannelDenied | Self::KeyDenied | Self::NoScript => false,
-            // The program may not need the rights to look at locks, or to probe.
+            // The program may do without the rights to look at locks, or to probe.
             Self::CommandDenied | Self::UnknownCommand => {
                 matches!(verb, Verb::Acquire | Verb::Heal)
             }
@@ -117,8 +117,8 @@ impl ServerError {
 impl Failure {
     /// Returns whether the user lacks a right to a command, a key or a channel, or the server lacks
     /// the command, or refuses it in scripts. Trying again is useless until the right is given, or
-    /// the server is set up in another way. The words for this differ between servers, versions,
-    /// and commands and scripts.
+    /// the server is set up in another way. The words for this differ between servers and versions,
+    /// and between commands and scripts.
     pub fn is_denial(&self) -> bool {
         matches!(self, Self::Rejected(error) if ServerError::of(error).is_denial())
     }

@@ -136,9 +136,9 @@ impl MasterSpec {
     /// The URL, `redis://` or `unix://`, has the login and the database. It also names the master:
     /// give each server the URL that all programs give it, because programs tell masters apart by
     /// their URLs. A stream that is dropped should not deliver what it still holds, so that no late
-    /// command arrives. The system cannot be asked whether such a stream has ended. So if a stream
-    /// ends while this process stands still, the next command may still be written to that stream,
-    /// and fail at this master.
+    /// command arrives. The system cannot tell whether a stream of `connect` has ended. So if a
+    /// stream ends while this process stands still, the next command may still be written to that
+    /// stream, and fail at this master.
     ///
     /// `connect` and the streams run in the task that serves all masters of a coordinator. So they
     /// must not block, and if they panic, the coordinator is closed.
@@ -183,8 +183,8 @@ impl MasterSpec {
         })
     }
 
-    /// Returns a master to which `connect` opens wires. Unlike the streams of users, their streams
-    /// can say whether they have ended.
+    /// Returns a master to which `connect` opens wires. The stream in a wire can say whether it has
+    /// ended, unless a user gave it.
     pub(crate) fn from_wire(
         url: &str,
         connect: impl Fn() -> redis::Connecting + Send + Sync + 'static,
@@ -209,8 +209,8 @@ impl MasterSpec {
 
     /// Returns the URLs in a list, as they are written there. Commas and white space separate them.
     ///
-    /// A part of the list without `://` belongs to the URL before it, because the URL of a master
-    /// behind Sentinels and a password may contain commas. A tab or a line break in a URL must be
+    /// A part of the list without `://` belongs to the URL before it, because a password, and the
+    /// URL of a master behind Sentinels, may contain commas. A tab or a line break in a URL must be
     /// percent-encoded.
     pub fn split(urls: &str) -> Vec<&str> {
         let is_separator = |c: char| c == ',' || c.is_whitespace();
@@ -231,8 +231,8 @@ impl MasterSpec {
     }
 
     /// Sets the login of a Redis master whose URL has no password. The text of the password need
-    /// not be percent-encoded. A user in the URL counts more than `user`, which is empty for the
-    /// default user. The login is not for Sentinels: it is that of the master behind them.
+    /// not be percent-encoded. A user in the URL takes precedence over `user`, which is empty for
+    /// the default user. The login is not for Sentinels, but for the master behind them.
     ///
     /// ```
     /// use quorlock::MasterSpec;
@@ -246,8 +246,8 @@ impl MasterSpec {
         Self(self.0.map(|endpoint| endpoint.login(user, password)))
     }
 
-    /// Sets the TLS configuration of a `rediss://` master that has none yet. It counts more than
-    /// that of [`Builder::tls`](crate::Builder::tls), which is for all masters.
+    /// Sets the TLS configuration of a `rediss://` master that has none yet. It takes precedence
+    /// over that of [`Builder::tls`](crate::Builder::tls), which is for all masters.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls(self, config: impl Into<Arc<tokio_rustls::rustls::ClientConfig>>) -> Self {

@@ -181,7 +181,7 @@ impl Ended {
 struct Outage {
     /// The number of dials that failed and connections that broke in this outage.
     failures: u32,
-    /// The number of these failures since a connection last served for a while. Only they make the
+    /// The number of these failures since a connection last served for a while. Only these make the
     /// pause before the next dial longer.
     in_vain: u32,
     /// Set if the last connection was given up. The next one then begins with only a few commands.
@@ -208,11 +208,11 @@ impl Outage {
         }
     }
 
-    /// Notes that a dial or the connection of `session` has `ended`. Returns whether a connection
-    /// has ended that had worked.
+    /// Notes that a dial or the connection of `session` has `ended`. Returns whether it was a
+    /// connection that had worked.
     ///
     /// The end of such a connection is no failure of the master if the connection was idle, or if
-    /// the next dial must find out which locks are lost.
+    /// the master may have lost its keys.
     fn note(&mut self, ended: &Ended, why: &str, session: &Session) -> bool {
         const LEAST: Duration = Duration::from_secs(1);
         /// A master whose connections break sooner gets fewer and fewer dials, even if it answers.

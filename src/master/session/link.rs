@@ -72,12 +72,12 @@ impl Link {
         }
     }
 
-    /// Notes that `item` was sent at `now`. `is_owed` is set if it is a release that was sent
-    /// because the master is owed it.
+    /// Notes that `item` was sent at `now`. `is_owed` is set if it is a release that was owed to
+    /// the master.
     pub(crate) fn push(&mut self, item: Item, is_owed: bool, now: Instant) {
         if self.sent.is_empty() {
-            // Renewals come seconds apart, and the connection of a holder is worth more than a
-            // quick end: the master may only stand still for a moment.
+            // Renewals come seconds apart. The silence before one does not count: a master that
+            // only stands still for a moment must not lose the connection of a holder.
             match &item {
                 Item::Request(request) if request.command.verb() == Verb::Extend => {
                     self.liveness.restart(now);
@@ -141,7 +141,7 @@ pub(crate) struct Sent {
     deadline: Instant,
     /// Set if the vote has been cast, or if the command has no vote.
     is_expired: bool,
-    /// Set if the command is a release that was sent because the master is owed it.
+    /// Set if the command is a release that was owed to the master.
     pub(crate) is_owed: bool,
     /// Set if the command was sent a second time, with its script.
     pub(crate) is_resent: bool,
@@ -151,7 +151,7 @@ pub(crate) struct Sent {
 pub(crate) enum Item {
     /// The request to report the next change of each key that the next command reads.
     Caching,
-    /// A subscription to this channel that begins or ends.
+    /// The change of a subscription to this channel.
     Subscription(Arc<str>),
     Request(Arc<Request>),
 }
@@ -383,12 +383,12 @@ impl Liveness {
     /// Returns the time up to which deadlines may be judged, if a deadline at `due` is over at
     /// `now`. `has_unread` is set if bytes that have arrived are not read.
     ///
-    /// Returns `None` when a deadline is found to be over, because replies may have arrived that
-    /// were not read. The caller must then wait for a new timer, and read, before it calls this
-    /// method again: the runtime looks at its sockets before it fires timers. If the deadline was
-    /// noticed late, this process was stalled, and so may have been the masters on the same
-    /// machine. Then they get that time again, for at most one node timeout. So do masters that
-    /// send faster than this process reads.
+    /// Returns `None` when a deadline is first found to be over, because replies may have arrived
+    /// that were not read. The caller must then wait for a new timer, and read, before it calls
+    /// this method again: the runtime looks at its sockets before it fires timers. If the deadline
+    /// was noticed late, this process was stalled, and so may have been the masters on the same
+    /// machine. Then the masters get the delay as extra time, at most one node timeout. Masters
+    /// that send faster than this process reads get up to one node timeout more.
     pub(crate) fn judge_deadline(
         &mut self,
         due: Instant,

@@ -120,8 +120,8 @@ mod tests {
         fn on_news(&self, _: usize, _: &Topic) {}
     }
 
-    /// The letters are events: `+` and `-` for a waiter with a ticket that comes or leaves, `k`
-    /// for a listener to a key, `c` for a new connection.
+    /// The letters are events. `+`: a waiter with a ticket comes. `-`: one leaves. `k`: a listener
+    /// to a key comes. `c`: there is a new connection.
     #[test]
     fn the_channel_is_subscribed_while_anyone_waits_for_a_turn() {
         let deaf = Arc::new(Deaf);

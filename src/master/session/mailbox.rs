@@ -158,7 +158,7 @@ impl Mailbox {
         self.reports_changes.store(reports, Ordering::Relaxed);
     }
 
-    /// Tells the listeners of all keys that theirs may have changed without a report.
+    /// Tells the listeners of each key that the key may have changed without a report.
     pub(crate) fn tell_all_keys(&self) {
         self.tell_all(|topic| matches!(topic, Topic::Key(_)));
     }
@@ -176,8 +176,8 @@ impl Mailbox {
         queue.wake();
     }
 
-    /// Adds what was posted to `posts`. The next post wakes `cx`. Returns whether nothing more will
-    /// be posted.
+    /// Moves what was posted into `posts`. The next post wakes `cx`. Returns whether nothing more
+    /// will be posted.
     pub(crate) fn take(&self, cx: &Context<'_>, posts: &mut Posts) -> bool {
         let mut queue = self.queue.lock();
         if let Some(panic) = queue.panic.take() {
@@ -214,7 +214,7 @@ impl Mailbox {
     }
 
     /// Notes that there is no connection. From now on, every request fails at once with `failure`.
-    /// Adds what was posted before to `posts`.
+    /// Moves what was posted before into `posts`.
     pub(crate) fn down(&self, failure: Failure, posts: &mut Posts) {
         let mut queue = self.queue.lock();
         queue.down = Some(failure);
@@ -223,8 +223,8 @@ impl Mailbox {
     }
 
     /// Casts the vote of the master on `request`. `now` was read after the vote was known. The
-    /// caller must hold no mutex, because the vote may wake a task. If code of the program panics,
-    /// the supervisor panics with it.
+    /// caller must hold no mutex, because the vote may wake a task. If code of the program panics
+    /// here, the supervisor panics later.
     pub(crate) fn cast(&self, request: &Request, vote: impl Into<SlotVote>, now: Instant) {
         let vote = vote.into();
         let outcome = outcome_word(&vote.vote);
@@ -250,8 +250,8 @@ impl Mailbox {
 /// The contents of a mailbox, which a mutex protects.
 #[derive(Debug, Default)]
 struct Queue {
-    /// The failure of every request. `None` while there is a connection, and during the first dial
-    /// and each first dial after a connection that worked.
+    /// The failure that every new request gets. `None` while there is a connection, during the very
+    /// first dial, and during the first dial after a connection that worked.
     down: Option<Failure>,
     posts: Posts,
     listeners: Listeners,
@@ -284,8 +284,8 @@ impl Queue {
         posts.failed.append(&mut self.posts.failed);
     }
 
-    /// Wakes the supervisor. The mutex may be locked meanwhile, because the waker
-    /// only schedules the supervisor's task.
+    /// Wakes the supervisor. The mutex may be locked meanwhile, because the waker only schedules
+    /// the supervisor's task.
     fn wake(&self) {
         if let Some(waker) = &self.waker {
             waker.wake_by_ref();

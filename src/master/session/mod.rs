@@ -161,8 +161,8 @@ impl Session {
     }
 
     /// Drops the releases that the master is no longer owed, and gives up the requests that have
-    /// waited for a node timeout. The very first dial is waited for until it is over. Returns when
-    /// to call this method again. Used while there is no connection.
+    /// waited for a node timeout. During the very first dial, requests wait until it is over.
+    /// Returns when to call this method again. Used while there is no connection.
     pub(crate) fn expire_unconnected(&mut self) -> Option<Instant> {
         let (master, now) = (self.master(), self.config.now);
         let mut next = None;
@@ -284,7 +284,7 @@ impl Session {
             || self.posts.change.is_some()
     }
 
-    /// Takes out the next request to send, after those that are owed.
+    /// Takes out the next request to send after the owed releases.
     fn next_request(&mut self) -> Option<Arc<Request>> {
         let late = self.late.pop_front();
         late.or_else(|| self.posts.requests.pop_front())
@@ -415,8 +415,8 @@ impl Session {
     }
 
     /// Begins a quarantine that lasts until the locks that the master may have forgotten have
-    /// expired. The first dial after a loss finds its sign. Later dials find only the record, and
-    /// say nothing new.
+    /// expired. The first dial after a loss finds the sign of the loss. Later dials find only the
+    /// record of it, which is no news.
     fn begin_quarantine(&mut self, loss: DataLoss, now: Instant) {
         let left = self.config.quarantine_length.saturating_sub(loss.age);
         if left.is_zero() {
@@ -434,7 +434,8 @@ impl Session {
 }
 
 impl Drop for Session {
-    /// Casts the open votes: a runtime may drop its tasks, or one may panic, while callers wait.
+    /// Casts the open votes: a runtime may drop this task, or the task may panic, while callers
+    /// wait.
     fn drop(&mut self) {
         // A panic may be unwinding this task already. Another one must not leave this method.
         shielded(|| drop(self.give_up(&Failure::Closed, &Failure::Closed)));

@@ -120,7 +120,7 @@ impl Owed {
         }
     }
 
-    /// Forgets the replies of a connection that is gone.
+    /// Forgets what the replies on the last connection have shown.
     pub(crate) fn disconnect(&mut self) {
         *self = Self {
             releases: mem::take(&mut self.releases),
@@ -166,8 +166,8 @@ mod tests {
         }
     }
 
-    /// The release was posted while another thread was about to cast the vote. A supervisor that
-    /// sets no timer then keeps the release until the master is back, and `close` waits for it.
+    /// The release was posted while another thread was about to cast the vote. A supervisor without
+    /// a timer would keep the release until the master is back, and `close` would wait for it.
     #[test]
     fn a_release_that_is_no_longer_owed_is_given_up_at_once() {
         let now = clock::monotonic();

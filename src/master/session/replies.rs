@@ -37,7 +37,7 @@ impl Session {
         }
         let vote = request.command.vote(reply);
         let checked = check_role(reply);
-        // The caller of a finished round sees the new health.
+        // Before the vote is cast, so that a caller whose round ends sees the new health.
         let noted = caught(|| {
             if vote.vote.is_failure() && (sent.is_owed || request.is_owed_to(master)) {
                 let random = (self.config.random)();
@@ -56,9 +56,9 @@ impl Session {
         checked
     }
 
-    /// Notes what the answer of a master to `verb` says about it. After an error, the master takes
-    /// no locks until it grants a command that takes one. A server without memory still releases
-    /// and extends locks, so other grants say nothing.
+    /// Notes what the answer to `verb` says about the master. After an error, the master takes no
+    /// locks until it grants a command that takes one. A server without memory still releases and
+    /// extends locks, so other grants say nothing.
     fn note_fitness(&mut self, verb: Verb, vote: &Vote) {
         let health = &self.config.health;
         match vote {
@@ -119,7 +119,7 @@ impl Session {
         observer.on(MasterEvent::ReportsNothing { error });
     }
 
-    /// Handles a report that `key` has changed, or without a `key` that any key may have.
+    /// Handles a report that `key` has changed. Without a `key`, any key may have changed.
     pub(crate) fn on_changed(&self, key: Option<&str>) {
         match key {
             Some(key) => self.mailbox.tell(&Topic::Key(key.into())),

@@ -14,7 +14,8 @@ use crate::core::{kind::script::Script, protocol::command::Command, vote::SlotVo
 /// wait for the first dial. If the master does not keep up, or is dialled again, the command may
 /// also wait for up to one node timeout. A release that the master is owed may wait for longer,
 /// until it is sent, until the connection ends, or until it is no longer owed. If this process
-/// notices a deadline late, the master gets that time again, for at most one more node timeout.
+/// notices a deadline late, the master gets the delay as extra time, for at most one more node
+/// timeout.
 pub(crate) trait VoteCounter: Send + Sync {
     /// Counts a vote of `master`. `now` is the time, read after the vote was known.
     fn count(&self, master: usize, vote: SlotVote, now: Instant);

@@ -141,8 +141,7 @@ fn a_stall_during_the_dial_does_not_make_a_connection_patient() {
     }
 }
 
-/// This process was stalled while the reply was in its socket, so it is not the master that did not
-/// keep up.
+/// This process was stalled while the reply was in its socket. The master has kept up.
 #[test]
 fn a_stall_fails_no_command_that_waits_for_room() {
     set_clock(Duration::ZERO);
@@ -239,8 +238,8 @@ impl AsyncWrite for LateSocket {
     }
 }
 
-/// A deadline that is always "now" would make the supervisor poll every millisecond, and is never
-/// judged.
+/// A deadline that is always "now" would make the supervisor poll every millisecond, and would
+/// never be judged.
 #[test]
 fn a_release_that_is_no_longer_owed_sets_no_timer() {
     set_clock(Duration::ZERO);
@@ -292,7 +291,7 @@ fn owed_releases_are_paced_by_the_replies() {
     assert_eq!(answer(false, 11_100, &mut wire), 100);
 }
 
-/// A master that answers one release after the other gets all of them. Those that wait have not
+/// A master that answers one release after the other gets all of them. Releases that wait have not
 /// failed, however many there are. Other commands fail if they are not sent in time.
 #[test]
 fn releases_that_wait_for_room_have_not_failed() {
@@ -394,8 +393,8 @@ fn a_release_outlives_connections() {
     }
 }
 
-/// Something has arrived, perhaps the end of the stream. After a silence, it is read first: the
-/// runtime may not have run for a while.
+/// Something has arrived, perhaps the end of the stream. After a silence, it is read before
+/// anything is sent: the runtime may lag.
 #[test]
 fn after_a_silence_nothing_is_sent_before_what_has_arrived_is_read() {
     for (silence, sent) in [(CONNECT - TIMEOUT, 1), (CONNECT, 0)] {
@@ -540,7 +539,7 @@ fn a_request_that_waited_for_a_dial_obeys_the_quarantine() {
     assert_eq!((wire.sent, *request.votes_to.0.votes.lock()), (0, 1));
 }
 
-/// Only so many requests wait for the first dial.
+/// Only a limited number of requests wait for the first dial.
 #[test]
 fn the_number_of_requests_that_wait_is_bounded() {
     set_clock(Duration::ZERO);
@@ -559,7 +558,8 @@ fn the_number_of_requests_that_wait_is_bounded() {
     assert_eq!(session.posts.requests.len(), Session::MOST_WAITING + 1);
 }
 
-/// Requests that would take or keep a lock are not sent, even if they were posted before.
+/// Requests that would take or keep a lock are not sent, even if they were posted before the
+/// quarantine began.
 #[test]
 fn a_quarantined_master_gets_only_releases() {
     set_clock(Duration::ZERO);
