@@ -22,7 +22,8 @@ pub(crate) type Connecting = Pin<Box<dyn Future<Output = io::Result<Wire>> + Sen
 
 impl Address {
     /// Returns the host and port, or the path, or the service with a Sentinel. The user and the
-    /// database are not part of it. URLs that differ only in these name the same server.
+    /// database are not part of it. If two URLs differ only in these two, they name the same
+    /// server.
     pub(super) fn text(&self) -> Arc<str> {
         match self {
             Self::Given(address, _) => address.clone(),
@@ -111,7 +112,7 @@ pub(super) struct Sentinel {
 
 #[cfg(feature = "sentinel")]
 impl Sentinels {
-    /// Returns the name of the master for people. The same master has the same name after a
+    /// Returns the name that people see for the master. The same master has the same name after a
     /// failover.
     fn text(&self) -> Arc<str> {
         let first = self.sentinels.first().map_or("", |first| &first.name);

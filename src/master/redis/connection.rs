@@ -184,7 +184,7 @@ impl NativeRelease {
         }
     }
 
-    /// Returns whether the command can have this reply. Any other reply proves no release.
+    /// Returns whether the command can have this reply. Any other reply does not prove a release.
     pub(super) fn has(self, reply: &Reply<'_>) -> bool {
         match (self, reply) {
             (_, Reply::Int(0 | 1)) => true,
@@ -196,7 +196,7 @@ impl NativeRelease {
     }
 
     /// Appends the command. It is encoded for each master, so the words that never change are
-    /// encoded here.
+    /// written as bytes here.
     pub(super) fn encode(self, key: &[u8], token: &[u8], out: &mut Vec<u8>) {
         let [first, then]: [&[u8]; 2] = match self {
             Self::Delex => [b"*4\r\n$5\r\nDELEX\r\n", b"$4\r\nIFEQ\r\n"],

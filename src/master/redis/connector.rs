@@ -27,7 +27,7 @@ pub(super) struct Connector {
 }
 
 impl Connector {
-    /// Opens a stream. `progress` shows the current step. After this it is the wait for the login.
+    /// Opens a stream. `progress` shows the current step, and on return the wait for the login.
     pub(super) async fn connect(
         &self,
         address: &Address,
@@ -94,7 +94,7 @@ impl Connector {
     }
 }
 
-/// Returns the text of an error about the addresses of a host. There may be hundreds of them.
+/// Returns the addresses of a host as text for an error. There may be hundreds of them.
 fn named(addresses: &[SocketAddr]) -> String {
     const MOST: usize = 3;
     let texts = addresses.iter().take(MOST).map(ToString::to_string);
@@ -168,7 +168,7 @@ fn keep_alive(stream: &TcpStream) {
     ))]
     let keepalive = keepalive.with_interval(INTERVAL).with_retries(PROBES);
     let _ = socket.set_tcp_keepalive(&keepalive);
-    // Without this limit, Linux sends bytes that nobody confirms again for about 15 minutes.
+    // Without this limit, Linux repeats unconfirmed bytes for about 15 minutes.
     #[cfg(any(target_os = "android", target_os = "linux"))]
     let _ = socket.set_tcp_user_timeout(Some(IDLE + INTERVAL * PROBES));
 }
@@ -195,7 +195,7 @@ mod tests {
     /// What an address does. `Some(true)` connects and `Some(false)` fails, after a time in ms.
     type Manner = (&'static str, Option<bool>, u32);
 
-    /// Returns the outcome, when it was there, and when each address was tried.
+    /// Returns the outcome, the time that it took, and when each address was tried.
     async fn raced(manners: &[Manner]) -> (Option<String>, u128, String) {
         let parse = |at: &str| at.parse::<SocketAddr>().unwrap();
         let addresses: Vec<_> = manners.iter().map(|manner| parse(manner.0)).collect();

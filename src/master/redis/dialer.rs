@@ -38,7 +38,7 @@ impl Dialer {
     }
 
     /// Opens a connection, within the connect timeout. Returns it with the loss of locks, if there
-    /// is a sign of any.
+    /// is a sign of one.
     pub(crate) async fn dial(&self) -> Result<(RedisConnection, Option<DataLoss>), DialError> {
         let dial = async {
             let mut connection = self.greeter.log_in().await?;
@@ -76,8 +76,8 @@ impl Dialer {
     }
 }
 
-/// Appends the question whether the server restarted to `out`. The script `lua/shared/origin.lua`
-/// answers it.
+/// Appends to `out` the question whether the server restarted. The script `lua/shared/origin.lua`
+/// answers the question.
 fn ask(known: &[(String, u64)], quarantine: Quarantine, out: &mut Vec<u8>) {
     let arguments = origin_arguments(known, quarantine);
     let mut words = vec!["EVAL", ORIGIN.text(), "1", ORIGIN_KEY];

@@ -19,8 +19,8 @@ pub(crate) struct Endpoint {
     pub(super) address: Address,
     /// The login and the database.
     pub(super) settings: RedisConnectionInfo,
-    /// The number of the process that this one simulates for a server in it, and 0 otherwise. Each
-    /// process knows other run ids.
+    /// The number of the process that this one simulates, if the server is in this process.
+    /// Otherwise 0. Each process knows other run ids.
     process: u64,
     #[cfg(feature = "tls")]
     pub(super) tls: Option<Arc<ClientConfig>>,
@@ -39,7 +39,7 @@ impl Endpoint {
             return parsed
                 .map(|(sentinels, settings)| Self::new(Address::Sentinels(sentinels), settings));
         }
-        // URLs are read without these, so another password or another path would be used.
+        // URLs are read without tabs and line breaks, so another password or path would be used.
         if url.trim().contains(['\t', '\n', '\r']) {
             return Err(format!(
                 "a tab or a line break in its URL must be percent-encoded: {SHAPES}"
@@ -140,7 +140,7 @@ impl Endpoint {
     }
 
     /// Returns the endpoint of a server in this process. `process` is the number of the process
-    /// that it simulates for this endpoint.
+    /// that this one simulates for the endpoint.
     #[cfg(any(test, feature = "test-util"))]
     pub(crate) fn in_process(address: &str, process: u64, connect: Connect) -> Self {
         Self {
@@ -185,8 +185,8 @@ impl Endpoint {
         self.settings.db()
     }
 
-    /// Returns whether there is a user without a password. Nothing would be sent for it, so the
-    /// server would take this program for the default user.
+    /// Returns whether there is a user without a password. No login would be sent, so the server
+    /// would take this program for the default user.
     pub(crate) fn lacks_password(&self) -> bool {
         let user = self.settings.username();
         user.is_some_and(|user| user != "default") && self.settings.password().is_none()
@@ -205,7 +205,8 @@ impl Endpoint {
 }
 
 /// Reads a URL as the redis crate does. That crate knows TLS only with a feature of its own, which
-/// does not compile beside another of its TLS libraries. So it reads the URL without TLS.
+/// does not compile beside the feature for another TLS library. So that crate gets the URL without
+/// TLS.
 fn read(url: &str) -> RedisResult<ConnectionInfo> {
     let plain = url.split_once(':').and_then(|(scheme, rest)| {
         let scheme = scheme.to_ascii_lowercase();

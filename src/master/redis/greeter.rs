@@ -116,7 +116,8 @@ impl Greeter {
 fn no_greeting(address: &Address, error: io::Error, has_answered: bool) -> ConnectError {
     match address {
         Address::Tcp(..) if !has_answered => ConnectError::NoGreeting(error),
-        // The server's alert says why, but it may be lost. A server that is no Redis has answered.
+        // The server's alert says why, but it may be lost. `InvalidData` is an answer of a server
+        // that is no Redis.
         #[cfg(feature = "tls")]
         Address::Tls(..) if !has_answered && error.kind() != io::ErrorKind::InvalidData => {
             ConnectError::NoGreetingOverTls(error)
@@ -126,7 +127,7 @@ fn no_greeting(address: &Address, error: io::Error, has_answered: bool) -> Conne
 }
 
 /// Returns the commands that prepare a new connection, as bytes and as steps: the login, the choice
-/// of a database, and questions about the server. `name` names the connection. Nothing else can.
+/// of a database, and questions about the server. `name` is the name of the connection.
 pub(super) fn greeting(settings: &RedisConnectionInfo, name: &str) -> (Vec<u8>, Vec<Step>) {
     let mut hello = vec!["HELLO", "3"];
     if let Some(password) = settings.password() {
@@ -191,8 +192,8 @@ impl Step {
             )),
             (Self::Hello, _) => Err(ConnectError::Login(text)),
             (Self::Select, _) => Err(ConnectError::Database(text)),
-            // Without the right to track keys, waiters poll, and without that to set a name, people
-            // see less. The answer about a native release is always an error.
+            // Without the right to track keys, waiters poll. Without the right to set a name,
+            // people see less. The answer about a native release is always an error.
             (Self::FindNative(_) | Self::Name | Self::Track, _) => Ok(()),
         }
     }

@@ -46,8 +46,8 @@ struct Answer {
 impl Lookups {
     /// The most threads. An idle thread ends.
     const MOST_THREADS: usize = 16;
-    /// An answer that took longer is kept for one more dial. Those that waited may have given up,
-    /// or have too little time left.
+    /// An answer that took longer is kept for one more dial. The dials that waited may have been
+    /// given up, or have too little time left.
     const LATE: Duration = Duration::from_millis(100);
     /// The time for which a late answer is kept. A host may get another address.
     const KEPT: Duration = Duration::from_secs(30);
@@ -84,7 +84,8 @@ impl Lookups {
         Ok(found)
     }
 
-    /// Returns where the answer will be, or is. A kept answer is handed out once.
+    /// Returns the receiver of the answer, which may be there already. A kept answer is handed out
+    /// once.
     fn ask(
         &'static self,
         host: &str,
@@ -124,7 +125,8 @@ impl Lookups {
             let Some(answer) = self.sender(&host, is_kept) else {
                 continue;
             };
-            // Wakers are code of the program. The other hosts in line must not wait for no thread.
+            // Wakers are code of the program, and may panic. This thread must still look up the
+            // other hosts in line.
             shielded(|| drop(answer.send_replace(Some(Answer { found, at }))));
         }
     }
@@ -185,7 +187,7 @@ mod tests {
         ANSWERED.1.notify_all();
     }
 
-    /// Returns the number of lookups of hosts whose names begin so.
+    /// Returns the number of lookups of hosts whose names begin with `name`.
     fn begun(name: &str) -> usize {
         let begun = BEGUN.lock();
         begun.iter().filter(|host| host.starts_with(name)).count()
@@ -249,7 +251,7 @@ mod tests {
         for (host, took, age, lookups_after) in [
             ("late", 101, 29_999, [1, 2, 3]),
             ("stale", 101, 30_000, [2, 3, 4]),
-            // The dials that waited had time for the rest.
+            // The dials that waited had time for their other steps.
             ("prompt", 100, 0, [2, 3, 4]),
             ("unknown", 101, 0, [2, 3, 4]),
         ] {

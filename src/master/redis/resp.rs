@@ -144,8 +144,8 @@ fn length(digits: &[u8]) -> io::Result<Option<usize>> {
     }
 }
 
-/// Returns the error of an answer that cannot be read. By its kind, callers tell it from a stream
-/// without an answer.
+/// Returns the error of an answer that cannot be read. Its kind tells callers that there was an
+/// answer.
 fn no_resp(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }

@@ -2,7 +2,7 @@
 //!
 //! A majority of the listed Sentinels must name the same address. A failover also needs a majority
 //! of the Sentinels. So a Sentinel that the others have left behind cannot lead a client back to
-//! the master before the failover.
+//! the old master.
 
 use std::{future::Future, mem::take, ops::ControlFlow, sync::Arc, time::Duration};
 
@@ -69,8 +69,8 @@ impl Inquiry {
             {
                 return format!("the Sentinels now name {to}, no longer {from}").into();
             }
-            // The others may answer during the pause. They would otherwise lose their connections
-            // each time, because a question without an answer ends its connection.
+            // The other Sentinels may answer during the pause. Otherwise, they would lose their
+            // connections each time, because a question without an answer ends its connection.
             let others = timeout(PAUSE, asked.collect::<Vec<_>>());
             let _ = join(sleep(PAUSE), others).await;
         }
@@ -126,7 +126,8 @@ impl Sentinels {
         kept: &mut Option<Wire>,
         connector: &Connector,
     ) -> Answer {
-        // It is over just before the dial, so that the error says what each of them answered.
+        // The limit ends just before that of the dial, so that the error says what each Sentinel
+        // answered.
         let (limit, progress) = (connector.limit / 16 * 15, Progress::default());
         let ask = self.ask(sentinel, kept, (connector, &progress));
         in_time(limit, &progress, ask).await

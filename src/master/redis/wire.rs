@@ -63,7 +63,7 @@ trait Given: AsyncRead + AsyncWrite + Send {}
 impl<S: AsyncRead + AsyncWrite + Send> Given for S {}
 
 impl Stream for Pin<Box<dyn Given>> {
-    /// No system can be asked about it.
+    /// The system cannot be asked about a stream of a user.
     fn has_input(&self) -> bool {
         false
     }
@@ -154,8 +154,9 @@ impl Wire {
     ///
     /// Calls `on_read` after each read. Then calls `on_frame` with each whole reply and the value
     /// that `on_read` returned. `on_frame` may append to the bytes to write. Resolves when
-    /// `on_frame` returns `Break`, or with the error of the stream. The replies that were read
-    /// before `Break` and not handed out come first: nothing more may arrive after them.
+    /// `on_frame` returns `Break`, or with the error of the stream. After a `Break`, the next call
+    /// begins with the replies that were read and not handed out: nothing more may arrive after
+    /// them.
     ///
     /// Each call writes and also reads. A server that cannot send its replies stops reading
     /// commands.
@@ -181,8 +182,8 @@ impl Wire {
                 return Poll::Ready(Ok(done));
             }
             // A server that refuses a connection says why, and closes it without a read. What it
-            // said, such as an alert of TLS, comes before the failed write, also if the runtime
-            // does not know of it yet.
+            // said, such as an alert of TLS, is read before the failed write is reported, even if
+            // the runtime does not know of it yet.
             if let Err(error) = written
                 && (read.is_ready() || !self.has_input())
             {
