@@ -34,8 +34,8 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct LiveRound {
     state: Mutex<LiveRoundState>,
-    /// Set if the last vote was one that a task waits for. Most votes are not, and the state need
-    /// not be locked a second time for them.
+    /// Set if the last vote brought an event that a task waits for. Most votes bring none, and the
+    /// state need not be locked a second time for them.
     must_wake: AtomicBool,
     observer: Arc<LockObserver>,
 }
@@ -46,8 +46,8 @@ struct LiveRoundState {
     waiting: Waiting,
 }
 
-/// The tasks that wait, each for an event. Mostly one task waits for the outcome, so one needs no
-/// allocation.
+/// The tasks that wait, each for an event. Mostly one task waits for the outcome, so one task needs
+/// no allocation.
 type Waiting = SmallVec<[(RoundEvent, Waker); 1]>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,8 +127,8 @@ impl LiveRound {
     }
 
     /// Keeps `waker` for `event`, unless nothing would wake it any more. A waker runs code of the
-    /// program when it is cloned or dropped. So the caller clones it, and one that is not kept is
-    /// dropped after the unlock.
+    /// program when it is cloned or dropped. So the caller clones it, and a waker that is not kept
+    /// is dropped after the unlock.
     fn wake_after(&self, event: RoundEvent, waker: Waker) {
         let mut state = self.state.lock();
         let is_this =

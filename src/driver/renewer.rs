@@ -143,7 +143,8 @@ impl Renewer {
         select(pin!(self.wakes.notified()), sleep).await;
     }
 
-    /// Renews up to `most` of the claims that are due at `now`. Then other tasks can run.
+    /// Renews up to `most` of the claims that are due at `now`. The caller then lets other tasks
+    /// run.
     fn renew_some(&self, now: LeaseTime, most: usize) -> Option<Batch> {
         let mut batch: Option<Batch> = None;
         for _ in 0..most {
@@ -179,7 +180,7 @@ struct Batch {
 ///
 /// If the masters are far away or this process gets little processor time, the limit may be too low
 /// to renew all locks in time. So while renewals are late, the limit doubles each time the masters
-/// have confirmed as many renewals.
+/// have confirmed that many renewals.
 ///
 /// Masters answer in order. So a batch is decided when its last round is decided, and settled when
 /// its last round is settled. While a majority answers, a master that hangs delays renewals only if

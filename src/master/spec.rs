@@ -41,8 +41,8 @@ use crate::core::restart::ORIGIN_KEY;
 /// `?sentinel_user=..&sentinel_password=..` are the login for the Sentinels, if they have one. With
 /// `rediss+sentinel://`, the Sentinels and the masters expect TLS.
 ///
-/// On every dial, all listed Sentinels are asked, which may be at most 16. A majority of them must
-/// name the same address, so list all of them. The coordinator follows a failover by itself.
+/// On every dial, all listed Sentinels (at most 16) are asked. A majority of them must name the
+/// same address, so list all of them. The coordinator follows a failover by itself.
 ///
 /// **A failover forgets the locks that had not been replicated**, because Redis replicates
 /// asynchronously. The [quarantine](crate::Quarantine) therefore gives the new master no vote

@@ -51,7 +51,7 @@ pub(super) async fn attempt(
     }
     let permit_by = deadline.permit_by(attempt_timeout(request), watch.is_none());
     let Some(_permit) = owned.permit(Some(permit_by), timers).await else {
-        context.check_open()?; // the wait ends sooner if the timers do
+        context.check_open()?; // the wait ends early if the timers end
         return Ok(Attempted::Denied(Denied::new(Obstacle::OwnerBusy, None)));
     };
     if let Some(reentered) = reenter(request, &owned).await? {
@@ -100,7 +100,7 @@ async fn decide(
     agreed: Option<usize>,
     watch: Option<&(dyn Fn() -> bool + Sync)>,
 ) -> Attempted {
-    let asks_anyway = level.claim.kind().spec().has_slots; // others may have a free slot
+    let asks_anyway = level.claim.kind().spec().has_slots; // other masters may have a free slot
     if let Some(agreed) = agreed
         && let Some(obstacle) = level.claim.ask_agreed(agreed, None, asks_anyway).await
     {

@@ -23,8 +23,8 @@ use crate::{
 };
 
 /// Makes attempts until one wins the lock. If there is a deadline, the last attempt begins at the
-/// deadline. If no one is known to want the lock, the caller tries to get it before it begins to
-/// wait.
+/// deadline. If no one else is known to want the lock, the first attempt comes before the wait for
+/// a turn.
 pub(super) async fn contend(
     request: &LockRequest,
     deadline: &Deadline,
@@ -169,7 +169,7 @@ impl Contest<'_> {
     /// Waits until another attempt may win.
     async fn wait(&mut self, denied: &Denied) {
         if denied.obstacle == Obstacle::OwnerBusy {
-            self.waiter.step_back(); // other owners do not wait for the tasks of this owner
+            self.waiter.step_back(); // or other owners would wait for the tasks of this owner
         }
         let wanted = denied.wanted_by_others();
         let (now, random) = (clock::now(), clock::random_u64());

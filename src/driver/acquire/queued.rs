@@ -290,7 +290,7 @@ impl<'a> QueuedWait<'a> {
 
     /// Waits for the permit of the owner to make a round.
     async fn permit(&self) -> Result<SemaphorePermit<'a>, AcquireError> {
-        /// The time between two looks whether the owner still has the lock.
+        /// The time between two checks whether the owner still has the lock.
         const LOOK: Duration = Duration::from_millis(10);
         let timeout = attempt_timeout(self.request);
         let end = self.deadline.queued_permit_by(timeout);

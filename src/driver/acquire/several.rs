@@ -1,5 +1,5 @@
-//! Acquires several mutexes. All are asked for at once where no one is in the way. Otherwise they
-//! are taken in their order, so that calls with overlapping sets of locks never wait in a circle.
+//! Acquires several mutexes. Locks that no one else is known to want are asked for at once. The
+//! others are taken in order, so that calls with overlapping sets of locks never wait in a circle.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -108,7 +108,7 @@ impl<'a> Prefix<'a> {
     /// Acquires the missing locks.
     async fn fill(&mut self, deadline: Deadline) -> Result<(), AcquireError> {
         // After a wait, the next locks may be contended, too. Taking and returning them would
-        // disturb others, so their number begins with one.
+        // disturb others, so only one is tried at first.
         let mut most = self.requests.len();
         loop {
             let is_last = deadline.is_over();

@@ -250,8 +250,8 @@ impl Renew for Claim {
     }
 }
 
-/// A counter of the votes on a heal. The healed round notes them, so that its votes show which
-/// masters have the key.
+/// A counter of the votes on a heal. They are noted in `round`, whose votes then show which masters
+/// have the key.
 #[derive(Clone, Debug)]
 pub(super) struct HealVoteCounter {
     round: Arc<LiveRound>,

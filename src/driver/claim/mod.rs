@@ -260,8 +260,8 @@ struct Protected {
     timer: Option<TimerKey>,
 }
 
-/// The state of a claim while it is locked. The time is read after the lock is taken. Dropping this
-/// value unlocks the state, and announces a change while no mutex is locked, because the
+/// The state of a claim while it is locked. The time is read after the mutex is locked. Dropping
+/// this value unlocks the state, and announces a change while no mutex is locked, because the
 /// announcement runs code of the program.
 #[derive(Debug)]
 struct Locked<'a> {

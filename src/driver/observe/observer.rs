@@ -203,7 +203,7 @@ impl LockObserver {
     }
 
     /// Records that a round is over. `look` returns its verb, its outcome and how long it took. A
-    /// round that is over without an outcome asked the agreed master only, which refused.
+    /// round that is over without an outcome has asked only the agreed master, which refused.
     pub(in crate::driver) fn record_round(&self, look: impl FnOnce() -> (Verb, Outcome, Duration)) {
         if !IS_ON {
             return;

@@ -13,7 +13,7 @@ use crate::{core::time::lease::LeaseTime, panics::caught};
 pub(crate) mod clock;
 
 /// Timers on the runtime of a coordinator, for futures that another executor may poll, or that
-/// outlive the runtime. Then tokio's own sleeps would panic.
+/// outlive the runtime. In both cases, tokio's own sleeps would panic.
 #[derive(Debug)]
 pub(crate) struct Timers {
     runtime: Handle,
@@ -36,7 +36,7 @@ impl Timers {
     }
 
     /// Sleeps until `at` on the clock of [`clock::now`], or until the timers have ended. A caller
-    /// that sleeps in a loop must look whether they have.
+    /// that sleeps in a loop must check whether they have ended.
     pub(crate) async fn sleep_until(&self, at: LeaseTime) {
         while let Some(time) = clock::next_sleep(at)
             && !self.have_ended()

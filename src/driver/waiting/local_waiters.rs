@@ -229,9 +229,9 @@ impl LocalWaiter<'_> {
     ///
     /// Releases are sent to all masters at once, so the report of one master is enough. A change
     /// may also be a renewal: a holder that renews the lock puts its key back on masters that have
-    /// lost the key. The agreed master still has the key, so such a change is no news. Otherwise a
-    /// waiter would take those masters for a moment at each renewal, and the holder could never put
-    /// its key back.
+    /// lost the key. The agreed master still has the key, so such a change is no news. If it were
+    /// news, a waiter would take those masters for a moment at each renewal, and the holder could
+    /// never put its key back.
     pub(crate) async fn wait_for_news(
         &self,
         answers: Option<&Arc<LiveRound>>,

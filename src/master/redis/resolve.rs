@@ -204,7 +204,7 @@ mod tests {
             Box::leak(Box::new(Self::new(look_up)))
         }
 
-        /// Asks for a host, as a dial that is given up at once.
+        /// Asks for a host, like a dial that is given up at once.
         async fn give_up(&'static self, host: &str, now: fn() -> Instant) {
             let answer = timeout(Duration::ZERO, self.resolve(host, 7, now)).await;
             answer.unwrap_err();

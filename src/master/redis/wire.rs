@@ -158,7 +158,7 @@ impl Wire {
     /// begins with the replies that were read and not handed out: nothing more may arrive after
     /// them.
     ///
-    /// Each call writes and also reads. A server that cannot send its replies stops reading
+    /// Each call writes and also reads, because a server that cannot send its replies stops reading
     /// commands.
     pub(crate) fn poll<R: Copy, B>(
         &mut self,

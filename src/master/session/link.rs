@@ -33,7 +33,7 @@ pub(crate) struct Link {
     pub(crate) has_answered: bool,
     /// Set while the health of the master shows an error.
     pub(crate) is_unfit: bool,
-    /// Set once the master has lost all of its keys while the connection lasted.
+    /// Set once the master has reported that all of its keys were deleted or replaced.
     pub(crate) is_flushed: bool,
     /// Set if the last poll of the connection has left bytes unread.
     pub(crate) has_unread: bool,
@@ -243,7 +243,7 @@ impl Unanswered {
     }
 
     /// Calls `give_up` with each request that has an open vote and whose deadline is over at `now`.
-    /// Its vote is no longer open then.
+    /// After that, the vote is no longer open.
     pub(crate) fn expire(&mut self, now: Instant, mut give_up: impl FnMut(&Request)) {
         let first = self.expired.min(self.commands.len());
         for sent in self.commands.range_mut(first..) {

@@ -166,7 +166,8 @@ impl Session {
     }
 
     /// Moves the oldest command to the end and returns it, if it may be sent again. Called when the
-    /// server knows neither the command nor its script, and so has not executed the command.
+    /// server refuses the command itself or does not know its script, and so has not executed the
+    /// command.
     pub(crate) fn resend(&mut self, now: Instant) -> Option<Arc<Request>> {
         self.link.liveness.restart(now);
         self.link.sent.resend(self.mailbox.reports_changes())
