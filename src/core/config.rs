@@ -28,7 +28,7 @@ pub(crate) struct Config {
     pub(crate) client_name: Option<ClientName>,
     pub(crate) label: Option<Arc<str>>,
     pub(crate) renewal: Renewal,
-    /// Waiters may be silent for four node timeouts, if these are longer.
+    /// Waiters may be silent for this time, or for four node timeouts if these are longer.
     pub(crate) waiter_timeout: Duration,
     pub(crate) quarantine: Quarantine,
     /// `None` means the default, which depends on other settings.
@@ -76,7 +76,7 @@ impl Config {
     }
 }
 
-/// Checks a timeout. It is from one millisecond to `seconds`.
+/// Checks that a timeout is from one millisecond to `seconds`.
 pub(crate) fn timeout(
     setting: &'static str,
     given: Duration,

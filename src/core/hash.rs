@@ -1,4 +1,4 @@
-//! The hash of texts that programs of several versions must agree on.
+//! The hash of texts, which must be the same in programs of all versions.
 
 /// Returns the hash of `bytes`: FNV-1a, and then [`mix`]. The function must never change.
 pub(crate) fn hash(bytes: impl Iterator<Item = u8>) -> u64 {
@@ -16,10 +16,10 @@ pub(crate) fn mix(mut value: u64) -> u64 {
     value ^ value >> 33
 }
 
-/// Returns the rank of a master for the lock `key`. The one with the lowest rank is the agreed
-/// master: clients that wait for the lock ask it before the others. All clients compute the same
-/// ranks if they list the masters under the same addresses. The ranks differ from lock to lock, so
-/// no master gets all these questions.
+/// Returns the rank of a master for the lock `key`. The master with the lowest rank is the agreed
+/// one: clients that wait for the lock ask it before the others. All clients compute the same ranks
+/// if they list the masters under the same addresses. The ranks differ from lock to lock, so no
+/// master gets all these questions.
 ///
 /// The function must never change: clients of several versions share locks.
 pub(crate) fn rank(key: &str, address: &str) -> u64 {

@@ -22,7 +22,7 @@
 //! | `claim` | a claim on a lock: its phases, the commands that it makes, and how votes change it |
 //! | `view` | locks, their waiters and masters, as programs see them |
 //! | `restart` | when a master that may have lost locks may vote again |
-//! | `hash` | the hash of texts that all programs must agree on |
+//! | `hash` | the hash of texts, which is the same in all programs |
 //! | `config` | the settings of a coordinator |
 //! | `config_error` | why a setting or a name is refused |
 //! | `error` | the errors of calls |

@@ -15,11 +15,11 @@ use super::time::lease::Drift;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Quarantine {
-    // From no protection to the most.
+    // Sorted from no protection to the most.
     /// No protection. A master that restarts without its data may grant a lock that another client
     /// holds.
     Off,
-    /// Quarantines a master whose run id or replication id differs from that in its key. Also
+    /// Quarantines a master whose run id or replication id differs from the one in its key. Also
     /// quarantines a master without the key, if any coordinator of this process has used the master
     /// before. Otherwise, a master without the key counts as new. If a master cannot be asked, for
     /// example without the right to `INFO`, it is used without protection, and the log says so.

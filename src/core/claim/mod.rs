@@ -1,5 +1,5 @@
-//! A claim on a lock: what masters may have because of it, whether the lock is held, and what to
-//! send next.
+//! A claim on a lock: what it may have left on masters, whether the lock is held, and what to send
+//! next.
 //!
 //! Nothing here reads a clock, holds a mutex or sends anything. The driver locks the claim, calls
 //! the method for what has happened, posts the [`Command`] that the method returns, unlocks, and
@@ -39,7 +39,7 @@ pub(crate) struct Terms {
     pub(crate) quorum: Quorum,
 }
 
-/// A step of a claim: what it sees, and what it leaves to do after the unlock, because that may run
+/// A step of a claim: what it sees, and what is left to do after the unlock. What is left may run
 /// code of the program.
 #[derive(Debug)]
 pub(crate) struct ClaimStep<'a> {
@@ -47,21 +47,21 @@ pub(crate) struct ClaimStep<'a> {
     /// The newest round: the acquisition, or the last extension.
     pub(crate) newest: &'a Round,
     pub(crate) now: LeaseTime,
-    /// The time on the clock that the expiries of keys use. Unlike the clock of leases, it does not
-    /// jump forward with the wall clock.
+    /// The time on the monotonic clock, for the expiry of keys. Unlike the clock of leases, this
+    /// clock does not jump forward with the wall clock.
     pub(crate) monotonic: Instant,
     /// A change to announce.
     pub(crate) notice: Option<Notice>,
-    /// A round to open. It is the newest one from then on. Most steps open none, and need no room
-    /// for it.
+    /// A round to open, which is the newest one from then on. It is boxed, because most steps open
+    /// none.
     pub(crate) opened: Option<Box<Round>>,
 }
 
 /// A change of a lock that was won.
 #[derive(Debug)]
 pub(crate) enum Notice {
-    /// A renewal or an extension has failed, the round before the newest one. The lock is still
-    /// valid for this time.
+    /// The last renewal or extension has failed, and the next one begins. The lock is still valid
+    /// for the time `remaining`.
     InDoubt {
         remaining: Duration,
     },
@@ -83,9 +83,9 @@ pub(crate) enum Notice {
 /// The state of a claim.
 #[derive(Debug)]
 pub(crate) struct ClaimState {
-    /// What commands to masters say about this claim. A release with its identity takes back the
-    /// newest attempt and all earlier ones. Its depth is the number of guards, including those
-    /// whose rounds are still under way. Its slot was won, or the agreed master has granted it.
+    /// What commands to masters say about this claim. A release with this identity takes back the
+    /// newest attempt and all earlier ones. The depth is the number of guards, including those
+    /// whose rounds are still under way. The slot was won, or the agreed master has granted it.
     holding: Holding,
     /// The number of guards that exclude others.
     exclusive: u32,
@@ -103,13 +103,14 @@ pub(crate) struct ClaimState {
     phase: Phase,
 }
 
-/// The phase of a claim. A claim never goes back to an earlier one.
+/// The phase of a claim. A claim never goes back to an earlier phase.
 ///
-/// A lock that is in doubt is held. The newest round shows the doubt, because a round that fails
-/// does not change the claim.
+/// A lock that is in doubt is in the phase `Held`. The newest round shows the doubt, because a
+/// round that fails does not change the claim.
 #[derive(Debug)]
 enum Phase {
-    /// A round asks for the lock. The round may be won, but the caller has not seen it.
+    /// A round asks for the lock. The round may have been won, but the caller has not seen the
+    /// outcome.
     Asking {
         /// The masters that the round has not asked yet.
         unasked: MasterSet,
@@ -151,7 +152,8 @@ impl ClaimState {
             Phase::Held(held) if held.in_doubt || has_failed(step.newest) => LockState::InDoubt,
             Phase::Held(_) => LockState::Held,
             Phase::Lost { reason, .. } => LockState::Lost(*reason),
-            // No guard can ask, but another task of the owner may, before it reenters.
+            // No guard can ask for the state now. Another task of the owner may, before it
+            // reenters.
             Phase::Asking { .. } | Phase::Released => LockState::Lost(LostReason::Expired),
         }
     }
@@ -164,7 +166,7 @@ impl ClaimState {
         }
     }
 
-    /// Removes one level. The last level is released, or left in place.
+    /// Removes one level. With the last level, the lock is released or left in place.
     pub(crate) fn leave(&mut self, step: &mut ClaimStep<'_>, access: Access) -> Leave {
         let lock_id = &step.terms.lock_id;
         let last = self.holding.clone();
@@ -207,7 +209,7 @@ impl ClaimState {
         }
     }
 
-    /// Takes back that this process did not run for a while before the loss.
+    /// Drops the note that this process did not run for a while before the loss.
     pub(crate) fn was_not_stalled(&mut self) {
         if let Phase::Lost { stalled, .. } = &mut self.phase {
             *stalled = None;
@@ -250,7 +252,8 @@ impl ClaimState {
         step.notice = Some(Notice::Lost { reason, stalled });
     }
 
-    /// Opens a round, and makes it the newest one. Masters may keep what the old one has asked for.
+    /// Opens a round, and makes it the newest one. Masters may keep what the round before it has
+    /// asked for.
     fn open(&mut self, round: Round, step: &mut ClaimStep<'_>) {
         self.may_keep |= step.newest.may_keep();
         step.opened = Some(Box::new(round));
@@ -293,8 +296,9 @@ impl ClaimState {
         held.stays_until?.checked_duration_since(step.monotonic)
     }
 
-    /// Returns the masters that need a release. If the newest acquisition did not ask all masters,
-    /// these are only the masters that may have the key, also because of an earlier round.
+    /// Returns the masters that need a release. If the newest acquisition has not asked all masters
+    /// yet, only those need a release that may have the key or the ticket, also because of an
+    /// earlier round.
     fn needs_release(&self, newest: &Round) -> MasterSet {
         match self.phase {
             Phase::Asking { unasked } if !unasked.is_empty() => {
@@ -326,7 +330,7 @@ pub(crate) struct Leave {
 
 impl Held {
     /// Returns why the lock ends with `lease`. If the renewer has missed a retry, also returns how
-    /// late it is at `now`. It does nothing but wait for the time, so it is late because the
+    /// late the renewer is at `now`. The renewer only waits for the time, so it is late because the
     /// runtime did not run.
     fn end(&self, lease: Lease, now: LeaseTime) -> (LostReason, Option<Duration>) {
         let Some(plan) = self.plan else {

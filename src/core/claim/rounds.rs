@@ -1,4 +1,5 @@
-//! The rounds of a claim: those that ask for the lock, and those that extend it and put it back.
+//! The rounds of a claim: those that ask for the lock, and those that extend the lock or put its
+//! keys back.
 
 use std::{mem, time::Duration};
 
@@ -21,8 +22,9 @@ use crate::core::{
 /// Asking for the lock.
 impl ClaimState {
     /// Begins a claim with the [`acquisition`] that the step sees. Asks all masters for the lock,
-    /// or at first only those in `asked`. These also report the next change of the key. With
-    /// options for the `queue`, joins the queues. `holding` is what the caller wants: one level.
+    /// or at first only those in `asked`. Masters that are asked before the others also report the
+    /// next change of the key. With options for the `queue`, joins the queues. `holding` is what
+    /// the caller wants: one level.
     pub(crate) fn begin(
         step: &ClaimStep<'_>,
         holding: Holding,
@@ -75,7 +77,7 @@ impl ClaimState {
         self.rounds = self.rounds.saturating_add(1);
         if let Some(by) = next.identity {
             self.holding.by = by;
-            // Only now: an attempt asks for one slot in its life, because its commands may be late.
+            // Only a new attempt may ask for another slot: commands of the last may be late.
             self.holding.slot = None;
         }
         if let (Some(ballot), Some(candidate)) = (&mut self.holding.ballot, next.candidate) {
@@ -122,8 +124,8 @@ impl ClaimState {
         }
     }
 
-    /// Asks the masters in `asked`. The agreed master, asked before the others, chooses the slot.
-    /// It does not queue the caller.
+    /// Asks the masters in `asked`. If the agreed master is asked before the others, it chooses the
+    /// slot, and does not queue the caller.
     fn ask_first(
         &self,
         step: &ClaimStep<'_>,
@@ -141,9 +143,9 @@ impl ClaimState {
 
 /// Extending a lock that is held.
 impl ClaimState {
-    /// Hands the lock out to a guard after it was won or reentered. If the lock is renewed already,
-    /// the later of the two limits counts. Returns when to call [`renew`](Self::renew), unless the
-    /// renewer calls it already.
+    /// Hands the lock out to a guard, after the lock was won or reentered. If the lock is renewed
+    /// already, the later of the two limits counts. Returns when to call [`renew`](Self::renew),
+    /// unless the renewer knows a time.
     ///
     /// A renewal that failed is not tried again within `node_timeout`. With `spread`, the first
     /// renewal comes earlier by a random time.
@@ -235,8 +237,8 @@ impl ClaimState {
         Ok(self.extend(step, ttl))
     }
 
-    /// Lets others share a level that has excluded them. If no other level excludes them, extends
-    /// the lock, which tells the masters. `None` if the masters need not be told.
+    /// Turns a level that excludes others into one that they share. If no other level excludes
+    /// them, extends the lock, which tells the masters. `None` if the masters need not be told.
     pub(crate) fn downgrade(&mut self, step: &mut ClaimStep<'_>) -> Option<Command> {
         self.remove_level(Access::Exclusive);
         self.add_level(Access::Shared);
@@ -342,7 +344,7 @@ impl ClaimState {
 /// The differences between the next round of a claim and the last one.
 #[derive(Debug)]
 pub(crate) struct NextRound {
-    /// The masters to ask at first. The others are asked in the same round.
+    /// The masters to ask at first. The others are asked later in the same round.
     pub(crate) asked: MasterSet,
     /// The identity of a new attempt. A new attempt is needed if a command that takes back the last
     /// attempt may arrive late. `None` keeps the identity.

@@ -23,10 +23,11 @@ use crate::core::{
 ///   `f` for a fair lock. `begin:m1` asks master 1 first, and `choose:1` does so in a new attempt.
 ///   `held:m` is a mutex that has been won and has a guard.
 /// - `g0` is a grant of master 0, `n` no key, `h` held by another, `f` failed, and `s` a larger
-///   candidate. `^g0` is a vote in the round before the newest. `70` is a grant of slot 7.
-/// - `seen` is the caller, who sees the outcome of the round. `due` is the renewer. `+500` passes
-///   time on both clocks. `sleep:500` passes time on the clock of the leases only. `look` shows the
-///   state, and `slot` the slot that was won.
+///   candidate seen. `^g0` is a vote in the round before the newest. `70` is a grant of slot 7 by
+///   master 0.
+/// - With `seen`, the caller sees the outcome of the round. With `due`, the renewer looks at the
+///   claim. `+500` lets 500 ms pass on both clocks, and `sleep:500` only on the clock of the
+///   leases. `look` shows the state, and `slot` the slot that was won.
 /// - The TTL is 9002 ms, and the lease 9000 ms.
 const TRANSITIONS: &str = "
 a lock is won, renewed and released
@@ -358,7 +359,7 @@ fn every_transition_is_as_the_table_says() {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-/// Tries all orders of inputs, up to a length, from a claim that asks and from a lock that is held.
+/// Tries all short sequences of inputs, from a claim that asks and from a lock that is held.
 #[test]
 fn no_order_of_inputs_breaks_a_rule() {
     let starts: [&[&str]; 2] = [&[], &["g0", "g1", "seen", "hold"]];
@@ -436,7 +437,7 @@ fn is_right(path: &[&str]) -> bool {
 
 type Shared = Rc<RefCell<Round>>;
 
-/// A claim, and what it has said.
+/// A claim, and a text of what it has done.
 struct Case {
     terms: Terms,
     start: Instant,
@@ -452,7 +453,8 @@ struct Case {
 }
 
 impl Case {
-    /// Begins a claim on a lock of the kind in the first letter. A number is the agreed master.
+    /// Begins a claim. The first letter names the kind of lock. A number after it is the agreed
+    /// master.
     fn begin(kind: &str) -> Self {
         let (kind, first) = kind.split_at(1);
         let kind = kind.chars().next().unwrap();
@@ -495,7 +497,7 @@ impl Case {
         case
     }
 
-    /// A lock that was won. It was renewed at the start, and has a guard.
+    /// A lock that was won at the start, and has a guard.
     fn held(kind: &str) -> Self {
         let mut case = Self::begin(kind);
         for word in ["g0", "g1", "seen", "hold"] {
@@ -607,7 +609,7 @@ impl Case {
         self.rounds[self.rounds.len() - 1].0.clone()
     }
 
-    /// Asks again, or at first only the masters in `asked`.
+    /// Asks again, at first only the masters in `asked`.
     fn ask_again(&mut self, asked: MasterSet, candidate: u64) {
         let is_fair = self.kind == 'f';
         let next = NextRound {

@@ -63,7 +63,8 @@ pub enum AcquireError {
     /// later.
     ///
     /// `votes` does not name the holder of a mutex. [`Lock::inspect`](crate::Lock::inspect) does,
-    /// if that holder has a [client name](crate::Builder::client_name). It takes another round.
+    /// if that holder has a [client name](crate::Builder::client_name). An inspection takes another
+    /// round.
     #[error("could not lock {name:?}: {}: {votes}", describe(*.reason, *.own_guard, .votes))]
     #[non_exhaustive]
     Contended {
@@ -72,8 +73,8 @@ pub enum AcquireError {
         /// The reason why the attempt did not win.
         reason: Contention,
         /// Whether a guard of the same coordinator had the lock when this error was made. A task
-        /// that waits for its own guard waits in vain. Known while guards are renewed, and fewer
-        /// than 250 are.
+        /// that waits for its own guard waits in vain. Only guards that are renewed are found, and
+        /// only if there are fewer than 250.
         own_guard: bool,
         /// The votes of the round that failed.
         votes: Votes,
@@ -109,8 +110,8 @@ pub enum AcquireError {
         votes: Votes,
     },
 
-    /// The owner holds the lock without a fencing token. Acquiring the lock again as this owner
-    /// does not make a token.
+    /// The owner holds the lock without a fencing token. If this owner acquires the lock again,
+    /// that makes no token.
     #[error(
         "could not lock {name:?}: its owner holds it without a fencing token: \
          every task that acquires it must ask for a token"
@@ -171,8 +172,7 @@ pub enum AcquireError {
         votes: Votes,
     },
 
-    /// A fencing token was asked for by a reader. A token orders those who write. This attempt sent
-    /// nothing.
+    /// A reader asked for a fencing token. Tokens put writers in order. This attempt sent nothing.
     #[error(
         "could not lock {name:?}: a reader has no fencing token, because it writes nothing: \
          ask for a token to write"
@@ -263,7 +263,7 @@ pub enum Contention {
         remaining: Option<Duration>,
     },
     /// The lock is free on a majority of masters, but other waiters come first. Only a lock with
-    /// queues is refused for this: a fair or a read-write lock, or a semaphore.
+    /// queues is refused for this reason: a fair or a read-write lock, or a semaphore.
     Queued,
     /// The vote was split: no client got a majority, or the lock was released during the attempt.
     Split,
@@ -287,7 +287,7 @@ fn describe(reason: Contention, own_guard: bool, votes: &Votes) -> String {
 }
 
 /// A [blocking](crate::blocking) call was made in an async task of tokio, where it would stop the
-/// other tasks of its thread. The same error is returned while the values of a thread are
+/// other tasks of its thread. The same error is returned while the local values of a thread are
 /// destroyed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(

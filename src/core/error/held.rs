@@ -1,4 +1,4 @@
-//! What befalls a lock that is held, and why a call on its guard failed.
+//! What may happen to a lock that is held, and why a call on its guard failed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,8 +13,8 @@ use crate::core::{
 /// The reason why a lock was not extended.
 ///
 /// After [`Lost`](Self::Lost) and [`Expired`](Self::Expired) the guard is not valid. After any
-/// other error it is as valid as before. No master's key was created, deleted or shortened. Masters
-/// that confirmed keep the key for the new TTL, but the guard is not valid for longer.
+/// other error it is as valid as before. No key was created, deleted or shortened. Masters that
+/// confirmed keep the key for the new TTL, but the guard is not valid for longer.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExtendError {
@@ -27,7 +27,7 @@ pub enum ExtendError {
     Config(#[from] ConfigError),
 
     /// The guard's validity has ended. If it ended before the call, nothing was sent. It may also
-    /// end after a majority has confirmed, before the calling task runs again.
+    /// have ended after a majority had confirmed, before the calling task ran again.
     #[error("could not extend {name:?}: its validity ended {since:.1?} ago")]
     #[non_exhaustive]
     Expired {
@@ -74,7 +74,7 @@ pub enum ExtendError {
     },
 }
 
-/// Only the guard of a [read-write lock](crate::Coordinator::read_write) can become that of a
+/// Only the guard of a [read-write lock](crate::Coordinator::read_write) can become the guard of a
 /// reader. This guard stays as it is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a {kind} has no readers: only the guard of a read-write lock can become a reader's")]
@@ -93,8 +93,8 @@ pub struct LostError {
     pub name: Arc<str>,
     /// The reason.
     pub reason: LostReason,
-    /// The least time for which this process did not run before the loss, so that it could not
-    /// renew the lock. `None` if it ran, or if that is not known.
+    /// This process did not run for at least this time before the loss, so it could not renew the
+    /// lock. `None` if it ran, or if that is not known.
     pub stalled: Option<Duration>,
     /// The votes of the last round.
     pub votes: Votes,
@@ -108,8 +108,8 @@ pub enum RunError<E> {
     #[error(transparent)]
     Acquire(#[from] AcquireError),
 
-    /// The body returned this error. It is not the `source` of this error, because `E` need not
-    /// be an error.
+    /// The body returned an error. It is not the `source` of this `RunError`, because `E` need not
+    /// be an error type.
     #[error("{0}")]
     Body(E),
 
@@ -146,11 +146,10 @@ pub enum ReleaseError {
         votes: Votes,
     },
 
-    /// The lock should have been left in place for its
-    /// [minimum time](crate::Lock::min_hold), and fewer than a majority of masters confirmed.
-    /// Others may get the lock when its TTL has passed. On the masters that confirmed, the key
-    /// stays for the rest of the minimum time. If these are half of the masters, the lock stays,
-    /// too.
+    /// The lock should have been left in place for its [minimum time](crate::Lock::min_hold), and
+    /// fewer than a majority of masters confirmed. Others may get the lock when its TTL has passed.
+    /// On the masters that confirmed, the key stays for the rest of the minimum time. If these are
+    /// half of the masters, no one else can get the lock.
     #[error(
         "kept {name:?} for its minimum time on only {}, \
          others may get it when its TTL has passed: {votes}",

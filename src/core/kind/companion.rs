@@ -6,7 +6,7 @@ use std::{ptr, sync::OnceLock};
 /// defines its companions in its own module.
 #[derive(Debug)]
 pub(crate) struct Companion {
-    /// The purpose. For a key, the rights in the crate `quorlock-check` have the same word.
+    /// The purpose. For a key, this is also the word for its right in the crate `quorlock-check`.
     pub(crate) name: &'static str,
     form: Form,
 }
@@ -17,8 +17,8 @@ enum Form {
     /// is harmless, because messages are only hints.
     Channel,
     Key {
-        /// Letters that give the companion key the hash slot of the lock's key. They make the CRC16
-        /// of the text before the lock's key 0. This text is `quorlock:`, the name, a colon, the
+        /// Letters that give the companion key the hash slot of the lock's key. With them, the text
+        /// before the lock's key has the CRC16 0. This text is `quorlock:`, the name, a colon, the
         /// letters and another colon.
         neutral: &'static str,
         /// The type, as the command `TYPE` names it.
@@ -87,7 +87,7 @@ fn has_hash_tag(key: &str) -> bool {
 }
 
 /// The texts of the companions of one lock. Few locks need any, so each text is made when it is
-/// first needed. It has the place for the next text, so a lock can have any number of them.
+/// first needed. Each has the place for the next one, so a lock can have any number of them.
 #[derive(Default)]
 pub(in crate::core) struct Companions(OnceLock<Box<Made>>);
 
@@ -180,7 +180,7 @@ mod tests {
         }
     }
 
-    /// The message has letters for a new companion.
+    /// If this test fails, its message has letters that fit.
     #[test]
     fn the_letters_make_the_checksum_0() {
         for Companion { name, form } in kind::companion_keys() {

@@ -23,7 +23,7 @@ pub(crate) mod semaphore;
 macro_rules! kinds {
     ($make:ident) => {
         $make! {
-            // From one holder at a time to several.
+            // Sorted from one holder at a time to several.
             /// A lock that can be held only once at a time, as in most Redlock libraries.
             Mutex => mutex,
             /// A lock that its owner can acquire again while it holds the lock. It has the layout
@@ -81,7 +81,7 @@ impl Kind {
         self.spec().has_owner
     }
 
-    /// Returns whether an owner can acquire the lock again while it holds it.
+    /// Returns whether an owner that holds the lock can acquire it again.
     #[cfg(any(test, feature = "__internals"))]
     pub(crate) fn is_reentrant(self) -> bool {
         self.has_owner() && !self.spec().has_slots
@@ -122,9 +122,9 @@ pub(crate) struct Spec {
     pub(crate) has_slots: bool,
 }
 
-/// What the holder of a lock leaves to others. Readers of a [read-write
-/// lock](crate::Kind::ReadWrite) and holders of a [semaphore](crate::Kind::Semaphore) share it. All
-/// other holders hold a lock alone.
+/// Whether the holder of a lock shares it. Readers of a [read-write lock](crate::Kind::ReadWrite)
+/// and holders of a [semaphore](crate::Kind::Semaphore) share their lock. All other holders hold a
+/// lock alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[expect(
     clippy::exhaustive_enums,

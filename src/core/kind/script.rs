@@ -44,8 +44,8 @@ macro_rules! script_with_companions {
 }
 pub(in crate::core) use script_with_companions;
 
-/// Makes both scripts of a release: for a lock that is not fenced, which may begin with a common
-/// case, and for a fenced one. In the script for a fenced lock, the release is a Lua function, and
+/// Makes both scripts of a release. The script for a lock that is not fenced may begin with a
+/// common case. In the script for a fenced lock, the release is a Lua function, and
 /// `shared/tombstone` follows it.
 macro_rules! releases {
     ($file:literal $(, first $common:literal)? $(, $part:literal)*) => {

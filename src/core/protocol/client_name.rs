@@ -30,8 +30,8 @@ impl ClientName {
         &self.0
     }
 
-    /// Returns the client name in the ID of an owner. `None` if another library made the ID, or a
-    /// coordinator without a name.
+    /// Returns the client name in the ID of an owner. `None` if another library or a coordinator
+    /// without a name made the ID.
     pub(crate) fn of_owner(id: &str) -> Option<&str> {
         let (_, rest) = id.split_at_checked(UUID)?;
         let (number, name) = rest.strip_prefix(':')?.split_once(Self::MARK)?;
@@ -39,7 +39,8 @@ impl ClientName {
         (is_number && is_name(name)).then_some(name)
     }
 
-    /// Returns the client name that a master reports for a mutex. It is empty if there is none.
+    /// Returns the client name that a master reports for a mutex. `reported` is empty if there is
+    /// none.
     pub(crate) fn of_mutex(reported: &str) -> Option<&str> {
         is_name(reported).then_some(reported)
     }

@@ -24,16 +24,16 @@ pub(crate) struct Command {
     pub(crate) watch: bool,
 }
 
-/// What a command says of its attempt: who makes it, and what it is to hold.
+/// What a command says of its attempt: who makes the attempt, and what the attempt is to hold.
 #[derive(Clone, Debug)]
 pub(crate) struct Holding {
     pub(crate) by: Identity,
     /// The number of levels to hold: 0 in the release of the last one. The key of a mutex does not
-    /// contain it.
+    /// contain this number.
     pub(crate) depth: u32,
     /// Whether others may share the lock: they may if no level excludes them.
     pub(crate) access: Access,
-    /// The slot that a master has granted. `None` if the lock has no slots, or to take any of them.
+    /// The slot that a master has granted. `None` if the lock has no slots, or to take any slot.
     pub(crate) slot: Option<Slot>,
     /// The candidate for the fencing token of a fenced lock.
     pub(crate) ballot: Option<Ballot>,
@@ -50,20 +50,20 @@ pub(crate) struct Ballot {
     pub(crate) candidate: u64,
 }
 
-/// The most further ballots of an attempt. Each is a round with another candidate for the fencing
-/// token. One is for counters that are above our candidate. The other is for a local clock that
-/// differs from the clocks of the masters. If both fail, the masters disagree on the time, and the
-/// attempt fails.
+/// How many further ballots an attempt has at most. Each is a round with another candidate for the
+/// fencing token. One ballot is for counters that are above our candidate. The other is for a local
+/// clock that differs from the clocks of the masters. If both fail, the masters disagree on the
+/// time, and the attempt fails.
 pub(crate) const MORE_BALLOTS: u32 = 2;
 
 /// The action of a [`Command`] on its lock, with what it needs.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
-    /// Takes a lock that is free. If the lock has a queue, other waiters may come first, and the
-    /// options are those of an attempt that waits.
+    /// Takes a lock that is free. If the lock has a queue, other waiters may come first. An attempt
+    /// that waits has options.
     Acquire(Holding, Ttl, Option<QueueOptions>),
-    /// Deletes the key of a lock of any kind, if one of the given holders has it. Each holder is a
-    /// line with a kind and a digest, as `lua/shared/inspect.lua` reports them.
+    /// Removes the given holders of a lock of any kind. Each holder is a line with a kind and a
+    /// digest, as `lua/shared/inspect.lua` reports them.
     Break(Arc<str>),
     /// Prolongs the life of the key, and sets the depth.
     Extend(Holding, Ttl),
@@ -96,7 +96,7 @@ impl Action {
     }
 }
 
-/// A master's reply. It has a case for each reply that some command tells apart.
+/// A master's reply. It has a case for each reply with a meaning of its own for some command.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Reply<'a> {
     /// The first sentence of an error reply, without the leading `-`.
@@ -140,8 +140,8 @@ impl Command {
         matches!(self.verb(), Verb::Acquire | Verb::Heal)
     }
 
-    /// Returns whether this command releases what `other` takes, or one level of it. It releases
-    /// its own attempt, and earlier ones of the same owner.
+    /// Returns whether this command releases what `other` takes, or one level of it. A release
+    /// applies to its own attempt, and to earlier ones of the same owner.
     pub(crate) fn undoes(&self, other: &Self) -> bool {
         let covers = |by: &Identity, taken: &Identity| match (by.owner(), taken.owner()) {
             (Some(by), Some(taken)) => by.owner == taken.owner && by.attempt >= taken.attempt,

@@ -74,7 +74,7 @@ impl ConnectionName {
             max_ttl: Duration::from_millis(millis.parse().ok()?),
             client: client.map(str::to_owned),
         };
-        // Other spellings of a number, and other clients, are no names.
+        // A text with another spelling of a number, or with an unusable client name, is no name.
         let is_client = name
             .client
             .clone()

@@ -25,7 +25,7 @@ pub(crate) struct LockId {
 }
 
 /// The contents of a [`LockId`]. They are shared, because every attempt and every command has a
-/// clone of its identifier.
+/// clone of the [`LockId`].
 struct Names {
     kind: Kind,
     name: Arc<str>,
@@ -158,8 +158,8 @@ impl KeyTemplate {
     }
 
     /// Returns the fair lock `quorlock:check`. Checks and probes use its keys to try commands, and
-    /// may write them. The name is reserved, so no user can acquire the lock. The key follows from
-    /// the template, so a user that may only use such keys needs no further right.
+    /// may write them. The name is reserved, so no program can acquire the lock. The key follows
+    /// from the template, so a Redis user that may only use such keys needs no further right.
     pub(crate) fn example(&self) -> LockId {
         let name: Arc<str> = Self::EXAMPLE.into();
         let key = self.key(&name);
@@ -195,10 +195,9 @@ pub struct ExampleKey {
     pub key: String,
 }
 
-/// Returns the keys of the lock `quorlock:check` under a
-/// [template](crate::Builder::key_template), for all kinds of locks together. Nobody can acquire
-/// this lock, so its keys are there to try the rights of a user. The first key is that of the lock
-/// itself.
+/// Returns the keys of the lock `quorlock:check` under a [template](crate::Builder::key_template),
+/// for all kinds of locks together. Nobody can acquire this lock, so its keys can serve to try the
+/// rights of a user. The first key is that of the lock itself.
 ///
 /// ```
 /// let keys = quorlock::tools::example_keys("app:{name}")?;
@@ -252,7 +251,7 @@ impl Token {
         Self { hex, client }
     }
 
-    /// Returns the bytes. If there is a client name, puts them together in `room`.
+    /// Returns the bytes. If there is a client name, puts the bytes together in `room`.
     pub(crate) fn bytes<'a>(&'a self, room: &'a mut Option<[u8; Self::MOST]>) -> &'a [u8] {
         let Some(client) = &self.client else {
             return &self.hex;

@@ -29,7 +29,8 @@ impl Command {
                 return Vote::Refuse(Refusal::OtherKind);
             }
             (_, Reply::Error(text)) => return Vote::Fail(Failure::Rejected((&**text).into())),
-            // The key may exist. The server checks whether it takes writes before it looks.
+            // The key may exist. Before a server looks for the key, it checks whether it takes
+            // writes.
             (Verb::Probe, Reply::Nil | Reply::Ok) => return Vote::Grant,
             (Verb::Inspect, Reply::Text(_)) => return Vote::Grant,
             (Verb::Inspect | Verb::Probe, _) => None,

@@ -32,7 +32,7 @@ const FAIR: Word = Text("quorlock:fair");
 
 impl Command {
     /// Returns the words of this command for a server. The headers of the scripts describe them.
-    // A row a line, so that the kinds are side by side.
+    // Each row is one line, so that the kinds are side by side.
     #[rustfmt::skip]
     pub(crate) fn words(&self) -> Words<'_> {
         use Kind::{Fair, Mutex, ReadWrite, Reentrant, Semaphore};
@@ -95,7 +95,7 @@ impl Command {
         let (kind, verb) = (self.lock_id.kind(), self.verb());
         match refusal {
             Refusal::Gone => !self.is_acquisition(),
-            // A break reports no owner: what it leaves is a mutex, or a lock of another kind.
+            // A break does not report the owner of what it leaves.
             Refusal::Held(report) => {
                 verb != Verb::Yield
                     && report.has_owner() == (kind.has_owner() && verb != Verb::Break)
@@ -109,8 +109,8 @@ impl Command {
         }
     }
 
-    /// Returns the key and the token, if this command only has to delete the key if it holds the
-    /// token. This is so for the release of a mutex that was won and is not fenced.
+    /// Returns the key and the token, if this command only has to compare the token and delete the
+    /// key. This is so for the release of a mutex that was won and is not fenced.
     pub(crate) fn plain_release(&self) -> Option<(&[u8], &Token)> {
         let was_won = matches!(self.action, Action::Release { was_won: true, .. });
         let is_plain = was_won && !self.is_fenced() && !self.watch;
@@ -187,8 +187,8 @@ mod tests {
         format!("{script:?} {keys:?} {arguments:?}")
     }
 
-    /// A file for each kind lists the words for a server. A change there is a change of what
-    /// earlier versions of this crate and the masters understand.
+    /// A file for each kind lists the words for a server. Earlier versions of this crate and the
+    /// masters must understand a change in these files.
     #[test]
     fn the_words_of_all_commands_are_those_of_the_lists() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");

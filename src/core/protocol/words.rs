@@ -21,8 +21,8 @@ use crate::core::{
 pub(in crate::core) enum Word {
     /// What the caller does with a lock that has readers and writers.
     Access,
-    /// The candidate of a fenced lock and, if the command takes the lock, the window. The key of
-    /// the counter is then the last key. Nothing for a lock that is not fenced.
+    /// For a fenced lock: the candidate and, if the command takes the lock, the window. The last
+    /// key is that of the counter. For any other lock: nothing.
     Ballot,
     /// The token, or the owner and the number of its attempt.
     By,

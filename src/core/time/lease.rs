@@ -187,7 +187,7 @@ impl LeaseTime {
 
 #[cfg(test)]
 impl LeaseTime {
-    /// Returns an origin for tables.
+    /// Returns some time, as the origin of a table in tests.
     #[expect(clippy::disallowed_methods, reason = "an origin for tables")]
     pub(crate) fn some() -> Self {
         Self(Instant::now())

@@ -25,8 +25,8 @@ impl NodeTimeout {
     /// slower than an idle one.
     const ROUND_TRIPS: u32 = 4;
     /// The number of node timeouts after which a connection is given up, if no byte has come from
-    /// the master. Otherwise, commands would pile up in the connection. The master would execute
-    /// all of them when the master recovers.
+    /// the master. Without this limit, commands would pile up in the connection, and the master
+    /// would execute all of them when it recovers.
     pub(crate) const SILENT_TIMEOUTS: u32 = 3;
     /// The factor by which a connection may take longer if bytes come in, but no whole reply.
     const PROGRESS_FACTOR: u32 = 10;
@@ -68,10 +68,10 @@ pub(crate) struct Limits {
     pub(crate) progress: Duration,
 }
 
-/// What the log says about the outages of one thing: their first failure, and the success that ends
-/// them. For some time after a failure that was logged, the log says nothing of new outages, so
-/// that they do not fill it. Another rule decides what the log says about the connection to a
-/// master: see `Outage` in the supervisor.
+/// What the log says about an outage: its first failure, and the success that ends it. For some
+/// time after a failure that was logged, the log says nothing of new outages, so that they do not
+/// fill it. Another rule decides what the log says about the connection to a master: see `Outage`
+/// in the supervisor.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OutageLog {
     /// `true` during an outage whose beginning is in the log.

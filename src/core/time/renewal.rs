@@ -9,7 +9,7 @@ use super::lease::{Lease, LeaseTime};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Renewal {
-    // From the shortest to the longest.
+    // Sorted from the shortest to the longest.
     /// The lock is never renewed. It ends when its validity ends, unless it is
     /// [extended](crate::Guard::extend).
     Off,
@@ -77,9 +77,9 @@ impl RenewalPlan {
         }
     }
 
-    /// Returns the plan for the time after a renewal. Each renewal is half as early as the one
-    /// before. So the first renewals move apart, by up to a period in total, and later ones cost
-    /// nothing more than without the spread.
+    /// Returns the plan for the time after a renewal. Each renewal comes early by half as much as
+    /// the one before. So the first renewals move apart, by up to a period in total, and later ones
+    /// are no more frequent than without the spread.
     pub(crate) fn after_renewal(self) -> Self {
         Self {
             early: self.early / 2,

@@ -34,12 +34,12 @@ pub struct MasterHealth {
     pub quarantine: Option<Duration>,
     /// Why the master may have forgotten locks, in words for people.
     pub quarantine_reason: Option<&'static str>,
-    /// The error with which the master answers, such as `OOM` or `MISCONF`. A replica is down
-    /// instead. `None` after the master has granted a lock, or after [`Coordinator::ready`] found
-    /// that it takes locks.
+    /// The error with which the master answers, such as `OOM` or `MISCONF`. A replica is in the
+    /// state `Down` instead. `None` after the master has granted a lock, or after
+    /// [`Coordinator::ready`] found that it takes locks.
     ///
-    /// A key that the program may not use says nothing about other keys, so that error does not
-    /// count.
+    /// The error for a key that the program may not use says nothing about other keys, so this
+    /// error does not count.
     ///
     /// [`Coordinator::ready`]: crate::Coordinator::ready
     pub error: Option<Arc<str>>,
@@ -104,8 +104,8 @@ pub enum MasterState {
     Down(Arc<str>),
 }
 
-/// The reason of a dial that fails until someone changes a setting of the master or of this
-/// program. A server that cannot be a master, such as a replica, is not among them.
+/// The reason why dials fail until someone changes a setting of the master or of this program.
+/// There is none for a server that cannot be a master, such as a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DialRefusal {

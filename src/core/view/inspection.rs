@@ -15,13 +15,13 @@ use crate::core::{
 pub struct Inspection {
     /// The lock's name.
     pub name: Arc<str>,
-    /// The holders: each that holds a majority of masters. A lock that readers share may have more
-    /// than one, and so may a semaphore.
+    /// Each holder that has a majority of masters. A lock that readers share may have several, and
+    /// so may a semaphore.
     ///
-    /// If there is no such holder, one entry stands for all that the masters know. The list is
-    /// empty if a majority of masters found the lock free or did not answer. The lock is not free
-    /// on a master that may have forgotten locks and has no vote, as long as any master knows a
-    /// holder.
+    /// If there is no such holder, one entry stands for all holders that the masters know. The list
+    /// is empty if a majority of masters found the lock free or did not answer. The lock is not
+    /// free on a master that may have forgotten locks and has no vote, as long as any master knows
+    /// a holder.
     pub holders: Vec<Holder>,
     /// The [IDs](crate::Owner::id) of the owners that wait for a lock with queues, in the order of
     /// the queue. The list contains every waiter that any master knows, but at most 1,000 from each
@@ -33,7 +33,7 @@ pub struct Inspection {
     pub votes: Votes,
     pub(crate) lock_id: LockId,
     pub(crate) seen: Vec<Option<Seen>>,
-    /// The ID of an owner, if a break removes only this one. `None` if it removes all holders.
+    /// The ID of an owner, if a break removes only this owner. `None` if it removes all holders.
     pub(crate) only: Option<String>,
 }
 
@@ -115,8 +115,8 @@ pub struct Holder {
     pub access: Access,
     /// The [ID](crate::Owner::id) of the owner. `None` for a mutex, which has no owner. Also `None`
     /// if the masters know several owners and none holds a majority of masters. That happens for a
-    /// moment while several clients contend for the lock. It is always the case while Redisson's
-    /// `RedissonRedLock` holds the lock, because it has a different ID on every master.
+    /// moment while several clients contend for the lock. This is always so while the lock is held
+    /// by Redisson's `RedissonRedLock`, which has a different ID on every master.
     pub owner: Option<String>,
     /// The [client name](crate::Builder::client_name) of the coordinator that holds the lock.
     /// `None` if it has no name, if another library holds the lock, or if the masters know several
@@ -257,7 +257,7 @@ pub(crate) fn views(seen: &[Option<Seen>]) -> impl ExactSizeIterator<Item = Mast
     })
 }
 
-/// Returns the holders according to the answers of all masters. Those in `quarantined` may have
+/// Returns the holders according to the answers of all masters. Masters in `quarantined` may have
 /// forgotten a holder, and have no vote.
 pub(crate) fn holders(
     seen: &[Option<Seen>],
@@ -276,7 +276,7 @@ fn held(seen: &[Option<Seen>]) -> impl Iterator<Item = &SeenHolder> {
     seen.iter().flatten().flat_map(|seen| &seen.held)
 }
 
-/// Returns the remaining time of a lock whose [`left`](SeenHolder::left) is this time.
+/// Converts a time from [`left`](SeenHolder::left). Returns `None` if the lock has no TTL.
 fn finite(left: Duration) -> Option<Duration> {
     Some(left).filter(|left| *left != Duration::MAX)
 }
@@ -308,8 +308,8 @@ fn by_each(seen: &[Option<Seen>], quorum: &Quorum) -> Vec<Holder> {
 }
 
 /// Returns all holders as one, for a lock that no single holder has on a majority of any set.
-/// Returns `None` if a majority of every set does not hold the lock, because another client can
-/// then acquire the lock.
+/// Returns `None` if a majority of every set counts as free, because another client may then
+/// acquire the lock.
 fn by_several(seen: &[Option<Seen>], quorum: &Quorum, quarantined: MasterSet) -> Option<Holder> {
     let first = held(seen).next()?;
     let longest = held(seen).map(SeenHolder::left).max();
@@ -359,7 +359,7 @@ mod tests {
         texts.iter().map(|text| Seen::parse(text)).collect()
     }
 
-    /// Returns the holder of a lock that one at most can hold.
+    /// Returns the holder of a lock that at most one client can hold.
     fn only(holders: Vec<Holder>) -> Option<Holder> {
         assert!(holders.len() < 2, "{holders:?}");
         holders.into_iter().next()

@@ -50,7 +50,7 @@ impl Round {
             .least_of_every(|master| Some(self.vote(master).and_then(Vote::quarantined_for)))?
     }
 
-    /// Returns whether so many masters failed that the others are no majority of every set. In this
+    /// Returns whether so many masters failed that the others lack a majority of some set. In this
     /// case, no one can get the lock.
     pub(crate) fn lacks_masters(&self) -> bool {
         !self.quorum.has_majority_of_every_set(self.not_failed())
@@ -92,7 +92,8 @@ impl Round {
     }
 
     /// Returns whether any master has the caller first in its queue, or has granted the lock to the
-    /// caller. One master is enough, because the waiter at the head must watch wherever it is.
+    /// caller. One master is enough, because a waiter that is first in any queue must watch the
+    /// lock.
     pub(crate) fn is_next(&self) -> bool {
         self.votes_cast().any(|vote| match vote {
             Vote::Grant => true,
@@ -114,8 +115,8 @@ impl Round {
     }
 
     /// Returns a candidate above the counters of all masters that refused the candidate of this
-    /// round as stale. `None` if there is no such master, or if no majority of every set granted
-    /// the lock or refused the candidate as stale.
+    /// round as stale. `None` if there is no such master, or if the masters that granted the lock
+    /// or refused the candidate as stale lack a majority of some set.
     pub(crate) fn next_candidate(&self) -> Option<u64> {
         let highest = self.votes_cast().filter_map(Vote::counter).max()?;
         self.every_set_has(|vote| vote.is_grant() || vote.counter().is_some())
@@ -123,8 +124,8 @@ impl Round {
     }
 
     /// Returns the median clock of the masters that say that the time in the ticket or in the
-    /// candidate is too far from their clocks. `None` if there is no such master, or if no majority
-    /// of any set says so, granted the lock, or refused the candidate as stale.
+    /// candidate is too far from their clocks. `None` if there is no such master, or if the masters
+    /// that say so, granted the lock or refused the candidate as stale are no majority of any set.
     pub(crate) fn skewed_to(&self) -> Option<Duration> {
         let mut clocks: Vec<_> = self.votes_cast().filter_map(Vote::skewed_to).collect();
         clocks.sort_unstable();
@@ -248,8 +249,8 @@ mod tests {
         round(Verb::Acquire, &Quorum::of(5), letters)
     }
 
-    /// Six masters in two sets. A decision needs both sets, and one set prevents it. Each method
-    /// has a row that shows which of the two it asks for.
+    /// Six masters in two sets. A decision needs both sets, and one set can prevent it. Each method
+    /// has a row that shows whether it asks for every set or for any set.
     #[test]
     fn each_method_asks_for_every_set_or_any_set() {
         let two = [[0, 1, 2], [3, 4, 5]].map(|set| set.into_iter().collect());

@@ -1,4 +1,4 @@
-//! The lists of masters: those that a coordinator uses, and those that it leaves; their names and
+//! The lists of masters, those that a coordinator uses and those that it leaves: their names and
 //! their ID.
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
@@ -16,7 +16,7 @@ pub enum MasterList {
     // In the order of the sets of a quorum.
     /// The masters of the coordinator: see [`Builder::masters`](crate::Builder::masters).
     Masters,
-    /// The masters that it leaves: see [`Builder::leaving`](crate::Builder::leaving).
+    /// The masters that the coordinator leaves: see [`Builder::leaving`](crate::Builder::leaving).
     Leaving,
 }
 
@@ -75,7 +75,7 @@ impl fmt::Display for Membership {
     }
 }
 
-/// How many masters of one list gave an answer, in one round.
+/// How many masters of one list gave a certain answer in one round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tally {
@@ -95,7 +95,7 @@ impl Tally {
         self.count >= self.quorum
     }
 
-    /// Returns the numbers in words, with what the masters `did`.
+    /// Returns the numbers in words. `did` says what the masters did.
     pub(crate) fn text(&self, did: &str) -> String {
         let Self { count, list, .. } = self;
         let (masters, quorum) = (self.masters, self.quorum);
@@ -179,7 +179,7 @@ impl Roster {
 /// in its name, so it can be seen which programs still use which lists.
 ///
 /// Programs that list the same masters under the same addresses have the same ID. The order of the
-/// masters does not matter. It is shown as 16 hexadecimal digits. See
+/// masters does not matter. The ID is shown as 16 hexadecimal digits. See
 /// [`ConnectionName`](crate::tools::ConnectionName).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ListsId(u64);

@@ -24,7 +24,7 @@ pub(crate) use quorum::MasterSet;
     reason = "the three answers are the algorithm; a match on them should be complete"
 )]
 pub enum Vote {
-    // From yes to no answer.
+    // Sorted from yes to no answer.
     /// The master did what was asked: see [`Votes`](crate::Votes).
     Grant,
     /// The master answered that the client cannot acquire, extend or release the lock there.
@@ -165,8 +165,8 @@ pub enum Failure {
         /// Something between the program and the master may have forgotten the connection.
         silence: Option<Duration>,
     },
-    /// The command was never sent. There is no connection, or the master has not kept up with the
-    /// commands before.
+    /// The command was never sent. There is no connection, or the master has not kept up with
+    /// earlier commands.
     Unreachable(Arc<str>),
 }
 

@@ -6,15 +6,16 @@ use std::{
     sync::Arc,
 };
 
-/// The sets of masters that decide. All that counts masters is here.
+/// The sets of masters that decide. All code that counts masters is here.
 ///
 /// A majority is a majority of all masters of a set, whether they can be reached or not. If only
 /// the masters that can be reached were counted, two disjoint "majorities" could win.
 ///
-/// A decision needs a majority of *every* set. So any two decisions share a master in each set,
-/// and two programs that have a set in common exclude each other, even if their other sets differ.
-/// What makes a decision impossible needs a majority of *any* set: each method says which of the
-/// two it asks for. A master that is in several sets votes once, and counts in each of them.
+/// A decision needs a majority of *every* set. So any two decisions share a master in each set, and
+/// two programs that have a set in common exclude each other, even if their other sets differ. What
+/// makes a decision impossible needs a majority of *any* set. Each method says whether it asks for
+/// every set or for any set. A master that is in several sets votes once, and counts in each of
+/// them.
 #[derive(Clone, Debug)]
 pub(crate) struct Quorum {
     /// Each set, and the number of its masters that are a majority.
@@ -95,8 +96,8 @@ impl Quorum {
         }
     }
 
-    /// Returns the least value that a majority of every set reaches: each of its masters has this
-    /// value or a smaller one. `None` if too few masters have a value.
+    /// Returns the least value that a majority of every set reaches: each master of the majority
+    /// has this value or a smaller one. `None` if too few masters have a value.
     pub(crate) fn least_of_every<T: Ord>(&self, value: impl Fn(usize) -> Option<T>) -> Option<T> {
         let mut most = None;
         for set in &*self.sets {
@@ -214,7 +215,7 @@ mod tests {
     }
 
     /// Returns the state of a count with an answer of each master: `n` is no, `y` is yes, a digit
-    /// is yes to that slot, and `-` is no answer yet. All later masters have not answered.
+    /// is yes to that slot, and `-` is no answer yet. Masters beyond the text have not answered.
     fn verdict_of(quorum: &Quorum, answers: &str) -> Outcome {
         let at = |wanted: char| {
             let answers = answers.chars().enumerate();

@@ -198,7 +198,7 @@ impl Round {
         self.quorum.has_majority_of_any_set(self.masters(matches))
     }
 
-    /// Returns whether a majority of every set has cast a vote that matches before the limit.
+    /// Returns whether a majority of every set has cast, before the limit, a vote that matches.
     pub(crate) fn every_set_has_in_time(&self, matches: impl Fn(&Vote) -> bool) -> bool {
         let time = self
             .limit
@@ -218,9 +218,9 @@ impl Round {
         self.quorum.verdict(yes, self.unanswered())
     }
 
-    /// Returns the slots that masters have granted, some of them more than once. `None` for a
-    /// master that did what was asked without a slot. Without slots, all of them are alike, and one
-    /// stands for all.
+    /// Returns the slots that masters have granted, some of them more than once. `None` is a master
+    /// that did what was asked without a slot. If no vote has a slot, one `None` stands for all
+    /// masters.
     fn slots(&self) -> impl Iterator<Item = Option<Slot>> + Clone {
         let done = self.done.iter();
         let done = done.take(if self.has_slots { usize::MAX } else { 1 });
@@ -388,7 +388,7 @@ mod tests {
         assert_eq!(round.outcome(), Outcome::Pending);
     }
 
-    /// Returns the round in which the masters granted these slots, from the first one.
+    /// Returns the round in which the masters granted these slots, from the first master on.
     fn granted(quorum: &Quorum, slots: &[u16]) -> Round {
         let mut round = fixture::round(Verb::Acquire, quorum, "");
         for (master, slot) in slots.iter().enumerate() {

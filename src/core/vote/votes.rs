@@ -78,8 +78,8 @@ impl Votes {
     }
 
     /// Returns the number of masters that make a majority. While the masters [are
-    /// changed](crate::Builder::leaving), this is the larger number of both lists, and
-    /// [`tally`](Self::tally) has the number of each list.
+    /// changed](crate::Builder::leaving), this is the larger of the two lists' numbers, and
+    /// [`tally`](Self::tally) has both.
     pub fn quorum(&self) -> usize {
         self.roster.quorum.size()
     }
@@ -106,7 +106,7 @@ impl Votes {
         self.roster.quorum.tallies(self.masters(count)).collect()
     }
 
-    /// Returns how many masters of each list gave such a vote, in words: for example
+    /// Returns how many masters of each list gave a vote that matches `of`, in words: for example
     /// `3 of 5 masters voted (need 3), 2 of 5 leaving masters voted (need 3)`.
     pub(crate) fn tally_text(&self, did: &str, of: fn(&Vote) -> bool) -> String {
         let voted = self.masters(|row| row.vote().is_some_and(of));

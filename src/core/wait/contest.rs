@@ -22,11 +22,11 @@ pub(crate) struct ContestPolicy {
     free: MasterSet,
     /// The time when all masters are asked again at the latest.
     ask_all_at: LeaseTime,
-    /// `true` if the last attempt followed news at once.
+    /// `true` if the last attempt came right after news.
     has_news: bool,
     /// `true` after an attempt that got the agreed master and not the others, until the next one
-    /// that follows news at once. Other clients ask all masters at once then, and a waiter that
-    /// asks in two steps loses to them.
+    /// right after news. It shows that other clients ask all masters at once. A waiter that asks in
+    /// two steps loses to them.
     was_outrun: bool,
     /// The time that the last attempt took.
     took: Duration,
@@ -39,9 +39,9 @@ pub(crate) enum Start {
     GaveWay,
     /// Right after the release by a guard of this process.
     HandedOver,
-    /// Right after another waiter of this process, which probably has the lock now.
+    /// Right after the turn of another waiter of this process. That waiter probably has the lock.
     NextInLine,
-    /// In no such case.
+    /// In any other case.
     Plain,
 }
 
@@ -57,8 +57,9 @@ impl ContestPolicy {
         }
     }
 
-    /// Notes that the waiter has its turn, and whether it `has_waited` for it. If a guard of this
-    /// process has released the lock, `is_run_over` says whether other processes are next.
+    /// Notes that the waiter has its turn. `has_waited` says whether it has waited for the turn. If
+    /// a guard of this process has released the lock, `is_run_over` says whether other processes
+    /// are next.
     pub(crate) fn begin(&mut self, has_waited: bool, is_run_over: Option<bool>) -> Start {
         if has_waited {
             // What this waiter knew is older than the attempts of the waiter before it.
@@ -75,8 +76,8 @@ impl ContestPolicy {
         }
     }
 
-    /// Returns for how long this waiter gives way. The rivals need it to notice that the lock is
-    /// free, and to ask for it.
+    /// Returns for how long this waiter gives way. The rivals need this time to notice that the
+    /// lock is free, and to ask for it.
     pub(crate) fn time_to_give_way(&self, are_told: bool) -> Duration {
         const LEAST: Duration = Duration::from_millis(5);
         const MOST: Duration = Duration::from_millis(100);
@@ -86,11 +87,11 @@ impl ContestPolicy {
         }
     }
 
-    /// Returns the masters of which the agreed one is asked before the others. If there is none,
-    /// all are asked at once.
+    /// Returns the masters among which the agreed one is chosen, to be asked before the others. If
+    /// the set is empty, all masters are asked at once.
     ///
-    /// All are asked from time to time, because the agreed master may have kept a key that the
-    /// others have lost.
+    /// All are asked at once from time to time, because the agreed master may have kept a key that
+    /// the others have lost.
     pub(crate) fn asked_first(&self, start: Start, has_rivals: bool, now: LeaseTime) -> MasterSet {
         let is_one_asked = match start {
             Start::NextInLine => true,
@@ -108,7 +109,7 @@ impl ContestPolicy {
         self.ask_all_at = now + self.pauses.poll.most();
     }
 
-    /// Notes an attempt that `met` this, and that `took` this time. Returns whether it met a rival.
+    /// Notes what a denied attempt `met`, and how long it `took`. Returns whether it met a rival.
     pub(crate) fn note_denied(&mut self, met: Met<'_>, is_one_asked: bool, took: Duration) -> bool {
         self.took = took;
         let (obstacle, took_some) = met;
@@ -116,7 +117,7 @@ impl ContestPolicy {
         let is_taken = is_split || matches!(obstacle, Obstacle::HeldFor(_));
         let is_outrun = is_one_asked && is_taken && took_some;
         self.was_outrun = is_outrun || self.was_outrun && !self.has_news;
-        // A lock that others have had for long does not tell that they ask for it now.
+        // Others that have had the lock for long need not be asking for it now.
         is_split || is_taken && (took_some || self.has_news)
     }
 
@@ -133,7 +134,8 @@ impl ContestPolicy {
         Wait { pause, end }
     }
 
-    /// Notes that the wait is over, and the masters that are likely to be free if there was news.
+    /// Notes that the wait is over. If there was news, `news` has the masters that are likely to be
+    /// free.
     pub(crate) fn note_waited(&mut self, wait: Wait, news: Option<MasterSet>) {
         self.has_news = news.is_some() && wait.pause.is_zero();
         self.free = news.unwrap_or(MasterSet::NONE);

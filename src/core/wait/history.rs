@@ -58,8 +58,8 @@ impl Run {
     /// The shortest run if the rivals poll. After the run, the lock is free until one of them asks.
     const LEAST_IF_POLLED: Duration = Duration::from_millis(400);
 
-    /// Notes an attempt of a waiter of this process that began in this way, and when it won the
-    /// lock if it did.
+    /// Notes an attempt of a waiter of this process: how it began, and the time when it won the
+    /// lock, if it did.
     pub(crate) fn note(&mut self, start: Start, won_at: Option<LeaseTime>) {
         let vain = match (start, won_at) {
             (Start::HandedOver, Some(now)) => {

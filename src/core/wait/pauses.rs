@@ -8,12 +8,14 @@ use crate::core::{time::lease::LeaseTime, vote::obstacle::Obstacle};
 ///
 /// Reports of changes lead to at most four attempts a second after a burst of 28, whatever masters
 /// report. A server whose table of tracked keys is too small reports keys that did not change. And
-/// if a hundred processes want a lock, each of them would make an attempt after each release.
+/// without a limit, each of a hundred processes that want a lock would make an attempt after each
+/// release.
 #[derive(Debug)]
 pub(crate) struct Pauses {
     /// The delay before a retry if no master says when the lock may be free.
     pub(super) retry: Backoff,
-    /// The delay before a retry while masters report changes, which may lead to an earlier one.
+    /// The delay before a retry while masters report changes. A report may lead to an earlier
+    /// retry.
     pub(super) poll: Backoff,
     /// What the last attempt met: the obstacle, and whether masters granted the lock for a moment.
     met: Option<(mem::Discriminant<Obstacle>, bool)>,
@@ -50,8 +52,8 @@ impl Wait {
 impl Pauses {
     const INTERVAL: Duration = Duration::from_millis(250);
     const BURST: u32 = 28;
-    /// A waiter that has used the burst gets this many attempts at a time. The first of them only
-    /// finds out what has happened meanwhile.
+    /// A waiter that has used the burst gets this many attempts at a time. The first only finds out
+    /// what has happened since the last series.
     const SERIES: u32 = 2;
     /// The time that is added to a TTL to be sure that the key is gone. A key lives to the end of
     /// its last millisecond.
@@ -67,8 +69,8 @@ impl Pauses {
         }
     }
 
-    /// Returns the wait after an attempt that met this. `is_told` says whether a master tells the
-    /// waiter when the lock may be free.
+    /// Returns the wait after an attempt. `met` is what the attempt met. `is_told` says whether a
+    /// master tells the waiter when the lock may be free.
     pub(crate) fn after(&mut self, met: Met<'_>, is_told: bool, random: u64) -> Wait {
         let (obstacle, took_some) = met;
         let met = Some((mem::discriminant(obstacle), took_some));

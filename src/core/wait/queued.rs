@@ -1,5 +1,5 @@
 //! The way in which a waiter waits in the queues of a lock: when it asks again, when it needs
-//! another ticket, and for how long it is aside.
+//! another ticket, and how long it stays aside.
 
 use std::time::Duration;
 
@@ -60,8 +60,8 @@ impl QueuePolicy {
     }
 
     /// Returns the wait for a call after `round`. `is_taken` says that the slot that the round
-    /// asked for is taken, and others may be free. No one calls the waiter for those, so it tries
-    /// again soon.
+    /// asked for is taken, and other slots may be free. No one calls the waiter for these, so it
+    /// tries again soon.
     pub(crate) fn wait_after(&mut self, round: &Round, is_taken: bool, random: u64) -> Wait {
         let obstacle = if is_taken {
             Obstacle::Split
@@ -70,7 +70,7 @@ impl QueuePolicy {
         } else {
             Obstacle::in_queue(round)
         };
-        let (took_some, is_told) = (false, true); // masters call it; the pause follows
+        let (took_some, is_told) = (false, true); // masters call the waiter; its pause follows
         let wait = self.pauses.after((&obstacle, took_some), is_told, random);
         // The next round keeps the position.
         let end = wait.end.min(self.pauses.poll.spread(random));
@@ -123,10 +123,10 @@ mod tests {
         QueuePolicy::new(Backoff::between(millis(10), millis(200)), TIMEOUT, false)
     }
 
-    /// Returns a round in the queues with the vote of each letter. Another holds the lock for 50 ms
-    /// for `h` and `n`, where the caller is the second one or the next one. `g` is granted, `f` is
-    /// timed out, `q` is in quarantine for 5 s, and `s` and `t` say that the time in the ticket is
-    /// wrong.
+    /// Returns a round that queues, with one vote for each letter. With `h` and `n`, another holds
+    /// the lock for 50 ms, and the caller is second in the queue (`h`) or first (`n`). `g` is
+    /// granted, `f` is timed out, `q` is in quarantine for 5 s, and `s` and `t` say that the time
+    /// in the ticket is wrong.
     fn round(letters: &str) -> Round {
         let start = LeaseTime::some();
         let mut round = Round::open(Verb::Acquire, &Quorum::of(letters.len()), start, None);

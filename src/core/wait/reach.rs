@@ -40,7 +40,7 @@ impl Reach {
         }
     }
 
-    /// Notes whether a round reached a majority. It began at `start` and ended at `now`.
+    /// Notes whether a round reached a majority. The round began at `start` and ended at `now`.
     pub(crate) fn note(
         &mut self,
         is_reached: bool,
@@ -61,8 +61,7 @@ impl Reach {
             .is_some_and(|(start, end)| end.saturating_duration_since(start) >= waiter_timeout / 2)
     }
 
-    /// Returns `missed`. Failures do not count if they ended more than two waiter timeouts before
-    /// `now`.
+    /// Returns `missed`, unless that period ended more than two waiter timeouts before `now`.
     fn recently_missed(
         self,
         now: LeaseTime,

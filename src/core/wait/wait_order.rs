@@ -41,9 +41,9 @@ impl<T: Clone> WaitOrder<T> {
         self.newest
     }
 
-    /// Asks at `now` for the turn of waiter `number`. Returns `None` if it may contend. Otherwise
-    /// returns the handle that wakes it, and when it asks again at the latest. A waiter asks before
-    /// each attempt, and again after each wait.
+    /// Asks at `now` for the turn of waiter `number`. Returns `None` if the waiter may contend.
+    /// Otherwise returns the handle that wakes it, and the latest time to ask again. A waiter asks
+    /// before each attempt, and again after each wait.
     pub(crate) fn ask_for_turn(
         &mut self,
         number: u64,
