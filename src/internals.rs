@@ -10,7 +10,7 @@ pub use crate::master::{read_reply, reply_lengths};
 /// All kinds of locks.
 pub const KINDS: [Kind; Kind::ALL.len()] = Kind::ALL;
 
-/// Returns whether an owner can acquire a lock of this kind again while it holds it.
+/// Returns whether an owner that holds a lock of this kind can acquire it again.
 pub fn is_reentrant(kind: Kind) -> bool {
     kind.is_reentrant()
 }

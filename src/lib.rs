@@ -23,7 +23,7 @@
 //! - [`Coordinator`] is a set of masters, [`Lock`] is a named lock on all of them, and [`Guard`] is
 //!   a lock that is held.
 //! - [`Coordinator::mutex`] returns a lock that one guard holds at a time. Most Redlock libraries
-//!   use the same format on the masters. [`Coordinator::mutex_all`] returns several of them as one
+//!   use the same format on the masters. [`Coordinator::mutex_all`] returns several mutexes as one
 //!   lock, which holds all names or none.
 //! - [`Coordinator::reentrant`] returns a lock that an [`Owner`] holds and may acquire again. The
 //!   format on the masters is that of Redisson's plain lock (`RLock`).
@@ -64,8 +64,8 @@
 //! passwords are never logged.
 //!
 //! There are three spans at DEBUG, with the target `quorlock::lock` and the name of the lock:
-//! `acquire` for a call that asks for a lock, `hold` from its success to the release or the loss,
-//! and in it `renew` for each renewal in the background.
+//! `acquire` for a call that asks for a lock, `hold` from the success of that call to the release
+//! or the loss, and inside `hold` a `renew` for each renewal in the background.
 //!
 //! # Features
 //!
@@ -79,7 +79,7 @@
 //!   [`metrics`](https://docs.rs/metrics) crate: see
 //!   [`docs::operations`](crate::docs::operations#metrics).
 //! - `serde` makes [`SharedSettings`] and [`MasterSpec`] deserializable, for configuration files,
-//!   and [`FencingToken`] a number.
+//!   and reads and writes [`FencingToken`] as a number.
 //! - `blocking` adds the module [`blocking`], with a coordinator, locks and guards for code without
 //!   async.
 //! - `test-util` adds [`MemoryMaster`] of the crate `quorlock-memory`, a small Redis in the process
@@ -154,7 +154,7 @@ pub use crate::{
     master::MasterSpec,
 };
 
-/// What only tools need that look at masters, such as the crate `quorlock-check`.
+/// Only for tools that look at masters, such as the crate `quorlock-check`.
 pub mod tools {
     pub use crate::{
         core::{
@@ -184,8 +184,8 @@ pub mod __internals;
 /// for readers outside rustdoc. The definitions here come before those of the file, so rustdoc uses
 /// the definitions here.
 ///
-/// Pictures are labels, too. Rustdoc copies no files, so here the label of a picture stands for the
-/// picture itself, as a `data:` URI.
+/// Pictures have labels, too. Rustdoc copies no files, so here the label of a picture stands for
+/// the picture itself, as a `data:` URI.
 macro_rules! page {
     ($file:literal $(, $picture:literal)*) => {
         concat!(
@@ -237,7 +237,7 @@ macro_rules! page {
 /// [`compatibility`](docs::compatibility). For those who change the crate:
 /// [`architecture`](docs::architecture).
 pub mod docs {
-    // Its examples are parts of the programs in `recipes/`.
+    // The examples of this page are parts of the programs in `recipes/`.
     #[cfg_attr(not(doctest), doc = page!("../docs/recipes.md"))]
     pub mod recipes {}
     #[doc = page!("../docs/settings.md")]
@@ -248,7 +248,7 @@ pub mod docs {
     pub mod operations {}
     #[doc = page!("../docs/algorithm.md", "hand-over", "round")]
     pub mod algorithm {}
-    // Its examples are tested in `recipes/`, because one of them needs SQLite.
+    // The examples of this page are tested in `recipes/`, because one of them needs SQLite.
     #[cfg_attr(not(doctest), doc = page!("../docs/fencing.md"))]
     pub mod fencing {}
     #[doc = page!("../docs/proof.md")]

@@ -1,9 +1,9 @@
 //! Metrics, recorded through the facade of the `metrics` crate. Without the feature `metrics`,
 //! nothing here does anything.
 //!
-//! A metric belongs to the recorder that is installed when it is registered. A recorder is code of
-//! the program: it may panic, and it may call this crate. So whoever records something must hold no
-//! mutex that protects the state of this crate.
+//! A metric belongs to the recorder that is installed when the metric is registered. A recorder is
+//! code of the program: it may panic, and it may call this crate. So whoever records something must
+//! hold no mutex that protects the state of this crate.
 
 #[cfg(not(feature = "metrics"))]
 pub(crate) use off::{
@@ -37,7 +37,7 @@ impl<M> By<M> {
 }
 
 impl<M> By<By<M>> {
-    /// Returns the series of two values, if they are values of their labels.
+    /// Returns the series of the two values, if both are known.
     pub(crate) fn at_both(&self, first: &str, second: &str) -> Option<&M> {
         self.at(first)?.at(second)
     }

@@ -1,21 +1,21 @@
-//! Panics that must not pass: those of code of the program (wakers, `tracing` subscribers, metrics
-//! recorders), and those of tokio, whose timers panic outside of a runtime.
+//! Panics that must not spread: those of code of the program (wakers, `tracing` subscribers,
+//! metrics recorders), and those of tokio, whose timers panic outside of a runtime.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     thread,
 };
 
-/// Runs `step`, which may call code of the program. Returns the panic, if it panics.
+/// Runs `step`, which may call code of the program. Returns the panic, if there is one.
 ///
-/// Few places need this: a panic may end a task of a coordinator, and this closes the coordinator.
-/// But every open vote is cast first, so that no call waits forever.
+/// Few places need this function. Elsewhere, a panic may end a task of a coordinator, which closes
+/// the coordinator. But every open vote is cast first, so that no call waits forever.
 pub(crate) fn caught<T>(step: impl FnOnce() -> T) -> thread::Result<T> {
     catch_unwind(AssertUnwindSafe(step))
 }
 
-/// Runs `step`, which may call code of the program, and ignores a panic. The drop of a panic is
-/// code of the program, too.
+/// Runs `step`, which may call code of the program, and ignores a panic. Dropping a panic runs code
+/// of the program, too.
 pub(crate) fn shielded(step: impl FnOnce()) {
     if let Err(panic) = caught(step) {
         let _ = caught(|| drop(panic));
