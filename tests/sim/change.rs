@@ -22,9 +22,9 @@ pub(super) enum Lists {
 struct Rollout<'a> {
     random: &'a mut Random,
     faults: Vec<Planned>,
-    /// The lists of the program that runs in each place, and the time after its start.
+    /// The lists of the program that runs in each place, and the time from which on it runs.
     programs: Vec<(Lists, u64)>,
-    /// The time at which the last program with neither both lists nor the others has ended.
+    /// The time at which the last program without both lists has ended.
     gone: u64,
 }
 
@@ -64,7 +64,8 @@ impl Rollout<'_> {
         }
     }
 
-    /// Restarts a program at `at` or later, but not before `begin`. It may end before.
+    /// Starts the next program at `at` or later, but not before `begin`. The program before it may
+    /// end earlier.
     fn restart(&mut self, place: usize, begin: u64, at: u64, lists: Lists) {
         let (had, since) = self.programs[place];
         let at = at.max(since);
@@ -93,7 +94,7 @@ impl Rollout<'_> {
     /// Follows the rules of a change. Returns the lists that all programs have in the end.
     fn follow_the_rules(&mut self) -> Lists {
         let mut begin = Self::BEGIN;
-        // The third one goes back to the old masters.
+        // The third phase goes back to the old masters.
         let phases = self.random.pick(&[1, 2, 2, 2, 2, 3]);
         for (phase, side) in [Lists::Old, Lists::New, Lists::Old].into_iter().enumerate() {
             let last = if phase + 1 < phases {
@@ -132,8 +133,8 @@ impl Rollout<'_> {
 }
 
 impl Plan {
-    /// Changes the masters in some runs. The random numbers are apart, so that the other faults of
-    /// a seed stay the same, and no other run changes.
+    /// Changes the masters in some runs. Uses random numbers of its own, so that the other faults
+    /// of a seed stay the same, and no other run changes.
     pub(super) fn draw_change(&mut self) {
         let random = &mut Random::new(self.seed ^ 0x6368_616e_6765);
         if !self.is_within() || !random.is_one_in(4) {
@@ -253,8 +254,8 @@ impl Plan {
         }
     }
 
-    /// Keeps some programs from a majority of one list for a while. Most of them have both lists,
-    /// and a program of that list starts meanwhile.
+    /// Keeps some programs from a majority of one list for a while. Meanwhile, another program
+    /// starts with that list. Most of these programs have both lists.
     fn draw_splits(&mut self, random: &mut Random) {
         let starts = self
             .faults
@@ -287,8 +288,8 @@ impl Plan {
         }
     }
 
-    /// Removes steps of clocks: tokens of old and of new masters are in order only if all of these
-    /// clocks are right to half a second.
+    /// Removes steps of clocks: tokens of old and of new masters are in order only if the clocks of
+    /// all these masters are right to half a second.
     fn limit_clock_steps(&mut self) {
         const MOST: i64 = 400;
         let mut sums = vec![0; self.masters];

@@ -62,8 +62,9 @@ pub(super) enum Rule {
 pub(super) struct Violations(Vec<(Rule, u64, String)>);
 
 impl Violations {
-    /// Notes a violation, unless the same rule was broken many times. Each rule is counted on its
-    /// own: outside the model, exclusion breaks so often that a broken fence would find no room.
+    /// Notes a violation, unless the same rule was broken many times before. Each rule is counted
+    /// on its own: outside the model, exclusion breaks so often that there would be no room for a
+    /// broken fence.
     pub(super) fn push(&mut self, rule: Rule, at: u64, text: String) {
         const MOST: usize = 20;
         if self.0.iter().filter(|(broken, ..)| *broken == rule).count() < MOST {
@@ -149,12 +150,12 @@ pub(super) struct Checker {
     is_calm: bool,
     /// Whether waiters of fair locks are served in order.
     keeps_order: bool,
-    /// The time within which two waiters begin at the same time: the clocks of processes drift
+    /// Two waiters that begin within this time count as simultaneous: the clocks of processes drift
     /// apart, and tickets need time to arrive.
     same_time: Duration,
     count: u64,
     pub(super) acquired: u64,
-    /// The acquisitions of several locks at once.
+    /// The number of acquisitions of several locks at once.
     pub(super) sets: u64,
     found: Vec<(Rule, String)>,
 }
@@ -168,8 +169,8 @@ struct Watched {
     last_holder: u64,
     /// The holders of tenures that have ended, with the time of the last end.
     left: BTreeMap<u64, Instant>,
-    /// The time of the last release. `None` if someone wanted the lock then or since then who may
-    /// keep others from it for a while.
+    /// The time of the last release. `None` if someone who may keep others from the lock for a
+    /// while wanted it then or since then.
     released_at: Option<Instant>,
     /// The tokens, each with the time at which its holder got it and the holder.
     tokens: Vec<(Instant, u64, u64)>,
@@ -208,7 +209,7 @@ impl Checker {
             contenders: BTreeMap::new(),
             is_calm: plan.is_calm(),
             keeps_order: plan.keeps_order(),
-            // A change takes several times as long as other runs.
+            // A run with a change takes several times as long as others.
             same_time: Duration::from_millis(if plan.new.is_some() { 250 } else { 100 }),
             count: 0,
             acquired: 0,
@@ -518,7 +519,7 @@ impl Checker {
     }
 
     /// Checks that a waiter got the lock soon after its release. Called in calm runs only. A waiter
-    /// that reports have led to many attempts rests for 500 ms.
+    /// rests for 500 ms if reports have led it to many attempts.
     fn check_hand_over(&mut self, winner: &Contender) {
         const MOST: Duration = Duration::from_millis(550);
         let released = self.locks[winner.lock].released_at;

@@ -124,7 +124,8 @@ pub(super) fn visit(shared: &Shared) -> JoinHandle<()> {
 fn groups(shared: &Shared, place: usize, quarantine: Quarantine, lists: Lists) -> Groups {
     let plan = &shared.plan;
     let endpoint = |master| stream::spec(&shared.world, place, master);
-    // Every program has a list of its own: two of three masters are a majority of neither.
+    // Every program lists one master only, so programs with different masters do not exclude each
+    // other.
     let own = Setup::list(vec![place % plan.masters]);
     let setups = match plan.model {
         Model::Outside(Breach::MasterLists) => vec![&own],
@@ -482,7 +483,7 @@ impl Task {
     }
 }
 
-/// Returns the lock of one number, or the lock of all mutexes of several numbers.
+/// Returns the lock with the number in `wanted`, or the mutexes with these numbers as one lock.
 pub(super) fn wanted(locks: &Groups, plan: &Plan, wanted: &[usize], owner: &Owner) -> Lock {
     match wanted {
         [number] => lock(locks, &plan.locks[*number], owner),

@@ -76,8 +76,8 @@ pub(super) fn asks_for_origin(words: &Words<'_>) -> bool {
     matches!(words, [b"EVAL", _, _, key, ..] if *key == ORIGIN_KEY.as_bytes())
 }
 
-/// Returns whether a command asks for the origin record, as a program does that knew no master and
-/// takes this one for new if it has no record.
+/// Returns whether a command asks for the origin record for a program that has known no master.
+/// Such a program takes a master without the record for new.
 pub(super) fn takes_for_new(words: &Words<'_>) -> bool {
     matches!(words, [b"EVAL", _, _, key, b"observed"] if *key == ORIGIN_KEY.as_bytes())
 }
@@ -165,8 +165,8 @@ impl<'a> LockCommand<'a> {
     }
 }
 
-/// Returns the verb of a script. That of a release which leaves a level of a read-write lock is the
-/// one that extends, with the TTL 0.
+/// Returns the verb of a script. A release that leaves a level of a read-write lock runs the script
+/// that extends, with the TTL 0.
 fn verb(kind: Kind, what: &str, arguments: &Words<'_>) -> Option<Verb> {
     let is_level = kind == Kind::ReadWrite && arguments.get(3) == Some(&&b"0"[..]);
     match what {

@@ -18,8 +18,9 @@ const NAMES: [&str; 40] = [
 ];
 
 impl Plan {
-    /// Gives the programs of some runs groups of masters, and changes them in most of these. The
-    /// random numbers are apart, so that no other run changes. Returns whether there are groups.
+    /// Gives the programs of some runs groups of masters, and changes the groups in most of these
+    /// runs. Uses random numbers of its own, so that no other run changes. Returns whether there
+    /// are groups.
     pub(super) fn draw_groups(&mut self) -> bool {
         let random = &mut Random::new(self.seed ^ 0x6772_6f75_7073);
         if !self.is_within() || !random.is_one_in(3) {
@@ -97,7 +98,7 @@ impl Plan {
         }
     }
 
-    /// Gives the locks names of all groups. If groups change, one of them moves.
+    /// Gives the locks names of all groups. If groups change, one of the names moves.
     fn draw_names(&mut self, random: &mut Random) {
         let groups_of = |name: &str| {
             let new = self.new.as_ref().unwrap_or(&self.old);

@@ -14,13 +14,13 @@ use crate::Guard;
 
 /// The time between two looks at a lock that is kept. A renewal comes at most every 100 ms.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long before the end of the faults locks are kept.
+/// How long before the end of the faults tasks begin to keep locks.
 const EARLIEST: Duration = Duration::from_millis(1_000);
 
 impl Plan {
     /// Lets tasks of some runs go on after the faults, and keep locks. Sets the wall clocks of some
-    /// processes to almost the largest difference that a candidate for a token may have. The random
-    /// numbers are apart, so that the faults of a seed stay the same.
+    /// processes to almost the largest difference that a candidate for a token may have. Uses
+    /// random numbers of its own, so that the faults of a seed stay the same.
     pub(super) fn draw_keepers(&mut self) {
         let random = &mut Random::new(self.seed ^ 0x6b65_6570);
         if !self.is_within() {
@@ -100,8 +100,8 @@ impl Task {
     }
 
     /// Checks that all masters that are not sick have the lock. There were two renewals after
-    /// `since`, and each master confirmed one of them, or has the key back. Only a rival may be in
-    /// the way: it has the key of a minority until its attempt ends.
+    /// `since`. Each master must have confirmed one of them, or have the key back. Only a rival may
+    /// be in the way: it has the key on a minority until its attempt ends.
     fn check_healed(&self, number: usize, guard: &Guard, since: Duration) {
         let (plan, place) = (&self.shared.plan, self.process.number);
         let lock = &plan.locks[number];

@@ -75,8 +75,8 @@ fn run_plan(plan: Plan, is_recorded: bool) -> Outcome {
     outcome
 }
 
-/// Runs `f`, and counts the panics in this thread. Tokio and the crate catch those of tasks, so a
-/// run does not end with them.
+/// Runs `f`, and counts the panics in this thread. Tokio and the crate catch the panics of tasks,
+/// so these do not end a run.
 fn count_panics<T>(f: impl FnOnce() -> T) -> (T, u32) {
     thread_local! {
         static PANICS: Cell<u32> = const { Cell::new(0) };
@@ -167,8 +167,8 @@ async fn join_tasks(clients: &mut Clients) {
     }
 }
 
-/// Checks that all processes that reach a majority get every lock soon, also while one that does
-/// not reach a majority waits.
+/// Checks that all processes that reach a majority get every lock soon, also while a process that
+/// does not reach a majority waits.
 async fn check_progress(clients: &Clients) {
     let shared = &clients.shared;
     let plan = &shared.plan;
@@ -202,7 +202,7 @@ async fn check_progress(clients: &Clients) {
     }
 }
 
-/// A wait after all faults that end have ended.
+/// A wait after the end of all faults but the lasting ones.
 struct Ending {
     shared: Shared,
     process: Arc<Process>,
@@ -247,7 +247,7 @@ impl Ending {
         }
     }
 
-    /// Ends the tenure of `guard`, which came after `took`.
+    /// Ends the tenure of `guard`, which was acquired after the time `took`.
     async fn end(&self, attempts: &[Attempt], holder: Option<u64>, guard: Guard, took: Duration) {
         let (guard, checker) = (Arc::new(guard), &self.shared.checker);
         let tenures = checker

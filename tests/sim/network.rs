@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, task::Waker};
 
-/// From a client to a master.
+/// What travels from a client to a master.
 #[derive(Clone, Debug)]
 pub(super) enum Packet {
     Bytes(Vec<u8>),
@@ -10,7 +10,7 @@ pub(super) enum Packet {
     Fin,
 }
 
-/// From a master to a client.
+/// What travels from a master to a client.
 #[derive(Clone, Debug)]
 pub(super) enum Delivery {
     Broken(&'static str),
@@ -30,7 +30,7 @@ pub(super) struct Link {
     pub(super) is_open: bool,
     /// `false` once the master has closed its end or has restarted.
     pub(super) is_served: bool,
-    /// The direction in which everything is lost, because one packet was.
+    /// Whether everything in this direction is lost, because one packet was.
     pub(super) is_lost_up: bool,
     pub(super) is_lost_down: bool,
     /// The arrival of the last packet in each direction. Packets do not overtake each other.

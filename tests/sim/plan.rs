@@ -160,17 +160,17 @@ pub(super) enum Fault {
     Evict(Master),
     Flood(Master),
     Forget(Master),
-    /// The first of the ways is up, from the process to the master.
+    /// The first of the two directions is up, from the process to the master.
     Partition(Place, Master, [bool; 2]),
     Pause(Place),
     /// The process ends, and a program with these lists of masters starts in its place.
     Replace(Place, Lists),
     Restart(Master, Data),
     Silence(Master),
-    /// Every command takes these milliseconds more.
+    /// Every command takes this many milliseconds more.
     Slow(Master, u64),
     Snapshot(Master),
-    /// Milliseconds, as in the next one.
+    /// The last number is in milliseconds, as in `StepWall`.
     StepClock(Master, i64),
     StepWall(Place, i64),
     Suspend(Place),
@@ -382,7 +382,7 @@ impl Plan {
         plan
     }
 
-    /// Some rules hold only in runs without faults.
+    /// Removes the faults, because some rules hold only in runs without faults.
     fn remove_faults(&mut self) {
         self.faults.clear();
         self.lasting.clear();
@@ -461,7 +461,8 @@ impl Plan {
         self.quarantine() + self.max_ttl + waiter_timeout + self.latency.longest() + poll * 2
     }
 
-    /// Returns how long an attempt may take at most, and `acquire_within` after its limit.
+    /// Returns how long an attempt may take at most, and how long `acquire_within` may go on after
+    /// its limit.
     pub(super) fn attempt_bound(&self) -> Duration {
         self.node_timeout * 16 + Self::CONNECT_TIMEOUT
     }
@@ -513,8 +514,8 @@ impl Plan {
             let offsets = self.wall_offsets.iter_mut();
             offsets.for_each(|offset| *offset = random.below(40_000) as i64 - 20_000);
         }
-        // Without the data of a master, only `Strict` protects against processes that never saw
-        // that master. Processes that crash come back without that knowledge.
+        // If a master has lost its data, only `Strict` protects against processes that never saw
+        // that master. A process that crashed comes back as one that never saw any.
         let loses = random.is_one_in(3);
         let crashes = random.is_one_in(2);
         if loses {
@@ -616,8 +617,8 @@ impl Plan {
         }
     }
 
-    /// Makes all locks of some runs mutexes, so that tasks can acquire several at once. The random
-    /// numbers are apart, so that the faults of a seed stay the same.
+    /// Makes all locks of some runs mutexes, so that tasks can acquire several at once. Uses random
+    /// numbers of its own, so that the faults of a seed stay the same.
     fn draw_sets(&mut self) {
         let random = &mut Random::new(self.seed ^ 0x7365_7473_0000);
         self.has_sets = random.is_one_in(4);

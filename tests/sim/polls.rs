@@ -18,7 +18,7 @@ use tokio::{
 use super::process::Process;
 use crate::{Coordinator, Fault, Guard, Lock, MemoryMaster};
 
-/// Clients that want one lock, each again a few milliseconds after its release.
+/// Clients that want the same lock. Each wants it again a few milliseconds after releasing it.
 struct Fleet {
     masters: Vec<MemoryMaster>,
     process: Arc<Process>,

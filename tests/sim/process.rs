@@ -37,14 +37,14 @@ struct State {
     /// How much faster than true time the clocks of this process run, in millionths.
     ppm: i64,
     run: Run,
-    /// The true time for which the monotonic clock has stood still, without a suspension that is
-    /// under way.
+    /// The true time for which the monotonic clock has stood still, not counting a suspension that
+    /// is under way.
     slept: Duration,
     /// The time that is added to the wall clock, in microseconds.
     wall_offset: i64,
-    /// The true time for which no task could run, without a stop that is under way.
+    /// The true time for which no task could run, not counting a stop that is under way.
     stopped: Duration,
-    /// The start of the stop that is under way, and otherwise the end of the last suspension.
+    /// The start of the stop that is under way. If there is none, the end of the last suspension.
     since: tokio::time::Instant,
     /// The wakers of all tasks of this process.
     tasks: Vec<Option<Waker>>,
@@ -140,7 +140,7 @@ impl Process {
         known.entry(address.to_owned()).or_default().clone()
     }
 
-    /// Forgets all masters, as a new process has.
+    /// Forgets all masters, so that the process is like a new one.
     pub(super) fn forget_run_ids(&self) {
         self.run_ids.lock().clear();
     }

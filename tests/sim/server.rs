@@ -37,10 +37,11 @@ pub(super) struct Server {
     /// How much faster than true time the clock runs, in millionths.
     ppm: i64,
     snapshot: Option<Data>,
-    /// The time of the clock, in milliseconds, when the last process that lost data ended.
+    /// The time of the clock, in milliseconds, of the last loss of data. A restart loses data when
+    /// the server is back.
     lost_at: Option<u64>,
-    /// The connections that were open when data was last lost, after their dial. Their replies come
-    /// after the report of the loss, so they must not count.
+    /// The connections that were open when data was last lost, except those whose dial sees the
+    /// loss. Their replies come after the report of the loss, so the replies must not count.
     stale: Vec<u64>,
     /// The time that is added to each way, in microseconds.
     pub(super) slow: u64,
@@ -388,7 +389,7 @@ impl World {
         if let Some(process) = process {
             server.note(process, number, sent, &reply, now);
         }
-        // The process never gets the reply, or learns of the loss before.
+        // The process never gets the reply, or learns of the loss before that.
         let is_stale = is_broken || server.stale.contains(&number);
         let in_quarantine = server
             .lost_at

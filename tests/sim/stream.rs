@@ -63,8 +63,8 @@ impl AsyncWrite for SimStream {
 }
 
 impl Stream for SimStream {
-    /// The network has the bytes already, so they arrive. But now the checker knows why the stream
-    /// ends.
+    /// The network has the bytes already, so they arrive. The call only tells the checker why the
+    /// stream ends.
     fn forget_unsent(&self) {
         self.world.lock().give_up(self.number);
     }

@@ -30,7 +30,8 @@ pub(crate) struct World {
     random: Random,
     pub(super) latency: Latency,
     events: BinaryHeap<Reverse<Event>>,
-    /// The number of events so far. Of two events at the same time, the earlier one comes first.
+    /// The number of events so far. Of two events at the same time, the one with the lower number
+    /// comes first.
     count: u64,
     /// Notified when there may be an event before the one that the network waits for.
     earlier: Arc<Notify>,
@@ -331,7 +332,8 @@ impl World {
         }
     }
 
-    /// Returns how many of some bytes are in one packet: all of them, or they travel in two.
+    /// Returns how many of `length` bytes one packet has at most: all, or fewer if they travel in
+    /// two packets.
     fn most_in_packet(&mut self, length: usize) -> usize {
         let first = match self.random.is_one_in(8) {
             true => self.random.index(length),
@@ -471,7 +473,7 @@ impl World {
         }
     }
 
-    /// Lets all events happen that are due. Returns the time of the next one.
+    /// Lets all due events happen. Returns the time of the next one.
     fn run_due(&mut self) -> Option<u64> {
         let now = self.now();
         while let Some(Reverse(next)) = self.events.peek() {
