@@ -9,8 +9,8 @@ use std::{
 /// every earlier holder of the lock.
 ///
 /// A token of a lock is below 2^53, so it is the same number in SQL, JSON and Lua. Convert it to
-/// `u64` to send it to a resource, or to `i64` for SQL, and from `u64` to read it there. With the
-/// feature `serde`, it is serialized as a number.
+/// `u64` to send it to a resource, or to `i64` for SQL. To read it there, convert it from `u64`.
+/// With the feature `serde`, it is serialized as a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FencingToken(u64);
 

@@ -43,7 +43,7 @@ use crate::{
 /// process, except for guards of the same [owner](crate::Owner), of other readers, and of other
 /// [slots](Self::slot). [`docs::guarantees`](crate::docs::guarantees) lists the conditions.
 ///
-/// The guards that an owner has of one lock are levels of that lock. They share its validity, its
+/// The guards of one owner for the same lock are levels of that lock. They share its validity, its
 /// renewal and its loss. For example, extending one of them extends all of them. The lock is
 /// released when the last of them is dropped.
 ///
@@ -108,9 +108,9 @@ impl Guard {
     /// the largest number.
     ///
     /// For a mutex or a reentrant lock, earlier attempts of a waiter do not count. The number is 1,
-    /// or more if a fencing token took more rounds. For a fair lock, the rounds that the waiter
-    /// made from its position in the queues count as well. The number starts again from 1 if the
-    /// waiter took a new ticket because its clock was wrong.
+    /// or more if a fencing token took more rounds. For a lock with queues, the rounds that the
+    /// waiter made from its position in the queues count as well. The number starts again from 1 if
+    /// the waiter left the queues for a while, or took a new ticket because its clock was wrong.
     pub fn rounds(&self) -> u32 {
         let rounds = self.levels().map(|level| level.claim.rounds());
         rounds.max().unwrap_or_default()
@@ -123,25 +123,25 @@ impl Guard {
     }
 
     /// Returns the slot of a permit of a [semaphore](crate::Coordinator::semaphore): a number from
-    /// 0 to one less than its permits. No other valid guard of the semaphore has the same slot, so
-    /// a program can use it to choose one of several resources. `None` for any other lock.
+    /// 0 to one less than the number of permits. No other valid guard of the semaphore has the same
+    /// slot, so a program can use it to choose one of several resources. `None` for any other lock.
     pub fn slot(&self) -> Option<usize> {
         self.first.claim.slot().map(Slot::shown)
     }
 
-    /// Returns what this guard leaves to others: [`Shared`](Access::Shared) for a reader of a
-    /// [read-write lock](crate::Coordinator::read_write), and for a permit of a
+    /// Returns whether others may hold the lock as well: [`Shared`](Access::Shared) for a reader of
+    /// a [read-write lock](crate::Coordinator::read_write), and for a permit of a
     /// [semaphore](crate::Coordinator::semaphore).
     pub fn access(&self) -> Access {
         self.first.access()
     }
 
-    /// Makes this guard of a writer the guard of a reader. No one else can write in between, and
-    /// readers need not wait any longer. Does nothing to the guard of a reader.
+    /// Turns this guard of a writer into the guard of a reader. No one else can write in between,
+    /// and readers need not wait any longer. Does nothing to the guard of a reader.
     ///
-    /// This method does not wait for the masters. It posts an extension, which tells them, unless
-    /// the owner has other guards that write. A master that misses this extension learns of the
-    /// change from the next one. Until then, the master keeps readers away.
+    /// This method does not wait for the masters. Unless the owner has other guards that write, it
+    /// posts an extension, which tells the masters. A master that misses this extension learns of
+    /// the change from the next one. Until then, the master keeps readers away.
     ///
     /// # Errors
     ///
@@ -203,7 +203,7 @@ impl Guard {
     ///
     /// A lock is lost when its validity ends. A timer in this process detects that without an
     /// answer from any master. If the runtime of that timer shuts down, this method returns at
-    /// once, and [`state`](Self::state) says so from then on.
+    /// once, and [`state`](Self::state) reports the loss from then on.
     ///
     /// A lock is lost earlier if a majority of masters refuse a renewal or an extension because the
     /// guard does not hold the lock. Masters report this only when they are asked. So the loss is

@@ -57,8 +57,8 @@ impl<T: fmt::Debug> fmt::Debug for Blocking<T> {
 #[derive(Clone)]
 pub(super) struct BackgroundThread {
     runtime: Handle,
-    /// Takes the health events whose end the thread waits for. The thread ends after that, and
-    /// after the last clone of this handle is dropped.
+    /// Takes health events. The thread ends after these events end, and after the last clone of
+    /// this handle is dropped.
     pub(super) last_work: UnboundedSender<HealthEvents>,
 }
 
@@ -74,7 +74,7 @@ impl BackgroundThread {
         Ok(Self { runtime, last_work })
     }
 
-    /// Makes this thread use the runtime for new tasks and timers.
+    /// Makes the calling thread use the runtime for new tasks and timers.
     pub(super) fn enter(&self) -> Result<EnterGuard<'_>, BlockingError> {
         match Handle::try_current() {
             Err(error) if error.is_thread_local_destroyed() => Err(BlockingError),
@@ -82,7 +82,7 @@ impl BackgroundThread {
         }
     }
 
-    /// Wraps `inner`, so that its calls block and use this thread.
+    /// Wraps `inner`, so that its calls block and use this background thread.
     pub(super) fn view<T>(&self, inner: T) -> Blocking<T> {
         Blocking {
             inner,
@@ -96,7 +96,7 @@ impl BackgroundThread {
         block_on(future)
     }
 
-    /// Blocks until `future` is done, at most for `limit`.
+    /// Blocks until `future` is done, for at most `limit`.
     pub(super) fn wait_within<T>(
         &self,
         limit: Duration,
@@ -132,7 +132,7 @@ fn run(mut waits_for: UnboundedReceiver<HealthEvents>, started: &mpsc::Sender<io
 
 /// Polls `future` on this thread until it is done. Drops it unpolled in an async task.
 ///
-/// Unlike the functions of tokio that block, this one panics nowhere.
+/// Unlike the functions of tokio that block, this one never panics.
 fn block_on<T>(future: impl Future<Output = T>) -> Result<T, BlockingError> {
     if is_in_task() {
         return Err(BlockingError);
@@ -152,12 +152,13 @@ fn block_on<T>(future: impl Future<Output = T>) -> Result<T, BlockingError> {
 /// Returns whether this thread is polling an async task of tokio.
 ///
 /// Tokio limits the work of a task in one poll. Threads that may block have no such limit: plain
-/// threads, and those in `spawn_blocking` or `block_in_place`. So the limit tells them apart.
+/// threads, and those in `spawn_blocking` or `block_in_place`. So the limit shows which of the two
+/// this thread is.
 fn is_in_task() -> bool {
     /// More than the limit, which tokio keeps in a byte.
     const UNITS: usize = 256;
     let mut cx = Context::from_waker(Waker::noop());
-    // Gives back the units of the task when it is dropped, because it did not make progress.
+    // When this is dropped, the task gets the units back, because no progress was made.
     let Poll::Ready(_units) = poll_proceed(&mut cx) else {
         return true;
     };

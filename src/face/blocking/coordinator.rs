@@ -22,7 +22,7 @@ use crate::{
     master::MasterSpec,
 };
 
-/// A set of independent masters that hold locks together, as an async
+/// A set of independent masters that hold locks together, like an async
 /// [`Coordinator`](crate::Coordinator).
 ///
 /// A coordinator is cheap to clone, and all clones share everything. Threads may share one
@@ -55,7 +55,8 @@ impl Blocking<coordinator::Coordinator> {
     /// Wraps a lock of another coordinator, for example of [groups](crate::Groups). Its calls use
     /// the thread of this view.
     ///
-    /// A coordinator is no lock, and makes its [own view](crate::Coordinator::blocking):
+    /// This method does not wrap a coordinator, which makes its [own
+    /// view](crate::Coordinator::blocking):
     ///
     /// ```compile_fail,E0308
     /// # fn wraps(view: &quorlock::blocking::Coordinator, locks: &quorlock::Groups) {
@@ -109,7 +110,7 @@ impl Blocking<coordinator::Coordinator> {
         self.thread.wait(self.inner.break_held(inspection))
     }
 
-    /// Waits until a majority of masters can vote, at most for `limit`: see
+    /// Waits until a majority of masters can vote, for at most `limit`: see
     /// [`ready`](crate::Coordinator::ready).
     ///
     /// # Errors
@@ -119,7 +120,7 @@ impl Blocking<coordinator::Coordinator> {
         self.thread.wait(self.inner.ready(limit))?
     }
 
-    /// Waits until all masters can vote, at most for `limit`: see
+    /// Waits until all masters can vote, for at most `limit`: see
     /// [`all_ready`](crate::Coordinator::all_ready).
     ///
     /// # Errors
@@ -158,7 +159,7 @@ impl Blocking<coordinator::Coordinator> {
         self.thread.wait(self.inner.close())
     }
 
-    /// Closes the coordinator as [`close`](Self::close) does, but waits at most for `limit`.
+    /// Closes the coordinator as [`close`](Self::close) does, but waits for at most `limit`.
     /// Returns whether all posted releases were delivered in that time.
     ///
     /// Call it at the end of `main`, so that the releases of dropped guards arrive. If it returns
@@ -186,7 +187,7 @@ impl Blocking<coordinator::Coordinator> {
     }
 }
 
-/// The changes of the masters' states, as async [`HealthEvents`](crate::HealthEvents).
+/// The changes of the masters' states, like async [`HealthEvents`](crate::HealthEvents).
 pub type HealthEvents = Blocking<health_events::HealthEvents>;
 
 impl Blocking<health_events::HealthEvents> {

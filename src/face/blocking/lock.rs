@@ -16,7 +16,7 @@ use crate::{
     face::{guard, lock},
 };
 
-/// A named lock on all masters of a [`Coordinator`](super::Coordinator), as an async
+/// A named lock on all masters of a [`Coordinator`](super::Coordinator), like an async
 /// [`Lock`](crate::Lock).
 ///
 /// A call cannot be cancelled while it blocks. To limit the wait, call
@@ -129,7 +129,7 @@ impl Blocking<lock::Lock> {
     }
 }
 
-/// Settings. Each replaces the setting of the coordinator for this lock.
+/// Settings of one lock. The TTL and the renewal replace those of the coordinator.
 impl Blocking<lock::Lock> {
     /// Sets how long the lock lives on the masters unless it is extended or released: see
     /// [`ttl`](crate::Lock::ttl).
@@ -156,7 +156,7 @@ impl Blocking<lock::Lock> {
     }
 }
 
-/// A named lock that readers share, and that a writer holds alone, as an async
+/// A named lock that readers share, and that a writer holds alone, like an async
 /// [`ReadWriteLock`](crate::ReadWriteLock).
 pub type ReadWriteLock = Blocking<lock::shared::ReadWriteLock>;
 
@@ -172,11 +172,11 @@ impl Blocking<lock::shared::ReadWriteLock> {
     }
 }
 
-/// A lock that is held, as an async [`Guard`](crate::Guard).
+/// A lock that is held, like an async [`Guard`](crate::Guard).
 ///
 /// It has the same guarantees and the same limits. Dropping the guard posts a release and does not
-/// block. It works on any thread, also in async code. The end of the program does not wait for that
-/// release: see [the background thread](super#the-background-thread).
+/// block. A guard can be dropped on any thread, also in async code. The end of the program does not
+/// wait for that release: see [the background thread](super#the-background-thread).
 pub type Guard = Blocking<guard::Guard>;
 
 impl Blocking<guard::Guard> {
@@ -189,7 +189,8 @@ impl Blocking<guard::Guard> {
         self.thread.wait(self.inner.lost())
     }
 
-    /// Blocks until the lock is lost, at most for `limit`. Returns `None` if the lock is held then.
+    /// Blocks until the lock is lost, for at most `limit`. Returns `None` if the lock is still
+    /// held.
     ///
     /// # Errors
     ///

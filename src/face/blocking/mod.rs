@@ -1,9 +1,9 @@
 //! The same coordinator, lock and guard for code without async.
 //!
-//! Each type here is a [`Blocking`] of the async type of the same name, and so has its methods that
-//! do not wait. A method of this module hides the async method of the same name, and blocks the
-//! calling thread until it is done. Apart from that, it does the same, with the same errors and the
-//! same guarantees.
+//! Each type here wraps the async type of the same name in a [`Blocking`], and has the methods of
+//! that type that do not wait. A method of this module hides the async method of the same name, and
+//! blocks the calling thread until it is done. Apart from that, it does the same, with the same
+//! errors and the same guarantees.
 //!
 //! ```
 //! use std::{io, time::Duration};
@@ -33,7 +33,8 @@
 //! program work or sleep. Host names are looked up by further threads.
 //!
 //! The thread ends after the last [`Blocking`] is dropped, and everything that was posted is
-//! delivered or has expired. Dropping one never blocks and never panics, also in async code.
+//! delivered or has expired. Dropping a `Blocking` never blocks and never panics, also in async
+//! code.
 //!
 //! **The end of the program does not wait for the thread.** Dropping a guard posts the release and
 //! returns at once. If `main` returns before the thread has sent that release, the lock ends with
@@ -81,10 +82,10 @@
 //! # Ok(()) }
 //! ```
 //!
-//! A method that blocks returns a [`BlockingError`](crate::BlockingError), or an error with it, in
-//! an async task of tokio, because it would stop the other tasks of the thread. It returns this
-//! error before it sends anything. It works in `spawn_blocking`, in `block_in_place`, and in
-//! threads that have merely entered a runtime.
+//! In an async task of tokio, a method that blocks returns a
+//! [`BlockingError`](crate::BlockingError), or an error with it, because it would stop the other
+//! tasks of the thread. It returns this error before it sends anything. Such a method works in
+//! `spawn_blocking`, in `block_in_place`, and in threads that have merely entered a runtime.
 //!
 //! Tokio does not tell whether a thread runs a task inside `tokio::task::unconstrained`, and other
 //! executors do not tell either. There a method of this module blocks the executor. If this

@@ -14,8 +14,8 @@ use tokio_rustls::rustls::{
 use super::shared_settings::{SharedSettings, wrong};
 use crate::{core::config_error::ConfigError, master::MasterSpec};
 
-/// Returns what the files say. `None` if there are none: then the authorities of the system count,
-/// and the client has no certificate.
+/// Returns what the files say. `None` if there are no files: then the authorities of the system
+/// count, and the client has no certificate.
 pub(super) fn read(settings: &SharedSettings) -> Result<Option<Arc<ClientConfig>>, ConfigError> {
     let own = match (&settings.cert_file, &settings.key_file) {
         (Some(certificate), Some(key)) => Some((certificate, key)),

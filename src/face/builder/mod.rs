@@ -93,8 +93,8 @@ impl Builder {
     /// Adds one master: a URL, a ready [`Client`](crate::redis::Client) of the `redis` crate, or a
     /// [`MemoryMaster`](crate::MemoryMaster).
     ///
-    /// A `Client` with certificates is refused, because they cannot be read back from it: give the
-    /// URL, and the certificates with [`tls`](Self::tls).
+    /// A `Client` with certificates is refused, because its certificates cannot be read back: give
+    /// the URL, and give the certificates with [`tls`](Self::tls).
     ///
     /// Masters must be independent servers without replication between them. Use three or five
     /// masters. An even number of masters survives no more failures than one master fewer.
@@ -113,7 +113,7 @@ impl Builder {
     ///
     /// Every decision then needs a majority of [`masters`](Self::masters) and a majority of the old
     /// masters. So this program excludes programs with only the old masters and programs with only
-    /// the new ones. Those two exclude each other only [in the right order of
+    /// the new ones. Such programs exclude each other only if the change follows the [order of
     /// steps](crate::docs::operations#change-the-masters).
     ///
     /// A master whose address is in both lists is asked once, with the URL in `masters`, and counts
@@ -166,12 +166,12 @@ impl Builder {
     /// from 1 ms to 60 s. Defaults to 1 s.
     ///
     /// The first commands of a coordinator wait for its first connections. They wait for at most
-    /// this time, and stop earlier if their outcome is certain. If a connection breaks that has
-    /// worked for a second, the commands that were not sent wait for the next connection, for at
-    /// most a node timeout. After a dial that failed, a command fails at once.
+    /// this time, and stop earlier if their outcome is certain. If a connection that has worked for
+    /// a second breaks, the commands that were not sent wait for the next connection, for at most a
+    /// node timeout. After a dial that failed, a command fails at once.
     ///
-    /// A lookup of a host that takes longer goes on, and serves a later dial. If a host has several
-    /// addresses, each that does not answer delays the next one by 250 ms.
+    /// If the lookup of a host takes longer, it goes on, and serves a later dial. If a host has
+    /// several addresses, each address that does not answer delays the next one by 250 ms.
     pub fn connect_timeout(self, timeout: Duration) -> Self {
         let timeout = config::timeout("connect timeout", timeout, 60);
         self.set(timeout, |config| &mut config.connect_timeout)
@@ -203,11 +203,11 @@ impl Builder {
         self.set(delays, |config| &mut config.retry)
     }
 
-    /// Sets the bounds of the random time after which a waiter tries again even if no master has
-    /// reported a change of the lock, up to 1 h. Defaults to 500 ms and 1.5 s. Does not apply to
-    /// locks with queues.
+    /// Sets the bounds of a random time, up to 1 h. Defaults to 500 ms and 1.5 s. A waiter tries
+    /// again after this time, even if no master has reported a change of the lock. Does not apply
+    /// to locks with queues.
     ///
-    /// Masters report every release, also one by another library, and the waiter has a timer for
+    /// Masters report every release, also those by other libraries, and the waiter has a timer for
     /// the TTL. So polls matter only if something is unusual: for example, if a proxy swallows a
     /// report, or if a master has the key of a client that died.
     ///
@@ -235,9 +235,9 @@ impl Builder {
     ///
     /// A default limit would take the lock from a long job in the middle of its work, and only a
     /// program knows how long its jobs may take. The lock of a process that ends, or that no master
-    /// hears from, ends with its TTL in any case. So the limit is only for tasks that hang with a
-    /// guard: set it to more than the longest work, and
-    /// [break](crate::Coordinator::break_held) such a lock by hand otherwise.
+    /// hears from, ends with its TTL in any case. So the limit is only for tasks that hang and keep
+    /// a guard. Set it to more than the longest work. Without a limit,
+    /// [break](crate::Coordinator::break_held) such a lock by hand.
     pub fn renewal(self, renewal: Renewal) -> Self {
         self.set(Ok(renewal), |config| &mut config.renewal)
     }
@@ -273,7 +273,7 @@ impl Builder {
     /// `redlock:{name}`.
     ///
     /// Keys that begin with `quorlock:` are reserved for this crate, and so is the name
-    /// `quorlock:check`. Such a lock is refused.
+    /// `quorlock:check`. A lock with such a key or name is refused.
     pub fn key_template(self, template: impl Into<String>) -> Self {
         let template = KeyTemplate::parse(&template.into());
         self.set(template, |config| &mut config.key_template)

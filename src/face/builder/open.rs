@@ -164,18 +164,18 @@ fn check_list(masters: &[MasterSpec], before: usize) -> Result<Vec<Arc<str>>, Co
 }
 
 impl MasterSpec {
-    /// Opens a connection to the master as a coordinator does, and logs in. It gives up after
-    /// `limit`. `name` is what `CLIENT LIST` shows. A name with spaces or characters that are not
-    /// ASCII is not used.
+    /// Opens a connection to the master as a coordinator does, and logs in. Gives up after `limit`.
+    /// `name` is what `CLIENT LIST` shows. A name with spaces or characters that are not ASCII is
+    /// not used.
     ///
     /// The stream speaks RESP3, and the database is selected. Tracking of keys is on, with `OPTIN`,
-    /// if the user may do that. A client of your own can use the stream, such as
-    /// `redis::aio::MultiplexedConnection::new` with the `RedisConnectionInfo::default()`, which
-    /// logs in no second time. For TLS with settings of your own, see [`tls`](Self::tls). The
-    /// stream does not follow a failover that Sentinels announce later.
+    /// if the user may do that. A client of your own can use the stream, for example
+    /// `redis::aio::MultiplexedConnection::new`. With `RedisConnectionInfo::default()`, that client
+    /// does not log in a second time. For TLS with settings of your own, see [`tls`](Self::tls).
+    /// The stream does not follow a failover that Sentinels announce later.
     ///
     /// This method executes nothing else. It does not ask whether the master restarted, so it hides
-    /// no restart from the [quarantine](crate::Quarantine) of the next coordinator. A dropped
+    /// no restart from the [quarantine](crate::Quarantine) of the next coordinator. Dropping the
     /// future closes the connection.
     ///
     /// # Errors

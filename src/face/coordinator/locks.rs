@@ -27,9 +27,9 @@ impl Coordinator {
     /// [`read_write`](Self::read_write) locks. Sends nothing.
     ///
     /// Make one owner for each task, because tasks that share an owner do not exclude each other. A
-    /// task may use its owner again and again. The owner works with this coordinator, its
-    /// clones, and the others of its [groups](crate::Groups). Other locks refuse the owner with
-    /// [`ForeignOwner`](crate::ConfigError::ForeignOwner).
+    /// task may use its owner again and again. The owner works with this coordinator and its
+    /// clones, and with all coordinators of the same [groups](crate::Groups). Other locks refuse
+    /// the owner with [`ForeignOwner`](crate::ConfigError::ForeignOwner).
     pub fn owner(&self) -> Owner {
         Owner(Arc::new(LockOwner::new(self.context.owners.new_id())))
     }
@@ -46,9 +46,9 @@ impl Coordinator {
     /// other and wake each other's waiters. While this lock is held, Redisson's read-write lock of
     /// the same name cannot be acquired.
     ///
-    /// Two locks of Redisson must not have the name of a reentrant or fair lock of this crate. One
-    /// is Redisson's fair lock. The other is `getMultiLock(name, values)`, which acquires a name
-    /// even if another client holds it. See
+    /// Two kinds of Redisson locks must not have the name of a reentrant or fair lock of this
+    /// crate. One is Redisson's fair lock. The other is `getMultiLock(name, values)`, which
+    /// acquires a name even if another client holds it. See
     /// [`docs::guarantees`](crate::docs::guarantees#reentrant-locks).
     ///
     /// ```
@@ -127,8 +127,8 @@ impl Coordinator {
     /// holds it alone.
     ///
     /// Each reader has a lease of its own. If a reader dies, the writer waits for the rest of that
-    /// lease only. Readers and writers are served in the order in which they came, as those of a
-    /// [fair](Self::fair) lock are: a reader waits for earlier writers, and a writer for all who
+    /// lease only. Readers and writers are served in the order in which they came, like the waiters
+    /// of a [fair](Self::fair) lock: a reader waits for earlier writers, and a writer for all who
     /// came earlier. So a stream of readers does not keep a writer out, and writers do not keep a
     /// reader out.
     ///
@@ -178,16 +178,16 @@ impl Coordinator {
     /// Each guard has a [slot](crate::Guard::slot) of its own, which no other guard has at the same
     /// time. A job that needs several permits holds several guards. Waiters are served in the order
     /// in which they came, like those of a [fair lock](Self::fair), but waiters that come close
-    /// together may swap.
+    /// together may swap places.
     ///
     /// Programs may use different numbers of permits. There are never more holders than the largest
     /// of these numbers. So the number can grow or shrink while programs run: no holder loses its
-    /// permit, and a program with a smaller number waits until enough others are gone. Callers that
-    /// come after a waiter of such a program wait for that waiter, even if there is a permit for
-    /// them.
+    /// permit, and a program with a smaller number waits until enough holders are gone. Callers
+    /// that come after a waiter of such a program wait for that waiter, even if there is a permit
+    /// for them.
     ///
     /// With [`fenced`](Lock::fenced), a token is larger than those of all earlier holders of all
-    /// slots. A resource of its own for each slot can check it.
+    /// slots. If each slot has a resource of its own, that resource can check the token.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -210,10 +210,10 @@ impl Coordinator {
     /// Returns the mutexes called `names` as one lock, which holds all of them or none. Sends
     /// nothing.
     ///
-    /// Each name excludes [`mutex`](Self::mutex) of that name. There may be 1 to 100 names, in any
-    /// order, and a name that is given twice counts once. A guard holds all names: it is valid
-    /// until the first of them expires, it is lost as soon as one name is lost, and its release
-    /// releases all.
+    /// This lock and a [`mutex`](Self::mutex) of one of its names exclude each other. There may be
+    /// 1 to 100 names, in any order, and a name that is given twice counts once. A guard holds all
+    /// names: it is valid until the first of them expires, it is lost as soon as one name is lost,
+    /// and its release releases all.
     ///
     /// All names are asked for at once. If one name is held, [`acquire`](Lock::acquire) keeps the
     /// names before it, waits for it, and goes on with the names after it. All clients go through

@@ -26,8 +26,8 @@ mod questions;
 ///
 /// The tasks and timers live on the tokio runtime in which the coordinator was built. Await the
 /// futures of locks and guards there or on another tokio runtime: other executors are not
-/// supported. A current-thread runtime runs only during a `block_on`: between two of them no lock
-/// is renewed, and futures wait without limit.
+/// supported. A current-thread runtime runs only during a `block_on`: between two such calls, no
+/// lock is renewed, and futures on another runtime wait without limit.
 ///
 /// When the runtime of the tasks shuts down, locks that are held are [lost](crate::Guard::lost),
 /// and acquisitions fail with [`Closed`](crate::AcquireError::Closed). The same happens if a
@@ -109,10 +109,9 @@ impl Coordinator {
         self.context.config.ttl.duration()
     }
 
-    /// Returns the length of a quarantine: the longest TTL of all programs with its drift
-    /// allowance, and at least 3 s. After this time, no lock is left of a program that has ended
-    /// and had the same [`max_ttl`](crate::Builder::max_ttl), except for locks with a
-    /// [minimum time](crate::Lock::min_hold).
+    /// Returns the length of a quarantine: [`max_ttl`](crate::Builder::max_ttl) plus its drift
+    /// allowance, and at least 3 s. A program that has ended and had the same `max_ttl` leaves no
+    /// lock for longer than this, except for locks with a [minimum time](crate::Lock::min_hold).
     pub fn quarantine_length(&self) -> Duration {
         let config = &self.context.config;
         quarantine_length(config.max_ttl(), config.drift)
@@ -125,8 +124,8 @@ impl Coordinator {
     }
 
     /// Returns the number of masters that make a majority. While the masters [are
-    /// changed](crate::Builder::leaving), this is the larger number of both lists, and
-    /// [`tally`](Self::tally) has the number of each list.
+    /// changed](crate::Builder::leaving), this is the larger of the two lists' numbers, and
+    /// [`tally`](Self::tally) has both.
     pub fn quorum(&self) -> usize {
         self.context.masters.quorum().size()
     }
@@ -136,9 +135,9 @@ impl Coordinator {
         self.context.config.label.as_deref()
     }
 
-    /// Returns for how many masters of each list `count` returns `true`, by their present state.
-    /// There are two lists only while the masters [are changed](crate::Builder::leaving). Locks can
-    /// be acquired if a majority of each list can vote.
+    /// Counts the masters of each list whose present state makes `count` return `true`. There are
+    /// two lists only while the masters [are changed](crate::Builder::leaving). Locks can be
+    /// acquired if a majority of each list can vote.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -159,7 +158,7 @@ impl Coordinator {
         masters.quorum().tallies(counted.collect()).collect()
     }
 
-    /// Returns the ID of the lists of masters that this coordinator uses.
+    /// Returns the ID of this coordinator's lists of masters.
     pub fn lists_id(&self) -> ListsId {
         self.lists_id
     }
@@ -192,14 +191,14 @@ impl Coordinator {
         self.context.delivered().await;
     }
 
-    /// Closes the coordinator as [`close`](Self::close) does, but waits at most for `limit`.
-    /// Returns whether all posted releases are delivered: `false`, too, if the coordinator's
+    /// Closes the coordinator as [`close`](Self::close) does, but waits for at most `limit`.
+    /// Returns whether all posted releases are delivered. Also returns `false` if the coordinator's
     /// runtime has ended, because nothing delivers them any more. The limit is a timer of that
     /// runtime.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the coordinator closed, as that of [`close`](Self::close) does.
+    /// Dropping the future leaves the coordinator closed, as with [`close`](Self::close).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

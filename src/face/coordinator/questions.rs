@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Coordinator {
-    /// Waits until a majority of masters can vote, at most for `limit`. Returns the answer of each
+    /// Waits until a majority of masters can vote, for at most `limit`. Returns the answer of each
     /// master. A [grant](crate::Vote::Grant) means that the master can vote.
     ///
     /// A master can vote if it is connected, answers in time, takes locks and is not
@@ -23,8 +23,8 @@ impl Coordinator {
     /// of a program may fail because too few connections are ready. The call asks each master to
     /// write a key of the crate's own, `quorlock:check` in the key template, which expires after a
     /// millisecond. So a master that refuses writes is not ready, for example a replica or a server
-    /// without memory. The call asks again until enough masters can vote. A master whose user may
-    /// not use that key counts as ready.
+    /// whose memory is full. The call asks again until enough masters can vote. A master whose user
+    /// may not use that key counts as ready.
     ///
     /// # Duration
     ///
@@ -64,7 +64,7 @@ impl Coordinator {
         self.when_ready(false, limit).await
     }
 
-    /// Waits until all masters can vote, at most for `limit`. Otherwise the same as
+    /// Waits until all masters can vote, for at most `limit`. Apart from that, works like
     /// [`ready`](Self::ready).
     ///
     /// If a majority but not all masters can vote by then, the error's
@@ -84,25 +84,26 @@ impl Coordinator {
     /// Takes a lock away from holders that do not release it, on all masters. Returns the vote of
     /// each master.
     ///
-    /// **This breaks mutual exclusion if the holder is alive.** The holder finds out that its lock
-    /// is lost at its next renewal, and until then it works beside the next holder. Fencing tokens
+    /// **This breaks mutual exclusion if the holder is alive.** At its next renewal, the holder
+    /// finds out that its lock is lost. Until then, it works beside the next holder. Fencing tokens
     /// protect a resource even then. Use this method in tools for people, after the holder is known
     /// to be dead. Programs wait for the end of the TTL instead.
     ///
     /// A master removes only the holders that `inspection` has seen, so a newer holder keeps the
-    /// lock. [`Inspection::only`] names one of them. An owner that has acquired the lock again
-    /// counts as the same holder. Waiters are notified. Those in queues find out later, by polling,
-    /// if `inspection` is of another kind than their lock. The counter of fencing tokens stays.
+    /// lock. [`Inspection::only`] selects one of these holders. An owner that has acquired the lock
+    /// again counts as the same holder. Waiters are notified. Those in queues find out later, by
+    /// polling, if `inspection` is of another kind than their lock. The counter of fencing tokens
+    /// stays.
     ///
     /// # Votes
     ///
     /// - [`Grant`](crate::Vote::Grant): a holder was removed there.
     /// - [`Gone`](crate::Refusal::Gone): the lock was not held there.
     /// - [`Held`](crate::Refusal::Held): the lock has a newer holder there, or one that was not
-    ///   named. It keeps the lock.
+    ///   selected. That holder keeps the lock.
     /// - [`OtherKind`](crate::Refusal::OtherKind): the key there is not a lock, and is left alone.
     /// - [`Fail`](crate::Vote::Fail): the master did not answer. If it has the lock's key, the key
-    ///   stays until the end of the TTL.
+    ///   may stay until the end of the TTL.
     ///
     /// # Cancel safety
     ///

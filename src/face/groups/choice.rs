@@ -38,7 +38,7 @@ impl Choice {
     }
 }
 
-/// Returns the seed of a group with this number.
+/// Returns seed `number` of the group `id`.
 fn seed(id: &str, number: u32) -> u64 {
     let number = number.to_string();
     hash(id.bytes().chain([0]).chain(number.bytes()))
@@ -86,7 +86,7 @@ mod tests {
         counts
     }
 
-    /// The vectors of `lua/README.md`.
+    /// The test vectors of `lua/README.md`.
     #[test]
     fn the_choice_never_changes() {
         let seeds = ["0", "1", "2"].map(|id| seed(id, 0));

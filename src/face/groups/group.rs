@@ -19,7 +19,7 @@ use crate::{
 /// ```
 ///
 /// The [shared settings](crate::SharedSettings) have no groups. They can give the masters of a
-/// group their login and their certificates, and the builder all else:
+/// group their login and their certificates, and can give the builder all other settings:
 ///
 /// ```no_run
 /// # #[tokio::main(flavor = "current_thread")]
@@ -72,7 +72,7 @@ impl Group {
         Self { weight, ..self }
     }
 
-    /// Checks the groups of one list. Returns the entry of each group in the ID of both lists.
+    /// Checks the groups of one list. Returns what each group adds to the ID of both lists.
     pub(super) fn check_all(groups: &[Self]) -> Result<Vec<Entry>, GroupsError> {
         if groups.len() > Self::MOST {
             let given = format!("{} groups", groups.len());
@@ -120,8 +120,8 @@ impl Group {
         Ok(())
     }
 
-    /// Returns the masters of this group, and as leaving those of `old`, from which names move to
-    /// it.
+    /// Returns the masters of this group, and the masters of `old` as leaving masters. Names move
+    /// from `old` to this group.
     pub(super) fn listed(&self, old: Option<&Self>) -> Result<Listed, ConfigError> {
         let leaving = old.map_or_else(Vec::new, |old| old.masters.clone());
         Listed::parse(self.masters.clone(), leaving)

@@ -1,4 +1,5 @@
-//! Groups of masters, for more locks than one set of masters can carry: a coordinator for each.
+//! Groups of masters, for more locks than one set of masters can carry. Each group has a
+//! coordinator.
 
 use std::{
     collections::BTreeMap,
@@ -27,7 +28,8 @@ use super::{
 };
 use crate::core::{config_error::ConfigError, error::ReadyError, vote::votes::Votes};
 
-/// Groups of masters. Each name belongs to one group, whose coordinator has its locks.
+/// Groups of masters. Each name belongs to one group. The coordinator of that group has the locks
+/// with that name.
 ///
 /// Every lock is written to every master of its group, so more masters in a group make locks safer,
 /// and more groups carry more locks. There may be 64 groups of 64 masters. An outage of a group
@@ -63,7 +65,7 @@ struct Inner {
     choice: Choice,
     /// The choice among the old groups.
     old: Choice,
-    /// The coordinators by the numbers of the group and of the old group of their names.
+    /// The coordinators. The key has the number of the group of their names, then of the old group.
     members: BTreeMap<(usize, usize), Member>,
     /// Any of the coordinators. All have the same settings and the same owners.
     first: Coordinator,
@@ -85,7 +87,7 @@ impl Groups {
     const MOST_PAIRS: usize = 256;
 
     /// Starts to connect to the masters of all groups. `settings` has no masters, and its label
-    /// does not matter. Must be called inside a tokio runtime, as [`Builder::build`].
+    /// does not matter. Must be called inside a tokio runtime, like [`Builder::build`].
     ///
     /// # Errors
     ///
@@ -97,13 +99,13 @@ impl Groups {
         Self::change(settings, groups, [])
     }
 
-    /// Returns groups as [`new`](Self::new) does, while they are changed. `leaving` has all old
-    /// groups.
+    /// Creates groups as [`new`](Self::new) does, for a time in which the groups are changed.
+    /// `leaving` has all old groups.
     ///
     /// Every decision about a name then needs a majority of the masters of its group, and a
     /// majority of the masters of its old group. So this program excludes programs with only the
-    /// old groups and programs with only the new ones. Those two exclude each other only [in the
-    /// right order of steps](crate::docs::operations#change-the-groups).
+    /// old groups and programs with only the new ones. Such programs exclude each other only if the
+    /// change follows the [order of steps](crate::docs::operations#change-the-groups).
     ///
     /// A group with the same ID and the same masters in both lists decides as before. To go from
     /// [one coordinator](Builder::masters) to groups, give its masters as one group with any ID.
@@ -193,11 +195,11 @@ impl Groups {
     }
 
     /// Returns the coordinator of a name, to look at its group or to
-    /// [break](Coordinator::break_held) a lock. **Use it for this name only**, and for names with
+    /// [break](Coordinator::break_held) a lock. **Use it only for this name**, or for names with
     /// the same part in braces: on the masters of another group, a lock would exclude nobody.
     ///
     /// A [`close`](Self::close) may come before the first use of the coordinator of a name that
-    /// moves. Then this method returns that of another group, which is closed, too.
+    /// moves. Then this method returns the coordinator of another group, which is closed, too.
     pub fn of(&self, name: impl AsRef<str>) -> &Coordinator {
         let inner = &*self.0;
         let name = name.as_ref();
@@ -234,7 +236,7 @@ impl Groups {
         Lock::mutex_all(&self.0.first.context, context_of, names)
     }
 
-    /// Returns a new owner, as [`Coordinator::owner`]. It works with the coordinators of all
+    /// Returns a new owner, like [`Coordinator::owner`]. It works with the coordinators of all
     /// groups.
     pub fn owner(&self) -> Owner {
         self.0.first.owner()
@@ -250,8 +252,8 @@ impl Groups {
     /// Asks the [`coordinators`](Self::coordinators) at the same time whether they are
     /// [ready](Coordinator::ready). Returns the answer of each.
     ///
-    /// A program may wait for all of them when it starts. A health probe should not: then an outage
-    /// of one group takes away the names of all others, too. See
+    /// A program may wait for all of them when it starts. A health probe should not: an outage of
+    /// one group would take away the names of all other groups, too. See
     /// [`docs::operations`](crate::docs::operations#groups-in-probes).
     ///
     /// # Cancel safety
@@ -283,18 +285,18 @@ impl Groups {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the groups closed, as that of [`Coordinator::close`] does.
+    /// Dropping the future leaves the groups closed, as with [`Coordinator::close`].
     pub async fn close(&self) {
         self.refuse();
         join_all(self.coordinators().map(Coordinator::close)).await;
     }
 
-    /// Closes all coordinators as [`close`](Self::close) does, but waits at most for `limit`.
+    /// Closes all coordinators as [`close`](Self::close) does, but waits for at most `limit`.
     /// Returns whether all posted releases are delivered.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the groups closed, as that of [`close`](Self::close) does.
+    /// Dropping the future leaves the groups closed, as with [`close`](Self::close).
     pub async fn close_within(&self, limit: Duration) -> bool {
         self.refuse();
         let closed = self.coordinators().map(|locks| locks.close_within(limit));
@@ -303,7 +305,8 @@ impl Groups {
 
     /// Refuses new acquisitions, and opens no other coordinator.
     fn refuse(&self) {
-        // First, because `of` may return one of these for any name once there is no opener.
+        // The coordinators are closed first: once there is no opener, `of` may return one for any
+        // name.
         self.coordinators()
             .for_each(|opened| opened.context.close());
         drop(self.0.opener.lock().take());
@@ -322,10 +325,11 @@ impl Member {
     }
 }
 
-/// Returns the coordinators for all names.
+/// Returns the coordinators for all names, by the numbers of the new group and of the old one.
 ///
 /// A name moves only to a group that is new or has more weight, or from one that is gone or has
-/// less: all other scores are as before. Only such pairs are returned.
+/// less: all other scores are as before. Only such pairs, and pairs of a group with itself, are
+/// returned.
 fn members(
     groups: &[Group],
     leaving: &[Group],

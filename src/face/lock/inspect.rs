@@ -65,7 +65,7 @@ impl Lock {
         Ok(first)
     }
 
-    /// Returns whether the lock is held. It counts as held if it is free on too few masters for
+    /// Returns whether the lock is held. A lock counts as held if it is free on too few masters for
     /// another client to acquire it now. A lock that is shared is held, too, even if it has room
     /// for more holders: see [`available`](Self::available).
     ///

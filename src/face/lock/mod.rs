@@ -38,8 +38,8 @@ pub(crate) mod shared;
 ///
 /// [`Coordinator::mutex`](crate::Coordinator::mutex), [`ttl`](Self::ttl) and the like return a
 /// lock, and not a `Result`. Each call that would use a bad name or TTL fails with
-/// [`Config`](AcquireError::Config) and sends nothing. Acquiring a lock can fail anyway, so all
-/// errors of a lock come from one place.
+/// [`Config`](AcquireError::Config) and sends nothing. Acquiring a lock can fail in any case. In
+/// this way, all errors of a lock come from one place.
 ///
 /// # Cancel safety
 ///
@@ -119,8 +119,9 @@ impl Lock {
     /// one node timeout. After a failure it takes at most one more node timeout to find out the
     /// reason. A fenced lock may take two more round trips, of at most one node timeout each. If
     /// the votes on a semaphore are split, a second attempt follows. Each of the two may ask one
-    /// master first: in all, at most six node timeouts, or ten if it is fenced. All these times may
-    /// double while a master does not keep up with the commands of this coordinator.
+    /// master first. In all, they take at most six node timeouts, or ten if the semaphore is
+    /// fenced. All these times may double while a master does not keep up with the commands of this
+    /// coordinator.
     ///
     /// If another task of the same owner is making an attempt, this call first waits until that
     /// attempt ends, for at most three node timeouts, or five if the lock is fenced. Until every
@@ -136,8 +137,8 @@ impl Lock {
     ///   because they may have forgotten locks.
     /// - [`TooSlow`](AcquireError::TooSlow): a majority granted, but no validity was left.
     /// - [`OtherKind`](AcquireError::OtherKind): the name is held as another kind of lock. This is
-    ///   detected only while the name is held. After a holder that shared the lock has died, it may
-    ///   be reported for [longer](crate::docs::guarantees#one-name-one-kind).
+    ///   detected only while the name is held. After a holder that shared the lock has died, this
+    ///   error may be reported for [longer](crate::docs::guarantees#one-name-one-kind).
     /// - [`OwnerBusy`](AcquireError::OwnerBusy): another task of the same owner has been in the
     ///   middle of an attempt for longer than the wait above.
     /// - [`Config`](AcquireError::Config), [`NotFenced`](AcquireError::NotFenced),
@@ -183,8 +184,8 @@ impl Lock {
     /// An attempt may be under way when `limit` has passed. That attempt and the last one may each
     /// take two node timeouts, or four if the lock is fenced, and for a semaphore one more. So this
     /// method returns about four node timeouts after `limit` at the latest, or more for such locks.
-    /// The first connections may take the connect timeout. All these times may double while a
-    /// master does not keep up with the commands of this coordinator. [Several
+    /// The first connections may take the connect timeout in addition. All these times may double
+    /// while a master does not keep up with the commands of this coordinator. [Several
     /// names](crate::Coordinator::mutex_all) may take one attempt more: if the last attempt at one
     /// name wins, the remaining names are tried once.
     ///
@@ -217,7 +218,7 @@ impl Lock {
     /// changed, and when the TTLs on a majority of masters have passed. It also makes an attempt
     /// about once a second ([`poll_interval`](crate::Builder::poll_interval)).
     ///
-    /// Waiters of a lock with queues, which is a fair or a read-write lock or a semaphore, are in a
+    /// A lock with queues is a fair or a read-write lock, or a semaphore. Its waiters are in a
     /// queue on every master. They are served in the order in which they came, across all
     /// processes. A waiter makes an attempt when the masters call it, and about once a second to
     /// keep its position.
@@ -362,8 +363,8 @@ impl fmt::Debug for Lock {
 /// for each task, not one for the whole service, because tasks that share an owner do not exclude
 /// each other. A task may use its owner again and again.
 ///
-/// An owner that holds a lock can acquire it again. No other owner can. This process counts how
-/// often, so an owner works only with the coordinator that made it and with clones of that
+/// An owner that holds a lock can acquire it again. No other owner can. This process counts the
+/// acquisitions, so an owner works only with the coordinator that made it and with clones of that
 /// coordinator, or with all coordinators of the [`Groups`](crate::Groups) that made it. Dropping
 /// the owner releases no lock. Dropping the guards releases the locks.
 ///

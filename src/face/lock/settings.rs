@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Lock;
 use crate::core::time::renewal::Renewal;
 
-/// Settings. Each replaces the setting of the coordinator for this lock.
+/// Settings of one lock. The TTL and the renewal replace those of the coordinator.
 impl Lock {
     /// Sets how long the lock lives on the masters unless it is extended or released. A TTL that
     /// cannot be used is reported when the lock is acquired.
@@ -29,20 +29,20 @@ impl Lock {
     /// Keeps others from the lock until `time` after its acquisition, even if its guard is released
     /// or dropped before. Defaults to zero.
     ///
-    /// Use this for a job that must run once in a while on one host. Without it, the lock is free
-    /// as soon as the job is done, and a host whose clock is late runs the job again. ShedLock
-    /// calls this `lockAtLeastFor`.
+    /// Use this for a job that must run on only one host each time. Without it, the lock is free as
+    /// soon as the job is done, and a host whose clock is late runs the job again. ShedLock calls
+    /// this `lockAtLeastFor`.
     ///
     /// If a guard is released or dropped too early, the lock stays on the masters for the rest of
     /// the time plus the [drift](crate::Builder::drift_ppm), without a holder and without a
     /// renewal. The process may end meanwhile. The rest may be longer than
-    /// [`max_ttl`](crate::Builder::max_ttl), up to 366 days: an acquisition refuses a longer
-    /// time. If the TTL ends later than the time, the lock stays until then.
+    /// [`max_ttl`](crate::Builder::max_ttl), up to 366 days: an acquisition refuses a longer time.
+    /// If the TTL ends later than the time, the lock stays until the TTL ends.
     ///
     /// # Not guaranteed
     ///
     /// While the guard lives, its TTL and its [renewal](Self::renewal) decide how long the lock is
-    /// held. If the holder dies or the lock is lost, it is not left in place.
+    /// held. A lock that is lost, or whose holder dies, is not left in place.
     ///
     /// The [owner](crate::Owner) of the lock may acquire it again meanwhile. If the owner tries,
     /// the rest of the minimum time is over, even if the attempt fails. So use a mutex, or a new

@@ -65,12 +65,12 @@ impl Lock {
 
     /// Returns how many permits of a [semaphore](crate::Coordinator::semaphore) are free: none if
     /// the name is held as another kind of lock. For any other lock, returns 1 if it is free, and
-    /// otherwise 0. Returns 0 while too many masters have no vote: those that may have forgotten
+    /// otherwise 0. Returns 0 while too many masters have no vote because they may have forgotten
     /// locks.
     ///
     /// This number is a hint, for a person or a graph: it may be wrong when it arrives. It counts
-    /// the [holders](crate::Inspection::holders) of an inspection, which a majority of masters
-    /// know.
+    /// the [holders](crate::Inspection::holders) of an inspection, each of which a majority of
+    /// masters know.
     ///
     /// # Errors
     ///
@@ -93,5 +93,5 @@ impl Lock {
     }
 }
 
-/// The greatest number of permits. A master that searches for a free slot looks through all.
+/// The greatest number of permits. A master that searches for a free slot looks through all slots.
 const MOST_PERMITS: u16 = 1_000;
