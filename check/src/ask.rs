@@ -29,8 +29,8 @@ const COUNTERS: &str = include_str!("../lua/counters.lua");
 /// A script that no server has.
 const NO_SCRIPT: &str = "0000000000000000000000000000000000000000";
 
-/// Asks one master for everything. If the masters are changed (`is_change`), it is also asked for
-/// its counters: to find them means to look at all keys.
+/// Asks one master for everything. If the masters are changed (`is_change`), also asks for its
+/// counters. To find them, it looks at all keys.
 pub(crate) async fn ask(
     master: &MasterSpec,
     keys: &[ExampleKey],
@@ -55,7 +55,7 @@ fn questions(keys: &[ExampleKey]) -> Pipeline {
     let mut questions = pipe();
     questions.cmd("CLIENT").arg("LIST");
     questions.cmd("EVALSHA").arg(NO_SCRIPT).arg(0);
-    // The names of keys are arguments. In a cluster, these keys are on several servers.
+    // The names of keys are arguments, not `KEYS`: in a cluster, these keys are on several servers.
     let facts = questions.cmd("EVAL").arg(FACTS).arg(0);
     facts.arg(&keys[0].key);
     for key in &keys[1..] {
@@ -121,14 +121,15 @@ fn said(error: &str) -> String {
 }
 
 /// Opens further connections to the address of a master, and returns whether one of them met
-/// another server. Or the reason why that is unknown: perhaps the master takes no more connections.
+/// another server. Fails with the reason if that is unknown: perhaps the master takes no more
+/// connections.
 async fn is_one_of_several(
     master: &MasterSpec,
     shared: &Shared,
     facts: &Facts,
 ) -> Result<bool, Finding> {
-    /// The number of further connections. A balancer that draws lots between two servers is found
-    /// in 15 of 16 checks.
+    /// The number of further connections. A balancer that chooses between two servers at random is
+    /// found in 15 of 16 checks.
     const MORE: usize = 4;
     let Some(ours) = facts.get("run_id") else {
         return Ok(false); // the missing run id is a finding of its own
@@ -147,7 +148,8 @@ async fn is_one_of_several(
     met.into_iter().find(Result::is_err).unwrap_or(Ok(false))
 }
 
-/// Looks at all counters of a master. Returns those that are too far ahead, or why it shows none.
+/// Looks at all counters of a master. Returns those that are too far ahead, or why the master shows
+/// none.
 async fn counters(link: &mut Link) -> Result<BTreeMap<String, Duration>, String> {
     /// The most calls, for a server whose cursor never ends.
     const MOST: usize = 1_000_000;

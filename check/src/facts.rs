@@ -49,7 +49,7 @@ pub(crate) struct Facts {
     /// The reason why that is unknown.
     pub(crate) uncompared: Option<String>,
     /// The key of each counter that is too far ahead of the master's clock, and how far. Or the
-    /// reason why the master does not show its counters. `None` if it was not asked.
+    /// reason why the master does not show its counters. `None` if the master was not asked.
     pub(crate) counters: Option<Result<BTreeMap<String, Duration>, String>>,
 }
 
@@ -64,9 +64,9 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// Returns how far the master's clock is off ours at least, if that is too far for tickets and
-    /// for candidates for fencing tokens. Other locks do not depend on the time of day, because a
-    /// TTL is a length of time.
+    /// Returns by how much, at least, the master's clock differs from ours, if that is too much for
+    /// tickets and for candidates for fencing tokens. Other locks do not depend on the time of day,
+    /// because a TTL is a length of time.
     pub(crate) fn off(self) -> Option<Duration> {
         let micros = self.theirs.abs_diff(self.ours).saturating_sub(self.slack);
         Some(Duration::from_micros(micros)).filter(|off| *off > CLOCK_WINDOW)
@@ -115,7 +115,7 @@ impl Facts {
         self.get("try.INFO").is_none()
     }
 
-    /// Returns what the user lacks to use a command or a key, as the check found when it tried it.
+    /// Returns what the user lacks for a command or a key that the check has tried.
     pub(crate) fn denial(&self, tried: &str) -> Option<Denial> {
         Denial::of(self.get(&format!("try.{tried}"))?)
     }
@@ -130,7 +130,7 @@ impl Facts {
     }
 
     /// Returns how much longer the master gives no vote to a program that starts now, because it
-    /// may have forgotten locks. `None` if it gives none until something else changes.
+    /// may have forgotten locks. `None` if it gives no vote until something else changes.
     pub(crate) fn no_vote_for(&self, shared: &Shared) -> Option<Duration> {
         if self.evalsha.is_some() || !rights::may_lock(self) {
             return None;

@@ -9,8 +9,8 @@
 //!
 //! [`docs::operations`]: quorlock::docs::operations#before-the-start
 //!
-//! Run it when a program starts, or in a test of a deployment. It needs the rights `+config|get`,
-//! `+client|list` and `+client|setname` in addition to those that locks need.
+//! Run the check when a program starts, or in a test of a deployment. It needs the rights
+//! `+config|get`, `+client|list` and `+client|setname` in addition to those that locks need.
 //!
 //! ```no_run
 //! # #[tokio::main(flavor = "current_thread")]
@@ -65,15 +65,15 @@ pub use crate::{
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// The settings that all programs share which use the same locks. The default is that of
+/// The settings that all programs with the same locks share. The default is that of
 /// [`Builder`](quorlock::Builder).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Shared {
     /// The template of keys: see [`Builder::key_template`](quorlock::Builder::key_template).
     pub key_template: String,
-    /// The longest TTL of all programs: see [`Builder::max_ttl`](quorlock::Builder::max_ttl). Its
-    /// default grows with a TTL above 1 min, and this one does not.
+    /// The longest TTL of all programs: see [`Builder::max_ttl`](quorlock::Builder::max_ttl). The
+    /// default there grows with a TTL above 1 min, and the default here does not.
     pub max_ttl: Duration,
     /// The drift allowance: see [`Builder::drift_ppm`](quorlock::Builder::drift_ppm).
     pub drift_ppm: u32,
@@ -134,14 +134,14 @@ impl Shared {
 }
 
 /// Checks `masters`, and those that the programs are [leaving](quorlock::Builder::leaving). Fails
-/// if a master or the key template cannot be used, if the lists name one server twice, and if they
-/// name no master or too many, as [`Builder::build`](quorlock::Builder::build) does.
+/// if a master or the key template cannot be used, if one list names a server twice, and if the
+/// lists name no master or too many, as [`Builder::build`](quorlock::Builder::build) does.
 ///
-/// The check changes nothing on the masters: it does not even write the origin key, as the first
-/// connection of a program does. It opens five connections to each master. That takes at most twice
-/// the connect timeout, and two round trips. While the masters are changed, it also looks at all
-/// keys for counters of fencing tokens, about 1,000 with each command, which needs the right
-/// `+scan`.
+/// The check changes nothing on the masters: it does not even write the origin key, which the first
+/// connection of a program writes. It opens five connections to each master. That takes at most
+/// twice the connect timeout, and two round trips. While the masters are changed, it also looks at
+/// all keys for counters of fencing tokens, about 1,000 with each command. For this it needs the
+/// right `+scan`.
 ///
 /// # Cancel safety
 ///
@@ -174,7 +174,7 @@ pub async fn check(
 /// Masters with their addresses, and the numbers of those in each list.
 type Distinct<'a> = (Vec<(Arc<str>, &'a MasterSpec)>, [BTreeSet<usize>; 2]);
 
-/// Returns each master once. Fails if one list has a server twice, if the lists have it with
+/// Returns each master once. Fails if one list has a server twice, if both lists have a server with
 /// different databases, or if there are no masters or too many.
 fn distinct<'a>(
     masters: &'a [MasterSpec],
@@ -210,7 +210,8 @@ fn distinct<'a>(
         if known.is_none() {
             specs.push((address, spec));
         } else if specs[number].1.database() != spec.database() {
-            // It is in the first list, which has no server twice.
+            // The server is in the first list. No server is there twice, so `number` is its place
+            // there.
             return Err(ConfigError::OtherDatabase {
                 first: number + 1,
                 second,

@@ -36,7 +36,7 @@ impl Link {
         let stream = master.connect(CHECK, shared.connect_timeout).await;
         let stream = stream.map_err(|error| refused(&error))?;
         let unlimited = AsyncConnectionConfig::new().set_response_timeout(None);
-        // There is nothing left to log in to. Few users have the right to name their library.
+        // The stream is logged in already. Few users have the right to name their library.
         let login = RedisConnectionInfo::default().set_skip_set_lib_name();
         let opened = MultiplexedConnection::new_with_config(&login, stream, unlimited).await;
         let (connection, task) = opened.map_err(|error| DOWN.with(error.to_string()))?;

@@ -143,8 +143,8 @@ impl Expected {
     }
 }
 
-/// Returns the findings about programs that may hold one lock together with us, or wait for it in
-/// vain. We use this `database` of the master.
+/// Returns the findings about programs that may hold a lock at the same time as we do, or wait for
+/// it in vain. We use this `database` of the master.
 pub(crate) fn find(programs: &[Program], database: i64, expected: &Expected) -> Vec<Finding> {
     let surprises = programs.iter().filter_map(|program| {
         let is_here = program.database == database;
@@ -159,8 +159,8 @@ pub(crate) fn find(programs: &[Program], database: i64, expected: &Expected) -> 
     found.map(|(row, who)| row.with(in_short(&who))).collect()
 }
 
-/// Returns the finding about programs that have only the masters before our change, and others that
-/// have only those after it. They may be connected with different masters.
+/// Returns the finding about programs that have only the masters before our change, and programs
+/// that have only the masters after it. The two may be connected with different masters.
 pub(crate) fn apart(masters: &[Master], expected: &Expected) -> Option<Finding> {
     let facts = masters.iter().filter_map(Master::facts);
     let here = facts.flat_map(|facts| {

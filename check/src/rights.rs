@@ -131,7 +131,7 @@ fn rules(rights: &[&str]) -> String {
 mod tests {
     use super::*;
 
-    /// The check would not notice that such a right is missing, or that a key has no right.
+    /// Otherwise, the check would not notice that a right is missing, or that a key has no right.
     #[test]
     fn the_check_tries_all_rights_and_each_key_is_a_right() {
         let script = include_str!("../lua/check.lua");

@@ -45,7 +45,7 @@ fn server(facts: &Facts) -> [Found; 11] {
     let above_zero = |field: &str| value(field).filter(|_| facts.number(field) > Some(0));
     let is_limited = facts.number("maxmemory") > Some(0);
     let policy = unless("maxmemory_policy", "noeviction");
-    let mode = value("redis_mode").or_else(|| value("server_mode")); // the second of Valkey
+    let mode = value("redis_mode").or_else(|| value("server_mode")); // Valkey has the second
     let version = facts
         .get("redis_version")
         .and_then(|version| version.split('.').next());

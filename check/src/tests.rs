@@ -724,7 +724,7 @@ fn the_lists_of_a_change_or_of_groups_are_expected() {
     assert_eq!(in_groups.lists, groups.lists);
 }
 
-/// It uses the same servers, and other keys there.
+/// The program uses the same servers, and other keys there.
 #[test]
 fn a_program_in_another_database_is_found_and_writes_no_origin_key_here() {
     let name = surprised_by_nobody().ours;
@@ -760,7 +760,7 @@ fn a_program_in_another_database_is_found_and_writes_no_origin_key_here() {
     }
 }
 
-/// They may be connected with different masters.
+/// The programs may be connected with different masters.
 #[test]
 fn programs_of_a_change_that_share_no_list_are_found() {
     let shared = Shared::default();

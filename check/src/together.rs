@@ -16,7 +16,7 @@ pub(crate) type List = (&'static str, BTreeSet<usize>);
 
 /// Finds what concerns several masters. A list without masters is no list.
 ///
-/// `waits` are those of [`waits`].
+/// `waits` comes from [`waits`].
 pub(crate) fn find(
     masters: &[Master],
     lists: &[List],
@@ -39,7 +39,7 @@ pub(crate) fn find(
     findings
 }
 
-/// Returns whether the masters that `is_in` are a majority of each list.
+/// Returns whether the masters for which `is_in` returns `true` are a majority of each list.
 fn is_majority(lists: &[List], is_in: impl Fn(usize) -> bool) -> bool {
     lists
         .iter()
@@ -50,7 +50,7 @@ fn count((_, list): &List, is_in: impl Fn(usize) -> bool) -> usize {
     list.iter().filter(|number| is_in(**number)).count()
 }
 
-/// Returns the time until each master has a vote. `None` if it takes no locks.
+/// Returns the time until each master has a vote. `None` for a master that takes no locks.
 pub(crate) fn waits(masters: &[Master], shared: &Shared) -> Vec<Option<Duration>> {
     let waits = (0..masters.len()).map(|number| {
         let (master, mut others) = (&masters[number], masters[..number].iter());
@@ -112,11 +112,11 @@ fn related(
         .map(|group| group.iter().map(|master| master.address.clone()).collect())
 }
 
-/// Returns a finding if so many masters of a list have a counter of one lock that is ahead of time
-/// that the others are no majority. Those take no candidate of the present, because it is below the
-/// counter. The masters without the counter take no candidate above it, because it is too far from
-/// the time. So programs of both lists may get no fencing token, and those of the other list
-/// smaller ones.
+/// Returns a finding if the counter of one lock is ahead of time on so many masters of a list that
+/// the rest are no majority. Masters with that counter take no candidate of the present, because it
+/// is below the counter. The rest take no candidate above the counter, because it is too far from
+/// the time. So programs with both lists may get no fencing token, and programs with only the other
+/// list may get smaller ones.
 fn counters(masters: &[Master], lists: &[List]) -> Option<Finding> {
     let mut counters = BTreeMap::<&str, (BTreeSet<usize>, Duration)>::new();
     for (number, master) in masters.iter().enumerate() {

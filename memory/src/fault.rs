@@ -12,8 +12,8 @@ pub enum Fault {
     /// Connections break, and none can be opened.
     Down,
     /// Every command is answered with this error, such as `OOM command not allowed`, and is not
-    /// executed: reads and deletions, too, which a server that is out of memory executes. Commands
-    /// about the connection, such as `HELLO` and `SUBSCRIBE`, still work.
+    /// executed, not even reads and deletions. A server that is out of memory executes those.
+    /// Commands about the connection, such as `HELLO` and `SUBSCRIBE`, still work.
     ErrorReply(String),
     /// The master stops, as after SIGSTOP. Commands that are sent to it meanwhile are executed when
     /// the fault ends.

@@ -1,9 +1,9 @@
 //! A small Redis in this process, for tests without a server.
 //!
 //! [`MemoryMaster`] is the server: [`connect`](MemoryMaster::connect) opens a stream to it, over
-//! which it speaks RESP2 and RESP3. It runs any Lua script, keeps its keys on tokio's clock, so
-//! that a test which pauses time covers hours in no time, and fails in the ways that a test
-//! [injects](MemoryMaster::inject).
+//! which it speaks RESP2 and RESP3. It runs any Lua script, and fails in the ways that a test
+//! [injects](MemoryMaster::inject). Its keys expire by tokio's clock, so a test that pauses time
+//! covers hours in no time.
 //!
 //! [`heart`] is the same server without IO, tasks and clocks: bytes go in, and bytes come out.
 

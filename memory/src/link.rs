@@ -20,7 +20,7 @@ pub(crate) struct Link {
     number: u64,
     state: Arc<Mutex<State>>,
     stream: DuplexStream,
-    /// The bytes that have not arrived, each with the time when they were sent.
+    /// The pieces that have not arrived, each with the time when it was sent.
     in_transit: VecDeque<(Instant, Vec<u8>)>,
     out: Vec<u8>,
     /// Set once the client has closed its end.
@@ -57,8 +57,8 @@ impl Link {
         if fault == Fault::Hang {
             return Poll::Pending; // what was sent stays in the stream
         }
-        // What this poll makes the server send comes with the next poll, as it does for the other
-        // connections. A client would otherwise hear of its own change before all others.
+        // What the server sends because of this poll is written in the next poll, as on the other
+        // connections. Otherwise a client would hear of its own change before all other clients.
         self.write(cx);
         self.read(cx);
         self.arrive(&fault, cx);
@@ -108,7 +108,7 @@ impl Link {
         }
     }
 
-    /// Lets the keys expire that this connection tracks.
+    /// Lets keys that this connection tracks expire.
     fn expire(&mut self, cx: &mut Context<'_>) {
         let mut state = self.state.lock();
         while let Some(at) = state.next_expiry(self.number)

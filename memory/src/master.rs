@@ -110,7 +110,8 @@ impl MemoryMaster {
     }
 
     /// Restarts the server: all connections break, all keys are gone, and its run id is new. The
-    /// present fault stays, and so do the values of `CONFIG SET` and the rights that are missing.
+    /// present fault stays, and so do the values of `CONFIG SET` and the rights that were taken
+    /// away.
     pub fn restart(&self) {
         self.with(|server, _| server.restart(Data::new()));
     }
@@ -138,9 +139,9 @@ impl MemoryMaster {
         }
     }
 
-    /// Returns the number of the process that this handle simulates: 0 unless the handle, or that
-    /// of which it is a clone, came from [`for_another_process`](Self::for_another_process). A
-    /// client that remembers something about a server for as long as its process lives keeps it by
+    /// Returns the number of the process that this handle simulates: 0 unless the handle, or one
+    /// that it was cloned from, came from [`for_another_process`](Self::for_another_process). A
+    /// client that remembers something about a server for the life of its process keeps it under
     /// the address and this number.
     #[must_use]
     pub fn process(&self) -> u64 {
@@ -255,16 +256,16 @@ impl MemoryMaster {
     }
 
     /// Sets the clock: it shows `ahead` microseconds more than the time of day, and gains `ppm`
-    /// microseconds in a second from now on. With -1,000,000 it stands still. As on a server,
-    /// `TIME` and the TTLs of keys follow this clock.
+    /// microseconds in a second from now on. With a `ppm` of -1,000,000, it stands still. As on a
+    /// server, `TIME` and the TTLs of keys follow this clock.
     pub fn set_clock(&self, ahead: i64, ppm: i64) {
         let mut state = self.state.lock();
         state.with(|server, now| server.set_clock(now, ahead, ppm));
-        state.wake_all(); // their timers are wrong
+        state.wake_all(); // the timers of connections are wrong
     }
 
     /// Calls `f` with the server and the true time, for what this type has no method for.
-    /// Connections get what it makes the server send. `f` must not use this handle.
+    /// Connections get what `f` makes the server send. `f` must not use a handle on this server.
     pub fn with<T>(&self, f: impl FnOnce(&mut Server, u64) -> T) -> T {
         self.state.lock().with(f)
     }

@@ -44,7 +44,7 @@ impl State {
         );
         let wall = SystemTime::now() + ahead - behind;
         let since = wall.duration_since(SystemTime::UNIX_EPOCH);
-        // Whole milliseconds, so that a run with a paused clock does not depend on their parts.
+        // Whole milliseconds, so that a run with a paused clock does not depend on a part of one.
         let epoch = since.unwrap_or_default().as_millis() as u64 * 1_000;
         Self {
             server: Server::new(address, version),
@@ -78,7 +78,7 @@ impl State {
     }
 
     /// Returns the current fault, and `None` once the connection is closed. `waker` is woken when
-    /// it changes, and when there is output.
+    /// the fault changes, and when there is output.
     pub(crate) fn fault_of(&mut self, number: u64, waker: &Waker) -> Option<Fault> {
         let end = self.ends.get_mut(&number)?;
         match &mut end.waker {
@@ -116,7 +116,7 @@ impl State {
         self.started.checked_add(Duration::from_micros(left))
     }
 
-    /// Calls `f` with the server and the time, and gives connections what it sends.
+    /// Calls `f` with the server and the time, and gives connections what the server sends.
     pub(crate) fn with<T>(&mut self, f: impl FnOnce(&mut Server, u64) -> T) -> T {
         let now = self.now();
         let returned = f(&mut self.server, now);

@@ -1,5 +1,4 @@
-//! The same bytes to a server in memory and to real servers, since Redis 7.0, get the same bytes
-//! back.
+//! A server in memory and real servers, since Redis 7.0, answer the same bytes with the same bytes.
 
 #![allow(clippy::unwrap_used, reason = "a failed test ends")]
 
@@ -15,7 +14,8 @@ use quorlock_memory::{
 };
 use testkit::server;
 
-/// Rows of commands. Those of one row are sent at once. All keys are deleted before each list.
+/// Lists of rows of commands. The commands of one row are sent at once. All keys are deleted before
+/// each list.
 const ROWS: &[&[&str]] = &[
     // Strings.
     &[
@@ -502,8 +502,8 @@ fn words(command: &str) -> Vec<String> {
     words.collect()
 }
 
-/// Returns the answer without what may differ: where an error is in a script, that an unknown
-/// command has no arguments, and for rows with `~`, up to five seconds. Some
+/// Returns the answer without what may differ: the place of an error in a script, a note on the
+/// arguments of an unknown command that has none, and for rows with `~`, up to five seconds. Some
 /// servers have other errors, of which only the first word counts.
 fn alike(row: &str, answer: &str, has_other_errors: bool) -> String {
     let lines = answer.split_inclusive("\r\n").map(|line| {

@@ -181,7 +181,7 @@ async fn a_master_that_is_down_breaks_connections_and_refuses_them() {
     master.inject(Fault::None);
     let mut client = Client::new(&master);
     assert_eq!(client.ask("GET a").await, "$1\r\n1\r\n");
-    // However short it is.
+    // However short the fault is.
     master.inject(Fault::Down);
     master.inject(Fault::None);
     assert_eq!(client.heard().await.as_deref(), Some(""));

@@ -56,7 +56,7 @@ impl About {
         self.restarts += 1;
     }
 
-    /// Becomes a master that was a replica. It has another replication id.
+    /// Turns from a replica into a master, which has another replication id.
     pub(super) fn promote(&mut self) {
         self.promotions += 1;
     }
@@ -69,8 +69,8 @@ impl About {
         }
     }
 
-    /// Returns whether users may call a command, given its name in lower case. That of a command
-    /// with a subcommand is `client|list`.
+    /// Returns whether users may call a command, given its name in lower case, such as `get` or
+    /// `client|list`.
     pub(super) fn allows(&self, name: &str) -> bool {
         let container = name.split('|').next().unwrap_or(name);
         !self.denied.contains(name) && !self.denied.contains(container)

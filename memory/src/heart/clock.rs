@@ -29,7 +29,7 @@ impl Clock {
         clamped(i128::from(now) + i128::from(self.ahead) + gained)
     }
 
-    /// Returns when the clock shows this time, at the latest. `None` for a clock that stands still.
+    /// Returns a time by which the clock has reached `shown`. `None` for a clock that stands still.
     pub(super) fn when(self, shown: u64) -> Option<u64> {
         let rate = Self::MILLION + i128::from(self.ppm);
         if rate <= 0 {

@@ -18,9 +18,9 @@ pub(super) struct Connections {
     newest: u64,
     /// The channels, with the connections that listen.
     channels: BTreeMap<Vec<u8>, BTreeSet<u64>>,
-    /// The keys of which a connection hears the next change, each with the connection.
+    /// The keys whose next change a connection hears of, each with the connection.
     tracked: BTreeSet<(Vec<u8>, u64)>,
-    /// The bytes that connections are to get. One that was cut gets none.
+    /// The bytes that connections are to get. A connection that was cut gets none.
     outputs: BTreeMap<u64, Vec<u8>>,
     /// The user and the password that new connections need.
     pub(super) login: Option<(String, String)>,
@@ -39,13 +39,13 @@ pub(super) struct Connection {
     pub(super) tracking: Tracking,
 }
 
-/// Which of the keys that a connection reads it tracks.
+/// Which keys a connection tracks, of those that it reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Tracking {
     All,
     /// Those that the next command reads.
     Next,
-    /// None, until it asks for those of the next command.
+    /// None, until the connection asks for those of the next command.
     OnRequest,
     #[default]
     Off,
@@ -74,7 +74,7 @@ impl Connections {
         self.open.keys().copied()
     }
 
-    /// Closes a connection. What it has not got yet is still for it.
+    /// Closes a connection. Its client still gets what it has not got yet.
     pub(super) fn end(&mut self, number: u64) {
         self.open.remove(&number);
         self.untrack(number);
@@ -84,7 +84,7 @@ impl Connections {
         });
     }
 
-    /// Closes a connection, whose client learns of it and of nothing else.
+    /// Closes a connection. Its client learns of that, and gets nothing else.
     pub(super) fn cut(&mut self, number: u64) {
         self.end(number);
         self.outputs.insert(number, Vec::new());
@@ -173,7 +173,7 @@ impl Connections {
         }
     }
 
-    /// A client of RESP2 gets no such reports on this connection.
+    /// Reports changed keys. A client of RESP2 gets no such reports on this connection.
     fn invalidate(&mut self, number: u64, keys: Reply) {
         if self.open.get(&number).is_some_and(|one| one.is_resp3) {
             self.send(number, &Reply::Push(vec![Reply::bulk("invalidate"), keys]));

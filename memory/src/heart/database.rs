@@ -1,5 +1,5 @@
 //! What commands and scripts work on: the keys of one database at one time, and what a server knows
-//! beside them.
+//! besides them.
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
@@ -43,7 +43,7 @@ pub(super) struct Database {
     /// The scripts that were loaded, by their hashes.
     pub(super) scripts: BTreeMap<String, Script>,
     pub(super) connections: Connections,
-    /// The number of the connection whose command is executed. 0 is that of nobody.
+    /// The number of the connection whose command is executed. 0 if there is none.
     pub(super) caller: u64,
     pub(super) effects: Vec<Effect>,
 }
@@ -63,7 +63,7 @@ impl Database {
         self.keys.value(key, self.micros)
     }
 
-    /// Returns when a key expires: `None` if it does not exist, `Some(None)` if never.
+    /// Returns when a key expires: `None` if it does not exist, `Some(None)` if it never expires.
     pub(super) fn expires(&self, key: &[u8]) -> Option<Option<u64>> {
         self.value(key)?;
         self.keys.entries.get(key).map(|entry| entry.expires)
@@ -95,7 +95,8 @@ impl Database {
         }
     }
 
-    /// Returns the fields of a hash that is about to change. [`changed`](Self::changed) follows.
+    /// Returns the fields of a hash that is about to change. Call [`changed`](Self::changed)
+    /// afterwards.
     pub(super) fn hash_mut(&mut self, key: &[u8]) -> Answer<&mut BTreeMap<Vec<u8>, Vec<u8>>> {
         match self.value_mut(key, || Value::Hash(BTreeMap::new())) {
             Value::Hash(fields) => Ok(fields),
@@ -103,8 +104,8 @@ impl Database {
         }
     }
 
-    /// Returns the members of a sorted set that is about to change. [`changed`](Self::changed)
-    /// follows.
+    /// Returns the members of a sorted set that is about to change. Call [`changed`](Self::changed)
+    /// afterwards.
     pub(super) fn sorted_mut(&mut self, key: &[u8]) -> Answer<&mut BTreeMap<Vec<u8>, Score>> {
         match self.value_mut(key, || Value::Sorted(BTreeMap::new())) {
             Value::Sorted(members) => Ok(members),
@@ -124,8 +125,7 @@ impl Database {
         &mut entry.or_insert_with(anew).value
     }
 
-    /// Notes that a hash or a sorted set has changed, or that it has not. One without members is
-    /// gone.
+    /// Notes whether a key has changed. Removes a hash or a sorted set that has become empty.
     pub(super) fn changed(&mut self, key: &[u8], has_changed: bool) {
         let is_empty = match self.keys.entries.get(key).map(|entry| &entry.value) {
             Some(Value::Hash(fields)) => fields.is_empty(),

@@ -1,6 +1,6 @@
-//! What commands do beside their replies.
+//! What commands do besides their replies.
 
-/// What a command has done beside its reply, in order.
+/// What a command has done besides its reply, in order.
 #[derive(Debug)]
 pub(super) enum Effect {
     /// This key was written or deleted.

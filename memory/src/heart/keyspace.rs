@@ -31,7 +31,8 @@ pub struct Keyspace {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Entry {
     pub(super) value: Value,
-    /// The millisecond in which the key expires. As in Redis, the key lives until its end.
+    /// The millisecond in which the key expires. As in Redis, the key lives until the end of this
+    /// millisecond.
     pub(super) expires: Option<u64>,
 }
 
@@ -87,7 +88,7 @@ impl Score {
     /// Returns the score with this number, and `None` for NaN.
     #[must_use]
     pub fn new(number: f64) -> Option<Self> {
-        // Zero has two signs, and one place in the order.
+        // Zero and negative zero are the same score.
         (!number.is_nan()).then_some(Self(if number == 0.0 { 0.0 } else { number }))
     }
 

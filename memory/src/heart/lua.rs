@@ -18,8 +18,8 @@ use super::{
     script::{Script, sha1},
 };
 
-/// Runs a script with these words, of which the first ones, as many as the number says, are its
-/// `KEYS`, and the others its `ARGV`. `call` executes its commands.
+/// Runs a script. The first `keys` of the `words` are its `KEYS`, and the rest are its `ARGV`.
+/// `call` executes its commands.
 pub(super) fn run(
     database: &mut Database,
     script: &Script,
@@ -50,8 +50,8 @@ thread_local! {
 }
 
 /// A Lua interpreter, which all servers of a thread share. A script leaves nothing in it for the
-/// next one but what it writes into libraries, such as `redis.x = 1`. On a server these are
-/// read-only.
+/// next one, except what it writes into libraries, such as `redis.x = 1`, and the globals that it
+/// replaces. On a server, both are read-only.
 struct Interpreter {
     lua: Lua,
     /// The data of the server whose script runs.
@@ -68,7 +68,7 @@ impl Interpreter {
     fn new() -> mlua::Result<Self> {
         let libraries = StdLib::MATH | StdLib::STRING | StdLib::TABLE;
         let lua = Lua::new_with(libraries, LuaOptions::new())?;
-        // Nearly all memory is that of scripts, which stays.
+        // Nearly all memory belongs to the scripts, which are kept.
         lua.gc_set_mode(GcMode::Incremental(GcIncParams::default().pause(1_000)));
         let database = Rc::<RefCell<Database>>::default();
         let calls: Rc<Cell<Run>> = Rc::new(Cell::new(|_, _| Ok(Reply::Nil)));
@@ -185,11 +185,11 @@ fn to_lua(lua: &Lua, reply: Reply) -> mlua::Result<Value> {
     }
 }
 
-/// Converts what a script has returned, inside as many tables as `depth` says, to a reply, as a
-/// server does.
+/// Converts what a script has returned, which is inside `depth` tables, to a reply, as a server
+/// does.
 fn to_reply(returned: &Value, depth: usize) -> mlua::Result<Reply> {
-    /// The most tables inside each other, of which one may contain itself. Servers allow about
-    /// 8,000, for which the stack of a thread may be too small here.
+    /// The most tables inside each other. A table may even contain itself. Servers allow about
+    /// 8,000 tables, but the stack of a thread may be too small for so many.
     const DEEPEST: usize = 128;
     Ok(match returned {
         _ if depth > DEEPEST => Reply::Error("ERR reached lua stack limit".to_owned()),
@@ -228,9 +228,9 @@ fn field(table: &Table, name: &str) -> Option<String> {
     Some(text.to_string_lossy())
 }
 
-/// The part of a server's environment that is in Lua. It returns the function that runs a script.
-/// `redis.call` throws the errors that `redis.pcall` returns. As on a server, a script that uses a
-/// global variable of its own fails, and `pcall` returns the text of an error of a command.
+/// The part of a server's environment that is written in Lua. It returns the function that runs a
+/// script. `redis.call` throws the errors that `redis.pcall` returns. As on a server, a script that
+/// uses a global variable of its own fails, and `pcall` returns the text of an error of a command.
 const PRELUDE: &str = "
 local call, allows, sha1hex = ...
 KEYS, ARGV, redis = {}, {}, {

@@ -1,7 +1,7 @@
 //! The server as a state machine: bytes go in, and replies and pushes come out.
 //!
 //! Nothing here does IO, spawns tasks, or reads a clock. Each call takes the time: `now` is the
-//! time in microseconds since 1970. [`Server`] adds its own error to it (see
+//! time in microseconds since 1970. [`Server`] adds the error of its clock to it (see
 //! [`Server::set_clock`]); [`Keyspace`] takes the time that a server would show.
 //!
 //! [`Keyspace`] is the data alone. It can be cloned, compared and hashed, so a search can walk

@@ -20,7 +20,8 @@ pub enum Reply {
     Map(Vec<(Self, Self)>),
     /// Nothing.
     Nil,
-    /// Two values for each item. RESP3 has a list of two for each, and RESP2 one list.
+    /// Two values for each item. In RESP3, each item is a list of two. In RESP2, all values are one
+    /// list.
     Pairs(Vec<(Self, Self)>),
     /// A message that answers no command, or that confirms a subscription.
     Push(Vec<Self>),
@@ -189,7 +190,7 @@ fn take_line(input: &[u8], from: usize) -> Option<(&[u8], usize)> {
     Some((line.strip_suffix(b"\r").unwrap_or(line), from + end + 1))
 }
 
-/// Returns a length of at most `most`. A negative length is that of nothing.
+/// Returns a length of at most `most`. A negative length counts as 0.
 fn number(digits: &[u8], most: i64) -> Option<usize> {
     let number: i64 = str::from_utf8(digits).ok()?.parse().ok()?;
     usize::try_from(number.max(0))

@@ -66,8 +66,8 @@ impl Server {
         self.database.connections.is_open(connection)
     }
 
-    /// Executes all commands in `bytes`, after the incomplete command that came before. `now` is
-    /// the true time.
+    /// Executes all commands in `bytes`, which may begin with the rest of an incomplete command.
+    /// `now` is the true time.
     pub fn receive(&mut self, connection: u64, bytes: &[u8], now: u64) {
         if let Some(connection) = self.database.connections.get(connection) {
             connection.input.push(bytes);
@@ -90,7 +90,8 @@ impl Server {
     }
 
     /// Executes one command of a connection, and sends the reply. If the connection is not open,
-    /// the command runs in database 0 and nobody gets its reply: it comes too late, or once more.
+    /// the command runs in database 0 and nobody gets its reply: such a command comes too late, or
+    /// twice.
     pub fn execute<W: AsRef<[u8]>>(&mut self, connection: u64, words: &[W], now: u64) -> Reply {
         let words: Vec<_> = words.iter().map(AsRef::as_ref).collect();
         self.database.caller = connection;
@@ -197,9 +198,9 @@ impl Server {
         self.database.connections.login = Some((user.to_owned(), password.to_owned()));
     }
 
-    /// Deletes the keys that have expired, and tells the connections that track them. Without this,
-    /// a key that has expired is gone, too, but nobody hears of it until someone writes it, or
-    /// until there are many more keys than before.
+    /// Deletes the keys that have expired, and tells the connections that track them. Without this
+    /// call, a key that has expired is gone, too, but nobody hears of that until someone writes the
+    /// key, or until there are many more keys than before.
     pub fn expire(&mut self, now: u64) {
         self.database.micros = self.micros(now);
         self.delete_expired();
@@ -240,7 +241,7 @@ impl Server {
     }
 
     /// Sets the clock: it shows `ahead` microseconds more than `now`, and gains `ppm` microseconds
-    /// in a second from now on. With -1,000,000 it stands still.
+    /// in a second from now on. With a `ppm` of -1,000,000, it stands still.
     pub fn set_clock(&mut self, now: u64, ahead: i64, ppm: i64) {
         self.clock = Clock::new(now, ahead, ppm);
     }
@@ -257,7 +258,7 @@ impl Server {
     }
 
     /// Begins another process with these keys: connections break, scripts are gone, and the run id
-    /// is new. The values of `CONFIG SET` and the rights that are missing stay.
+    /// is new. The values of `CONFIG SET` and the rights that were taken away stay as they are.
     pub fn restart(&mut self, data: Data) {
         let connections = &mut self.database.connections;
         for number in connections.numbers().collect::<Vec<_>>() {

@@ -10,8 +10,8 @@ use crate::heart::{
     reply::Reply,
 };
 
-/// The subcommands, each with the number of its words after the subcommand, or the least number if
-/// this is negative.
+/// The subcommands, each with the number of words that follow. A negative number stands for the
+/// least number of words.
 const SUBCOMMANDS: [(&str, i32, Run); 8] = [
     ("CACHING", 1, caching),
     ("GETNAME", 0, getname),
@@ -85,7 +85,7 @@ fn tracking(db: &mut Database, words: Words<'_>) -> Answer {
     Ok(Reply::ok())
 }
 
-/// Closes the connection with an `ID`.
+/// Closes the connection with the given `ID`.
 fn kill(db: &mut Database, words: Words<'_>) -> Answer {
     let [id, victim] = words else {
         return Err(SYNTAX);

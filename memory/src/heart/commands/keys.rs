@@ -51,7 +51,7 @@ pub(super) fn pexpire(db: &mut Database, words: Words<'_>) -> Answer {
     expire_in(db, words, 1)
 }
 
-/// Sets the TTL of a key, given in a unit of this many milliseconds.
+/// Sets the TTL of a key. The TTL is given in units of `unit` milliseconds.
 fn expire_in(db: &mut Database, words: Words<'_>, unit: i64) -> Answer {
     let now = i64::try_from(db.now()).unwrap_or(i64::MAX);
     let ttl = whole(words[2])?.checked_mul(unit);
@@ -96,7 +96,7 @@ pub(super) fn scan(db: &mut Database, words: Words<'_>) -> Answer {
     let names = names.map(|name| (hasher.hash_one(name) >> 32, name));
     let mut names: Vec<_> = names.filter(|(hash, _)| *hash >= cursor).collect();
     names.sort_unstable();
-    // Keys with the same hash come together.
+    // Keys with the same hash are on the same page.
     let last = names.get(count - 1).map_or(u64::MAX, |(hash, _)| *hash);
     let (page, rest) = names.split_at(names.partition_point(|(hash, _)| *hash <= last));
     let next = rest.first().map_or(0, |(hash, _)| *hash);

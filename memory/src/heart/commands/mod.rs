@@ -23,7 +23,7 @@ use super::{
 #[derive(Clone, Copy)]
 pub(super) struct Command {
     name: &'static str,
-    /// The number of its words, or the least number if this is negative.
+    /// The number of its words. A negative number stands for the least number of words.
     arity: i32,
     /// The words that are keys which it reads and does not write.
     reads: Reads,
@@ -51,7 +51,7 @@ pub(super) enum Missing {
 }
 
 impl Command {
-    /// Finds the command with this name that may have these words.
+    /// Finds the command with this name, if it may have these words.
     pub(super) fn find(words: Words<'_>, about: &About) -> Result<&'static Self, Missing> {
         let name = words.first().copied().unwrap_or_default();
         let by_name = |command: &Self| {
@@ -125,7 +125,7 @@ impl Command {
         command
     }
 
-    /// A command that reads all its words.
+    /// A command whose words are all keys that it reads.
     const fn read_all(name: &'static str, run: Run) -> Self {
         let mut command = Self::data(name, -2, run);
         command.reads = Reads::All;

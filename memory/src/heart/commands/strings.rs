@@ -54,8 +54,8 @@ pub(super) fn set(db: &mut Database, words: Words<'_>) -> Answer {
     Ok(old)
 }
 
-/// Returns the millisecond in which a key expires, given its TTL in a unit of so many milliseconds.
-/// `name` is that of the command.
+/// Returns the millisecond in which a key expires. The TTL is given in units of `unit`
+/// milliseconds. `name` is the name of the command.
 fn expiry(db: &Database, name: &[u8], (ttl, unit): (&[u8], u64)) -> Answer<u64> {
     let ttl = u64::try_from(whole(ttl)?).ok().filter(|ttl| *ttl > 0);
     let ttl = ttl.and_then(|ttl| ttl.checked_mul(unit));
