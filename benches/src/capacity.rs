@@ -21,7 +21,7 @@ const TURNS: usize = 11;
 /// The number of tasks that make as many cycles as possible. Their commands travel together.
 const BUSY: usize = 512;
 
-/// The number of idle coordinators, as groups have them.
+/// The number of idle coordinators. Each group has one.
 const GROUPS: usize = 64;
 
 /// On a busy machine, a cycle must take longer rather than fail.
@@ -83,7 +83,7 @@ fn settings(servers: &[Server]) -> Builder {
 async fn idle(servers: &[Server]) -> Result<()> {
     let total = |field| servers::total(servers, field);
     let ours = servers.len() as u64;
-    // Connections of other parts may still be there.
+    // Connections of other measurements may still be there.
     while total("connected_clients")? > ours {
         sleep(LAST_ANSWERS).await;
     }

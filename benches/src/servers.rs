@@ -11,9 +11,9 @@ use testkit::proxy::Proxy;
 use crate::load::Result;
 use crate::stats;
 
-/// Returns a link in front of each server, which takes a millisecond each way. Links make the
-/// figures those of a network, where a round trip takes longer than all work of the servers and the
-/// client.
+/// Returns a link in front of each server, with a delay of a millisecond each way. With links, the
+/// figures are those of a network, where a round trip takes longer than all work of the servers and
+/// the client.
 pub fn links(servers: &[Server]) -> Vec<Proxy> {
     let link = |server: &Server| Proxy::delay(server.port(), Duration::from_millis(1));
     servers.iter().map(link).collect()

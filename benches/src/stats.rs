@@ -133,7 +133,7 @@ impl CpuTime {
         Self(ticks().map(|ticks| Duration::from_millis(ticks * 10)))
     }
 
-    /// Returns the time since then, or zero if it is unknown.
+    /// Returns the processor time since this value was taken, or zero if it is unknown.
     pub fn since(self) -> Duration {
         match (Self::now().0, self.0) {
             (Some(now), Some(then)) => now.saturating_sub(then),

@@ -130,7 +130,7 @@ fn sweep(address: &str, keys: usize, ttl: u64, over: &AtomicBool) -> Result<Swee
                 }
                 let at = epoch.elapsed().as_millis() as i64 - (ttl as i64 - left);
                 let before = *set_at[n].get_or_insert(at);
-                // A smaller difference is not a renewal, but the time that the answer took.
+                // A smaller difference is no renewal. It comes from the time that the answer took.
                 if at - before > ttl as i64 / 30 {
                     swept.renewals += 1;
                     swept.late += u64::from(at - before > too_long);

@@ -98,7 +98,7 @@ fn foreign(options: &Options, servers: &[Server]) -> Result<()> {
     Ok(())
 }
 
-/// Measures how long after the end of its TTL the lock of a dead holder is acquired by a waiter.
+/// Measures how long after the end of the TTL a waiter acquires the lock of a dead holder.
 fn expiry(options: &Options, servers: &[Server]) -> Result<()> {
     let rounds = options.rounds.unwrap_or(if options.quick { 3 } else { 21 });
     let late = Flavour::CurrentThread.runtime()?.block_on(async {

@@ -33,8 +33,8 @@ fn main() -> Result<()> {
     })
 }
 
-/// Compares the locks per second while all connections are killed, again and again, with those
-/// before.
+/// Compares the locks per second while all connections are killed, again and again, with the rate
+/// before that.
 async fn killed(options: &Options) -> Result<()> {
     let quiet = options
         .measured(if options.quick { 1_000 } else { 10_000 })

@@ -67,7 +67,7 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Prints what a semaphore costs that is nearly full.
+    /// Prints what a semaphore that is nearly full costs.
     fn busy(&self) -> Result<()> {
         let (options, servers) = (self.options, self.servers);
         if !options.wants("busy") {
@@ -98,7 +98,7 @@ impl Place<'_> {
 
     /// Runs the contestant and the yardstick in turn, because the speed of the machine may change.
     /// Prints the median of the ratios: of the median times of one task, or of the cycles per
-    /// second of several.
+    /// second of several tasks.
     fn compare<C: Contestant, Yardstick: Contestant>(
         &self,
         name: &str,

@@ -219,7 +219,8 @@ fn extras(results: &Results, widths: &[usize]) {
     }
 }
 
-/// Returns what counts for a number of tasks, and its name: the latency of one, or throughput.
+/// Returns the metric for a number of tasks, and its name: latency for one task, throughput for
+/// several.
 fn measured(width: usize, latency: &str) -> (Metric, String) {
     match width {
         1 => (Metric::P50, latency.to_owned()),
@@ -241,7 +242,7 @@ fn forbid_native(servers: &[Server]) -> bool {
     native.is_some()
 }
 
-/// Prints what the crate gains if it need not release by its script.
+/// Prints what the crate gains if it can release without its script.
 fn native(results: &Results, widths: &[usize]) {
     for &width in widths {
         let (metric, what) = measured(width, "p50_1task");

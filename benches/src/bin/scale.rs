@@ -106,7 +106,7 @@ async fn hold(servers: &[Server], guards: usize, ttl: Duration) -> Result<Totals
     let lost = held.iter().filter(|guard| !guard.is_valid()).count();
     let released = stream::iter(held).map(Guard::release);
     let released: Vec<_> = released.buffer_unordered(AT_ONCE).collect().await;
-    // If a release failed, some masters are still owed it, and `close` waits for that.
+    // If a release failed, some masters are still owed the release, and `close` waits for it.
     if let Some(error) = released.iter().find_map(|release| release.as_ref().err()) {
         println!("a release: {error}");
     }

@@ -53,7 +53,8 @@ impl Quorlock {
             match lock.try_acquire().await {
                 Ok(guard) => {
                     let votes = guard.settled().await;
-                    // On a busy machine, a release may stay unconfirmed. The next one may not.
+                    // On a busy machine, a release may stay unconfirmed. The next one may be
+                    // confirmed.
                     match guard.release().await {
                         Ok(()) if votes.granted_count() >= masters => return Ok(()),
                         Ok(()) => seen = votes.to_string(),

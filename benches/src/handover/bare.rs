@@ -1,6 +1,6 @@
 //! The limit: two processes that notify each other through the masters, on raw sockets and with one
 //! thread each. A process that receives a message from a majority writes a key on a majority. A
-//! hand-over takes at least this.
+//! hand-over takes at least this time.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream as BlockingStream;

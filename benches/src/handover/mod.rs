@@ -85,7 +85,7 @@ pub struct HandoverTimes {
     pub all_micros: Vec<f64>,
     /// The times of the hand-overs from the first process to another one, sorted.
     pub from_first: Vec<f64>,
-    /// The share of the hand-overs of the process that got the fewest.
+    /// The share of the hand-overs that the process with the fewest got.
     pub least_share: f64,
     /// The most consecutive hand-overs within one process.
     pub longest_within: usize,

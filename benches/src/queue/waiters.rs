@@ -30,7 +30,7 @@ pub struct FairQueue<'a> {
     events: mpsc::UnboundedReceiver<Event>,
 }
 
-/// An event in a task's period with the lock.
+/// The start or the end of the time for which a task has the lock.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     /// The time at which the task got the lock.

@@ -120,7 +120,7 @@ impl Drop for Authority {
     }
 }
 
-/// Returns a name that no other value of this process has, and no other process that is alive.
+/// Returns a name that is unique in this process, and among the processes that are alive.
 fn unique() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!("{}-{}", process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
@@ -142,8 +142,8 @@ pub fn is_without_tls() -> bool {
     is_without
 }
 
-/// Returns whether the server program asks for a certificate. It ends at once, because it gets
-/// none. The settings do not tell: a program without TLS may have the settings of TLS.
+/// Returns whether the server program asks for a certificate. The program ends at once, because it
+/// gets none. The settings do not tell: a program without TLS may have the settings of TLS.
 fn has_tls(port: u16) -> bool {
     let port = port.to_string();
     let options = ["--port", &port, "--tls-port", "1"];

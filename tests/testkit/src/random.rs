@@ -9,7 +9,7 @@ impl Random {
         Self(seed)
     }
 
-    /// Returns a new seed for each run.
+    /// Returns a seed that is different in each run.
     pub fn fresh_seed() -> u64 {
         use std::hash::{BuildHasher, RandomState};
         RandomState::new().hash_one(())

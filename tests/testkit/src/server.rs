@@ -53,8 +53,8 @@ impl Server {
         Self::start_program(Some(program), &[], &[])
     }
 
-    /// Starts a master like [`start_with`](Self::start_with), with environment variables. If there
-    /// is no `program`, it is [`binary`].
+    /// Starts a master like [`start_with`](Self::start_with), with environment variables. Without a
+    /// `program`, starts [`binary`].
     pub fn start_program(
         program: Option<&Path>,
         options: &[&str],
@@ -335,8 +335,7 @@ impl Server {
         })
     }
 
-    /// Sends the signal through the shell. `kill` is built into the shell, so no program must be
-    /// installed.
+    /// Sends the signal through the shell. `kill` is built into the shell, so it needs no program.
     fn signal(&self, name: &str) {
         let status = Command::new("sh")
             .args(["-c", r#"kill -s "$1" "$2""#, "sh", name])

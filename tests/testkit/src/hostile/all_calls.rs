@@ -66,8 +66,8 @@ pub async fn fuzz(servers: &[Server], seed: u64, length: Duration) -> Fuzzed {
     let urls: Vec<_> = proxies.iter().map(Proxy::url).collect();
     let mut random = Random::new(seed);
     let end = Instant::now() + length;
-    // Each rate has its turn, and every other one applies to all masters. A short run that drew
-    // them could miss the high rates.
+    // Each rate has its turn, and every other turn applies to all masters. If the rates were
+    // random, a short run could miss the high ones.
     let rates = [5, 20, 50, 300, 2_000];
     let first = random.below(rates.len() as u64) as usize;
     for (turn, one_in) in rates.iter().cycle().skip(first).enumerate() {

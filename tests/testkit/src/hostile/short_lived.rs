@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use crate::server::Server;
 
 /// Returns the locks that were acquired in each second. Each task pauses after each lock, so the
-/// undisturbed rate does not depend on the speed of the machine alone.
+/// undisturbed rate depends less on the speed of the machine.
 pub async fn locks_per_second(locks: &Coordinator, seconds: u64) -> Vec<u64> {
     let start = Instant::now();
     let counts: Arc<[AtomicU64]> = (0..seconds).map(|_| AtomicU64::new(0)).collect();
@@ -44,7 +44,8 @@ pub async fn locks_per_second(locks: &Coordinator, seconds: u64) -> Vec<u64> {
         .collect()
 }
 
-/// Ends the connections of each server once in `every`, the servers in turn, until it is dropped.
+/// Ends the connections of one server after the other until it is dropped. Each server has its turn
+/// once in the time `every`.
 #[derive(Debug)]
 pub struct Killer {
     is_over: Arc<AtomicBool>,
