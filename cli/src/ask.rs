@@ -5,9 +5,8 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use quorlock::{
-    AcquireError, Contention, Coordinator, ExtendError, Guard, LockState, ReleaseError,
-};
+use humantime::format_duration;
+use quorlock::{AcquireError, Contention, Coordinator, ExtendError, Guard, ReleaseError};
 use tokio::time::{sleep, timeout};
 
 use crate::{
@@ -29,6 +28,8 @@ pub(crate) struct Held {
     pub(crate) guard: Guard,
     /// The end of the time of `--max-hold`.
     pub(crate) until: Option<Instant>,
+    /// The end of the time of `--min-hold`.
+    keep_until: Option<Instant>,
     /// Whether nobody wants to read of outages.
     pub(crate) is_quiet: bool,
     pub(crate) locks: Coordinator,
@@ -60,35 +61,47 @@ impl Held {
         )
     }
 
-    /// Releases the lock. After a short time, it gives up waiting for the masters, and the lock
-    /// ends with its TTL. It says so, unless the lock was lost before: then that is the result.
-    /// Otherwise the result is `done`.
+    /// Releases the lock, or leaves it for the rest of its minimum time. After a short time, it
+    /// gives up waiting for the masters, and the lock ends with its TTL. It says so, unless the lock
+    /// was lost before: then that is the result. Otherwise the result is `done`. It always says that
+    /// the minimum time cannot be kept.
     pub(crate) async fn give_back(
         self,
         asking: &Asking,
         common: &Common,
         mut done: Result<Exit, Failure>,
     ) -> Result<Exit, Failure> {
-        let Self { guard, locks, .. } = self;
+        let Self {
+            guard,
+            keep_until,
+            locks,
+            ..
+        } = self;
         let names = quoted(guard.names());
         let mut was_lost = matches!(done, Ok(Exit::Lost) | Err(_));
         if !was_lost && is_lost(&guard, &locks, asking).await {
             (done, was_lost) = (Err(loss::failure(&guard, "")), true);
         }
-        let released = timeout(RELEASE_LIMIT, guard.release()).await;
-        if !was_lost || common.is_verbose() {
-            let votes = match &released {
-                Ok(Ok(())) => None,
-                Ok(Err(ReleaseError::NoQuorum { votes, .. })) => Some(blame(votes)),
-                Ok(Err(error)) => Some(format!("; {error}; {ADVICE}")),
-                Err(_) => Some(format!("; no answer in {RELEASE_LIMIT:?}; {ADVICE}")),
-            };
-            if let Some(votes) = votes {
-                complain(format_args!(
-                    "no majority confirmed the release of {names}, \
-                     which ends with its TTL where no release arrives{votes}"
-                ));
+        let is_early = keep_until.is_some_and(|until| Instant::now() < until);
+        let is_gone = is_early && guard.ensure_held().is_err();
+        let why = match timeout(RELEASE_LIMIT, guard.release()).await {
+            Ok(Ok(())) => is_gone.then(String::new),
+            Ok(Err(ReleaseError::NoQuorum { votes, .. } | ReleaseError::NotLeft { votes, .. })) => {
+                Some(blame(&votes))
             }
+            Ok(Err(error)) => Some(format!("; {error}; {ADVICE}")),
+            Err(_) => Some(format!("; no answer in {RELEASE_LIMIT:?}; {ADVICE}")),
+        };
+        match (why, asking.min_hold.filter(|_| is_early)) {
+            (Some(why), Some(time)) => complain(format_args!(
+                "--min-hold of {} could not be kept: others may get {names} before it is over{why}",
+                format_duration(time)
+            )),
+            (Some(why), None) if !was_lost || common.is_verbose() => complain(format_args!(
+                "no majority confirmed the release of {names}, \
+                 which ends with its TTL where no release arrives{why}"
+            )),
+            _ => {}
         }
         close(&locks).await;
         done
@@ -98,10 +111,8 @@ impl Held {
 /// Returns whether a lock that nobody needs any more was lost. No renewal may have noticed it yet.
 async fn is_lost(guard: &Guard, locks: &Coordinator, asking: &Asking) -> bool {
     // What ended the hold may have come at the same moment as the end of the lock.
-    let is_lost = matches!(guard.state(), LockState::Lost(_));
-    // With a minimum time, an extension would move the end of the lock.
-    if is_lost || asking.min_hold.is_some() {
-        return is_lost;
+    if guard.ensure_held().is_err() {
+        return true;
     }
     let extension = guard.extend(asking.ttl.unwrap_or(locks.ttl()));
     let extended = timeout(round_limit(locks, ANSWER_LEAST), extension).await;
@@ -139,10 +150,11 @@ pub(crate) async fn ask(
                 let votes = votes.unwrap_or_default();
                 complain(format_args!("got {names} after {time}\n{votes}"));
             }
-            let until = asking.max_hold.map(|time| Instant::now() + time);
+            let after = |time| Instant::now() + time;
             Ok(Asked::Held(Held {
                 guard,
-                until,
+                until: asking.max_hold.map(after),
+                keep_until: asking.min_hold.map(after),
                 is_quiet: asking.quiet,
                 locks,
             }))

@@ -33,7 +33,7 @@ needs --ready. Use --strict in all programs, or in none.
 While CMD runs, each outage is told on stderr once, and its end, unless --quiet is given: a lock \
 that is in doubt, because no majority has renewed it, and masters that are down or have no vote. \
 A loss is always told, and a release that no majority confirms: the lock then ends with its TTL, \
-and the status stays that of CMD.";
+also before the time of --min-hold, and the status stays that of CMD.";
 
 pub(crate) const HOLD: &str = "\
 The line is `held NAME votes=2/3`, with ` token=7` after it for --fence, and then ` slot=0` for \

@@ -442,7 +442,7 @@ fn a_minimum_time_outlives_the_command() {
     for code in [0, 3] {
         let words = format!("-n --min-hold 1m job{code}");
         let (status, _, err) = ended(&mut script(&masters, &words, &format!("exit {code}")));
-        assert_eq!(status, code, "{err}");
+        assert_eq!((status, &*err), (code, ""));
         let (status, _, _) = ended(&mut script(&masters, &words, "exit 0"));
         assert_eq!(status, 75);
         let left: u64 = masters[0]

@@ -315,3 +315,37 @@ fn a_release_that_fails_is_a_line() {
         assert!(err.starts_with(&start) && err.ends_with(ADVICE), "{err}");
     }
 }
+
+/// The command did its work, so the status is its own. A loss is a loss.
+#[test]
+fn a_minimum_time_that_cannot_be_kept_is_a_line() {
+    let masters = masters(3);
+    let line =
+        "quorlock: --min-hold of 1m could not be kept: others may get \"a\" before it is over";
+    for is_lost in [false, true] {
+        let job = "echo ready; exec sleep 1000";
+        let running = Running::ready(&mut script(&masters, "-q --min-hold 1m --ttl 30s a", job));
+        if is_lost {
+            delete(&masters);
+        } else {
+            masters[..2].iter().for_each(Server::pause);
+        }
+        running.signal(Signal::SIGTERM);
+        let (status, _, err) = running.ended();
+        masters[..2].iter().for_each(Server::resume);
+        let first = err.lines().next().unwrap_or_default();
+        if is_lost {
+            assert_eq!((status.code(), first), (Some(76), line), "{err}");
+            assert!(err.contains("\nquorlock: lost \"a\": "), "{err}");
+        } else {
+            assert_eq!(
+                (status.code(), err.lines().count()),
+                (Some(143), 1),
+                "{err}"
+            );
+            let votes = format!("{line}; 127.0.0.1:{} ", masters[0].port());
+            assert!(err.starts_with(&votes) && err.ends_with(ADVICE), "{err}");
+        }
+        delete(&masters);
+    }
+}
