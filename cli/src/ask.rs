@@ -71,26 +71,20 @@ impl Held {
         common: &Common,
         mut done: Result<Exit, Failure>,
     ) -> Result<Exit, Failure> {
-        let Self {
-            guard,
-            keep_until,
-            locks,
-            ..
-        } = self;
+        let (guard, locks) = (self.guard, self.locks);
         let names = quoted(guard.names());
         let mut was_lost = matches!(done, Ok(Exit::Lost) | Err(_));
         if !was_lost && is_lost(&guard, &locks, asking).await {
             (done, was_lost) = (Err(loss::failure(&guard, "")), true);
         }
-        let is_early = keep_until.is_some_and(|until| Instant::now() < until);
+        let is_early = self.keep_until.is_some_and(|until| Instant::now() < until);
         let is_gone = is_early && guard.ensure_held().is_err();
         let why = match timeout(RELEASE_LIMIT, guard.release()).await {
             Ok(Ok(())) => is_gone.then(String::new),
             Ok(Err(ReleaseError::NoQuorum { votes, .. } | ReleaseError::NotLeft { votes, .. })) => {
                 Some(blame(&votes))
             }
-            Ok(Err(error)) => Some(format!("; {error}; {ADVICE}")),
-            Err(_) => Some(format!("; no answer in {RELEASE_LIMIT:?}; {ADVICE}")),
+            _ => Some(format!("; no answer in {RELEASE_LIMIT:?}; {ADVICE}")),
         };
         match (why, asking.min_hold.filter(|_| is_early)) {
             (Some(why), Some(time)) => complain(format_args!(

@@ -19,7 +19,7 @@ use crate::{
     runtime::block_on,
     status::text::block,
     style::{Cell, Colour, Style, clean, heading},
-    words::in_words_of_the_file,
+    words::{ADVICE, in_words_of_the_file},
 };
 
 /// The JSON of `break`.
@@ -104,10 +104,7 @@ fn check_that_someone_can_answer(args: &Break) -> Result<(), Failure> {
 fn unknown(seen: &Look) -> Failure {
     let action = format!("cannot break {:?}", seen.name);
     seen.refused(&action).unwrap_or_else(|| {
-        let sentence = format!(
-            "{action}: it is {}; run `quorlock doctor` with the same masters",
-            seen.sentence()
-        );
+        let sentence = format!("{action}: it is {}; {ADVICE}", seen.sentence());
         Failure::new(Exit::NoQuorum, sentence)
     })
 }
@@ -164,10 +161,7 @@ fn finish(args: &Break, seen: &Look, votes: &Votes) -> Result<Exit, Failure> {
     let (exit, why) = if may_be_free.has_quorum() {
         let few = free.lacking().map(|lacking| format!("only {lacking}"));
         let few = few.unwrap_or_else(|| "too few masters".to_owned());
-        let why = format!(
-            "{few} confirmed; the holder may keep it; \
-             try again, or run `quorlock doctor` with the same masters"
-        );
+        let why = format!("{few} confirmed; the holder may keep it; try again, or {ADVICE}");
         (Exit::NoQuorum, why)
     } else if count(Outcome::NewerHolder) > 0 {
         (

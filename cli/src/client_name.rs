@@ -12,6 +12,8 @@ const MOST: usize = 64;
 /// The length of the longest host in a name. It leaves room for what follows.
 const MOST_HOST: usize = 28;
 const MARK: char = '+';
+/// Follows the TTL of a program with a minimum time.
+const STAY: &str = "m";
 
 /// Returns the host and the process ID, such as `web-3/812`. `None` if the host has no name.
 pub(crate) fn client_name() -> Option<String> {
@@ -20,13 +22,14 @@ pub(crate) fn client_name() -> Option<String> {
 }
 
 /// Returns the name of a program that holds locks: its start, its TTL and its label follow, such as
-/// `web-3/812+1764252180+10000+backup`.
-pub(crate) fn holder_name(ttl: Duration, label: &str) -> Option<String> {
+/// `web-3/812+1764252180+10000+backup`, or `10000m` if its locks may stay when it has ended.
+pub(crate) fn holder_name(ttl: Duration, may_stay: bool, label: &str) -> Option<String> {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let (started, program) = (now.unwrap_or_default().as_secs(), client_name()?);
     let millis = ttl.as_millis().min(u32::MAX.into());
     let label: String = printable(label).collect();
-    let name = format!("{program}{MARK}{started}{MARK}{millis}{MARK}{label}");
+    let stay = if may_stay { STAY } else { "" };
+    let name = format!("{program}{MARK}{started}{MARK}{millis}{stay}{MARK}{label}");
     let name = name.get(..MOST).unwrap_or(&name);
     Some(name.trim_end_matches(MARK).to_owned())
 }
@@ -64,12 +67,15 @@ pub(crate) struct Program {
     started_ms: Option<u64>,
     #[serde(skip)]
     pub(crate) ttl: Option<Duration>,
+    /// Whether its locks may stay when it has ended.
+    #[serde(skip)]
+    pub(crate) may_stay: bool,
 }
 
 impl Program {
     pub(crate) fn parse(client: &str) -> Self {
         let parts: Vec<_> = client.splitn(4, MARK).collect();
-        let number = |at: usize| parts.get(at)?.parse::<u32>().ok();
+        let number = |at: usize| parts.get(at)?.trim_end_matches(STAY).parse::<u32>().ok();
         let (Some(started), Some(ttl)) = (number(1), number(2)) else {
             let client = Some(client.to_owned());
             return Self {
@@ -82,6 +88,7 @@ impl Program {
             label: parts.get(3).map(ToString::to_string),
             started_ms: Some(u64::from(started) * 1_000),
             ttl: Some(Duration::from_millis(ttl.into())),
+            may_stay: parts.get(2).is_some_and(|ttl| ttl.ends_with(STAY)),
         }
     }
 
@@ -119,18 +126,19 @@ mod tests {
     #[test]
     fn the_name_of_a_holder_says_when_it_started_and_what_it_is() {
         let label = "nächtlicher Bericht".repeat(9);
-        let name = holder_name(Duration::MAX, &label).unwrap();
+        let name = holder_name(Duration::MAX, true, &label).unwrap();
         assert_eq!(name.len(), MOST);
         let parsed = Program::parse(&name);
         assert_eq!(parsed.ttl, Some(Duration::from_millis(u32::MAX.into())));
+        assert!(parsed.may_stay, "{name}");
         assert!(parsed.label.unwrap().starts_with("n-chtlicher"), "{name}");
         assert_eq!(parsed.client, client_name());
 
-        let name = holder_name(Duration::from_secs(10), "").unwrap();
+        let name = holder_name(Duration::from_secs(10), false, "").unwrap();
         let parsed = Program::parse(&name);
         assert_eq!(
-            (&parsed.label, parsed.ttl),
-            (&None, Some(Duration::from_secs(10)))
+            (&parsed.label, parsed.ttl, parsed.may_stay),
+            (&None, Some(Duration::from_secs(10)), false)
         );
         assert!(parsed.shown(None).contains(" (started "), "{name}");
     }

@@ -49,7 +49,7 @@ enum Lease {
     Renewed,
     /// A renewal is overdue. The program may have ended, stand still, or renew nothing.
     NotRenewed,
-    /// The program has ended, and left the lock for its minimum time.
+    /// The program has probably ended, and left the lock for its minimum time.
     MinHold,
 }
 
@@ -144,10 +144,10 @@ impl HolderLook {
     /// TTL are left.
     fn find_lease(&self) -> Option<Lease> {
         let (left, ttl) = self.remaining.zip(self.ttl)?;
-        if left > ttl + NOISE {
+        let is_overdue = ttl.saturating_sub(left) > ttl / 3 + LATE;
+        if left > ttl + NOISE || is_overdue && self.program.may_stay {
             return Some(Lease::MinHold);
         }
-        let is_overdue = ttl.saturating_sub(left) > ttl / 3 + LATE;
         is_overdue.then_some(Lease::NotRenewed)
     }
 
@@ -222,9 +222,7 @@ impl HolderLook {
             }
             (_, Some(Lease::Renewed)) => "renewed".to_owned(),
             (Some(left), Some(Lease::NotRenewed)) => format!("not renewed in time, {left} left"),
-            (Some(left), Some(Lease::MinHold)) => {
-                format!("{left} left, longer than its TTL: {LONG}")
-            }
+            (Some(left), Some(Lease::MinHold)) => format!("{left} left, {KEPT}"),
             (Some(left), None) => format!("{left} left unless it is renewed"),
         }
     }
@@ -279,7 +277,7 @@ pub(crate) fn clients(holders: &[Holder]) -> Option<String> {
     in_words(shown.iter().map(String::as_str).collect(), holders.len())
 }
 
-const LONG: &str = "kept by --min-hold, or the clocks of masters were set back";
+const KEPT: &str = "kept by --min-hold, unless its program was killed or clocks were set back";
 const FOREIGN: &str = "without a client name, so it may be a lock of another library, or data";
 /// Masters that answer one after the other show times that differ by less.
 const NOISE: Duration = Duration::from_millis(50);
@@ -339,7 +337,7 @@ mod tests {
             (
                 &[20_000],
                 Some(MinHold),
-                "20.0s left, longer than its TTL: kept by --min-hold, or the clocks of masters were set back",
+                "20.0s left, kept by --min-hold, unless its program was killed or clocks were set back",
             ),
         ] {
             let mut holders = HoldersLook::of(&[]);

@@ -139,7 +139,8 @@ impl Masters {
     /// Returns the coordinator of a program that holds locks, which shows its TTL and a label.
     pub(crate) fn of_holder(self, asking: &Asking, label: &str) -> Result<Coordinator, Failure> {
         let ttl = asking.ttl.or(self.settings.ttl).unwrap_or(TTL);
-        let name = holder_name(ttl, asking.label.as_deref().unwrap_or(label));
+        let label = asking.label.as_deref().unwrap_or(label);
+        let name = holder_name(ttl, asking.min_hold.is_some(), label);
         let mut masters = self;
         // A short maximum does not concern a TTL of the settings that is not used.
         if asking.ttl.is_some() && asking.ttl <= masters.settings.max_ttl {

@@ -101,8 +101,17 @@ fn a_lock_that_nobody_renews_is_marked() {
     assert_eq!(status, 0);
     let (status, shown, _) = ended(&mut with(&masters, "status rare"));
     assert_eq!(status, 75);
-    let says = " left, longer than its TTL: kept by --min-hold, or ";
-    assert!(shown.contains("), 1h ") && shown.contains(says), "{shown}");
+    let kept = " left, kept by --min-hold, unless ";
+    assert!(shown.contains("), 1h ") && shown.contains(kept), "{shown}");
+
+    // The TTL keeps it for longer.
+    let (status, ..) = ended(&mut with(
+        &masters,
+        "run --ttl 3s --min-hold 1s soon -- true",
+    ));
+    assert_eq!(status, 0);
+    let (_, shown, _) = ended(&mut with(&masters, "status soon"));
+    assert!(shown.contains("), 1.") && shown.contains(kept), "{shown}");
 
     let holder = Running::hold(&masters, "job --ttl 3s");
     holder.signal(Signal::SIGSTOP);
