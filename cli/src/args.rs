@@ -202,7 +202,8 @@ pub(crate) struct Run {
     pub(crate) kill_after: Option<Duration>,
     /// Name of the lock, or names of mutexes to hold all at once.
     ///
-    /// --fair, --read, --write, --permits and --fence take one name. No name begins with -.
+    /// --fair, --read, --write, --permits and --fence take one name. No name begins with -, or has
+    /// a line break.
     #[arg(required = true, value_name = "NAME")]
     pub(crate) names: Vec<String>,
     /// Command and its arguments. There is no shell in between.

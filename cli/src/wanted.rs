@@ -102,8 +102,8 @@ fn lock(locks: &Coordinator, names: &[String], asking: &Asking) -> Lock {
     lock.renewal(asking.max_hold.map_or(Renewal::Unlimited, Renewal::UpTo))
 }
 
-/// Checks that several names are only asked for as mutexes. A variable and a line can carry one
-/// fencing token, and names may contain every separator of several.
+/// Checks that several names are only asked for as mutexes, and that no name is several lines. A
+/// variable and a line can carry one fencing token, and names may contain every other separator.
 pub(crate) fn check(names: &[String], asking: &Asking) -> Result<(), Failure> {
     let options = [
         (asking.fair, "--fair"),
@@ -112,6 +112,10 @@ pub(crate) fn check(names: &[String], asking: &Asking) -> Result<(), Failure> {
         (asking.permits.is_some(), "--permits"),
         (asking.fence, "--fence"),
     ];
+    if let Some(name) = names.iter().find(|name| name.contains('\n')) {
+        let sentence = format!("{name:?} has a line break, which QUORLOCK_LOCK has between names");
+        return Err(Failure::new(Exit::Usage, sentence));
+    }
     match options.iter().find(|(is_given, _)| *is_given) {
         Some((_, option)) if names.len() > 1 => {
             let sentence = format!(

@@ -137,6 +137,18 @@ fn several_names_are_mutexes_without_tokens() {
     assert_eq!(masters[0].command(&["EXISTS", "a"]), "0");
 }
 
+/// QUORLOCK_LOCK has a line for each name.
+#[test]
+fn a_name_with_a_line_break_is_refused() {
+    let masters = masters(1);
+    for words in [&["run", "a\nb", "--", "env"][..], &["hold", "a\nb"]] {
+        let (status, out, err) = ended(with(&masters, "").args(words));
+        assert_eq!((status, &*out), (64, ""), "{err}");
+        let text = r#""a\nb" has a line break, which QUORLOCK_LOCK has between names"#;
+        assert!(err.contains(text), "{err}");
+    }
+}
+
 /// Without --, the words of the command look like names.
 #[test]
 fn a_command_without_dashes_is_explained() {
