@@ -71,14 +71,14 @@ pub(crate) fn plan(args: &Plan, common: &Common) -> Result<Exit, Failure> {
             return Err(Failure::new(Exit::Usage, NOT_OLD));
         }
         if change.is_none() {
-            let verdict = SAME.to_owned();
+            let verdict = format!("{SAME} {}.", rounded(locks.quarantine_length()));
             match args.json {
                 true => print_json(&PlanReport {
                     source,
                     verdict,
                     ..PlanReport::default()
                 })?,
-                false => say(style.indented(SAME, 0))?,
+                false => say(style.indented(&verdict, 0))?,
             }
             return Ok(Exit::Success);
         }
@@ -116,8 +116,8 @@ const NOT_OLD: &str =
 
 const SAME: &str = "\
 Both lists have the same masters, so no program has to change. To put another server at the \
-address of a master, stop the old one and start the new one empty. Programs that knew the old one \
-give the new one no vote for the time of a quarantine. Do so with one master after the other.";
+address of a master, stop the old one and start the new one empty. Do so with one master after the \
+other. Programs that knew the old one give the new one no vote for";
 
 /// Returns what to know about what was seen.
 fn notes(

@@ -48,9 +48,11 @@ pub(super) fn steps(change: &Change, locks: &Coordinator) -> [(Step, String); 5]
     [
         (
             Step::Begin,
-            "When a majority of the new masters can vote, set masters to the new list and leaving \
-             to the old list in all programs. No other wait is needed."
-                .to_owned(),
+            format!(
+                "When a majority of the new masters can vote (a quarantine takes {wait}), set \
+                 masters to the new list and leaving to the old list in all programs. No other \
+                 wait is needed."
+            ),
         ),
         (
             Step::EndOld,

@@ -101,6 +101,7 @@ fn the_plan_shows_each_step() {
     assert_eq!(status, 0, "{shown}");
     assert!(marked(&shown).unwrap().starts_with("1  "), "{shown}");
     assert!(shown.contains("No program is connected. "), "{shown}");
+    assert!(shown.contains("(a quarantine takes 1m 1s)"), "{shown}");
     assert!(shown.contains("wait for 1m 1s"), "{shown}");
     assert!(shown.contains("2 of the 3"), "{shown}");
     let stop = format!("Then stop 127.0.0.1:{}.\n", masters[0].port());
@@ -240,6 +241,7 @@ fn no_step_is_needed_for_the_same_masters() {
         shown.starts_with("Both lists have the same masters"),
         "{shown}"
     );
+    assert!(shown.ends_with(" no vote for 1m 1s.\n"), "{shown}");
     assert_eq!(marked(&shown), None, "{shown}");
 }
 
