@@ -113,10 +113,7 @@ fn unknown(seen: &Look) -> Failure {
 fn choose(seen: &mut Look, who: &str) -> Result<String, Failure> {
     let name = &seen.name;
     seen.holders.choose(who).ok_or_else(|| {
-        let sentence = format!(
-            "{who:?} is not one holder of {name:?}; give a client or an ID as \
-             `quorlock status` shows it"
-        );
+        let sentence = format!("{who:?} is not one holder of {name:?}; see `quorlock status`");
         Failure::new(Exit::Usage, sentence)
     })
 }

@@ -32,10 +32,8 @@ pub(crate) fn age(started: u64) -> String {
         .unwrap_or_default();
     let age = humantime::format_duration(Duration::from_secs(age.as_secs()));
     let time = humantime::format_rfc3339_seconds(started).to_string();
-    format!(
-        "started {} UTC, {age} ago",
-        time.get(11..16).unwrap_or_default()
-    )
+    let time = time.get(11..16).unwrap_or_default();
+    format!("started {time} UTC, {age} ago")
 }
 
 /// Serializes a time as a number of milliseconds.

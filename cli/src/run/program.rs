@@ -16,14 +16,10 @@ use crate::{exit::Exit, failure::Failure};
 ///
 /// The statuses 126 and 127.
 pub(crate) fn check(program: &OsStr) -> Result<(), Failure> {
-    let found = candidates(program)
-        .into_iter()
-        .filter(|path| path.is_file());
-    let found = found.collect::<Vec<_>>();
-    if found
-        .iter()
-        .any(|path| access(path, AccessFlags::X_OK).is_ok())
-    {
+    let mut found = candidates(program);
+    found.retain(|path| path.is_file());
+    let can_run = |path: &PathBuf| access(path, AccessFlags::X_OK).is_ok();
+    if found.iter().any(can_run) {
         return Ok(());
     }
     let shown = program.display();
