@@ -4,7 +4,8 @@ use std::{
     cell::RefCell,
     env,
     ffi::OsString,
-    fs,
+    fs::File,
+    io::{self, Read},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -217,10 +218,8 @@ impl SharedSettings {
         let builder = node.into_iter().fold(builder, Builder::node_timeout);
         let template = settings.key_template.into_iter();
         let builder = template.fold(builder, Builder::key_template);
-        Ok(match settings.strict {
-            Some(true) => builder.quarantine(Quarantine::Strict),
-            _ => builder,
-        })
+        let strict = settings.strict.filter(|strict| *strict).into_iter();
+        Ok(strict.fold(builder, |builder, _| builder.quarantine(Quarantine::Strict)))
     }
 }
 
@@ -317,9 +316,10 @@ fn time_of_text<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Dura
     time(&text).map(Some).map_err(serde::de::Error::custom)
 }
 
+/// Reads no more of a file than shows that it is too long for a password.
 fn password_of_file(file: &Path) -> Result<String, ConfigError> {
     let wrong = |reason| wrong(format!("the password file {}", file.display()), reason);
-    let text = fs::read_to_string(file);
+    let text = File::open(file).and_then(|file| io::read_to_string(file.take(1 << 16)));
     let text = text.map_err(|error| wrong(format!("cannot be read: {error}")))?;
     password(&text).map_err(|reason| wrong(reason.to_owned()))
 }
@@ -329,6 +329,8 @@ fn password(text: &str) -> Result<String, &'static str> {
     let password = text.trim_end_matches(['\r', '\n']);
     Err(if password.is_empty() {
         "is empty: put the password in it"
+    } else if text.len() >= 1 << 16 {
+        "is longer than 64 KiB: put only the password in it"
     } else if password.contains(['\r', '\n']) {
         "has several lines: put only the password in it"
     } else if password.starts_with('\u{feff}') {
@@ -460,6 +462,14 @@ mod tests {
                 (found, expected) => panic!("{found:?}, not {expected:?}"),
             }
         }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_that_is_too_long_for_a_password_is_not_read_to_its_end() {
+        let error = password_of_file(Path::new("/dev/zero")).unwrap_err();
+        let text = "the password file /dev/zero is longer than 64 KiB: ";
+        assert!(error.to_string().starts_with(text), "{error}");
     }
 
     /// The variable is trimmed as the file, and gives masters the same login.
