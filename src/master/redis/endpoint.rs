@@ -275,6 +275,9 @@ fn fault_of(url: &str) -> String {
     if !SCHEMES.contains(&scheme) && scheme.chars().all(is_word) {
         return format!("its URL begins with {scheme}://");
     }
+    if scheme == "unix" && !rest.starts_with('/') {
+        return "the path of its socket does not begin with /".to_owned();
+    }
     if rest.contains("://") {
         return "it is several URLs: put commas between them, and give MasterSpec::list the text"
             .to_owned();
@@ -380,6 +383,10 @@ mod tests {
                 "its URL begins with redis+cluster://: ",
             ),
             ("hunter2@b://a", "its URL cannot be used: "),
+            (
+                "unix://hunter2/r.sock",
+                "the path of its socket does not begin with /: ",
+            ),
             (
                 "\"redis://:hunter2@a",
                 "its URL begins or ends with a quotation mark: ",
