@@ -241,7 +241,7 @@ async fn unusable_settings_are_explained() {
         panic!("{error}");
     };
     let expected = format!(
-        "masters 2 and 3 are the same server, {address}: every master must be a server of its own"
+        "masters 2 and 3 are the same server, {address}: every master must be a server of its own, not a database"
     );
     assert_text(&world, &error, &expected);
     assert_text(

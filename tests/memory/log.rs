@@ -101,7 +101,7 @@ async fn a_wait_for_longer_than_a_ttl_is_logged_and_names_a_guard_of_the_same_co
         );
         let words = [
             "held by another holder",
-            "held by a guard of this coordinator",
+            "held by another guard of this coordinator",
         ];
         assert!(
             late.to_string().contains(words[usize::from(is_own)]),

@@ -271,7 +271,7 @@ pub enum Contention {
 
 fn describe(reason: Contention, own_guard: bool, votes: &Votes) -> String {
     let (refused, masters) = (votes.refused_count(), votes.master_count());
-    let holder = ["another holder", "a guard of this coordinator"][usize::from(own_guard)];
+    let holder = ["another holder", "another guard of this coordinator"][usize::from(own_guard)];
     match reason {
         Contention::Held { remaining } => {
             let left = remaining.map(|left| format!(" for {left:.1?} more"));
