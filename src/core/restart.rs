@@ -21,8 +21,9 @@ pub enum Quarantine {
     Off,
     /// Quarantines a master whose run id or replication id differs from the one in its key. Also
     /// quarantines a master without the key, if any coordinator of this process has used the master
-    /// before. Otherwise, a master without the key counts as new. If a master cannot be asked, for
-    /// example without the right to `INFO`, it is used without protection, and the log says so.
+    /// before. Otherwise, a master without the key counts as new. If a master denies the question,
+    /// for example without the right to `INFO`, it is used without protection, and the log says so.
+    /// After any other error, such as `OOM`, the master counts as down, and is asked again.
     #[default]
     Observed,
     /// Quarantines a master as `Observed` does, and also every master without the key, even if the

@@ -35,11 +35,13 @@ pub struct MasterHealth {
     /// Why the master may have forgotten locks, in words for people.
     pub quarantine_reason: Option<&'static str>,
     /// The error with which the master answers, such as `OOM` or `MISCONF`. A replica is in the
-    /// state `Down` instead. `None` after the master has granted a lock, or after
-    /// [`Coordinator::ready`] found that it takes locks.
+    /// state `Down` instead, and so is a server that cannot write the key of the
+    /// [quarantine](crate::Quarantine), such as one that never had memory for it. `None` after the
+    /// master has granted a lock, or after [`Coordinator::ready`] found that it takes locks.
     ///
     /// The error for a key that the program may not use says nothing about other keys, so this
-    /// error does not count.
+    /// error does not count. The error for a command that the program may not use does, even if
+    /// only one kind of lock needs the command.
     ///
     /// [`Coordinator::ready`]: crate::Coordinator::ready
     pub error: Option<Arc<str>>,

@@ -252,6 +252,9 @@ impl Lock {
     /// Acquires the lock as [`acquire`](Self::acquire) does, runs `body`, and releases the lock. If
     /// the lock is lost while `body` waits, `body` is dropped unfinished, even if it could go on.
     ///
+    /// `body` is an async closure, `async |guard| ..`. A closure that returns an async block,
+    /// `|guard| async { .. }`, cannot use its guard in it.
+    ///
     /// # Errors
     ///
     /// - [`Acquire`](RunError::Acquire): the lock was not acquired, see [`acquire`](Self::acquire).
