@@ -135,7 +135,7 @@ fn a_holder_says_what_it_holds() {
 fn a_name_does_not_move_the_cursor() {
     let masters = masters(3);
     let mut command = with(&masters, "hold");
-    let mut holder = Running::start(command.arg("a\x1b[2J\nb"));
+    let mut holder = Running::start(command.arg("a\x1b[2J\tb"));
     let line = holder.line();
     assert!(line.starts_with("held a [2J b votes="), "{line:?}");
 }
