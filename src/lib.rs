@@ -164,6 +164,7 @@ pub mod tools {
             },
             vote::lists::ListsId,
         },
+        face::builder::shared_settings::{time, variables},
         master::{ConnectError, ConnectStep, MasterStream},
     };
 }

@@ -316,7 +316,11 @@ fn masters_come_from_a_toml_file() {
     for (urls, more, expected) in [
         (&wrong[..], "", "the port in its URL is not a number"),
         (&urls, "password = 1", "unknown field `password`"),
-        (&urls, "max_ttl = \"1\"", "is not a time, expected a number"),
+        (
+            &urls,
+            "max_ttl = \"1x\"",
+            "is not a time, expected one such",
+        ),
     ] {
         let error = String::from_utf8(read(urls, more).stderr).unwrap();
         assert!(error.contains(expected), "{error}");

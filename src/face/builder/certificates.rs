@@ -14,18 +14,18 @@ use tokio_rustls::rustls::{
 use super::shared_settings::{SharedSettings, wrong};
 use crate::{core::config_error::ConfigError, master::MasterSpec};
 
-/// Returns what the files say. `None` if there are no files: then the authorities of the system
-/// count, and the client has no certificate.
-pub(super) fn read(settings: &SharedSettings) -> Result<Option<Arc<ClientConfig>>, ConfigError> {
-    let own = match (&settings.cert_file, &settings.key_file) {
+/// Gives the masters what the files say, which may be pipes. If there are no files, the authorities
+/// of the system count, and the client has no certificate.
+pub(super) fn read(mut settings: SharedSettings) -> Result<SharedSettings, ConfigError> {
+    let own = match (settings.cert_file.take(), settings.key_file.take()) {
         (Some(certificate), Some(key)) => Some((certificate, key)),
         (None, None) => None,
         (Some(_), None) => return Err(wrong("a cert_file", "needs a key_file")),
         (None, Some(_)) => return Err(wrong("a key_file", "needs a cert_file")),
     };
-    let Some(authorities) = &settings.ca_file else {
+    let Some(authorities) = settings.ca_file.take() else {
         let none = wrong("a cert_file", WITHOUT_AUTHORITIES);
-        return own.map_or(Ok(None), |_| Err(none));
+        return own.map_or(Ok(settings), |_| Err(none));
     };
     // Otherwise, the connections would be plain, and nobody would notice.
     let mut masters = settings.masters.iter().chain(&settings.leaving);
@@ -36,17 +36,18 @@ pub(super) fn read(settings: &SharedSettings) -> Result<Option<Arc<ClientConfig>
     let settled = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(|error| wrong("TLS", format!("cannot be used: {error}")))?
-        .with_root_certificates(roots(authorities)?);
+        .with_root_certificates(roots(&authorities)?);
     let config = match own {
         None => settled.with_no_client_auth(),
         Some((certificate, key)) => settled
-            .with_client_auth_cert(chain(certificate)?, secret(key)?)
+            .with_client_auth_cert(chain(&certificate)?, secret(&key)?)
             .map_err(|error| {
                 let files = format!("{} and {}", certificate.display(), key.display());
                 wrong(files, format!("cannot be used together: {error}"))
             })?,
     };
-    Ok(Some(Arc::new(config)))
+    let config = Arc::new(config);
+    Ok(settings.each_master(|master| master.tls(config.clone())))
 }
 
 fn roots(file: &Path) -> Result<RootCertStore, ConfigError> {

@@ -1,7 +1,6 @@
 //! The settings that programs share, from the environment or a configuration file.
 
 use std::{
-    cell::RefCell,
     env,
     ffi::OsString,
     fs::File,
@@ -10,7 +9,8 @@ use std::{
     time::Duration,
 };
 
-use strsim::osa_distance;
+use strsim::{osa_distance, sorensen_dice};
+use tracing::warn;
 
 #[cfg(feature = "tls")]
 use super::certificates;
@@ -27,7 +27,7 @@ use crate::{
 /// file, or to look at them before the [`builder`](Self::builder) is made.
 ///
 /// Each field is a key of the file, and a variable: `max_ttl` is `QUORLOCK_MAX_TTL`. Times are
-/// texts such as `"500ms"`, `"10s"` or `"1m"`. In a variable, the lists of masters have commas
+/// texts such as `"500ms"`, `"10s"`, `"1m"` or `"5"` for 5 s. In a variable, the lists of masters have commas
 /// between the URLs. A variable that is empty counts as unset. With the feature `serde`, the type
 /// is deserializable, and a key that is not known is an error. The errors of parsers may show a
 /// line, so give the password by file.
@@ -90,37 +90,30 @@ pub struct SharedSettings {
     pub key_template: Option<String>,
     /// Whether the quarantine is [`Strict`](Quarantine::Strict).
     pub strict: Option<bool>,
-    /// Whether the masters have what is in the files. A pipe can be read only once.
-    #[cfg_attr(feature = "serde", serde(skip))]
-    has_read_files: bool,
 }
 
 impl SharedSettings {
-    /// Reads the settings from the environment. Reads no file.
+    /// Reads the settings from the environment. Reads no file. Logs a warning for each variable that
+    /// looks like a setting and is none.
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Shared`] names a variable that cannot be used, or one whose name is a letter
-    /// away from that of a setting.
+    /// [`ConfigError::Shared`] names a variable that cannot be used, or one whose name is much like
+    /// that of a setting.
     pub fn from_env() -> Result<Self, ConfigError> {
-        let names = env::vars_os().map(|(name, _)| name);
-        Self::from_variables(|name| env::var_os(name), names)
+        for name in variables()?.1 {
+            warn!(target: "quorlock", "the variable {name} is no setting of quorlock, and counts for nothing");
+        }
+        Self::from_variables(|name| env::var_os(name))
     }
 
-    fn from_variables(
-        value: impl Fn(&str) -> Option<OsString>,
-        names: impl Iterator<Item = OsString>,
-    ) -> Result<Self, ConfigError> {
-        let known = RefCell::new(vec![PASSWORD]);
-        let get = |name| {
-            known.borrow_mut().push(name);
-            value(name).filter(|value| !value.is_empty())
-        };
+    fn from_variables(value: impl Fn(&str) -> Option<OsString>) -> Result<Self, ConfigError> {
+        let get = |name| value(name).filter(|value| !value.is_empty());
         let text = |name| parsed(name, get(name), Ok);
         let time = |name| parsed(name, get(name), |text| Ok(time(&text)?));
         let urls = |name| parsed(name, get(name), masters).map(Option::unwrap_or_default);
         let file = |name| get(name).map(PathBuf::from);
-        let settings = Self {
+        Ok(Self {
             masters: urls(MASTERS)?,
             leaving: urls("QUORLOCK_LEAVING")?,
             user: text("QUORLOCK_USER")?,
@@ -136,54 +129,43 @@ impl SharedSettings {
             strict: parsed("QUORLOCK_STRICT", get("QUORLOCK_STRICT"), |text| {
                 text.parse().map_err(|_| "is neither true nor false".into())
             })?,
-            has_read_files: false,
-        };
-        check_names(&known.into_inner(), names)?;
-        Ok(settings)
+        })
     }
 
     /// Reads the password and the certificates, and gives them to the masters, but not to masters
-    /// that are set later. [`builder`](Self::builder) does so, too. Only a program that uses the
-    /// masters without a builder needs this, for example for the check.
+    /// that are set later. Then the settings name no user and no file any more.
+    /// [`builder`](Self::builder) does so, too. Only a program that uses the masters without a
+    /// builder needs this, for example for the check.
     ///
     /// # Errors
     ///
     /// [`ConfigError::Shared`] names a file that cannot be used, or `QUORLOCK_PASSWORD`.
     pub fn read_files(self) -> Result<Self, ConfigError> {
-        if self.has_read_files {
-            return Ok(self);
-        }
         let password = env::var_os(PASSWORD).filter(|password| !password.is_empty());
-        let read = self.with_password(password)?.with_tls()?;
-        Ok(Self {
-            has_read_files: true,
-            ..read
-        })
+        self.with_password(password)?.with_tls()
     }
 
     /// Reads the password file, and gives its content or the `variable` to the masters.
-    fn with_password(self, variable: Option<OsString>) -> Result<Self, ConfigError> {
-        let password = match &self.password_file {
-            Some(file) => Some(password_of_file(file)?),
+    fn with_password(mut self, variable: Option<OsString>) -> Result<Self, ConfigError> {
+        let user = self.user.take();
+        let password = match self.password_file.take() {
+            Some(file) => Some(password_of_file(&file)?),
             None => parsed(PASSWORD, variable, |text| Ok(password(&text)?))?,
         };
         let Some(password) = password else {
-            return match self.user {
+            return match user {
                 Some(_) => Err(wrong("the user", "has no password: name a password_file")),
                 None => Ok(self),
             };
         };
-        let user = self.user.clone().unwrap_or_default();
+        let user = user.unwrap_or_default();
         Ok(self.each_master(|master| master.login(&user, &password)))
     }
 
     /// Reads the files for TLS, and gives their content to the masters.
     fn with_tls(self) -> Result<Self, ConfigError> {
         #[cfg(feature = "tls")]
-        return match certificates::read(&self)? {
-            Some(tls) => Ok(self.each_master(|master| master.tls(tls.clone()))),
-            None => Ok(self),
-        };
+        return certificates::read(self);
         #[cfg(not(feature = "tls"))]
         match [&self.ca_file, &self.cert_file, &self.key_file] {
             [None, None, None] => Ok(self),
@@ -191,7 +173,7 @@ impl SharedSettings {
         }
     }
 
-    fn each_master(self, change: impl Fn(MasterSpec) -> MasterSpec) -> Self {
+    pub(super) fn each_master(self, change: impl Fn(MasterSpec) -> MasterSpec) -> Self {
         Self {
             masters: self.masters.into_iter().map(&change).collect(),
             leaving: self.leaving.into_iter().map(&change).collect(),
@@ -218,7 +200,7 @@ impl SharedSettings {
         let builder = node.into_iter().fold(builder, Builder::node_timeout);
         let template = settings.key_template.into_iter();
         let builder = template.fold(builder, Builder::key_template);
-        let strict = settings.strict.filter(|strict| *strict).into_iter();
+        let strict = settings.strict.filter(|is_strict| *is_strict).into_iter();
         Ok(strict.fold(builder, |builder, _| builder.quarantine(Quarantine::Strict)))
     }
 }
@@ -257,6 +239,16 @@ impl Builder {
 const MAX_TTL: Duration = Duration::from_secs(60);
 const MASTERS: &str = "QUORLOCK_MASTERS";
 const PASSWORD: &str = "QUORLOCK_PASSWORD";
+/// The variables of the settings.
+const SETTINGS: &str = "QUORLOCK_MASTERS QUORLOCK_LEAVING QUORLOCK_USER QUORLOCK_PASSWORD \
+    QUORLOCK_PASSWORD_FILE QUORLOCK_CA_FILE QUORLOCK_CERT_FILE QUORLOCK_KEY_FILE QUORLOCK_TTL \
+    QUORLOCK_MAX_TTL QUORLOCK_CONNECT_TIMEOUT QUORLOCK_NODE_TIMEOUT QUORLOCK_KEY_TEMPLATE \
+    QUORLOCK_STRICT";
+/// The variables that `quorlock run` sets.
+const OF_RUN: &str = "QUORLOCK_LOCK QUORLOCK_VOTES QUORLOCK_DEADLINE_MS QUORLOCK_FENCING_TOKEN \
+    QUORLOCK_SLOT";
+/// Parts of the names that Kubernetes gives to what it tells of a service, and of those for tests.
+const FOREIGN: [&str; 3] = ["_SERVICE_", "_PORT", "_TEST_"];
 
 /// Creates the error for a place whose value cannot be used. `reason` shows no part of the value.
 pub(super) fn wrong(place: impl Into<String>, reason: impl Into<String>) -> ConfigError {
@@ -266,18 +258,36 @@ pub(super) fn wrong(place: impl Into<String>, reason: impl Into<String>) -> Conf
     }
 }
 
-/// Refuses a variable that is probably misspelt: it would be as if it were not set.
-fn check_names(known: &[&str], names: impl Iterator<Item = OsString>) -> Result<(), ConfigError> {
-    let names = names.filter_map(|name| name.into_string().ok());
-    for name in names.filter(|name| !name.starts_with('_')) {
-        if let Some(near) = known.iter().find(|known| osa_distance(&name, known) <= 1)
-            && !known.contains(&&*name)
-        {
+/// Returns the variables of the environment that are settings, and those that look like settings
+/// and are none. A variable that is empty counts as unset.
+///
+/// # Errors
+///
+/// [`ConfigError::Shared`] names a variable that is probably misspelt. It would be as if it were not
+/// set, and two programs could hold one lock.
+pub fn variables() -> Result<(Vec<String>, Vec<String>), ConfigError> {
+    let set = env::vars_os().filter(|(_, value)| !value.is_empty());
+    sorted(set.filter_map(|(name, _)| name.into_string().ok()))
+}
+
+fn sorted(names: impl Iterator<Item = String>) -> Result<(Vec<String>, Vec<String>), ConfigError> {
+    let settings: Vec<_> = SETTINGS.split(' ').collect();
+    let (known, mut others): (Vec<_>, Vec<_>) = names.partition(|name| settings.contains(&&**name));
+    let is_of_run = |name: &str| OF_RUN.split(' ').any(|one| one == name);
+    let is_foreign = |name: &str| FOREIGN.iter().any(|part| name.contains(part));
+    others.retain(|name| !name.starts_with('_') && !is_of_run(name) && !is_foreign(name));
+    for name in &others {
+        // The second rule compares pairs of letters.
+        let is_near =
+            |known: &str| osa_distance(name, known) < 2 || sorensen_dice(name, known) > 0.85;
+        let near = settings.iter().filter(|known| is_near(known));
+        if let Some(near) = near.min_by_key(|known| osa_distance(name, known)) {
             let reason = format!("is not known: is it {near}?");
             return Err(wrong(format!("the variable {name}"), reason));
         }
     }
-    Ok(())
+    others.retain(|name| name.starts_with("QUORLOCK_"));
+    Ok((known, others))
 }
 
 /// Returns the value of an environment variable.
@@ -290,8 +300,8 @@ fn parsed<T>(
         let text = value.into_string();
         parse(text.map_err(|_| "is not text in UTF-8")?)
     });
-    let value = value.transpose();
-    value.map_err(|reason| wrong(format!("the variable {name}"), reason))
+    let place = format!("the variable {name}");
+    value.transpose().map_err(|reason| wrong(place, reason))
 }
 
 /// Returns the masters of an environment variable.
@@ -304,10 +314,13 @@ fn masters(urls: String) -> Result<Vec<MasterSpec>, String> {
     Ok(masters)
 }
 
-/// Reads a time such as `500ms`.
-fn time(text: &str) -> Result<Duration, &'static str> {
-    humantime::parse_duration(text)
-        .map_err(|_| "is not a time, expected a number with a unit such as 10s")
+/// Reads a time such as `500ms`, or `5` for seconds, as `flock` and `timeout` do.
+pub fn time(text: &str) -> Result<Duration, &'static str> {
+    let time = match text.parse() {
+        Ok(seconds) => Duration::try_from_secs_f64(seconds).ok(),
+        Err(_) => humantime::parse_duration(text).ok(),
+    };
+    time.ok_or("is not a time, expected one such as 10s, 500ms or 1m")
 }
 
 #[cfg(feature = "serde")]
@@ -342,36 +355,71 @@ fn password(text: &str) -> Result<String, &'static str> {
 
 #[cfg(test)]
 mod tests {
-    use std::iter;
-
     use super::*;
 
     #[test]
-    fn a_misspelt_variable_is_refused() {
-        for (name, is_refused) in [
-            ("QUORLOCK_LEAVING", false),
-            ("QUORLOCK_LEAVIN", true),
-            ("QUORLOCK_TLL", true),
-            ("QUORLOCK_USRE", true),
-            ("QUORLOK_STRICT", true),
-            ("QUORLOCK_MASTER", true),
-            ("QUORLOCK_VERSION", false), // of the image, perhaps
-            ("QUORLOCK_SLOT", false),
-            ("_QUORLOCK_TTL", false), // switched off, perhaps
-            ("PASSWORD", false),
+    fn a_misspelt_variable_is_refused_or_told_of() {
+        let (known, unknown, ours) = (Some("known"), Some("unknown"), None);
+        for (name, expected) in [
+            ("QUORLOCK_LEAVING", known),
+            ("QUORLOCK_PASSWORD", known),
+            ("QUORLOCK_LEAVIN", Some("QUORLOCK_LEAVING")),
+            ("QUORLOCK_LEAVE", Some("QUORLOCK_LEAVING")),
+            ("QUORLOCK_TLL", Some("QUORLOCK_TTL")),
+            ("QUORLOCK_USRE", Some("QUORLOCK_USER")),
+            ("QUORLOK_STRICT", Some("QUORLOCK_STRICT")),
+            ("QUORLOCK_MASTER", Some("QUORLOCK_MASTERS")),
+            ("QUORLOCK_MASTER_URLS", unknown), // without masters, nothing starts
+            ("QUORLOCK_MASTERS_FILE", Some("QUORLOCK_MASTERS")),
+            ("QUORLOCK_TEMPLATE", Some("QUORLOCK_KEY_TEMPLATE")),
+            ("QUORLOCK_TIMEOUT", Some("QUORLOCK_NODE_TIMEOUT")),
+            ("QUORLOCK_PASSWD", Some("QUORLOCK_PASSWORD")),
+            ("QUORLOCK_PASSWORDS", Some("QUORLOCK_PASSWORD")),
+            ("QUORLOCK_PASSWORD_PATH", Some("QUORLOCK_PASSWORD")),
+            ("QUORLOCK_CA", unknown), // without it, no certificate is trusted
+            ("QUORLOCK_CONFIG", unknown),
+            ("QUORLOCK_SET", unknown),
+            ("QUORLOCK_VERSION", unknown), // of the image, perhaps
+            ("QUORLOCK_IMAGE", unknown),
+            ("QUORLOCK_NODE", unknown),
+            ("QUORLOCK_NODE_NAME", unknown),
+            ("QUORLOCK_MAX_WAIT", unknown),
+            ("QUORLOCK_METRICS", unknown),
+            ("QUORLOCK_LOCK_TTL", unknown),
+            ("QUORLOCK_LOCK", ours),
+            ("QUORLOCK_VOTES", ours),
+            ("QUORLOCK_DEADLINE_MS", ours),
+            ("QUORLOCK_FENCING_TOKEN", ours),
+            ("QUORLOCK_SLOT", ours),
+            ("QUORLOCK_TEST_SERVERS", ours),
+            ("QUORLOCK_MASTER_SERVICE_HOST", ours), // of Kubernetes
+            ("QUORLOCK_MASTER_PORT_6379_TCP", ours),
+            ("_QUORLOCK_TTL", ours), // switched off, perhaps
+            ("PASSWORD", ours),
         ] {
-            let refused = read(&[(name, "")]).err().map(|error| error.to_string());
-            assert_eq!(refused.is_some(), is_refused, "{refused:?}");
+            let found = match sorted([name.to_owned()].into_iter()) {
+                Ok((settings, _)) if settings == [name] => known,
+                Ok((_, others)) if others == [name] => unknown,
+                Ok(_) => ours,
+                Err(error) => {
+                    let expected = format!(
+                        "the variable {name} is not known: is it {}?",
+                        expected.unwrap_or_default()
+                    );
+                    assert_eq!(error.to_string(), expected);
+                    continue;
+                }
+            };
+            assert_eq!(found, expected, "{name}");
         }
     }
 
     fn read(variables: &[(&str, &str)]) -> Result<SharedSettings, ConfigError> {
-        let value = |name: &str| {
+        SharedSettings::from_variables(|name| {
+            assert!(SETTINGS.split(' ').any(|known| known == name), "{name}");
             let given = variables.iter().find(|(given, _)| *given == name);
             given.map(|(_, value)| value.into())
-        };
-        let names = variables.iter().map(|(name, _)| name.into());
-        SharedSettings::from_variables(value, names)
+        })
     }
 
     #[test]
@@ -391,6 +439,7 @@ mod tests {
             ("CERT_FILE", "/c", "cert_file: Some(\"/c\")"),
             ("KEY_FILE", "/k", "key_file: Some(\"/k\")"),
             ("TTL", "2m", "ttl: Some(120s)"),
+            ("TTL", "20", "ttl: Some(20s)"), // as with --ttl 20
             ("MAX_TTL", "1m 30s", "max_ttl: Some(90s)"),
             ("CONNECT_TIMEOUT", "5s", "connect_timeout: Some(5s)"),
             ("NODE_TIMEOUT", "500ms", "node_timeout: Some(500ms)"),
@@ -414,10 +463,10 @@ mod tests {
 
     #[test]
     fn an_error_names_the_variable_and_not_its_value() {
-        let time = "is not a time, expected a number with a unit such as 10s";
+        let time = "is not a time, expected one such as 10s, 500ms or 1m";
         for (name, value, reason) in [
             ("MAX_TTL", "hunter2", time),
-            ("TTL", "10", time),
+            ("TTL", "10x", time),
             ("STRICT", "hunter2", "is neither true nor false"),
             (
                 "LEAVING",
@@ -438,7 +487,7 @@ mod tests {
     fn a_variable_is_text() {
         use std::os::unix::ffi::OsStringExt;
         let bytes = |_: &str| Some(OsString::from_vec(vec![0xff]));
-        let error = SharedSettings::from_variables(bytes, iter::empty()).unwrap_err();
+        let error = SharedSettings::from_variables(bytes).unwrap_err();
         let expected = "the variable QUORLOCK_MASTERS is not text in UTF-8";
         assert_eq!(error.to_string(), expected);
     }
@@ -477,10 +526,7 @@ mod tests {
     fn a_password_is_shown_nowhere() {
         let settings = read(&[("QUORLOCK_MASTERS", "redis://a"), ("QUORLOCK_USER", "u")]);
         let with = settings.unwrap().with_password(Some("hunter2\n".into()));
-        let settings = SharedSettings {
-            has_read_files: true,
-            ..with.unwrap()
-        };
+        let settings = with.unwrap();
         assert!(!format!("{settings:?}").contains("hunter2"));
         let builder = settings.builder().unwrap();
         assert!(!format!("{builder:?}").contains("hunter2"));
