@@ -56,7 +56,9 @@ struct File {
 /// Reads a set of masters from the configuration file. Returns its name, and where it is.
 pub(crate) fn read(common: &Common) -> Result<(String, String, SharedSettings), Failure> {
     let Some((path, mut file)) = read_file(common)? else {
-        return Err(no_masters());
+        let why = "there are no masters; give --master URL for each, or set QUORLOCK_MASTERS, \
+            or write ~/.config/quorlock.toml";
+        return Err(Failure::new(Exit::Usage, why));
     };
     let (name, mut settings) =
         choose(&mut file, common.set.as_deref()).map_err(|what| wrong(&path, what))?;
@@ -151,12 +153,8 @@ fn parse(text: &str) -> Result<File, String> {
         return Err("has no set; write [set.NAME] and masters = [..]".to_owned());
     }
     // A URL in the place of a name may contain a password.
-    if !file
-        .sets
-        .keys()
-        .chain(&file.default)
-        .all(|name| is_name(name))
-    {
+    let mut names = file.sets.keys().chain(&file.default);
+    if !names.all(|name| is_name(name)) {
         return Err("has a set whose name has other characters than a-z A-Z 0-9 - _ .".to_owned());
     }
     conflict(&file.sets).map_or(Ok(file), Err)
@@ -206,14 +204,6 @@ fn usual_path() -> Option<PathBuf> {
     Some(folder?.join("quorlock.toml"))
 }
 
-fn no_masters() -> Failure {
-    Failure::new(
-        Exit::Usage,
-        "there are no masters; give --master URL for each, or set QUORLOCK_MASTERS, \
-         or write ~/.config/quorlock.toml",
-    )
-}
-
 fn wrong(path: &Path, what: impl AsRef<str>) -> Failure {
     let sentence = format!("the configuration {} {}", path.display(), what.as_ref());
     Failure::new(Exit::Configuration, sentence)
@@ -242,8 +232,8 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.len() <= 64 && text.chars().all(is_part)
 }
 
-/// Returns the key in a line.
+/// Returns the key in a line, or the name of the table that begins there.
 fn key(line: &str) -> Option<&str> {
-    let (key, _) = line.split_once('=')?;
-    Some(key.trim()).filter(|key| is_name(key))
+    let (key, _) = line.split_once('=').or(line.split_once(']'))?;
+    Some(key.trim().trim_start_matches('[')).filter(|key| is_name(key))
 }

@@ -253,6 +253,10 @@ fn a_file_that_is_no_configuration_is_explained_without_its_values() {
             "default = \"a\"",
             "has no set; write [set.NAME] and masters = [..]",
         ),
+        (
+            "[sets.a]\nmasters = []",
+            "in line 1, at sets.a: unknown field, expected `default` or `set`",
+        ),
         ("set = 5", "expected a table such as [set.production]"),
         (
             "[set]\na = 1",
@@ -272,7 +276,7 @@ fn a_file_that_is_no_configuration_is_explained_without_its_values() {
         ),
         (
             "[set.a]\nmasters = []\nttl = \"hunter2\"",
-            "in line 3, at ttl: is not a time, expected a number with a unit such as 10s",
+            "in line 3, at ttl: is not a time, expected one such as 10s, 500ms or 1m",
         ),
     ] {
         fs::write(&file, text).unwrap();
