@@ -21,13 +21,11 @@ impl Input {
             let _ = io::copy(&mut io::stdin(), &mut io::sink()); // an error is an end, too
             drop(ended);
         };
-        match thread::Builder::new().spawn(read) {
-            Ok(_) => Ok(Self(Some(end))),
-            Err(error) => {
-                let sentence = format!("cannot start a thread: {error}");
-                Err(Failure::new(Exit::System, sentence))
-            }
-        }
+        let failed = |error: io::Error| {
+            Failure::new(Exit::System, format!("cannot start a thread: {error}"))
+        };
+        thread::Builder::new().spawn(read).map_err(failed)?;
+        Ok(Self(Some(end)))
     }
 
     /// Waits for the end of the input, or forever if it does not matter.

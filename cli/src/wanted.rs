@@ -136,10 +136,7 @@ pub(crate) fn quoted<'a>(names: impl Iterator<Item = &'a str>) -> String {
 
 /// Returns the name of a lock that is held, such as `"a"` or `the lock of "a" and "b"`.
 pub(crate) fn name_of(guard: &Guard) -> String {
-    let start = match guard.names().nth(1) {
-        Some(_) => "the lock of ",
-        None => "",
-    };
+    let start = guard.names().nth(1).map_or("", |_| "the lock of ");
     format!("{start}{}", quoted(guard.names()))
 }
 
