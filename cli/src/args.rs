@@ -7,14 +7,12 @@ use std::{
     time::Duration,
 };
 
-use clap::{
-    ArgAction, Args as Group, Parser, Subcommand, ValueHint, builder::RangedU64ValueParser,
-};
+use clap::{ArgAction, Args as Group, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 
 use crate::{
     help::{AFTER, BREAK, DOCTOR, HOLD, PLAN, RUN, STATUS},
-    values::{some_time, time},
+    values::{permits, some_time, status, textfile, time},
 };
 
 /// Distributed locks, held by a majority of independent Redis or Valkey masters.
@@ -123,10 +121,10 @@ impl Common {
 #[derive(Debug, Group)]
 pub(crate) struct Asking {
     /// Give up after this time, such as 500ms or 10s; 5 is 5s [never].
-    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true, conflicts_with = "nonblock")]
+    #[arg(short, long, alias = "timeout", value_name = "TIME", value_parser = time, allow_hyphen_values = true, conflicts_with = "nonblock")]
     pub(crate) wait: Option<Duration>,
     /// Do not wait for another holder.
-    #[arg(short = 'n', long)]
+    #[arg(short = 'n', long, alias = "no-wait")]
     pub(crate) nonblock: bool,
     /// Wait up to this time for masters that can vote [with --nonblock: 1s].
     ///
@@ -134,7 +132,7 @@ pub(crate) struct Asking {
     #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     pub(crate) ready: Option<Duration>,
     /// Exit with this status if another holder has the lock [75].
-    #[arg(short = 'E', long, value_name = "N")]
+    #[arg(short = 'E', long, value_name = "N", value_parser = status)]
     pub(crate) conflict_exit_code: Option<u8>,
     /// Say nothing of another holder, nor of outages that do not cost the lock.
     #[arg(short, long)]
@@ -161,7 +159,7 @@ pub(crate) struct Asking {
     /// N is from 1 to 1000, and should be the same for all. Each holder has a slot of its own.
     /// Waiters are served in the order in which they came, but those that come close together may
     /// swap.
-    #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=1_000), conflicts_with_all = ["fair", "read", "write"])]
+    #[arg(long, value_name = "N", value_parser = permits, conflicts_with_all = ["fair", "read", "write"])]
     pub(crate) permits: Option<usize>,
     /// Time until the lock ends if its holder dies [that of the set, or 10s].
     #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
@@ -264,7 +262,7 @@ pub(crate) struct Doctor {
     ///
     /// The textfile collector of the Prometheus node exporter reads them. The name must end with
     /// .prom.
-    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    #[arg(long, value_name = "FILE", value_parser = textfile, conflicts_with = "json")]
     pub(crate) textfile: Option<PathBuf>,
 }
 
@@ -302,7 +300,7 @@ pub(crate) struct Break {
     #[arg(long, value_name = "WHO")]
     pub(crate) holder: Option<String>,
     /// Do not ask.
-    #[arg(short, long)]
+    #[arg(short, long, alias = "force", short_alias = 'f')]
     pub(crate) yes: bool,
     /// Break a key without a TTL, too, which may be data.
     #[arg(long)]

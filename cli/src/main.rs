@@ -10,6 +10,7 @@ use crate::{
     failure::Failure,
     output::complain,
     run::starter,
+    values::time,
 };
 
 mod args;
@@ -56,7 +57,7 @@ fn main() -> ExitCode {
     }
     let Args { common, verb } = match Args::try_parse() {
         Ok(args) => args,
-        Err(error) => return not_parsed(&error).into(),
+        Err(error) => return not_parsed(error).into(),
     };
     if let Some(why) = misread() {
         return Failure::new(Exit::Usage, why).report(false).into();
@@ -67,37 +68,48 @@ fn main() -> ExitCode {
 }
 
 /// Says what is wrong with arguments that would mean something else than they say: an option on
-/// both sides of the command, and a value of `--strict` that was taken for a name.
+/// both sides of the command, and a unit or a value of a flag that was taken for a name.
 fn misread() -> Option<String> {
     let words = env::args_os().skip(1).take_while(|word| word != "--");
-    let words: Vec<_> = words
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect();
+    let words = words.map(|word| word.to_string_lossy().into_owned());
+    let words: Vec<_> = words.collect();
     let option = |word: &str| word.split('=').next().map(str::to_owned);
-    let command = Args::command();
-    let is_verb = |word: &String| command.find_subcommand(word).is_some();
-    let (before, after) = words.split_at(words.iter().position(is_verb)?);
+    let mut command = Args::command();
+    command.build();
+    let verb = |word: &String| command.find_subcommand(word);
+    let (before, after) = words.split_at(words.iter().position(|word| verb(word).is_some())?);
     let is_twice = |given: &&String| {
         let mut after = after.iter();
         given.starts_with("--") && after.any(|word| option(word) == option(given))
     };
     if let Some(option) = before.iter().find(is_twice).and_then(|word| option(word)) {
-        return Some(format!(
-            "give {option} on one side of the name of the command"
-        ));
+        return Some(format!("give {option} on one side of the command"));
     }
-    let mut pairs = words.windows(2);
-    let is_bool = |word: &str| word == "true" || word == "false";
-    let pair = pairs.find(|pair| pair[0] == "--strict" && is_bool(&pair[1]))?;
-    let value = &pair[1];
-    Some(format!(
-        "--strict {value} would be --strict and the name {value}; \
-         give --strict={value}, or the name before --strict"
-    ))
+    let options = verb(&after[0])?.get_arguments();
+    let options: Vec<_> = options.map(ToString::to_string).collect(); // such as --ttl <TIME>
+    words.iter().enumerate().find_map(|(at, word)| {
+        let has = |value: &str| options.contains(&format!("{word}{value}"));
+        let [value, next] = [1, 2].map(|by| words.get(at + by).map_or("", String::as_str));
+        let is_time = has(" <TIME>") || word == "-w" || word == "--timeout";
+        let is_apart = time(&[value, next].concat()).is_ok();
+        let (wrong, name) = if is_time && is_apart && next.starts_with(char::is_alphabetic) {
+            (format!("write {word} {value}{next}"), next)
+        } else if (has("") || has("[=<BOOL>]")) && BOOLS.contains(&value) {
+            (format!("{word} takes no separate value"), value)
+        } else {
+            return None;
+        };
+        Some(format!(
+            "{wrong}; if {name} is a name, put it before {word}"
+        ))
+    })
 }
 
+const BOOLS: [&str; 6] = ["true", "false", "yes", "no", "on", "off"];
+
 /// Prints the help, or what is wrong with the arguments.
-fn not_parsed(error: &clap::Error) -> Exit {
+fn not_parsed(mut error: clap::Error) -> Exit {
+    error.remove(clap::error::ContextKind::Suggested); // a name begins with no -
     let printed = error.print();
     if !error.use_stderr() {
         return printed.map_or(Exit::Output, |()| Exit::Success);

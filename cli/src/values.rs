@@ -1,32 +1,42 @@
 //! Reads the values of options.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
-/// Reads a time such as `500ms`, or `5` for seconds, as `flock` and `timeout` do. A time that no
-/// clock can be moved by is refused.
-pub(crate) fn time(text: &str) -> Result<Duration, String> {
+use quorlock::tools;
+
+/// Reads a time as settings have it. A time that no clock can be moved by is refused.
+pub(crate) fn time(text: &str) -> Result<Duration, &'static str> {
     const MOST: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
-    if text.starts_with('-') {
-        return Err("it is not a time such as 5, 500ms or 1m".to_owned());
-    }
-    let seconds = text.starts_with(|first: char| first.is_ascii_digit());
-    let seconds = seconds.then(|| text.parse().ok()).flatten();
-    let time = match seconds {
-        Some(seconds) => Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string()),
-        None => humantime::parse_duration(text).map_err(|error| error.to_string()),
-    }?;
-    if time > MOST {
-        return Err("it is longer than 100 years".to_owned());
-    }
-    Ok(time)
+    let time = Some(tools::time(text)?).filter(|time| *time <= MOST);
+    time.ok_or("is longer than 100 years")
 }
 
 /// Reads a [time] that is not zero.
-pub(crate) fn some_time(text: &str) -> Result<Duration, String> {
+pub(crate) fn some_time(text: &str) -> Result<Duration, &'static str> {
     match time(text)? {
-        Duration::ZERO => Err("it is zero".to_owned()),
+        Duration::ZERO => Err("is zero"),
         time => Ok(time),
     }
+}
+
+/// Reads the number of permits.
+pub(crate) fn permits(text: &str) -> Result<usize, &'static str> {
+    let permits = text
+        .parse()
+        .ok()
+        .filter(|permits| (1..=1_000).contains(permits));
+    permits.ok_or("expected a number from 1 to 1000")
+}
+
+/// Reads an exit status.
+pub(crate) fn status(text: &str) -> Result<u8, &'static str> {
+    text.parse().map_err(|_| "expected a number from 0 to 255")
+}
+
+/// Reads the name of a file for the node exporter, which ignores others.
+pub(crate) fn textfile(name: &str) -> Result<PathBuf, &'static str> {
+    let file = name.ends_with(".prom").then(|| name.into());
+    file.ok_or("expected a name that ends with .prom")
 }
 
 #[cfg(test)]

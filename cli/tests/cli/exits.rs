@@ -245,14 +245,9 @@ fn wrong_arguments_are_64() {
     let (status, _, err) = ended(with(&[], "run a -- true").env("QUORLOCK_MASTERS", ""));
     assert_eq!(status, 64);
     assert!(err.contains("--master URL"), "{err}");
-    for words in ["run -n --strict false a -- true", "status --strict true"] {
-        let (status, out, err) = ended(&mut with(&masters, words));
-        assert_eq!((status, &*out), (64, ""), "{words}: {err}");
-        assert!(err.contains("give --strict="), "{err}");
-    }
     let (_, _, err) = ended(&mut with(&masters, "run --wait -1s a -- true"));
     assert!(
-        err.contains("it is not a time such as 5, 500ms or 1m"),
+        err.contains("is not a time, expected one such as 10s, 500ms or 1m"),
         "{err}"
     );
     let (_, _, err) = ended(&mut with(&masters, "run --ttl 2h a -- true"));
@@ -483,5 +478,91 @@ fn a_time_of_zero_that_would_run_nothing_is_64() {
         let (status, out, err) = ended(&mut with(&masters, &words));
         assert_eq!((status, &*out), (64, ""), "{err}");
         assert!(err.contains(says), "{err}");
+    }
+}
+
+/// A second lock would be held, of which nobody thought.
+#[test]
+fn a_unit_or_a_value_of_a_flag_is_no_name() {
+    let masters = masters(3);
+    for (words, wrong, name) in [
+        ("run --ttl 10 s a -- true", "write --ttl 10s", "s"),
+        ("run -w 5 m a -- true", "write -w 5m", "m"),
+        ("run --timeout 1.5 h a -- true", "write --timeout 1.5h", "h"),
+        (
+            "status --node-timeout 500 ms a",
+            "write --node-timeout 500ms",
+            "ms",
+        ),
+        ("run yes -n -- true", "", ""),
+        (
+            "run --strict yes a -- true",
+            "--strict takes no separate value",
+            "yes",
+        ),
+        (
+            "status --strict false",
+            "--strict takes no separate value",
+            "false",
+        ),
+        ("hold a --fence on", "--fence takes no separate value", "on"),
+        ("run --permits 3 s -- true", "", ""),
+        ("run --label no a -- true", "", ""),
+        ("run --ttl 10 a s -- true", "", ""),
+        ("run -w 5s s -- echo --ttl 10 s", "", ""),
+    ] {
+        let (status, out, err) = ended(&mut with(&masters, words));
+        if wrong.is_empty() {
+            assert_eq!((status, &*err), (0, ""), "{words}");
+            continue;
+        }
+        assert_eq!((status, &*out), (64, ""), "{words}: {err}");
+        let option = words.split(' ').take_while(|word| *word != name);
+        let option = option.filter(|word| word.starts_with('-')).last();
+        let expected = format!(
+            "quorlock: {wrong}; if {name} is a name, put it before {}\n",
+            option.unwrap()
+        );
+        assert_eq!(err, expected, "{words}");
+    }
+}
+
+#[test]
+fn options_have_the_names_that_other_programs_give_them() {
+    let masters = masters(3);
+    let _holder = Running::hold(&masters, "a");
+    for words in ["-w 0.01", "--timeout 10ms", "--no-wait"] {
+        let (status, _, err) = ended(&mut with(&masters, &format!("run {words} a -- true")));
+        assert_eq!(status, 75, "{words}: {err}");
+    }
+    for words in ["-f", "--force"] {
+        let (status, _, err) = ended(&mut with(&masters, &format!("break {words} none")));
+        assert_ne!(status, 64, "{words}: {err}");
+    }
+    for (words, tip) in [("-x", false), ("--fly", false), ("--fairr", true)] {
+        let (status, _, err) = ended(&mut with(&masters, &format!("run {words} a -- true")));
+        assert_eq!((status, err.contains("tip: ")), (64, tip), "{words}: {err}");
+        assert!(!err.contains("as a value"), "{err}");
+    }
+}
+
+#[test]
+fn a_wrong_value_is_told_what_was_expected() {
+    let masters = masters(3);
+    let time = "is not a time, expected one such as 10s, 500ms or 1m";
+    for (words, expected) in [
+        ("run --ttl abc a -- true", time),
+        ("run --ttl 10x a -- true", time),
+        ("run --wait 200years a -- true", "is longer than 100 years"),
+        ("run -E x a -- true", "expected a number from 0 to 255"),
+        ("run -E 256 a -- true", "expected a number from 0 to 255"),
+        (
+            "doctor --textfile q.txt",
+            "expected a name that ends with .prom",
+        ),
+    ] {
+        let (status, _, err) = ended(&mut with(&masters, words));
+        let line = err.lines().next().unwrap_or_default();
+        assert!(status == 64 && line.ends_with(expected), "{words}: {err}");
     }
 }
