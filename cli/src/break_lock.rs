@@ -54,7 +54,7 @@ enum Outcome {
 
 pub(crate) fn break_lock(args: &Break, common: &Common) -> Result<Exit, Failure> {
     check_that_someone_can_answer(args)?;
-    let masters = Masters::find(common)?;
+    let masters = Masters::find(common, false)?;
     block_on(async {
         let locks = masters.coordinator()?;
         let mut seen = look(&locks, &args.name).await?;

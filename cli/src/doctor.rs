@@ -41,7 +41,7 @@ pub(crate) struct FindingReport {
 }
 
 pub(crate) fn doctor(args: &Doctor, common: &Common) -> Result<Exit, Failure> {
-    let masters = Masters::find_to_check(common)?;
+    let masters = Masters::find_to_check(common, false)?;
     let own = masters.exposed().map(FindingReport::of_password_file);
     let (source, is_strict) = (masters.source(), masters.is_strict());
     let subject = masters.into_check()?;

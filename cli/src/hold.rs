@@ -40,7 +40,7 @@ pub(crate) fn hold(args: &Hold, common: &Common) -> Result<Exit, Failure> {
         return Err(Failure::new(Exit::Usage, sentence));
     }
     wanted::check(&args.names, &args.asking)?;
-    let masters = Masters::find(common)?;
+    let masters = Masters::find(common, args.asking.quiet)?;
     block_on(async {
         let mut signals = Signals::catch(&ENDING)?;
         let mut input = Input::read(args.until_eof)?;

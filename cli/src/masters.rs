@@ -9,7 +9,7 @@ use std::{
 
 use quorlock::{
     ConfigError, Coordinator, MasterSpec, SharedSettings,
-    tools::{ConnectionName, example_keys},
+    tools::{ConnectionName, example_keys, variables},
 };
 use quorlock_check::{Report, Shared, check};
 use tokio::runtime::Runtime;
@@ -46,8 +46,8 @@ enum Source {
 impl Masters {
     /// Finds the masters. What the command line names comes before the environment, and the usual
     /// file comes last. Sends nothing.
-    pub(crate) fn find(common: &Common) -> Result<Self, Failure> {
-        let masters = Self::find_to_check(common)?;
+    pub(crate) fn find(common: &Common, is_quiet: bool) -> Result<Self, Failure> {
+        let masters = Self::find_to_check(common, is_quiet)?;
         // In a container, that is usual, and nobody else is there.
         if let Some(file) = masters.exposed().filter(|_| common.wants_news()) {
             let file = file.display();
@@ -74,7 +74,7 @@ impl Masters {
         if !is_named {
             named.masters.extend_from_slice(from);
         }
-        let (source, mut settings) = find_settings(&named)?;
+        let (source, mut settings) = find_settings(&named, false)?;
         let used = mem::replace(&mut settings.masters, listed(to));
         if !from.is_empty() {
             settings.leaving = listed(from);
@@ -88,8 +88,8 @@ impl Masters {
     }
 
     /// Finds the masters for a program that checks the password file itself.
-    pub(crate) fn find_to_check(common: &Common) -> Result<Self, Failure> {
-        let (source, settings) = find_settings(common)?;
+    pub(crate) fn find_to_check(common: &Common, is_quiet: bool) -> Result<Self, Failure> {
+        let (source, settings) = find_settings(common, is_quiet)?;
         if common.is_verbose() {
             complain(format_args!("the masters are those of {source}"));
         }
@@ -209,7 +209,9 @@ impl fmt::Display for Source {
 const TTL: Duration = Duration::from_secs(10);
 const MASTERS: &str = "QUORLOCK_MASTERS";
 
-fn find_settings(common: &Common) -> Result<(Source, SharedSettings), Failure> {
+/// Says which variables count for nothing, unless it is quiet.
+fn find_settings(common: &Common, is_quiet: bool) -> Result<(Source, SharedSettings), Failure> {
+    let (unused, mut ignored) = variables()?;
     if common.set.is_some() && !common.masters.is_empty() {
         let why = "--set and --master exclude each other";
         return Err(Failure::new(Exit::Usage, why));
@@ -227,8 +229,18 @@ fn find_settings(common: &Common) -> Result<(Source, SharedSettings), Failure> {
         (Source::Set { name, place }, settings)
     };
     set_options(&mut settings, common);
-    if !matches!(source, Source::Set { .. }) {
+    if let Source::Set { .. } = source {
+        ignored.extend(unused);
+        ignored.retain(|name| name != MASTERS && name != "QUORLOCK_PASSWORD");
+    } else {
         configuration::check_listed(&settings, &source, common)?;
+    }
+    if !is_quiet && !ignored.is_empty() {
+        let names = ignored.join(", ");
+        complain(format_args!(
+            "these variables count for nothing: {names}; `quorlock man | man -l -` shows those that \
+             count beside {source}"
+        ));
     }
     Ok((source, settings))
 }
@@ -262,15 +274,16 @@ fn not_built(mut error: ConfigError, masters: usize) -> Failure {
     let (first, second) = match &mut error {
         ConfigError::BadMaster { master, .. } => (master, None),
         ConfigError::DuplicateMaster { first, second, .. } => (first, Some(second)),
+        ConfigError::OtherDatabase { first, .. } => (first, None),
         _ => return error.into(),
     };
     if *first <= masters {
-        return error.into();
+        return Failure::from(error).with_exit(Exit::Configuration);
     }
     for number in [Some(first), second].into_iter().flatten() {
         *number -= masters;
     }
-    Failure::new(Exit::Usage, format!("leaving {error}"))
+    Failure::new(Exit::Configuration, format!("leaving {error}"))
 }
 
 /// Returns the password file, if all users can read it.

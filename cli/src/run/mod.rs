@@ -36,7 +36,7 @@ pub(crate) fn run(args: &Run, common: &Common) -> Result<Exit, Failure> {
     // A command that cannot run should not wait for hours first.
     program::check(program)?;
     wanted::check(&args.names, &args.asking)?;
-    let masters = Masters::find(common)?;
+    let masters = Masters::find(common, args.asking.quiet)?;
     let mask = OriginalMask::replace()?;
     block_on(async {
         let label = Path::new(program).file_name().unwrap_or_default();

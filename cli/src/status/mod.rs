@@ -32,7 +32,7 @@ struct Report<'a> {
 }
 
 pub(crate) fn status(args: &Status, common: &Common) -> Result<Exit, Failure> {
-    let masters = Masters::find(common)?;
+    let masters = Masters::find(common, false)?;
     let source = masters.source();
     block_on(async {
         let locks = masters.coordinator()?;

@@ -246,7 +246,7 @@ fn bad_leaving_masters_are_refused_before_anything_is_sent() {
             "leaving master 1: ",
             (78, "the variable QUORLOCK_LEAVING is wrong: master 1: "),
         ),
-        (vec![&old, "redis://127.0.0.1:1", &old], twice, (64, twice)),
+        (vec![&old, "redis://127.0.0.1:1", &old], twice, (78, twice)),
     ] {
         let text = format!("[set.cron]\nmasters = [{new:?}]\nleaving = {leaving:?}\n");
         fs::write(folder.join("quorlock.toml"), text).unwrap();
@@ -255,7 +255,7 @@ fn bad_leaving_masters_are_refused_before_anything_is_sent() {
         let in_file = format!("the set \"cron\": {expected}");
         for (masters, list, words, status, expected) in [
             (&*new, &*list, "status job", by_variable.0, by_variable.1),
-            (&new, "", &by_option, 64, expected),
+            (&new, "", &by_option, 78, expected),
             ("", "", "status job", 78, &in_file),
         ] {
             let mut command = with(&[], words);

@@ -161,6 +161,103 @@ fn settings_that_are_given_or_the_same_are_no_error() {
     ends("--strict status job --strict", &[], 64);
 }
 
+/// A program that holds locks by other settings than its user thinks is one of two holders.
+#[test]
+fn variables_that_count_for_nothing_are_told_of() {
+    let masters = masters(3);
+    let folder = masters[0].directory();
+    write(folder, &masters, "ttl = \"20\"");
+    let list = urls(&masters);
+    let set = format!(
+        "the set \"cron\" in {}",
+        folder.join("quorlock.toml").display()
+    );
+    let ends = |words: &str, list: &str, ignored: &str, source: &str| {
+        let mut command = at(folder, words);
+        for name in [
+            "STRICT",
+            "USER",
+            "CONFIG",
+            "LOCK",
+            "A_SERVICE_HOST",
+            "A_PORT",
+        ] {
+            command.env(format!("QUORLOCK_{name}"), "false");
+        }
+        command
+            .env("QUORLOCK_MASTERS", list)
+            .env_remove("QUORLOCK_TEST");
+        let (status, _, err) = ended(command.env("QUORLOCK_PASSWORD", "").env("QUORLOCK_TTL", ""));
+        assert_eq!(status, 0, "{words}: {err}");
+        let expected = format!(
+            "quorlock: these variables count for nothing: {ignored}; `quorlock man | man -l -` \
+             shows those that count beside {source}\n"
+        );
+        let is_told = !ignored.is_empty();
+        assert_eq!(err, if is_told { &*expected } else { "" }, "{words}");
+    };
+    let of_set = "QUORLOCK_CONFIG, QUORLOCK_STRICT, QUORLOCK_USER";
+    ends("--set cron run a -- true", &list, of_set, &set);
+    ends("status a", "", of_set, &set);
+    ends("run -q a -- true", "", "", &set);
+}
+
+#[test]
+fn a_misspelt_variable_is_no_setting() {
+    let masters = masters(1);
+    let folder = masters[0].directory();
+    let status = |name: &str, list: &str| {
+        let mut command = at(folder, "status a");
+        let (status, _, err) = ended(command.env("QUORLOCK_MASTERS", list).env(name, "redis://b"));
+        (status, err)
+    };
+    let expected = "quorlock: the variable QUORLOCK_MASTER is not known: is it QUORLOCK_MASTERS?\n";
+    assert_eq!(status("QUORLOCK_MASTER", ""), (78, expected.to_owned()));
+    let list = urls(&masters);
+    assert_eq!(status("QUORLOCK_LEAVE", &list).0, 78);
+    let (code, err) = status("QUORLOCK_SET", &list);
+    let expected = "quorlock: these variables count for nothing: QUORLOCK_SET; ";
+    assert!(code == 0 && err.starts_with(expected), "{code} {err}");
+    assert!(err.ends_with(" count beside QUORLOCK_MASTERS\n"), "{err}");
+}
+
+#[test]
+fn a_list_that_is_wrong_has_one_status_wherever_it_comes_from() {
+    let masters = masters(1);
+    let folder = masters[0].directory();
+    let good = urls(&masters);
+    let file = folder.join("quorlock.toml");
+    for (list, why) in [
+        (
+            "redis://b:x".to_owned(),
+            "the port in its URL is not a number",
+        ),
+        (
+            format!("{good},{good}"),
+            "masters 1 and 2 are the same server",
+        ),
+    ] {
+        let quoted: Vec<_> = list.split(',').collect();
+        fs::write(&file, format!("[set.a]\nmasters = {quoted:?}\n")).unwrap();
+        let by_option = format!("status a --master {list}");
+        let leaving = format!("status a --master {good} --leaving {list}");
+        let by_file = format!("status a --config {}", file.display());
+        for (words, list) in [
+            (&*by_option, ""),
+            (&leaving, ""),
+            (&by_file, ""),
+            ("status a", &list),
+        ] {
+            let mut command = with(&[], words);
+            let (status, _, err) = ended(command.env("QUORLOCK_MASTERS", list));
+            assert!(
+                status == 78 && err.contains(why),
+                "{words} {list}: {status} {err}"
+            );
+        }
+    }
+}
+
 #[test]
 fn a_file_about_other_masters_is_no_error() {
     let (ours, theirs) = (masters(3), masters(1));
