@@ -27,7 +27,7 @@ use crate::{
 /// file, or to look at them before the [`builder`](Self::builder) is made.
 ///
 /// Each field is a key of the file, and a variable: `max_ttl` is `QUORLOCK_MAX_TTL`. Times are
-/// texts such as `"500ms"`, `"10s"`, `"1m"` or `"5"` for 5 s. In a variable, the lists of masters have commas
+/// texts such as `"500ms"`, `"10s"`, or `"5"` for 5 s. In a variable, lists of masters have commas
 /// between the URLs. A variable that is empty counts as unset. With the feature `serde`, the type
 /// is deserializable, and a key that is not known is an error. The errors of parsers may show a
 /// line, so give the password by file.
