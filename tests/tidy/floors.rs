@@ -53,7 +53,8 @@ const WORDS: &[(&str, &str, &str)] = &[
     ),
     (
         "tracing::",
-        "src/driver/ src/master/",
+        // A variable that is no setting is no error, and nobody else would tell of it.
+        "src/driver/ src/master/ src/face/builder/shared_settings.rs",
         "the other floors write no logs",
     ),
     (
