@@ -90,7 +90,13 @@ fn silent(limit: Duration) -> Finding {
 /// Returns the finding about a master that cannot be reached, or refuses the login.
 fn refused(error: &ConnectError) -> Finding {
     match error {
-        ConnectError::Login(text) | ConnectError::Database(text) => LOGIN.with(without_user(text)),
+        ConnectError::Login(text) => LOGIN.with(without_user(text)),
+        ConnectError::Database(text) => {
+            let value = format!("refused the database {}", without_user(text));
+            LOGIN
+                .with(value)
+                .fixed_by("use a lower number, or give its user +select")
+        }
         ConnectError::NotAMaster { role } => REPLICA.with(role),
         ConnectError::NotRedis6(text) => OLD.with(without_user(text)),
         error => DOWN.with(error.to_string()),

@@ -71,8 +71,7 @@ table! {
     EVAL = Refuse "EVAL"; "all locks need it to send the texts of scripts";
         "ACL SETUSER <user> +eval +evalsha, and do not rename them";
     LOGIN = Refuse "login"; NO_VOTE;
-        "give the password with MasterSpec::login or in the URL; look at its users, at protected \
-         mode, and at the number of the database";
+        "look at its users and at protected mode";
     NOT_NOW = Warn "votes"; "it has no vote now"; "look at its log";
     OLD = Refuse "redis_version"; "it does not know HELLO 3, which Redis has since version 6";
         "use Redis 7 or later, or Valkey; do not rename HELLO; if a proxy refuses it, list the server itself";

@@ -22,6 +22,7 @@ use crate::{
     failure::Failure,
     output::complain,
     runtime,
+    words::note_places,
 };
 
 /// The masters and their settings.
@@ -97,10 +98,12 @@ impl Masters {
     }
 
     fn of(source: Source, settings: SharedSettings) -> Result<Self, Failure> {
+        let (exposed, settings) = (exposed(&settings), settings.read_files()?);
+        note_places(&settings);
         Ok(Self {
-            exposed: exposed(&settings),
-            settings: settings.read_files()?,
+            settings,
             source,
+            exposed,
         })
     }
 

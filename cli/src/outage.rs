@@ -3,8 +3,7 @@
 use std::{collections::BTreeSet, fmt, time::Duration};
 
 use quorlock::{
-    Coordinator, DialRefusal, Failure as VoteFailure, MasterHealth, MasterState, ReadyError,
-    VoteRow, Votes,
+    Coordinator, Failure as VoteFailure, MasterHealth, MasterState, ReadyError, VoteRow, Votes,
 };
 
 use crate::{
@@ -12,7 +11,7 @@ use crate::{
     failure::Failure,
     lists::Tallies,
     times::rounded,
-    words::{ADVICE, LOGIN, in_short, in_words_of_the_file},
+    words::{ADVICE, in_short, in_words_of_the_file},
 };
 
 /// The reason why too few masters can vote.
@@ -153,13 +152,9 @@ fn all_reasons<'a>(all: impl Iterator<Item = (&'a str, Option<String>)>) -> Opti
     in_short(&Vec::from_iter(each))
 }
 
-/// Returns why dials to the master fail until a setting is changed, and which.
+/// Returns why dials to the master fail until a setting is changed.
 fn refusal(health: &MasterHealth) -> Option<String> {
-    let why = obstacle(health)?;
-    Some(match health.refusal? {
-        DialRefusal::Login => format!("{why}; give the password with {LOGIN}"),
-        _ => why,
-    })
+    health.refusal.and_then(|_| obstacle(health))
 }
 
 /// Returns why the master is not connected, or takes no locks.

@@ -1,7 +1,11 @@
 //! Words for people: lists of names, and the texts of the library for people who write no code.
 
-/// The places of the password and the user.
-pub(crate) const LOGIN: &str = "--password-file, QUORLOCK_PASSWORD or password_file \
+use std::{path::PathBuf, sync::OnceLock};
+
+use quorlock::SharedSettings;
+
+/// The places where the password and the user can be.
+const LOGIN: &str = "--password-file, QUORLOCK_PASSWORD or password_file \
     (blanks count), and the user in the URL or the set";
 
 /// What to do about an outage.
@@ -9,7 +13,7 @@ pub(crate) const ADVICE: &str = "run `quorlock doctor` with the same masters";
 
 /// Returns a text of the library with the settings of the configuration file in place of methods.
 pub(crate) fn in_words_of_the_file(text: &str) -> String {
-    without_errno(text)
+    let text = without_errno(text)
         .replace(" or Builder::tls", "")
         .replace(", and give MasterSpec::list the text", "")
         .replace(
@@ -20,7 +24,33 @@ pub(crate) fn in_words_of_the_file(text: &str) -> String {
         .replace("MasterSpec::login or in the URL", LOGIN)
         .replace("are Strict", "have strict = true")
         .replace("the origin key", "the key that shows the restart")
-        .replace(" for this guard", "")
+        .replace(" for this guard", "");
+    let places = PLACES.get().into_iter().flatten();
+    places.fold(text, |text, (word, place)| text.replace(word, place))
+}
+
+/// The words of the library for the password and the files for TLS, and where those are.
+static PLACES: OnceLock<[(&str, String); 5]> = OnceLock::new();
+
+/// Notes where the password and the files for TLS are.
+pub(crate) fn note_places(settings: &SharedSettings) {
+    let given = "password_file, QUORLOCK_PASSWORD or MasterSpec::login";
+    // Where ca_file is given, the others do not count.
+    let others =
+        ", or else with the environment variable SSL_CERT_FILE or in the system's certificates";
+    let none = settings.ca_file.as_ref().map(|_| PathBuf::new());
+    let places = [
+        (others, &none, others),
+        (given, &settings.password_file, "QUORLOCK_PASSWORD"),
+        ("ca_file", &settings.ca_file, "ca_file or QUORLOCK_CA_FILE"),
+        ("cert_file", &settings.cert_file, "cert_file"),
+        ("key_file", &settings.key_file, "key_file"),
+    ];
+    let places = places.map(|(word, file, other)| {
+        let file = file.as_ref().map(|file| file.display().to_string());
+        (word, file.unwrap_or(other.to_owned()))
+    });
+    let _ = PLACES.set(places);
 }
 
 /// Returns a text without the numbers of the system after its errors, such as ` (os error 111)`.

@@ -31,8 +31,8 @@ pub enum ConnectError {
     /// The certificate of the server or of this program is refused.
     #[error("{0}")]
     Certificate(String),
-    /// The server refused the number of the database.
-    #[error("refused the database: {0}")]
+    /// The server refused the database. The text begins with its number.
+    #[error("refused the database {0}")]
     Database(String),
     /// A step failed.
     #[error("{0}: {1}")]
@@ -40,7 +40,7 @@ pub enum ConnectError {
     /// The server is a Sentinel.
     #[error("it is a Sentinel, not a master: use redis+sentinel://host:port/service")]
     IsSentinel,
-    /// The server refused the user or the password.
+    /// The server refused the user or the password. The text ends with what to do.
     #[error("refused the login: {0}")]
     Login(String),
     /// The stream broke before the first reply. Only on a connection without TLS.

@@ -169,7 +169,15 @@ fn a_database_that_does_not_exist_is_explained() {
             .await
             .unwrap_err()
             .to_string();
-        assert!(said.contains("refused the database"), "{said}");
-        assert!(check(&urls).await.to_string().contains("login"));
+        assert!(said.contains("refused the database 99: ERR"), "{said}");
+        let report = check(&urls).await.to_string();
+        assert!(
+            report.contains("login: refused the database 99: ERR"),
+            "{report}"
+        );
+        assert!(
+            report.contains("+select") && !report.contains("password"),
+            "{report}"
+        );
     });
 }

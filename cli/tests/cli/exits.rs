@@ -341,7 +341,7 @@ fn a_database_that_the_masters_do_not_have_is_78() {
     let (status, out, err) = ended(command.env("QUORLOCK_MASTERS", urls.join(",")));
     assert_eq!((status, &*out), (78, ""), "{err}");
     assert!(
-        err.contains("refused the database: ERR DB index is out of range"),
+        err.contains("refused the database 99: ERR DB index is out of range"),
         "{err}"
     );
 }

@@ -8,7 +8,7 @@ use std::{
 
 use testkit::server::{Server, masters};
 
-use crate::support::{Running, ended, json, with};
+use crate::support::{Running, ended, json, urls, with};
 
 const PASSWORD: &str = "hunter2 /@:%";
 
@@ -75,6 +75,31 @@ fn a_password_from_a_file_is_shown_nowhere() {
     let waiting = ended(with(&masters, "run a -- true").env("QUORLOCK_PASSWORD", "wrong"));
     assert_eq!(waiting.0, 78, "{}", waiting.2);
     assert!(waiting.2.contains("the login: WRONGPASS "), "{}", waiting.2);
+    assert!(
+        waiting
+            .2
+            .contains("; look at the user, and the password (blanks count) of QUORLOCK_PASSWORD\n"),
+        "{}",
+        waiting.2
+    );
+    // The advice is about the place of the password that was used.
+    let wrong = masters[0].directory().join("wrong");
+    fs::write(&wrong, "wrong").unwrap();
+    let words = format!("run --password-file {} a -- true", wrong.display());
+    let (_, _, err) = ended(&mut with(&masters, &words));
+    assert!(
+        err.contains(&format!("password (blanks count) of {}\n", wrong.display())),
+        "{err}"
+    );
+    let of_url = urls(&masters).replace("redis://", "redis://:wrong@");
+    let mut run = with(&masters, &words);
+    let (_, _, err) = ended(run.env("QUORLOCK_MASTERS", &of_url));
+    assert!(
+        err.ends_with("; look at the user and the password in the URL\n"),
+        "{err}"
+    );
+    let (_, shown, _) = ended(with(&masters, "doctor").env("QUORLOCK_MASTERS", of_url));
+    assert!(!shown.contains("password-file"), "{shown}");
     let by_environment = ended(with(&masters, "run a -- true").env("QUORLOCK_PASSWORD", PASSWORD));
     assert_eq!(by_environment.0, 0, "{}", by_environment.2);
 }

@@ -149,8 +149,9 @@ fn masters_that_want_a_certificate_of_the_client_get_it() {
     masters.refuse(&without, advice);
     let stranger = Authority::new();
     let foreign = masters.shows(&stranger.sign("client"));
-    let advice = "it does not accept the client's certificate in cert_file";
-    masters.refuse(&foreign, advice);
+    let signed = foreign.split('"').nth(3).unwrap();
+    let advice = format!("it does not accept the client's certificate in {signed}");
+    masters.refuse(&foreign, &advice);
 }
 
 #[test]
@@ -159,9 +160,12 @@ fn an_authority_that_is_not_trusted_is_explained() {
         return;
     };
     let stranger = Authority::new();
-    let advice = "trust the authority that signed it, with ca_file, or else with the environment \
-                  variable SSL_CERT_FILE or in the system's certificates";
-    masters.refuse(&masters.trusts(&stranger), advice);
+    // The file that is in use, and nothing that is not.
+    let file = stranger.file().display().to_string();
+    let advice = format!("trust the authority that signed it, with {file}");
+    masters.refuse(&masters.trusts(&stranger), &advice);
+    let (_, _, err) = ended(&mut masters.quorlock(&masters.trusts(&stranger), "run a -- true"));
+    assert!(err.ends_with(&format!("{advice}\n")), "{err}");
 }
 
 #[test]

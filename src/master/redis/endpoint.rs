@@ -19,6 +19,8 @@ pub(crate) struct Endpoint {
     pub(super) address: Address,
     /// The login and the database.
     pub(super) settings: RedisConnectionInfo,
+    /// What to do if the server refuses the login.
+    pub(super) login_advice: &'static str,
     /// The number of the process that this one simulates, if the server is in this process.
     /// Otherwise 0. Each process knows other run ids.
     process: u64,
@@ -121,6 +123,7 @@ impl Endpoint {
         Self {
             address,
             settings,
+            login_advice: "look at the user and the password in the URL",
             process: 0,
             #[cfg(feature = "tls")]
             tls: None,
@@ -128,15 +131,17 @@ impl Endpoint {
     }
 
     /// Sets the login, unless there is a password already. A user that is set already stays.
-    pub(crate) fn login(self, user: &str, password: &str) -> Self {
+    pub(crate) fn login(mut self, user: &str, password: &str) -> Self {
         if self.settings.password().is_some() {
             return self;
         }
-        let mut settings = self.settings.set_password(password);
-        if settings.username().is_none() && !user.is_empty() {
-            settings = settings.set_username(user);
+        self.settings = self.settings.set_password(password);
+        if self.settings.username().is_none() && !user.is_empty() {
+            self.settings = self.settings.set_username(user);
         }
-        Self { settings, ..self }
+        self.login_advice = "look at the user, and the password (blanks count) of \
+                             password_file, QUORLOCK_PASSWORD or MasterSpec::login";
+        self
     }
 
     /// Returns the endpoint of a server in this process. `process` is the number of the process
@@ -365,8 +370,12 @@ mod tests {
         ] {
             let [endpoint, same] = [url, same_as].map(|url| Endpoint::from_url(url).unwrap());
             let endpoint = endpoint.login("me", "p /");
-            let greeting = |endpoint: &Endpoint| greeting(&endpoint.settings, "n").0;
+            let greeting = |endpoint: &Endpoint| greeting(endpoint, "n").0;
             assert_eq!(greeting(&endpoint), greeting(&same), "{url}");
+            let advice = endpoint.login_advice;
+            let is_of_url = url.contains("old");
+            assert_eq!(advice.ends_with("password in the URL"), is_of_url, "{url}");
+            assert_eq!(advice.ends_with("MasterSpec::login"), !is_of_url, "{url}");
             assert_eq!(endpoint.origin_name(), same.origin_name(), "{url}");
         }
     }

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ::redis::{RedisConnectionInfo, Value};
+use ::redis::Value;
 
 #[cfg(feature = "sentinel")]
 use super::sentinel::Inquiry;
@@ -44,7 +44,7 @@ impl Greeter {
         limit: Duration,
         now: fn() -> Instant,
     ) -> Self {
-        let (greeting, steps) = greeting(&endpoint.settings, name);
+        let (greeting, steps) = greeting(&endpoint, name);
         Self {
             greeting,
             steps,
@@ -128,20 +128,23 @@ fn no_greeting(address: &Address, error: io::Error, has_answered: bool) -> Conne
 
 /// Returns the commands that prepare a new connection, as bytes and as steps: the login, the choice
 /// of a database, and questions about the server. `name` is the name of the connection.
-pub(super) fn greeting(settings: &RedisConnectionInfo, name: &str) -> (Vec<u8>, Vec<Step>) {
+pub(super) fn greeting(endpoint: &Endpoint, name: &str) -> (Vec<u8>, Vec<Step>) {
+    let settings = &endpoint.settings;
     let mut hello = vec!["HELLO", "3"];
+    let mut advice = "give the password with MasterSpec::login or in the URL";
     if let Some(password) = settings.password() {
+        advice = endpoint.login_advice;
         hello.extend(["AUTH", settings.username().unwrap_or("default"), password]);
     }
     let hello: Vec<_> = hello.into_iter().map(str::as_bytes).collect();
-    let (mut bytes, mut steps) = (Vec::new(), vec![Step::Hello]);
+    let (mut bytes, mut steps) = (Vec::new(), vec![Step::Hello(advice)]);
     encode(&mut bytes, &hello);
     if settings.db() != 0 {
         encode(
             &mut bytes,
             &[b"SELECT", settings.db().to_string().as_bytes()],
         );
-        steps.push(Step::Select);
+        steps.push(Step::Select(settings.db()));
     }
     encode(&mut bytes, &[b"CLIENT", b"TRACKING", b"ON", b"OPTIN"]);
     bytes.extend_from_slice(CACHING); // it has no effect on a command that reads no key
@@ -159,9 +162,11 @@ pub(super) fn greeting(settings: &RedisConnectionInfo, name: &str) -> (Vec<u8>, 
 #[derive(Clone, Copy)]
 pub(super) enum Step {
     FindNative(NativeRelease),
-    Hello,
+    /// With what to do if the login is refused.
+    Hello(&'static str),
     Name,
-    Select,
+    /// With the number of the database.
+    Select(i64),
     Track,
 }
 
@@ -175,23 +180,23 @@ impl Step {
     fn check(self, frame: &[u8]) -> Result<(), ConnectError> {
         let Reply::Error(error) = reply(frame) else {
             return match self {
-                Self::Hello => check_role(frame),
-                Self::FindNative(_) | Self::Name | Self::Select | Self::Track => Ok(()),
+                Self::Hello(_) => check_role(frame),
+                Self::FindNative(_) | Self::Name | Self::Select(_) | Self::Track => Ok(()),
             };
         };
         let kind = ServerError::of(&error);
         let text = error.into_owned();
         match (self, kind) {
             (_, ServerError::Loading | ServerError::MaxClients) => Err(ConnectError::Busy(text)),
-            (Self::Hello, ServerError::NoProtocol | ServerError::UnknownCommand) => {
+            (Self::Hello(_), ServerError::NoProtocol | ServerError::UnknownCommand) => {
                 Err(ConnectError::NotRedis6(text))
             }
             // Servers say much more, but not this.
-            (Self::Hello, _) if text.starts_with("NOAUTH") => Err(ConnectError::Login(
-                "NOAUTH, no password was given".to_owned(),
+            (Self::Hello(advice), _) if text.starts_with("NOAUTH") => Err(ConnectError::Login(
+                format!("NOAUTH, no password was given; {advice}"),
             )),
-            (Self::Hello, _) => Err(ConnectError::Login(text)),
-            (Self::Select, _) => Err(ConnectError::Database(text)),
+            (Self::Hello(advice), _) => Err(ConnectError::Login(format!("{text}; {advice}"))),
+            (Self::Select(number), _) => Err(ConnectError::Database(format!("{number}: {text}"))),
             // Without the right to track keys, waiters poll. Without the right to set a name,
             // people see less. The answer about a native release is always an error.
             (Self::FindNative(_) | Self::Name | Self::Track, _) => Ok(()),
@@ -202,7 +207,7 @@ impl Step {
     fn found_native(self, frame: &[u8]) -> Option<NativeRelease> {
         match self {
             Self::FindNative(native) => is_known(frame).then_some(native),
-            Self::Hello | Self::Name | Self::Select | Self::Track => None,
+            Self::Hello(_) | Self::Name | Self::Select(_) | Self::Track => None,
         }
     }
 }
@@ -273,46 +278,55 @@ mod tests {
         };
         let too_old = "it does not know HELLO 3, which Redis has since version 6: ";
         for (step, reply, expected) in [
-            (Step::Hello, "%1\r\n+role\r\n+master\r\n", "fine".to_owned()),
             (
-                Step::Hello,
+                Step::Hello("look"),
+                "%1\r\n+role\r\n+master\r\n",
+                "fine".to_owned(),
+            ),
+            (
+                Step::Hello("look"),
                 "%1\r\n+role\r\n+replica\r\n",
                 "it is a replica, not a master".into(),
             ),
             (
-                Step::Hello,
+                Step::Hello("look"),
                 "%1\r\n$4\r\nmode\r\n$8\r\nsentinel\r\n",
                 "it is a Sentinel, not a master: use redis+sentinel://host:port/service".into(),
             ),
             (
-                Step::Hello,
+                Step::Hello("look"),
                 "+OK\r\n",
                 format!("{too_old}its answer is not a map"),
             ),
             (
-                Step::Hello,
+                Step::Hello("look"),
                 "-ERR unknown command `HELLO`, with args beginning with: `3`\r\n",
                 format!("{too_old}ERR unknown command `HELLO`"),
             ),
             (
-                Step::Hello,
+                Step::Hello("look"),
                 "-NOPROTO unsupported protocol version\r\n",
                 format!("{too_old}NOPROTO unsupported protocol version"),
             ),
             (
-                Step::Hello,
+                Step::Hello("look"),
                 "-DENIED Redis is running in protected mode\r\n",
-                "refused the login: DENIED Redis is running in protected mode".into(),
+                "refused the login: DENIED Redis is running in protected mode; look".into(),
             ),
             (
-                Step::Hello,
+                Step::Hello("look"),
+                "-NOAUTH HELLO must be called with the client already authenticated\r\n",
+                "refused the login: NOAUTH, no password was given; look".into(),
+            ),
+            (
+                Step::Hello("look"),
                 "-ERR max number of clients reached\r\n",
                 "ERR max number of clients reached".into(),
             ),
             (
-                Step::Select,
+                Step::Select(99),
                 "-ERR DB index is out of range\r\n",
-                "refused the database: ERR DB index is out of range".into(),
+                "refused the database 99: ERR DB index is out of range".into(),
             ),
             (
                 Step::Track,
@@ -349,7 +363,7 @@ mod tests {
             ] {
                 let found = Step::FindNative(native).found_native(reply.as_bytes());
                 assert_eq!(found, is_found.then_some(native), "{reply}");
-                assert_eq!(Step::Hello.found_native(reply.as_bytes()), None);
+                assert_eq!(Step::Hello("").found_native(reply.as_bytes()), None);
             }
         }
     }

@@ -201,7 +201,7 @@ fn check_login(frame: &[u8]) -> Result<(), ConnectError> {
     match reply(frame) {
         Reply::Ok => Ok(()),
         Reply::Error(error) => Err(ConnectError::Sentinel(format!(
-            "refused the login: {}",
+            "refused the login: {}; look at sentinel_user and sentinel_password in the URL",
             without_user(&error)
         ))),
         _ => Err(ConnectError::Sentinel(
