@@ -9,14 +9,14 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::{
-    observer::{MasterEvent, MasterObserver},
-    server_error::ServerError,
-};
+use super::observer::{MasterEvent, MasterObserver};
 use crate::core::{
     time::OutageLog,
     view::health::{DialRefusal, MasterHealth, MasterState},
-    vote::lists::{Membership, Roster},
+    vote::{
+        lists::{Membership, Roster},
+        server_error::ServerError,
+    },
 };
 
 /// The states of the masters of a coordinator. Each supervisor writes the entry of its master.

@@ -8,7 +8,6 @@ mod health;
 mod observer;
 mod redis;
 pub(crate) mod restart;
-pub(crate) mod server_error;
 pub(crate) mod session;
 mod spec;
 mod supervisor;

@@ -8,6 +8,7 @@ pub(crate) mod lists;
 pub(crate) mod obstacle;
 pub(crate) mod quorum;
 pub(crate) mod round;
+pub(crate) mod server_error;
 pub(crate) mod votes;
 
 use held_report::HeldReport;

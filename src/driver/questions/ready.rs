@@ -10,6 +10,7 @@ use crate::{
         vote::{
             Failure, Verb, Vote,
             round::{CastVote, Round},
+            server_error::ServerError,
             votes::{VoteRow, Votes},
         },
     },
@@ -17,7 +18,7 @@ use crate::{
         acquire::deadline::Deadline, context::Context, live_round::LiveRound, masters::Masters,
         time::clock,
     },
-    master::{Entry, server_error::ServerError},
+    master::Entry,
 };
 
 /// Waits until the masters that can vote are enough. Asks for the last time when `limit` is over.

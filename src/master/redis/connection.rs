@@ -20,10 +20,9 @@ use super::{
     wire::Wire,
 };
 use crate::{
-    core::{kind::script::Script, protocol::command::Reply},
+    core::{kind::script::Script, protocol::command::Reply, vote::server_error::ServerError},
     master::{
         health::LastHeard,
-        server_error::ServerError,
         session::{Session, Transmit, listeners::Subscription, request::Request},
     },
 };

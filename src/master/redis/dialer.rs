@@ -8,13 +8,13 @@ use crate::{
         kind::script::ORIGIN,
         protocol::command::Reply,
         restart::{DataLoss, Incarnation, ORIGIN_KEY, Quarantine, origin_arguments},
+        vote::server_error::ServerError,
     },
     master::{
         config::MasterConfig,
         connect_error::{ConnectError, DialError},
         observer::{MasterEvent, MasterObserver},
         restart::RunIds,
-        server_error::ServerError,
     },
 };
 

@@ -19,11 +19,8 @@ use super::{
     resp::reply,
 };
 use crate::{
-    core::protocol::command::Reply,
-    master::{
-        connect_error::{ConnectError, Progress, in_time},
-        server_error::ServerError,
-    },
+    core::{protocol::command::Reply, vote::server_error::ServerError},
+    master::connect_error::{ConnectError, Progress, in_time},
 };
 
 /// Opens connections to one server, and logs in.

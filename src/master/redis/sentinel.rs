@@ -21,11 +21,14 @@ use super::{
     wire::Wire,
 };
 use crate::{
-    core::{protocol::command::Reply, vote::quorum::majority},
-    master::{
-        connect_error::{ConnectError, Progress, in_time},
-        server_error::{ServerError, without_user},
+    core::{
+        protocol::command::Reply,
+        vote::{
+            quorum::majority,
+            server_error::{ServerError, without_user},
+        },
     },
+    master::connect_error::{ConnectError, Progress, in_time},
 };
 
 /// Asks Sentinels. The connections to the Sentinels stay open between questions.

@@ -7,11 +7,10 @@ use crate::{
     core::{
         protocol::{command::Reply, identity::Ticket},
         restart::Quarantine,
-        vote::{Failure, Verb, Vote},
+        vote::{Failure, Verb, Vote, server_error::ServerError},
     },
     master::{
         observer::MasterEvent,
-        server_error::ServerError,
         session::{link::Item, listeners::Topic, request::Request},
     },
     panics::caught,

@@ -1,6 +1,6 @@
 //! The meanings of the error replies of servers. The words differ between versions.
 
-use crate::core::vote::{Failure, Verb};
+use super::{Failure, Verb};
 
 /// The meaning of an error reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
