@@ -24,7 +24,8 @@ pub(crate) fn in_words_of_the_file(text: &str) -> String {
         .replace("MasterSpec::login or in the URL", LOGIN)
         .replace("are Strict", "have strict = true")
         .replace("the origin key", "the key that shows the restart")
-        .replace(" for this guard", "");
+        .replace(" for this guard", "")
+        .replace("; for rights see docs::operations or `quorlock doctor`", "");
     let places = PLACES.get().into_iter().flatten();
     places.fold(text, |text, (word, place)| text.replace(word, place))
 }

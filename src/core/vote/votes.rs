@@ -176,7 +176,11 @@ impl fmt::Display for Votes {
                 None => f.write_str("not answered yet")?,
             }
         }
-        Ok(())
+        let mut failures = self.iter().filter_map(|row| row.failure());
+        match failures.any(Failure::is_denial) {
+            true => f.write_str("; for rights see docs::operations or `quorlock doctor`"),
+            false => Ok(()),
+        }
     }
 }
 
@@ -246,6 +250,12 @@ mod tests {
         let closed = || Vote::Fail(Failure::Closed);
         for (cast, counts, text) in [
             (vec![], (0, 0, 0), ""),
+            (
+                vec![Some(Vote::Fail(Failure::Rejected("NOPERM x".into()))), None],
+                (0, 0, 1),
+                "m0 answered NOPERM x, m1 not answered yet; \
+                 for rights see docs::operations or `quorlock doctor`",
+            ),
             (
                 vec![Some(Vote::Grant), Some(gone()), None],
                 (1, 1, 0),
