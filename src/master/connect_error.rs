@@ -1,6 +1,6 @@
 //! The reasons why no connection to a server can be made.
 
-use std::{future::Future, io, time::Duration};
+use std::{future::Future, io, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::time::timeout;
@@ -157,11 +157,9 @@ pub(crate) enum DialError {
         ORIGIN_RIGHTS
     )]
     RightsMissing { why: String },
-    #[error("it is the same server as master {other}: every master must be a server of its own")]
-    SameServer {
-        /// The number of the other master, from 1.
-        other: usize,
-    },
+    /// With the address of the other master.
+    #[error("it is the same server as {0}: every master must be a server of its own")]
+    SameServer(Arc<str>),
 }
 
 impl DialError {

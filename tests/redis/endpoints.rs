@@ -147,9 +147,7 @@ fn two_databases_of_one_server_are_one_master() {
             .unwrap();
         let lock = locks.mutex("r");
         until_votes(&lock, "a refused master", |votes| {
-            votes
-                .to_string()
-                .contains("it is the same server as master")
+            votes.to_string().contains("it is the same server as ")
         })
         .await;
         let report = check(&urls).await.to_string();

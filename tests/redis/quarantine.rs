@@ -346,10 +346,8 @@ fn a_duplicate_master_that_comes_back_empty_has_no_vote() {
         proxy.lead_to(masters[1].port());
         masters[0].kill();
         let lock = locks.mutex("r");
-        until_votes(&lock, "a twin", |votes| {
-            votes.to_string().contains("the same server as master 2")
-        })
-        .await;
+        let same = format!("the same server as 127.0.0.1:{}", masters[1].port());
+        until_votes(&lock, "a twin", |votes| votes.to_string().contains(&same)).await;
         masters[0].restart();
         proxy.lead_to(masters[0].port());
         let back = until_votes(&lock, "the master is back", |votes| {

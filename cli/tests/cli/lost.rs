@@ -13,7 +13,7 @@ use nix::{
 };
 use testkit::server::{Server, masters};
 
-use crate::support::{Running, assert_free, dead_by, ended, is_alive, script, until, with};
+use crate::support::{Running, assert_free, dead_by, ended, is_alive, script, until, urls, with};
 
 /// A command that cleans up and succeeds when it is asked to end.
 const CLEAN: &str =
@@ -289,6 +289,25 @@ fn an_outage_is_told_once_while_a_lock_is_held() {
         let (status, _, err) = running.ended();
         assert_eq!((status.code(), &*err), (Some(0), ""));
     }
+}
+
+/// It is up, and its answer says what to change.
+#[test]
+fn a_master_that_refuses_the_login_is_not_said_to_be_down() {
+    let masters = masters(3);
+    let user = ["ACL", "SETUSER", "bob", "on", ">pw", "~*", "&*", "+@all"];
+    assert!(masters.iter().all(|master| master.command(&user) == "OK"));
+    let mut hold = with(&masters, "hold --ttl 1m a");
+    let urls = urls(&masters).replace("redis://", "redis://bob:pw@");
+    let mut holder = Running::start(hold.env("QUORLOCK_MASTERS", urls));
+    assert!(holder.line().starts_with("held "));
+    assert_eq!(masters[0].command(&["ACL", "DELUSER", "bob"]), "1");
+    let news = holder.error_line();
+    let expected = format!(
+        "master 127.0.0.1:{} takes no locks: refused the login: WRONGPASS",
+        masters[0].port()
+    );
+    assert!(news.contains(&expected), "{news}");
 }
 
 #[test]

@@ -69,7 +69,9 @@ impl Dialer {
             return Ok(None);
         };
         // A refusal keeps the run ids: the master's own server may come back without its locks.
-        config.servers.meet(self.master, &found.run_id)?;
+        let same = |other| DialError::SameServer(config.health.observer(other).address().clone());
+        let met = config.servers.meet(self.master, &found.run_id);
+        met.map_err(same)?;
         let last_heard = self.run_ids.meet(&found.run_id, asked, now())?;
         connection.last_heard.push(last_heard);
         Ok(found.loss)
