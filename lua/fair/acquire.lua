@@ -69,7 +69,7 @@ if not is_free then
   end
 end
 
--- Calls the waiter that has become the first, because dead waiters before it were removed.
+-- Calls the waiter that comes first now because dead waiters before it were removed.
 local function call_next()
   if is_free and is_swept then
     notify(head)

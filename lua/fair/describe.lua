@@ -20,7 +20,7 @@ return {
     local is_queue = is_asked() and redis.call('TYPE', KEYS[2])['ok'] == 'zset'
     return is_queue and redis.call('ZRANGE', KEYS[2], 0, 999) or {}
   end,
-  -- A waiter is next, whatever kind of lock was in its way.
+  -- The next waiter is called, whatever kind of lock was broken.
   on_break = function()
     if is_asked() then
       best_effort(function()

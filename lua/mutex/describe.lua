@@ -1,7 +1,7 @@
 -- mutex/describe: what shared/any_holder and the scripts that use it know of mutexes.
 
--- Returns the client name in the value of a mutex. Returns '' for a value of any other form,
--- because the value of another library may be a secret from the first character to the last.
+-- Returns the client name in the value of a mutex. Returns '' for a value without one, because the
+-- value of another library may be a secret from the first character to the last.
 local function client_in(value)
   local client = string.match(value, '^' .. string.rep('[0-9a-f]', 40) .. '@([!-~]+)$')
   return client and #client <= 64 and client or ''

@@ -16,7 +16,7 @@ return {
     if not entries then
       return nil
     end
-    -- Only now, so that locks of other kinds can be described without the right to TIME.
+    -- TIME comes only now, so locks of other kinds can be described without that right.
     local now, holders = clock(), {}
     for _, entry in ipairs(entries) do
       if is_alive(entry, now) then
@@ -53,7 +53,7 @@ return {
     end
     return tickets
   end,
-  -- A waiter is next, whatever kind of lock was in its way.
+  -- The next waiters are called, whatever kind of lock was broken.
   on_break = function()
     if is_asked() then
       best_effort(function()

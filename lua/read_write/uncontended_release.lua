@@ -1,6 +1,6 @@
--- read_write/uncontended_release: the common case of read_write/release, before its parts are even
--- defined, because that takes as long as all the rest. The caller has an entry of this attempt and
--- no other one, and no one waits.
+-- read_write/uncontended_release: the common case of read_write/release, before its functions are
+-- even defined: their definition takes as long as all the rest. The caller has an entry of this
+-- attempt and no other one, and no one waits.
 do
   local call, key, reader = redis.call, KEYS[1], 'quorlock:reader:' .. ARGV[1]
   local stored = redis.pcall('HMGET', key, 'mode', 'quorlock:read_write', 'quorlock:writer', reader)

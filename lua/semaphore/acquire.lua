@@ -18,16 +18,16 @@
 --                  'queued POSITION', 'skew MICROS', 'stale ..': as for fair/acquire
 --          error   WRONGTYPE: a lock of another kind is held under this name
 --
--- A slot is held by the owner that a majority of masters has granted it. So the caller counts the
--- grants of one slot only, and one attempt asks for one slot: after a failed round, the next round
--- is a new attempt.
+-- A slot belongs to the owner to which a majority has granted it. So the caller counts the grants
+-- of one slot only, and one attempt asks for one slot: after a failed round, the next round is a
+-- new attempt.
 --
--- The waiter at place p of the queue, from 0, gets the slot that is free after p others. So masters
--- that know the same holders and waiters grant it the same slot. A waiter that asks without a
--- waiter timeout wants this master to choose for the others, as the agreed one. It searches from a
--- slot that depends on its ticket and its attempt, as a caller does that finds no waiters. Masters
--- may lack holders, so every second attempt searches from another slot: a waiter lets the agreed
--- master choose in every second attempt.
+-- The waiter at place p of the queue, from 0, gets the free slot after p other free ones. So
+-- masters that know the same holders and waiters grant it the same slot. A waiter that asks without
+-- a waiter timeout wants this master to choose for the others, as the agreed one. The search begins
+-- at a slot that depends on ticket and attempt, as for a caller without timeout that finds no
+-- waiters. Masters may lack holders, so the slot changes with every second attempt: the agreed
+-- master chooses only that often.
 --
 -- A waiter whose candidate is refused stays in the queue, so that later clients do not pass it.
 --
@@ -68,7 +68,7 @@ local function leave_queue()
   return redis.call('ZREM', KEYS[2], ticket) == 1 and redis.call('ZREM', KEYS[3], ticket)
 end
 
--- Returns the slot at place `skip` among those that are free, from slot `from` on.
+-- Returns the free slot after `skip` other free ones, from slot `from` + 1 on.
 local function free_slot(from, skip)
   for first = 0, most - 1, 64 do
     local names = {}
@@ -121,13 +121,14 @@ local function grant(slot)
   used = used + (mine and 0 or 1)
   local denied = best_effort(function()
     local is_served = leave_queue()
-    -- A release calls one waiter. If more permits are free than that one takes, it calls the next.
+    -- A release calls one waiter. If permits are still free after its grant, the next is called
+    -- here.
     call_waiters(now, (is_served or removed > 0) and used < most and 1 or 0)
   end)
   return denied or tonumber(slot)
 end
 
--- Calls the waiters whose turn has come, because entries or dead waiters were removed.
+-- Calls the waiters whose turn has come because entries or dead waiters were removed.
 local function call_others(is_swept)
   call_waiters(now, math.min(math.max(removed, is_swept and 1 or 0), most - used), ticket)
 end

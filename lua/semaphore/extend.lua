@@ -22,7 +22,7 @@ if not is_lock then
 end
 if mine and mine.attempt == tonumber(ARGV[2]) and mine.slot == ARGV[4] and mine.ends >= now then
   local ends = math.max(mine.ends, now + tonumber(ARGV[3]))
-  -- A master that is out of memory refuses to begin with a HSET, but must still be able to extend.
+  -- A master that is out of memory refuses HSET as a first write, but must still be able to extend.
   local left = math.max(redis.call('PTTL', KEYS[1]), ends - now)
   redis.call('PEXPIRE', KEYS[1], string.format('%.0f', left))
   return store_permit(mine, ends, now)

@@ -1,6 +1,6 @@
--- semaphore/uncontended_release: the common case of semaphore/release, before its parts are even
--- defined, because that takes as long as all the rest. The caller has an entry of this attempt and
--- its slot, no one waits, and no other lease has ended.
+-- semaphore/uncontended_release: the common case of semaphore/release, before its functions are
+-- even defined: their definition takes as long as all the rest. The caller has an entry of this
+-- attempt and its slot, no one waits, and no other lease has ended.
 do
   local call, key, permit = redis.call, KEYS[1], 'quorlock:permit:' .. ARGV[1]
   local stored = redis.pcall('HMGET', key, permit, 'mode', 'quorlock:semaphore')

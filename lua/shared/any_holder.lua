@@ -15,10 +15,10 @@
 -- on_break     tells waiters that a lock was broken; may be missing. Its arguments are the name of
 --              the lock's kind, and the channel on which waiters of Redisson listen
 --
--- returns  the kind and its list of holders. Each of them also has its left, and its digest: the
---          SHA-1 of `by`, because a token is a secret, and an owner of another library may be long
---          or not UTF-8. Returns nil and an empty list for a free lock, and nil and one holder for
---          a key that is no lock
+-- returns  the kind and its list of holders. Each holder also has `left`, and `digest`: the SHA-1
+--          of `by`, because a token is a secret, and an owner of another library may be long or
+--          not UTF-8. Returns nil and an empty list for a free lock, and nil and one holder for a
+--          key that is no lock
 local function describe_holders(key)
   local type = redis.call('TYPE', key)['ok']
   if type == 'none' then

@@ -13,7 +13,7 @@
 -- KEYS[4]  the queue of the tickets of readers
 local READ_WRITE, WRITER, READER = 'quorlock:read_write', 'quorlock:writer', 'quorlock:reader:'
 
--- Returns the entry that a field of the hash is; nil if it is none.
+-- Returns the entry in a field of the hash; nil if there is none.
 local function to_entry(field, value)
   local is_writer = field == WRITER
   if not value or not (is_writer or string.sub(field, 1, #READER) == READER) then
@@ -30,8 +30,8 @@ local function to_entry(field, value)
   }
 end
 
--- Returns whether the lease of an entry has not ended. Like a key, it lives until the end of its
--- last millisecond.
+-- Returns whether the lease of an entry has not ended. Like a key, an entry lives until the end of
+-- its last millisecond.
 local function is_alive(entry, now)
   return entry.ends >= now
 end
@@ -72,7 +72,7 @@ local function few_entries(owner)
   return entries, is_lock or redis.call('EXISTS', KEYS[1]) == 0
 end
 
--- Writes an entry that lives until `ends`. The key lives as long at least.
+-- Writes an entry that lives until `ends`. The key lives at least as long.
 --
 -- returns  1      the entry is there
 --          error  the TTL could not be set. The entry was removed, because without a TTL the lock
@@ -81,7 +81,7 @@ local function store_entry(is_writer, owner, attempt, depth, ends, now)
   local field = is_writer and WRITER or READER .. owner
   local value = string.format('%s %s %.0f', attempt, depth, ends)
   value = is_writer and value .. ' ' .. owner or value
-  -- A right that is missing must not leave a part of a lock. So all reads come first, and a single
+  -- If a right is missing, no part of a lock may stay behind. So all reads come first, and a single
   -- command writes.
   local count, left = redis.call('HMGET', KEYS[1], READ_WRITE)[1], redis.call('PTTL', KEYS[1])
   redis.call('HSET', KEYS[1], 'mode', 'quorlock', READ_WRITE, count or 3, field, value)
@@ -127,7 +127,7 @@ local function remove_attempt(entries, owner, attempt)
 end
 
 -- Describes the holders that are in the way, as shared/holder does. At most five owners are named,
--- each on a line of its own. LEFT is the time until the last of the holders ends.
+-- each on a line of its own. LEFT is the time until the last of their leases ends.
 local function describe_entries(entries, now, position)
   local owners, ends = {}, 0
   for at, entry in ipairs(entries) do
@@ -141,11 +141,11 @@ end
 -- Calls the waiters whose turn has come: all readers before the first writer, or that writer if no
 -- one holds the lock. Does not call the waiter with the ticket `caller`.
 --
--- If `is_first_gone`, the first waiter has left its queue. Then those that are the first now are
--- called while others hold the lock, too. They look when the lock will be free.
+-- If `is_first_gone`, the first waiter has left its queue. Then the waiters that come first now are
+-- called even while others hold the lock, and find out when it will be free.
 --
 -- If `is_reader`, only a reader or its ticket is gone. It was in the way of writers only, so no
--- reader is called. Otherwise readers that a minority grants would call each other for ever.
+-- reader is called. Otherwise readers with minority grants would call each other for ever.
 local function call_next(now, caller, is_reader, is_first_gone)
   local writer = to_entry(WRITER, redis.call('HMGET', KEYS[1], WRITER)[1])
   if writer and is_alive(writer, now) and not is_first_gone then

@@ -19,8 +19,8 @@
 --
 -- Safe to run twice or late: the second run finds what the first one wrote. The run id tells
 -- whether the master has restarted. The uptime cannot tell it, because a server computes the uptime
--- from its wall clock. A record that comes back with a snapshot or the tail of a log has the old
--- run id. A malformed record counts as missing. The caller then counts as having known the master.
+-- from its wall clock. A record that comes back from a snapshot or a log has the old run id. A
+-- malformed record counts as missing. The caller then counts as having known the master.
 --
 -- The replication id tells whether the process was a replica meanwhile, and may have replaced its
 -- data by that of another server. A process that is promoted always gets a new one. Other events
@@ -61,7 +61,7 @@ if not is_sound then
   sign = is_new and sign or 'missing'
 end
 
--- The shortest silence of the other processes that the caller has met. nil if there is none.
+-- The shortest silence of the other processes that the caller has met. nil if it has met no other.
 local away
 for at = 2, #ARGV, 2 do
   if ARGV[at] ~= run_id then

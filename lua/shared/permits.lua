@@ -12,7 +12,7 @@
 -- KEYS[3]  their deadlines
 local SEMAPHORE, PERMIT, SLOT = 'quorlock:semaphore', 'quorlock:permit:', 'quorlock:slot:'
 
--- Returns the entry of an owner; nil if it is none.
+-- Returns the entry of an owner; nil if `value` is none.
 local function to_permit(owner, value)
   local attempt, ends, slot = string.match(value or '', '^(%d+) (%d+) (%d+)$')
   return attempt and {
@@ -50,7 +50,7 @@ local function all_permits(key)
   return is_marked and has_mode and permits or nil
 end
 
--- Returns the entry of the owner, whose lease may have ended. Also returns whether the lock is a
+-- Returns the entry of the owner. Its lease may have ended. Also returns whether the lock is a
 -- semaphore or free, and the time before which no lease ends. Reads no other fields, because there
 -- may be many holders.
 local function own_permit(owner)
@@ -60,7 +60,7 @@ local function own_permit(owner)
   return to_permit(owner, stored[3]), is_lock, earliest
 end
 
--- Removes an entry, and the lock with the last one.
+-- Removes an entry, and with the last one the lock.
 local function remove_permit(key, permit)
   redis.call('HDEL', key, PERMIT .. permit.owner)
   if redis.call('HMGET', key, SLOT .. permit.slot)[1] == permit.owner then
@@ -93,13 +93,13 @@ local function sweep_permits(key, now)
   return count, earliest
 end
 
--- Writes an entry that lives until `ends`. The key lives as long at least.
+-- Writes an entry that lives until `ends`. The key lives at least as long.
 --
 -- returns  1      the entry is there
 --          error  the TTL could not be set. The entry was removed, because without a TTL the lock
 --                 would never end
 local function store_permit(permit, ends, now)
-  -- A right that is missing must not leave a part of a lock. So all reads come first, and a single
+  -- If a right is missing, no part of a lock may stay behind. So all reads come first, and a single
   -- command writes.
   local earliest, left = redis.call('HMGET', KEYS[1], SEMAPHORE)[1], redis.call('PTTL', KEYS[1])
   earliest = math.min(tonumber(earliest or '') or ends, ends)
