@@ -54,6 +54,16 @@ macro_rules! guard {
     };
 }
 
+/// All commands of all kinds of locks, and of this check. Nothing tells which of them a user lacks
+/// who may not send scripts.
+macro_rules! all {
+    () => {
+        "+hello +client|tracking +client|caching +client|setname +client|list +config|get +evalsha \
+         +eval +publish +subscribe +unsubscribe +set +get +del +pttl +pexpire +info +time +exists \
+         +hmget +hset +hdel +type +hlen +hgetall +zadd +zrem +zrange +zrank +zscore +zlexcount"
+    };
+}
+
 const EVICTION: &str = "locks are evicted silently when memory is short, keys with a TTL first";
 const LIST_MASTERS: &str = "list independent masters only";
 const NOEVICTION: &str = "CONFIG SET maxmemory-policy noeviction";
@@ -69,7 +79,7 @@ table! {
     DOWN = Unknown "connection"; "no connection to it works, so it has no vote";
         "make sure that it is up and can be reached, and that its URL and its certificates are right";
     EVAL = Refuse "EVAL"; "all locks need it to send the texts of scripts";
-        "ACL SETUSER <user> +eval +evalsha, and do not rename them";
+        concat!("ACL SETUSER <user> ", all!(), ", and do not rename EVAL and EVALSHA");
     LOGIN = Refuse "login"; NO_VOTE;
         "look at its users and at protected mode";
     NOT_NOW = Warn "votes"; "it has no vote now"; "look at its log";
@@ -138,8 +148,8 @@ table! {
     NO_SUCH_LOCK = Info "rights"; "its user cannot have such locks there"; "";
     OTHER_KEYS_ONLY = Unknown "rights to keys";
         "its user may not use the key of a lock called quorlock:check, and perhaps not your keys";
-        "ACL SETUSER <user> ~quorlock:check to silence this, or a key template with your prefix; \
-         the check does not touch your own keys";
+        "ACL SETUSER <user> ~quorlock:check, to silence this; or a key template with your prefix; the \
+         check does not touch your own keys";
 }
 
 // All masters together, and other programs.

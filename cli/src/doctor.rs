@@ -156,8 +156,8 @@ fn notes(findings: &[FindingReport], is_strict: bool, style: Style) -> String {
 }
 
 const COMMANDS: &str = "\
-A restart undoes CONFIG SET: run CONFIG REWRITE in the same way. If the masters have a password, \
-set REDISCLI_AUTH first, and add --user NAME for a user, and --tls for TLS.";
+A restart undoes them: run CONFIG REWRITE in the same way, or ACL SAVE with an ACL file. If the \
+masters have a password, set REDISCLI_AUTH first, and add --user NAME for a user, and --tls for TLS.";
 const NOT_STRICT: &str = "\
 Without strict, a program that starts now takes a master that has lost its locks for a new one. \
 For jobs that come and go, set strict = true in all programs.";
@@ -187,13 +187,24 @@ fn summary(findings: &[FindingReport], worst: Option<Severity>) -> String {
 /// Returns the command that carries out the fix, if the fix is one command for a server with a host
 /// and a port.
 fn command(master: &str, fix: &str) -> Option<String> {
+    let fix = fix.split([',', ';']).next()?;
     let words: Vec<_> = fix.split(' ').collect();
-    let is_command = matches!(words[..], ["CONFIG", "SET", _, _]);
+    let is_command = matches!(words[..], ["CONFIG", "SET", _, _] | ["ACL", "SETUSER", ..]);
     let (host, port) = master.rsplit_once(':')?;
     let is_tcp =
         port.parse::<u16>().is_ok() && !host.contains(['/', '@']) && !host.starts_with("sentinel:");
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    (is_command && is_tcp).then(|| format!("redis-cli -h {host} -p {port} {fix}"))
+    let words: Vec<_> = words.into_iter().map(quoted).collect();
+    (is_command && is_tcp).then(|| format!("redis-cli -h {host} -p {port} {}", words.join(" ")))
+}
+
+/// Returns a word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let is_plain = |letter: char| letter.is_alphanumeric() || "+-_".contains(letter);
+    match word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
 }
 
 #[cfg(test)]
@@ -206,6 +217,9 @@ mod tests {
         let copied = |host| Some(format!("redis-cli -h {host} -p 6379 CONFIG SET timeout 0"));
         assert_eq!(command("10.0.0.1:6379", fix), copied("10.0.0.1"));
         assert_eq!(command("[::1]:6379", fix), copied("::1"));
+        let rights = "ACL SETUSER app +eval +client|list ~quorlock:guard; or another server";
+        let shown = "redis-cli -h a -p 1 ACL SETUSER app +eval '+client|list' '~quorlock:guard'";
+        assert_eq!(command("a:1", rights).as_deref(), Some(shown));
         for (master, fix) in [
             ("/run/redis.sock", fix),
             ("sentinel:locks@10.0.0.1:26379", fix),

@@ -271,6 +271,11 @@ impl MasterSpec {
         }
     }
 
+    /// Returns the name of the user, if the URL or [`login`](Self::login) has one.
+    pub fn user(&self) -> Option<&str> {
+        self.0.as_ref().ok()?.user()
+    }
+
     /// Returns the number of the database on the server.
     pub fn database(&self) -> i64 {
         self.0.as_ref().map_or(0, redis::Endpoint::database)

@@ -191,3 +191,21 @@ fn the_status_of_a_lock_whose_key_is_denied_is_78() {
         );
     }
 }
+
+#[test]
+fn one_command_of_the_doctor_gives_all_commands() {
+    let masters = masters(1);
+    allow(&masters[0], "+hello ~*");
+    let doctor = || ended(&mut as_bob(&masters, "doctor")).1;
+    let shown = doctor();
+    let port = masters[0].port();
+    let before = format!("redis-cli -h 127.0.0.1 -p {port} ");
+    let mut commands = shown
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix(&*before));
+    let command = commands.next().unwrap().replace('\'', "");
+    assert_eq!(commands.next(), None, "{shown}");
+    masters[0].command(&command.split(' ').collect::<Vec<_>>());
+    let shown = doctor();
+    assert!(!shown.contains("ACL"), "{shown}");
+}

@@ -186,6 +186,10 @@ impl Endpoint {
         self.address.text()
     }
 
+    pub(crate) fn user(&self) -> Option<&str> {
+        self.settings.username()
+    }
+
     pub(crate) fn database(&self) -> i64 {
         self.settings.db()
     }
@@ -193,8 +197,7 @@ impl Endpoint {
     /// Returns whether there is a user without a password. No login would be sent, so the server
     /// would take this program for the default user.
     pub(crate) fn lacks_password(&self) -> bool {
-        let user = self.settings.username();
-        user.is_some_and(|user| user != "default") && self.settings.password().is_none()
+        self.user().is_some_and(|user| user != "default") && self.settings.password().is_none()
     }
 
     #[cfg(feature = "tls")]
