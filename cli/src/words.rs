@@ -30,10 +30,10 @@ pub(crate) fn in_words_of_the_file(text: &str) -> String {
     places.fold(text, |text, (word, place)| text.replace(word, place))
 }
 
-/// The words of the library for the password and the files for TLS, and where those are.
-static PLACES: OnceLock<[(&str, String); 5]> = OnceLock::new();
+/// The words of the library for the password and the authorities, and where those are.
+static PLACES: OnceLock<[(&str, String); 3]> = OnceLock::new();
 
-/// Notes where the password and the files for TLS are.
+/// Notes where the password and the file of authorities are.
 pub(crate) fn note_places(settings: &SharedSettings) {
     let given = "password_file, QUORLOCK_PASSWORD or MasterSpec::login";
     // Where ca_file is given, the others do not count.
@@ -44,8 +44,6 @@ pub(crate) fn note_places(settings: &SharedSettings) {
         (others, &none, others),
         (given, &settings.password_file, "QUORLOCK_PASSWORD"),
         ("ca_file", &settings.ca_file, "ca_file or QUORLOCK_CA_FILE"),
-        ("cert_file", &settings.cert_file, "cert_file"),
-        ("key_file", &settings.key_file, "key_file"),
     ];
     let places = places.map(|(word, file, other)| {
         let file = file.as_ref().map(|file| file.display().to_string());
