@@ -10,7 +10,6 @@ use crate::{Shared, denial::Denial, programs::Program, report::Finding, rights, 
 #[derive(Clone, Debug)]
 pub(crate) struct Master {
     pub(crate) address: Arc<str>,
-    pub(crate) user: String,
     pub(crate) answer: Result<Facts, Finding>,
 }
 

@@ -160,7 +160,6 @@ pub async fn check(
     let is_change = !lists[1].is_empty();
     let answers = specs.iter().map(async |(address, spec)| Master {
         address: address.clone(),
-        user: spec.user().unwrap_or("default").to_owned(),
         answer: ask::ask(spec, &keys, shared, is_change).await,
     });
     let masters = join_all(answers).await;
@@ -264,7 +263,9 @@ fn judge(masters: &[Master], lists: &[List], expected: &Expected, shared: &Share
             }
             Err(finding) => vec![finding.clone()],
         };
-        findings.into_iter().map(|finding| finding.on_one(master))
+        findings
+            .into_iter()
+            .map(|finding| finding.on([master.address.clone()]))
     });
     let mut findings = join(single);
     findings.extend(programs::apart(masters, expected));

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::{facts::Master, programs::MasterPrograms};
+use crate::programs::MasterPrograms;
 
 /// The severity of a finding: `Info` < `Unknown` < `Warn` < `Refuse`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,7 +46,7 @@ pub struct Finding {
     pub value: String,
     /// The reason why the value matters.
     pub why: &'static str,
-    /// The fix, for example a command.
+    /// The fix, for example a command. It shows the user as `<user>`.
     pub fix: String,
 }
 
@@ -54,12 +54,6 @@ impl Finding {
     pub(crate) fn on(self, masters: impl IntoIterator<Item = Arc<str>>) -> Self {
         let masters = masters.into_iter().collect();
         Self { masters, ..self }
-    }
-
-    /// Names the master and, in the fix, its user.
-    pub(crate) fn on_one(self, master: &Master) -> Self {
-        let fix = self.fix.replace("<user>", &master.user);
-        self.fixed_by(fix).on([master.address.clone()])
     }
 
     pub(crate) fn fixed_by(self, fix: impl Into<String>) -> Self {

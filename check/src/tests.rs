@@ -64,7 +64,6 @@ fn master(name: &str, changes: &[(&str, &str)]) -> Master {
     }
     Master {
         address: format!("{name}:6379").into(),
-        user: "app".to_owned(),
         answer: Ok(facts),
     }
 }
@@ -558,7 +557,7 @@ fn a_fix_helps_where_the_server_itself_forbids_a_command() {
         "ERR ACL failure in script: User lock has no permissions to run the 'time' command";
     for (error, fix) in [
         (forbidden, "without TIME, use mutexes and reentrant locks"),
-        (denied, "ACL SETUSER app "),
+        (denied, "ACL SETUSER <user> "),
     ] {
         let lines = format!("may_listen:yes\ntry.TIME:{error}");
         let masters = ["a", "b", "c"].map(|name| master(name, &[("may_listen:yes", &lines)]));

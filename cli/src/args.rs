@@ -12,7 +12,7 @@ use clap_complete::Shell;
 
 use crate::{
     help::{AFTER, BREAK, DOCTOR, HOLD, PLAN, RUN, STATUS},
-    values::{permits, some_time, status, textfile, time},
+    values::{number, some_time, textfile, time},
 };
 
 /// Distributed locks, held by a majority of independent Redis or Valkey masters.
@@ -132,7 +132,7 @@ pub(crate) struct Asking {
     #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     pub(crate) ready: Option<Duration>,
     /// Exit with this status if another holder has the lock [75].
-    #[arg(short = 'E', long, value_name = "N", value_parser = status)]
+    #[arg(short = 'E', long, value_name = "N", value_parser = number::<u8, 0, 255>)]
     pub(crate) conflict_exit_code: Option<u8>,
     /// Say nothing of another holder, nor of outages that do not cost the lock.
     #[arg(short, long)]
@@ -159,7 +159,7 @@ pub(crate) struct Asking {
     /// N is from 1 to 1000, and should be the same for all. Each holder has a slot of its own.
     /// Waiters are served in the order in which they came, but those that come close together may
     /// swap.
-    #[arg(long, value_name = "N", value_parser = permits, conflicts_with_all = ["fair", "read", "write"])]
+    #[arg(long, value_name = "N", value_parser = number::<usize, 1, 1_000>, conflicts_with_all = ["fair", "read", "write"])]
     pub(crate) permits: Option<usize>,
     /// Time until the lock ends if its holder dies [that of the set, or 10s].
     #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]

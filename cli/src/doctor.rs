@@ -90,17 +90,15 @@ fn exit(worst: Option<Severity>) -> Exit {
 
 impl FindingReport {
     pub(crate) fn of(finding: &Finding) -> Self {
-        let on = finding.masters.iter();
+        let (on, fix) = (finding.masters.iter(), in_words_of_the_file(&finding.fix));
         Self {
             severity: finding.severity,
             masters: on.clone().map(ToString::to_string).collect(),
             setting: finding.setting,
             value: in_words_of_the_file(&finding.value),
             why: in_words_of_the_file(finding.why),
-            fix: in_words_of_the_file(&finding.fix),
-            commands: on
-                .filter_map(|master| command(master, &finding.fix))
-                .collect(),
+            commands: on.filter_map(|master| command(master, &fix)).collect(),
+            fix,
         }
     }
 

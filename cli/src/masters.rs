@@ -98,12 +98,11 @@ impl Masters {
     }
 
     fn of(source: Source, settings: SharedSettings) -> Result<Self, Failure> {
-        let (exposed, settings) = (exposed(&settings), settings.read_files()?);
         note_places(&settings);
         Ok(Self {
-            settings,
+            exposed: exposed(&settings),
+            settings: settings.read_files()?,
             source,
-            exposed,
         })
     }
 

@@ -19,18 +19,13 @@ pub(crate) fn some_time(text: &str) -> Result<Duration, &'static str> {
     }
 }
 
-/// Reads the number of permits.
-pub(crate) fn permits(text: &str) -> Result<usize, &'static str> {
-    let permits = text
-        .parse()
-        .ok()
-        .filter(|permits| (1..=1_000).contains(permits));
-    permits.ok_or("expected a number from 1 to 1000")
-}
-
-/// Reads an exit status.
-pub(crate) fn status(text: &str) -> Result<u8, &'static str> {
-    text.parse().map_err(|_| "expected a number from 0 to 255")
+/// Reads a number from `LEAST` to `MOST`.
+pub(crate) fn number<T: TryFrom<u16>, const LEAST: u16, const MOST: u16>(
+    text: &str,
+) -> Result<T, String> {
+    let number = text.parse().ok().filter(|one| (LEAST..=MOST).contains(one));
+    let number = number.and_then(|one| T::try_from(one).ok());
+    number.ok_or_else(|| format!("expected a number from {LEAST} to {MOST}"))
 }
 
 /// Reads the name of a file for the node exporter, which ignores others.

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::OnceLock};
 
-use quorlock::SharedSettings;
+use quorlock::{MasterSpec, SharedSettings};
 
 /// The places where the password and the user can be.
 const LOGIN: &str = "--password-file, QUORLOCK_PASSWORD or password_file \
@@ -30,26 +30,30 @@ pub(crate) fn in_words_of_the_file(text: &str) -> String {
     places.fold(text, |text, (word, place)| text.replace(word, place))
 }
 
-/// The words of the library for the password and the authorities, and where those are.
-static PLACES: OnceLock<[(&str, String); 3]> = OnceLock::new();
+/// The words of the library for what the settings name, and what they name.
+static PLACES: OnceLock<[(&str, String); 4]> = OnceLock::new();
 
-/// Notes where the password and the file of authorities are.
+/// Notes the user, and where the password and the authorities are. Of several users, it notes that
+/// of the first master.
 pub(crate) fn note_places(settings: &SharedSettings) {
-    let given = "password_file, QUORLOCK_PASSWORD or MasterSpec::login";
-    // Where ca_file is given, the others do not count.
-    let others =
-        ", or else with the environment variable SSL_CERT_FILE or in the system's certificates";
-    let none = settings.ca_file.as_ref().map(|_| PathBuf::new());
-    let places = [
-        (others, &none, others),
-        (given, &settings.password_file, "QUORLOCK_PASSWORD"),
-        ("ca_file", &settings.ca_file, "ca_file or QUORLOCK_CA_FILE"),
-    ];
-    let places = places.map(|(word, file, other)| {
-        let file = file.as_ref().map(|file| file.display().to_string());
-        (word, file.unwrap_or(other.to_owned()))
-    });
-    let _ = PLACES.set(places);
+    let place = |file: &Option<PathBuf>, other: &str| match file {
+        Some(file) => file.display().to_string(),
+        None => other.to_owned(),
+    };
+    let password = place(&settings.password_file, "QUORLOCK_PASSWORD");
+    let authorities = place(&settings.ca_file, "ca_file or QUORLOCK_CA_FILE");
+    let certificate = place(&settings.cert_file, "cert_file");
+    let user = settings.masters.first().and_then(MasterSpec::user);
+    let user = user.or(settings.user.as_deref()).unwrap_or("default");
+    let _ = PLACES.set([
+        (
+            "password_file, QUORLOCK_PASSWORD or MasterSpec::login",
+            password,
+        ),
+        ("with ca_file", format!("with {authorities}")),
+        ("in cert_file", format!("in {certificate}")),
+        ("<user>", user.to_owned()),
+    ]);
 }
 
 /// Returns a text without the numbers of the system after its errors, such as ` (os error 111)`.

@@ -217,8 +217,8 @@ fn a_certificate_that_is_refused_is_explained() {
                 authority.sign(HOST),
                 &strangers,
                 "nothing that is trusted has signed it: trust the authority that signed it, with \
-                 ca_file or Builder::tls, or else with the environment variable SSL_CERT_FILE or in \
-                 the system's certificates",
+                 ca_file or Builder::tls; if none is set, the environment variable SSL_CERT_FILE and \
+                 the system's certificates count",
             ),
             (
                 authority.sign("redis.example.com"),

@@ -111,8 +111,8 @@ fn advice(error: &Error) -> Option<&'static str> {
     Some(match error {
         Error::InvalidCertificate(Bad::UnknownIssuer) => {
             "nothing that is trusted has signed it: trust the authority that signed it, with \
-             ca_file or Builder::tls, or else with the environment variable SSL_CERT_FILE or in the \
-             system's certificates"
+             ca_file or Builder::tls; if none is set, the environment variable SSL_CERT_FILE and the \
+             system's certificates count"
         }
         Error::InvalidCertificate(
             Bad::Expired
