@@ -5,8 +5,11 @@ use std::{path::PathBuf, sync::OnceLock};
 use quorlock::{MasterSpec, SharedSettings};
 
 /// The places where the password and the user can be.
-const LOGIN: &str = "--password-file, QUORLOCK_PASSWORD or password_file \
+const LOGIN: &str = "with --password-file, QUORLOCK_PASSWORD or password_file \
     (blanks count), and the user in the URL or the set";
+
+/// The same, as the library says it.
+const ANY_LOGIN: &str = "in the URL, or with password_file, QUORLOCK_PASSWORD or MasterSpec::login";
 
 /// What to do about an outage.
 pub(crate) const ADVICE: &str = "run `quorlock doctor` with the same masters";
@@ -21,7 +24,7 @@ pub(crate) fn in_words_of_the_file(text: &str) -> String {
             ", and give all programs a longer --max-ttl or max_ttl",
         )
         .replace("Builder::", "")
-        .replace("MasterSpec::login or in the URL", LOGIN)
+        .replace(ANY_LOGIN, LOGIN)
         .replace("are Strict", "have strict = true")
         .replace("the origin key", "the key that shows the restart")
         .replace(" for this guard", "")

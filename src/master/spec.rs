@@ -264,7 +264,8 @@ impl MasterSpec {
     /// Returns the address, or the reason why nobody could use the master as it is now.
     pub(crate) fn usable_address(&self) -> Result<Arc<str>, String> {
         const NO_PASSWORD: &str = "its URL has a user and no password: \
-            give the password with MasterSpec::login or in the URL";
+            give the password in the URL, or with password_file, QUORLOCK_PASSWORD or \
+            MasterSpec::login";
         match &self.0 {
             Ok(endpoint) if endpoint.lacks_password() => Err(NO_PASSWORD.to_owned()),
             _ => self.address(),

@@ -252,7 +252,7 @@ async fn unusable_settings_are_explained() {
 
     let url = "redis://hunter2@127.0.0.1"; // the colon is missing
     let error = builder().master(url).build().unwrap_err().to_string();
-    let expected = "master 2: its URL has a user and no password: give the password with ";
+    let expected = "master 2: its URL has a user and no password: give the password in the URL, ";
     assert!(error.starts_with(expected), "{error}");
     assert!(!error.contains("hunter2"), "{error}");
 

@@ -10,7 +10,6 @@ use std::{
 };
 
 use strsim::{osa_distance, sorensen_dice};
-use tracing::warn;
 
 #[cfg(feature = "tls")]
 use super::certificates;
@@ -102,7 +101,7 @@ impl SharedSettings {
     /// that of a setting.
     pub fn from_env() -> Result<Self, ConfigError> {
         for name in variables()?.1 {
-            warn!(target: "quorlock", "the variable {name} is no setting of quorlock, and counts for nothing");
+            tracing::warn!(target: "quorlock", "the variable {name} is no setting of quorlock, and counts for nothing");
         }
         Self::from_variables(|name| env::var_os(name))
     }
@@ -113,6 +112,7 @@ impl SharedSettings {
         let time = |name| parsed(name, get(name), |text| Ok(time(&text)?));
         let urls = |name| parsed(name, get(name), masters).map(Option::unwrap_or_default);
         let file = |name| get(name).map(PathBuf::from);
+        let truth = |text: String| text.parse().map_err(|_| "is neither true nor false".into());
         Ok(Self {
             masters: urls(MASTERS)?,
             leaving: urls("QUORLOCK_LEAVING")?,
@@ -126,9 +126,7 @@ impl SharedSettings {
             connect_timeout: time("QUORLOCK_CONNECT_TIMEOUT")?,
             node_timeout: time("QUORLOCK_NODE_TIMEOUT")?,
             key_template: text("QUORLOCK_KEY_TEMPLATE")?,
-            strict: parsed("QUORLOCK_STRICT", get("QUORLOCK_STRICT"), |text| {
-                text.parse().map_err(|_| "is neither true nor false".into())
-            })?,
+            strict: parsed("QUORLOCK_STRICT", get("QUORLOCK_STRICT"), truth)?,
         })
     }
 
@@ -153,10 +151,9 @@ impl SharedSettings {
             None => parsed(PASSWORD, variable, |text| Ok(password(&text)?))?,
         };
         let Some(password) = password else {
-            return match user {
-                Some(_) => Err(wrong("the user", "has no password: name a password_file")),
-                None => Ok(self),
-            };
+            let reason = "has no password: set QUORLOCK_PASSWORD, or name a password_file";
+            let error = user.map(|_| wrong("QUORLOCK_USER or user", reason));
+            return error.map_or(Ok(self), Err);
         };
         let user = user.unwrap_or_default();
         Ok(self.each_master(|master| master.login(&user, &password)))
@@ -277,11 +274,11 @@ fn sorted(names: impl Iterator<Item = String>) -> Result<(Vec<String>, Vec<Strin
     let is_foreign = |name: &str| FOREIGN.iter().any(|part| name.contains(part));
     others.retain(|name| !name.starts_with('_') && !is_of_run(name) && !is_foreign(name));
     for name in &others {
+        let text = &*name.to_uppercase();
         // The second rule compares pairs of letters.
         let is_near =
-            |known: &str| osa_distance(name, known) < 2 || sorensen_dice(name, known) > 0.85;
-        let near = settings.iter().filter(|known| is_near(known));
-        if let Some(near) = near.min_by_key(|known| osa_distance(name, known)) {
+            |known: &str| osa_distance(text, known) < 2 || sorensen_dice(text, known) > 0.85;
+        if let Some(near) = settings.iter().find(|known| is_near(known)) {
             let reason = format!("is not known: is it {near}?");
             return Err(wrong(format!("the variable {name}"), reason));
         }
@@ -367,6 +364,7 @@ mod tests {
             ("QUORLOCK_LEAVE", Some("QUORLOCK_LEAVING")),
             ("QUORLOCK_TLL", Some("QUORLOCK_TTL")),
             ("QUORLOCK_USRE", Some("QUORLOCK_USER")),
+            ("quorlock_ttl", Some("QUORLOCK_TTL")),
             ("QUORLOK_STRICT", Some("QUORLOCK_STRICT")),
             ("QUORLOCK_MASTER", Some("QUORLOCK_MASTERS")),
             ("QUORLOCK_MASTER_URLS", unknown), // without masters, nothing starts

@@ -128,7 +128,8 @@ fn no_greeting(address: &Address, error: io::Error, has_answered: bool) -> Conne
 pub(super) fn greeting(endpoint: &Endpoint, name: &str) -> (Vec<u8>, Vec<Step>) {
     let settings = &endpoint.settings;
     let mut hello = vec!["HELLO", "3"];
-    let mut advice = "give the password with MasterSpec::login or in the URL";
+    let mut advice = "give the password in the URL, or with password_file, QUORLOCK_PASSWORD or \
+                      MasterSpec::login";
     if let Some(password) = settings.password() {
         advice = endpoint.login_advice;
         hello.extend(["AUTH", settings.username().unwrap_or("default"), password]);
