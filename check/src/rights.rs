@@ -55,7 +55,7 @@ const RIGHTS: [Rights; 6] = [
 ];
 
 /// The fix if the server itself does not run a command in scripts.
-const NOT_IN_SCRIPTS: &str = "no right helps, because the server itself forbids that in scripts: allow it there if you can, \
+pub(crate) const NOT_IN_SCRIPTS: &str = "no right helps, because the server itself forbids that in scripts: allow it there if you can, \
      or list another server; without TIME, use mutexes and reentrant locks without fencing tokens";
 
 impl Rights {

@@ -27,7 +27,9 @@ pub(crate) fn find(facts: &Facts, shared: &Shared, expected: &Expected) -> Vec<F
     let clock = clock.map(|off| CLOCK_OFF.with(format!("{off:.1?} off this machine")));
     let writes = facts.write_error();
     let writes = writes.map(|(code, fix)| REFUSES_WRITES.with(code).fixed_by(fix));
+    let keys = (facts.denial("GET") == Some(Denial::Key)).then(|| other_keys_only(shared));
     rights::find(facts)
+        .chain(keys)
         .chain(found)
         .chain(clock)
         .chain(writes)
@@ -68,12 +70,15 @@ fn server(facts: &Facts) -> [Found; 11] {
         (EVICTS, policy.clone().filter(|_| is_limited)),
         (MAY_EVICT, policy.filter(|_| !is_limited)),
         (TIMEOUT, above_zero("timeout")),
-        (INFO_DENIED, when(!facts.has_info(), "denied")),
+        (
+            where_allowed(INFO_DENIED, facts, &["INFO"]),
+            when(!facts.has_info(), "denied"),
+        ),
     ]
 }
 
 /// Finds what the master refuses.
-fn answers(facts: &Facts) -> [Found; 9] {
+fn answers(facts: &Facts) -> [Found; 8] {
     let is_silent = facts.denial("PUBLISH").is_some() || facts.is("may_listen", "no");
     let counters = facts
         .counters
@@ -82,10 +87,6 @@ fn answers(facts: &Facts) -> [Found; 9] {
     [
         (CONFIG_DENIED, facts.withheld.clone()),
         (EVAL.about("EVALSHA"), facts.evalsha.clone()),
-        (
-            OTHER_KEYS_ONLY,
-            when(facts.denial("GET") == Some(Denial::Key), "not all keys"),
-        ),
         (
             NO_INSPECTION,
             when(rights::is_without(facts, "TYPE"), "without TYPE"),
@@ -96,6 +97,25 @@ fn answers(facts: &Facts) -> [Found; 9] {
         (UNSEEN, facts.unseen.clone()),
         (UNTRACKED, facts.untracked.clone()),
     ]
+}
+
+/// Returns the finding about a user who may not use the key of the example lock.
+fn other_keys_only(shared: &Shared) -> Finding {
+    let pattern = shared.key_template.replace("{name}", "*");
+    let fix = format!(
+        "ACL SETUSER <user> ~{pattern}; or patterns for quorlock:check and the names of your locks"
+    );
+    OTHER_KEYS_ONLY.with("not all keys").fixed_by(fix)
+}
+
+/// Returns the row about rights with another fix if the server itself forbids one of the commands
+/// that were `tried` in a script.
+fn where_allowed(row: Row, facts: &Facts, tried: &[&str]) -> Row {
+    let is_forbidden = |one: &&str| facts.denial(one) == Some(Denial::Forbidden);
+    match tried.iter().any(is_forbidden) {
+        true => row.fixed_by(rights::NOT_IN_SCRIPTS),
+        false => row,
+    }
 }
 
 fn when(is_found: bool, value: &str) -> Option<String> {
@@ -127,7 +147,10 @@ fn loss(facts: &Facts, shared: &Shared, expected: &Expected) -> Option<(Row, Str
         is_here && expected.writes_origin_key(program) && program.age >= SETTLED
     });
     let (row, value) = match facts.get("origin_age") {
-        None => (GUARD_DENIED, "not readable".to_owned()),
+        None => (
+            where_allowed(GUARD_DENIED, facts, &["INFO", "TIME", "origin"]),
+            "not readable".to_owned(),
+        ),
         Some("none") if is_used => (LOST, "gone".to_owned()),
         Some("another") if is_used => (LOST, "another server's".to_owned()),
         Some("none") => (NEW, "missing".to_owned()),

@@ -30,6 +30,11 @@ impl Row {
         }
     }
 
+    /// Returns the row with another fix.
+    pub(crate) fn fixed_by(self, fix: &'static str) -> Self {
+        Self { fix, ..self }
+    }
+
     /// Returns the same row about another setting.
     pub(crate) fn about(self, setting: &'static str) -> Self {
         Self { setting, ..self }
@@ -147,9 +152,7 @@ table! {
     NO_RELEASE = Refuse "rights"; "such locks can be acquired, and not be released or kept"; "";
     NO_SUCH_LOCK = Info "rights"; "its user cannot have such locks there"; "";
     OTHER_KEYS_ONLY = Unknown "rights to keys";
-        "its user may not use the key of a lock called quorlock:check, and perhaps not your keys";
-        "ACL SETUSER <user> ~quorlock:check, to silence this; or a key template with your prefix; the \
-         check does not touch your own keys";
+        "its user may not use the key of a lock called quorlock:check, and perhaps not your keys"; "";
 }
 
 // All masters together, and other programs.

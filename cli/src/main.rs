@@ -116,11 +116,10 @@ fn not_parsed(mut error: clap::Error) -> Exit {
     }
     let has = |word: &str| env::args_os().any(|arg| arg == word);
     match (error.kind(), has("--")) {
-        _ if !has("run") => {}
-        (ErrorKind::MissingRequiredArgument, true) => {
-            complain("a name of run stands before --, and begins with no -");
+        (ErrorKind::MissingRequiredArgument, true) if has("run") || has("hold") => {
+            complain("names stand before --, and begin with no -");
         }
-        (ErrorKind::MissingRequiredArgument | ErrorKind::UnknownArgument, false) => {
+        (ErrorKind::MissingRequiredArgument | ErrorKind::UnknownArgument, false) if has("run") => {
             complain("put -- before the command: quorlock run NAME -- CMD");
         }
         _ => {}

@@ -54,7 +54,7 @@ impl Group {
         let group = Self::try_start(mask).await;
         group.map_err(|error| {
             let sentence = format!(
-                "cannot start the process that guards the command, which needs /proc: {error}"
+                "cannot start the process that guards the command, which needs /proc and /dev/null: {error}"
             );
             Failure::new(Exit::System, sentence)
         })

@@ -245,6 +245,10 @@ fn wrong_arguments_are_64() {
     let (status, _, err) = ended(with(&[], "run a -- true").env("QUORLOCK_MASTERS", ""));
     assert_eq!(status, 64);
     assert!(err.contains("--master URL"), "{err}");
+    for words in ["run -- -job", "hold -- -job"] {
+        let (_, _, err) = ended(&mut with(&masters, words));
+        assert!(err.contains("names stand before --"), "{err}");
+    }
     let (_, _, err) = ended(&mut with(&masters, "run --wait -1s a -- true"));
     assert!(
         err.contains("is not a time, expected one such as 10s, 500ms or 1m"),
