@@ -99,12 +99,17 @@ fn answers(facts: &Facts) -> [Found; 8] {
     ]
 }
 
+const PATTERNS: &str = "patterns for quorlock:check and the names of your locks";
+
 /// Returns the finding about a user who may not use the key of the example lock.
 fn other_keys_only(shared: &Shared) -> Finding {
     let pattern = shared.key_template.replace("{name}", "*");
-    let fix = format!(
-        "ACL SETUSER <user> ~{pattern}; or patterns for quorlock:check and the names of your locks"
-    );
+    // Not a separator, and no special character of patterns.
+    let is_plain = |letter: char| letter.is_alphanumeric() || "{}:._-/*".contains(letter);
+    let fix = match pattern.chars().all(is_plain) && pattern.matches('*').count() == 1 {
+        true => format!("ACL SETUSER <user> ~{pattern}; or {PATTERNS}"),
+        false => format!("give its user {PATTERNS}"),
+    };
     OTHER_KEYS_ONLY.with("not all keys").fixed_by(fix)
 }
 

@@ -90,15 +90,18 @@ fn exit(worst: Option<Severity>) -> Exit {
 
 impl FindingReport {
     pub(crate) fn of(finding: &Finding) -> Self {
-        let (on, fix) = (finding.masters.iter(), in_words_of_the_file(&finding.fix));
+        let on = finding.masters.iter();
+        let commands = on
+            .clone()
+            .filter_map(|master| command(master, &finding.fix));
         Self {
             severity: finding.severity,
-            masters: on.clone().map(ToString::to_string).collect(),
+            masters: on.map(ToString::to_string).collect(),
             setting: finding.setting,
             value: in_words_of_the_file(&finding.value),
             why: in_words_of_the_file(finding.why),
-            commands: on.filter_map(|master| command(master, &fix)).collect(),
-            fix,
+            fix: in_words_of_the_file(&finding.fix),
+            commands: commands.collect(),
         }
     }
 
@@ -193,14 +196,16 @@ fn command(master: &str, fix: &str) -> Option<String> {
         port.parse::<u16>().is_ok() && !host.contains(['/', '@']) && !host.starts_with("sentinel:");
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let words: Vec<_> = words.into_iter().map(quoted).collect();
-    (is_command && is_tcp).then(|| format!("redis-cli -h {host} -p {port} {}", words.join(" ")))
+    let command = format!("redis-cli -h {host} -p {port} {}", words.join(" "));
+    (is_command && is_tcp && !command.contains("<user>")).then_some(command)
 }
 
-/// Returns a word as a shell takes it.
+/// Returns a word of a fix as a shell takes it. The name of the user may have any character.
 fn quoted(word: &str) -> String {
+    let word = in_words_of_the_file(word);
     let is_plain = |letter: char| letter.is_alphanumeric() || "+-_".contains(letter);
     match word.chars().all(is_plain) {
-        true => word.to_owned(),
+        true => word,
         false => format!("'{}'", word.replace('\'', r"'\''")),
     }
 }

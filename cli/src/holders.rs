@@ -277,7 +277,7 @@ pub(crate) fn clients(holders: &[Holder]) -> Option<String> {
     in_words(shown.iter().map(String::as_str).collect(), holders.len())
 }
 
-const KEPT: &str = "kept by --min-hold, unless its program was killed or clocks were set back";
+const KEPT: &str = "kept by --min-hold, unless its program hangs or died, or clocks were set back";
 const FOREIGN: &str = "without a client name, so it may be a lock of another library, or data";
 /// Masters that answer one after the other show times that differ by less.
 const NOISE: Duration = Duration::from_millis(50);
@@ -337,7 +337,7 @@ mod tests {
             (
                 &[20_000],
                 Some(MinHold),
-                "20.0s left, kept by --min-hold, unless its program was killed or clocks were set back",
+                "20.0s left, kept by --min-hold, unless its program hangs or died, or clocks were set back",
             ),
         ] {
             let mut holders = HoldersLook::of(&[]);

@@ -21,10 +21,9 @@ impl Input {
             let _ = io::copy(&mut io::stdin(), &mut io::sink()); // an error is an end, too
             drop(ended);
         };
-        let failed = |error: io::Error| {
-            Failure::new(Exit::System, format!("cannot start a thread: {error}"))
-        };
-        thread::Builder::new().spawn(read).map_err(failed)?;
+        let why = |error: io::Error| format!("cannot start a thread: {error}");
+        let started = thread::Builder::new().spawn(read);
+        started.map_err(|error| Failure::new(Exit::System, why(error)))?;
         Ok(Self(Some(end)))
     }
 

@@ -99,9 +99,8 @@ fn misread() -> Option<String> {
         } else {
             return None;
         };
-        Some(format!(
-            "{wrong}; if {name} is a name, put it before {word}"
-        ))
+        let why = format!("{wrong}; if {name} is a name, put it before {word}");
+        Some(why)
     })
 }
 

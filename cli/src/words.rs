@@ -4,12 +4,14 @@ use std::{path::PathBuf, sync::OnceLock};
 
 use quorlock::{MasterSpec, SharedSettings};
 
-/// The places where the password and the user can be.
-const LOGIN: &str = "with --password-file, QUORLOCK_PASSWORD or password_file \
-    (blanks count), and the user in the URL or the set";
+/// The places where a password can be.
+const LOGIN: &str = "with --password-file, QUORLOCK_PASSWORD or password_file";
 
 /// The same, as the library says it.
 const ANY_LOGIN: &str = "in the URL, or with password_file, QUORLOCK_PASSWORD or MasterSpec::login";
+
+/// The places of a password that is not in the URL, as the library says them.
+const NOT_OF_URL: &str = "password_file, QUORLOCK_PASSWORD or MasterSpec::login";
 
 /// What to do about an outage.
 pub(crate) const ADVICE: &str = "run `quorlock doctor` with the same masters";
@@ -34,10 +36,10 @@ pub(crate) fn in_words_of_the_file(text: &str) -> String {
 }
 
 /// The words of the library for what the settings name, and what they name.
-static PLACES: OnceLock<[(&str, String); 4]> = OnceLock::new();
+static PLACES: OnceLock<[(&str, String); 3]> = OnceLock::new();
 
-/// Notes the user, and where the password and the authorities are. Of several users, it notes that
-/// of the first master.
+/// Notes where the password and the authorities are, and the user, unless masters have different
+/// ones.
 pub(crate) fn note_places(settings: &SharedSettings) {
     let place = |file: &Option<PathBuf>, other: &str| match file {
         Some(file) => file.display().to_string(),
@@ -45,17 +47,15 @@ pub(crate) fn note_places(settings: &SharedSettings) {
     };
     let password = place(&settings.password_file, "QUORLOCK_PASSWORD");
     let authorities = place(&settings.ca_file, "ca_file or QUORLOCK_CA_FILE");
-    let certificate = place(&settings.cert_file, "cert_file");
-    let user = settings.masters.first().and_then(MasterSpec::user);
-    let user = user.or(settings.user.as_deref()).unwrap_or("default");
+    let masters = settings.masters.iter().chain(&settings.leaving);
+    let mut users = masters.map(MasterSpec::user);
+    let first = users.next().flatten();
+    let is_same = users.all(|other| other == first);
+    let user = first.or(settings.user.as_deref()).unwrap_or("default");
     let _ = PLACES.set([
-        (
-            "password_file, QUORLOCK_PASSWORD or MasterSpec::login",
-            password,
-        ),
+        (NOT_OF_URL, password),
         ("with ca_file", format!("with {authorities}")),
-        ("in cert_file", format!("in {certificate}")),
-        ("<user>", user.to_owned()),
+        ("<user>", if is_same { user } else { "<user>" }.to_owned()),
     ]);
 }
 

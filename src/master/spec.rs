@@ -277,6 +277,11 @@ impl MasterSpec {
         self.0.as_ref().ok()?.user()
     }
 
+    /// Returns whether the master needs no other password.
+    pub(crate) fn has_password(&self) -> bool {
+        self.0.as_ref().is_ok_and(redis::Endpoint::has_password)
+    }
+
     /// Returns the number of the database on the server.
     pub fn database(&self) -> i64 {
         self.0.as_ref().map_or(0, redis::Endpoint::database)

@@ -218,3 +218,17 @@ fn the_commands_of_the_doctor_give_all_rights() {
         assert_eq!(as_bob(words).0, 0, "{words}");
     }
 }
+
+/// A command for another user would give that user rights, and would not help.
+#[test]
+fn the_doctor_names_no_user_if_there_are_several() {
+    let masters = masters(2);
+    masters
+        .iter()
+        .for_each(|master| allow(master, "+@all -set ~*"));
+    let mut doctor = as_bob(&masters, "doctor");
+    let urls = urls(&masters).replacen("redis://", "redis://bob:pw@", 1);
+    let (_, shown, err) = ended(doctor.env("QUORLOCK_MASTERS", urls));
+    assert!(shown.contains("ACL SETUSER <user> +set"), "{shown}{err}");
+    assert!(!shown.contains("redis-cli -h 127.0.0.1 -p"), "{shown}");
+}

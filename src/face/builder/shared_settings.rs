@@ -148,6 +148,7 @@ impl SharedSettings {
         let user = self.user.take();
         let password = match self.password_file.take() {
             Some(file) => Some(password_of_file(&file)?),
+            None if user.is_none() && self.masters.iter().all(MasterSpec::has_password) => None,
             None => parsed(PASSWORD, variable, |text| Ok(password(&text)?))?,
         };
         let Some(password) = password else {
@@ -276,9 +277,8 @@ fn sorted(names: impl Iterator<Item = String>) -> Result<(Vec<String>, Vec<Strin
     for name in &others {
         let text = &*name.to_uppercase();
         // The second rule compares pairs of letters.
-        let is_near =
-            |known: &str| osa_distance(text, known) < 2 || sorensen_dice(text, known) > 0.85;
-        if let Some(near) = settings.iter().find(|known| is_near(known)) {
+        let is_near = |near: &str| osa_distance(text, near) < 2 || sorensen_dice(text, near) > 0.85;
+        if let Some(near) = settings.iter().find(|near| is_near(near)) {
             let reason = format!("is not known: is it {near}?");
             return Err(wrong(format!("the variable {name}"), reason));
         }
@@ -340,7 +340,7 @@ fn password(text: &str) -> Result<String, &'static str> {
     Err(if password.is_empty() {
         "is empty: put the password in it"
     } else if text.len() >= 1 << 16 {
-        "is longer than 64 KiB: put only the password in it"
+        "is 64 KiB or longer: put only the password in it"
     } else if password.contains(['\r', '\n']) {
         "has several lines: put only the password in it"
     } else if password.starts_with('\u{feff}') {
@@ -515,7 +515,7 @@ mod tests {
     #[test]
     fn a_file_that_is_too_long_for_a_password_is_not_read_to_its_end() {
         let error = password_of_file(Path::new("/dev/zero")).unwrap_err();
-        let text = "the password file /dev/zero is longer than 64 KiB: ";
+        let text = "the password file /dev/zero is 64 KiB or longer: ";
         assert!(error.to_string().starts_with(text), "{error}");
     }
 
@@ -524,7 +524,9 @@ mod tests {
     fn a_password_is_shown_nowhere() {
         let settings = read(&[("QUORLOCK_MASTERS", "redis://a"), ("QUORLOCK_USER", "u")]);
         let with = settings.unwrap().with_password(Some("hunter2\n".into()));
-        let settings = with.unwrap();
+        // A builder reads the variable again, and nobody needs it any more.
+        let settings = with.unwrap().with_password(Some("a\nb".into()));
+        let settings = settings.unwrap();
         assert!(!format!("{settings:?}").contains("hunter2"));
         let builder = settings.builder().unwrap();
         assert!(!format!("{builder:?}").contains("hunter2"));

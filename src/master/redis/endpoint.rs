@@ -132,7 +132,7 @@ impl Endpoint {
 
     /// Sets the login, unless there is a password already. A user that is set already stays.
     pub(crate) fn login(mut self, user: &str, password: &str) -> Self {
-        if self.settings.password().is_some() {
+        if self.has_password() {
             return self;
         }
         self.settings = self.settings.set_password(password);
@@ -190,6 +190,10 @@ impl Endpoint {
         self.settings.username()
     }
 
+    pub(crate) fn has_password(&self) -> bool {
+        self.settings.password().is_some()
+    }
+
     pub(crate) fn database(&self) -> i64 {
         self.settings.db()
     }
@@ -197,7 +201,7 @@ impl Endpoint {
     /// Returns whether there is a user without a password. No login would be sent, so the server
     /// would take this program for the default user.
     pub(crate) fn lacks_password(&self) -> bool {
-        self.user().is_some_and(|user| user != "default") && self.settings.password().is_none()
+        self.user().is_some_and(|user| user != "default") && !self.has_password()
     }
 
     #[cfg(feature = "tls")]
