@@ -25,8 +25,8 @@ pub(crate) struct ContestPolicy {
     /// `true` if the last attempt came right after news.
     has_news: bool,
     /// `true` after an attempt that got the agreed master and not the others, until the next one
-    /// right after news. It shows that other clients ask all masters at once. A waiter that asks in
-    /// two steps loses to them.
+    /// right after news. Such an attempt shows that other clients ask all masters at once. A waiter
+    /// that asks in two steps loses to them.
     was_outrun: bool,
     /// The time that the last attempt took.
     took: Duration,

@@ -14,8 +14,7 @@ use crate::core::{time::lease::LeaseTime, vote::obstacle::Obstacle};
 pub(crate) struct Pauses {
     /// The delay before a retry if no master says when the lock may be free.
     pub(super) retry: Backoff,
-    /// The delay before a retry while masters report changes. A report may lead to an earlier
-    /// retry.
+    /// The delay before a retry if masters report changes. A report may lead to an earlier retry.
     pub(super) poll: Backoff,
     /// What the last attempt met: the obstacle, and whether masters granted the lock for a moment.
     met: Option<(mem::Discriminant<Obstacle>, bool)>,

@@ -338,8 +338,8 @@ impl<'a> QueuedWait<'a> {
 
     /// Gives back the grants of a round that was not won. The masters that have voted get their
     /// grants back at once. The other masters get theirs back after a wait. The wait ends when all
-    /// votes are in, when masters call the waiter, or after a node timeout. A waiter that is not in
-    /// the queues yet does not wait.
+    /// votes are in, when masters call the waiter, or after a node timeout. There is no such
+    /// wait for a waiter that is not in the queues yet.
     ///
     /// The wait is needed because a round can be lost before all masters have answered. From the
     /// first answers alone, the waiter could wrongly conclude that it is the next waiter, or that

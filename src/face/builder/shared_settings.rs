@@ -133,7 +133,7 @@ impl SharedSettings {
     /// Reads the password and the certificates, and gives them to the masters, but not to masters
     /// that are set later. Then the settings name no user and no file any more.
     /// [`builder`](Self::builder) does so, too. Only a program that uses the masters without a
-    /// builder needs this, for example for the check.
+    /// builder, for example to check them, needs `read_files`.
     ///
     /// # Errors
     ///

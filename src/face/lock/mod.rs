@@ -252,8 +252,8 @@ impl Lock {
     /// Acquires the lock as [`acquire`](Self::acquire) does, runs `body`, and releases the lock. If
     /// the lock is lost while `body` waits, `body` is dropped unfinished, even if it could go on.
     ///
-    /// `body` is an async closure, `async |guard| ..`. A closure that returns an async block,
-    /// `|guard| async { .. }`, cannot use its guard in it.
+    /// `body` is an async closure, `async |guard| ..`. In the async block of a plain closure,
+    /// `|guard| async { .. }`, the guard cannot be used.
     ///
     /// # Errors
     ///

@@ -415,8 +415,8 @@ impl Session {
     }
 
     /// Begins a quarantine that lasts until the locks that the master may have forgotten have
-    /// expired. The first dial after a loss finds the sign of the loss. Later dials find only the
-    /// record of it, which is no news.
+    /// expired. The first dial after a loss of data finds a sign of it, such as a new run id. Later
+    /// dials find only the record of the loss, which is no news.
     fn begin_quarantine(&mut self, loss: DataLoss, now: Instant) {
         let left = self.config.quarantine_length.saturating_sub(loss.age);
         if left.is_zero() {
