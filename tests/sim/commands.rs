@@ -117,11 +117,11 @@ impl<'a> LockCommand<'a> {
         }
         let (mut kind, mut slot) = (Kind::Mutex, None);
         let (verb, key, by) = match *words {
-            [b"SET", _, b"probe", ..] => return None,
             [b"SET", key, token, ..] => (Verb::Acquire, key, Some(By::Token(token))),
             [b"DELEX", key, _, token] | [b"DELIFEQ", key, token] => {
                 (Verb::Release, key, Some(By::Token(token)))
             }
+            [_, _, _, _, b"probe", ..] => return None,
             [_, _, keys, key, ..] => {
                 let script = script_of(words).expect("the crate has sent a script of its own");
                 let arguments = &words[3 + parsed(keys)?..];

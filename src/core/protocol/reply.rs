@@ -25,13 +25,14 @@ impl Command {
     /// is held under the name.
     fn vote_without_slot(&self, reply: &Reply<'_>) -> Vote {
         let refusal = match (self.verb(), reply) {
+            // The key may exist, of any type. Before a server looks for the key, it checks whether it
+            // takes writes.
+            (Verb::Probe, Reply::Int(_) | Reply::Nil) => return Vote::Grant,
+            (Verb::Probe, Reply::Error(text)) if is_wrong_type(text) => return Vote::Grant,
             (_, Reply::Error(text)) if is_wrong_type(text) => {
                 return Vote::Refuse(Refusal::OtherKind);
             }
             (_, Reply::Error(text)) => return Vote::Fail(Failure::Rejected((&**text).into())),
-            // The key may exist. Before a server looks for the key, it checks whether it takes
-            // writes.
-            (Verb::Probe, Reply::Nil | Reply::Ok) => return Vote::Grant,
             (Verb::Inspect, Reply::Text(_)) => return Vote::Grant,
             (Verb::Inspect | Verb::Probe, _) => None,
             (_, Reply::Nil) => Some(Refusal::held(None)),

@@ -24,7 +24,6 @@ use crate::core::{
 const SET: Word = Text("SET");
 const NX: Word = Text("NX");
 const PX: Word = Text("PX");
-const PROBE: &[Word] = &[SET, Key, Text("probe"), NX, PX, Text("1")];
 /// The fields that name the kind in the hash of a lock. The value is the number of the attempt that
 /// holds the lock.
 const REENTRANT: Word = Text("quorlock:reentrant");
@@ -43,7 +42,7 @@ impl Command {
         let run = |script, words| run_on(keys, script, words);
         let one = |[plain, fenced]: &'static [_; 2]| if self.is_fenced() { fenced } else { plain };
         match (self.lock_id.kind(), self.verb()) {
-            (_, Probe) => Words::new(self, None, &[], PROBE),
+            (_, Probe) => run_on(&[], &mutex::ACQUIRE_WATCHED, &[Text("probe"), Text("1")]),
             (_, Break) => run(&BREAK, &[Channel, Holders]),
             (Fair, Inspect) => run_on(&keys[..1], &INSPECT, &[]),
             (_, Inspect) => run(&INSPECT, &[]),

@@ -18,6 +18,8 @@ pub(crate) enum ServerError {
     NoScript,
     /// Any other error of a command.
     Other,
+    /// The user may not run scripts, which each kind of lock needs.
+    ScriptsDenied,
     /// A temporary state of the server, such as `BUSY`.
     State,
     /// The command does not exist, has another name, is switched off, or may not be used in a
@@ -42,7 +44,7 @@ const CODES: [(&str, ServerError); 9] = [
 
 /// Words in errors with the code `ERR` or `NOPERM`, or without a code, of Redis 6, 7 and 8, of
 /// Valkey, and of the crate's own scripts. The first row whose words are in an error decides.
-const WORDS: [(&str, ServerError); 13] = [
+const WORDS: [(&str, ServerError); 14] = [
     // The crate's own error about a key, whose name may contain any word.
     ("ERR the key ", ServerError::Other),
     ("max number of clients", ServerError::MaxClients),
@@ -54,6 +56,7 @@ const WORDS: [(&str, ServerError); 13] = [
     ("access a key", ServerError::KeyDenied),
     ("a channel", ServerError::ChannelDenied),
     ("the channel", ServerError::ChannelDenied),
+    ("to run the 'eval", ServerError::ScriptsDenied),
     ("run this command", ServerError::CommandDenied),
     ("no permissions", ServerError::CommandDenied),
     // `shared/origin` answers this if INFO has no run id.
@@ -85,7 +88,11 @@ impl ServerError {
     pub(crate) fn is_denial(self) -> bool {
         matches!(
             self,
-            Self::ChannelDenied | Self::CommandDenied | Self::KeyDenied | Self::UnknownCommand
+            Self::ChannelDenied
+                | Self::CommandDenied
+                | Self::KeyDenied
+                | Self::ScriptsDenied
+                | Self::UnknownCommand
         )
     }
 
@@ -103,6 +110,7 @@ impl ServerError {
             Self::CommandDenied | Self::UnknownCommand => {
                 matches!(verb, Verb::Acquire | Verb::Heal)
             }
+            Self::ScriptsDenied => matches!(verb, Verb::Acquire | Verb::Heal | Verb::Probe),
             // A script stumbled over a key of another program. The key of a probe is our own.
             Self::Other => verb == Verb::Probe,
             Self::Loading
@@ -158,7 +166,7 @@ mod tests {
         for (error, expected) in [
             (
                 "NOPERM this user has no permissions to run the 'eval' command",
-                ServerError::CommandDenied,
+                ServerError::ScriptsDenied,
             ),
             (
                 "@user_script: 3: The user executing the script can't run this command or subcommand",
