@@ -114,13 +114,14 @@ fn not_parsed(mut error: clap::Error) -> Exit {
         return printed.map_or(Exit::Output, |()| Exit::Success);
     }
     let has = |word: &str| env::args_os().any(|arg| arg == word);
-    match (error.kind(), has("--")) {
-        (ErrorKind::MissingRequiredArgument, true) if has("run") || has("hold") => {
-            complain("names stand before --, and begin with no -");
-        }
-        (ErrorKind::MissingRequiredArgument | ErrorKind::UnknownArgument, false) if has("run") => {
-            complain("put -- before the command: quorlock run NAME -- CMD");
-        }
+    let kind = error.kind();
+    match has("--") {
+        _ if !matches!(
+            kind,
+            ErrorKind::MissingRequiredArgument | ErrorKind::UnknownArgument
+        ) => {}
+        true if has("run") || has("hold") => complain("names stand before --, and begin with no -"),
+        false if has("run") => complain("put -- before the command: quorlock run NAME -- CMD"),
         _ => {}
     }
     Exit::Usage

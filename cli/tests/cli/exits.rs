@@ -245,7 +245,7 @@ fn wrong_arguments_are_64() {
     let (status, _, err) = ended(with(&[], "run a -- true").env("QUORLOCK_MASTERS", ""));
     assert_eq!(status, 64);
     assert!(err.contains("--master URL"), "{err}");
-    for words in ["run -- -job", "hold -- -job"] {
+    for words in ["run -- -job", "run -n -job -- true", "hold -- -job"] {
         let (_, _, err) = ended(&mut with(&masters, words));
         assert!(err.contains("names stand before --"), "{err}");
     }
