@@ -1,4 +1,4 @@
-//! The type of everything that blocks, and its thread.
+//! The type that wraps everything that blocks, and the background thread.
 
 use std::{
     error::Error,
@@ -26,7 +26,7 @@ use crate::{
     driver::questions::health_events::HealthEvents,
 };
 
-/// An async type, wrapped for [code without async](super). It derefs to that type.
+/// An async type, wrapped for [code without async](super). It dereferences to the async type.
 #[derive(Clone)]
 #[must_use = "it does nothing when it is dropped at once, except that a guard releases its lock: \
               bind it, as in `let _guard = ..`, and not to `_`"]
@@ -57,8 +57,8 @@ impl<T: fmt::Debug> fmt::Debug for Blocking<T> {
 #[derive(Clone)]
 pub(super) struct BackgroundThread {
     runtime: Handle,
-    /// Takes health events. The thread ends after these events end, and after the last clone of
-    /// this handle is dropped.
+    /// Takes health events to the thread. The thread ends when all of these events have ended and
+    /// the last clone of this handle is dropped.
     pub(super) last_work: UnboundedSender<HealthEvents>,
 }
 
@@ -96,7 +96,7 @@ impl BackgroundThread {
         block_on(future)
     }
 
-    /// Blocks until `future` is done, for at most `limit`.
+    /// Blocks for at most `limit` until `future` is done.
     pub(super) fn wait_within<T>(
         &self,
         limit: Duration,
@@ -130,7 +130,8 @@ fn run(mut waits_for: UnboundedReceiver<HealthEvents>, started: &mpsc::Sender<io
     });
 }
 
-/// Polls `future` on this thread until it is done. Drops it unpolled in an async task.
+/// Polls `future` on this thread until it is done. In an async task, drops `future` without polling
+/// it.
 ///
 /// Unlike the functions of tokio that block, this one never panics.
 fn block_on<T>(future: impl Future<Output = T>) -> Result<T, BlockingError> {
@@ -138,7 +139,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> Result<T, BlockingError> {
         return Err(BlockingError);
     }
     let mut future = pin!(future);
-    // Not `thread::park`: other code on this thread may use up its token.
+    // This is not `thread::park`, because other code on this thread may use up its token.
     let (sender, woken) = mpsc::sync_channel(1);
     let waker = Waker::from(Arc::new(WakeUp(sender)));
     loop {
@@ -152,13 +153,13 @@ fn block_on<T>(future: impl Future<Output = T>) -> Result<T, BlockingError> {
 /// Returns whether this thread is polling an async task of tokio.
 ///
 /// Tokio limits the work of a task in one poll. Threads that may block have no such limit: plain
-/// threads, and those in `spawn_blocking` or `block_in_place`. So the limit shows which of the two
-/// this thread is.
+/// threads, and those in `spawn_blocking` or `block_in_place`. So the limit shows whether this
+/// thread is polling a task.
 fn is_in_task() -> bool {
     /// More than the limit, which tokio keeps in a byte.
     const UNITS: usize = 256;
     let mut cx = Context::from_waker(Waker::noop());
-    // When this is dropped, the task gets the units back, because no progress was made.
+    // When `_units` is dropped, the task gets the units back, because no progress was made.
     let Poll::Ready(_units) = poll_proceed(&mut cx) else {
         return true;
     };
@@ -176,7 +177,7 @@ struct WakeUp(SyncSender<()>);
 
 impl Wake for WakeUp {
     fn wake(self: Arc<Self>) {
-        let _ = self.0.try_send(()); // a wake-up that was not taken is enough
+        let _ = self.0.try_send(()); // one wake-up that is not taken yet is enough
     }
 }
 

@@ -52,10 +52,10 @@ impl Blocking<coordinator::Coordinator> {
         coordinator::Coordinator::builder()
     }
 
-    /// Wraps a lock of another coordinator, for example of [groups](crate::Groups). Its calls use
-    /// the thread of this view.
+    /// Wraps a lock of another coordinator, for example of [groups](crate::Groups). The calls of
+    /// the wrapped lock use the thread of this view.
     ///
-    /// This method does not wrap a coordinator, which makes its [own
+    /// This method does not wrap a coordinator, because a coordinator makes its [own
     /// view](crate::Coordinator::blocking):
     ///
     /// ```compile_fail,E0308
@@ -110,7 +110,7 @@ impl Blocking<coordinator::Coordinator> {
         self.thread.wait(self.inner.break_held(inspection))
     }
 
-    /// Waits until a majority of masters can vote, for at most `limit`: see
+    /// Waits for at most `limit` until a majority of masters can vote: see
     /// [`ready`](crate::Coordinator::ready).
     ///
     /// # Errors
@@ -120,7 +120,7 @@ impl Blocking<coordinator::Coordinator> {
         self.thread.wait(self.inner.ready(limit))?
     }
 
-    /// Waits until all masters can vote, for at most `limit`: see
+    /// Waits for at most `limit` until all masters can vote: see
     /// [`all_ready`](crate::Coordinator::all_ready).
     ///
     /// # Errors
@@ -131,7 +131,7 @@ impl Blocking<coordinator::Coordinator> {
     }
 
     /// Returns the changes of the masters' states, starting with the present state of each master.
-    /// Does not keep the coordinator alive.
+    /// The returned events do not keep the coordinator alive.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -154,7 +154,7 @@ impl Blocking<coordinator::Coordinator> {
     ///
     /// # Errors
     ///
-    /// [`BlockingError`]. The coordinator is not closed.
+    /// [`BlockingError`]. Then the coordinator is not closed.
     pub fn close(&self) -> Result<(), BlockingError> {
         self.thread.wait(self.inner.close())
     }
@@ -167,7 +167,7 @@ impl Blocking<coordinator::Coordinator> {
     ///
     /// # Errors
     ///
-    /// [`BlockingError`]. The coordinator is not closed.
+    /// [`BlockingError`]. Then the coordinator is not closed.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -191,7 +191,7 @@ impl Blocking<coordinator::Coordinator> {
 pub type HealthEvents = Blocking<health_events::HealthEvents>;
 
 impl Blocking<health_events::HealthEvents> {
-    /// Blocks until the next change, and returns it. Returns `None` after the last one.
+    /// Blocks until the next change, and returns it. Returns `None` after the last change.
     ///
     /// # Errors
     ///
@@ -214,27 +214,27 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// The errors of [`build`](Self::build) except `NoRuntime`, and
-    /// [`NoThread`](ConfigError::NoThread). Nothing was sent.
+    /// [`NoThread`](ConfigError::NoThread), and the errors of [`build`](Self::build) except
+    /// `NoRuntime`. Nothing was sent.
     pub fn build_blocking(self) -> Result<Coordinator, ConfigError> {
         let thread = BackgroundThread::start()?;
         let inner = {
             let _entered = thread.enter().map_err(background::no_thread)?;
             self.build()?
         };
-        let _ = thread.last_work.send(inner.health_events()); // the thread waits for their end
+        let _ = thread.last_work.send(inner.health_events()); // the thread ends after the events
         Ok(Coordinator { inner, thread })
     }
 }
 
 impl coordinator::Coordinator {
-    /// Returns a view of this coordinator for [code without async](crate::blocking). Both share
-    /// everything: the connections, the waiters and [`close`](Self::close).
+    /// Returns a view of this coordinator for [code without async](crate::blocking). The view and
+    /// the coordinator share everything: the connections, the waiters and [`close`](Self::close).
     ///
     /// The connections stay on the runtime of this coordinator. That runtime must run while the
-    /// view is used. Each view has a thread of its own for time limits, and its clones share it.
-    /// So make one view and clone it. The thread ends after the view, its clones, and all that
-    /// they made are dropped.
+    /// view is used. Each view has a thread of its own for time limits, and the clones of the view
+    /// share that thread. So make one view and clone it. The thread ends after the view, its
+    /// clones, and all that they made are dropped.
     ///
     /// # Errors
     ///

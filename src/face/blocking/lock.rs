@@ -37,7 +37,8 @@ impl Blocking<lock::Lock> {
         self.guard(self.inner.try_acquire())
     }
 
-    /// Waits for the lock, for about `limit`: see [`acquire_within`](crate::Lock::acquire_within).
+    /// Waits for about `limit` until the lock is acquired: see
+    /// [`acquire_within`](crate::Lock::acquire_within).
     ///
     /// # Errors
     ///
@@ -67,13 +68,14 @@ impl Blocking<lock::Lock> {
     ///
     /// A loss of the lock does not stop `body`, because nothing can interrupt a thread. Between its
     /// steps, `body` should call [`ensure_held`](crate::Guard::ensure_held). The async
-    /// [`run`](crate::Lock::run) drops its body instead.
+    /// [`run`](crate::Lock::run) drops its body when the lock is lost.
     ///
     /// # Errors
     ///
     /// - [`Acquire`](RunError::Acquire): the lock was not acquired, and `body` did not run.
-    /// - [`Body`](RunError::Body): the body returned this error, even if the lock was lost by then.
-    /// - [`Lost`](RunError::Lost): the body returned a value, but the lock was lost before.
+    /// - [`Body`](RunError::Body): the body returned this error. The lock may have been lost by
+    ///   then.
+    /// - [`Lost`](RunError::Lost): the body returned a value, but the lock was lost before that.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -174,9 +176,9 @@ impl Blocking<lock::shared::ReadWriteLock> {
 
 /// A lock that is held, like an async [`Guard`](crate::Guard).
 ///
-/// It has the same guarantees and the same limits. Dropping the guard posts a release and does not
-/// block. A guard can be dropped on any thread, also in async code. The end of the program does not
-/// wait for that release: see [the background thread](super#the-background-thread).
+/// It has the guarantees and the limits of the async guard. Dropping the guard posts a release and
+/// does not block. A guard can be dropped on any thread, also in async code. The end of the program
+/// does not wait for the release: see [the background thread](super#the-background-thread).
 pub type Guard = Blocking<guard::Guard>;
 
 impl Blocking<guard::Guard> {
@@ -189,8 +191,7 @@ impl Blocking<guard::Guard> {
         self.thread.wait(self.inner.lost())
     }
 
-    /// Blocks until the lock is lost, for at most `limit`. Returns `None` if the lock is still
-    /// held.
+    /// Blocks for at most `limit` until the lock is lost. Returns `None` if the lock is still held.
     ///
     /// # Errors
     ///
@@ -213,8 +214,7 @@ impl Blocking<guard::Guard> {
     ///
     /// # Errors
     ///
-    /// Those of the async method, and [`BlockingError`]. After the latter, nothing was
-    /// sent.
+    /// Those of the async method, and [`BlockingError`]. After a `BlockingError`, nothing was sent.
     pub fn extend(&self, ttl: Duration) -> Result<(), ExtendError> {
         self.thread.wait(self.inner.extend(ttl))?
     }
@@ -224,7 +224,7 @@ impl Blocking<guard::Guard> {
     ///
     /// # Errors
     ///
-    /// Those of the async method, and [`BlockingError`]. After the latter, the release is
+    /// Those of the async method, and [`BlockingError`]. After a `BlockingError`, the release is
     /// posted as if the guard had been dropped.
     pub fn release(self) -> Result<(), ReleaseError> {
         let Self { inner, thread } = self;

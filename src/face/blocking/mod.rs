@@ -1,9 +1,9 @@
-//! The same coordinator, lock and guard for code without async.
+//! The coordinator, the lock and the guard for code without async.
 //!
-//! Each type here wraps the async type of the same name in a [`Blocking`], and has the methods of
-//! that type that do not wait. A method of this module hides the async method of the same name, and
-//! blocks the calling thread until it is done. Apart from that, it does the same, with the same
-//! errors and the same guarantees.
+//! Each type of this module wraps the async type of the same name in a [`Blocking`], and has the
+//! methods of that type that do not wait. A method of this module hides the async method of the
+//! same name. It does what that method does, with the same errors and guarantees, but blocks the
+//! calling thread until it is done.
 //!
 //! ```
 //! use std::{io, time::Duration};
@@ -29,10 +29,10 @@
 //! # The background thread
 //!
 //! [`Builder::build_blocking`](crate::Builder::build_blocking) starts one thread, with a runtime of
-//! its own. This thread serves the connections and renews the locks, also while the threads of the
-//! program work or sleep. Host names are looked up by further threads.
+//! its own. This thread serves the connections and renews the locks, even while all other threads
+//! of the program work or sleep. Host names are looked up by further threads.
 //!
-//! The thread ends after the last [`Blocking`] is dropped, and everything that was posted is
+//! The thread ends when the last [`Blocking`] is dropped and everything that was posted is
 //! delivered or has expired. Dropping a `Blocking` never blocks and never panics, also in async
 //! code.
 //!
@@ -48,9 +48,9 @@
 //! # In async programs
 //!
 //! A program with a runtime builds an async coordinator, and calls
-//! [`blocking`](crate::Coordinator::blocking) to get a view of it for code without async. Both
-//! share the connections and the waiters. The calls of a view need the runtime of the async
-//! coordinator to run.
+//! [`blocking`](crate::Coordinator::blocking) to get a view of it for code without async. The view
+//! and the coordinator share the connections and the waiters. The calls of the view work only while
+//! the runtime of the coordinator runs.
 //!
 //! ```
 //! # use quorlock::{Coordinator, MemoryMaster};
@@ -63,9 +63,9 @@
 //! # Ok(()) }
 //! ```
 //!
-//! With [groups of masters](crate::Groups), make one such view of any of their coordinators, and
-//! wrap the locks of all groups with its method [`with`](Coordinator::with). A program without
-//! async starts a runtime for the groups, and closes the groups in it.
+//! With [groups of masters](crate::Groups), make one such view of one of their coordinators, no
+//! matter which. Its method [`with`](Coordinator::with) wraps the locks of all groups. A program
+//! without async starts a runtime for the groups, and closes the groups in that runtime.
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -82,14 +82,15 @@
 //! # Ok(()) }
 //! ```
 //!
-//! In an async task of tokio, a method that blocks returns a
-//! [`BlockingError`](crate::BlockingError), or an error with it, because it would stop the other
-//! tasks of the thread. It returns this error before it sends anything. Such a method works in
-//! `spawn_blocking`, in `block_in_place`, and in threads that have merely entered a runtime.
+//! In an async task of tokio, a method that blocks would stop the other tasks of the thread. So the
+//! method returns a [`BlockingError`](crate::BlockingError), or an error that contains one, before
+//! it sends anything. Methods that block work in `spawn_blocking`, in `block_in_place`, and in
+//! threads that have merely entered a runtime.
 //!
 //! Tokio does not tell whether a thread runs a task inside `tokio::task::unconstrained`, and other
-//! executors do not tell either. There a method of this module blocks the executor. If this
-//! executor also runs the async coordinator of a view, the method may wait forever.
+//! executors do not tell whether a thread runs a task. In such a task, a method of this module
+//! blocks the executor. If this executor also runs the async coordinator of a view, the method may
+//! wait forever.
 
 pub use self::{
     background::Blocking,

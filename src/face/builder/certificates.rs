@@ -14,8 +14,8 @@ use tokio_rustls::rustls::{
 use super::shared_settings::{SharedSettings, wrong};
 use crate::{core::config_error::ConfigError, master::MasterSpec};
 
-/// Gives the masters what the files say, which may be pipes. If there are no files, the authorities
-/// of the system count, and the client has no certificate.
+/// Reads the files, which may be pipes, and gives their content to the masters. If no files are
+/// named, the masters stay as they are.
 pub(super) fn read(mut settings: SharedSettings) -> Result<SharedSettings, ConfigError> {
     let own = match (settings.cert_file.take(), settings.key_file.take()) {
         (Some(certificate), Some(key)) => Some((certificate, key)),
@@ -27,7 +27,7 @@ pub(super) fn read(mut settings: SharedSettings) -> Result<SharedSettings, Confi
         let none = wrong("a cert_file", WITHOUT_AUTHORITIES);
         return own.map_or(Ok(settings), |_| Err(none));
     };
-    // Otherwise, the connections would be plain, and nobody would notice.
+    // Without a master that uses TLS, the connections would be plain, and nobody would notice.
     let mut masters = settings.masters.iter().chain(&settings.leaving);
     if !masters.any(MasterSpec::uses_tls) {
         let reason = "needs a master with TLS: write rediss:// in the URLs";
@@ -74,7 +74,7 @@ fn secret(file: &Path) -> Result<PrivateKeyDer<'static>, ConfigError> {
     key.map_err(|error| unreadable(file, "private key without a passphrase", &error))
 }
 
-/// Says nothing of the content, which may be a key.
+/// Returns an error that shows no part of the content, which may be a key.
 fn unreadable(file: &Path, what: &str, error: &pem::Error) -> ConfigError {
     let reason = match error {
         pem::Error::Io(error) => format!("cannot be read: {error}"),

@@ -97,7 +97,7 @@ impl Builder {
     /// the URL, and give the certificates with [`tls`](Self::tls).
     ///
     /// Masters must be independent servers without replication between them. Use three or five
-    /// masters. An even number of masters survives no more failures than one master fewer.
+    /// masters. An even number of masters survives as many failures as one master fewer.
     pub fn master(mut self, master: impl Into<MasterSpec>) -> Self {
         self.masters.push(master.into());
         self
@@ -112,8 +112,9 @@ impl Builder {
     /// Adds the masters that programs leave while the masters are changed: all old masters.
     ///
     /// Every decision then needs a majority of [`masters`](Self::masters) and a majority of the old
-    /// masters. So this program excludes programs with only the old masters and programs with only
-    /// the new ones. Such programs exclude each other only if the change follows the [order of
+    /// masters. So locks of this program exclude those of programs with only the old masters, and
+    /// those of programs with only the new masters. Locks of these other programs exclude each
+    /// other only if the change follows the [order of
     /// steps](crate::docs::operations#change-the-masters).
     ///
     /// A master whose address is in both lists is asked once, with the URL in `masters`, and counts
@@ -148,14 +149,14 @@ impl Builder {
     /// when the command is sent. If the master does not answer in this time, its vote counts as a
     /// failure.
     ///
-    /// The default is different for each master: four times its fastest answer, at least 50 ms and
-    /// at most 1 s. A timeout that is set here applies to all masters. The timeout should be much
-    /// shorter than the TTL, and much longer than the round trip to every master. A master with a
-    /// longer round trip never votes in time.
+    /// The default is different for each master: four times the time of its fastest answer, at
+    /// least 50 ms and at most 1 s. A timeout that is set here applies to all masters. The timeout
+    /// should be much shorter than the TTL, and much longer than the round trip to every master. A
+    /// master with a longer round trip never votes in time.
     ///
     /// A connection that waits for a reply is closed after three node timeouts without a byte from
-    /// the master. One node timeout is enough if the connection was silent for a second before the
-    /// command, and the command is no extension. The connection is also closed after thirty node
+    /// the master. If the connection was silent for a second before a command that is no extension,
+    /// it is closed after one node timeout. The connection is also closed after thirty node
     /// timeouts without a complete reply.
     pub fn node_timeout(self, timeout: Duration) -> Self {
         let timeout = config::timeout("node timeout", timeout, 60).map(NodeTimeout::Fixed);
@@ -166,12 +167,13 @@ impl Builder {
     /// from 1 ms to 60 s. Defaults to 1 s.
     ///
     /// The first commands of a coordinator wait for its first connections. They wait for at most
-    /// this time, and stop earlier if their outcome is certain. If a connection that has worked for
-    /// a second breaks, the commands that were not sent wait for the next connection, for at most a
-    /// node timeout. After a dial that failed, a command fails at once.
+    /// this time, and stop earlier if their outcome is certain. If a connection breaks after it has
+    /// worked for a second, the commands that were not sent wait for the next connection, for at
+    /// most a node timeout. After a failed dial, commands fail at once.
     ///
-    /// If the lookup of a host takes longer, it goes on, and serves a later dial. If a host has
-    /// several addresses, each address that does not answer delays the next one by 250 ms.
+    /// If the lookup of a host takes longer than this time, the lookup goes on, and a later dial
+    /// uses its result. If a host has several addresses, each address that does not answer delays
+    /// the next one by 250 ms.
     pub fn connect_timeout(self, timeout: Duration) -> Self {
         let timeout = config::timeout("connect timeout", timeout, 60);
         self.set(timeout, |config| &mut config.connect_timeout)
@@ -181,19 +183,19 @@ impl Builder {
     /// below 1,000,000. Defaults to 10,000 (1 %), the usual value for Redlock.
     ///
     /// The drift allowance is this part of the TTL, and 2 ms more for the granularity of Redis'
-    /// expiry. Every validity is shorter than the TTL by the drift allowance. The setting must
-    /// cover the errors of a master's wall clock and of the client's clock together. Use at least
-    /// 1,000: time daemons that slew two clocks in opposite directions make them run apart by that
-    /// much. Use 100,000 if a time daemon may slew a clock by more than the default. By default,
-    /// chrony slews a clock by up to 8.3 % to correct a large error.
+    /// expiry. The drift allowance is subtracted from every validity. The setting must cover the
+    /// errors of a master's wall clock and of the client's clock together. Use at least 1,000: time
+    /// daemons that slew two clocks in opposite directions make them run apart by that much. Use
+    /// 100,000 if a time daemon may slew a clock by more than the default. By default, chrony slews
+    /// a clock by up to 8.3 % to correct a large error.
     pub fn drift_ppm(self, ppm: u32) -> Self {
         self.set(Drift::from_ppm(ppm), |config| &mut config.drift)
     }
 
     /// Sets the bounds of the random delay between two attempts, up to 1 h. Defaults to 10 ms and
     /// 200 ms. The delay applies when a waiter cannot wait for a change of the lock. This is the
-    /// case if too few masters answered, if the vote was split, or if none of the masters that
-    /// refused reports changes.
+    /// case if too few masters answered, if the vote was split, or if only masters that report no
+    /// changes refused the lock.
     ///
     /// The delay grows, and reaches the upper bound after a few failures. The lower bound should be
     /// longer than the time that it takes to acquire a majority. Otherwise contenders may split the
@@ -204,8 +206,8 @@ impl Builder {
     }
 
     /// Sets the bounds of a random time, up to 1 h. Defaults to 500 ms and 1.5 s. A waiter tries
-    /// again after this time, even if no master has reported a change of the lock. Does not apply
-    /// to locks with queues.
+    /// again after this time, even if no master has reported a change of the lock. The setting does
+    /// not apply to locks with queues.
     ///
     /// Masters report every release, also those by other libraries, and the waiter has a timer for
     /// the TTL. So polls matter only if something is unusual: for example, if a proxy swallows a
@@ -221,11 +223,11 @@ impl Builder {
 
     /// Sets whether waiters poll like those of most other libraries. Defaults to `false`.
     ///
-    /// Waiters of this crate are told of each release, so clients of libraries that poll for the
-    /// same locks get few turns. With `true`, waiters are told nothing: they ask again after a
-    /// [`retry_delay`](Self::retry_delay), which should be about the delay of those clients. Set
-    /// this in all programs of this crate that share locks with such clients. It does not apply to
-    /// locks with queues.
+    /// Waiters of this crate are told of each release, so they usually win against clients of
+    /// libraries that poll for the same locks. With `true`, waiters are told nothing: they ask
+    /// again after a [`retry_delay`](Self::retry_delay), which should be about the delay of those
+    /// clients. Set this in all programs of this crate that share locks with such clients. The
+    /// setting does not apply to locks with queues.
     pub fn waiters_poll(self, poll: bool) -> Self {
         self.set(Ok(poll), |config| &mut config.waiters_poll)
     }
@@ -233,18 +235,19 @@ impl Builder {
     /// Sets how long a lock is renewed while its guard lives. Defaults to
     /// [`Renewal::Unlimited`]. A lock can have a [setting of its own](crate::Lock::renewal).
     ///
-    /// A default limit would take the lock from a long job in the middle of its work, and only a
-    /// program knows how long its jobs may take. The lock of a process that ends, or that no master
-    /// hears from, ends with its TTL in any case. So the limit is only for tasks that hang and keep
-    /// a guard. Set it to more than the longest work. Without a limit,
+    /// There is no default limit: it would take the lock from a long job in the middle of its work,
+    /// and only a program knows how long its jobs may take. The lock of a process that ends, or
+    /// that no master hears from, ends with its TTL in any case. So the limit is only for tasks
+    /// that hang and keep a guard. Set the limit to more than the longest work. Without a limit,
     /// [break](crate::Coordinator::break_held) such a lock by hand.
     pub fn renewal(self, renewal: Renewal) -> Self {
         self.set(Ok(renewal), |config| &mut config.renewal)
     }
 
     /// Sets how long a waiter of a lock with queues (a fair or a read-write lock, or a semaphore)
-    /// may be silent before other waiters are served in its place, from 1 ms to 1 h. Defaults to
-    /// 3 s. It is never shorter than four node timeouts of the slowest master.
+    /// may be silent before other waiters are served in its place. Defaults to 3 s, and must be
+    /// from 1 ms to 1 h. The timeout in use is never shorter than four node timeouts of the slowest
+    /// master.
     ///
     /// A waiter sends a command to the masters three or four times in this time.
     pub fn waiter_timeout(self, timeout: Duration) -> Self {
@@ -289,10 +292,10 @@ impl Builder {
     ///
     /// Masters store the name with every lock: after the token of a mutex, and at the end of the
     /// [ID](crate::Owner::id) of an owner. All users with read access to the locks can read the
-    /// name, so it must not contain a secret. A name of another client is what that client says,
-    /// and proves nothing. The name of every connection to a Redis master ends with this name, after
-    /// an ID of the lists of masters, an ID of the key template, and the longest TTL in
-    /// milliseconds: `quorlock:380f0cf4a1f8149b:26610b92:60000:web-3/812`. See
+    /// name, so it must not contain a secret. Another client may store any name, so a name proves
+    /// nothing. The name of every connection to a Redis master ends with this name, after an ID of
+    /// the lists of masters, an ID of the key template, and the longest TTL in milliseconds:
+    /// `quorlock:380f0cf4a1f8149b:26610b92:60000:web-3/812`. See
     /// [`ConnectionName`](crate::tools::ConnectionName).
     ///
     /// ```
@@ -317,16 +320,18 @@ impl Builder {
         self.set(name, |config| &mut config.client_name)
     }
 
-    /// Sets a name that tells this coordinator from others in the program. The name is the label
-    /// `label` of the metrics of its masters, and stands in log messages about masters and
-    /// majorities and in [`MasterHealth::label`](crate::MasterHealth::label). Defaults to no label.
+    /// Sets a name that tells this coordinator from others in the program. The name is the value of
+    /// the label `label` in the metrics of its masters, and stands in log messages about masters
+    /// and majorities and in [`MasterHealth::label`](crate::MasterHealth::label). Defaults to no
+    /// label.
     pub fn label(self, label: impl Into<String>) -> Self {
         self.set(Ok(Some(label.into().into())), |config| &mut config.label)
     }
 
     /// Sets the TLS configuration for `rediss://` masters: the root certificates to trust, and the
-    /// client certificate to present. Defaults to the system's trusted roots, or those in the file
-    /// that the environment variable `SSL_CERT_FILE` names, and no client certificate.
+    /// client certificate to present. By default, the trusted roots are those of the system, or
+    /// those in the file that the environment variable `SSL_CERT_FILE` names, and there is no
+    /// client certificate.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -360,14 +365,14 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// Any [`ConfigError`] that is not about a single lock. Nothing was sent.
+    /// A [`ConfigError`], except those about a single lock. Nothing was sent.
     pub fn build(self) -> Result<Coordinator, ConfigError> {
         let listed = Listed::parse(self.masters.clone(), self.leaving.clone())?;
         let opener = self.opener(listed.lists_id())?;
         Ok(opener.open(listed, None))
     }
 
-    /// Checks all settings but the masters. The coordinators that are opened show this `lists_id`.
+    /// Checks all settings except the masters. The opened coordinators have this `lists_id`.
     pub(crate) fn opener(self, lists_id: ListsId) -> Result<Opener, ConfigError> {
         let config = self.config?;
         config.ttl(config.ttl.duration())?;
@@ -385,7 +390,7 @@ impl Builder {
         })
     }
 
-    /// Sets a field, unless a setting was wrong before.
+    /// Sets a field, unless an earlier setting or this one is wrong.
     fn set<T>(
         mut self,
         value: Result<T, ConfigError>,

@@ -1,5 +1,5 @@
-//! Checks lists of masters, and opens coordinators, which connect to them. Also opens a connection
-//! to one master.
+//! Checks lists of masters, and opens coordinators, which connect to these masters. Also opens a
+//! single connection to one master.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,11 +27,12 @@ use crate::{
     master::{ConnectError, DistinctServers, HealthBoard, MasterConfig, MasterSpec, MasterStream},
 };
 
-/// Opens the coordinators of one program. They share all settings but the masters and the label.
+/// Opens the coordinators of one program. The coordinators share all settings except the masters
+/// and the label.
 pub(crate) struct Opener {
     pub(super) config: Config,
     pub(super) lists_id: ListsId,
-    /// Coordinators know the owners of each other.
+    /// The coordinators share these owners, so each accepts owners that another one made.
     pub(super) owners: Arc<Owners>,
     pub(super) runtime: Handle,
     #[cfg(feature = "tls")]
@@ -40,7 +41,7 @@ pub(crate) struct Opener {
 
 impl Opener {
     /// Starts the tasks of a coordinator of these masters. Without a `label`, the coordinator has
-    /// that of the settings.
+    /// the label of the settings.
     pub(crate) fn open(&self, listed: Listed, label: Option<&Arc<str>>) -> Coordinator {
         let mut config = self.config.clone();
         config.label = label.cloned().or(config.label);
@@ -83,7 +84,7 @@ impl Opener {
     }
 }
 
-/// The masters of both lists. A master that is in both lists is here once.
+/// The masters of both lists. A master that is in both lists appears once.
 #[derive(Clone, Debug)]
 pub(crate) struct Listed {
     pub(super) masters: Vec<MasterSpec>,
@@ -139,8 +140,8 @@ impl Listed {
     }
 }
 
-/// Checks the addresses of a list. Its first master has the number `before` + 1. Returns the
-/// addresses.
+/// Checks the addresses of a list, and returns them. In errors, the first master of the list has
+/// the number `before` + 1.
 fn check_list(masters: &[MasterSpec], before: usize) -> Result<Vec<Arc<str>>, ConfigError> {
     let mut addresses = Vec::<Arc<str>>::with_capacity(masters.len());
     for (index, master) in masters.iter().enumerate() {
@@ -165,23 +166,23 @@ fn check_list(masters: &[MasterSpec], before: usize) -> Result<Vec<Arc<str>>, Co
 
 impl MasterSpec {
     /// Opens a connection to the master as a coordinator does, and logs in. Gives up after `limit`.
-    /// `name` is what `CLIENT LIST` shows. A name with spaces or characters that are not ASCII is
-    /// not used.
+    /// `name` is the name of the connection that `CLIENT LIST` shows. A name with spaces or
+    /// characters that are not ASCII is not used.
     ///
     /// The stream speaks RESP3, and the database is selected. Tracking of keys is on, with `OPTIN`,
-    /// if the user may do that. A client of your own can use the stream, for example
+    /// if the user has the right to do that. A client of your own can use the stream, for example
     /// `redis::aio::MultiplexedConnection::new`. With `RedisConnectionInfo::default()`, that client
     /// does not log in a second time. For TLS with settings of your own, see [`tls`](Self::tls).
     /// The stream does not follow a failover that Sentinels announce later.
     ///
-    /// This method executes nothing else. It does not ask whether the master restarted, so it hides
-    /// no restart from the [quarantine](crate::Quarantine) of the next coordinator. Dropping the
-    /// future closes the connection.
+    /// This method sends no other commands. It does not ask whether the master restarted, so it
+    /// hides no restart from the [quarantine](crate::Quarantine) of the next coordinator. Dropping
+    /// the future closes the connection.
     ///
     /// # Errors
     ///
-    /// The reason why there is no connection. It names the step that failed, or that was not done
-    /// within `limit`. Another attempt may succeed, unless the settings or the server must be
+    /// The reason why there is no connection. The error names the step that failed, or that was not
+    /// done within `limit`. Another attempt may succeed, unless the settings or the server must be
     /// changed first.
     ///
     /// # Panics

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Settings that programs share: environment variables, or a section of a configuration file. The
-/// command line reads the same ones.
+/// command line reads the same settings.
 ///
 /// [`Builder::from_env`] is all that most programs need. Use this type to read the settings from a
 /// file, or to look at them before the [`builder`](Self::builder) is made.
@@ -28,12 +28,13 @@ use crate::{
 /// Each field is a key of the file, and a variable: `max_ttl` is `QUORLOCK_MAX_TTL`. Times are
 /// texts such as `"500ms"`, `"10s"`, or `"5"` for 5 s. In a variable, lists of masters have commas
 /// between the URLs. A variable that is empty counts as unset. With the feature `serde`, the type
-/// is deserializable, and a key that is not known is an error. The errors of parsers may show a
-/// line, so give the password by file.
+/// is deserializable, and a key that is not known is an error. The error of a parser may show a
+/// line of the file, so write no password into it: use [`password_file`](Self::password_file).
 ///
 /// The password is not among the fields. It is the content of
-/// [`password_file`](Self::password_file), or else of the variable `QUORLOCK_PASSWORD`, and masters
-/// whose URLs have a password do not get it. A line break at its end does not count.
+/// [`password_file`](Self::password_file), or else of the variable `QUORLOCK_PASSWORD`. Masters
+/// whose URLs have a password do not get this one. A line break at the end of the password does not
+/// count.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -62,21 +63,23 @@ pub struct SharedSettings {
     pub leaving: Vec<MasterSpec>,
     /// The user of masters whose URLs have no password. `None`: the default user.
     pub user: Option<String>,
-    /// The file with the password of these masters in its only line. A relative path begins in the
-    /// working directory; in a set of the command line, it begins where the file of the sets is.
+    /// The file whose only line is the password of masters whose URLs have none. A relative path
+    /// begins in the working directory. In a set of the command line, it begins in the directory of
+    /// the file of the sets.
     pub password_file: Option<PathBuf>,
     /// The authorities that may sign the certificates of `rediss://` masters, in PEM form (feature
-    /// `tls`). It counts more than [`Builder::tls`]. `None`: those of the system.
+    /// `tls`). The file takes precedence over [`Builder::tls`]. `None`: the authorities of the
+    /// system.
     pub ca_file: Option<PathBuf>,
-    /// The certificate of this client, if the masters want one. Needs the two other files.
+    /// The certificate of this client, if the masters want one. Needs `ca_file` and `key_file`.
     pub cert_file: Option<PathBuf>,
-    /// The private key of this certificate, without a passphrase.
+    /// The private key of the certificate in `cert_file`, without a passphrase.
     pub key_file: Option<PathBuf>,
     /// See [`Builder::ttl`].
     #[cfg_attr(feature = "serde", serde(deserialize_with = "time_of_text"))]
     pub ttl: Option<Duration>,
-    /// See [`Builder::max_ttl`]. `None`: 1 min, also if the TTL is longer, because other programs
-    /// would not know of that.
+    /// See [`Builder::max_ttl`]. `None`: 1 min, even if the TTL is longer, because other programs
+    /// do not know this TTL.
     #[cfg_attr(feature = "serde", serde(deserialize_with = "time_of_text"))]
     pub max_ttl: Option<Duration>,
     /// See [`Builder::connect_timeout`].
@@ -92,8 +95,8 @@ pub struct SharedSettings {
 }
 
 impl SharedSettings {
-    /// Reads the settings from the environment. Reads no file. Logs a warning for each variable that
-    /// looks like a setting and is none.
+    /// Reads the settings from the environment. Reads no file. Logs a warning for each variable
+    /// that looks like a setting but is not one.
     ///
     /// # Errors
     ///
@@ -131,9 +134,9 @@ impl SharedSettings {
     }
 
     /// Reads the password and the certificates, and gives them to the masters, but not to masters
-    /// that are set later. Then the settings name no user and no file any more.
-    /// [`builder`](Self::builder) does so, too. Only a program that uses the masters without a
-    /// builder, for example to check them, needs `read_files`.
+    /// that are set later. The returned settings name no user and no file any more.
+    /// [`builder`](Self::builder) does all of this, too, so only a program that uses the masters
+    /// without a builder, for example to check them, needs `read_files`.
     ///
     /// # Errors
     ///
@@ -143,7 +146,7 @@ impl SharedSettings {
         self.with_password(password)?.with_tls()
     }
 
-    /// Reads the password file, and gives its content or the `variable` to the masters.
+    /// Gives the masters their password: the content of the password file, or else `variable`.
     fn with_password(mut self, variable: Option<OsString>) -> Result<Self, ConfigError> {
         let user = self.user.take();
         let password = match self.password_file.take() {
@@ -185,7 +188,7 @@ impl SharedSettings {
     /// # Errors
     ///
     /// [`ConfigError::Shared`] names a file that cannot be used, or `QUORLOCK_PASSWORD`.
-    /// [`Builder::build`] checks the settings.
+    /// [`Builder::build`] checks the other settings.
     pub fn builder(self) -> Result<Builder, ConfigError> {
         let settings = self.read_files()?;
         let builder = Coordinator::builder()
@@ -204,11 +207,11 @@ impl SharedSettings {
 }
 
 impl Builder {
-    /// Returns a builder with the [shared settings](SharedSettings) of the environment, which are
-    /// those of the command line: `QUORLOCK_MASTERS`, which must be set, `QUORLOCK_LEAVING`,
+    /// Returns a builder with the [shared settings](SharedSettings) of the environment. The command
+    /// line reads the same variables: `QUORLOCK_MASTERS`, which must be set, `QUORLOCK_LEAVING`,
     /// `QUORLOCK_KEY_TEMPLATE`, `QUORLOCK_MAX_TTL`, `QUORLOCK_STRICT` and others.
     ///
-    /// If all programs begin like this, an operator can change the masters, and what else all
+    /// If all programs use this method, an operator can change the masters, and what else all
     /// programs must agree on, without new code. All methods of the builder still work.
     ///
     /// # Errors
@@ -233,7 +236,7 @@ impl Builder {
     }
 }
 
-/// The default, even for a longer TTL: other programs would not know of that.
+/// The default, even if the TTL is longer, because other programs do not know that TTL.
 const MAX_TTL: Duration = Duration::from_secs(60);
 const MASTERS: &str = "QUORLOCK_MASTERS";
 const PASSWORD: &str = "QUORLOCK_PASSWORD";
@@ -245,10 +248,12 @@ const SETTINGS: &str = "QUORLOCK_MASTERS QUORLOCK_LEAVING QUORLOCK_USER QUORLOCK
 /// The variables that `quorlock run` sets.
 const OF_RUN: &str = "QUORLOCK_LOCK QUORLOCK_VOTES QUORLOCK_DEADLINE_MS QUORLOCK_FENCING_TOKEN \
     QUORLOCK_SLOT";
-/// Parts of the names that Kubernetes gives to what it tells of a service, and of those for tests.
+/// Parts of the names of variables in which Kubernetes describes a service, and of variables for
+/// tests.
 const FOREIGN: [&str; 3] = ["_SERVICE_", "_PORT", "_TEST_"];
 
-/// Creates the error for a place whose value cannot be used. `reason` shows no part of the value.
+/// Creates the error for a place whose value cannot be used. `reason` must show no part of the
+/// value.
 pub(super) fn wrong(place: impl Into<String>, reason: impl Into<String>) -> ConfigError {
     ConfigError::Shared {
         place: place.into(),
@@ -257,12 +262,12 @@ pub(super) fn wrong(place: impl Into<String>, reason: impl Into<String>) -> Conf
 }
 
 /// Returns the variables of the environment that are settings, and those that look like settings
-/// and are none. A variable that is empty counts as unset.
+/// but are not. A variable that is empty counts as unset.
 ///
 /// # Errors
 ///
-/// [`ConfigError::Shared`] names a variable that is probably misspelt. It would be as if it were not
-/// set, and two programs could hold one lock.
+/// [`ConfigError::Shared`] names a variable that is probably misspelt. The variable would have no
+/// effect, and two programs could hold one lock.
 pub fn variables() -> Result<(Vec<String>, Vec<String>), ConfigError> {
     let set = env::vars_os().filter(|(_, value)| !value.is_empty());
     sorted(set.filter_map(|(name, _)| name.into_string().ok()))
@@ -276,7 +281,7 @@ fn sorted(names: impl Iterator<Item = String>) -> Result<(Vec<String>, Vec<Strin
     others.retain(|name| !name.starts_with('_') && !is_of_run(name) && !is_foreign(name));
     for name in &others {
         let text = &*name.to_uppercase();
-        // The second rule compares pairs of letters.
+        // `sorensen_dice` compares pairs of letters.
         let is_near = |near: &str| osa_distance(text, near) < 2 || sorensen_dice(text, near) > 0.85;
         if let Some(near) = settings.iter().find(|near| is_near(near)) {
             let reason = format!("is not known: is it {near}?");
@@ -287,7 +292,7 @@ fn sorted(names: impl Iterator<Item = String>) -> Result<(Vec<String>, Vec<Strin
     Ok((known, others))
 }
 
-/// Returns the value of an environment variable.
+/// Parses the value of an environment variable.
 fn parsed<T>(
     name: &str,
     value: Option<OsString>,
@@ -301,7 +306,7 @@ fn parsed<T>(
     value.transpose().map_err(|reason| wrong(place, reason))
 }
 
-/// Returns the masters of an environment variable.
+/// Returns the masters in the URLs of an environment variable.
 fn masters(urls: String) -> Result<Vec<MasterSpec>, String> {
     let masters = MasterSpec::list(&urls);
     for (number, master) in (1..).zip(&masters) {
@@ -326,7 +331,7 @@ fn time_of_text<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Dura
     time(&text).map(Some).map_err(serde::de::Error::custom)
 }
 
-/// Reads no more of a file than shows that it is too long for a password.
+/// Reads at most 64 KiB of the file, because a file of that length is too long for a password.
 fn password_of_file(file: &Path) -> Result<String, ConfigError> {
     let wrong = |reason| wrong(format!("the password file {}", file.display()), reason);
     let text = File::open(file).and_then(|file| io::read_to_string(file.take(1 << 16)));
@@ -519,12 +524,13 @@ mod tests {
         assert!(error.to_string().starts_with(text), "{error}");
     }
 
-    /// The variable is trimmed as the file, and gives masters the same login.
+    /// Like the file, the variable may end with a line break.
     #[test]
     fn a_password_is_shown_nowhere() {
         let settings = read(&[("QUORLOCK_MASTERS", "redis://a"), ("QUORLOCK_USER", "u")]);
         let with = settings.unwrap().with_password(Some("hunter2\n".into()));
-        // A builder reads the variable again, and nobody needs it any more.
+        // A builder reads the variable again. No master needs it any more, so two lines are no
+        // error.
         let settings = with.unwrap().with_password(Some("a\nb".into()));
         let settings = settings.unwrap();
         assert!(!format!("{settings:?}").contains("hunter2"));

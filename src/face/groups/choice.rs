@@ -7,9 +7,10 @@ use crate::core::hash::{hash, mix};
 
 /// A choice among groups.
 ///
-/// Each group has as many seeds as its weight. The seed that gives the highest score with a name
-/// decides. A group that is added has seeds of its own, so it takes its names from all others, and
-/// no name moves between the others. This is the rendezvous hashing of Thaler and Ravishankar.
+/// Each group has as many seeds as its weight. A name belongs to the group whose seed gives the
+/// highest score with the name. A group that is added has seeds of its own, so it takes names from
+/// all other groups, and no name moves between those groups. This is the rendezvous hashing of
+/// Thaler and Ravishankar.
 #[derive(Clone, Debug)]
 pub(crate) struct Choice {
     groups: Vec<(String, Vec<u64>)>,
@@ -26,10 +27,10 @@ impl Choice {
         }
     }
 
-    /// Returns the number of the group that has the name, and 0 if there are no groups. Of two
-    /// groups with the same score, it is the one whose ID comes first. The choice does not depend
-    /// on the order of the groups. It must never change: programs of several versions and languages
-    /// share locks.
+    /// Returns the number of the group that has the name, or 0 if there are no groups. If two
+    /// groups have the same score, the group whose ID comes first has the name. The choice does not
+    /// depend on the order of the groups. This function must never change, because programs of
+    /// several versions and languages share locks.
     pub(crate) fn of(&self, name: &str) -> usize {
         let name = hash(part(name).bytes());
         let groups = self.groups.iter().enumerate();
@@ -49,8 +50,8 @@ fn score(seeds: &[u64], name: u64) -> u64 {
     scores.max().unwrap_or_default()
 }
 
-/// Returns the part of a name that decides: what stands in its first braces, as in the hash tags of
-/// a Redis Cluster, or the whole name. So names with the same text in braces are in one group.
+/// Returns the part of a name that decides: the text in its first braces, as in the hash tags of a
+/// Redis Cluster, or else the whole name. So names with the same text in braces are in one group.
 fn part(name: &str) -> &str {
     let tag = name
         .split_once('{')

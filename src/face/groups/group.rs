@@ -1,4 +1,4 @@
-//! A group of masters, and the checks of a list of them.
+//! A group of masters, and the checks of a list of groups.
 
 use std::collections::BTreeMap;
 
@@ -18,8 +18,8 @@ use crate::{
 /// # let _ = (group, twice_the_size);
 /// ```
 ///
-/// The [shared settings](crate::SharedSettings) have no groups. They can give the masters of a
-/// group their login and their certificates, and can give the builder all other settings:
+/// The [shared settings](crate::SharedSettings) have no groups. But they can give the masters of a
+/// group the login and the certificates, and can give the builder all other settings:
 ///
 /// ```no_run
 /// # #[tokio::main(flavor = "current_thread")]
@@ -54,7 +54,8 @@ impl Group {
     /// and underscores.
     ///
     /// **The IDs and the weights decide which names a group has.** All programs must use the same
-    /// ones. The masters of a group may [change](crate::Groups::change), and its ID stays.
+    /// IDs and weights. The masters of a group may [change](crate::Groups::change) while its ID
+    /// stays.
     pub fn new(
         id: impl Into<String>,
         masters: impl IntoIterator<Item = impl Into<MasterSpec>>,
@@ -72,7 +73,8 @@ impl Group {
         Self { weight, ..self }
     }
 
-    /// Checks the groups of one list. Returns what each group adds to the ID of both lists.
+    /// Checks the groups of one list. Returns an entry for each group, from which the ID of both
+    /// lists is made.
     pub(super) fn check_all(groups: &[Self]) -> Result<Vec<Entry>, GroupsError> {
         if groups.len() > Self::MOST {
             let given = format!("{} groups", groups.len());
@@ -120,8 +122,8 @@ impl Group {
         Ok(())
     }
 
-    /// Returns the masters of this group, and the masters of `old` as leaving masters. Names move
-    /// from `old` to this group.
+    /// Returns the masters of this group, and the masters of `old` as leaving masters, for names
+    /// that move from `old` to this group.
     pub(super) fn listed(&self, old: Option<&Self>) -> Result<Listed, ConfigError> {
         let leaving = old.map_or_else(Vec::new, |old| old.masters.clone());
         Listed::parse(self.masters.clone(), leaving)
@@ -169,8 +171,8 @@ pub enum GroupsError {
     #[error("no groups were given: list at least one")]
     NoGroups,
 
-    /// The settings cannot be used, or there are too many groups, or their change moves names
-    /// between too many pairs of groups.
+    /// The settings cannot be used, or there are too many groups, or names move between too many
+    /// pairs of groups.
     #[error(transparent)]
     Settings(#[from] ConfigError),
 
@@ -190,13 +192,14 @@ pub enum GroupsError {
 type Entry = (String, u32, ListsId);
 
 /// Returns the ID of both lists of groups: those that a program uses, and those that it leaves.
-// The ID is the hash of both lists of groups, sorted. If both are the same, the second counts as
-// empty. A zero byte ends each text, and another one ends each list. This must never change.
+// The ID is the hash of both lists, each sorted by the IDs of the groups. If the lists are the
+// same, the second counts as empty. A zero byte ends each text, and another one ends each list.
+// This function must never change.
 pub(super) fn lists_id(mut lists: [Vec<Entry>; 2]) -> ListsId {
     for groups in &mut lists {
         groups.sort_by(|(one, ..), (other, ..)| one.cmp(other));
         if let [(id, weight, _)] = &mut groups[..] {
-            (*id, *weight) = (String::new(), 1); // it has all names, whatever its ID is
+            (*id, *weight) = (String::new(), 1); // the only group has all names
         }
     }
     let [groups, leaving] = &mut lists;

@@ -31,17 +31,18 @@ use crate::core::{config_error::ConfigError, error::ReadyError, vote::votes::Vot
 /// Groups of masters. Each name belongs to one group. The coordinator of that group has the locks
 /// with that name.
 ///
-/// Every lock is written to every master of its group, so more masters in a group make locks safer,
-/// and more groups carry more locks. There may be 64 groups of 64 masters. An outage of a group
-/// concerns its names only.
+/// Every lock is written to every master of its group. More masters in a group make locks safer,
+/// and more groups carry more locks. There may be 64 groups, and 64 masters in each. An outage of a
+/// group concerns its names only.
 ///
 /// The group of a name follows from the name, and from the [IDs](Group::new) and the
 /// [weights](Group::weight) of all groups. The key template does not matter. If a name has a part
 /// in braces, as in `{cart:9}/items`, the first such part decides. So names with the same part are
-/// in one group. `lua/README.md` describes the function for other languages.
+/// in one group. `lua/README.md` describes this choice for other languages.
 ///
-/// Each coordinator has the ID of its group as its [label](Builder::label). Its health and
-/// readiness are those of one group. [`coordinators`](Self::coordinators) returns all of them.
+/// Each coordinator has the ID of its group as its [label](Builder::label). The health and the
+/// readiness of a coordinator are those of its group. [`coordinators`](Self::coordinators) returns
+/// all coordinators.
 ///
 /// Groups are cheap to clone, and all clones share everything.
 ///
@@ -65,17 +66,18 @@ struct Inner {
     choice: Choice,
     /// The choice among the old groups.
     old: Choice,
-    /// The coordinators. The key has the number of the group of their names, then of the old group.
+    /// The coordinators. The key is the number of the group of their names, and that of their old
+    /// group.
     members: BTreeMap<(usize, usize), Member>,
-    /// Any of the coordinators. All have the same settings and the same owners.
+    /// One of the coordinators, no matter which. All have the same settings and the same owners.
     first: Coordinator,
-    /// `None` after a close.
+    /// `None` after the groups were closed.
     opener: Mutex<Option<Arc<Opener>>>,
 }
 
 /// A coordinator, which is opened when it is first needed.
 struct Member {
-    /// `true` if its names come from another group.
+    /// `true` if the names of this coordinator move from another group.
     moves: bool,
     label: Arc<str>,
     listed: Listed,
@@ -86,8 +88,8 @@ impl Groups {
     /// The greatest number of pairs of groups. Each pair has connections of its own.
     const MOST_PAIRS: usize = 256;
 
-    /// Starts to connect to the masters of all groups. `settings` has no masters, and its label
-    /// does not matter. Must be called inside a tokio runtime, like [`Builder::build`].
+    /// Starts to connect to the masters of all groups. `settings` must have no masters, and its
+    /// label does not matter. Must be called inside a tokio runtime, like [`Builder::build`].
     ///
     /// # Errors
     ///
@@ -103,17 +105,19 @@ impl Groups {
     /// `leaving` has all old groups.
     ///
     /// Every decision about a name then needs a majority of the masters of its group, and a
-    /// majority of the masters of its old group. So this program excludes programs with only the
-    /// old groups and programs with only the new ones. Such programs exclude each other only if the
-    /// change follows the [order of steps](crate::docs::operations#change-the-groups).
+    /// majority of the masters of its old group. So locks of this program exclude those of programs
+    /// with only the old groups, and those of programs with only the new groups. Locks of these
+    /// other programs exclude each other only if the change follows the [order of
+    /// steps](crate::docs::operations#change-the-groups).
     ///
-    /// A group with the same ID and the same masters in both lists decides as before. To go from
-    /// [one coordinator](Builder::masters) to groups, give its masters as one group with any ID.
+    /// A group with the same ID and the same masters in both lists decides as in
+    /// [`new`](Self::new). To go from [one coordinator](Builder::masters) to groups, give the
+    /// masters of that coordinator as the only old group, with any ID.
     ///
     /// The names that move from `a` to `b` have a coordinator of their own, with the label `a->b`,
     /// which connects to the masters when [`of`](Self::of) first returns it. A name moves only to a
-    /// group that is new or gets more weight, or from one that is gone or gets less. There may be
-    /// 256 such pairs of groups.
+    /// group that is new or gets more weight, or from a group that is gone or gets less weight.
+    /// There may be 256 coordinators in all.
     ///
     /// # Errors
     ///
@@ -144,7 +148,7 @@ impl Groups {
         let lists = [Group::check_all(&groups)?, Group::check_all(&leaving)?];
         let members = members(&groups, &leaving)?;
         let lists_id = match members.first_key_value() {
-            Some((_, only)) if members.len() == 1 => only.listed.lists_id(), // as without groups
+            Some((_, only)) if members.len() == 1 => only.listed.lists_id(), // the ID without groups
             _ => lists_id(lists),
         };
         let opener = settings.opener(lists_id)?;
@@ -198,8 +202,8 @@ impl Groups {
     /// [break](Coordinator::break_held) a lock. **Use it only for this name**, or for names with
     /// the same part in braces: on the masters of another group, a lock would exclude nobody.
     ///
-    /// A [`close`](Self::close) may come before the first use of the coordinator of a name that
-    /// moves. Then this method returns the coordinator of another group, which is closed, too.
+    /// The groups may be [closed](Self::close) before the coordinator of a name that moves is first
+    /// used. Then this method returns another coordinator, which is closed, too.
     pub fn of(&self, name: impl AsRef<str>) -> &Coordinator {
         let inner = &*self.0;
         let name = name.as_ref();
@@ -211,7 +215,8 @@ impl Groups {
         let Some(opener) = inner.opener.lock().clone() else {
             return member.opened.get().unwrap_or(&inner.first);
         };
-        // The mutex is not locked here, because `open` calls the metrics recorder of the program.
+        // The mutex is not locked while `open` runs, because `open` calls the metrics recorder of
+        // the program.
         let ours = member.open(&opener);
         let opener = inner.opener.lock();
         if let Err(late) = member.opened.set(ours) {
@@ -229,7 +234,7 @@ impl Groups {
     /// Returns the mutexes called `names` as one lock, as
     /// [`Coordinator::mutex_all`](Coordinator::mutex_all) does. The names may be in several groups.
     ///
-    /// If the masters of a group do not answer for long, the names of other groups are given back
+    /// If the masters of a group do not answer for long, the names of other groups are released
     /// until these masters answer.
     pub fn mutex_all(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Lock {
         let context_of = |name: &str| self.of(name).context.clone();
@@ -243,7 +248,7 @@ impl Groups {
     }
 
     /// Returns the coordinators of all groups, in the order of the groups. The coordinators for
-    /// names that move are among them only if they have been used.
+    /// names that move are returned only after their first use.
     pub fn coordinators(&self) -> impl Iterator<Item = &Coordinator> {
         let members = self.0.members.values();
         members.filter_map(|member| member.opened.get())
@@ -252,7 +257,7 @@ impl Groups {
     /// Asks the [`coordinators`](Self::coordinators) at the same time whether they are
     /// [ready](Coordinator::ready). Returns the answer of each.
     ///
-    /// A program may wait for all of them when it starts. A health probe should not: an outage of
+    /// A program may wait for all groups when it starts. A health probe should not: an outage of
     /// one group would take away the names of all other groups, too. See
     /// [`docs::operations`](crate::docs::operations#groups-in-probes).
     ///
@@ -303,10 +308,10 @@ impl Groups {
         join_all(closed).await.into_iter().all(|done| done)
     }
 
-    /// Refuses new acquisitions, and opens no other coordinator.
+    /// Closes all coordinators, and makes `of` open no other coordinator.
     fn refuse(&self) {
-        // The coordinators are closed first: once there is no opener, `of` may return one for any
-        // name.
+        // The coordinators are closed before the opener is taken: without an opener, `of` may
+        // return the first coordinator for any name, and that one must be closed.
         self.coordinators()
             .for_each(|opened| opened.context.close());
         drop(self.0.opener.lock().take());
@@ -325,11 +330,12 @@ impl Member {
     }
 }
 
-/// Returns the coordinators for all names, by the numbers of the new group and of the old one.
+/// Returns the coordinators for all names, by the number of the new group and the number of the old
+/// group.
 ///
-/// A name moves only to a group that is new or has more weight, or from one that is gone or has
-/// less: all other scores are as before. Only such pairs, and pairs of a group with itself, are
-/// returned.
+/// A name moves only to a group that is new or has more weight, or from a group that is gone or has
+/// less weight, because all other scores stay the same. Only such pairs, and pairs of a group with
+/// itself, are returned.
 fn members(
     groups: &[Group],
     leaving: &[Group],
