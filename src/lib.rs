@@ -22,9 +22,9 @@
 //!
 //! - [`Coordinator`] is a set of masters, [`Lock`] is a named lock on all of them, and [`Guard`] is
 //!   a lock that is held.
-//! - [`Coordinator::mutex`] returns a lock that one guard holds at a time. Most Redlock libraries
-//!   use the same format on the masters. [`Coordinator::mutex_all`] returns several mutexes as one
-//!   lock, which holds all names or none.
+//! - [`Coordinator::mutex`] returns a lock that one guard holds at a time. The format on the
+//!   masters is that of most Redlock libraries. [`Coordinator::mutex_all`] returns several mutexes
+//!   as one lock: all of them are acquired, or none.
 //! - [`Coordinator::reentrant`] returns a lock that an [`Owner`] holds and may acquire again. The
 //!   format on the masters is that of Redisson's plain lock (`RLock`).
 //! - [`Coordinator::fair`] returns a reentrant lock that serves its waiters in the order in which
@@ -63,9 +63,9 @@
 //! lost lock is logged at WARN. Attempts to reconnect are logged at DEBUG. Tokens, user names and
 //! passwords are never logged.
 //!
-//! There are three spans at DEBUG, with the target `quorlock::lock` and the name of the lock:
-//! `acquire` for a call that asks for a lock, `hold` from the success of that call to the release
-//! or the loss, and inside `hold` a `renew` for each renewal in the background.
+//! There are three spans at DEBUG, with the target `quorlock::lock` and the name of the lock.
+//! `acquire` covers a call that asks for a lock. `hold` begins when that call succeeds, and ends
+//! with the release or the loss. Inside `hold`, each renewal in the background has a span `renew`.
 //!
 //! # Features
 //!
@@ -83,8 +83,8 @@
 //! - `blocking` adds the module [`blocking`], with a coordinator, locks and guards for code without
 //!   async.
 //! - `test-util` adds [`MemoryMaster`] of the crate `quorlock-memory`, a small Redis in the process
-//!   with fault injection, for your tests. It needs a C compiler, because it builds the Lua
-//!   interpreter that runs the crate's scripts. The examples on these pages use this feature.
+//!   with fault injection, for your tests. This feature needs a C compiler, because it builds the
+//!   Lua interpreter that runs the crate's scripts. The examples on these pages use this feature.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // The pages link to items of all features. Without one of the features, some links are broken.
 #![cfg_attr(
@@ -154,7 +154,7 @@ pub use crate::{
     master::MasterSpec,
 };
 
-/// Only for tools that look at masters, such as the crate `quorlock-check`.
+/// Items that are only for tools that look at masters, such as the crate `quorlock-check`.
 pub mod tools {
     pub use crate::{
         core::{
@@ -182,11 +182,11 @@ pub use tokio_rustls::rustls;
 pub mod __internals;
 
 /// Includes a page of `docs/`. The pages link to each other by labels. Each file defines its labels
-/// for readers outside rustdoc. The definitions here come before those of the file, so rustdoc uses
-/// the definitions here.
+/// for readers outside rustdoc. This macro puts its own definitions before those of the file, so
+/// rustdoc uses them.
 ///
-/// Pictures have labels, too. Rustdoc copies no files, so here the label of a picture stands for
-/// the picture itself, as a `data:` URI.
+/// Pictures have labels, too. Rustdoc copies no files, so this macro defines the label of a picture
+/// as the picture itself, in a `data:` URI.
 macro_rules! page {
     ($file:literal $(, $picture:literal)*) => {
         concat!(

@@ -9,8 +9,8 @@ use std::{
 /// every earlier holder of the lock.
 ///
 /// A token of a lock is below 2^53, so it is the same number in SQL, JSON and Lua. Convert it to
-/// `u64` to send it to a resource, or to `i64` for SQL. To read it there, convert it from `u64`.
-/// With the feature `serde`, it is serialized as a number.
+/// `u64` to send it to a resource, or to `i64` for SQL. The resource can convert it back from
+/// `u64`. With the feature `serde`, a token is serialized as a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FencingToken(u64);
 
@@ -27,8 +27,8 @@ impl From<FencingToken> for u64 {
 }
 
 impl From<FencingToken> for i64 {
-    /// Converts the token of a lock without loss. A larger number, which no lock has, becomes
-    /// [`i64::MAX`].
+    /// Converts the token of a lock without loss. A number above [`i64::MAX`], which no lock has,
+    /// becomes [`i64::MAX`].
     fn from(token: FencingToken) -> Self {
         Self::try_from(token.0).unwrap_or(Self::MAX)
     }
@@ -69,8 +69,8 @@ impl<'de> serde::Deserialize<'de> for FencingToken {
 ///
 /// # Not guaranteed
 ///
-/// - A check and the write after it are two steps. Keep a mutex of the process locked over both:
-///   otherwise a late writer may be admitted, pause, and write after a later holder.
+/// - A check and the write after it are two steps. Keep a mutex of the process locked over both
+///   steps: otherwise a late writer may be admitted, pause, and write after a later holder.
 /// - A fence does not survive a restart of its process. A new fence has admitted no token.
 ///
 /// ```

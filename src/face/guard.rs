@@ -24,8 +24,8 @@ use crate::{
 /// [`valid_until`](Self::valid_until).
 ///
 /// As long as the guard lives, the lock is renewed whenever two thirds of its
-/// [validity](Self::validity) are left, unless [`Lock::renewal`](crate::Lock::renewal) sets a
-/// limit. [`lost`](Self::lost) resolves when the lock is lost, for example because it could not be
+/// [validity](Self::validity) are left. [`Lock::renewal`](crate::Lock::renewal) can set a limit.
+/// [`lost`](Self::lost) resolves when the lock is lost, for example because it could not be
 /// renewed.
 ///
 /// Bind the guard to a name: `let guard = ..` or `let _guard = ..` holds the lock to the end of the
@@ -33,15 +33,15 @@ use crate::{
 /// lock before the work begins.
 ///
 /// Dropping the guard posts a release to all masters. The drop does not block, spawns no task, and
-/// works inside and outside a runtime. To know the result, call [`release`](Self::release) instead.
-/// To be sure that the release has arrived, wait for
+/// works inside and outside a runtime. To know the result of the release, call
+/// [`release`](Self::release) instead. To be sure that the release has arrived, wait for
 /// [`Coordinator::close`](crate::Coordinator::close).
 ///
 /// # Guarantees
 ///
 /// While this guard [is valid](Self::is_valid), no other guard of this name is valid in any
-/// process, except for guards of the same [owner](crate::Owner), of other readers, and of other
-/// [slots](Self::slot). [`docs::guarantees`](crate::docs::guarantees) lists the conditions.
+/// process. The exceptions are guards of the same [owner](crate::Owner), of other readers, and of
+/// other [slots](Self::slot). [`docs::guarantees`](crate::docs::guarantees) lists the conditions.
 ///
 /// The guards of one owner for the same lock are levels of that lock. They share its validity, its
 /// renewal and its loss. For example, extending one of them extends all of them. The lock is
@@ -49,14 +49,14 @@ use crate::{
 ///
 /// # Not guaranteed
 ///
-/// A check of the guard is true only at the moment of the check. If the holder is paused after the
+/// The result of a check is true only at the moment of the check. If the holder is paused after the
 /// check, it may act when the guard is no longer valid. To refuse a late action, the resource must
 /// check each action itself, for example by a [fencing token](Self::fencing_token).
 #[must_use = "dropping a guard releases its lock: bind it, as in `let _guard = ..`, and not to `_`"]
 #[clippy::has_significant_drop]
 pub struct Guard {
     first: Level,
-    /// The other names of a guard of several names.
+    /// The levels of the other names, if the guard holds several names.
     others: Vec<Level>,
     /// Counts this guard in the metrics.
     _counted: Option<Counted>,
@@ -71,7 +71,7 @@ impl Guard {
         }
     }
 
-    /// Returns the lock's name. For [several](Self::names) names, returns the first.
+    /// Returns the lock's name. If the guard holds [several](Self::names) names, returns the first.
     pub fn name(&self) -> &str {
         self.first.claim.name()
     }
@@ -82,14 +82,14 @@ impl Guard {
         self.levels().map(|level| &**level.claim.name())
     }
 
-    /// Returns the fencing token of a [fenced](crate::Lock::fenced) lock. `None` if the lock is not
-    /// fenced, or if the guard holds several names: see
+    /// Returns the fencing token of a [fenced](crate::Lock::fenced) lock. Returns `None` if the
+    /// lock is not fenced, or if the guard holds several names: see
     /// [`fencing_token_of`](Self::fencing_token_of).
     ///
     /// The token stays the same when the lock is extended, and when its owner acquires it again.
     ///
-    /// This is an `Option` because the guards of all locks have one type. A type for guards of
-    /// fenced locks would double the types of locks and guards, here and in
+    /// The result is an `Option` because the guards of all locks have one type. A second type for
+    /// the guards of fenced locks would double the number of types of locks and guards, here and in
     /// [`blocking`](crate::blocking).
     pub fn fencing_token(&self) -> Option<FencingToken> {
         let is_one = self.others.is_empty();
@@ -97,34 +97,35 @@ impl Guard {
     }
 
     /// Returns the fencing token for the resource that `name` protects. Each name has tokens of its
-    /// own. `None` if the guard does not hold `name`, or if the lock is not fenced.
+    /// own. Returns `None` if the guard does not hold `name`, or if the lock is not fenced.
     pub fn fencing_token_of(&self, name: &str) -> Option<FencingToken> {
         let mut levels = self.levels();
         let level = levels.find(|level| &**level.claim.name() == name)?;
         level.claim.fencing_token().map(FencingToken::from)
     }
 
-    /// Returns the number of rounds that it took to acquire the lock. For several names, returns
-    /// the largest number.
+    /// Returns the number of rounds that it took to acquire the lock. If the guard holds several
+    /// names, returns the largest number.
     ///
-    /// For a mutex or a reentrant lock, earlier attempts of a waiter do not count. The number is 1,
-    /// or more if a fencing token took more rounds. For a lock with queues, the rounds that the
-    /// waiter made from its position in the queues count as well. The number starts again from 1 if
-    /// the waiter left the queues for a while, or took a new ticket because its clock was wrong.
+    /// For a mutex or a reentrant lock, only the attempt that won counts. The number is 1, or more
+    /// if a fencing token took more rounds. For a lock with queues, all rounds of the waiter count.
+    /// The number starts again from 1 if the waiter left the queues for a while, or took a new
+    /// position because its clock was wrong.
     pub fn rounds(&self) -> u32 {
         let rounds = self.levels().map(|level| level.claim.rounds());
         rounds.max().unwrap_or_default()
     }
 
-    /// Returns the number of guards that the owner has of this lock, including the guards that it
-    /// is acquiring now. The guards are counted in this process. For a mutex, the number is 1.
+    /// Returns the number of guards that the owner has of this lock, including the guards that the
+    /// owner is acquiring now. This process counts the guards. For a mutex, the number is 1.
     pub fn depth(&self) -> u32 {
         self.first.claim.depth()
     }
 
-    /// Returns the slot of a permit of a [semaphore](crate::Coordinator::semaphore): a number from
-    /// 0 to one less than the number of permits. No other valid guard of the semaphore has the same
-    /// slot, so a program can use it to choose one of several resources. `None` for any other lock.
+    /// Returns the slot of this guard of a [semaphore](crate::Coordinator::semaphore): a number
+    /// from 0 to one less than the number of permits. No other valid guard of the semaphore has the
+    /// same slot, so a program can use the slot to choose one of several resources. Returns `None`
+    /// for any other lock.
     pub fn slot(&self) -> Option<usize> {
         self.first.claim.slot().map(Slot::shown)
     }
@@ -139,9 +140,9 @@ impl Guard {
     /// Turns this guard of a writer into the guard of a reader. No one else can write in between,
     /// and readers need not wait any longer. Does nothing to the guard of a reader.
     ///
-    /// This method does not wait for the masters. Unless the owner has other guards that write, it
-    /// posts an extension, which tells the masters. A master that misses this extension learns of
-    /// the change from the next one. Until then, the master keeps readers away.
+    /// This method does not wait for the masters. If the owner has no other guard that writes, this
+    /// method posts an extension, which tells the masters of the change. A master that misses this
+    /// extension learns of the change from the next one. Until then, the master keeps readers away.
     ///
     /// # Errors
     ///
@@ -199,7 +200,8 @@ impl Guard {
     }
 
     /// Waits until the lock is lost. Use it in a `select!` with the work, as the first branch and
-    /// with `biased`: after a stall, the work may be ready to go on as well.
+    /// with `biased`: after a stall, the loss and the next step of the work may be ready at the
+    /// same time.
     ///
     /// A lock is lost when its validity ends. A timer in this process detects that without an
     /// answer from any master. If the runtime of that timer shuts down, this method returns at
@@ -233,9 +235,9 @@ impl Guard {
         self.levels().for_each(|level| level.claim.stop_renewing());
     }
 
-    /// Returns the vote of each master in the round that won the lock, or in the last extension or
-    /// renewal. Masters that are slower than the majority may not have voted yet. A later call
-    /// returns their votes, too.
+    /// Returns the vote of each master in the newest round: the one that won the lock, or the last
+    /// extension or renewal. Masters that are slower than the majority may not have voted yet. A
+    /// later call returns their votes, too.
     pub fn votes(&self) -> Votes {
         newest_votes(self.weakest())
     }
@@ -261,10 +263,11 @@ impl Guard {
     /// valid.
     ///
     /// A master may have lost the key, for example by a restart. It gets the key back after a
-    /// majority has confirmed. From then on, its vote in [`votes`](Self::votes) is a grant.
+    /// majority has confirmed the extension. From then on, its vote in [`votes`](Self::votes) is a
+    /// grant.
     ///
-    /// The lock is still renewed with its own TTL, once two thirds of the validity of that TTL are
-    /// left. An extension does not restart the limit of the renewal.
+    /// Renewals still use the lock's own TTL. The next renewal begins when two thirds of the
+    /// validity of that TTL are left. An extension does not restart the limit of the renewal.
     ///
     /// # Errors
     ///
@@ -273,7 +276,7 @@ impl Guard {
     /// guard is not valid for longer.
     ///
     /// - [`NoQuorum`](ExtendError::NoQuorum): too few masters confirmed. Try again after a pause,
-    ///   because masters that are known to be down fail in microseconds.
+    ///   because a request to a master that is known to be down fails in microseconds.
     /// - [`Lost`](ExtendError::Lost): a majority says that the guard does not hold the lock. Stop
     ///   the work, even if validity was left.
     /// - [`Expired`](ExtendError::Expired): the validity has ended. Stop the work.
@@ -319,8 +322,8 @@ impl Guard {
         result
     }
 
-    /// Releases the lock on all masters, and waits until a majority has confirmed. For several
-    /// [names](Self::names), waits for each of them, and returns the first error.
+    /// Releases the lock on all masters, and waits until a majority has confirmed. If the guard
+    /// holds several [names](Self::names), waits for each of them, and returns the first error.
     ///
     /// The release also succeeds if the lock was lost before. To find out whether the lock was held
     /// to the end of the work, call [`ensure_held`](Self::ensure_held) before the release. If the
@@ -330,10 +333,10 @@ impl Guard {
     /// # Errors
     ///
     /// - [`NoQuorum`](ReleaseError::NoQuorum): fewer than a majority confirmed in time. Each master
-    ///   has a node timeout to confirm. If other commands must be sent before, the wait is longer:
-    ///   the connect timeout and two node timeouts at most. The other masters get the release when
-    ///   they can be reached, until the TTL has passed. If only one level was released, the next
-    ///   extension or release tells them the depth.
+    ///   has a node timeout to confirm. If other commands must be sent before the release, the wait
+    ///   is longer: at most the connect timeout and two node timeouts. Masters that did not confirm
+    ///   get the release when they can be reached, until the TTL has passed. If only one level was
+    ///   released, the next extension or release tells these masters the depth.
     /// - [`NotLeft`](ReleaseError::NotLeft): the lock has a [minimum time](crate::Lock::min_hold),
     ///   and fewer than a majority confirmed that they keep the lock for the rest of that time.
     ///
@@ -348,7 +351,7 @@ impl Guard {
         result
     }
 
-    /// Posts a command for each name, the last one first. Returns the results.
+    /// Posts a command for each name, the last name first. Returns the results.
     fn post<'a, T: 'a>(
         &'a self,
         post: impl Fn(&'a Level) -> T,

@@ -1,7 +1,7 @@
 //! The public types: coordinator, lock, guard, owner and fence.
 
-// Rustdoc shows the methods of a type in the order of these files. What most users need comes
-// first.
+// Rustdoc shows the methods of a type in the order of these modules. The methods that most users
+// need come first.
 pub(crate) mod builder;
 pub(crate) mod coordinator;
 

@@ -83,10 +83,10 @@ impl Coordinator {
     /// [`try_acquire`](Lock::try_acquire) does not join the queues. It fails while other waiters
     /// come first.
     ///
-    /// A waiter cannot win while no majority of masters answers it in time. If this lasts for half
-    /// the waiter timeout, the waiter leaves the queues, so that others can win. When a majority
-    /// answers again, the waiter takes its old position. If no majority ever knew its position, it
-    /// gets a new one.
+    /// A waiter can win only while a majority of masters answers it in time. If fewer masters
+    /// answer for half the waiter timeout, the waiter leaves the queues, so that other waiters can
+    /// win. When a majority answers again, the waiter takes its old position. If no majority ever
+    /// knew that position, the waiter gets a new one.
     ///
     /// # Guarantees
     ///
@@ -95,11 +95,11 @@ impl Coordinator {
     ///
     /// # Not guaranteed
     ///
-    /// The waiters' clocks decide the order of arrival. They may be off by up to one second. If a
-    /// waiter's clock is off by more, the masters' clocks decide. If masters are down or have lost
-    /// their queues, a later waiter may be served first. The same may happen after an outage that
-    /// is longer than half the waiter timeout, because the waiters return to the queues one by one.
-    /// See [`docs::guarantees`](crate::docs::guarantees#fair-locks).
+    /// The waiters' clocks decide the order of arrival. These clocks may be off by up to one
+    /// second. If a waiter's clock is off by more, the masters' clocks decide. If masters are down
+    /// or have lost their queues, a later waiter may be served first. This may also happen after an
+    /// outage that is longer than half the waiter timeout, because the waiters return to the queues
+    /// one by one. See [`docs::guarantees`](crate::docs::guarantees#fair-locks).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -128,9 +128,9 @@ impl Coordinator {
     ///
     /// Each reader has a lease of its own. If a reader dies, the writer waits for the rest of that
     /// lease only. Readers and writers are served in the order in which they came, like the waiters
-    /// of a [fair](Self::fair) lock: a reader waits for earlier writers, and a writer for all who
-    /// came earlier. So a stream of readers does not keep a writer out, and writers do not keep a
-    /// reader out.
+    /// of a [fair](Self::fair) lock: a reader waits for earlier writers, and a writer waits for all
+    /// who came earlier. So a stream of readers does not keep a writer out, and writers do not keep
+    /// a reader out.
     ///
     /// An owner can acquire the lock again. The writer may also read, and may
     /// [become a reader](crate::Guard::downgrade). A reader cannot become the writer, because two
@@ -138,14 +138,14 @@ impl Coordinator {
     ///
     /// # Guarantees
     ///
-    /// While a writer holds the lock, no other owner reads or writes, under the same conditions as
-    /// for a [mutex](Self::mutex).
+    /// While a writer holds the lock, no other owner reads or writes. The conditions are those of a
+    /// [mutex](Self::mutex).
     ///
     /// # Not guaranteed
     ///
-    /// The order of arrival has the limits of a [fair](Self::fair) lock. Redisson's
-    /// `RReadWriteLock` has another format: under the same name, its clients and those of this
-    /// crate refuse each other.
+    /// The order in which waiters are served has the limits of a [fair](Self::fair) lock.
+    /// Redisson's `RReadWriteLock` has another format: while one of the two locks holds a name, the
+    /// other cannot acquire it.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -207,7 +207,7 @@ impl Coordinator {
         Lock::semaphore(self.context.clone(), name.as_ref(), permits)
     }
 
-    /// Returns the mutexes called `names` as one lock, which holds all of them or none. Sends
+    /// Returns the mutexes called `names` as one lock: all of them are acquired, or none. Sends
     /// nothing.
     ///
     /// This lock and a [`mutex`](Self::mutex) of one of its names exclude each other. There may be
@@ -216,10 +216,10 @@ impl Coordinator {
     /// and its release releases all.
     ///
     /// All names are asked for at once. If one name is held, [`acquire`](Lock::acquire) keeps the
-    /// names before it, waits for it, and goes on with the names after it. All clients go through
-    /// the names in the order of their keys, so they never wait for each other in a circle. A task
-    /// that holds one of these locks already, and waits for another lock, can still be part of a
-    /// circle.
+    /// names whose keys come before, waits for the held name, and goes on with the names whose keys
+    /// come after. All clients go through the names in the order of their keys, so they never wait
+    /// for each other in a circle. A task that holds such a lock already, and waits for another
+    /// lock, can still be part of a circle.
     ///
     /// Each name is a lock of its own on the masters, with its own
     /// [fencing token](crate::Guard::fencing_token_of), metrics, log messages and span. If an
@@ -241,7 +241,7 @@ impl Coordinator {
         Lock::mutex_all(&self.context, |_| self.context.clone(), names)
     }
 
-    /// Returns the lock called `name` of this kind. `owner` is used only for a reentrant kind.
+    /// Returns the lock called `name` of kind `kind`. `owner` is used only for a reentrant kind.
     #[cfg(any(test, feature = "__internals"))]
     #[doc(hidden)]
     pub fn of_kind(&self, kind: Kind, name: impl AsRef<str>, owner: &Owner) -> Lock {

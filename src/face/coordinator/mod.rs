@@ -20,7 +20,7 @@ mod questions;
 /// connection. A background task connects to the masters, notices when a master hangs, and
 /// reconnects. A request to a master that is known to be down fails at once. Another task renews
 /// the locks that are held. The tasks end after the last clone of the coordinator, the last lock
-/// and the last guard are dropped and everything that was posted is delivered.
+/// and the last guard are dropped. Before that, they deliver everything that was posted.
 ///
 /// # Runtimes
 ///
@@ -66,7 +66,7 @@ pub struct Coordinator {
 
 impl Coordinator {
     /// Returns the state of each master, in the order in which the masters were configured. Sends
-    /// nothing, so [`last_heard`](MasterHealth::last_heard) says how old the state may be.
+    /// nothing. [`last_heard`](MasterHealth::last_heard) says how old a state may be.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -86,7 +86,7 @@ impl Coordinator {
     }
 
     /// Returns the changes of the masters' states, starting with the present state of each master.
-    /// Does not keep the coordinator alive.
+    /// The returned events do not keep the coordinator alive.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -110,8 +110,9 @@ impl Coordinator {
     }
 
     /// Returns the length of a quarantine: [`max_ttl`](crate::Builder::max_ttl) plus its drift
-    /// allowance, and at least 3 s. A program that has ended and had the same `max_ttl` leaves no
-    /// lock for longer than this, except for locks with a [minimum time](crate::Lock::min_hold).
+    /// allowance, and at least 3 s. After a program with the same `max_ttl` has ended, its locks
+    /// end within this time. Only locks with a [minimum time](crate::Lock::min_hold) may stay
+    /// longer.
     pub fn quarantine_length(&self) -> Duration {
         let config = &self.context.config;
         quarantine_length(config.max_ttl(), config.drift)
@@ -124,8 +125,8 @@ impl Coordinator {
     }
 
     /// Returns the number of masters that make a majority. While the masters [are
-    /// changed](crate::Builder::leaving), this is the larger of the two lists' numbers, and
-    /// [`tally`](Self::tally) has both.
+    /// changed](crate::Builder::leaving), each list has a majority of its own. Then this method
+    /// returns the larger number, and [`tally`](Self::tally) has both.
     pub fn quorum(&self) -> usize {
         self.context.masters.quorum().size()
     }
@@ -135,7 +136,7 @@ impl Coordinator {
         self.context.config.label.as_deref()
     }
 
-    /// Counts the masters of each list whose present state makes `count` return `true`. There are
+    /// For each list, counts the masters whose present state makes `count` return `true`. There are
     /// two lists only while the masters [are changed](crate::Builder::leaving). Locks can be
     /// acquired if a majority of each list can vote.
     ///
@@ -170,21 +171,22 @@ impl Coordinator {
 
     /// Refuses new acquisitions, and waits until all posted releases are delivered.
     ///
-    /// A release is delivered when it has reached every master that may hold the key, or when the
-    /// key has expired there. So `close` takes at most the longest TTL in use, or twice the [waiter
-    /// timeout](crate::Builder::waiter_timeout) of a lock with queues if that is longer. `close`
-    /// may take that long if masters are down: [`close_within`](Self::close_within) has a limit.
+    /// A release is delivered when it has reached every master on which the key may still be. Keys
+    /// that have expired need no release. So `close` takes at most the longest TTL in use, or twice
+    /// the [waiter timeout](crate::Builder::waiter_timeout) of a lock with queues if that is
+    /// longer. `close` may take that long if masters are down: [`close_within`](Self::close_within)
+    /// has a limit.
     ///
     /// Call `close` at the end of a program, so that the releases of dropped guards arrive. Before
-    /// that, join the tasks that hold or want locks. Guards that are still alive stay valid, are
-    /// renewed, and can be extended and released. `close` does not wait for these guards or for
-    /// attempts that are under way. Waiters make no further attempt, and return
+    /// that, join the tasks that hold locks or wait for them. Guards that are still alive stay
+    /// valid, are renewed, and can be extended and released. `close` does not wait for these guards
+    /// or for attempts that are under way. Waiters make no further attempt, and return
     /// [`Closed`](crate::AcquireError::Closed). Closing a coordinator closes all its clones.
     /// Closing it again does no harm.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the coordinator closed. Releases that are owed are still
+    /// Dropping the future leaves the coordinator closed. Releases that were posted are still
     /// delivered, as long as the runtime lives.
     pub async fn close(&self) {
         self.context.close();
@@ -192,9 +194,9 @@ impl Coordinator {
     }
 
     /// Closes the coordinator as [`close`](Self::close) does, but waits for at most `limit`.
-    /// Returns whether all posted releases are delivered. Also returns `false` if the coordinator's
-    /// runtime has ended, because nothing delivers them any more. The limit is a timer of that
-    /// runtime.
+    /// Returns whether all posted releases are delivered. If the coordinator's runtime has ended,
+    /// returns `false`, because nothing delivers releases any more. The timer for `limit` runs on
+    /// that runtime.
     ///
     /// # Cancel safety
     ///

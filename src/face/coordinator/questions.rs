@@ -1,5 +1,4 @@
-//! What a coordinator asks its masters apart from locks: whether they are ready, and to take a lock
-//! from its holder.
+//! Methods of a coordinator that wait until its masters are ready, or take a lock from its holders.
 
 use std::time::Duration;
 
@@ -13,18 +12,18 @@ use crate::{
 };
 
 impl Coordinator {
-    /// Waits until a majority of masters can vote, for at most `limit`. Returns the answer of each
+    /// Waits for at most `limit` until a majority of masters can vote. Returns the answer of each
     /// master. A [grant](crate::Vote::Grant) means that the master can vote.
     ///
-    /// A master can vote if it is connected, answers in time, takes locks and is not
-    /// [in quarantine](crate::Quarantine).
+    /// A master can vote if it is connected, answers in time, accepts writes and is not [in
+    /// quarantine](crate::Quarantine).
     ///
-    /// Call this method when a program starts, or in a health probe. Without it, the first attempts
-    /// of a program may fail because too few connections are ready. The call asks each master to
-    /// write a key of the crate's own, `quorlock:check` in the key template, which expires after a
+    /// Call this method when a program starts, or in a health probe. Without this call, the first
+    /// attempts of a program may fail because too few connections are ready. The call asks each
+    /// master to write the key of the reserved name `quorlock:check`, which expires after a
     /// millisecond. So a master that refuses writes is not ready, for example a replica or a server
-    /// whose memory is full. The call asks again until enough masters can vote. A master whose user
-    /// may not use that key counts as ready.
+    /// whose memory is full. The call asks again until enough masters can vote. If the user has no
+    /// right to use that key on a master, the master counts as ready.
     ///
     /// # Duration
     ///
@@ -64,10 +63,10 @@ impl Coordinator {
         self.when_ready(false, limit).await
     }
 
-    /// Waits until all masters can vote, for at most `limit`. Apart from that, works like
+    /// Waits for at most `limit` until all masters can vote. Apart from that, works like
     /// [`ready`](Self::ready).
     ///
-    /// If a majority but not all masters can vote by then, the error's
+    /// If only a majority of masters can vote when `limit` has passed, the error's
     /// [`has_quorum`](ReadyError::has_quorum) returns `true`.
     ///
     /// # Errors
@@ -81,27 +80,28 @@ impl Coordinator {
         self.when_ready(true, limit).await
     }
 
-    /// Takes a lock away from holders that do not release it, on all masters. Returns the vote of
+    /// On all masters, takes a lock away from holders that do not release it. Returns the vote of
     /// each master.
     ///
     /// **This breaks mutual exclusion if the holder is alive.** At its next renewal, the holder
     /// finds out that its lock is lost. Until then, it works beside the next holder. Fencing tokens
-    /// protect a resource even then. Use this method in tools for people, after the holder is known
-    /// to be dead. Programs wait for the end of the TTL instead.
+    /// protect a resource even then. Use this method in tools that people run, after the holder is
+    /// known to be dead. Other programs should wait for the end of the TTL.
     ///
     /// A master removes only the holders that `inspection` has seen, so a newer holder keeps the
     /// lock. [`Inspection::only`] selects one of these holders. An owner that has acquired the lock
-    /// again counts as the same holder. Waiters are notified. Those in queues find out later, by
-    /// polling, if `inspection` is of another kind than their lock. The counter of fencing tokens
-    /// stays.
+    /// again counts as the holder that was seen. Waiters are notified. If `inspection` is of
+    /// another kind than their lock, waiters in queues find out later, by polling. The counter of
+    /// fencing tokens stays.
     ///
     /// # Votes
     ///
-    /// - [`Grant`](crate::Vote::Grant): a holder was removed there.
-    /// - [`Gone`](crate::Refusal::Gone): the lock was not held there.
-    /// - [`Held`](crate::Refusal::Held): the lock has a newer holder there, or one that was not
-    ///   selected. That holder keeps the lock.
-    /// - [`OtherKind`](crate::Refusal::OtherKind): the key there is not a lock, and is left alone.
+    /// - [`Grant`](crate::Vote::Grant): the master removed a holder.
+    /// - [`Gone`](crate::Refusal::Gone): the lock was not held on the master.
+    /// - [`Held`](crate::Refusal::Held): the lock has a newer holder on the master, or one that was
+    ///   not selected. That holder keeps the lock.
+    /// - [`OtherKind`](crate::Refusal::OtherKind): the key on the master is not a lock, and is left
+    ///   alone.
     /// - [`Fail`](crate::Vote::Fail): the master did not answer. If it has the lock's key, the key
     ///   may stay until the end of the TTL.
     ///

@@ -8,13 +8,14 @@ use crate::{
 
 /// Questions to the masters.
 impl Lock {
-    /// Asks all masters who holds the lock, how many times and for how long, and who waits for it.
+    /// Asks all masters who holds the lock, how many times and for how much longer, and who waits
+    /// for it.
     ///
     /// Changes nothing on the masters. The answer may be out of date when it arrives. The holder is
     /// reported even if it holds the name as another kind of lock. The queue is reported only if
-    /// this lock is of a kind with queues. Waits for the answers of all masters, for at most the
-    /// node timeout. If the first connection to a master is under way, waits for that master for at
-    /// most the connect timeout.
+    /// this lock is of a kind with queues. Waits for at most the node timeout for the answers of
+    /// all masters. For a master whose first connection is under way, the limit is the connect
+    /// timeout.
     ///
     /// For several names, returns the answer for the first name that is held, or for the first name
     /// if all are free.
@@ -66,12 +67,12 @@ impl Lock {
     }
 
     /// Returns whether the lock is held. A lock counts as held if it is free on too few masters for
-    /// another client to acquire it now. A lock that is shared is held, too, even if it has room
-    /// for more holders: see [`available`](Self::available).
+    /// another client to acquire it now. A shared lock that has a holder counts as held, even if it
+    /// has room for more holders: see [`available`](Self::available).
     ///
     /// The lock also counts as held while several owners hold it on different masters. This happens
-    /// for a moment while clients contend. It is always so for a `RedissonRedLock`, because it has
-    /// a different owner on every master. See [`inspect`](Self::inspect).
+    /// for a moment while clients contend. A `RedissonRedLock` is always in this state, because it
+    /// has a different owner on every master. See [`inspect`](Self::inspect).
     ///
     /// # Errors
     ///

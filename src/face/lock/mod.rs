@@ -31,15 +31,15 @@ pub(crate) mod shared;
 /// A lock is cheap to make and to clone. It holds nothing until it is acquired.
 ///
 /// If its [owner](Owner) holds the lock already, acquiring it again takes one round, like an
-/// [extension](Guard::extend). If that round fails, the owner's other guards are as valid as they
+/// [extension](Guard::extend). If that round fails, the owner's other guards stay as valid as they
 /// were.
 ///
 /// # Names and TTLs that cannot be used
 ///
 /// [`Coordinator::mutex`](crate::Coordinator::mutex), [`ttl`](Self::ttl) and the like return a
 /// lock, and not a `Result`. Each call that would use a bad name or TTL fails with
-/// [`Config`](AcquireError::Config) and sends nothing. Acquiring a lock can fail in any case. In
-/// this way, all errors of a lock come from one place.
+/// [`Config`](AcquireError::Config) and sends nothing. Acquiring a lock can fail for other reasons,
+/// too. In this way, all errors of a lock come from one place.
 ///
 /// # Cancel safety
 ///
@@ -50,27 +50,27 @@ pub(crate) mod shared;
 ///
 /// # Futures that are not polled
 ///
-/// Poll every future of a `Lock` to its end, or drop it. A future that is neither polled nor
-/// dropped keeps its turn for a while. This happens, for example, with `select!` on `&mut future`
-/// when another branch completes first. The effects are:
+/// Poll every future of a `Lock` to its end, or drop it. A future that is kept and not polled holds
+/// up other tasks for a while. This happens, for example, with `select!` on `&mut future` when
+/// another branch completes first. The effects are:
 ///
 /// - Waiters for one name in one coordinator take turns. If a waiter has not been polled for about
 ///   2 s longer than it meant to sleep, the next waiter takes the turn.
 /// - Tasks of one [owner](Owner) make their attempts one after the other. While an unpolled future
 ///   is in the middle of an attempt, [`try_acquire`](Self::try_acquire) and
-///   [`acquire_within`](Self::acquire_within) of the same owner and name return in time and report
-///   [`OwnerBusy`](AcquireError::OwnerBusy). [`acquire`](Self::acquire) waits.
+///   [`acquire_within`](Self::acquire_within) of the same owner and name stop waiting and report
+///   [`OwnerBusy`](AcquireError::OwnerBusy). [`acquire`](Self::acquire) goes on waiting.
 /// - An attempt of the unpolled future may win. Then the lock is held, but not renewed, until its
 ///   TTL has passed.
 ///
-/// In a loop with `select!`, create the future before the loop and poll it in every iteration.
-/// Otherwise drop the future.
+/// In a loop with `select!`, create the future before the loop and poll it in every iteration. If
+/// the loop does not poll the future, drop it.
 #[derive(Clone)]
 #[must_use = "a lock is not held until it is acquired"]
 pub struct Lock {
     context: Arc<Context>,
     lock_id: Result<LockId, ConfigError>,
-    /// The other locks of a lock of several names.
+    /// The locks of the other names, if this lock has several names.
     others: Vec<(Arc<Context>, LockId)>,
     ttl: Result<Ttl, ConfigError>,
     /// `None` for a mutex, and for a semaphore, where each call has an owner of its own.
@@ -109,23 +109,23 @@ impl Lock {
 
     /// Tries to acquire the lock now, without waiting for other holders.
     ///
-    /// If you call this method in a loop, pause for 10 to 200 ms between attempts, because masters
-    /// that are known to be down fail in microseconds. [`acquire`](Self::acquire) and
-    /// [`acquire_within`](Self::acquire_within) pause by themselves.
+    /// If you call this method in a loop, pause for 10 to 200 ms between attempts, because a
+    /// request to a master that is known to be down fails in microseconds.
+    /// [`acquire`](Self::acquire) and [`acquire_within`](Self::acquire_within) pause by themselves.
     ///
     /// # Duration
     ///
     /// An attempt takes one round trip to the slowest master of the fastest majority, and at most
     /// one node timeout. After a failure it takes at most one more node timeout to find out the
     /// reason. A fenced lock may take two more round trips, of at most one node timeout each. If
-    /// the votes on a semaphore are split, a second attempt follows. Each of the two may ask one
-    /// master first. In all, they take at most six node timeouts, or ten if the semaphore is
-    /// fenced. All these times may double while a master does not keep up with the commands of this
-    /// coordinator.
+    /// the votes on a semaphore are split, a second attempt follows. Each of the two attempts may
+    /// ask one master before the others. Together, they take at most six node timeouts, or ten if
+    /// the semaphore is fenced. All these times may double while a master does not keep up with the
+    /// commands of this coordinator.
     ///
     /// If another task of the same owner is making an attempt, this call first waits until that
     /// attempt ends, for at most three node timeouts, or five if the lock is fenced. Until every
-    /// master was dialled once, each of these waits may take longer, by at most the connect
+    /// master has been dialled once, each of these times may be longer by at most the connect
     /// timeout.
     ///
     /// # Errors
@@ -182,18 +182,18 @@ impl Lock {
     /// # Duration
     ///
     /// An attempt may be under way when `limit` has passed. That attempt and the last one may each
-    /// take two node timeouts, or four if the lock is fenced, and for a semaphore one more. So this
-    /// method returns about four node timeouts after `limit` at the latest, or more for such locks.
-    /// The first connections may take the connect timeout in addition. All these times may double
-    /// while a master does not keep up with the commands of this coordinator. [Several
-    /// names](crate::Coordinator::mutex_all) may take one attempt more: if the last attempt at one
-    /// name wins, the remaining names are tried once.
+    /// take two node timeouts, or four if the lock is fenced. For a semaphore, each may take one
+    /// more. So this method returns about four node timeouts after `limit` at the latest, or later
+    /// for such locks. The first connections may take the connect timeout in addition. All these
+    /// times may double while a master does not keep up with the commands of this coordinator.
+    /// [Several names](crate::Coordinator::mutex_all) may take one attempt more: if the last
+    /// attempt at one name wins, the remaining names are tried once.
     ///
     /// Tasks of one owner make their attempts one after the other. If the turn of a task has not
-    /// come three node timeouts after `limit`, the task makes no last attempt. For a fenced lock
-    /// that time is five node timeouts, and until every master was dialled once, it is longer by
-    /// the connect timeout. If the turn comes just before the end of that time, the last attempt
-    /// still begins.
+    /// come three node timeouts after `limit`, the task makes no last attempt. For a fenced lock,
+    /// that time is five node timeouts. Until every master has been dialled once, that time is
+    /// longer by the connect timeout. If the turn comes just before the end of that time, the last
+    /// attempt still begins.
     ///
     /// # Errors
     ///
@@ -213,15 +213,15 @@ impl Lock {
     /// Waits until the lock is acquired. The wait goes on while too few masters are up or too many
     /// are quarantined.
     ///
-    /// Waiters of one coordinator are served in the order in which they came. One of them at a time
-    /// contends on the masters. That waiter makes an attempt when masters report that the lock has
-    /// changed, and when the TTLs on a majority of masters have passed. It also makes an attempt
-    /// about once a second ([`poll_interval`](crate::Builder::poll_interval)).
+    /// Waiters of one coordinator are served in the order in which they came. Only one of them at a
+    /// time makes attempts on the masters. This waiter makes an attempt when masters report that
+    /// the lock has changed, and when the TTLs on a majority of masters have passed. It also makes
+    /// an attempt about once a second ([`poll_interval`](crate::Builder::poll_interval)).
     ///
     /// A lock with queues is a fair or a read-write lock, or a semaphore. Its waiters are in a
     /// queue on every master. They are served in the order in which they came, across all
-    /// processes. A waiter makes an attempt when the masters call it, and about once a second to
-    /// keep its position.
+    /// processes. A waiter makes an attempt when masters tell it that it is next, and about once a
+    /// second to keep its position.
     ///
     /// Tasks of one [owner](Owner) wait for each other's attempts, but not for each other's guards.
     /// When one of these tasks gets the lock, the others acquire it, too.
@@ -258,8 +258,8 @@ impl Lock {
     /// # Errors
     ///
     /// - [`Acquire`](RunError::Acquire): the lock was not acquired, see [`acquire`](Self::acquire).
-    /// - [`Body`](RunError::Body): the body returned this error. The lock may have been lost in its
-    ///   last step.
+    /// - [`Body`](RunError::Body): the body returned this error. The lock may have been lost during
+    ///   the body's last step.
     /// - [`Lost`](RunError::Lost): the lock was lost before the body had returned a value.
     ///
     /// # Cancel safety
@@ -298,8 +298,8 @@ impl Lock {
             guard.ensure_held()?;
         }
         // The body has done its work, so its result counts, whether or not the release is
-        // confirmed. The masters that did not confirm are owed the release. If the lock should have
-        // been left in place, the log has a warning.
+        // confirmed. The masters that did not confirm get the release later. If they should have
+        // kept the lock for its minimum time, the log has a warning.
         let _ = guard.release().await;
         outcome
     }
@@ -366,10 +366,10 @@ impl fmt::Debug for Lock {
 /// for each task, not one for the whole service, because tasks that share an owner do not exclude
 /// each other. A task may use its owner again and again.
 ///
-/// An owner that holds a lock can acquire it again. No other owner can. This process counts the
-/// acquisitions, so an owner works only with the coordinator that made it and with clones of that
-/// coordinator, or with all coordinators of the [`Groups`](crate::Groups) that made it. Dropping
-/// the owner releases no lock. Dropping the guards releases the locks.
+/// An owner that holds a lock can acquire it again. All other owners must wait. This process counts
+/// the acquisitions, so an owner works only with the coordinator that made it and with clones of
+/// that coordinator, or with all coordinators of the [`Groups`](crate::Groups) that made it.
+/// Dropping the owner releases no lock. Dropping the guards releases the locks.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]

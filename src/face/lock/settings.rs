@@ -27,32 +27,32 @@ impl Lock {
     }
 
     /// Keeps others from the lock until `time` after its acquisition, even if its guard is released
-    /// or dropped before. Defaults to zero.
+    /// or dropped earlier. Defaults to zero.
     ///
-    /// Use this for a job that must run on only one host each time. Without it, the lock is free as
-    /// soon as the job is done, and a host whose clock is late runs the job again. ShedLock calls
-    /// this `lockAtLeastFor`.
+    /// Use this for a job that must run on only one host each time. Without a minimum time, the
+    /// lock is free as soon as the job is done, and a host whose clock is late runs the job again.
+    /// ShedLock calls this `lockAtLeastFor`.
     ///
-    /// If a guard is released or dropped too early, the lock stays on the masters for the rest of
-    /// the time plus the [drift](crate::Builder::drift_ppm), without a holder and without a
-    /// renewal. The process may end meanwhile. The rest may be longer than
-    /// [`max_ttl`](crate::Builder::max_ttl), up to 366 days: an acquisition refuses a longer time.
-    /// If the TTL ends later than the time, the lock stays until the TTL ends.
+    /// If a guard is released or dropped before that time has passed, the lock stays on the masters
+    /// for the rest of the time plus the [drift](crate::Builder::drift_ppm), without a holder and
+    /// without a renewal. The process may end meanwhile. The rest may be longer than
+    /// [`max_ttl`](crate::Builder::max_ttl), up to 366 days. A longer time is refused when the lock
+    /// is acquired. If the TTL ends later than the minimum time, the lock stays until the TTL ends.
     ///
     /// # Not guaranteed
     ///
     /// While the guard lives, its TTL and its [renewal](Self::renewal) decide how long the lock is
-    /// held. A lock that is lost, or whose holder dies, is not left in place.
+    /// held. A lock that is lost, or whose holder dies, does not stay for the rest of the time.
     ///
-    /// The [owner](crate::Owner) of the lock may acquire it again meanwhile. If the owner tries,
+    /// The [owner](crate::Owner) of the lock may acquire it again meanwhile. If the owner tries to,
     /// the rest of the minimum time is over, even if the attempt fails. So use a mutex, or a new
     /// owner for each job.
     ///
-    /// If a writer becomes a reader, by [`downgrade`](crate::Guard::downgrade) or because its last
-    /// guard that writes is dropped before one that reads, others may read, too. The rest of the
-    /// minimum time keeps out writers only.
+    /// A writer becomes a reader by [`downgrade`](crate::Guard::downgrade), or when its last guard
+    /// that writes is dropped before one that reads. From then on, others may read, too: the rest
+    /// of the minimum time keeps out only writers.
     ///
-    /// Masters that restart may forget a lock that was left in place. The
+    /// Masters that restart may forget a lock that stays without a holder. The
     /// [quarantine](crate::Quarantine) protects holders only: these masters vote again after
     /// [`max_ttl`](crate::Builder::max_ttl), even if the minimum time is longer. The lock is free
     /// if a majority of masters has forgotten it.
@@ -88,7 +88,7 @@ impl Lock {
     /// the resource stops a holder that acts late. A lock alone cannot do that.
     ///
     /// A token normally costs no extra round. It costs one more round if the masters' counters for
-    /// tokens are above the clock of this process. It costs one more round, only once, if this
+    /// tokens are ahead of the clock of this process. It costs one more round, only once, if this
     /// clock is more than one second off the masters' clocks. See
     /// [`docs::fencing`](crate::docs::fencing#what-it-costs).
     ///

@@ -63,14 +63,14 @@ impl Lock {
         }
     }
 
-    /// Returns how many permits of a [semaphore](crate::Coordinator::semaphore) are free: none if
-    /// the name is held as another kind of lock. For any other lock, returns 1 if it is free, and
-    /// otherwise 0. Returns 0 while too many masters have no vote because they may have forgotten
-    /// locks.
+    /// Returns how many permits of a [semaphore](crate::Coordinator::semaphore) are free. Returns 0
+    /// if the name is held as another kind of lock. For a lock that is not a semaphore, returns 1
+    /// if it is free, and otherwise 0. Returns 0 while too many masters have no vote because they
+    /// may have forgotten locks.
     ///
-    /// This number is a hint, for a person or a graph: it may be wrong when it arrives. It counts
-    /// the [holders](crate::Inspection::holders) of an inspection, each of which a majority of
-    /// masters know.
+    /// This number is a hint, for a person or a graph: it may be wrong when it arrives. It is the
+    /// number of permits minus the number of [holders](crate::Inspection::holders) of an
+    /// inspection.
     ///
     /// # Errors
     ///
