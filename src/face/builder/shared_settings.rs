@@ -529,8 +529,8 @@ mod tests {
     fn a_password_is_shown_nowhere() {
         let settings = read(&[("QUORLOCK_MASTERS", "redis://a"), ("QUORLOCK_USER", "u")]);
         let with = settings.unwrap().with_password(Some("hunter2\n".into()));
-        // A builder reads the variable again. No master needs it any more, so two lines are no
-        // error.
+        // A builder reads the variable again. All masters have a password now, so a variable with
+        // two lines is no error.
         let settings = with.unwrap().with_password(Some("a\nb".into()));
         let settings = settings.unwrap();
         assert!(!format!("{settings:?}").contains("hunter2"));

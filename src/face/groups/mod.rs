@@ -66,8 +66,8 @@ struct Inner {
     choice: Choice,
     /// The choice among the old groups.
     old: Choice,
-    /// The coordinators. The key is the number of the group of their names, and that of their old
-    /// group.
+    /// The coordinators. A key has two numbers: that of the group of the names, and that of their
+    /// old group.
     members: BTreeMap<(usize, usize), Member>,
     /// One of the coordinators, no matter which. All have the same settings and the same owners.
     first: Coordinator,
