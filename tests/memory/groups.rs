@@ -397,7 +397,7 @@ async fn groups_that_cannot_be_used_are_refused() {
                     .map(|number| group(&format!("old{number}")))
                     .collect(),
             ),
-            "a change of 400 pairs of groups between which names move is out of range: it must be at most 256",
+            "a change of 400 pairs of an old and a new group with names in common is out of range: it must be at most 256",
         ),
     ] {
         let refused = Groups::change(settings, groups, leaving).unwrap_err();

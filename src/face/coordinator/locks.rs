@@ -215,11 +215,11 @@ impl Coordinator {
     /// names: it is valid until the first of them expires, it is lost as soon as one name is lost,
     /// and its release releases all.
     ///
-    /// All names are asked for at once. If one name is held, [`acquire`](Lock::acquire) keeps the
-    /// names whose keys come before, waits for the held name, and goes on with the names whose keys
-    /// come after. All clients go through the names in the order of their keys, so they never wait
-    /// for each other in a circle. A task that holds such a lock already, and waits for another
-    /// lock, can still be part of a circle.
+    /// All names that seem free are asked for at once. If one name is held,
+    /// [`acquire`](Lock::acquire) keeps the names whose keys come before, waits for the held name,
+    /// and goes on with the names whose keys come after. All clients go through the names in the
+    /// order of their keys, so they never wait for each other in a circle. A task that holds such a
+    /// lock already, and waits for another lock, can still be part of a circle.
     ///
     /// Each name is a lock of its own on the masters, with its own
     /// [fencing token](crate::Guard::fencing_token_of), metrics, log messages and span. If an

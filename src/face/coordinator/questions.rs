@@ -15,15 +15,15 @@ impl Coordinator {
     /// Waits for at most `limit` until a majority of masters can vote. Returns the answer of each
     /// master. A [grant](crate::Vote::Grant) means that the master can vote.
     ///
-    /// A master can vote if it is connected, answers in time, accepts writes and is not [in
-    /// quarantine](crate::Quarantine).
+    /// A master can vote if it is connected, answers in time, accepts writes and scripts, and is not
+    /// [in quarantine](crate::Quarantine).
     ///
     /// Call this method when a program starts, or in a health probe. Without this call, the first
     /// attempts of a program may fail because too few connections are ready. The call asks each
     /// master to write the key of the reserved name `quorlock:check`, which expires after a
-    /// millisecond. So a master that refuses writes is not ready, for example a replica or a server
-    /// whose memory is full. The call asks again until enough masters can vote. If the user has no
-    /// right to use that key on a master, the master counts as ready.
+    /// millisecond. So a master that refuses writes or scripts is not ready, for example a replica
+    /// or a server whose memory is full. The call asks again until enough masters can vote. If the
+    /// user has no right to use that key on a master, the master counts as ready.
     ///
     /// # Duration
     ///

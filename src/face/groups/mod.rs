@@ -358,7 +358,10 @@ fn members(
     });
     let pairs: Vec<_> = pairs.collect();
     if pairs.len() > Groups::MOST_PAIRS {
-        let given = format!("{} pairs of groups between which names move", pairs.len());
+        let given = format!(
+            "{} pairs of an old and a new group with names in common",
+            pairs.len()
+        );
         let range = format!("at most {}", Groups::MOST_PAIRS);
         return Err(ConfigError::out_of_range("change", given, range).into());
     }
