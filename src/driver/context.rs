@@ -55,7 +55,7 @@ pub(crate) struct Context {
     pub(crate) pending_releases: Arc<PendingReleases>,
     pub(crate) timestamps: Timestamps,
     pub(crate) local_waiters: LocalWaiters,
-    /// All waiters of the coordinator share it.
+    /// All waiters of the coordinator share this value.
     reach: Mutex<Reach>,
     is_closed: AtomicBool,
 }
@@ -77,7 +77,7 @@ impl Context {
         let (ends_with_supervisors, alive) = watch::channel(());
         let timers_end = TimersEnd(Some(ends_with_supervisors));
         let task = runtime.spawn(async move {
-            let _end = timers_end; // after the supervisors
+            let _end = timers_end; // dropped after the supervisors have ended
             supervisors.await;
         });
         let end = EndOnPanic(task.abort_handle());
@@ -169,9 +169,9 @@ impl Context {
         clock::now() + retry.delay(failures, clock::random_u64())
     }
 
-    /// Notes that too few masters answered for an attempt at the lock `name`. An outage that began
-    /// too soon after the last one was not logged at its start. It is logged here, because waiters
-    /// make no attempts while it lasts.
+    /// Notes that too few masters answered for an attempt at the lock `name`. Also logs an outage
+    /// that was not logged at its start, because it began soon after the last one. Attempts cannot
+    /// log it: waiters make none while the outage lasts.
     pub(crate) fn note_no_masters(&self, name: &str) {
         self.note_reach(false, clock::now());
         let states = || {
@@ -183,8 +183,8 @@ impl Context {
         observer.lacks_quorum(name, &Obstacle::NoQuorum, states);
     }
 
-    /// Returns whether the waiters step aside now, because they have reached too few masters for
-    /// long.
+    /// Returns whether the waiters step aside now, because they have reached too few masters for a
+    /// long time.
     pub(crate) fn is_aside(&self) -> bool {
         let reach = *self.reach.lock();
         reach.is_aside(clock::now(), self.waiter_timeout())
@@ -234,8 +234,8 @@ impl Owners {
         id.into()
     }
 
-    /// Returns whether this value named the owner `id`. All claims of an owner on one name belong
-    /// to one coordinator.
+    /// Returns whether this value named the owner `id`. Several coordinators may share this value,
+    /// but all claims of an owner on one name belong to one of them.
     pub(crate) fn have(&self, id: &str) -> bool {
         id.starts_with(&*self.process)
     }
@@ -308,8 +308,8 @@ impl Drop for PendingRelease {
 struct TimersEnd(Option<watch::Sender<()>>);
 
 impl Drop for TimersEnd {
-    /// Wakes all tasks that sleep. Their wakers are code of the program, and a panic may already be
-    /// unwinding this task.
+    /// Wakes all tasks that sleep. Their wakers are code of the program and may panic, and this
+    /// task may already be panicking.
     fn drop(&mut self) {
         shielded(|| drop(self.0.take()));
     }

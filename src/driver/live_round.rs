@@ -34,8 +34,8 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct LiveRound {
     state: Mutex<LiveRoundState>,
-    /// Set if the last vote brought an event that a task waits for. Most votes bring none, and the
-    /// state need not be locked a second time for them.
+    /// Set if the last vote brought an event that a task waits for. Most votes bring no such event,
+    /// so the state is not locked a second time for them.
     must_wake: AtomicBool,
     observer: Arc<LockObserver>,
 }
@@ -46,8 +46,8 @@ struct LiveRoundState {
     waiting: Waiting,
 }
 
-/// The tasks that wait, each for an event. Mostly one task waits for the outcome, so one task needs
-/// no allocation.
+/// The tasks that wait, each for an event. Usually, a single task waits for the outcome, so a
+/// single task needs no allocation.
 type Waiting = SmallVec<[(RoundEvent, Waker); 1]>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,9 +126,9 @@ impl LiveRound {
         .await
     }
 
-    /// Keeps `waker` for `event`, unless nothing would wake it any more. A waker runs code of the
-    /// program when it is cloned or dropped. So the caller clones it, and a waker that is not kept
-    /// is dropped after the unlock.
+    /// Keeps `waker` for `event`, if the event can still come. Cloning or dropping a waker runs
+    /// code of the program. So the caller clones the waker, and a waker that is not kept is dropped
+    /// after the unlock.
     fn wake_after(&self, event: RoundEvent, waker: Waker) {
         let mut state = self.state.lock();
         let is_this =
@@ -196,7 +196,7 @@ impl LiveRound {
     }
 
     /// Decides that the round has no majority, unless the round is decided already. Wakes no task,
-    /// so only the task that waits for the outcome may call this.
+    /// so only the task that waits for the outcome may call this method.
     pub(crate) fn give_up(&self) {
         let mut state = self.state.lock();
         if state.round.outcome() == Outcome::Pending {
@@ -206,7 +206,7 @@ impl LiveRound {
         }
     }
 
-    /// Notes the answer of `master` when it was asked to put the key back.
+    /// Notes the answer of `master` to the command that puts the key back.
     pub(crate) fn note_heal(&self, master: usize, vote: Vote) {
         self.state.lock().round.note_heal(master, vote);
     }

@@ -60,14 +60,15 @@ impl Masters {
         &self.roster
     }
 
-    /// Returns the longest node timeout of the masters that were dialled, if any was.
+    /// Returns the longest node timeout of the masters that were dialled, or `None` if no master
+    /// was.
     pub(crate) fn node_timeout(&self) -> Option<Duration> {
         let timeouts = self.mailboxes.iter().map(|mailbox| mailbox.node_timeout());
         timeouts.flatten().max()
     }
 
     /// Returns the masters whose first dials are not over. Each of them may take the connect
-    /// timeout to vote, and each other master its node timeout.
+    /// timeout to vote. Each of the other masters takes at most its node timeout.
     pub(crate) fn undialled(&self) -> MasterSet {
         self.those(|mailbox| mailbox.node_timeout().is_none())
     }
@@ -111,7 +112,7 @@ impl Masters {
         }
     }
 
-    /// Returns whether a majority of every set is connected.
+    /// Returns whether a majority of every set of masters is connected.
     pub(crate) fn has_quorum(&self) -> bool {
         let connected = self.those(Mailbox::is_serving);
         self.quorum().has_majority_of_every_set(connected)
@@ -132,7 +133,7 @@ impl Masters {
         self.with_health(|health| health.quarantine.is_some())
     }
 
-    /// Returns whether a majority of every set is out of quarantine.
+    /// Returns whether a majority of every set of masters is out of quarantine.
     pub(crate) fn has_voters(&self) -> bool {
         let voters = MasterSet::ALL - self.quarantined();
         self.quorum().has_majority_of_every_set(voters)
@@ -147,14 +148,14 @@ impl Masters {
         those.map(|(master, _)| master).collect()
     }
 
-    /// Returns the agreed master of the lock `key`, one of those in `among`. Clients that see the
-    /// same masters all ask it before the others.
+    /// Returns the agreed master of the lock `key`, chosen from the masters in `among`. All clients
+    /// that choose from the same masters get the same one, and ask it before the others.
     pub(crate) fn agreed(&self, key: &str, among: MasterSet) -> Option<usize> {
         let rank = |master: &usize| rank(key, self.mailboxes[*master].address());
         among.iter().min_by_key(rank)
     }
 
-    /// Tells `listener` of news about `topic` from any master.
+    /// Tells `listener` of news about `topic` from all masters.
     pub(crate) fn listen(&self, topic: &Topic, listener: &Weak<dyn Listener>) {
         for mailbox in &self.mailboxes {
             mailbox.listen(topic, listener.clone());
@@ -192,8 +193,8 @@ impl Drop for Masters {
     }
 }
 
-/// A request that was posted. Dropping this value casts the votes of the masters at which the
-/// request failed at once, and may drop the request. Both may run code of the program.
+/// A request that was posted, and the masters at which it failed at once. Dropping this value casts
+/// the votes of these masters, and may drop the request. Both may run code of the program.
 #[must_use = "dropping it casts votes, and the caller may have to unlock a mutex before"]
 pub(crate) struct Posted<'a> {
     failed: Vec<(&'a Mailbox, Failure)>,
@@ -212,10 +213,10 @@ impl Drop for Posted<'_> {
 ///
 /// A request wakes all supervisors, so one task for all of them costs less than a task for each.
 ///
-/// While the masters have many commands to answer, the task gives way once before each step. The
-/// callers that can run then post their requests first, and the requests leave in one write.
-/// Otherwise, on the multi-thread runtime, the task would run before callers that were woken
-/// earlier, and each request would leave in a write of its own.
+/// While a master has many commands to answer, the task gives way once before each step. First, the
+/// callers that can run post their requests. Then these requests leave in one write. Otherwise, on
+/// the multi-thread runtime, the task would run before callers that were woken earlier, and each
+/// request would leave in a write of its own.
 pub(crate) async fn supervise(masters: Vec<(Arc<Mailbox>, Supervisor)>) {
     let ready = Arc::new(Ready {
         masters: AtomicU64::new(u64::MAX),
@@ -269,7 +270,7 @@ fn poll(supervisor: &mut Option<Supervisor>, waker: &Waker) {
 /// The supervisors that must be polled.
 #[derive(Debug)]
 struct Ready {
-    /// One bit for each master. The task has been woken if any bit is set.
+    /// One bit for each master. The task has been woken if at least one bit is set.
     masters: AtomicU64,
     /// The waker of the task. Tokio gives a task the same waker in every poll.
     task: OnceLock<Waker>,

@@ -26,20 +26,21 @@ pub(crate) trait Renew: Send + Sync {
     fn holds(&self, lock_id: &LockId) -> bool;
 
     /// Renews the lock if its renewal is due. Returns the round of the renewal, if one was posted.
-    /// Adds the claim to the renewer again, unless this method need not be called again.
+    /// Adds the claim to the renewer again if this method must be called again.
     fn renew(self: Arc<Self>) -> Option<Arc<LiveRound>>;
 }
 
-/// When a claim is due, and a number that no other claim has.
+/// The time at which a claim is due, and a number that no other key has.
 pub(crate) type TimerKey = (LeaseTime, u64);
 
-/// Renews locks when their renewal is due. Renewals that are due at the same time share a batch per
-/// master. The task waits for votes only if very many renewals are under way, see [`Backlog`].
+/// Renews locks when their renewal is due. Renewals that are due at the same time are sent to each
+/// master in one batch. The task waits for votes only if very many renewals are under way, see
+/// [`Backlog`].
 #[derive(Debug, Default)]
 pub(crate) struct Renewer {
     state: Mutex<RenewerState>,
-    /// Wakes the task before the time until which it sleeps. It is a tokio task, so its waker runs
-    /// no code of the program, and may be called while the state is locked.
+    /// Wakes the task before the time until which it sleeps. The task is a tokio task. So its waker
+    /// runs no code of the program, and may be called while the state is locked.
     wakes: Notify,
 }
 
@@ -47,8 +48,8 @@ pub(crate) struct Renewer {
 struct RenewerState {
     timers: BTreeMap<TimerKey, Weak<dyn Renew>>,
     last_number: u64,
-    /// The time until which the task sleeps, even if no claim is left that is due by then. `None`
-    /// if the task waits for a claim.
+    /// The time until which the task sleeps. The claim that is due then may have been removed
+    /// meanwhile. `None` if the task waits for a claim.
     sleeps_until: Option<LeaseTime>,
     is_closed: bool,
 }
@@ -176,11 +177,11 @@ struct Batch {
 
 /// The batches that some masters have not answered yet, oldest first. The backlog limits the number
 /// of renewals under way. Masters can answer only a limited number of renewals within the node
-/// timeout. Any further renewals would time out, and would be posted again.
+/// timeout. Further renewals would time out, and would be posted again.
 ///
 /// If the masters are far away or this process gets little processor time, the limit may be too low
-/// to renew all locks in time. So while renewals are late, the limit doubles each time the masters
-/// have confirmed that many renewals.
+/// to renew all locks in time. So while renewals are late, the limit doubles each time that the
+/// masters have confirmed as many renewals as the limit allows.
 ///
 /// Masters answer in order. So a batch is decided when its last round is decided, and settled when
 /// its last round is settled. While a majority answers, a master that hangs delays renewals only if
@@ -198,23 +199,24 @@ impl Backlog {
     const MOST: usize = 16 * Self::FEW;
     const LATE: Duration = Duration::from_millis(500);
 
-    /// Adds a batch whose first renewal is `late`, and waits until more renewals may be posted.
+    /// Adds a batch, and waits until more renewals may be posted. `late` is the delay of the first
+    /// renewal in the batch.
     async fn push(&mut self, batch: Batch, late: Duration) {
         self.batches.push_back(batch);
         let outcome = match self.newest_before(self.undecided) {
             Some(round) => round.decided().await,
             None => Outcome::Pending,
         };
-        // A slow master may owe more answers than the masters that decide.
+        // A slow master may be further behind than the masters that decide.
         if let Some(round) = self.newest_before(4 * self.undecided) {
             round.settled().await;
         }
         match outcome {
             _ if late < Self::LATE => self.undecided = Self::FEW,
-            Outcome::Pending => return, // keeps the batches until they show what masters can do
+            Outcome::Pending => return, // too few renewals to show what the masters can do
             Outcome::Won if self.undecided < Self::MOST => {
                 self.undecided *= 2;
-                return self.batches.clear(); // only later batches show more
+                return self.batches.clear(); // only later batches show if the masters can do more
             }
             Outcome::Won => {}
             Outcome::NoMajority | Outcome::TooLate => self.undecided = Self::FEW,
@@ -226,7 +228,7 @@ impl Backlog {
     }
 
     /// Goes back through the batches until they have `renewals` renewals together. Returns the last
-    /// round of the batch where it stops, or `None` if all batches have fewer.
+    /// round of the batch where it stops, or `None` if all batches together have fewer.
     fn newest_before(&self, renewals: usize) -> Option<&LiveRound> {
         let mut posted = 0;
         let mut batches = self.batches.iter().rev();

@@ -1,4 +1,4 @@
-//! Makes one attempt at a lock, or only finds out whether one may win.
+//! Makes one attempt at a lock, or only finds out whether an attempt may win.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// What an attempt ended in.
+/// The result of an attempt.
 pub(super) enum Attempted {
     Won(Level),
     Denied(Denied),
@@ -28,9 +28,10 @@ pub(super) enum Attempted {
 
 /// Makes one attempt. If the request has an owner, waits until the owner's other attempts at this
 /// lock are over. If that takes too long for the `deadline`, sends nothing. If there is an `agreed`
-/// master, asks it before the others. If there is a `watch`, the caller will try again: an attempt
-/// that fails calls `watch` before the release. If `watch` returns `true`, masters report the next
-/// change. An error ends the call: no further attempt can win.
+/// master, asks it before the other masters. If there is a `watch`, the caller will try again. Then
+/// an attempt that asked all masters and failed calls `watch` before its release. If `watch`
+/// returns `true`, masters report the next change of the lock. After an error, no further attempt
+/// can win, so the call ends.
 pub(super) async fn attempt(
     request: &LockRequest,
     deadline: &Deadline,
@@ -44,8 +45,8 @@ pub(super) async fn attempt(
         return Ok(decide(request, level, agreed, watch).await);
     };
     let (owned, timers) = (owner.lock(&request.lock_id), &context.timers);
-    // Tries to reenter also before the wait for the permit: the future that has the permit may be
-    // one that is not polled now, because its task is reentering.
+    // Tries to reenter before the wait for the permit, too. The permit may belong to a future that
+    // is not polled now, because its task is reentering.
     if let Some(reentered) = reenter(request, &owned).await? {
         return Ok(reentered);
     }
@@ -69,8 +70,8 @@ pub(super) async fn attempt(
     Ok(decided)
 }
 
-/// Begins an attempt at a lock that is held by a token. If there is an `agreed` master, asks
-/// only that one at first.
+/// Begins an attempt at a mutex, with a new token. If there is an `agreed` master, asks only that
+/// master at first.
 pub(super) fn begin_by_token(request: &LockRequest, agreed: Option<usize>) -> Level {
     let client = request.context.config.client_name.as_ref();
     let identity = Identity::Token(Token::new(clock::random(), client));
@@ -92,8 +93,8 @@ pub(super) fn attempt_timeout(request: &LockRequest) -> Duration {
     }
 }
 
-/// Waits for the outcome of the attempt, and takes it back if it was not won. If there is an
-/// `agreed` master, asks the others only if that one does not refuse.
+/// Waits for the outcome of the attempt. Takes the attempt back if it was not won. If an `agreed`
+/// master refuses a lock without slots, asks no other master.
 async fn decide(
     request: &LockRequest,
     level: Level,
@@ -121,8 +122,8 @@ async fn decide(
 /// Releases the keys that a round may have left on the masters although it was not won. Returns why
 /// the round was not won.
 ///
-/// The answers to the release say for how long others hold the lock. The answers to a `SET` that
-/// acquires a mutex do not say this. If `is_watched`, every master reports the next change.
+/// The answers to the release say for how long other clients hold the lock. The answers to a `SET`
+/// that acquires a mutex do not say this. If `is_watched`, every master reports the next change.
 pub(super) async fn take_back(
     request: &LockRequest,
     level: &Level,
@@ -133,7 +134,7 @@ pub(super) async fn take_back(
     let release = level.end(is_watched);
     let acquisition = level.claim.newest_round();
     if outcome == Outcome::NoMajority {
-        // One refusal and a failure may decide the round. Only the other votes tell whether the
+        // One refusal and one failure may decide the round. Only the other votes tell whether the
         // reason is another holder, or a lack of masters.
         let is_clear = |round: &Round| {
             let missing = round.unanswered() - context.masters.undialled();
@@ -145,7 +146,7 @@ pub(super) async fn take_back(
     if outcome == Outcome::NoMajority && acquisition.read(Round::is_disputed) {
         context.in_time(release.decided()).await;
     } else {
-        context.in_time(release.settled()).await; // completes the table of votes
+        context.in_time(release.settled()).await; // so that an error shows every vote
     }
     let mut denied = if release.read(Round::is_other_kind) {
         // The answer to a `SET` says only that the key exists, and not which kind of lock it is.

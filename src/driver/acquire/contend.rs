@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Makes attempts until one wins the lock. If there is a deadline, the last attempt begins at the
-/// deadline. If no one else is known to want the lock, the first attempt comes before the wait for
+/// deadline. If no one else is known to want the lock, makes the first attempt without waiting for
 /// a turn.
 pub(super) async fn contend(
     request: &LockRequest,
@@ -114,7 +114,8 @@ impl Contest<'_> {
         }
     }
 
-    /// Waits for this waiter's turn, and gives way to other processes after a run.
+    /// Waits for this waiter's turn. After a run of hand-overs within this process, also gives way
+    /// to other processes.
     async fn wait_for_turn(&mut self) -> Start {
         let has_waited = self.waiter.wait_for_turn(self.deadline.end).await;
         let (waiter, now) = (&self.waiter, clock::now());
@@ -129,8 +130,8 @@ impl Contest<'_> {
         start
     }
 
-    /// Returns the agreed master if it is asked before the others, or `None` if all are asked at
-    /// once.
+    /// Returns the agreed master if it is asked before the other masters, or `None` if all masters
+    /// are asked at once.
     fn choose_agreed(&mut self, start: Start, is_last: bool) -> Option<usize> {
         let (waiter, now) = (&self.waiter, clock::now());
         let has_rivals = waiter.history(|history| history.are_rivals_likely());
@@ -161,7 +162,7 @@ impl Contest<'_> {
             context.note_reach(is_reached, at);
         }
         self.deadline.note_failure(request, denied, is_last)?;
-        context.check_open()?; // closing wakes only waiters that have joined
+        context.check_open()?; // closing wakes only waiters that are in a queue
         self.wait(denied).await;
         Ok(())
     }
@@ -169,7 +170,7 @@ impl Contest<'_> {
     /// Waits until another attempt may win.
     async fn wait(&mut self, denied: &Denied) {
         if denied.obstacle == Obstacle::OwnerBusy {
-            self.waiter.step_back(); // or other owners would wait for the tasks of this owner
+            self.waiter.step_back(); // otherwise, other owners would wait for this owner
         }
         let wanted = denied.wanted_by_others();
         let (now, random) = (clock::now(), clock::random_u64());

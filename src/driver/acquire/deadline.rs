@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The start and the end of a wait, and the attempts that failed meanwhile. The parts of a wait
-/// share one deadline, so the error of the wait tells of all attempts.
+/// share one deadline, so the error of the wait counts the attempts of all parts.
 #[derive(Debug)]
 pub(in crate::driver) struct Deadline {
     start: LeaseTime,
@@ -75,8 +75,8 @@ impl Deadline {
 
     /// Returns until when to wait for the permit to make an attempt. An attempt takes `attempt` at
     /// most. The last attempt begins at the end of the wait, when another task's attempt may be
-    /// under way. So for the last attempt, returns the end plus `attempt`. Otherwise, returns an
-    /// instant that is not after the end.
+    /// under way. So for the last attempt, returns the end plus `attempt`. For an earlier attempt,
+    /// returns the end at the latest.
     pub(super) fn permit_by(&self, attempt: Duration, is_last: bool) -> LeaseTime {
         let end = self.queued_permit_by(attempt).filter(|_| is_last);
         end.unwrap_or_else(|| self.cap(clock::now() + attempt))

@@ -54,13 +54,15 @@ impl Denied {
         }
     }
 
-    /// Returns whether this attempt reached a majority. `None` if the attempt does not show it.
+    /// Returns whether this attempt reached a majority of masters, or `None` if that is not
+    /// certain.
     pub(super) fn is_reached(&self) -> Option<bool> {
         let is_too_slow = matches!(self.obstacle, Obstacle::TooSlow(_));
         (self.round.as_ref()?).read(|round| Reach::of(round, is_too_slow))
     }
 
-    /// Returns the masters on which others hold or want the lock. A waiter asks one of them first.
+    /// Returns the masters on which other clients hold or want the lock. A waiter asks one of these
+    /// masters first.
     pub(super) fn wanted_by_others(&self) -> MasterSet {
         use Obstacle::{Quarantined, Queued, Split};
         match (&self.obstacle, &self.watching) {
@@ -70,7 +72,7 @@ impl Denied {
         }
     }
 
-    /// Returns the obstacle of this attempt, and whether any master granted the lock.
+    /// Returns the obstacle of this attempt, and whether at least one master granted the lock.
     pub(super) fn met(&self) -> Met<'_> {
         let round = self.round.as_ref();
         let took_some = round.is_some_and(|round| !round.read(Round::granted).is_empty());

@@ -98,8 +98,9 @@ async fn acquire_owned(
                 let end = deadline.cap(context.retry_at(refusals));
                 refusals = refusals.saturating_add(1);
                 deadline.note_failure(request, &denied, is_last)?;
-                // The lock may become free before the next try. So `acquired` is polled now: it
-                // must not keep its permit, its turn or its position from others then.
+                // The lock may become free before the next try. So `acquired` is polled during the
+                // pause. Otherwise, its permit, its turn or its position could hold up other
+                // waiters.
                 let pause = pin!(context.timers.sleep_until(end));
                 if let Either::Right((acquired, _)) = select(pause, acquired.as_mut()).await {
                     return acquired;
@@ -164,7 +165,7 @@ impl Drop for Call<'_> {
     }
 }
 
-/// Returns the word for a call that failed. `None` if the call was a mistake.
+/// Returns the word for a call that failed. `None` if the call was a mistake of the program.
 fn outcome_word(error: &AcquireError) -> Option<&'static str> {
     Some(match error.last_attempt() {
         AcquireError::Closed => "closed",

@@ -1,4 +1,4 @@
-//! Waits for a lock with queues on the masters, with the same ticket in all of them.
+//! Waits for a lock with queues on the masters. A waiter has the same ticket in all queues.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -49,7 +49,7 @@ struct QueuePosition<'a> {
 }
 
 /// Makes rounds until one wins the lock. Between rounds, waits in the queues of all masters, or
-/// aside.
+/// outside of them while too few masters answer.
 pub(super) async fn acquire_queued(
     request: &LockRequest,
     owner: &LockOwner,
@@ -74,8 +74,7 @@ pub(super) async fn acquire_queued(
     wait.win().await
 }
 
-/// A wait for a lock with queues, in the queues of the masters or aside. The waiter has one ticket
-/// at a time.
+/// A wait for a lock with queues. The waiter has one ticket at a time.
 struct QueuedWait<'a> {
     context: &'a Context,
     request: &'a LockRequest,
@@ -86,13 +85,14 @@ struct QueuedWait<'a> {
     policy: QueuePolicy,
 }
 
-/// What a waiter does when it makes no more rounds with a claim.
+/// What a waiter does after its last round with a claim.
 enum Next {
     /// Returns with the lock.
     Return(Level),
-    /// Begins again with a ticket of this time.
+    /// Begins again, with a ticket that has this time.
     CorrectTicket(Duration),
-    /// Waits aside, and begins again. No client can win before this quarantine ends.
+    /// Waits outside of the queues, and begins again. The duration is the rest of a quarantine,
+    /// before whose end no client can win.
     StepAside(Option<Duration>),
 }
 
@@ -175,13 +175,14 @@ impl<'a> QueuedWait<'a> {
         if outcome == Outcome::Won {
             self.note_win(position);
         } else if claim.rounds() > rounds {
-            position.slot.agreed = None; // all choose in a further ballot
+            position.slot.agreed = None; // in a further ballot, all masters choose
         }
         Ok(outcome)
     }
 
-    /// If the agreed master chooses the slot of a semaphore, lets it answer before the other
-    /// masters. If it puts other clients first, waits for a call, and asks all masters.
+    /// If the agreed master chooses the slot of a semaphore, waits for its answer before the other
+    /// masters are asked. If the agreed master puts other clients first, waits until masters call
+    /// this waiter, and then asks all masters.
     async fn ask_for_slot(&self, position: &mut QueuePosition<'a>) -> Result<(), AcquireError> {
         let queue = position.waiter.as_ref().map(|_| self.policy.options);
         let asked = (position.slot).await_choice(&position.level.claim, queue, position.is_last);
@@ -206,7 +207,8 @@ impl<'a> QueuedWait<'a> {
         self.context.note_reach(true, clock::now());
     }
 
-    /// Posts another round. It joins the queues, unless the agreed master chooses a slot.
+    /// Posts another round. If the agreed master does not choose the slot, the round joins the
+    /// queues.
     async fn ask_again(&self, position: &mut QueuePosition<'a>) -> Result<(), AcquireError> {
         if position.slot.agreed.is_none() {
             position.waiter.get_or_insert_with(|| self.join());
@@ -218,9 +220,9 @@ impl<'a> QueuedWait<'a> {
         }
         position.level.claim.ask_again(NextRound {
             asked: position.slot.agreed.map_or(MasterSet::ALL, MasterSet::only),
-            // The round is a new attempt. The command that gives back the grants of the last
-            // attempt may arrive late, and then leaves the grants of the new attempt alone. The new
-            // attempt replaces the old one on masters that still have its grant.
+            // The round is a new attempt. If the command that gives back the grants of the last
+            // attempt arrives late, it leaves the grants of the new attempt alone. On masters that
+            // still have a grant of the last attempt, the new attempt replaces the last one.
             identity: Some(self.identity()),
             queue: position.waiter.as_ref().map(|_| self.policy.options),
             candidate: None,
@@ -234,11 +236,11 @@ impl<'a> QueuedWait<'a> {
         self.owner.identity(Some(self.ticket.clone()))
     }
 
-    /// Waits aside until a majority of masters answer in time, or until the deadline. The
-    /// `quarantine` is the time until enough masters are out of quarantine. Before that, no client
-    /// can win.
+    /// Waits outside of the queues until a majority of masters answer in time, or until the
+    /// deadline. The `quarantine` is the time until enough masters are out of quarantine. Before
+    /// that, no client can win.
     async fn wait_aside(&mut self, mut quarantine: Option<Duration>) -> Result<(), AcquireError> {
-        // Masters do not call this waiter. Closing the coordinator wakes it.
+        // Masters do not call this waiter, but closing the coordinator wakes it.
         let waiter = self.listen();
         let mut checks = 0_u32;
         loop {
@@ -256,8 +258,8 @@ impl<'a> QueuedWait<'a> {
             checks = checks.saturating_add(1);
         }
         if self.policy.options.is_fresh {
-            // The clocks of the masters have moved on, so the masters would refuse the time in the
-            // old ticket. No majority of masters has seen that ticket.
+            // At most a minority of masters has seen the old ticket. The other masters would now
+            // refuse its time, because their clocks have moved on.
             self.draw_ticket();
         }
         Ok(())
@@ -269,8 +271,8 @@ impl<'a> QueuedWait<'a> {
         waiters.history(&self.request.lock_id, visit)
     }
 
-    /// Prepares a round that joins the queues of the masters. The waiter listens before it joins,
-    /// so it misses no call.
+    /// Prepares a round that joins the queues of the masters. The waiter listens for calls before
+    /// it joins, so it misses none.
     fn join(&self) -> CalledWaiter<'a> {
         self.history(|history| history.was_queued = true);
         self.listen()
@@ -321,8 +323,8 @@ impl<'a> QueuedWait<'a> {
         is_last: bool,
     ) -> Result<(), AcquireError> {
         if round.read(Round::lacks_masters) || self.context.is_aside() {
-            // Waits for the other votes, to complete the table of votes. Masters that are down have
-            // already cast a failure.
+            // Waits for the other votes, so that an error shows every vote. Masters that are down
+            // have already cast a failure.
             round.settled().await;
         }
         let denied = Denied::by(round.clone(), outcome, round.read(Round::free_in));
@@ -338,8 +340,8 @@ impl<'a> QueuedWait<'a> {
 
     /// Gives back the grants of a round that was not won. The masters that have voted get their
     /// grants back at once. The other masters get theirs back after a wait. The wait ends when all
-    /// votes are in, when masters call the waiter, or after a node timeout. There is no such
-    /// wait for a waiter that is not in the queues yet.
+    /// votes are in, when masters call the waiter, or after a node timeout. A waiter that is not in
+    /// the queues yet does not wait.
     ///
     /// The wait is needed because a round can be lost before all masters have answered. From the
     /// first answers alone, the waiter could wrongly conclude that it is the next waiter, or that
@@ -357,14 +359,15 @@ impl<'a> QueuedWait<'a> {
     }
 
     /// Waits until another round may win, or until a round is needed to keep the position in the
-    /// queues. Does not wait if the next round joins the queues.
+    /// queues. Does not wait if the waiter is not in the queues yet, because the next round joins
+    /// them.
     async fn wait(&mut self, round: &LiveRound, position: &QueuePosition<'_>) {
         let Some(waiter) = &position.waiter else {
             return;
         };
         let lock_id = &self.request.lock_id;
-        // No one calls a waiter when another program deletes the key. So the next waiter watches
-        // the key, from its next round on.
+        // No one calls a waiter when another program deletes the key. So the waiter at the head of
+        // a queue watches the key, from its next round on.
         let watches = lock_id.kind().is_watched() && round.read(Round::is_next);
         if watches && waiter.listen_to(lock_id.key()) {
             return;
@@ -422,8 +425,8 @@ mod tests {
         }
     }
 
-    /// The masters show two different times, and no majority of masters agree on the time. The two
-    /// waiting clients each use a different one of these times.
+    /// The masters show two different times, and no majority of masters agree on the time. One of
+    /// the two waiting clients uses the first time, and the other client uses the second.
     #[tokio::test(start_paused = true)]
     async fn masters_that_disagree_on_the_time_still_serve() {
         const APART: i64 = 3_000_000;

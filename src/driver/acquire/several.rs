@@ -1,5 +1,6 @@
 //! Acquires several mutexes. Locks that no one else is known to want are asked for at once. The
-//! others are taken in order, so that calls with overlapping sets of locks never wait in a circle.
+//! other locks are taken in order, so that calls with overlapping sets of locks never wait in a
+//! circle.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -34,7 +35,7 @@ pub(crate) async fn try_acquire_all(requests: &[LockRequest]) -> Result<Vec<Leve
     prefix.end(acquired)
 }
 
-/// Waits until all locks are acquired. At the deadline, makes a last attempt at those that are
+/// Waits until all locks are acquired. At the deadline, makes a last attempt at the locks that are
 /// missing.
 pub(crate) async fn acquire_all(
     requests: &[LockRequest],
@@ -49,21 +50,22 @@ pub(crate) async fn acquire_all(
 }
 
 /// The locks that are held so far: the first ones, in the order of the requests. A lock is never
-/// kept while one before it is missing.
+/// kept while a lock before it is missing.
 struct Prefix<'a> {
-    /// One for each lock.
+    /// One call for each lock.
     calls: Vec<Call<'a>>,
     requests: &'a [LockRequest],
     levels: Vec<Level>,
     /// The time when the locks that are held are extended next. The renewer does not extend them,
     /// because the caller may stop polling the future that waits for the missing locks.
     extend_at: LeaseTime,
-    /// The lock that is waited for, if locks before it were given back meanwhile.
+    /// The index of the lock that is waited for, if locks before it were given back during the
+    /// wait.
     aside: Option<usize>,
 }
 
 impl<'a> Prefix<'a> {
-    /// The number of extensions in a TTL. There are so many that one may fail.
+    /// The number of extensions in a TTL. There are enough of them that one may fail.
     const EXTENSIONS: u32 = 6;
 
     fn new(requests: &'a [LockRequest]) -> Self {
@@ -108,7 +110,7 @@ impl<'a> Prefix<'a> {
     /// Acquires the missing locks.
     async fn fill(&mut self, deadline: Deadline) -> Result<(), AcquireError> {
         // After a wait, the next locks may be contended, too. Taking and returning them would
-        // disturb others, so only one is tried at first.
+        // disturb other clients, so only one lock is tried at first.
         let mut most = self.requests.len();
         loop {
             let is_last = deadline.is_over();
@@ -121,7 +123,7 @@ impl<'a> Prefix<'a> {
                     most = 1;
                 }
             }
-            let _ = self.give_back_lost(); // they are acquired again
+            let _ = self.give_back_lost(); // the next attempts acquire these again
             if self.levels.len() == self.requests.len() {
                 return Ok(());
             }
@@ -132,15 +134,16 @@ impl<'a> Prefix<'a> {
         }
     }
 
-    /// Returns the number of the next locks, at most `most`, that no one else is known to want.
+    /// Returns how many of the next locks in a row no one else is known to want. Counts at most
+    /// `most`.
     fn calm(&self, most: usize) -> usize {
         let next = self.requests[self.levels.len()..].iter().take(most);
         let is_calm = |next: &&LockRequest| next.context.local_waiters.is_calm(&next.lock_id);
         next.take_while(is_calm).count()
     }
 
-    /// Makes an attempt at each of the next locks, at most `most`, all at once. Keeps the locks
-    /// before the first one that was denied, and returns the denial. An error ends the call.
+    /// Makes attempts at the next locks, at most `most`, all at once. If a lock is denied, keeps
+    /// the locks before it, and returns the denial. An error ends the call.
     async fn attempt(
         &mut self,
         most: usize,
@@ -159,7 +162,7 @@ impl<'a> Prefix<'a> {
         while let Some((request, level)) = begun.next() {
             let outcome = level.claim.conclude(will_retry, None, |_| true).await;
             if outcome != Outcome::Won {
-                drop(begun); // gives the others back
+                drop(begun); // gives back the locks after this one
                 return Ok(Some(take_back(request, &level, outcome, false).await));
             }
             self.levels.push(level);
@@ -194,7 +197,7 @@ impl<'a> Prefix<'a> {
             }
             self.plan_extension();
             for level in &self.levels {
-                // A lock that is lost is noticed at the next look.
+                // If the lock is lost, the loop notices that next time.
                 let _ = level.claim.extend(request.ttl.duration());
             }
         }
@@ -205,8 +208,9 @@ impl<'a> Prefix<'a> {
         self.extend_at = clock::now() + ttl.unwrap_or_default() / Self::EXTENSIONS;
     }
 
-    /// If the masters of lock `next` have not answered for long, gives back the first held lock of
-    /// another coordinator and all after it. An outage concerns the names of one coordinator only.
+    /// If the masters of lock `next` have not answered for a long time, gives back the first held
+    /// lock of another coordinator, and all locks after it. An outage concerns the locks of one
+    /// coordinator only.
     fn give_back_if_aside(&mut self, next: usize) {
         let context = &self.requests[next].context;
         if !context.is_aside() {
@@ -219,8 +223,8 @@ impl<'a> Prefix<'a> {
         }
     }
 
-    /// Gives back the first lock that was lost, and all after it. Returns the reason for which an
-    /// attempt at that lock counts as denied.
+    /// Gives back the first lock that was lost, and all locks after it. Returns the loss as a
+    /// denied attempt at that lock.
     fn give_back_lost(&mut self) -> Option<Denied> {
         let is_lost = |level: &Level| matches!(level.claim.lock_state(), LockState::Lost(_));
         let at = self.levels.iter().position(is_lost)?;

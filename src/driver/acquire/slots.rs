@@ -2,7 +2,7 @@
 //!
 //! While few clients ask, all masters choose the same slot by themselves, in one round trip. While
 //! many ask, masters get the commands in different orders, and choose different slots. Then the
-//! agreed master chooses, and the others are asked for that slot.
+//! agreed master chooses, and the other masters are asked for that slot.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,8 +24,8 @@ use crate::{
     },
 };
 
-/// Makes one attempt at a permit. If it splits the votes, makes a second one, in which the agreed
-/// master chooses the slot.
+/// Makes one attempt at a permit. If the votes are split, makes a second attempt, in which the
+/// agreed master chooses the slot.
 pub(super) async fn attempt_for_slot(
     request: &LockRequest,
     deadline: &Deadline,
@@ -42,7 +42,7 @@ pub(super) async fn attempt_for_slot(
             slot.note_denied(round);
             if denied.obstacle == Obstacle::Split {
                 // The agreed master chooses even if it chose in the first attempt: the slot may
-                // have become free there sooner than on the others.
+                // have become free there sooner than on the other masters.
                 slot.choose(Some(round));
                 return attempt(request, deadline, slot.agreed, None).await;
             }
@@ -51,7 +51,7 @@ pub(super) async fn attempt_for_slot(
     Ok(attempted)
 }
 
-/// Who chooses the slot in each round of a call. For a lock without slots, no master ever does.
+/// Who chooses the slot in each round of a call. For a lock without slots, no master chooses.
 pub(super) struct SlotChoice<'a> {
     context: &'a Context,
     lock_id: &'a LockId,
@@ -61,7 +61,7 @@ pub(super) struct SlotChoice<'a> {
     pub(super) agreed: Option<usize>,
     /// The agreed master, if it chose in the round before.
     last: Option<usize>,
-    /// The round before, if its grants are kept for the newest one.
+    /// The round before, if its grants are kept for the newest round.
     kept: Option<Arc<LiveRound>>,
 }
 
@@ -77,9 +77,9 @@ impl<'a> SlotChoice<'a> {
         }
     }
 
-    /// Lets the agreed master choose if masters have lately chosen different slots. While the
-    /// masters are changed, all choose first, because there may be no master that knows all
-    /// holders.
+    /// Lets the agreed master choose if masters have lately chosen different slots. While the list
+    /// of masters is being changed, all masters choose in the first round, because perhaps no
+    /// master knows all holders.
     pub(super) fn choose_if_likely(&mut self) {
         let waiters = &self.context.local_waiters;
         let may_choose = self.has_slots && !self.context.masters.quorum().is_of_lists();
@@ -88,9 +88,9 @@ impl<'a> SlotChoice<'a> {
         }
     }
 
-    /// Lets the agreed master choose, one of those that can vote. While the masters are changed,
-    /// takes the agreed master of one list, drawn at random: other programs may hold permits on the
-    /// masters of one list only.
+    /// Lets the agreed master choose, taken from the masters that can vote. While the list of
+    /// masters is being changed, takes the agreed master of the old list or of the new one, at
+    /// random: other programs may hold permits on the masters of one list only.
     pub(super) fn choose(&mut self, last: Option<&LiveRound>) {
         let masters = &self.context.masters;
         let quorum = masters.quorum();
@@ -106,8 +106,8 @@ impl<'a> SlotChoice<'a> {
 
     /// If the agreed master chooses, waits for its answer. If it grants a slot, asks the other
     /// masters for that slot in the same round. If it puts other clients first, asks the other
-    /// masters only in the last round. In an earlier round, gives back what was kept, and returns
-    /// for how long the caller waits for a call. The agreed master may be wrong, so all masters
+    /// masters only in the last round. In an earlier round, gives back the kept grants, and returns
+    /// how long the caller must wait for a call. The agreed master may be wrong, so all masters
     /// choose in the next round.
     pub(super) async fn await_choice(
         &mut self,
@@ -125,17 +125,17 @@ impl<'a> SlotChoice<'a> {
         }
         self.agreed = None;
         let delay = self.context.config.retry.delay(0, clock::random_u64());
-        Some(delay.min(timeout / 4)) // the next round keeps the position
+        Some(delay.min(timeout / 4)) // the next round keeps the position in the queues
     }
 
-    /// Notes that all masters chose the same slot.
+    /// Notes that a round was won.
     pub(super) fn note_win(&self) {
         self.note(false);
     }
 
-    /// Notes a `round` that was not won. If masters chose different slots in it, lets the agreed
-    /// master choose in the next round, unless it chose in this one: it may be wrong. Returns
-    /// whether the grants are kept for the next round, which then begins at once.
+    /// Notes a `round` that was not won. If masters chose different slots, lets the agreed master
+    /// choose in the next round. It does not choose twice in a row, because it may be wrong.
+    /// Returns whether the grants are kept for the next round, which then begins at once.
     pub(super) fn note_denied(&mut self, round: &Arc<LiveRound>) -> bool {
         self.last = self.agreed.take();
         let is_split = self.has_slots && round.read(Round::is_split_over_slots);
@@ -148,8 +148,8 @@ impl<'a> SlotChoice<'a> {
     }
 
     /// Returns whether the other masters refused the slot that the agreed master has granted in
-    /// `round`. The agreed master may lack the holder of that slot. Another slot may be free, and
-    /// no one calls the waiter for it.
+    /// `round`. The agreed master may not know the holder of that slot. Another slot may be free,
+    /// but no master calls the waiter for it.
     pub(super) fn is_taken(&self, round: &Round) -> bool {
         let granting = round.masters(Vote::is_grant);
         self.last.is_some_and(|agreed| granting.contains(agreed))

@@ -49,7 +49,8 @@ pub(crate) struct LockRequest {
     pub(crate) owner: Option<Arc<LockOwner>>,
     pub(crate) is_fenced: bool,
     pub(crate) renewal: Renewal,
-    /// The time for which others are kept from the lock, even if its guard is gone before.
+    /// The time for which other clients are kept from the lock, even if its guard is dropped
+    /// earlier.
     pub(crate) min_hold: Duration,
 }
 
@@ -110,13 +111,14 @@ impl Claim {
         claim
     }
 
-    /// Waits for the answer of the `agreed` master. If it puts other clients first, returns the
-    /// reason and asks no other master, unless `asks_anyway` is set. Otherwise asks the other
-    /// masters in the same round. If the lock has slots, asks them for the slot that the agreed
-    /// master has granted, or for any slot if it granted none.
+    /// Waits for the answer of the `agreed` master. If that master puts other clients first, and
+    /// `asks_anyway` is not set, returns the reason and asks no other master. Otherwise, asks the
+    /// other masters in the same round. If the lock has slots, asks for the slot that the agreed
+    /// master has granted, or for any slot if it has granted none.
     ///
-    /// Clients that wait for one lock agree on this master, so all but one of them stop there. The
-    /// master reports the next change of the key to those that it refuses.
+    /// All clients that wait for a lock ask the same agreed master first, and all but one of them
+    /// then ask no other master. The agreed master reports the next change of the key to the
+    /// clients that it refuses.
     pub(crate) async fn ask_agreed(
         self: &Arc<Self>,
         agreed: usize,
@@ -156,7 +158,7 @@ impl Claim {
             && next.candidate.is_none()
         {
             // The release raises the counters to the last candidate only. So no earlier candidate
-            // may be larger: its command may arrive after the release.
+            // may be larger than the last one, because its command may arrive after the release.
             next.candidate = Some(timestamps.next().max(last.saturating_add(1)));
         }
         if let Some(command) = locked.take_step(|claim, step| claim.ask_again(step, next)) {
@@ -205,13 +207,13 @@ impl Claim {
         true
     }
 
-    /// Returns the candidate of a client that lost a round. All losers must offer `least` or more.
-    /// If all offered the same, each master would accept it from one of them only. So each offers
-    /// its time. If a rival's fast clock has raised the counters above that time, and several
-    /// clients can win, each adds a part of its time to `least`: a later client usually still
-    /// offers more.
+    /// Returns the next candidate of a client that lost a round. All losers must offer `least` or
+    /// more. If all of them offered the same candidate, each master would accept it from only one
+    /// of them. So each loser offers its own time. A rival's fast clock may have raised the
+    /// counters, and so `least`, above that time. Then, if the lock has slots, each loser adds a
+    /// part of its time to `least`: a later client usually still offers more.
     fn candidate_from(&self, least: u64) -> u64 {
-        const APART: u64 = 4_096; // if it is larger, the counters outrun the clocks
+        const APART: u64 = 4_096; // with a larger value, the counters would outrun the clocks
         let now = self.context.timestamps.next();
         let latest = now.saturating_add(CLOCK_WINDOW.as_micros() as u64);
         let is_ahead = least > now && least.saturating_add(APART) < latest;
@@ -233,8 +235,8 @@ impl Claim {
     }
 
     /// Waits for the outcome of the newest round. Makes further ballots for a fencing token while
-    /// another one can win and `may_raise` returns `true` for the newest round. `will_retry` says
-    /// whether the caller asks again if no ballot wins.
+    /// another ballot can win and `may_raise` returns `true` for the newest round. `will_retry`
+    /// says whether the caller asks again if no ballot wins.
     pub(crate) async fn conclude(
         self: &Arc<Self>,
         will_retry: bool,
@@ -251,8 +253,8 @@ impl Claim {
         self.conclude_round(will_retry).await
     }
 
-    /// Waits for the outcome of the newest round. If it has no majority, also waits for missing
-    /// votes that may show that another ballot can win. A majority counts as too late if no
+    /// Waits for the outcome of the newest round. If the round has no majority, also waits for
+    /// missing votes that may show that another ballot can win. A majority counts as too late if no
     /// validity is left when this task runs.
     async fn conclude_round(self: &Arc<Self>, will_retry: bool) -> Outcome {
         let round = self.newest_round();
@@ -260,7 +262,7 @@ impl Claim {
             self.give_up_disputed(&round, will_retry).await;
         }
         if round.decided().await == Outcome::NoMajority && round.read(Round::may_raise_ballot) {
-            // Does not wait for a first connection, because the round may hold grants.
+            // Does not wait until undialled masters vote, because the round may hold grants.
             self.context.in_time(round.settled()).await;
         }
         let outcome = self.lock().take_step(ClaimState::take_outcome);
@@ -274,8 +276,8 @@ impl Claim {
         outcome
     }
 
-    /// Asks the masters in `lack` for the slot that `round` has won on the others. Masters that
-    /// know the same holders choose the same slot for the next client.
+    /// Asks the masters in `lack` for the slot that `round` has won on the other masters. Masters
+    /// that know the same holders choose the same slot for the next client.
     fn align(self: &Arc<Self>, lack: MasterSet, round: &Arc<LiveRound>) {
         self.heal(
             lack,
@@ -283,9 +285,9 @@ impl Claim {
         );
     }
 
-    /// Waits until `round` is decided. If it is disputed and only undialled masters are missing,
-    /// gives it up after another node timeout. If the caller will try again and the other masters
-    /// answered fast, waits for less than that.
+    /// Waits until `round` is decided. Gives the round up if it is [disputed](Round::is_disputed)
+    /// and only the votes of undialled masters are missing. Before that, waits for another node
+    /// timeout, or less if the caller will try again and the other masters answered fast.
     ///
     /// An undialled master may take the connect timeout to vote. If each of several clients waited
     /// for that vote with the grants of a minority, none would win.
@@ -311,7 +313,7 @@ impl Claim {
 }
 
 /// A counter of the votes on an acquisition of a lock that has slots. Once the round is won, this
-/// counter asks each master that votes without the slot to take it, too.
+/// counter asks each master that votes later and lacks the slot to grant it.
 #[derive(Clone, Debug)]
 struct SlotVoteCounter {
     round: Arc<LiveRound>,

@@ -29,7 +29,7 @@ pub(crate) struct Extension {
     pub(crate) round: Arc<LiveRound>,
     claim: Weak<Claim>,
     ttl: Ttl,
-    /// `true` if the renewer made it.
+    /// `true` if the renewer made this extension.
     is_renewal: bool,
     /// The span of a renewal, if a subscriber wants to see it. `None` once the renewal is decided.
     span: Mutex<Option<Span>>,
@@ -125,8 +125,8 @@ impl Claim {
         }))
     }
 
-    /// Lets others share a level that has excluded them. An extension tells the masters, unless
-    /// another level still excludes others.
+    /// Lets other clients share a level that has excluded them. If no other level excludes them,
+    /// posts an extension, which tells the masters.
     pub(super) fn downgrade(self: &Arc<Self>) {
         let mut locked = self.lock();
         if let Some(command) = locked.take_step(ClaimState::downgrade) {
@@ -141,7 +141,8 @@ impl Claim {
         match round.decided().await {
             Outcome::Won => {
                 let mut locked = self.lock();
-                // The task that counted the deciding vote may not have applied its effect yet.
+                // The task that counted the deciding vote may not have applied the effect of that
+                // vote yet.
                 let start = round.read(Round::start);
                 locked.take_step(|claim, step| claim.confirmed(step, start, extension.ttl));
                 ensure_held(locked)
@@ -154,7 +155,8 @@ impl Claim {
                 // The missing votes decide whether the lock is lost or in doubt.
                 self.context.in_time(round.settled()).await;
                 if round.read(Round::is_disowned) {
-                    // The task that counted the last vote may not have applied its effect yet.
+                    // The task that counted the last vote may not have applied the effect of that
+                    // vote yet.
                     self.lock()
                         .take_step(|claim, step| claim.lose(step, LostReason::Disowned));
                     return Err(ExtendError::Lost {
@@ -240,7 +242,7 @@ impl Renew for Claim {
         let mut locked = self.lock();
         let random = clock::random_u64();
         let (next_look, command) = locked.take_step(|claim, step| claim.renew(step, random));
-        self.stop_timer(&mut locked); // removes a newer one, if the renewal stopped and began again
+        self.stop_timer(&mut locked); // removes a newer timer, if the renewal has begun again
         if let Some(due) = next_look {
             self.start_timer(&mut locked, due);
         }
@@ -250,8 +252,8 @@ impl Renew for Claim {
     }
 }
 
-/// A counter of the votes on a heal. They are noted in `round`, whose votes then show which masters
-/// have the key.
+/// A counter of the votes on a heal, the command that puts the key back. Notes the votes in
+/// `round`, which then shows the masters that have the key.
 #[derive(Clone, Debug)]
 pub(super) struct HealVoteCounter {
     round: Arc<LiveRound>,
@@ -262,8 +264,9 @@ pub(super) struct HealVoteCounter {
 }
 
 impl HealVoteCounter {
-    /// A waiter that the extension has woken may have the key for a moment, and a holder that has
-    /// won another slot may have this one. Both leave the master as soon as they know.
+    /// A master may refuse only for a moment. A waiter that the extension has woken may have the
+    /// key, or a holder that has won another slot may have this one. Both soon give back what they
+    /// have.
     const TRIES: u32 = 5;
 
     pub(super) fn new(round: Arc<LiveRound>, claim: &Arc<Claim>, ttl: Ttl) -> Self {

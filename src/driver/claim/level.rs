@@ -1,5 +1,5 @@
-//! One level of a claim, for one guard. It ends with a release, or with a last extension of a lock
-//! that stays for a while after its guards are gone.
+//! One level of a claim, for one guard. A level ends with a release. If the lock must stay for a
+//! while after its guards are gone, the last level ends with an extension instead.
 
 use std::{
     sync::{
@@ -31,7 +31,7 @@ pub(crate) struct Level {
     /// Keeps the entry alive through which other tasks of the owner find the claim.
     _owned: Option<Arc<OwnedLock>>,
     release: OnceLock<Arc<LiveRound>>,
-    /// `true` if others may share the lock with this level.
+    /// `true` if other clients may share the lock with this level.
     is_shared: AtomicBool,
 }
 
@@ -62,7 +62,7 @@ impl Level {
         }
     }
 
-    /// Lets others share this level, unless they do already.
+    /// Lets other clients share this level, unless they may already.
     pub(crate) fn downgrade(&self) {
         if !self.is_shared.swap(true, Ordering::Relaxed) {
             self.claim.downgrade();
@@ -78,8 +78,8 @@ impl Drop for Level {
 
 impl Claim {
     /// Removes one level. Removing the last level releases the lock on all masters that may have
-    /// the key. The release arrives after all earlier requests of this claim. If such a master
-    /// cannot be reached now, the release is owed to it.
+    /// the key. The release arrives after all earlier requests of this claim. A master that cannot
+    /// be reached now is owed the release: it gets the release on a later connection.
     fn leave(&self, access: Access, watch: bool) -> Arc<LiveRound> {
         let mut locked = self.lock();
         let newest = locked.protected.newest.clone();
@@ -134,8 +134,8 @@ impl Claim {
 #[derive(Debug)]
 struct LastVoteCounter {
     round: Arc<LiveRound>,
-    /// The masters that are owed the release, and the round before it. Masters that may keep what
-    /// that round asked for are owed the release, too. `None` for an extension.
+    /// The masters that are owed the release, and the round before the release. Masters that may
+    /// keep what that round asked for are owed the release, too. `None` for an extension.
     owed: Option<(MasterSet, Arc<LiveRound>)>,
     /// The instant on the monotonic clock until which the masters are owed the release.
     keys_until: Instant,

@@ -92,8 +92,8 @@ impl Claim {
         self.read(|claim| claim.validity)
     }
 
-    /// Returns for how long at least this process did not run before the lock was lost. `None` if
-    /// no such pause is known to be a reason for the loss.
+    /// Returns a lower bound of the time for which this process stood still before the lock was
+    /// lost. `None` if no such pause is known to be a reason for the loss.
     pub(crate) fn stalled(&self) -> Option<Duration> {
         self.read(ClaimState::stalled)
     }
@@ -118,8 +118,8 @@ impl Claim {
     }
 
     /// Begins the hold after the lock was won or reentered, and starts to renew the lock. If the
-    /// lock is held already, the later limit of the renewal and the later end of the minimum time
-    /// count.
+    /// lock is held already, keeps the later of the two limits of the renewal, and the later of the
+    /// two ends of the minimum time.
     pub(crate) fn hold(self: &Arc<Self>, request: &ask::LockRequest) {
         let Context {
             observer, renewer, ..
@@ -151,8 +151,8 @@ impl Claim {
         self.stop_timer(&mut locked);
     }
 
-    /// Waits until the lock is lost. It counts as lost when the timers end: then nothing can notice
-    /// the end of its lease.
+    /// Waits until the lock is lost. The lock also counts as lost when the timers end, because
+    /// nothing can then notice the end of its lease.
     pub(crate) async fn lost(&self) -> LostReason {
         let check = || match self.lock_state() {
             LockState::Lost(reason) => ControlFlow::Break(reason),
@@ -234,7 +234,7 @@ impl Claim {
                 }
             }
             Notice::Left => self.end_hold(LEFT),
-            // A waiter for several names may lose a lock before any guard has it.
+            // A call for several locks may lose one of them before a guard has it.
             Notice::Lost { .. } if !self.has_hold_begun.load(Ordering::Relaxed) => {}
             Notice::Lost { reason, stalled } => {
                 let votes = self.votes(&self.newest_round());
@@ -255,14 +255,14 @@ struct Protected {
     state: ClaimState,
     /// The newest round: the acquisition, or the last extension.
     newest: Arc<LiveRound>,
-    /// Set from the win to the release or the loss.
+    /// The span of the hold, from the win to the release or the loss.
     hold: Option<HoldSpan>,
     timer: Option<TimerKey>,
 }
 
 /// The state of a claim while it is locked. The time is read after the mutex is locked. Dropping
-/// this value unlocks the state, and announces a change while no mutex is locked, because the
-/// announcement runs code of the program.
+/// this value unlocks the state, and then announces a change. The announcement runs code of the
+/// program, so no mutex may be locked.
 #[derive(Debug)]
 struct Locked<'a> {
     claim: &'a Claim,
@@ -271,8 +271,8 @@ struct Locked<'a> {
     monotonic: Instant,
     /// A change to announce.
     notice: Option<Notice>,
-    /// The round before the newest one. Dropping it drops wakers. It is declared after `protected`,
-    /// so it is dropped after the unlock.
+    /// The round before the newest one. Dropping the round drops wakers. This field is declared
+    /// after `protected`, so it is dropped after the unlock.
     retired: Option<Arc<LiveRound>>,
 }
 
@@ -321,8 +321,8 @@ impl Drop for Locked<'_> {
             && stalled.is_some()
             && claim.context.renewer.is_crowded()
         {
-            // With very many locks, the renewer may be late for another reason: it also waits for
-            // votes.
+            // With very many locks, the renewer may be late although the process did not stand
+            // still: it also waits for votes.
             *stalled = None;
             self.protected.state.was_not_stalled();
         }

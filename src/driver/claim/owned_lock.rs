@@ -29,7 +29,7 @@ use crate::{
     driver::time::{Signal, Timers},
 };
 
-/// An owner of locks. A mutex has no owner: each attempt at one has a token.
+/// An owner of locks. A mutex has no owner: each attempt at a mutex has a token.
 pub(crate) struct LockOwner {
     id: Arc<str>,
     /// The number of attempts that this owner has made so far, at all locks together.
@@ -89,7 +89,7 @@ impl fmt::Debug for LockOwner {
 /// last attempt that won the lock.
 ///
 /// All handles of the owner share this state, whatever their settings are, because masters know an
-/// attempt only by its owner and its number. The claim says nothing of what a handle asks for: the
+/// attempt only by its owner and its number. The claim may lack what a handle asks for, so the
 /// caller must check that before it reenters.
 #[derive(Debug)]
 pub(crate) struct OwnedLock {

@@ -26,7 +26,7 @@ use crate::{
     meter::{Counted, Histogram, IS_ON},
 };
 
-/// Tells the program of the events of the locks and rounds of a coordinator. Log subscribers and
+/// Tells the program what happens to a coordinator's locks and rounds. Log subscribers and
 /// recorders are code of the program, so the caller of a method must hold no mutex that protects
 /// the state of this crate.
 #[derive(Debug)]
@@ -34,11 +34,12 @@ pub(crate) struct LockObserver {
     /// The label of the coordinator.
     label: Option<Arc<str>>,
     metrics: LockMetrics,
-    /// The times without a quorum. All acquisitions of a coordinator share them, so that the log
-    /// gets one warning for each such time, and not one for each lock.
+    /// The outages in which there is no quorum. All acquisitions of a coordinator share this value,
+    /// so that the log gets one warning for each outage, and not one for each lock.
     no_quorum: Mutex<OutageLog>,
-    /// `true` from a failure to the next success. Changes only while `no_quorum` is locked. Read
-    /// without the lock, because most attempts find a quorum.
+    /// `true` from an attempt that finds no quorum to the next one that does. This flag changes
+    /// only while `no_quorum` is locked. An attempt that finds a quorum first reads the flag alone,
+    /// and usually need not lock `no_quorum`.
     lacks_quorum: AtomicBool,
 }
 
@@ -101,7 +102,7 @@ impl LockObserver {
         }
     }
 
-    /// Logs a wait for a lock that has taken longer than a TTL.
+    /// Logs a wait that has taken longer than the TTL of its lock.
     pub(in crate::driver) fn waits(
         &self,
         name: &str,
@@ -144,13 +145,14 @@ impl LockObserver {
         });
     }
 
-    /// Logs that a master that lost the key did not put it back. The next renewal tries again.
+    /// Logs that the key was not put back on a master that had lost it. The next renewal tries
+    /// again.
     pub(in crate::driver) fn not_put_back(&self, name: &str, hold: &HoldSpan, votes: &Votes) {
         hold.inside(|| info!(target: LOCK, %name, %votes, "lock not put back on a master"));
     }
 
     /// Logs and counts the loss of `lock`. `stalled` is the time for which this process did not run
-    /// before.
+    /// before the loss.
     pub(in crate::driver) fn lost(
         &self,
         lock: &LockId,
@@ -171,8 +173,8 @@ impl LockObserver {
         }
     }
 
-    /// Records the end of a hold of `lock`. `end` is the word for it in the metrics. Logs a
-    /// release.
+    /// Records the end of a hold of `lock`. `end` is the word for this end in the metrics. If the
+    /// lock was released, also logs that.
     pub(in crate::driver) fn end_hold(&self, lock: &LockId, hold: &HoldSpan, end: &str) {
         let name = lock.name();
         let holds = self.metrics.holds.at_both(lock.kind().word(), end);
@@ -280,9 +282,9 @@ impl LockObserver {
     }
 }
 
-/// The span of a hold, while it lasts. Subscribers are code of the program. So the caller of a
-/// method, or of the last drop, must hold no mutex that protects the state of this crate. Cloning
-/// runs no such code.
+/// The span of a hold, while it lasts. Subscribers are code of the program. So a caller that uses
+/// this value, or drops its last clone, must hold no mutex that protects the state of this crate.
+/// Cloning runs no code of the program.
 #[derive(Clone, Debug, Default)]
 pub(in crate::driver) struct HoldSpan {
     /// `None` if no subscriber wants to see the span.
@@ -314,6 +316,6 @@ fn record_since(since: Option<Instant>, times: Option<&Histogram>) {
     }
 }
 
-/// The target of the log events about locks: acquired, renewed, in doubt, released and lost. Part
-/// of the API, because programs filter by it.
+/// The target of the log events about locks: acquired, renewed, in doubt, released and lost. This
+/// name is part of the API, because programs filter by it.
 const LOCK: &str = "quorlock::lock";

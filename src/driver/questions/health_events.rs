@@ -11,15 +11,16 @@ use crate::{core::view::health::MasterHealth, driver::time::clock, master::Entry
 ///
 /// It begins with the present state of every master. Then it yields the new state of a master each
 /// time that the master is connected, goes down, is quarantined, votes again, takes no locks, takes
-/// them again, or [refuses](MasterHealth::refusal) dials for another reason. If events come faster
-/// than they are taken, it leaves out states in between.
+/// them again, or [refuses](MasterHealth::refusal) dials for another reason. If states change
+/// faster than the program takes them, the receiver leaves out states in between.
 ///
 /// It ends after the last clone of the coordinator, the last lock and the last guard are dropped.
 #[derive(Debug)]
 #[must_use = "nothing is yielded until `next` is called"]
 pub struct HealthEvents {
     entries: watch::Receiver<Box<[Entry]>>,
-    /// The states as they were read last. `news` has those that are new and not taken yet.
+    /// The states that were read last. `news` has those of them that are new and were not returned
+    /// yet.
     told: Box<[Entry]>,
     news: VecDeque<MasterHealth>,
 }

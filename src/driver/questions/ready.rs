@@ -21,7 +21,7 @@ use crate::{
     master::Entry,
 };
 
-/// Waits until the masters that can vote are enough. Asks for the last time when `limit` is over.
+/// Waits until enough masters can vote. Asks all masters for the last time when `limit` is over.
 /// Returns the votes of the last round. A vote is a grant if its master can vote. Returns `None` if
 /// the coordinator is closed, or if its tasks have ended.
 pub(crate) async fn ready(
@@ -75,9 +75,10 @@ async fn ask(context: &Context, is_enough: fn(&Votes) -> bool) -> Votes {
     round.until(look).await
 }
 
-/// Returns the answers in `round`. A denial counts only if the master has denied the last lock,
-/// too: the locks of the program may do without the right that the question needs. The kinds of
-/// denial are compared and not the texts, because scripts have other texts.
+/// Returns the answers in `round`. A denial of the question counts only if the master has also
+/// denied the last lock: the locks of the program may not need the right that the question needs.
+/// The kinds of the two denials are compared, and not the texts, because the denial of a script has
+/// another text.
 fn judged(masters: &Masters, round: &LiveRound) -> Votes {
     let mut cast = round.votes();
     for (cast, health) in cast.iter_mut().zip(masters.health.read()) {
