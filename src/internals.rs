@@ -1,4 +1,4 @@
-//! Single parts of the crate, which `fuzz/` and `tests/` reach. Not part of the API.
+//! Parts of the crate that `fuzz/` and `tests/` use. They are not part of the API.
 
 use crate::core::{
     config_error::ConfigError,
@@ -25,7 +25,7 @@ pub fn has_readers(kind: Kind) -> bool {
     kind.spec().has_readers
 }
 
-/// Returns the key of a lock, and then its companion keys.
+/// Returns the key of a lock, followed by its companion keys.
 pub fn keys(template: &str, kind: Kind, name: &str) -> Result<Vec<String>, ConfigError> {
     let lock = KeyTemplate::parse(template)?.lock_id(kind, name.into())?;
     let companions = companion_keys().map(|companion| lock.companion(companion));

@@ -1,5 +1,5 @@
-//! Metrics, recorded through the facade of the `metrics` crate. Without the feature `metrics`,
-//! nothing here does anything.
+//! Metrics, recorded through the facade of the `metrics` crate. Without the feature `metrics`, this
+//! module does nothing.
 //!
 //! A metric belongs to the recorder that is installed when the metric is registered. A recorder is
 //! code of the program: it may panic, and it may call this crate. So whoever records something must
@@ -16,7 +16,8 @@ pub(crate) use on::{Counter, Gauge, Histogram, counter, gauge, histogram};
 /// A flag that is `true` if metrics are recorded.
 pub(crate) const IS_ON: bool = cfg!(feature = "metrics");
 
-/// The series of a metric, one for each value of a label. There are none without the feature.
+/// The series of a metric, one for each value of a label. Without the feature `metrics`, there are
+/// no series.
 #[derive(Debug)]
 pub(crate) struct By<M>(Vec<(&'static str, M)>);
 

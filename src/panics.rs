@@ -9,13 +9,13 @@ use std::{
 /// Runs `step`, which may call code of the program. Returns the panic, if there is one.
 ///
 /// Few places need this function. Elsewhere, a panic may end a task of a coordinator, which closes
-/// the coordinator. But every open vote is cast first, so that no call waits forever.
+/// the coordinator. Every open vote is cast before that, so that no call waits forever.
 pub(crate) fn caught<T>(step: impl FnOnce() -> T) -> thread::Result<T> {
     catch_unwind(AssertUnwindSafe(step))
 }
 
-/// Runs `step`, which may call code of the program, and ignores a panic. Dropping a panic runs code
-/// of the program, too.
+/// Runs `step`, which may call code of the program, and ignores a panic. Dropping the caught panic
+/// may run code of the program, too.
 pub(crate) fn shielded(step: impl FnOnce()) {
     if let Err(panic) = caught(step) {
         let _ = caught(|| drop(panic));

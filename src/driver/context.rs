@@ -286,8 +286,8 @@ impl PendingReleases {
     }
 }
 
-/// A pending release. The posted release contains this value. Both are dropped when every master
-/// has answered or is no longer owed the release.
+/// A pending release. The posted release contains this value. Both are dropped when each master has
+/// answered, or need not get the release any more.
 #[derive(Debug)]
 pub(crate) struct PendingRelease(Arc<PendingReleases>);
 

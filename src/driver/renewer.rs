@@ -39,8 +39,8 @@ pub(crate) type TimerKey = (LeaseTime, u64);
 #[derive(Debug, Default)]
 pub(crate) struct Renewer {
     state: Mutex<RenewerState>,
-    /// Wakes the task before the time until which it sleeps. The task is a tokio task. So its waker
-    /// runs no code of the program, and may be called while the state is locked.
+    /// Wakes the task before the end of its sleep. The task is a tokio task. So its waker runs no
+    /// code of the program, and may be called while the state is locked.
     wakes: Notify,
 }
 

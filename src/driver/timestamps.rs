@@ -39,7 +39,8 @@ impl Timestamps {
         if offset_us.abs_diff(before) > 500_000 {
             observer.clock_differs(offset_us);
         }
-        // The last timestamp may come from a clock that was ahead. The next ones may be smaller.
+        // The last timestamp may come from a clock that was ahead, so the next timestamps may be
+        // smaller.
         self.last.store(0, Ordering::Relaxed);
     }
 }

@@ -80,8 +80,8 @@ pub(super) fn begin_by_token(request: &LockRequest, agreed: Option<usize>) -> Le
 }
 
 /// Returns the longest time that an attempt takes: a question to one master, an acquisition,
-/// further ballots for a fencing token, and a release that says why the lock was refused. The first
-/// of these rounds may also wait until the masters are dialled.
+/// further ballots for a fencing token, and a release, whose answers say why the lock was refused.
+/// The first of these rounds may also wait until the masters are dialled.
 pub(super) fn attempt_timeout(request: &LockRequest) -> Duration {
     let context = &request.context;
     let ballots = if request.is_fenced { MORE_BALLOTS } else { 0 };
@@ -149,7 +149,7 @@ pub(super) async fn take_back(
         context.in_time(release.settled()).await; // so that an error shows every vote
     }
     let mut denied = if release.read(Round::is_other_kind) {
-        // The answer to a `SET` says only that the key exists, and not which kind of lock it is.
+        // The answer to a `SET` says only that the key exists, and not which kind of lock has it.
         Denied::new(Obstacle::OtherKind, Some(release.clone()))
     } else {
         Denied::by(acquisition, outcome, release.read(Round::free_in))
@@ -189,9 +189,9 @@ pub(super) async fn reenter(
     Ok(Some(Attempted::Denied(Denied::new(refused, Some(round)))))
 }
 
-/// Returns whether a majority of every set answers an inspection in time. An answer is in time if a
-/// lock that was requested at the same moment would still be valid. An error counts as an answer.
-/// The next attempt shows whether the error matters.
+/// Returns whether a majority of every set of masters answers an inspection in time. An answer is
+/// in time if a lock that was requested at the same moment would still be valid. An error counts as
+/// an answer. The next attempt shows whether the error matters.
 pub(super) async fn majority_answers(request: &LockRequest) -> bool {
     let (context, masters) = (&request.context, &request.context.masters);
     let mut answers = masters.has_quorum();

@@ -116,9 +116,9 @@ async fn acquire_owned(
 struct Call<'a> {
     request: &'a LockRequest,
     span: Span,
-    /// `None` if there are no metrics.
+    /// The start of the call, or `None` if there are no metrics.
     since: Option<Instant>,
-    /// `None` if nothing is recorded.
+    /// The word for the outcome, or `None` if nothing is recorded.
     outcome: Option<&'static str>,
 }
 

@@ -35,13 +35,13 @@ use crate::{
 };
 
 /// What a waiter has while it makes rounds with one claim. Dropping this value leaves the queues.
-/// Its fields are dropped in order: the waiter leaves before another attempt of its owner may
-/// begin.
+/// The fields are dropped in order, so the waiter leaves before its owner may begin another
+/// attempt.
 struct QueuePosition<'a> {
     /// `None` until the waiter joins the queues.
     waiter: Option<CalledWaiter<'a>>,
     level: Level,
-    /// `None` between two rounds.
+    /// The permit to make a round. `None` between two rounds.
     permit: Option<SemaphorePermit<'a>>,
     /// `true` if the newest round began at the deadline.
     is_last: bool,
@@ -112,7 +112,7 @@ impl<'a> QueuedWait<'a> {
     }
 
     /// Makes rounds with one claim until a round wins the lock, or until there is a reason to leave
-    /// the queues. Waits in the queues between rounds. Has left the queues on return.
+    /// the queues. Waits in the queues between rounds. On return, the waiter has left the queues.
     async fn make_rounds(&mut self) -> Result<Next, AcquireError> {
         let mut position = self.begin().await?;
         loop {
@@ -366,8 +366,8 @@ impl<'a> QueuedWait<'a> {
             return;
         };
         let lock_id = &self.request.lock_id;
-        // No one calls a waiter when another program deletes the key. So the waiter at the head of
-        // a queue watches the key, from its next round on.
+        // If another program deletes the key, no master calls a waiter. So the waiter at the head
+        // of a queue watches the key, from its next round on.
         let watches = lock_id.kind().is_watched() && round.read(Round::is_next);
         if watches && waiter.listen_to(lock_id.key()) {
             return;

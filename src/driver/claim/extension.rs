@@ -265,7 +265,7 @@ pub(super) struct HealVoteCounter {
 
 impl HealVoteCounter {
     /// A master may refuse only for a moment. A waiter that the extension has woken may have the
-    /// key, or a holder that has won another slot may have this one. Both soon give back what they
+    /// key, or a holder that has won another slot may have this slot. Both soon give back what they
     /// have.
     const TRIES: u32 = 5;
 

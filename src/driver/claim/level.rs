@@ -28,7 +28,7 @@ use crate::{
 #[must_use = "dropping it releases the lock"]
 pub(crate) struct Level {
     pub(crate) claim: Arc<Claim>,
-    /// Keeps the entry alive through which other tasks of the owner find the claim.
+    /// Keeps alive the entry through which other tasks of the owner find the claim.
     _owned: Option<Arc<OwnedLock>>,
     release: OnceLock<Arc<LiveRound>>,
     /// `true` if other clients may share the lock with this level.
@@ -62,7 +62,7 @@ impl Level {
         }
     }
 
-    /// Lets other clients share this level, unless they may already.
+    /// Lets other clients share the lock with this level, unless they may already.
     pub(crate) fn downgrade(&self) {
         if !self.is_shared.swap(true, Ordering::Relaxed) {
             self.claim.downgrade();

@@ -277,7 +277,7 @@ struct Locked<'a> {
 }
 
 impl Locked<'_> {
-    /// Takes a step while the newest round is locked, too.
+    /// Calls `act` with the state, and locks the newest round meanwhile.
     fn take_step<T>(&mut self, act: impl FnOnce(&mut ClaimState, &mut ClaimStep<'_>) -> T) -> T {
         let Protected { state, newest, .. } = &mut *self.protected;
         let (done, notice, opened) = newest.read(|round| {

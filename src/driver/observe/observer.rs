@@ -289,7 +289,7 @@ impl LockObserver {
 pub(in crate::driver) struct HoldSpan {
     /// `None` if no subscriber wants to see the span.
     span: Option<Arc<Span>>,
-    /// `None` if there are no metrics.
+    /// The start of the hold, or `None` if there are no metrics.
     since: Option<Instant>,
 }
 

@@ -23,8 +23,8 @@ use crate::sim::Process;
 /// validity. Setting the wall clock back changes nothing.
 ///
 /// All code that drives a single master uses only the [`monotonic`] clock. Timers end by the clock
-/// of leases, and compare the clocks at least once a second. If a test pauses tokio's clock, both
-/// clocks show virtual time.
+/// of leases, and compare the clocks at least once a second. If a test pauses tokio's clock,
+/// [`now`] and [`monotonic`] show virtual time.
 pub(crate) fn now() -> LeaseTime {
     now_at(monotonic())
 }
@@ -52,15 +52,17 @@ pub(crate) fn to_monotonic(at: LeaseTime, least: Instant) -> Instant {
     at.monotonic(slept).map_or(least, |at| at.max(least))
 }
 
-/// Sleeps until `at` on the clock of [`now`]. Only for tasks on the coordinator's runtime.
+/// Sleeps until `at` on the clock of [`now`]. Only tasks on the coordinator's runtime may call this
+/// function.
 pub(crate) async fn sleep_until(at: LeaseTime) {
     while let Some(time) = next_sleep(at) {
         tokio::time::sleep(time).await;
     }
 }
 
-/// Returns how long to sleep before the next call, or `None` if the clock of [`now`] has reached
-/// `at`. That clock is read at least once a second, because the machine may have been suspended.
+/// Returns how long to sleep before this function is called again, or `None` if the clock of
+/// [`now`] has reached `at`. That clock is read at least once a second, because the machine may
+/// have been suspended.
 pub(crate) fn next_sleep(at: LeaseTime) -> Option<Duration> {
     const LONGEST: Duration = Duration::from_secs(1);
     let left = at.saturating_duration_since(now());
@@ -79,8 +81,8 @@ pub(crate) fn monotonic() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
-/// Returns the time of the wall clock in microseconds since 1970. It is for timestamps that are
-/// compared with those of other processes.
+/// Returns the time of the wall clock in microseconds since 1970. This time is for timestamps that
+/// are compared with those of other processes.
 pub(crate) fn wall_micros() -> u64 {
     let wall = wall();
     #[cfg(any(test, feature = "test-util"))]
@@ -89,10 +91,9 @@ pub(crate) fn wall_micros() -> u64 {
     u64::try_from(since.unwrap_or_default().as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Moves a reading of the wall clock by as much as tokio's clock is ahead of the real one, or
-/// behind it. If a test pauses tokio's clock, masters in memory show a time of day that is moved as
-/// well. As on a real clock, no two readings are the same, so two clients do not offer the same
-/// timestamp.
+/// Moves a reading of the wall clock by the difference between tokio's clock and the real one. If a
+/// test pauses tokio's clock, masters in memory move their time of day, too. As on a real clock, no
+/// two readings are equal, so two clients do not offer the same timestamp.
 #[cfg(any(test, feature = "test-util"))]
 #[expect(
     clippy::disallowed_methods,
@@ -143,7 +144,7 @@ pub(crate) struct Suspensions {
 
 impl Suspensions {
     /// About 100 years. Any instant can be moved by this time without an overflow. Only tests that
-    /// set the wall clock back and forth add up to more.
+    /// set the wall clock back and forth could exceed this limit.
     const MOST: u64 = 100 * 366 * 24 * 60 * 60 * 1_000_000_000;
 
     pub(crate) const fn new() -> Self {

@@ -17,8 +17,8 @@ pub(crate) mod clock;
 #[derive(Debug)]
 pub(crate) struct Timers {
     runtime: Handle,
-    /// Its sender is dropped when the tasks of the coordinator end. That is before the runtime's
-    /// own timers end.
+    /// The sender of this channel is dropped when the tasks of the coordinator end. They end before
+    /// the runtime's own timers do.
     alive: watch::Receiver<()>,
 }
 
@@ -30,13 +30,14 @@ impl Timers {
     }
 
     /// Returns whether the tasks of the coordinator have ended, because its runtime has shut down
-    /// or because one of them panicked. Then nothing sleeps any more.
+    /// or because one of them panicked. After that, [`sleep_until`](Self::sleep_until) returns at
+    /// once.
     pub(crate) fn have_ended(&self) -> bool {
         self.alive.has_changed().is_err()
     }
 
     /// Sleeps until `at` on the clock of [`clock::now`], or until the timers have ended. A caller
-    /// that sleeps in a loop must check whether they have ended.
+    /// that sleeps in a loop must check whether the timers have ended.
     pub(crate) async fn sleep_until(&self, at: LeaseTime) {
         while let Some(time) = clock::next_sleep(at)
             && !self.have_ended()
@@ -45,8 +46,8 @@ impl Timers {
         }
     }
 
-    /// Returns whether the current runtime has timers. If it has none, tokio panics. The panic ends
-    /// here, after the program's hook has shown tokio's advice.
+    /// Returns whether the current runtime has timers. If it has none, tokio panics. This function
+    /// catches the panic, after the program's panic hook has shown tokio's advice.
     pub(crate) fn are_enabled() -> bool {
         caught(|| drop(tokio::time::sleep(Duration::ZERO))).is_ok()
     }
@@ -59,7 +60,8 @@ impl Timers {
         let (mut sleep, mut alive) = (pin!(sleep), self.alive.clone());
         // Tokio panics if another thread shuts the runtime down meanwhile.
         let sleep = poll_fn(|cx| caught(|| sleep.as_mut().poll(cx)).unwrap_or(Poll::Ready(())));
-        // The end of the timers comes first: a runtime that shuts down may wake no sleep for long.
+        // The end of the timers is polled first, because a runtime that shuts down may wake the
+        // sleep too late.
         select(pin!(alive.changed()), pin!(sleep)).await;
     }
 }
@@ -77,7 +79,7 @@ impl Signal {
 
     /// Waits until `check` returns `Break`. Calls `check` at once, and then again after every
     /// signal. If `check` returns `Continue` with an instant, also calls `check` at that instant.
-    /// Returns `None` if it cannot wait for that instant, because the timers have ended.
+    /// Returns `None` if there is such an instant, but the timers have ended.
     pub(crate) async fn wait<T>(
         &self,
         timers: &Timers,

@@ -22,9 +22,9 @@ pub(crate) struct CalledWaiter<'a> {
 }
 
 impl<'a> CalledWaiter<'a> {
-    /// Listens for calls of `ticket`. A call that a later request causes is missed only if the
-    /// master refuses the subscription, or if the connection breaks. The waiter then asks again at
-    /// its next poll.
+    /// Returns a waiter that listens for calls of `ticket`. It misses no call that a later request
+    /// causes, except if the master refuses the subscription or the connection breaks. After a
+    /// missed call, the waiter asks again at its next poll.
     pub(crate) fn new(masters: &'a Masters, timers: &'a Timers, ticket: &Ticket) -> Self {
         let waiter = Self {
             masters,
@@ -64,10 +64,11 @@ impl<'a> CalledWaiter<'a> {
         self.wait_for_change(none, none, end).await;
     }
 
-    /// Waits for news that a majority of masters may be free, or until `end`. A master may be free
-    /// if it has called this waiter, if it is in `held` and has reported a change, or if it is in
-    /// `free`: it granted the last round and got its grant back. A master that is not in `held`
-    /// reports changes that this waiter makes itself.
+    /// Waits until there is news and a majority of masters may be free, or until `end`. News is a
+    /// call from a master, or a change that a master in `held` has reported. The masters that sent
+    /// the news may be free, and so may those in `free`, which granted the last round and got their
+    /// grants back. A change on a master outside of `held` is no news, because this waiter may have
+    /// caused the change.
     pub(crate) async fn wait_for_change(&self, held: MasterSet, free: MasterSet, end: LeaseTime) {
         let is_called = || {
             let heard = self.events.heard();

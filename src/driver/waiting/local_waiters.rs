@@ -1,6 +1,6 @@
 //! The waiters of this coordinator for mutexes and reentrant locks. They contend in turn: for each
 //! lock, one waiter makes attempts, and the others wait for their turn. The coordinator also keeps
-//! its history of locks of all kinds here.
+//! the [`History`] of locks of all kinds here.
 
 use std::{
     collections::HashMap,
@@ -35,8 +35,8 @@ use crate::{
 pub(crate) struct LocalWaiters {
     queues: Mutex<HashMap<LockId, Arc<WaitQueue>>>,
     /// The histories of locks of all kinds, by the last byte of the hash of the lock's key. An
-    /// entry outlives the queue. Two locks may share an entry. Then a waiter may give way early, or
-    /// waste a round trip.
+    /// entry stays after the queue of its lock is gone. If two locks share an entry, a waiter may
+    /// give way early, or waste a round trip.
     histories: Mutex<HashMap<u8, History>>,
     /// `true` if waiters poll as clients of other libraries do: they hear of no release.
     poll: bool,
@@ -202,8 +202,8 @@ impl LocalWaiter<'_> {
     }
 
     /// Forgets the events that came before the attempt that begins now. Does nothing if it is not
-    /// this waiter's turn: a last attempt at a deadline must not take the events of the waiter that
-    /// contends.
+    /// this waiter's turn. For example, a last attempt at a deadline must not take the events from
+    /// the waiter that contends.
     pub(crate) fn begin_attempt(&self) {
         let state = self.queue.state.lock();
         if state.order.contends(self.number) {
@@ -220,18 +220,18 @@ impl LocalWaiter<'_> {
         }
     }
 
-    /// Waits until the lock may be free: a guard of this process has released it, the agreed one of
-    /// the `wanted` masters has reported a change, or each master of a majority of every list has
-    /// reported a change or has answered in `answers` that the lock is free there. Returns the
-    /// masters among which the next attempt chooses the agreed one, or `None` if there is no news
-    /// until `end`. If another waiter has taken over, that waiter gets the events: then returns
-    /// `wanted` at once.
+    /// Waits until the lock may be free. This is so if a guard of this process has released the
+    /// lock, or if the agreed master of those in `wanted` has reported a change. It is also so if a
+    /// majority of the masters of every list have reported a change, or have answered in `answers`
+    /// that the lock is free there. Returns the masters among which the next attempt chooses the
+    /// agreed one, or `None` if `end` comes first. If another waiter has taken over, that waiter
+    /// gets the events, so this method returns `wanted` at once.
     ///
-    /// Releases are sent to all masters at once, so the report of one master is enough. A change
-    /// may also be a renewal: a holder that renews the lock puts its key back on masters that have
-    /// lost the key. The agreed master still has the key, so such a change is no news. If it were
-    /// news, a waiter would take those masters for a moment at each renewal, and the holder could
-    /// never put its key back.
+    /// A release is sent to all masters at once, so the report of the agreed master is enough. The
+    /// report of another master is not enough, because it may come from a renewal: the holder puts
+    /// its key back on masters that have lost the key. If such a report were enough, a waiter would
+    /// take these masters for a moment at each renewal, and the holder could never put its key
+    /// back.
     pub(crate) async fn wait_for_news(
         &self,
         answers: Option<&Arc<LiveRound>>,
@@ -254,7 +254,7 @@ impl LocalWaiter<'_> {
                 || is_majority(heard.changed | freed())
         };
         let changed = pin!(events.signal.wait_until(end, self.timers, may_be_free));
-        // A release that was decided may still get answers that the lock is free.
+        // After a release was decided, more masters may still answer that the lock is free.
         let answered = pin!(async {
             match answers {
                 Some(round) => round.until(|| may_be_free().then_some(())).await,
@@ -281,14 +281,15 @@ impl LocalWaiter<'_> {
         self.waiters.history(self.lock_id, visit)
     }
 
-    /// Returns the agreed master, one of the masters in `among` that report changes.
+    /// Returns the agreed master, chosen from the masters in `among` that report changes.
     pub(crate) fn agreed(&self, among: MasterSet) -> Option<usize> {
         let among = self.masters.reporting().and(among);
         let agreed = self.masters.agreed(self.lock_id.key(), among);
         agreed.filter(|_| self.waiters.are_told())
     }
 
-    /// Leaves the queue. Returns the handle that wakes the next waiter, if its turn has come.
+    /// Leaves the queue. If this starts the turn of another waiter, returns the handle that wakes
+    /// that waiter.
     fn leave(&self) -> Option<Arc<Notify>> {
         let mut queues = self.waiters.queues.lock();
         let mut state = self.queue.state.lock();
@@ -297,7 +298,7 @@ impl LocalWaiter<'_> {
         if state.waiters == 0 {
             queues.remove(self.lock_id);
             if state.is_listening {
-                // The next waiter to join makes another queue.
+                // The next waiter creates another queue.
                 self.masters.ignore(&self.topic(), &self.queue.listener());
             }
         }

@@ -22,7 +22,7 @@ pub(crate) type Connecting = Pin<Box<dyn Future<Output = io::Result<Wire>> + Sen
 
 impl Address {
     /// Returns the host and port, or the path, or the service with a Sentinel. The user and the
-    /// database are not part of it. If two URLs differ only in these two, they name the same
+    /// database are not part of this text. If two URLs differ only in these two, they name the same
     /// server.
     pub(super) fn text(&self) -> Arc<str> {
         match self {
@@ -50,12 +50,12 @@ impl Address {
 pub(super) const HAS_COMMA: &str =
     "its host has a comma: each URL of a list begins with its scheme";
 
-/// Checks the host and the port of a server. The text of the error contains neither, because a
-/// password without its `@` would be read as the host.
+/// Checks the host and the port of a server. The error contains neither of them: a password that is
+/// not followed by `@` is read as the host or the port.
 pub(super) fn check_tcp(host: &str, port: u16) -> Result<(), &'static str> {
     /// The longest host name in DNS.
     const MOST: usize = 253;
-    // Only the address of IPv6 has a colon, and `%` comes before its zone.
+    // Only an IPv6 address has a colon. In such an address, `%` comes before the zone.
     let marks = if host.contains(':') { ":.%-_" } else { ".-_" };
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || marks.contains(c);
     if host.contains(',') {
@@ -93,7 +93,7 @@ pub(super) fn tcp_address(host: &str, port: u16) -> Arc<str> {
 pub(super) struct Sentinels {
     /// The name of the master, as the Sentinels know it.
     pub(super) service: Arc<str>,
-    /// Sorted by name, so that two lists with the same Sentinels are the same.
+    /// Sorted by name, so that two lists with the same Sentinels are equal.
     pub(super) sentinels: Vec<Sentinel>,
     /// Set if the Sentinels and the masters expect TLS.
     pub(super) uses_tls: bool,
@@ -106,14 +106,13 @@ pub(super) struct Sentinel {
     pub(super) name: Arc<str>,
     pub(super) host: String,
     pub(super) port: u16,
-    /// The encoded login, or nothing.
+    /// The encoded login. It is empty if there is none.
     pub(super) auth: Arc<[u8]>,
 }
 
 #[cfg(feature = "sentinel")]
 impl Sentinels {
-    /// Returns the name that people see for the master. The same master has the same name after a
-    /// failover.
+    /// Returns the name that people see for the master. The name stays the same after a failover.
     fn text(&self) -> Arc<str> {
         let first = self.sentinels.first().map_or("", |first| &first.name);
         format!("sentinel:{}@{first}", self.service).into()

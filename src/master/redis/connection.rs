@@ -34,15 +34,15 @@ pub(crate) struct RedisConnection {
     pub(crate) round_trip: Duration,
     /// `true` if the server reports changes of keys.
     pub(crate) reports_changes: bool,
-    /// The times to set when something comes.
+    /// The times to update when bytes come from the server.
     pub(super) last_heard: Vec<LastHeard>,
     /// The command with which the server releases mutexes, if it has one.
     native: Option<NativeRelease>,
-    /// Set once the server has refused that command. The user may lack the right to it, or a proxy
-    /// may have passed the connection on to another server.
+    /// Set once the server has refused the command `native`. The user may lack the right to it, or
+    /// a proxy may have passed the connection on to another server.
     is_native_refused: bool,
-    /// The scripts whose texts were sent. A server keeps only the scripts of kinds that are used,
-    /// because each script that it keeps slows down all others a little.
+    /// The scripts whose texts were sent. A text is sent when its script is first used, because
+    /// each script that a server keeps slows down all others a little.
     scripts: Vec<&'static Script>,
     /// Resolves with the reason when the server is no longer the master.
     #[cfg(feature = "sentinel")]
@@ -175,7 +175,8 @@ pub(super) enum NativeRelease {
 impl NativeRelease {
     pub(super) const ALL: [Self; 2] = [Self::Delex, Self::Delifeq];
 
-    /// Returns the name, which is also the question whether a server has the command.
+    /// Returns the name of the command. The name alone, as a command, asks whether a server has the
+    /// command.
     pub(super) fn name(self) -> &'static [u8] {
         match self {
             Self::Delex => b"DELEX",
@@ -183,19 +184,20 @@ impl NativeRelease {
         }
     }
 
-    /// Returns whether the command can have this reply. Any other reply does not prove a release.
+    /// Returns whether `reply` can be the reply to this command. Other replies do not prove a
+    /// release.
     pub(super) fn has(self, reply: &Reply<'_>) -> bool {
         match (self, reply) {
             (_, Reply::Int(0 | 1)) => true,
-            // Each has a text of its own for a key of another type.
+            // Each command has its own error for a key of another type.
             (Self::Delex, Reply::Error(error)) => !error.starts_with("WRONGTYPE"),
             (Self::Delifeq, Reply::Error(error)) => !error.starts_with("ERR Key should be"),
             (_, Reply::Int(_) | Reply::Nil | Reply::Ok | Reply::Other | Reply::Text(_)) => false,
         }
     }
 
-    /// Appends the command. It is encoded for each master, so the words that never change are
-    /// written as bytes here.
+    /// Appends the command. It is encoded anew for each master, so the words that never change are
+    /// ready bytes.
     pub(super) fn encode(self, key: &[u8], token: &[u8], out: &mut Vec<u8>) {
         let [first, then]: [&[u8]; 2] = match self {
             Self::Delex => [b"*4\r\n$5\r\nDELEX\r\n", b"$4\r\nIFEQ\r\n"],
@@ -234,9 +236,9 @@ fn on_reply(
 ) -> Result<(), Arc<str>> {
     /// No command is sent again while this many bytes wait to be written, because scripts are long.
     const MOST: usize = 1024 * 1024;
-    // The server may have restarted while a proxy kept the connection, or someone may have run
-    // SCRIPT FLUSH, or the server may have refused the command that brought the text of the script.
-    // The command is sent again with the text. The server then knows the script.
+    // A server may lack a script whose text was sent: it has restarted behind a proxy, someone has
+    // run SCRIPT FLUSH, or the server has refused the command that brought the text. The command is
+    // sent again with the text, and the server then knows the script.
     let is_unknown = matches!(reply, Reply::Error(error) if error.starts_with("NOSCRIPT"));
     if (is_unknown || must_use_script)
         && out.len() < MOST

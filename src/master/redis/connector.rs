@@ -20,14 +20,14 @@ use crate::master::connect_error::{ConnectError, ConnectStep, Progress};
 #[derive(Clone)]
 pub(super) struct Connector {
     pub(super) now: fn() -> Instant,
-    /// The time for a stream and the login.
+    /// The time limit for opening a stream and logging in.
     pub(super) limit: Duration,
     #[cfg(feature = "tls")]
     pub(super) tls: Option<Arc<tokio_rustls::rustls::ClientConfig>>,
 }
 
 impl Connector {
-    /// Opens a stream. `progress` shows the current step, and on return the wait for the login.
+    /// Opens a stream. `progress` shows the current step. On return, that step is the login.
     pub(super) async fn connect(
         &self,
         address: &Address,
@@ -41,7 +41,7 @@ impl Connector {
                 let wire = wire.map_err(|error| ConnectError::Failed(step, error))?;
                 (wire, address.to_string())
             }
-            // The greeter asks the Sentinels for an address, and connects to that.
+            // The greeter asks the Sentinels for an address, and connects to that address.
             #[cfg(feature = "sentinel")]
             Address::Sentinels(_) => {
                 return Err(ConnectError::Sentinel("they were not asked".to_owned()));
@@ -131,8 +131,8 @@ async fn race<T, F: Future<Output = io::Result<T>>>(
     }
 }
 
-/// Returns the addresses in their order, but with the two families by turns. Usually, all addresses
-/// of one family fail, or none.
+/// Returns the addresses in their order, but alternates between IPv6 and IPv4. Usually, either all
+/// addresses of one of the two fail, or none.
 fn alternating(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     let (mut first, second): (Vec<_>, Vec<_>) = addresses
         .iter()
@@ -153,8 +153,8 @@ async fn connect_tcp(address: SocketAddr) -> io::Result<(TcpStream, SocketAddr)>
     Ok((stream, address))
 }
 
-/// Makes the system keep `stream` alive, and break it if the other end is gone. Failures are
-/// ignored, because the stream works without this, too.
+/// Makes the system keep `stream` alive, and break it if the other end is gone. Errors are ignored,
+/// because the stream also works without these settings.
 fn keep_alive(stream: &TcpStream) {
     let socket = SockRef::from(stream);
     let keepalive = TcpKeepalive::new().with_time(IDLE);
@@ -176,9 +176,9 @@ fn keep_alive(stream: &TcpStream) {
 /// The silence after which the system asks the other end whether it is still there. NATs,
 /// firewalls and balancers forget connections that were silent for some minutes.
 const IDLE: Duration = Duration::from_secs(60);
-/// The time between two such questions.
+/// The time between two of these questions, if they get no answer.
 const INTERVAL: Duration = Duration::from_secs(10);
-/// The number of questions without an answer after which the connection is broken.
+/// The number of questions without an answer after which the system breaks the connection.
 const PROBES: u32 = 3;
 
 #[cfg(test)]

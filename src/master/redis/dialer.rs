@@ -37,8 +37,8 @@ impl Dialer {
         }
     }
 
-    /// Opens a connection, within the connect timeout. Returns it with the loss of locks, if there
-    /// is a sign of one.
+    /// Opens a connection, within the connect timeout. Returns the connection, and the loss of data
+    /// if the server may have lost locks.
     pub(crate) async fn dial(&self) -> Result<(RedisConnection, Option<DataLoss>), DialError> {
         let dial = async {
             let mut connection = self.greeter.log_in().await?;
@@ -68,7 +68,8 @@ impl Dialer {
         let Some(found) = answer.map_err(ConnectError::from)?? else {
             return Ok(None);
         };
-        // A refusal keeps the run ids: the master's own server may come back without its locks.
+        // If the dial is refused here, the known run ids stay, because the master's own server may
+        // come back without its locks.
         let same = |other| DialError::SameServer(config.health.observer(other).address().clone());
         let met = config.servers.meet(self.master, &found.run_id);
         met.map_err(same)?;
@@ -88,8 +89,8 @@ fn ask(known: &[(String, u64)], quarantine: Quarantine, out: &mut Vec<u8>) {
     encode(out, &words);
 }
 
-/// Reads the answer. Returns `None` if the server denies the question and `quarantine` is not
-/// strict.
+/// Reads the answer to [`ask`]. Returns `None` if the server denies the question and `quarantine`
+/// is not strict.
 fn read(
     reply: &Reply<'_>,
     quarantine: Quarantine,

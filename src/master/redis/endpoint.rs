@@ -21,8 +21,8 @@ pub(crate) struct Endpoint {
     pub(super) settings: RedisConnectionInfo,
     /// What to do if the server refuses the login.
     pub(super) login_advice: &'static str,
-    /// The number of the process that this one simulates, if the server is in this process.
-    /// Otherwise 0. Each process knows other run ids.
+    /// The number of a simulated process, if the server is in this process. Otherwise 0. Each
+    /// simulated process knows its own run ids.
     process: u64,
     #[cfg(feature = "tls")]
     pub(super) tls: Option<Arc<ClientConfig>>,
@@ -41,7 +41,7 @@ impl Endpoint {
             return parsed
                 .map(|(sentinels, settings)| Self::new(Address::Sentinels(sentinels), settings));
         }
-        // URLs are read without tabs and line breaks, so another password or path would be used.
+        // The parser of URLs drops tabs and line breaks, so another password or path would be used.
         if url.trim().contains(['\t', '\n', '\r']) {
             return Err(format!(
                 "a tab or a line break in its URL must be percent-encoded: {SHAPES}"
@@ -144,8 +144,8 @@ impl Endpoint {
         self
     }
 
-    /// Returns the endpoint of a server in this process. `process` is the number of the process
-    /// that this one simulates for the endpoint.
+    /// Returns the endpoint of a server in this process. `process` is the number of the simulated
+    /// process that uses the endpoint.
     #[cfg(any(test, feature = "test-util"))]
     pub(crate) fn in_process(address: &str, process: u64, connect: Connect) -> Self {
         Self {
@@ -209,16 +209,16 @@ impl Endpoint {
         self.address.uses_tls()
     }
 
-    /// Returns a name for the origin key that is unique among all servers. Each database has its
-    /// own origin key.
+    /// Returns a name for the server's origin key, unique among all servers and databases. Each
+    /// database has its own origin key.
     pub(super) fn origin_name(&self) -> String {
         format!("{}/{}/{}", self.address(), self.database(), self.process)
     }
 }
 
 /// Reads a URL as the redis crate does. That crate knows TLS only with a feature of its own, which
-/// does not compile beside the feature for another TLS library. So that crate gets the URL without
-/// TLS.
+/// does not compile beside the feature for another TLS library. The URL is therefore passed to that
+/// crate without TLS.
 fn read(url: &str) -> RedisResult<ConnectionInfo> {
     let plain = url.split_once(':').and_then(|(scheme, rest)| {
         let scheme = scheme.to_ascii_lowercase();
@@ -242,7 +242,7 @@ fn read(url: &str) -> RedisResult<ConnectionInfo> {
 }
 
 /// Returns whether a part of the login would be read as the host, because it contains `/`, `?` or
-/// `#`. The URL of a unix socket has its login in the query.
+/// `#`. The URL of a unix socket is not checked, because its login is in the query.
 fn has_late_login(url: &str) -> bool {
     let rest = match url.split_once("://") {
         Some((scheme, rest)) if !scheme.ends_with("unix") => rest,

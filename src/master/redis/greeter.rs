@@ -34,7 +34,7 @@ pub(crate) struct Greeter {
 }
 
 impl Greeter {
-    /// `name` is the name of each connection, and `limit` the time for one.
+    /// `name` is the name of each connection. `limit` is the time in which a dial must be over.
     pub(crate) fn new(
         endpoint: Endpoint,
         name: &str,
@@ -108,13 +108,13 @@ impl Greeter {
     }
 }
 
-/// Returns the error of a dial that found no greeting. A server that expects TLS closes a plain
+/// Returns the error of a greeting that failed. A server that expects TLS closes a plain
 /// connection, or answers with an alert.
 fn no_greeting(address: &Address, error: io::Error, has_answered: bool) -> ConnectError {
     match address {
         Address::Tcp(..) if !has_answered => ConnectError::NoGreeting(error),
-        // The server's alert says why, but it may be lost. `InvalidData` is an answer of a server
-        // that is no Redis.
+        // The server's alert says why, but the alert may be lost. `InvalidData` means that
+        // something other than Redis has answered.
         #[cfg(feature = "tls")]
         Address::Tls(..) if !has_answered && error.kind() != io::ErrorKind::InvalidData => {
             ConnectError::NoGreetingOverTls(error)
@@ -160,10 +160,10 @@ pub(super) fn greeting(endpoint: &Endpoint, name: &str) -> (Vec<u8>, Vec<Step>) 
 #[derive(Clone, Copy)]
 pub(super) enum Step {
     FindNative(NativeRelease),
-    /// With what to do if the login is refused.
+    /// The text says what to do if the login is refused.
     Hello(&'static str),
     Name,
-    /// With the number of the database.
+    /// The number of the database.
     Select(i64),
     Track,
 }
@@ -189,19 +189,20 @@ impl Step {
             (Self::Hello(_), ServerError::NoProtocol | ServerError::UnknownCommand) => {
                 Err(ConnectError::NotRedis6(text))
             }
-            // Servers say much more, but not this.
+            // The server's own text is long, but does not say that no password was given.
             (Self::Hello(advice), _) if text.starts_with("NOAUTH") => Err(ConnectError::Login(
                 format!("NOAUTH, no password was given; {advice}"),
             )),
             (Self::Hello(advice), _) => Err(ConnectError::Login(format!("{text}; {advice}"))),
             (Self::Select(number), _) => Err(ConnectError::Database(format!("{number}: {text}"))),
-            // Without the right to track keys, waiters poll. Without the right to set a name,
-            // people see less. The answer about a native release is always an error.
+            // Without the right to track keys, waiters poll. Without the right to set a name, the
+            // connection has none. The answer to the question about a native release is always an
+            // error.
             (Self::FindNative(_) | Self::Name | Self::Track, _) => Ok(()),
         }
     }
 
-    /// Returns the command that the reply to this step has found.
+    /// Returns the native command that the server has, as the reply to this step shows.
     fn found_native(self, frame: &[u8]) -> Option<NativeRelease> {
         match self {
             Self::FindNative(native) => is_known(frame).then_some(native),

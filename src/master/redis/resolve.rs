@@ -22,15 +22,15 @@ use crate::panics::shielded;
 pub(super) static LOOKUPS: Lookups =
     Lookups::new(|host| (host, 0).to_socket_addrs().map(Iterator::collect));
 
-/// Looks up hosts: each by one thread at a time, and all by a few threads. Further hosts wait in
-/// line.
+/// Looks up hosts on a few threads. No two threads look up the same host at the same time. Further
+/// hosts wait in line.
 pub(super) struct Lookups {
     look_up: fn(&str) -> io::Result<Vec<SocketAddr>>,
     state: Mutex<State>,
 }
 
 struct State {
-    /// The hosts whose lookups are not over, and those whose late answers are kept.
+    /// The hosts whose lookups are not over, and the hosts whose late answers are kept.
     hosts: BTreeMap<String, watch::Sender<Option<Answer>>>,
     /// The hosts that no thread looks up yet, and when they were asked for.
     line: VecDeque<(String, Instant)>,
@@ -46,10 +46,11 @@ struct Answer {
 impl Lookups {
     /// The most threads. An idle thread ends.
     const MOST_THREADS: usize = 16;
-    /// An answer that took longer is kept for one more dial. The dials that waited may have been
-    /// given up, or have too little time left.
+    /// An answer that took longer than this is kept for one more dial. The dials that waited for it
+    /// may have been given up, or may have too little time left.
     const LATE: Duration = Duration::from_millis(100);
-    /// The time for which a late answer is kept. A host may get another address.
+    /// The time for which a late answer is kept. It is short, because a host may get another
+    /// address.
     const KEPT: Duration = Duration::from_secs(30);
 
     const fn new(look_up: fn(&str) -> io::Result<Vec<SocketAddr>>) -> Self {
@@ -84,8 +85,8 @@ impl Lookups {
         Ok(found)
     }
 
-    /// Returns the receiver of the answer, which may be there already. A kept answer is handed out
-    /// once.
+    /// Returns the receiver of the answer. The answer may be there already. A kept answer is handed
+    /// out only once.
     fn ask(
         &'static self,
         host: &str,
@@ -131,7 +132,7 @@ impl Lookups {
         }
     }
 
-    /// Returns the sender of the answer. No mutex may be held while it is used.
+    /// Returns the sender of the answer. The caller must hold no mutex while it uses the sender.
     fn sender(&self, host: &str, is_kept: bool) -> Option<watch::Sender<Option<Answer>>> {
         let hosts = &mut self.state.lock().hosts;
         match is_kept {
@@ -167,7 +168,7 @@ mod tests {
     use super::*;
     use crate::driver::time::clock;
 
-    /// The lookups of hosts, in their order. Each ends when its host is in `ANSWERED`.
+    /// The hosts whose lookups have begun, in order. A lookup ends when its host is in `ANSWERED`.
     static BEGUN: Mutex<Vec<String>> = Mutex::new(Vec::new());
     static ANSWERED: (Mutex<BTreeSet<String>>, Condvar) =
         (Mutex::new(BTreeSet::new()), Condvar::new());
@@ -282,7 +283,7 @@ mod tests {
             until(|| begun("silent") >= Lookups::MOST_THREADS).await;
             assert_eq!(lookups.threads(), Lookups::MOST_THREADS);
         }
-        // The first one stays silent, and must not hold up the end of this runtime.
+        // The first host stays silent, and must not hold up the end of this runtime.
         for host in &hosts[1..] {
             answer(host);
         }

@@ -30,8 +30,8 @@ pub(crate) fn reply(frame: &[u8]) -> Reply<'_> {
     }
 }
 
-/// Returns the first sentence of an error reply. Errors are shown and logged, for each master, and
-/// further sentences are advice, or say where the error is in a script.
+/// Returns the first sentence of an error reply. Errors are shown and logged for each master, so
+/// they must be short. Further sentences are advice, or say where the error is in a script.
 ///
 /// Leaves out the arguments of the command. A server repeats them if it does not know the command,
 /// and an argument may be a password or a token.
@@ -39,8 +39,8 @@ fn error(text: &[u8]) -> Cow<'_, str> {
     /// The most bytes of an error that are kept.
     const MOST: usize = 512;
     let is_end = |rest: &[u8]| rest.starts_with(b", with args") || rest.starts_with(b". ");
-    // An error of the crate's own scripts about a key is one sentence, and the key may contain any
-    // text.
+    // If an error of the crate's own scripts is about a key, it is one sentence, and the key in it
+    // may contain any text.
     let is_of_key = text.starts_with(b"ERR the key ");
     let end = (0..text.len()).find(|at| !is_of_key && is_end(&text[*at..]));
     let text = &text[..end.unwrap_or(text.len()).min(MOST)];
@@ -76,8 +76,8 @@ fn frame_length(bytes: &[u8]) -> io::Result<Option<usize>> {
 pub(crate) struct FrameScan {
     /// The position at which the next value starts. Its bytes may not have come yet.
     at: usize,
-    /// The number of values in the reply that were not scanned yet. Only used after the first value
-    /// was scanned.
+    /// The number of values in the reply that were not scanned yet. This number is used only after
+    /// the first value was scanned.
     values: usize,
     /// The position up to which the bytes were searched for the end of the next value's line.
     searched: usize,
@@ -144,8 +144,8 @@ fn length(digits: &[u8]) -> io::Result<Option<usize>> {
     }
 }
 
-/// Returns the error of an answer that cannot be read. Its kind tells callers that there was an
-/// answer.
+/// Returns the error of an answer that cannot be read. The kind of the error tells callers that
+/// there was an answer.
 fn no_resp(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }

@@ -1,8 +1,8 @@
 //! Masters behind Sentinel: asks the Sentinels where the master is.
 //!
 //! A majority of the listed Sentinels must name the same address. A failover also needs a majority
-//! of the Sentinels. So a Sentinel that the others have left behind cannot lead a client back to
-//! the old master.
+//! of the Sentinels. So a Sentinel that has missed a failover cannot lead a client back to the old
+//! master.
 
 use std::{future::Future, mem::take, ops::ControlFlow, sync::Arc, time::Duration};
 
@@ -35,7 +35,7 @@ use crate::{
 pub(super) struct Inquiry {
     of: Sentinels,
     connector: Connector,
-    /// One for each Sentinel. `None` if there is no usable connection.
+    /// One connection for each Sentinel. `None` if there is no usable connection.
     wires: Vec<Option<Wire>>,
 }
 
@@ -58,14 +58,14 @@ impl Inquiry {
     /// Waits until a majority of the Sentinels name an address other than `from`. Returns the
     /// reason to end the connection to `from`.
     ///
-    /// The server at `from` may go on as a master for a while. It learns of the failover later than
-    /// the Sentinels.
+    /// The server at `from` may go on as a master for a while, because it learns of the failover
+    /// later than the Sentinels.
     pub(super) async fn moved(mut self, from: Arc<str>) -> Arc<str> {
         const PAUSE: Duration = Duration::from_secs(1);
         sleep(PAUSE).await;
         loop {
             let (of, mut asked) = self.ask();
-            // The master goes on while no majority of the Sentinels answers.
+            // While no majority of the Sentinels answers, the connection to the master stays.
             if let Ok(address) = of.located(&mut asked).await
                 && let to = address.text()
                 && to != from
@@ -97,7 +97,7 @@ impl Inquiry {
 
 type Answer = Result<Address, ConnectError>;
 
-/// Returns the address that a majority names. An answer is `None` if it has not come.
+/// Returns the address that a majority names. An answer is `None` if it has not come yet.
 fn agreed(answers: &[Option<Answer>]) -> Option<&Address> {
     let addresses = || answers.iter().flatten().flatten();
     let is_agreed = |address: &&Address| {

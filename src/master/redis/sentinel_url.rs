@@ -42,7 +42,7 @@ fn parse_rest(
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
     let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
     let (service, database) = path.split_once('/').unwrap_or((path, ""));
-    // Sentinel accepts no other characters, either.
+    // Sentinel itself accepts only these characters.
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
     if service.is_empty() {
         return Err("its URL names no service");
@@ -51,7 +51,7 @@ fn parse_rest(
         return Err("the service in its URL may contain only letters, digits, '.', '-' and '_'");
     }
     let auth = auth_of(query)?;
-    // Every dial asks all of them at once, and its error shows what each of them said.
+    // Every dial asks all Sentinels at once, and its error shows what each Sentinel said.
     if hosts.split(',').count() > MOST_SENTINELS {
         return Err("its URL lists more than 16 Sentinels");
     }
@@ -61,7 +61,7 @@ fn parse_rest(
     }
     sentinels.sort_by(|one, other| one.name.cmp(&other.name));
     sentinels.dedup_by(|one, other| one.name == other.name);
-    // The redis crate reads the escapes of the login.
+    // The redis crate decodes the login.
     let master = info(login, "master", database).ok_or("its login or its database is no such")?;
     check_database(master.redis_settings().db())?;
     let sentinels = Sentinels {

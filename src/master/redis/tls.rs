@@ -84,7 +84,7 @@ fn has_ended(error: &io::Error) -> bool {
     matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
 }
 
-/// Returns what is wrong, and what to do.
+/// Returns an error that says what is wrong, and what to do.
 fn failure(error: &Error) -> ConnectError {
     use CertificateError::{NotValidYet, NotValidYetContext};
     let Some(advice) = advice(error) else {
@@ -96,7 +96,8 @@ fn failure(error: &Error) -> ConnectError {
         error => error.to_string(),
     };
     match error {
-        // It is valid soon, perhaps once the clock of a machine that has just started is set.
+        // The certificate will be valid soon, perhaps when the clock of a machine that has just
+        // started is set.
         Error::InvalidCertificate(NotValidYet | NotValidYetContext { .. }) => {
             ConnectError::Tls(text)
         }

@@ -1,13 +1,12 @@
 //! A connection to a server, as a stream of bytes.
 //!
 //! Votes do not go through the `MultiplexedConnection` of the `redis` crate. So a command is
-//! encoded once for all masters, nothing is allocated for each command and master, the task that
-//! reads a reply counts the vote, and requests leave in the order of their posts, on which releases
-//! rely.
+//! encoded once for all masters, and nothing is allocated for each command and master. The task
+//! that reads a reply counts the vote. Requests leave in the order in which they were posted, and
+//! releases rely on that order.
 //!
 //! The ends of replies are found in the input buffer. [`resp`](super::resp) reads the kinds of
-//! reply that lock commands get. The `redis` crate does the rest: URLs, the commands of a new
-//! connection, and all other replies.
+//! reply that lock commands get. The `redis` crate reads URLs and all other replies.
 
 use std::{
     future::poll_fn,
@@ -35,7 +34,7 @@ pub(crate) trait Stream: AsyncRead + AsyncWrite + Send {
     fn forget_unsent(&self) {}
 
     /// Returns whether something has arrived that was not read, such as the end of the stream. Asks
-    /// the system: what the runtime knows is old if it did not run for a while.
+    /// the system, because the runtime's knowledge is old if the runtime did not run for a while.
     fn has_input(&self) -> bool;
 }
 
@@ -86,7 +85,7 @@ pub(crate) struct Wire {
     filled: usize,
     /// The search for the end of the first reply in `input`.
     scan: FrameScan,
-    /// Set if `input` may have whole replies, because `on_frame` has returned `Break`.
+    /// Set if `input` may still have whole replies, because `on_frame` has returned `Break`.
     has_replies: bool,
     /// Set if the last poll ended before it had read everything.
     has_unread: bool,
@@ -155,8 +154,8 @@ impl Wire {
     /// Calls `on_read` after each read. Then calls `on_frame` with each whole reply and the value
     /// that `on_read` returned. `on_frame` may append to the bytes to write. Resolves when
     /// `on_frame` returns `Break`, or with the error of the stream. After a `Break`, the next call
-    /// begins with the replies that were read and not handed out: nothing more may arrive after
-    /// them.
+    /// begins with the replies that were read and not handed out, because the server may send
+    /// nothing more.
     ///
     /// Each call writes and also reads, because a server that cannot send its replies stops reading
     /// commands.
@@ -181,9 +180,9 @@ impl Wire {
             {
                 return Poll::Ready(Ok(done));
             }
-            // A server that refuses a connection says why, and closes it without a read. What it
-            // said, such as an alert of TLS, is read before the failed write is reported, even if
-            // the runtime does not know of it yet.
+            // A server that refuses a connection says why, and closes the connection without
+            // reading. Its answer, such as a TLS alert, is read before the failed write is
+            // reported, even if the runtime does not know of the answer yet.
             if let Err(error) = written
                 && (read.is_ready() || !self.has_input())
             {
@@ -202,8 +201,9 @@ impl Wire {
         poll_yield(cx)
     }
 
-    /// Hands replies to `on_frame` until `on_frame` returns `Break`. A push is no reply: a server
-    /// that is flushed sends one to each connection that tracks keys, at any time.
+    /// Hands replies to `on_frame` until `on_frame` returns `Break`. Skips pushes, because they are
+    /// no replies. For example, a server that is flushed sends a push to each connection that
+    /// tracks keys.
     pub(crate) async fn answers<B>(
         &mut self,
         mut on_frame: impl FnMut(&[u8]) -> ControlFlow<B>,
@@ -252,7 +252,8 @@ impl Wire {
     }
 
     /// Removes the written bytes from the buffer if there are many. Otherwise, the buffer would
-    /// grow without end for a server that reads slowly, because it might never become empty.
+    /// grow without end for a server that reads slowly, because the buffer might never become
+    /// empty.
     fn drop_written(&mut self) {
         const MOST: usize = 64 * 1024;
         if self.written >= MOST {
@@ -279,8 +280,8 @@ impl Wire {
                     self.filled += space.filled().len();
                     Ok(())
                 }
-                // A server that is killed does not announce the end of TLS. An end is no forgery,
-                // because the length of every reply is known.
+                // A server that is killed does not announce the end of TLS. A forged end does no
+                // harm, because the length of every reply is known.
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(closed()),
                 Err(error) => Err(error),
             },
@@ -315,8 +316,8 @@ fn closed() -> io::Error {
 }
 
 /// Lets other tasks run, and lets the runtime handle its timers and sockets, before this task goes
-/// on. A task that merely wakes itself may be polled many times before the runtime handles them.
-/// If another thread of the runtime is at its timers and sockets, this task does not wait for it.
+/// on. A task that merely wakes itself may be polled many times before the runtime handles them. If
+/// another thread of the runtime is handling them already, this task does not wait for that thread.
 pub(crate) fn poll_yield<T>(cx: &mut Context<'_>) -> Poll<T> {
     let _ = pin!(yield_now()).poll(cx);
     Poll::Pending
@@ -386,7 +387,7 @@ mod tests {
         }
     }
 
-    /// Timers and other tasks would otherwise wait for as long as the server sends.
+    /// With more reads, timers and other tasks would wait for as long as the server sends.
     #[test]
     fn one_poll_reads_only_a_few_times() {
         let reads_in_one_poll = |is_fast| {
