@@ -44,7 +44,7 @@ impl<M> By<By<M>> {
     }
 }
 
-/// An increment of a gauge, until this value is dropped.
+/// Adds 1 to a gauge until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Counted(Gauge);
 

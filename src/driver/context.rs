@@ -190,7 +190,8 @@ impl Context {
         reach.is_aside(clock::now(), self.waiter_timeout())
     }
 
-    /// Notes whether an attempt that began at `start` and is over now reached a majority.
+    /// Notes whether an attempt has reached a majority. The attempt began at `start`, and is over
+    /// now.
     pub(crate) fn note_reach(&self, is_reached: bool, start: LeaseTime) {
         let times = (start, clock::now());
         let mut reach = self.reach.lock();

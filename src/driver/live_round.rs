@@ -65,7 +65,7 @@ impl RoundEvent {
         self == Self::Voted || self.is_over(round)
     }
 
-    /// Returns whether the event has come for the last time.
+    /// Returns whether the event has come, and cannot come again.
     fn is_over(self, round: &Round) -> bool {
         match self {
             Self::Decided => round.outcome() != Outcome::Pending,

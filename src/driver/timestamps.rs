@@ -346,7 +346,8 @@ mod tests {
                         let guard = lock.acquire().await.unwrap();
                         seen.note(&guard, before);
                         if (turn + task) % 8 == 7 {
-                            // This breaks exclusion: the next holder comes before the release.
+                            // This breaks exclusion: the next client gets the lock before the
+                            // release.
                             masters.iter().for_each(|master| master.delete("r"));
                             tokio::time::sleep(Duration::from_millis(2)).await;
                         }

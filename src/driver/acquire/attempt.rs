@@ -119,8 +119,8 @@ async fn decide(
     }
 }
 
-/// Releases the keys that a round may have left on the masters although it was not won. Returns why
-/// the round was not won.
+/// Releases what a round that was not won may have left on the masters. Returns why the round was
+/// not won.
 ///
 /// The answers to the release say for how long other clients hold the lock. The answers to a `SET`
 /// that acquires a mutex do not say this. If `is_watched`, every master reports the next change.

@@ -36,7 +36,8 @@ impl Deadline {
     }
 
     /// Counts the attempt `denied`, which failed. Returns an error if the wait ends with this
-    /// attempt. Otherwise, logs the wait once it has taken longer than a TTL.
+    /// attempt. Otherwise, if the wait has taken longer than a TTL and was not logged yet, logs the
+    /// wait.
     pub(super) fn note_failure(
         &self,
         request: &LockRequest,
@@ -73,10 +74,10 @@ impl Deadline {
         self.end.is_some_and(|end| end <= clock::now())
     }
 
-    /// Returns until when to wait for the permit to make an attempt. An attempt takes `attempt` at
-    /// most. The last attempt begins at the end of the wait, when another task's attempt may be
-    /// under way. So for the last attempt, returns the end plus `attempt`. For an earlier attempt,
-    /// returns the end at the latest.
+    /// Returns until when to wait for the permit to make an attempt. An attempt takes at most the
+    /// time `attempt`. The last attempt begins at the end of the wait, when another task's attempt
+    /// may be under way. So for the last attempt, returns the end plus `attempt`. For an earlier
+    /// attempt, returns the end at the latest.
     pub(super) fn permit_by(&self, attempt: Duration, is_last: bool) -> LeaseTime {
         let end = self.queued_permit_by(attempt).filter(|_| is_last);
         end.unwrap_or_else(|| self.cap(clock::now() + attempt))

@@ -1,5 +1,5 @@
-//! Calls for a lock, with the things that a program can observe of them: spans, metrics and log
-//! messages. A call makes a single attempt, or waits until an attempt wins the lock.
+//! The calls for a lock, and what a program can observe of them: spans, metrics and log messages. A
+//! call makes a single attempt, or waits until an attempt wins the lock.
 
 mod attempt;
 mod contend;

@@ -56,11 +56,10 @@ struct Prefix<'a> {
     calls: Vec<Call<'a>>,
     requests: &'a [LockRequest],
     levels: Vec<Level>,
-    /// The time when the locks that are held are extended next. The renewer does not extend them,
+    /// The time of the next extension of the locks that are held. The renewer does not extend them,
     /// because the caller may stop polling the future that waits for the missing locks.
     extend_at: LeaseTime,
-    /// The index of the lock that is waited for, if locks before it were given back during the
-    /// wait.
+    /// The index of the lock that the call waits for, if the call has given back locks before it.
     aside: Option<usize>,
 }
 
@@ -134,8 +133,8 @@ impl<'a> Prefix<'a> {
         }
     }
 
-    /// Returns how many of the next locks in a row no one else is known to want. Counts at most
-    /// `most`.
+    /// Returns how many of the next `most` locks come before the first lock that someone else may
+    /// want.
     fn calm(&self, most: usize) -> usize {
         let next = self.requests[self.levels.len()..].iter().take(most);
         let is_calm = |next: &&LockRequest| next.context.local_waiters.is_calm(&next.lock_id);

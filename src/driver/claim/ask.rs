@@ -55,7 +55,7 @@ pub(crate) struct LockRequest {
 }
 
 impl LockRequest {
-    /// Returns what an attempt with the identity `by` wants to hold: one level.
+    /// Returns what an attempt with the identity `by` asks for: one level of the lock.
     fn holding(&self, by: Identity) -> Holding {
         Holding {
             by,
@@ -224,8 +224,8 @@ impl Claim {
         }
     }
 
-    /// Gives back the grants of some masters after a round that was not won. Keeps the position in
-    /// the queues of these masters.
+    /// Gives back the grants of the masters in `to` after a round that was not won. Keeps the
+    /// position in the queues of these masters.
     pub(crate) fn yield_grants(&self, to: MasterSet, timeout: Duration) {
         if !to.is_empty() {
             let locked = self.lock();

@@ -1,5 +1,5 @@
 //! Extends and renews a lock that was won, and puts its key back on masters that lack the key or
-//! its slot.
+//! the slot.
 
 use std::{
     sync::{Arc, Weak},
@@ -173,7 +173,7 @@ impl Claim {
         }
     }
 
-    /// Posts the extension whose votes the newest round counts.
+    /// Posts an extension. The newest round counts its votes.
     fn post_extension(
         self: &Arc<Self>,
         locked: Locked<'_>,
@@ -259,7 +259,7 @@ pub(super) struct HealVoteCounter {
     round: Arc<LiveRound>,
     claim: Weak<Claim>,
     ttl: Ttl,
-    /// How many more times a master that refuses is asked.
+    /// The number of further times that a master is asked if it refuses.
     tries: u32,
 }
 

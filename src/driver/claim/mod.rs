@@ -118,8 +118,8 @@ impl Claim {
     }
 
     /// Begins the hold after the lock was won or reentered, and starts to renew the lock. If the
-    /// lock is held already, keeps the later of the two limits of the renewal, and the later of the
-    /// two ends of the minimum time.
+    /// lock is held already, keeps the later of the two renewal limits, and the later of the two
+    /// ends of the minimum time.
     pub(crate) fn hold(self: &Arc<Self>, request: &ask::LockRequest) {
         let Context {
             observer, renewer, ..
@@ -131,7 +131,7 @@ impl Claim {
             let lock = &self.terms.lock_id;
             observer.open_hold(lock, self.fencing_token(), self.slot())
         });
-        let mut locked = self.lock(); // unlocked before a hold that is not needed is dropped
+        let mut locked = self.lock(); // declared after `hold`: unlocked before `hold` is dropped
         let due = locked.take_step(|claim, step| {
             claim.stay(step, request.min_hold);
             claim.hold(step, request.renewal, node_timeout, spread)

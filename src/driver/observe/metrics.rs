@@ -5,8 +5,8 @@ use crate::{
     meter::{By, Counter, Gauge, Histogram, counter, gauge, histogram, names},
 };
 
-/// The metrics of a coordinator about its locks and rounds. The first label of a metric of locks is
-/// the kind.
+/// The metrics of a coordinator about its locks and rounds. If a metric is about locks, its first
+/// label is the kind of lock.
 #[derive(Debug)]
 pub(super) struct LockMetrics {
     pub(super) waits: By<By<Histogram>>,

@@ -37,9 +37,9 @@ pub(crate) struct LockObserver {
     /// The outages in which there is no quorum. All acquisitions of a coordinator share this value,
     /// so that the log gets one warning for each outage, and not one for each lock.
     no_quorum: Mutex<OutageLog>,
-    /// `true` from an attempt that finds no quorum to the next one that does. This flag changes
-    /// only while `no_quorum` is locked. An attempt that finds a quorum first reads the flag alone,
-    /// and usually need not lock `no_quorum`.
+    /// `true` from an attempt that finds no quorum to the next attempt that finds one. This flag
+    /// changes only while `no_quorum` is locked. An attempt that finds a quorum first reads the
+    /// flag alone, and usually need not lock `no_quorum`.
     lacks_quorum: AtomicBool,
 }
 

@@ -1,4 +1,4 @@
-//! Questions to all masters that take no lock.
+//! Questions to all masters. These questions take no lock.
 
 pub(crate) mod health_events;
 pub(crate) mod inspect;

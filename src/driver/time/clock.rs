@@ -43,10 +43,10 @@ pub(crate) fn from_monotonic(at: Instant) -> LeaseTime {
 }
 
 /// Converts an instant of the clock of [`now`] to the [`monotonic`] clock. Returns `least` if that
-/// is later. For a future instant, the result is right if the machine is not suspended before then.
-/// An instant that has passed on one clock has passed on the other. For a past instant, the result
-/// may not be what the monotonic clock showed then: the machine may have been suspended since, or
-/// the wall clock may have been set forward.
+/// is later. For a future instant, the result is right if the machine is not suspended before that
+/// instant. An instant that has passed on one clock has passed on the other. For a past instant,
+/// the result may not be what the monotonic clock showed at that instant: the machine may have been
+/// suspended since, or the wall clock may have been set forward.
 pub(crate) fn to_monotonic(at: LeaseTime, least: Instant) -> Instant {
     let slept = suspensions(|suspensions| suspensions.look(monotonic()));
     at.monotonic(slept).map_or(least, |at| at.max(least))

@@ -223,8 +223,8 @@ impl LocalWaiter<'_> {
     /// Waits until the lock may be free. This is so if a guard of this process has released the
     /// lock, or if the agreed master of those in `wanted` has reported a change. It is also so if a
     /// majority of the masters of every list have reported a change, or have answered in `answers`
-    /// that the lock is free there. Returns the masters among which the next attempt chooses the
-    /// agreed one, or `None` if `end` comes first. If another waiter has taken over, that waiter
+    /// that the lock is free there. Returns the masters from which the next attempt chooses the
+    /// agreed master, or `None` if `end` comes first. If another waiter has taken over, that waiter
     /// gets the events, so this method returns `wanted` at once.
     ///
     /// A release is sent to all masters at once, so the report of the agreed master is enough. The
@@ -270,8 +270,8 @@ impl LocalWaiter<'_> {
         may_be_free().then_some(wanted)
     }
 
-    /// Returns whether a guard of this process has released the lock since the last attempt of any
-    /// waiter in this queue began.
+    /// Returns whether a guard of this process has released the lock since the newest attempt of
+    /// this queue began.
     pub(crate) fn is_released(&self) -> bool {
         self.queue.events.heard().is_released
     }

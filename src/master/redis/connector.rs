@@ -107,9 +107,9 @@ fn named(addresses: &[SocketAddr]) -> String {
 
 /// Connects to the address that answers first.
 ///
-/// Tries the next address 250 ms after the one before, or when one fails (Happy Eyeballs, RFC
-/// 8305). So an address that swallows all packets does not take the whole time of a dial. Returns
-/// the last error if all fail.
+/// Tries the next address 250 ms after the address before it, or as soon as an attempt fails (Happy
+/// Eyeballs, RFC 8305). So an address that swallows all packets does not take the whole time of a
+/// dial. Returns the last error if all fail.
 async fn race<T, F: Future<Output = io::Result<T>>>(
     addresses: &[SocketAddr],
     connect: impl Fn(SocketAddr) -> F,
@@ -192,7 +192,8 @@ mod tests {
 
     const MILLISECOND: Duration = Duration::from_millis(1);
 
-    /// What an address does. `Some(true)` connects and `Some(false)` fails, after a time in ms.
+    /// An address, what it does, and after how many milliseconds. `Some(true)` connects,
+    /// `Some(false)` fails, and `None` does neither.
     type Manner = (&'static str, Option<bool>, u32);
 
     /// Returns the outcome, the time that it took, and when each address was tried.

@@ -130,7 +130,7 @@ impl Endpoint {
         }
     }
 
-    /// Sets the login, unless there is a password already. A user that is set already stays.
+    /// Sets the login, unless there is a password already. Keeps a user that is set already.
     pub(crate) fn login(mut self, user: &str, password: &str) -> Self {
         if self.has_password() {
             return self;

@@ -129,8 +129,8 @@ impl Sentinels {
         kept: &mut Option<Wire>,
         connector: &Connector,
     ) -> Answer {
-        // The limit ends just before that of the dial, so that the error says what each Sentinel
-        // answered.
+        // This limit ends just before the limit of the dial, so that the error says what each
+        // Sentinel answered.
         let (limit, progress) = (connector.limit / 16 * 15, Progress::default());
         let ask = self.ask(sentinel, kept, (connector, &progress));
         in_time(limit, &progress, ask).await

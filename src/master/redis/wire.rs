@@ -149,7 +149,7 @@ impl Wire {
         self.has_unread
     }
 
-    /// Writes and reads as far as the stream allows, with a bound on the reads.
+    /// Writes and reads as far as the stream allows, with a limit on the reads.
     ///
     /// Calls `on_read` after each read. Then calls `on_frame` with each whole reply and the value
     /// that `on_read` returned. `on_frame` may append to the bytes to write. Resolves when
@@ -387,7 +387,8 @@ mod tests {
         }
     }
 
-    /// With more reads, timers and other tasks would wait for as long as the server sends.
+    /// If a poll read more often, timers and other tasks would wait for as long as the server
+    /// sends.
     #[test]
     fn one_poll_reads_only_a_few_times() {
         let reads_in_one_poll = |is_fast| {
