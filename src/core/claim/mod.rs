@@ -1,10 +1,10 @@
 //! A claim on a lock: what it may have left on masters, whether the lock is held, and what to send
 //! next.
 //!
-//! Nothing here reads a clock, holds a mutex or sends anything. The driver locks the claim, calls
-//! the method for what has happened, posts the [`Command`] that the method returns, unlocks, and
-//! carries out what the [`ClaimStep`] has left to do. Votes are counted elsewhere: a step only
-//! reads the newest round.
+//! This module reads no clock, holds no mutex and sends nothing. The driver locks the mutex of the
+//! claim, calls the method for what has happened, posts the [`Command`] that the method returns,
+//! and unlocks the mutex. Then it carries out what the [`ClaimStep`] has left to do. Votes are
+//! counted elsewhere: a step only reads the newest round.
 
 use std::time::{Duration, Instant};
 
@@ -39,21 +39,21 @@ pub(crate) struct Terms {
     pub(crate) quorum: Quorum,
 }
 
-/// A step of a claim: what it sees, and what is left to do after the unlock. What is left may run
-/// code of the program.
+/// A step of a claim: what the step sees, and what the driver does after it has unlocked the mutex,
+/// because that may run code of the program.
 #[derive(Debug)]
 pub(crate) struct ClaimStep<'a> {
     pub(crate) terms: &'a Terms,
     /// The newest round: the acquisition, or the last extension.
     pub(crate) newest: &'a Round,
     pub(crate) now: LeaseTime,
-    /// The time on the monotonic clock, for the expiry of keys. Unlike the clock of leases, this
-    /// clock does not jump forward with the wall clock.
+    /// The time on the monotonic clock, which counts for the expiry of keys. Unlike the clock of
+    /// leases, this clock does not jump forward with the wall clock.
     pub(crate) monotonic: Instant,
-    /// A change to announce.
+    /// The change that the driver announces, if there is one.
     pub(crate) notice: Option<Notice>,
-    /// A round to open, which is the newest one from then on. It is boxed, because most steps open
-    /// none.
+    /// The round that the step opens, if it opens one. It is the newest round after this step. It
+    /// is boxed, because most steps open none.
     pub(crate) opened: Option<Box<Round>>,
 }
 
@@ -85,9 +85,10 @@ pub(crate) enum Notice {
 pub(crate) struct ClaimState {
     /// What commands to masters say about this claim. A release with this identity takes back the
     /// newest attempt and all earlier ones. The depth is the number of guards, including those
-    /// whose rounds are still under way. The slot was won, or the agreed master has granted it.
+    /// whose rounds are still under way. The slot is the one that was won, or that the agreed
+    /// master has granted.
     holding: Holding,
-    /// The number of guards that exclude others.
+    /// The number of guards that exclude other holders.
     exclusive: u32,
     /// The instant on the monotonic clock at which everything that the claim may have written has
     /// expired. After this instant, no release is needed.
@@ -109,8 +110,8 @@ pub(crate) struct ClaimState {
 /// round that fails does not change the claim.
 #[derive(Debug)]
 enum Phase {
-    /// A round asks for the lock. The round may have been won, but the caller has not seen the
-    /// outcome.
+    /// A round asks for the lock. Even if the round was won, the caller has not seen the outcome
+    /// yet.
     Asking {
         /// The masters that the round has not asked yet.
         unasked: MasterSet,
@@ -152,8 +153,8 @@ impl ClaimState {
             Phase::Held(held) if held.in_doubt || has_failed(step.newest) => LockState::InDoubt,
             Phase::Held(_) => LockState::Held,
             Phase::Lost { reason, .. } => LockState::Lost(*reason),
-            // No guard can ask for the state now. Another task of the owner may, before it
-            // reenters.
+            // There is no guard now that could ask for the state. Another task of the owner may
+            // ask, before it reenters the lock.
             Phase::Asking { .. } | Phase::Released => LockState::Lost(LostReason::Expired),
         }
     }
@@ -166,7 +167,8 @@ impl ClaimState {
         }
     }
 
-    /// Removes one level. With the last level, the lock is released or left in place.
+    /// Removes one level: that of one guard. After the last level, the lock is released or left in
+    /// place.
     pub(crate) fn leave(&mut self, step: &mut ClaimStep<'_>, access: Access) -> Leave {
         let lock_id = &step.terms.lock_id;
         let last = self.holding.clone();
@@ -252,8 +254,8 @@ impl ClaimState {
         step.notice = Some(Notice::Lost { reason, stalled });
     }
 
-    /// Opens a round, and makes it the newest one. Masters may keep what the round before it has
-    /// asked for.
+    /// Opens a round, and makes it the newest one. Notes that masters may keep what the round
+    /// before it asked for.
     fn open(&mut self, round: Round, step: &mut ClaimStep<'_>) {
         self.may_keep |= step.newest.may_keep();
         step.opened = Some(Box::new(round));
@@ -297,8 +299,8 @@ impl ClaimState {
     }
 
     /// Returns the masters that need a release. If the newest acquisition has not asked all masters
-    /// yet, only those need a release that may have the key or the ticket, also because of an
-    /// earlier round.
+    /// yet, the release goes only to masters that may have the key or the ticket, because of this
+    /// or an earlier round.
     fn needs_release(&self, newest: &Round) -> MasterSet {
         match self.phase {
             Phase::Asking { unasked } if !unasked.is_empty() => {
@@ -315,23 +317,23 @@ impl ClaimState {
 #[derive(Debug)]
 pub(crate) struct Leave {
     pub(crate) command: Command,
-    /// The masters that need the command. For all others, the key counts as gone.
+    /// The masters that need the command. On all other masters, the key counts as gone.
     pub(crate) to: MasterSet,
     /// The instant on the monotonic clock at which everything that the claim may have written has
     /// expired. `None` if other levels are left.
     pub(crate) keys_until: Option<Instant>,
-    /// The masters that are owed the release because of a heal or an earlier round. Masters that
-    /// may keep what the newest round asked for are owed it, too. They are read from that round
-    /// later, because a late vote may show that a master has nothing. `None` if the command does
-    /// not release the last level. If other levels are left, the next extension also sets the
-    /// depth.
+    /// The masters that must get the release because of a heal or an earlier round, even if they
+    /// cannot be reached now. The same holds for the masters that may keep what the newest round
+    /// asked for. These are read from that round later, because a late vote may show that a master
+    /// has nothing. `None` if the command does not release the last level. If other levels are
+    /// left, the next extension also sets the depth.
     pub(crate) owed: Option<MasterSet>,
 }
 
 impl Held {
     /// Returns why the lock ends with `lease`. If the renewer has missed a retry, also returns how
-    /// late the renewer is at `now`. The renewer only waits for the time, so it is late because the
-    /// runtime did not run.
+    /// late the renewer is at `now`. The renewer does nothing but wait for that time, so it can be
+    /// late only because the runtime did not run.
     fn end(&self, lease: Lease, now: LeaseTime) -> (LostReason, Option<Duration>) {
         let Some(plan) = self.plan else {
             return (LostReason::Expired, None);
@@ -368,14 +370,15 @@ impl<'a> ClaimStep<'a> {
         Lease::new(self.now, ttl, self.terms.drift)
     }
 
-    /// Returns the expiry of a key that is written now with `ttl`, on the monotonic clock.
+    /// Returns the time on the monotonic clock at which a key written now with `ttl` expires.
     fn expiry(&self, ttl: Ttl) -> Instant {
         let expiry = self.monotonic.checked_add(ttl.duration());
         expiry.unwrap_or(self.monotonic)
     }
 }
 
-/// Returns whether the round can no longer win: there is no majority, or it came too late.
+/// Returns whether the round can no longer win: there is no majority, or the majority came too
+/// late.
 fn has_failed(round: &Round) -> bool {
     matches!(round.outcome(), Outcome::NoMajority | Outcome::TooLate)
 }

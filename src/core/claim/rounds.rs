@@ -21,10 +21,11 @@ use crate::core::{
 
 /// Asking for the lock.
 impl ClaimState {
-    /// Begins a claim with the [`acquisition`] that the step sees. Asks all masters for the lock,
-    /// or at first only those in `asked`. Masters that are asked before the others also report the
-    /// next change of the key. With options for the `queue`, joins the queues. `holding` is what
-    /// the caller wants: one level.
+    /// Begins a claim. The newest round of the step is the first [`acquisition`] of the claim. Asks
+    /// all masters for the lock, or at first only those in `asked`. If the kind of lock [is
+    /// watched](crate::core::kind::Kind::is_watched), masters that are asked before the others also
+    /// report the next change of the key. If `queue` has options, joins the queues. `holding` has
+    /// one level, as the caller wants to hold it.
     pub(crate) fn begin(
         step: &ClaimStep<'_>,
         holding: Holding,
@@ -48,8 +49,8 @@ impl ClaimState {
         (claim, command)
     }
 
-    /// Asks the masters that were not asked at first, in the same round. They are asked for the
-    /// slot that the agreed master has granted.
+    /// Asks the masters that were not asked at first, in the same round. These masters are asked
+    /// for the slot that the agreed master has granted.
     pub(crate) fn ask_others(
         &mut self,
         step: &ClaimStep<'_>,
@@ -77,7 +78,8 @@ impl ClaimState {
         self.rounds = self.rounds.saturating_add(1);
         if let Some(by) = next.identity {
             self.holding.by = by;
-            // Only a new attempt may ask for another slot: commands of the last may be late.
+            // Only a new attempt may ask for another slot: commands of the last attempt may arrive
+            // late.
             self.holding.slot = None;
         }
         if let (Some(ballot), Some(candidate)) = (&mut self.holding.ballot, next.candidate) {
@@ -98,8 +100,8 @@ impl ClaimState {
         Command::new(&terms.lock_id, Action::Yield(self.holding.clone(), timeout))
     }
 
-    /// Returns the outcome of the newest round, now that the caller sees it. A majority counts as
-    /// too late if no validity is left.
+    /// Returns the outcome of the newest round, and notes that the caller has seen it. A majority
+    /// counts as too late if no validity is left.
     pub(crate) fn take_outcome(&mut self, step: &mut ClaimStep<'_>) -> Outcome {
         let outcome = step.newest.outcome();
         if outcome != Outcome::Won {
@@ -116,7 +118,7 @@ impl ClaimState {
         Outcome::Won
     }
 
-    /// Notes that masters may have the ticket, if the round joins the queues.
+    /// If the round joins the queues, notes that masters may have the ticket.
     fn note_queue(&mut self, step: &ClaimStep<'_>, queue: Option<QueueOptions>) {
         if let Some(queue) = queue {
             let position = step.monotonic.checked_add(queue.waiter_timeout * 2);
@@ -143,9 +145,10 @@ impl ClaimState {
 
 /// Extending a lock that is held.
 impl ClaimState {
-    /// Hands the lock out to a guard, after the lock was won or reentered. If the lock is renewed
-    /// already, the later of the two limits counts. Returns when to call [`renew`](Self::renew),
-    /// unless the renewer knows a time.
+    /// Hands the lock out to a guard, after the lock was won or reentered. If the lock is already
+    /// being renewed, the later of the old and the new limit counts. Returns when to call
+    /// [`renew`](Self::renew). `None` if the renewer knows a time already, or if the lock is not
+    /// renewed.
     ///
     /// A renewal that failed is not tried again within `node_timeout`. With `spread`, the first
     /// renewal comes earlier by a random time.
@@ -157,7 +160,8 @@ impl ClaimState {
         spread: Option<u64>,
     ) -> Option<LeaseTime> {
         let start = step.newest.start();
-        // This lease has the TTL of the lock. An extension by hand may have had another TTL.
+        // This lease has the TTL of the lock. An extension that the program asked for may have had
+        // another TTL.
         let lease = Lease::new(start, step.terms.ttl, step.terms.drift);
         let Phase::Held(held) = &mut self.phase else {
             return None;
@@ -176,8 +180,8 @@ impl ClaimState {
         held.next_look
     }
 
-    /// Keeps the lock on the masters for at least `time` from now. Does not shorten the time that
-    /// was set before.
+    /// Keeps the lock on the masters for at least `time` from now. Does not shorten a time that an
+    /// earlier call has set.
     pub(crate) fn stay(&mut self, step: &ClaimStep<'_>, time: Duration) {
         if let Phase::Held(held) = &mut self.phase
             && !time.is_zero()
@@ -237,8 +241,8 @@ impl ClaimState {
         Ok(self.extend(step, ttl))
     }
 
-    /// Turns a level that excludes others into one that they share. If no other level excludes
-    /// them, extends the lock, which tells the masters. `None` if the masters need not be told.
+    /// Turns an exclusive level into a shared one. If this was the last exclusive level, extends
+    /// the lock, which tells the masters. `None` if the masters need not be told.
     pub(crate) fn downgrade(&mut self, step: &mut ClaimStep<'_>) -> Option<Command> {
         self.remove_level(Access::Exclusive);
         self.add_level(Access::Shared);
@@ -249,8 +253,8 @@ impl ClaimState {
     }
 
     /// Renews the lock if that is due. Returns when to call this method again, or `None` if it need
-    /// not be called again. If the lock is reentered, the calls may begin again. `random` must be
-    /// uniform over all of `u64`.
+    /// not be called again. A reentry may make such calls necessary again. `random` must be uniform
+    /// over all of `u64`.
     pub(crate) fn renew(
         &mut self,
         step: &mut ClaimStep<'_>,
@@ -281,7 +285,7 @@ impl ClaimState {
     }
 
     /// Carries out the consequence of a vote on an extension that asked for `ttl` at `start`.
-    /// Returns the command that puts the key back, and the masters that lost it.
+    /// Returns the command that puts the key back, and the masters that lost the key.
     pub(crate) fn apply(
         &mut self,
         step: &mut ClaimStep<'_>,
@@ -322,8 +326,8 @@ impl ClaimState {
         }
     }
 
-    /// Puts the key back on the masters in `gone`, which lost it, or lack the slot that was won on
-    /// the others. `None` if there is no such master, or if the lock is not held.
+    /// Puts the key back on the masters in `gone`. They lost the key, or lack the slot that was
+    /// won. `None` if there is no such master, or if the lock is not held.
     pub(crate) fn heal(
         &mut self,
         step: &mut ClaimStep<'_>,
@@ -361,7 +365,7 @@ pub(crate) struct NextRound {
 /// the round is unlocked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// A majority of any set says that the caller does not hold the lock.
+    /// A majority of at least one set says that the caller does not hold the lock.
     Disowned,
     /// A majority had confirmed the extension before this vote. The masters in this set lost the
     /// key.

@@ -399,7 +399,7 @@ fn search(path: &mut Vec<&'static str>, left: usize, count: &mut usize) {
     }
 }
 
-/// Checks the rules on a path. Returns `false` if it is impossible.
+/// Checks the rules on a path. Returns `false` if the path is impossible.
 fn is_right(path: &[&str]) -> bool {
     let rank = |claim: &ClaimState| match claim.phase {
         Phase::Asking { .. } => 0,
@@ -497,7 +497,7 @@ impl Case {
         case
     }
 
-    /// A lock that was won at the start, and has a guard.
+    /// Returns a lock that was won at the start, and has a guard.
     fn held(kind: &str) -> Self {
         let mut case = Self::begin(kind);
         for word in ["g0", "g1", "seen", "hold"] {
@@ -573,7 +573,7 @@ impl Case {
         }
     }
 
-    /// Takes a step, and says what it changes.
+    /// Takes a step, and adds what it changes to the text.
     fn step<T>(&mut self, step: impl FnOnce(&mut ClaimState, &mut ClaimStep<'_>) -> T) -> T {
         let monotonic = self.start + millis(self.at);
         let now = LeaseTime::new(monotonic, millis(self.slept));

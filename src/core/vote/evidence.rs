@@ -1,5 +1,5 @@
-//! What the votes of a round say of its lock. Each method says whether a majority of every set
-//! decides it, or a majority of any set.
+//! What the votes of a round say of its lock. Each method says whether it needs a majority of every
+//! set, or of at least one set.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ impl Round {
         MasterSet::ALL - self.masters(Vote::is_failure)
     }
 
-    /// Returns the masters that say that another holds the lock.
+    /// Returns the masters that say that another client holds the lock.
     pub(crate) fn held_by_others(&self) -> MasterSet {
         self.masters(|vote| vote.report().is_some())
     }
@@ -37,42 +37,45 @@ impl Round {
     }
 
     /// Returns the time until a majority of every set will be free, if no holder extends the lock.
-    /// `None` if too few masters have said how long the lock will live there.
+    /// `None` if too few masters have said how long the lock will live on them.
     pub(crate) fn free_in(&self) -> Option<Duration> {
         self.quorum
             .least_of_every(|master| self.vote(master)?.held_for())
     }
 
-    /// Returns the time until a majority of every set is out of quarantine. `None` if this is so
-    /// already.
+    /// Returns the time until a majority of every set is out of quarantine. `None` if such a
+    /// majority is out of it already.
     pub(crate) fn quarantined(&self) -> Option<Duration> {
         self.quorum
             .least_of_every(|master| Some(self.vote(master).and_then(Vote::quarantined_for)))?
     }
 
-    /// Returns whether so many masters failed that the others lack a majority of some set. In this
-    /// case, no one can get the lock.
+    /// Returns whether so many masters failed that no one can get the lock: in some set, the
+    /// masters that did not fail are no majority.
     pub(crate) fn lacks_masters(&self) -> bool {
         !self.quorum.has_majority_of_every_set(self.not_failed())
     }
 
-    /// Returns whether a majority of every set has answered without an error, and some refused.
+    /// Returns whether a majority of every set has answered without an error, and at least one
+    /// master refused.
     pub(crate) fn is_disputed(&self) -> bool {
         self.votes_cast().any(Vote::is_refusal) && self.every_set_has(Vote::is_answer)
     }
 
-    /// Returns whether a majority of any set says that the caller does not hold the lock.
+    /// Returns whether a majority of at least one set says that the caller does not hold the lock.
     pub(crate) fn is_disowned(&self) -> bool {
         self.any_set_has(Vote::is_refusal)
     }
 
-    /// Returns whether a majority of any set says that another kind of lock is held under the name.
+    /// Returns whether a majority of at least one set says that another kind of lock is held under
+    /// the name.
     pub(crate) fn is_other_kind(&self) -> bool {
         self.any_set_has(|vote| *vote == Vote::Refuse(Refusal::OtherKind))
     }
 
-    /// Returns whether a majority of any set names the same owner as a holder. While that owner
-    /// holds the lock, it keeps the caller out. After a split vote, no owner has such a majority.
+    /// Returns whether a majority of at least one set names the same owner as a holder. While that
+    /// owner holds the lock, it keeps the caller out. After a split vote, no owner has such a
+    /// majority.
     pub(crate) fn is_held_for_sure(&self) -> bool {
         self.votes_cast()
             .flat_map(Vote::owners)
@@ -91,9 +94,9 @@ impl Round {
             })
     }
 
-    /// Returns whether any master has the caller first in its queue, or has granted the lock to the
-    /// caller. One master is enough, because a waiter that is first in any queue must watch the
-    /// lock.
+    /// Returns whether at least one master has the caller first in its queue, or has granted the
+    /// lock to the caller. One master is enough, because a waiter that is first in one queue must
+    /// watch the lock.
     pub(crate) fn is_next(&self) -> bool {
         self.votes_cast().any(|vote| match vote {
             Vote::Grant => true,
@@ -107,7 +110,7 @@ impl Round {
     }
 
     /// Returns whether the lock is free but other waiters come first: all masters that refused say
-    /// so, or a majority of any set.
+    /// so, or a majority of at least one set.
     pub(crate) fn lets_others_pass(&self) -> bool {
         let queued = self.masters(|vote| matches!(vote, Vote::Refuse(Refusal::Queued { .. })));
         let is_majority = self.quorum.has_majority_of_any_set(queued);
@@ -115,17 +118,18 @@ impl Round {
     }
 
     /// Returns a candidate above the counters of all masters that refused the candidate of this
-    /// round as stale. `None` if there is no such master, or if the masters that granted the lock
-    /// or refused the candidate as stale lack a majority of some set.
+    /// round as stale. `None` if no master did that, or if these masters and those that granted the
+    /// lock are not a majority of every set.
     pub(crate) fn next_candidate(&self) -> Option<u64> {
         let highest = self.votes_cast().filter_map(Vote::counter).max()?;
         self.every_set_has(|vote| vote.is_grant() || vote.counter().is_some())
             .then(|| highest.saturating_add(1))
     }
 
-    /// Returns the median clock of the masters that say that the time in the ticket or in the
-    /// candidate is too far from their clocks. `None` if there is no such master, or if the masters
-    /// that say so, granted the lock or refused the candidate as stale are no majority of any set.
+    /// Returns the median clock of the masters whose clocks are too far from the time in the ticket
+    /// or in the candidate. `None` if there is no such master. Also `None` if these masters,
+    /// together with those that granted the lock or refused the candidate as stale, are a majority
+    /// of no set.
     pub(crate) fn skewed_to(&self) -> Option<Duration> {
         let mut clocks: Vec<_> = self.votes_cast().filter_map(Vote::skewed_to).collect();
         clocks.sort_unstable();
@@ -135,9 +139,9 @@ impl Round {
         middle.filter(|_| self.any_set_has(is_free))
     }
 
-    /// Returns whether a later vote may give a value to [`next_candidate`] or [`skewed_to`], if
-    /// that method has none yet: some set lacks a majority, and every set can still get one. The
-    /// round may be over before that vote, because other masters failed or because another client
+    /// Returns whether a later vote may bring the majority without which [`next_candidate`] or
+    /// [`skewed_to`] returns `None`: some set lacks it, and every set can still get it. The round
+    /// may be decided before that vote, because other masters failed or because another client
     /// holds the lock on them.
     ///
     /// [`next_candidate`]: Self::next_candidate
@@ -183,7 +187,7 @@ impl Vote {
     }
 
     /// Returns the clock of the master, if the time in the ticket or in the candidate is too far
-    /// from it.
+    /// from that clock.
     pub(crate) fn skewed_to(&self) -> Option<Duration> {
         let Self::Refuse(Refusal::Skewed { clock }) = self else {
             return None;
@@ -244,13 +248,13 @@ mod tests {
         round
     }
 
-    /// Returns the round in which five masters voted in this way.
+    /// Returns a round of five masters, with one letter for each vote.
     fn five(letters: &str) -> Round {
         round(Verb::Acquire, &Quorum::of(5), letters)
     }
 
-    /// Six masters in two sets. A decision needs both sets, and one set can prevent it. Each method
-    /// has a row that shows whether it asks for every set or for any set.
+    /// Uses six masters in two sets. A decision needs both sets, and one set can prevent it. Each
+    /// method has a row that shows whether it asks for every set, or for at least one.
     #[test]
     fn each_method_asks_for_every_set_or_any_set() {
         let two = [[0, 1, 2], [3, 4, 5]].map(|set| set.into_iter().collect());

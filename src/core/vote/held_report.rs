@@ -1,13 +1,14 @@
-//! One master's report on a lock that others hold.
+//! One master's report on a lock that other clients hold.
 
 use std::{fmt, sync::Arc, time::Duration};
 
-/// One master's report on a lock that others hold there, from
+/// One master's report on a lock that other clients hold on it, from
 /// [`Refusal::Held`](crate::Refusal::Held).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldReport {
     remaining: Option<Duration>,
-    /// On the heap to keep a vote small, because a round keeps one vote for every master.
+    /// The owners, or `None` for a mutex. They are on the heap to keep a vote small, because a
+    /// round keeps a vote for every master.
     owned: Option<Arc<Owned>>,
 }
 
@@ -43,8 +44,8 @@ impl HeldReport {
         }
     }
 
-    /// Returns how long the lock will live on that master unless it is extended or released.
-    /// `None` if the master did not say, or if the lock has no TTL there.
+    /// Returns how long the lock will live on the master unless it is extended or released. `None`
+    /// if the master did not say, or if the lock has no TTL there.
     pub fn remaining(&self) -> Option<Duration> {
         self.remaining
     }
@@ -65,7 +66,7 @@ impl HeldReport {
         self.owned.as_ref().map_or(1, |owned| owned.depth)
     }
 
-    /// Returns the position of this client in that master's queue for the lock, starting at 1.
+    /// Returns the position of this client in the master's queue for the lock, starting at 1.
     /// `None` if the client is not in a queue.
     pub fn position(&self) -> Option<u64> {
         self.owned.as_ref()?.position

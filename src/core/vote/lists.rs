@@ -1,5 +1,5 @@
-//! The lists of masters, those that a coordinator uses and those that it leaves: their names and
-//! their ID.
+//! The names and the ID of the two lists of masters: those that a coordinator uses, and those that
+//! it leaves.
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
@@ -13,7 +13,7 @@ use crate::core::hash::hash;
     reason = "the two are all; a match on them should be complete"
 )]
 pub enum MasterList {
-    // In the order of the sets of a quorum.
+    // In the order in which a `Quorum` has its sets.
     /// The masters of the coordinator: see [`Builder::masters`](crate::Builder::masters).
     Masters,
     /// The masters that the coordinator leaves: see [`Builder::leaving`](crate::Builder::leaving).
@@ -23,7 +23,7 @@ pub enum MasterList {
 impl MasterList {
     const ALL: [Self; 2] = [Self::Masters, Self::Leaving];
 
-    /// Returns the word for the list, as in settings and labels of metrics.
+    /// Returns the word for the list that settings and the labels of metrics use.
     pub fn word(self) -> &'static str {
         match self {
             Self::Masters => "masters",
@@ -42,7 +42,7 @@ impl fmt::Display for MasterList {
     }
 }
 
-/// The part that a master has in a change of the masters.
+/// The role of a master while the masters of a coordinator are changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(
     clippy::exhaustive_enums,
@@ -58,7 +58,7 @@ pub enum Membership {
 }
 
 impl Membership {
-    /// Returns the word for this part, as in the label of a metric.
+    /// Returns the word for this role that the label of a metric uses.
     pub fn word(self) -> &'static str {
         match self {
             Self::Joins => "joins",
@@ -81,11 +81,11 @@ impl fmt::Display for Membership {
 pub struct Tally {
     /// The list.
     pub list: MasterList,
-    /// The number of its masters that gave the answer.
+    /// The number of masters of the list that gave the answer.
     pub count: usize,
-    /// The number of its masters.
+    /// The number of masters of the list.
     pub masters: usize,
-    /// The number of its masters that make a majority.
+    /// The number of masters that make a majority of the list.
     pub quorum: usize,
 }
 
@@ -111,8 +111,8 @@ impl fmt::Display for Tally {
 }
 
 impl Quorum {
-    /// Returns the quorum of the first `masters` masters. If the coordinator leaves other masters,
-    /// their numbers are in `leaving`.
+    /// Returns the quorum of the masters from 0 to `masters` - 1. `leaving` has the numbers of the
+    /// masters that the coordinator leaves.
     pub(crate) fn of_lists(masters: usize, leaving: MasterSet) -> Self {
         let masters = (0..masters).collect();
         if leaving.is_empty() || leaving == masters {
@@ -121,7 +121,7 @@ impl Quorum {
         Self::of_sets(&[masters, leaving])
     }
 
-    /// Returns whether there are two lists, because the masters are changed.
+    /// Returns whether there are two lists. This is so while the masters are changed.
     pub(crate) fn is_of_lists(&self) -> bool {
         self.sets().len() > 1
     }
@@ -153,7 +153,7 @@ impl Quorum {
     }
 }
 
-/// The addresses of the masters that decide together, and what a majority of them is.
+/// The addresses of the masters of a coordinator, and the quorum of these masters.
 #[derive(Debug)]
 pub(crate) struct Roster {
     pub(crate) masters: Box<[Arc<str>]>,
@@ -168,15 +168,15 @@ impl Roster {
         })
     }
 
-    /// Returns the address of each master, and its part in a change of the masters.
+    /// Returns the address of each master, and its role while the masters are changed.
     pub(crate) fn members(&self) -> impl Iterator<Item = (&Arc<str>, Membership)> {
         let masters = self.masters.iter().enumerate();
         masters.map(|(number, address)| (address, self.quorum.membership(number)))
     }
 }
 
-/// The ID of the lists of masters that a program uses. Every connection to a Redis master has it
-/// in its name, so it can be seen which programs still use which lists.
+/// The ID of the lists of masters that a program uses. The name of every connection to a Redis
+/// master contains this ID. So a master shows which programs still use which lists.
 ///
 /// Programs that list the same masters under the same addresses have the same ID. The order of the
 /// masters does not matter. The ID is shown as 16 hexadecimal digits. See
@@ -185,13 +185,13 @@ impl Roster {
 pub struct ListsId(u64);
 
 impl ListsId {
-    /// The length of the text.
+    /// The number of digits.
     const DIGITS: usize = 16;
 
     /// Returns the ID of a program that uses `masters` and [leaves](crate::Builder::leaving) the
-    /// masters `leaving`. Both lists have addresses, as
-    /// [`MasterSpec::address`](crate::MasterSpec::address) returns them. A program that leaves no
-    /// masters, or the same masters, uses one list.
+    /// masters `leaving`. Both lists contain addresses, as
+    /// [`MasterSpec::address`](crate::MasterSpec::address) returns them. If `leaving` is empty or
+    /// has the same masters, the program uses one list.
     ///
     /// ```
     /// use quorlock::tools::ListsId;
@@ -203,8 +203,8 @@ impl ListsId {
     /// assert_eq!(ListsId::of(old, []).to_string(), "f1bb702098bb38aa");
     /// ```
     // The ID is the hash of the sorted addresses of both lists. A zero byte ends each address, and
-    // another one ends each list. This must never change, because programs of several versions show
-    // their IDs.
+    // another one ends each list. This must never change: for the same lists, programs of all
+    // versions must show the same ID.
     pub fn of<'a>(
         masters: impl IntoIterator<Item = &'a str>,
         leaving: impl IntoIterator<Item = &'a str>,

@@ -25,10 +25,11 @@ pub(crate) use quorum::MasterSet;
     reason = "the three answers are the algorithm; a match on them should be complete"
 )]
 pub enum Vote {
-    // Sorted from yes to no answer.
+    // In this order: yes, no, and no answer.
     /// The master did what was asked: see [`Votes`](crate::Votes).
     Grant,
-    /// The master answered that the client cannot acquire, extend or release the lock there.
+    /// The master answered that the client does not get the lock on it, or does not hold the lock
+    /// there.
     Refuse(Refusal),
     /// The master gave no answer that counts as a vote.
     Fail(Failure),
@@ -57,7 +58,8 @@ impl Vote {
         !self.is_failure()
     }
 
-    /// Returns whether the master answered, and has no lock of another kind in the way of a slot.
+    /// Returns whether the master can have a slot: it answered, and did not report a lock of
+    /// another kind.
     pub(crate) fn may_have_slot(&self) -> bool {
         self.is_answer() && *self != Self::Refuse(Refusal::OtherKind)
     }
@@ -68,7 +70,7 @@ impl Vote {
     }
 }
 
-/// A slot of a lock that several can hold, each in a slot of its own.
+/// A slot of a lock that several clients can hold, each in its own slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot(NonZeroU16);
 
@@ -89,7 +91,7 @@ impl Slot {
     }
 }
 
-/// A vote on its way to its round.
+/// A vote, with the slot that it grants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SlotVote {
     pub(crate) vote: Vote,
@@ -107,21 +109,21 @@ impl From<Vote> for SlotVote {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The lock is not held there: it expired or was released, or the master lost it. In the votes
-    /// on a release, this may also mean that another holder has the lock there.
+    /// The lock is not held on the master: it expired or was released, or the master lost it. In
+    /// the votes on a release, `Gone` may also mean that another holder has the lock there.
     Gone,
-    /// Another holder has the lock there.
+    /// Another holder has the lock on the master.
     Held(HeldReport),
-    /// A lock of another kind is held there under the name.
+    /// A lock of another kind is held on the master under the same name.
     OtherKind,
-    /// The lock is free there, but other waiters come first.
+    /// The lock is free on the master, but other waiters come first.
     Queued {
-        /// The position of this client in that master's queue, starting at 1. `None` for an attempt
+        /// The position of this client in the master's queue, starting at 1. `None` for an attempt
         /// that does not wait.
         position: Option<u64>,
     },
     /// The client's clock differs too much from the master's clock. The master therefore gives the
-    /// client no position in the lock's queue, or accepts no fencing token from it.
+    /// client no position in the lock's queue, or accepts no fencing token from the client.
     Skewed {
         /// The time since 1970 on the master's clock.
         clock: Duration,
@@ -134,7 +136,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Returns the refusal of a mutex that has another holder.
+    /// Returns the refusal for a mutex that another client holds.
     pub(crate) fn held(remaining: Option<Duration>) -> Self {
         Self::Held(HeldReport::mutex(remaining))
     }
@@ -162,8 +164,9 @@ pub enum Failure {
     TimedOut {
         /// The node timeout.
         after: Duration,
-        /// How long the connection was silent before the command, if that was at least a second.
-        /// Something between the program and the master may have forgotten the connection.
+        /// How long the connection was silent before the command, if that was at least a second. In
+        /// that case, something between the program and the master may have forgotten the
+        /// connection.
         silence: Option<Duration>,
     },
     /// The command was never sent. There is no connection, or the master has not kept up with
@@ -172,7 +175,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Returns the failure of a command without an answer, on a connection that was in use.
+    /// Returns the timeout of a command, on a connection that was not silent before.
     #[cfg(test)]
     pub(crate) fn timed_out(after: Duration) -> Self {
         Self::TimedOut {
@@ -186,8 +189,8 @@ impl Failure {
         match self {
             Self::Closed | Self::Disconnected(_) | Self::TimedOut { .. } => true,
             // A server that answers with an error has not executed the command. Before the error, a
-            // script may have removed dead waiters from a queue. The script has changed nothing of
-            // this client.
+            // script may have removed dead waiters from a queue. But the script has changed nothing
+            // that belongs to this client.
             Self::Quarantined { .. } | Self::Rejected(_) | Self::Unreachable(_) => false,
         }
     }
@@ -261,8 +264,8 @@ impl Verb {
         }
     }
 
-    /// Returns whether this verb may leave a key on a master that did not have it before. A master
-    /// that grants such a verb takes locks.
+    /// Returns whether this verb may leave a key on a master that did not have the key before. A
+    /// master that grants such a verb accepts locks.
     pub(crate) fn takes(self) -> bool {
         match self {
             Self::Acquire | Self::Heal | Self::Probe => true,

@@ -8,7 +8,7 @@ use super::{quorum::Outcome, round::Round};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Obstacle {
     /// Another client holds the lock. The lock becomes free after this time, unless that client
-    /// extends or releases it first. `None` if the masters do not say how long it takes.
+    /// extends or releases it first. `None` if the masters do not say when the lock becomes free.
     HeldFor(Option<Duration>),
     /// Too many masters failed, so no one can get the lock.
     NoQuorum,
@@ -16,7 +16,7 @@ pub(crate) enum Obstacle {
     OtherKind,
     /// Another task of the same owner was in the middle of an attempt. Nothing was sent.
     OwnerBusy,
-    /// Too many masters are in quarantine, so no majority can vote for this time.
+    /// Too many masters are in quarantine, so no majority can vote until this time has passed.
     Quarantined(Duration),
     /// The lock is free, but other waiters come first.
     Queued,
@@ -51,9 +51,9 @@ impl fmt::Display for Obstacle {
 }
 
 impl Obstacle {
-    /// Returns why an acquisition did not end in a lock. `round` is its round. According to the
-    /// masters, the lock will be free in `free_in`. `elapsed` is the time since the start of the
-    /// round.
+    /// Returns why an acquisition did not end in a lock. `round` is the round of the acquisition.
+    /// `free_in` is the time after which the lock will be free, according to the masters. `elapsed`
+    /// is the time since the start of the round.
     pub(crate) fn of(
         round: &Round,
         outcome: Outcome,
@@ -78,15 +78,15 @@ impl Obstacle {
         }
     }
 
-    /// Returns why `round` did not give the lock to a waiter in the queues. A waiter that is not
-    /// the next one waits until it is called, regardless of the remaining TTL.
+    /// Returns why `round` did not give the lock to a waiter in the queues. A waiter that is first
+    /// in no queue waits until a master calls it, regardless of the remaining TTL.
     pub(crate) fn in_queue(round: &Round) -> Self {
         if let Some(left) = round.quarantined() {
             Self::Quarantined(left)
         } else if round.lacks_masters() {
             Self::NoQuorum
         } else if round.next_candidate().is_some() {
-            Self::Split // a majority is free, and others were faster
+            Self::Split // a majority is free, and other clients were faster
         } else if !round.is_next() {
             Self::HeldFor(None)
         } else if round.is_held_for_sure() {
@@ -209,7 +209,7 @@ mod tests {
             ("ghf", left.clone()), // nothing is gained by another attempt
             ("gghhk", left),
             ("gkf", HeldFor(None)), // no one says when a majority will be free
-            ("gqf", HeldFor(None)), // a writer comes first, and calls the reader when it is done
+            ("gqf", HeldFor(None)), // a writer comes first, and its release calls the reader
             ("gghqf", Split),       // a majority may be free
             ("ggg", Split),         // too late
             ("ffg", NoQuorum),

@@ -8,24 +8,24 @@ use std::{
 
 /// The sets of masters that decide. All code that counts masters is here.
 ///
-/// A majority is a majority of all masters of a set, whether they can be reached or not. If only
-/// the masters that can be reached were counted, two disjoint "majorities" could win.
+/// A majority is more than half of all masters of a set, whether they can be reached or not. If
+/// only the masters that can be reached were counted, two disjoint "majorities" could win.
 ///
 /// A decision needs a majority of *every* set. So any two decisions share a master in each set, and
-/// two programs that have a set in common exclude each other, even if their other sets differ. What
-/// makes a decision impossible needs a majority of *any* set. Each method says whether it asks for
-/// every set or for any set. A master that is in several sets votes once, and counts in each of
-/// them.
+/// two programs that have a set in common exclude each other, even if their other sets differ. To
+/// rule a decision out, a majority of *one* set is enough. Each method says whether it asks for
+/// every set, or for at least one. A master that is in several sets votes once, and counts in each
+/// of them.
 #[derive(Clone, Debug)]
 pub(crate) struct Quorum {
-    /// Each set, and the number of its masters that are a majority.
+    /// Each set, and the size of a majority of it.
     sets: Arc<[(MasterSet, usize)]>,
 }
 
 /// The outcome of a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// A majority of some set can no longer say yes.
+    /// It is no longer possible that a majority of every set says yes.
     NoMajority,
     /// Nothing is decided yet.
     Pending,
@@ -53,14 +53,14 @@ impl Quorum {
         &self.sets
     }
 
-    /// Returns the masters in all sets.
+    /// Returns the masters that are in at least one set.
     pub(crate) fn masters(&self) -> MasterSet {
         let sets = self.sets.iter().map(|(set, _)| *set);
         sets.fold(MasterSet::NONE, MasterSet::bitor)
     }
 
-    /// Returns the number of masters that are a majority, for people. If there are several sets,
-    /// this is the largest of their majorities, and says nothing about who can win.
+    /// Returns the size of a majority, for texts only. If there are several sets, this is the size
+    /// for the largest set, and does not decide who wins.
     pub(crate) fn size(&self) -> usize {
         let sizes = self.sets.iter().map(|(_, need)| *need);
         sizes.max().unwrap_or(0)
@@ -71,14 +71,15 @@ impl Quorum {
         self.sets.iter().all(|set| has_majority(*set, masters))
     }
 
-    /// Returns whether `masters` contain a majority of any set.
+    /// Returns whether `masters` contain a majority of at least one set.
     pub(crate) fn has_majority_of_any_set(&self, masters: MasterSet) -> bool {
         self.sets.iter().any(|set| has_majority(*set, masters))
     }
 
-    /// Returns the outcome of a count without a limit. The masters in each item of `yes` said yes
-    /// to the same slot. Those in `open` have not answered, and may say yes to any slot. Every set
-    /// must win for the count to be won. One set that can no longer win makes it lost.
+    /// Returns the outcome of a count without a time limit. Each item of `yes` has the masters that
+    /// said yes to one slot. The masters in `open` have not answered, and may say yes to any slot.
+    /// A slot wins the count with a majority of every set. The count is lost when no slot can win
+    /// any more.
     pub(crate) fn verdict(
         &self,
         mut yes: impl Iterator<Item = MasterSet> + Clone,
@@ -96,8 +97,8 @@ impl Quorum {
         }
     }
 
-    /// Returns the least value that a majority of every set reaches: each master of the majority
-    /// has this value or a smaller one. `None` if too few masters have a value.
+    /// Returns the smallest `x` for which a majority of every set has values of at most `x`. `None`
+    /// if too few masters have a value.
     pub(crate) fn least_of_every<T: Ord>(&self, value: impl Fn(usize) -> Option<T>) -> Option<T> {
         let mut most = None;
         for set in &*self.sets {
@@ -106,7 +107,7 @@ impl Quorum {
         most
     }
 
-    /// Returns the least value that a majority of any set reaches.
+    /// Returns the smallest `x` for which a majority of at least one set has values of at most `x`.
     pub(crate) fn least_of_any<T: Ord>(&self, value: impl Fn(usize) -> Option<T>) -> Option<T> {
         let values = self.sets.iter().filter_map(|set| least(*set, &value));
         values.min()
@@ -121,7 +122,7 @@ impl MasterSet {
     /// The most masters that a set can hold.
     pub(crate) const MOST: usize = u64::BITS as usize;
     pub(crate) const NONE: Self = Self(0);
-    /// All masters, for any number of masters.
+    /// All masters, however many there are.
     pub(crate) const ALL: Self = Self(u64::MAX);
 
     pub(crate) fn only(master: usize) -> Self {
@@ -214,8 +215,9 @@ mod tests {
         masters.iter().copied().collect()
     }
 
-    /// Returns the state of a count with an answer of each master: `n` is no, `y` is yes, a digit
-    /// is yes to that slot, and `-` is no answer yet. Masters beyond the text have not answered.
+    /// Returns the outcome of a count with one letter for the answer of each master: `n` is no, `y`
+    /// is yes, a digit is yes to that slot, and `-` is no answer yet. Masters beyond the text have
+    /// not answered.
     fn verdict_of(quorum: &Quorum, answers: &str) -> Outcome {
         let at = |wanted: char| {
             let answers = answers.chars().enumerate();
@@ -250,13 +252,13 @@ mod tests {
         for (masters, answers, verdict) in [
             (1, "y", Won),
             (1, "n", NoMajority),
-            (2, "y", Pending), // an even N needs more than half
+            (2, "y", Pending), // half of the masters are not enough
             (2, "n", NoMajority),
             (3, "yy", Won),
             (3, "yn", Pending),
             (3, "ynn", NoMajority),
             (4, "yy", Pending),
-            (4, "nn", NoMajority), // two of four are no majority
+            (4, "nn", NoMajority), // the other two of four are no majority
             (5, "yy", Pending),
             (5, "yynn", Pending),
             (5, "yyy", Won),
@@ -277,7 +279,7 @@ mod tests {
         // The first three masters are kept, and two are replaced.
         let shared = Quorum::of_sets(&[set(&[0, 1, 2, 3, 4]), set(&[0, 1, 2, 5, 6])]);
         for (quorum, answers, verdict) in [
-            (&disjoint, "yyyy--", Pending), // four of six, but one of the new masters
+            (&disjoint, "yyyy--", Pending), // four of six, but only one of the new masters
             (&disjoint, "yy-yy-", Won),
             (&disjoint, "yyynn-", NoMajority),
             (&disjoint, "nn----", NoMajority),
@@ -304,7 +306,7 @@ mod tests {
             (&three, "11", Won),
             (&three, "12", Pending),
             (&three, "122", Won),
-            (&three, "123", NoMajority), // all granted, but nobody has a slot
+            (&three, "123", NoMajority), // all granted, but different slots
             (&three, "12n", NoMajority),
             (&three, "1-2", Pending),
             (&five, "1122", Pending),
@@ -314,7 +316,7 @@ mod tests {
             (&five, "nn12", NoMajority),
             (&five, "nn1", Pending),
             (&two, "11-11-", Won),
-            (&two, "11-22-", NoMajority), // each set has a majority, but on another slot
+            (&two, "11-22-", NoMajority), // each set has a majority for a different slot
             (&two, "11-2--", Pending),
             (&two, "11-2-2", NoMajority),
             (&two, "11-2n-", NoMajority),

@@ -13,7 +13,8 @@ use crate::core::time::lease::LeaseTime;
 /// One command to all masters. Each master counts once, and the round is decided as early as
 /// possible.
 ///
-/// The methods here count any votes. What the votes say of a lock is in `evidence.rs`.
+/// The methods in this file only count votes. Those in `evidence.rs` say what the votes mean for a
+/// lock.
 #[derive(Debug)]
 pub(crate) struct Round {
     verb: Verb,
@@ -21,18 +22,18 @@ pub(crate) struct Round {
     /// A majority that is reached at this instant or later is too late.
     limit: Option<LeaseTime>,
     pub(super) quorum: Quorum,
-    /// The votes, one for each master. Up to five need no allocation, because there are one or two
-    /// rounds for every lock that is held.
+    /// The votes, one for each master. Up to five votes need no allocation. This saves time,
+    /// because every lock that is held has one or two rounds.
     cast: SmallVec<[Option<CastVote>; 5]>,
     /// The masters that have not voted yet.
     unanswered: MasterSet,
     /// The masters that did what was asked.
     done: MasterSet,
-    /// `true` if a vote was for a slot.
+    /// `true` if a vote granted a slot.
     has_slots: bool,
     outcome: Outcome,
-    /// `true` if the masters that refuse the command put the caller into their queues. The agreed
-    /// master, if it is asked first, does not.
+    /// `true` if the masters that refuse the command put the caller into their queues. An agreed
+    /// master that is asked first does not do so.
     pub(super) queues: bool,
 }
 
@@ -98,8 +99,8 @@ impl Round {
         self.outcome = Outcome::NoMajority;
     }
 
-    /// Notes the answer of `master` when it was asked to put the key back. The table of votes then
-    /// shows that answer, and the outcome stays the same.
+    /// Notes how `master` answered the request to put the key back. From now on, the table of votes
+    /// shows this answer. The outcome does not change.
     pub(crate) fn note_heal(&mut self, master: usize, vote: Vote) {
         let slot = if vote.is_grant() { self.slot() } else { None };
         if let Some(Some(cast)) = self.cast.get(master) {
@@ -131,7 +132,7 @@ impl Round {
         self.outcome
     }
 
-    /// Returns whether the round was decided since its outcome was `before`.
+    /// Returns whether the round was pending when its outcome was `before`, and is decided now.
     pub(crate) fn was_decided_after(&self, before: Outcome) -> bool {
         before == Outcome::Pending && self.outcome != Outcome::Pending
     }
@@ -163,17 +164,17 @@ impl Round {
         self.slots().find(is_won).flatten()
     }
 
-    /// Returns the slot that a master has granted. `None` if none has granted a slot.
+    /// Returns a slot that some master has granted. `None` if no master has granted one.
     pub(crate) fn first_slot(&self) -> Option<Slot> {
         self.slots().flatten().next()
     }
 
-    /// Returns the masters that can have the slot that was won, and have not granted it.
+    /// Returns the masters that have not granted the slot that was won, but can have it.
     pub(crate) fn lack_slot(&self) -> MasterSet {
         self.masters(Vote::may_have_slot) - self.done_for(self.slot())
     }
 
-    /// Returns whether a majority of every set has granted a slot, but not the same one.
+    /// Returns whether a majority of every set has granted a slot, but no slot has such a majority.
     pub(crate) fn is_split_over_slots(&self) -> bool {
         self.outcome == Outcome::NoMajority && self.every_set_has(Vote::is_grant)
     }
@@ -193,7 +194,7 @@ impl Round {
         self.quorum.has_majority_of_every_set(self.masters(matches))
     }
 
-    /// Returns whether a majority of any set has a vote that matches.
+    /// Returns whether a majority of at least one set has a vote that matches.
     pub(crate) fn any_set_has(&self, matches: impl Fn(&Vote) -> bool) -> bool {
         self.quorum.has_majority_of_any_set(self.masters(matches))
     }
@@ -218,16 +219,16 @@ impl Round {
         self.quorum.verdict(yes, self.unanswered())
     }
 
-    /// Returns the slots that masters have granted, some of them more than once. `None` is a master
-    /// that did what was asked without a slot. If no vote has a slot, one `None` stands for all
-    /// masters.
+    /// Returns the slot in the vote of each master that did what was asked, so a slot may come
+    /// several times. `None` stands for a vote without a slot. If no vote has a slot, one `None`
+    /// stands for all masters.
     fn slots(&self) -> impl Iterator<Item = Option<Slot>> + Clone {
         let done = self.done.iter();
         let done = done.take(if self.has_slots { usize::MAX } else { 1 });
         done.map(|master| self.cast[master].as_ref().and_then(|cast| cast.slot))
     }
 
-    /// Returns the masters that did what was asked, for this slot.
+    /// Returns the masters that did what was asked, and have `slot` in their votes.
     fn done_for(&self, slot: Option<Slot>) -> MasterSet {
         if self.has_slots {
             self.masters_where(|cast| cast.slot == slot).and(self.done)
@@ -243,13 +244,14 @@ impl Round {
     }
 }
 
-/// One vote, the slot that it grants, and the time from the start of the round until it came in.
+/// One vote, the slot that it grants, and the time from the start of the round until the vote came
+/// in.
 #[derive(Clone, Debug)]
 pub(crate) struct CastVote {
-    /// The vote, unless it is a grant. Most votes for a held lock are grants, so the box saves
+    /// The vote, or `None` for a grant. Most votes on a held lock are grants, so a box saves
     /// memory.
     other: Option<Box<Vote>>,
-    /// One more than the time in microseconds, up to about an hour. It is never 0, so
+    /// The latency in microseconds, at most about an hour, plus 1. This is never 0, so
     /// `Option<CastVote>` is as small as `CastVote`.
     micros: NonZeroU32,
     pub(super) slot: Option<Slot>,
@@ -275,7 +277,7 @@ impl CastVote {
     }
 }
 
-/// Votes and rounds for tables.
+/// Votes and rounds for the tables of tests.
 #[cfg(test)]
 pub(crate) mod fixture {
     use super::*;
@@ -313,7 +315,8 @@ pub(crate) mod fixture {
         }
     }
 
-    /// Returns a round in which the masters voted in this order. A master without a vote is `-`.
+    /// Returns a round with one letter for the vote of each master, from the first master on. A
+    /// master without a vote is `-`.
     pub(crate) fn round(verb: Verb, quorum: &Quorum, letters: &str) -> Round {
         let mut round = Round::open(verb, quorum, LeaseTime::some(), None);
         for (master, letter) in letters

@@ -29,7 +29,7 @@ pub(crate) enum ServerError {
     WritesRefused(&'static str),
 }
 
-/// The codes of errors that have a meaning here.
+/// The error codes that have a meaning of their own.
 const CODES: [(&str, ServerError); 9] = [
     ("CLUSTERDOWN", ServerError::WritesRefused("CLUSTERDOWN")),
     ("LOADING", ServerError::Loading),
@@ -45,7 +45,7 @@ const CODES: [(&str, ServerError); 9] = [
 /// Words in errors with the code `ERR` or `NOPERM`, or without a code, of Redis 6, 7 and 8, of
 /// Valkey, and of the crate's own scripts. The first row whose words are in an error decides.
 const WORDS: [(&str, ServerError); 14] = [
-    // The crate's own error about a key, whose name may contain any word.
+    // An error of the crate's scripts about a key. The name of the key may contain any word.
     ("ERR the key ", ServerError::Other),
     ("max number of clients", ServerError::MaxClients),
     ("nknown Redis command", ServerError::UnknownCommand),
@@ -101,17 +101,19 @@ impl ServerError {
         matches!(self, Self::WritesRefused("MASTERDOWN" | "READONLY"))
     }
 
-    /// Returns whether the answer to `verb` shows that the server takes no locks at present.
+    /// Returns whether this error, as the answer to `verb`, shows that the server accepts no locks
+    /// now.
     pub(crate) fn is_about_server(self, verb: Verb) -> bool {
         match self {
-            // The user may have the rights to other keys, and the next command brings its script.
+            // The user may have the rights to other keys. After `NOSCRIPT`, the script is sent.
             Self::ChannelDenied | Self::KeyDenied | Self::NoScript => false,
-            // The program may do without the rights to look at locks, or to probe.
+            // The program may not need the rights to inspect locks or to probe.
             Self::CommandDenied | Self::UnknownCommand => {
                 matches!(verb, Verb::Acquire | Verb::Heal)
             }
             Self::ScriptsDenied => matches!(verb, Verb::Acquire | Verb::Heal | Verb::Probe),
-            // A script stumbled over a key of another program. The key of a probe is our own.
+            // A script may have failed because of a key of another program. A probe has its own
+            // key.
             Self::Other => verb == Verb::Probe,
             Self::Loading
             | Self::MaxClients
@@ -123,10 +125,10 @@ impl ServerError {
 }
 
 impl Failure {
-    /// Returns whether the user lacks a right to a command, a key or a channel, or the server lacks
-    /// the command, or refuses it in scripts. Trying again is useless until the right is given, or
-    /// the server is set up in another way. The words for this differ between servers and versions,
-    /// and between commands and scripts.
+    /// Returns whether another try is useless until a right is given or the server is set up in
+    /// another way. Either the user lacks a right to a command, a key or a channel, or the server
+    /// lacks the command or refuses it in scripts. The words of these errors differ between servers
+    /// and versions, and between commands and scripts.
     pub fn is_denial(&self) -> bool {
         matches!(self, Self::Rejected(error) if ServerError::of(error).is_denial())
     }

@@ -1,4 +1,4 @@
-//! The votes of one round, by master.
+//! The votes of one round, in a table by master.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -20,8 +20,8 @@ use super::{
 /// | an extension or a renewal | has the lock with the new TTL |
 /// | a release | has nothing of the caller any more |
 /// | [`Coordinator::ready`](crate::Coordinator::ready) | can vote |
-/// | [`Lock::inspect`](crate::Lock::inspect) | answered, also if the lock is held |
-/// | [`break_held`](crate::Coordinator::break_held) | removed a holder that was shown |
+/// | [`Lock::inspect`](crate::Lock::inspect) | answered, even if the lock is held |
+/// | [`break_held`](crate::Coordinator::break_held) | removed a holder that the inspection showed |
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -55,7 +55,7 @@ impl Votes {
         }
     }
 
-    /// Returns the same votes for a caller that did not wait for the missing votes.
+    /// Marks these votes as those of a caller that did not wait for the missing votes.
     pub(crate) fn sufficient(self) -> Self {
         Self {
             is_sufficient: true,
@@ -72,14 +72,15 @@ impl Votes {
             .map(|(master, cast)| VoteRow { master, cast })
     }
 
-    /// Returns the number of masters that are configured. A master in both lists counts once.
+    /// Returns the number of masters that are configured. A master in both
+    /// [lists](crate::MasterList) counts once.
     pub fn master_count(&self) -> usize {
         self.roster.masters.len()
     }
 
     /// Returns the number of masters that make a majority. While the masters [are
-    /// changed](crate::Builder::leaving), this is the larger of the two lists' numbers, and
-    /// [`tally`](Self::tally) has both.
+    /// changed](crate::Builder::leaving), this is the larger number of the two lists, and
+    /// [`tally`](Self::tally) has both numbers.
     pub fn quorum(&self) -> usize {
         self.roster.quorum.size()
     }

@@ -9,24 +9,24 @@ use crate::core::{
     vote::{MasterSet, obstacle::Obstacle},
 };
 
-/// A waiter for a lock without queues on the masters. It is told of its turns, of its attempts that
-/// were denied, and of news.
+/// A waiter for a lock without queues on the masters. The driver tells it of its turns, of its
+/// attempts that were denied, and of news of the lock.
 ///
 /// The clients that wait for a lock notice a release at about the same time. If all of them asked
-/// all masters, each would get some masters, and none a majority. So they ask the agreed
-/// master before the others, and only the client that gets it asks the others.
+/// all masters, each would get some masters, and none a majority. So each client asks the agreed
+/// master first. Only the client that gets the lock on this master asks the other masters.
 #[derive(Debug)]
 pub(crate) struct ContestPolicy {
     pauses: Pauses,
-    /// The masters that are likely to be free.
+    /// The masters on which the lock is likely to be free.
     free: MasterSet,
-    /// The time when all masters are asked again at the latest.
+    /// From this time on, an attempt asks all masters at once.
     ask_all_at: LeaseTime,
-    /// `true` if the last attempt came right after news.
+    /// `true` if the last wait ended with news, and had no pause.
     has_news: bool,
-    /// `true` after an attempt that got the agreed master and not the others, until the next one
-    /// right after news. Such an attempt shows that other clients ask all masters at once. A waiter
-    /// that asks in two steps loses to them.
+    /// `true` if an attempt got the agreed master but not the other masters, and no attempt right
+    /// after news has followed. Then other clients ask all masters at once, and a waiter that asks
+    /// in two steps loses to them.
     was_outrun: bool,
     /// The time that the last attempt took.
     took: Duration,
@@ -57,9 +57,9 @@ impl ContestPolicy {
         }
     }
 
-    /// Notes that the waiter has its turn. `has_waited` says whether it has waited for the turn. If
-    /// a guard of this process has released the lock, `is_run_over` says whether other processes
-    /// are next.
+    /// Notes that the waiter has its turn. `has_waited` says whether the waiter had to wait for its
+    /// turn. If a guard of this process has released the lock, `is_run_over` says whether it is the
+    /// turn of other processes.
     pub(crate) fn begin(&mut self, has_waited: bool, is_run_over: Option<bool>) -> Start {
         if has_waited {
             // What this waiter knew is older than the attempts of the waiter before it.
@@ -87,15 +87,15 @@ impl ContestPolicy {
         }
     }
 
-    /// Returns the masters among which the agreed one is chosen, to be asked before the others. If
-    /// the set is empty, all masters are asked at once.
+    /// Returns the masters from which the agreed master is chosen. This master is asked before the
+    /// others. If the set is empty, all masters are asked at once.
     ///
-    /// All are asked at once from time to time, because the agreed master may have kept a key that
-    /// the others have lost.
+    /// From time to time, all masters are asked at once, because the agreed master may have kept a
+    /// key that the other masters have lost.
     pub(crate) fn asked_first(&self, start: Start, has_rivals: bool, now: LeaseTime) -> MasterSet {
         let is_one_asked = match start {
             Start::NextInLine => true,
-            Start::HandedOver => false, // these commands come first, so they get all masters
+            Start::HandedOver => false, // the commands of this attempt reach all masters first
             Start::Plain | Start::GaveWay => has_rivals && !(self.was_outrun && self.has_news),
         };
         match is_one_asked && now < self.ask_all_at {
@@ -109,7 +109,8 @@ impl ContestPolicy {
         self.ask_all_at = now + self.pauses.poll.most();
     }
 
-    /// Notes what a denied attempt `met`, and how long it `took`. Returns whether it met a rival.
+    /// Notes what a denied attempt met, and how long the attempt took. Returns whether it met a
+    /// rival.
     pub(crate) fn note_denied(&mut self, met: Met<'_>, is_one_asked: bool, took: Duration) -> bool {
         self.took = took;
         let (obstacle, took_some) = met;
@@ -117,7 +118,8 @@ impl ContestPolicy {
         let is_taken = is_split || matches!(obstacle, Obstacle::HeldFor(_));
         let is_outrun = is_one_asked && is_taken && took_some;
         self.was_outrun = is_outrun || self.was_outrun && !self.has_news;
-        // Others that have had the lock for long need not be asking for it now.
+        // A client that has had the lock for long is no rival: it need not be asking for the lock
+        // now.
         is_split || is_taken && (took_some || self.has_news)
     }
 
@@ -134,8 +136,8 @@ impl ContestPolicy {
         Wait { pause, end }
     }
 
-    /// Notes that the wait is over. If there was news, `news` has the masters that are likely to be
-    /// free.
+    /// Notes that the wait is over. If there was news, `news` has the masters on which the lock is
+    /// likely to be free.
     pub(crate) fn note_waited(&mut self, wait: Wait, news: Option<MasterSet>) {
         self.has_news = news.is_some() && wait.pause.is_zero();
         self.free = news.unwrap_or(MasterSet::NONE);
@@ -152,7 +154,7 @@ mod tests {
         Duration::from_millis(count)
     }
 
-    /// Retries come after 10 to 80 ms, polls after 500 to 1,500 ms.
+    /// Returns a policy with retries after 10 to 80 ms and polls after 500 to 1,500 ms.
     fn policy_at(now: LeaseTime) -> ContestPolicy {
         let retry = Backoff::between(millis(10), millis(80));
         let poll = Backoff::between(millis(500), millis(1_500));

@@ -1,5 +1,5 @@
-//! What a process remembers of a lock: whether clients of other processes want it, and how often
-//! the process has kept it from them.
+//! What a process remembers of a lock: whether clients of other processes want the lock, and how
+//! often this process has handed the lock over to its own waiters instead.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::core::time::lease::LeaseTime;
 /// process that asks for the lock at the same moment, or that asked just before.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct History {
-    /// The number of wins without a rival after which the lock counts as uncontested.
+    /// The number of further attempts without a rival after which the lock counts as uncontested.
     until_calm: u8,
-    /// `true` if the last waiter had to wait in the queues of the masters. Then the next waiter is
-    /// likely to wait there, too, so it joins the queues in its first round.
+    /// `true` if the last waiter had to wait in the queues of the masters. The next waiter is then
+    /// likely to wait in them as well, so it joins the queues in its first round.
     pub(crate) was_queued: bool,
     pub(crate) run: Run,
 }
@@ -35,7 +35,7 @@ impl History {
     }
 }
 
-/// The hand-overs of a lock in a row, from one waiter of this process to the next.
+/// The latest hand-overs of a lock, each from one waiter of this process to the next.
 ///
 /// After a release, the next waiter of the same process is always the first to ask for the lock. So
 /// the waiters of other processes would get nothing while this process has waiters. After some
@@ -46,20 +46,21 @@ pub(crate) struct Run {
     /// The time of the first hand-over.
     since: Option<LeaseTime>,
     hand_overs: u32,
-    /// The number of times in a row that a waiter gave way, and no other client took the lock.
+    /// How many times in a row a waiter gave way in vain: no other client took the lock.
     vain: u32,
 }
 
 impl Run {
-    /// The hand-overs, and the time, after which a run is over. Both double each time that a waiter
-    /// gave way in vain.
+    /// A run is over after this number of hand-overs, or after this time. Both limits double each
+    /// time that a waiter gave way in vain.
     const MOST: (u32, Duration) = (8, Duration::from_millis(100));
     const MOST_VAIN: u32 = 7;
-    /// The shortest run if the rivals poll. After the run, the lock is free until one of them asks.
+    /// The least time limit of a run if the rivals poll. A long run is better, because after the
+    /// run the lock is free until a rival asks.
     const LEAST_IF_POLLED: Duration = Duration::from_millis(400);
 
-    /// Notes an attempt of a waiter of this process: how it began, and the time when it won the
-    /// lock, if it did.
+    /// Notes an attempt of a waiter of this process: how it began, and when it won the lock, if it
+    /// did.
     pub(crate) fn note(&mut self, start: Start, won_at: Option<LeaseTime>) {
         let vain = match (start, won_at) {
             (Start::HandedOver, Some(now)) => {
@@ -67,7 +68,7 @@ impl Run {
                 self.since.get_or_insert(now);
                 return;
             }
-            // A guard of this process may have the lock.
+            // A guard of this process may have the lock. This says nothing of other processes.
             (Start::Plain | Start::NextInLine, None) => return,
             (Start::GaveWay, None) => 0,
             (Start::GaveWay, Some(_)) => Self::MOST_VAIN.min(self.vain + 1),
@@ -79,7 +80,7 @@ impl Run {
         };
     }
 
-    /// Returns whether the run is over, so that the next waiter gives way. `are_told` says whether
+    /// Returns whether the run is over. Then the next waiter gives way. `are_told` says whether
     /// masters tell the rivals of a release. Otherwise the rivals ask from time to time.
     pub(crate) fn is_over(&self, are_told: bool, now: LeaseTime) -> bool {
         let times = 1 << self.vain;

@@ -1,9 +1,9 @@
-//! The rules for waiting: whose turn it is, and when the waiter asks.
+//! The rules for waiting: which waiter's turn it is, and when that waiter asks for the lock.
 //!
 //! | Part | Answers |
 //! |---|---|
 //! | `wait_order` | whose turn it is among the waiters of a process for a mutex or reentrant lock |
-//! | `contest` | which masters the waiter in turn asks, when it gives way, and when it asks again |
+//! | `contest` | which masters the waiter asks that has its turn, when it gives way, and when it asks again |
 //! | `pauses` | how long a waiter waits after an attempt that failed, and the random delays |
 //! | `queued` | when a waiter in the queues of a lock asks, and with which ticket |
 //! | `reach` | whether a waiter reaches enough masters to win, or steps aside |

@@ -6,10 +6,10 @@ use crate::core::{time::lease::LeaseTime, vote::obstacle::Obstacle};
 
 /// The waits of one waiter between its attempts.
 ///
-/// Reports of changes lead to at most four attempts a second after a burst of 28, whatever masters
-/// report. A server whose table of tracked keys is too small reports keys that did not change. And
-/// without a limit, each of a hundred processes that want a lock would make an attempt after each
-/// release.
+/// Reports of changes lead to a burst of at most 28 attempts, and then to at most four a second.
+/// One reason is a server whose table of tracked keys is too small: it reports keys that did not
+/// change. Another is a lock that a hundred processes want: without a limit, each of them would
+/// make an attempt after each release.
 #[derive(Debug)]
 pub(crate) struct Pauses {
     /// The delay before a retry if no master says when the lock may be free.
@@ -18,7 +18,7 @@ pub(crate) struct Pauses {
     pub(super) poll: Backoff,
     /// What the last attempt met: the obstacle, and whether masters granted the lock for a moment.
     met: Option<(mem::Discriminant<Obstacle>, bool)>,
-    /// The number of attempts in a row that met this obstacle, without the first one.
+    /// The number of attempts in a row that met this obstacle, not counting the first one.
     repeats: u32,
     /// The time at which the attempts so far would end if each took an
     /// [`INTERVAL`](Self::INTERVAL).
@@ -29,13 +29,13 @@ pub(crate) struct Pauses {
 /// another client holds it.
 pub(crate) type Met<'a> = (&'a Obstacle, bool);
 
-/// A wait before the next attempt. Both times are counted from now.
+/// A wait before the next attempt. Both times are counted from the start of the wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wait {
-    /// The time during which no report of a master ends the wait.
+    /// Reports of masters do not end the wait before this time has passed.
     pub(crate) pause: Duration,
-    /// The time after which the wait ends without an event. If `end` is not after `pause`, no event
-    /// can end the wait.
+    /// The time after which the wait ends even without a report. If `end` is not after `pause`, a
+    /// report cannot end the wait.
     pub(crate) end: Duration,
 }
 
@@ -51,8 +51,8 @@ impl Wait {
 impl Pauses {
     const INTERVAL: Duration = Duration::from_millis(250);
     const BURST: u32 = 28;
-    /// A waiter that has used the burst gets this many attempts at a time. The first only finds out
-    /// what has happened since the last series.
+    /// After the burst, a waiter makes this many attempts at a time. The first attempt of such a
+    /// series only finds out what has happened since the last series.
     const SERIES: u32 = 2;
     /// The time that is added to a TTL to be sure that the key is gone. A key lives to the end of
     /// its last millisecond.
@@ -109,7 +109,7 @@ impl Pauses {
         }
     }
 
-    /// Counts an attempt. Returns the time during which no report leads to another attempt.
+    /// Counts an attempt. Returns the time for which reports must not lead to another attempt.
     pub(crate) fn rest(&mut self, now: LeaseTime) -> Duration {
         let used_until = self.used_until.map_or(now, |used| used.max(now)) + Self::INTERVAL;
         self.used_until = Some(used_until);
@@ -131,10 +131,10 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// The longest delay. A longer delay is a mistake in units.
+    /// The longest delay. A longer delay is probably a mistake in units.
     const MOST: Duration = Duration::from_secs(60 * 60);
 
-    /// Creates a backoff. Returns `None` unless `0 < least <= most <= 1 h`.
+    /// Creates a backoff if `0 < least <= most <= 1 h`. Otherwise returns `None`.
     pub(crate) fn new(least: Duration, most: Duration) -> Option<Self> {
         let is_range = !least.is_zero() && least <= most && most <= Self::MOST;
         is_range.then_some(Self { least, most })
@@ -183,8 +183,8 @@ mod tests {
         Duration::from_millis(count)
     }
 
-    /// Delays are in the middle of their ranges: retries come after 15 ms, 25 ms and later 105 ms,
-    /// and polls after 1 s.
+    /// With this number, delays are in the middle of their ranges: retries come after 15 ms, 25 ms
+    /// and later 105 ms, and polls after 1 s.
     const RANDOM: u64 = u64::MAX / 2 + 1;
 
     fn pauses() -> Pauses {

@@ -1,5 +1,5 @@
 //! The way in which a waiter waits in the queues of a lock: when it asks again, when it needs
-//! another ticket, and how long it stays aside.
+//! another ticket, and how long it waits while it is [aside](Reach::is_aside).
 
 use std::time::Duration;
 
@@ -12,9 +12,10 @@ use crate::core::{
     vote::{obstacle::Obstacle, round::Round},
 };
 
-/// A waiter for a lock with queues, from its first round to its last one. It is told of the rounds
-/// that it did not win. Masters call the waiter at the head of their queues. So rounds without a
-/// call only keep the position of the waiter, and find out what no master reports.
+/// A waiter for a lock with queues, from its first round to its last one. The driver tells it of
+/// the rounds that it did not win. Each master calls the waiter at the head of its queue, by a
+/// message. So a round that follows no call only keeps the position of the waiter, and finds out
+/// what masters do not report.
 #[derive(Debug)]
 pub(crate) struct QueuePolicy {
     pauses: Pauses,
@@ -25,10 +26,10 @@ pub(crate) struct QueuePolicy {
 }
 
 impl QueuePolicy {
-    /// The number of rounds with a dispute after which masters no longer check the time in the
-    /// ticket. Without this limit, masters that disagree on the time could make a waiter correct
-    /// its ticket forever. And if two waiters used the times of different masters, neither would
-    /// ever be the first in the queues of a majority.
+    /// The number of [`disputes`](Self::disputes) after which masters no longer check the time in
+    /// the ticket. Without this limit, masters that disagree on the time could make a waiter
+    /// correct its ticket forever. Two waiters could also use the times of different masters. Then
+    /// none of them would ever be first in the queues of a majority.
     const DISPUTES: u32 = 2;
 
     pub(crate) fn new(retry: Backoff, waiter_timeout: Duration, is_reader: bool) -> Self {
@@ -52,16 +53,17 @@ impl QueuePolicy {
         round.skewed_to().filter(|_| self.options.is_fresh)
     }
 
-    /// Notes the votes of a round. Masters that have seen the ticket do not check its time again.
+    /// Notes the votes of a round. When a majority has seen the ticket, masters do not check its
+    /// time again.
     pub(crate) fn note_votes(&mut self, round: &Round) {
         let is_disputed = round.votes_cast().any(|vote| vote.skewed_to().is_some());
         self.disputes += u32::from(is_disputed);
         self.options.is_fresh &= !round.is_queued() && self.disputes < Self::DISPUTES;
     }
 
-    /// Returns the wait for a call after `round`. `is_taken` says that the slot that the round
-    /// asked for is taken, and other slots may be free. No one calls the waiter for these, so it
-    /// tries again soon.
+    /// Returns how to wait for a call after `round`. If `is_taken`, the slot that the round asked
+    /// for is taken, but other slots may be free. No master calls the waiter for another slot, so
+    /// the waiter tries again soon.
     pub(crate) fn wait_after(&mut self, round: &Round, is_taken: bool, random: u64) -> Wait {
         let obstacle = if is_taken {
             Obstacle::Split
@@ -70,12 +72,12 @@ impl QueuePolicy {
         } else {
             Obstacle::in_queue(round)
         };
-        let (took_some, is_told) = (false, true); // masters call the waiter; its pause follows
+        let (took_some, is_told) = (false, true); // masters call the waiter; the pause is set below
         let wait = self.pauses.after((&obstacle, took_some), is_told, random);
-        // The next round keeps the position.
+        // The next round must come in time to keep the position.
         let end = wait.end.min(self.pauses.poll.spread(random));
-        // Waiters that split the votes give back their grants, and so call each other. Without a
-        // pause, they would do that at the speed of the network.
+        // Waiters that split the votes give back their grants, so masters call the next waiters.
+        // Without a pause, this would repeat at the speed of the network.
         let pause = match obstacle {
             Obstacle::Split => end / 2,
             _ => Duration::ZERO,
@@ -84,8 +86,8 @@ impl QueuePolicy {
     }
 
     /// Returns how long a waiter that is aside waits before it checks whether masters answer in
-    /// time. It has checked `checks` times. No client can win before the `quarantine` ends. Nothing
-    /// is sent while there are too few connections, so then the delay is short.
+    /// time. `checks` is the number of its checks so far. No client can win before the `quarantine`
+    /// ends. While there are too few connections, a check sends nothing, so the delay is short.
     pub(crate) fn delay_aside(
         &self,
         quarantine: Option<Duration>,
@@ -112,7 +114,8 @@ mod tests {
     };
 
     const TIMEOUT: Duration = Duration::from_millis(1_200);
-    /// In the middle of the ranges: retries come after 15 ms, 25 ms and 45 ms, polls after 380 ms.
+    /// With this number, delays are in the middle of their ranges: retries come after 15 ms, 25 ms
+    /// and 45 ms, polls after 380 ms.
     const RANDOM: u64 = u64::MAX / 2 + 1;
 
     fn millis(count: u64) -> Duration {

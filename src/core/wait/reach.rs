@@ -1,4 +1,4 @@
-//! Waiters that reach too few masters. They step aside, so they do not delay the others.
+//! Waiters that reach too few masters. They step aside, so they do not delay other waiters.
 
 use std::time::Duration;
 
@@ -8,8 +8,7 @@ use crate::core::{
     vote::{Vote, round::Round},
 };
 
-/// Whether a client has lately reached a majority of masters: whether a majority answered a round
-/// in time.
+/// Whether a client has lately reached a majority of masters: a majority answered a round in time.
 ///
 /// A client cannot win without answers from a majority, but some masters may still get its
 /// requests. These masters would grant it locks that it cannot use, again and again. So a waiter
@@ -18,14 +17,15 @@ use crate::core::{
 /// has answered one round in time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Reach {
-    /// A period in which no round reached a majority: the start of its first round, and the end of
-    /// its last one.
+    /// A period in which no round reached a majority: the start of the first of these rounds, and
+    /// the end of the last one.
     missed: Option<(LeaseTime, LeaseTime)>,
 }
 
 impl Reach {
     /// Returns whether `round`, which did not end in a lock, reached a majority. `None` if too few
-    /// masters answered so far, or too many timely answers are errors.
+    /// masters have answered so far. Also `None` if a majority replied in time, but too many
+    /// replies are errors.
     pub(crate) fn of(round: &Round, is_too_slow: bool) -> Option<bool> {
         if is_too_slow {
             Some(false)
@@ -53,9 +53,9 @@ impl Reach {
         });
     }
 
-    /// Returns whether waiters step aside at `now`. Then they are out of the queues of their locks,
-    /// and do not ask for the locks until a majority of masters answer in time. They keep the
-    /// tickets that a majority of masters have seen.
+    /// Returns whether waiters are aside at `now`. A waiter that is aside is out of the queues of
+    /// its lock, and does not ask for the lock until a majority of masters answers in time. It
+    /// keeps a ticket that a majority of masters has seen.
     pub(crate) fn is_aside(self, now: LeaseTime, waiter_timeout: Duration) -> bool {
         self.recently_missed(now, waiter_timeout)
             .is_some_and(|(start, end)| end.saturating_duration_since(start) >= waiter_timeout / 2)
@@ -194,7 +194,7 @@ mod tests {
             let now = origin + millis(at);
             assert_eq!(reach.is_aside(now, WAITER_TIMEOUT), expected, "{at}");
         }
-        // The next outage has just begun, and takes half the waiter timeout, too.
+        // The next outage counts from its own beginning, and also needs half the waiter timeout.
         let again = origin + millis(7_501);
         for (at, expected) in [(0, false), (1_449, false), (1_450, true)] {
             let start = again + millis(at);

@@ -9,11 +9,12 @@ use crate::core::time::lease::LeaseTime;
 ///
 /// A waiter is a future, and a future can stay alive without being polled. So the waiter that
 /// contends says when it will act next. If it does not act, it is passed over and another waiter
-/// contends. This costs the others a short time only once, because a waiter that was passed over
-/// has no turn until it is polled again. `T` is the handle that wakes a waiter whose turn has come.
+/// contends. The other waiters lose a short time, and only once: a waiter that was passed over has
+/// no turn until it is polled again. `T` is the handle that wakes a waiter whose turn has come.
 #[derive(Debug, Default)]
 pub(crate) struct WaitOrder<T> {
-    /// The waiters that have asked for their turn, without the contender.
+    /// The waiters that have asked for their turn, with their handles. The contender is not among
+    /// them.
     waiting: BTreeMap<u64, T>,
     contender: Option<InTurn>,
     /// The number of the newest waiter.
@@ -30,9 +31,8 @@ struct InTurn {
 impl<T: Clone> WaitOrder<T> {
     /// The time that a waiter may be late before it counts as silent.
     const GRACE: Duration = Duration::from_secs(2);
-    /// The time between the checks of one waiter and the next for a silent contender. Each waiter
-    /// checks this much later than the waiter before it. So the first waiter that is still polled
-    /// takes over.
+    /// Each waiter checks this much later than the waiter before it whether the contender is
+    /// silent. So the first waiter that is still polled takes over.
     const STEP: Duration = Duration::from_millis(10);
 
     /// Returns a number for a new waiter. It is larger than all numbers before it.
@@ -42,8 +42,9 @@ impl<T: Clone> WaitOrder<T> {
     }
 
     /// Asks at `now` for the turn of waiter `number`. Returns `None` if the waiter may contend.
-    /// Otherwise returns the handle that wakes it, and the latest time to ask again. A waiter asks
-    /// before each attempt, and again after each wait.
+    /// Otherwise returns the handle that wakes the waiter, and the latest time to ask again. A
+    /// waiter calls this method before each attempt, and again when it was woken or that time has
+    /// come.
     pub(crate) fn ask_for_turn(
         &mut self,
         number: u64,
@@ -83,9 +84,9 @@ impl<T: Clone> WaitOrder<T> {
         }
     }
 
-    /// Removes waiter `number` if others wait. If the turn then passes to another waiter, returns
-    /// the handle that wakes that waiter. The removed waiter then needs a new number, so it
-    /// comes after all others.
+    /// Removes waiter `number` if other waiters wait. If the turn passes to one of these, returns
+    /// the handle that wakes it. The removed waiter needs a new number, and so comes after all
+    /// others.
     pub(crate) fn step_back(&mut self, number: u64, now: LeaseTime) -> Option<T> {
         if self.waiting.is_empty() {
             return None;
@@ -93,8 +94,8 @@ impl<T: Clone> WaitOrder<T> {
         self.leave(number, now)
     }
 
-    /// Removes waiter `number`. If the turn then passes to another waiter, returns the handle that
-    /// wakes that waiter.
+    /// Removes waiter `number`. If the turn passes to another waiter, returns the handle that wakes
+    /// that one.
     pub(crate) fn leave(&mut self, number: u64, now: LeaseTime) -> Option<T> {
         self.waiting.remove(&number);
         if !self.contends(number) {
