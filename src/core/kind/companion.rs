@@ -6,7 +6,8 @@ use std::{ptr, sync::OnceLock};
 /// defines its companions in its own module.
 #[derive(Debug)]
 pub(crate) struct Companion {
-    /// The purpose. For a key, this is also the word for its right in the crate `quorlock-check`.
+    /// The purpose. For a key, this is also the word for the right to that key in the crate
+    /// `quorlock-check`.
     pub(crate) name: &'static str,
     form: Form,
 }
@@ -57,8 +58,8 @@ impl Companion {
         }
     }
 
-    /// Returns the companion of `key`. A cluster gives both the same hash slot. Different keys have
-    /// different companion keys.
+    /// Returns the companion of `key`, the key of a lock. A cluster gives both the same hash slot.
+    /// Different keys of locks have different companion keys.
     fn text(&self, key: &str) -> String {
         let name = self.name;
         match self.form {
@@ -86,8 +87,8 @@ fn has_hash_tag(key: &str) -> bool {
     tag.is_some_and(|(tag, _)| !tag.is_empty())
 }
 
-/// The texts of the companions of one lock. Few locks need any, so each text is made when it is
-/// first needed. Each has the place for the next one, so a lock can have any number of them.
+/// The texts of the companions of one lock. Few locks need companions, so each text is made when it
+/// is first needed. Each text has a place for the next one, so a lock can have as many as it needs.
 #[derive(Default)]
 pub(in crate::core) struct Companions(OnceLock<Box<Made>>);
 

@@ -1,9 +1,9 @@
 //! The kinds of locks, and what is particular to each of them: its keys on the masters and its
 //! scripts.
 //!
-//! A kind is a row of [`kinds`]. The module that the row names has its particulars, and the folder
-//! of the same name in `lua/` has its scripts. What each kind sends is in
-//! [`table`](super::protocol::table). Whatever else has to know the kinds iterates over
+//! A kind is a row of [`kinds`]. The module that the row names has the particulars of the kind, and
+//! the folder of the same name in `lua/` has its scripts. What each kind sends is in
+//! [`table`](super::protocol::table). All other code that has to know the kinds iterates over
 //! [`Kind::ALL`], and asks [`Kind::spec`].
 
 use std::{collections::BTreeSet, fmt, ptr};
@@ -24,7 +24,7 @@ macro_rules! kinds {
     ($make:ident) => {
         $make! {
             // Sorted from one holder at a time to several.
-            /// A lock that can be held only once at a time, as in most Redlock libraries.
+            /// A lock that only one guard can hold at a time, as in most Redlock libraries.
             Mutex => mutex,
             /// A lock that its owner can acquire again while it holds the lock. It has the layout
             /// of Redisson's plain lock.
@@ -76,7 +76,7 @@ impl Kind {
         Self::ALL.into_iter().find(|kind| kind.word() == word)
     }
 
-    /// Returns whether an owner holds the lock. Otherwise a token does.
+    /// Returns whether the holder of such a lock is an owner. Otherwise, it is a token.
     pub(crate) fn has_owner(self) -> bool {
         self.spec().has_owner
     }
@@ -88,7 +88,7 @@ impl Kind {
     }
 
     /// Returns whether attempts at the lock wait in the queues of the masters, each with a ticket.
-    /// Such a lock keeps the deadlines of its waiters.
+    /// Exactly these locks have the companion [`DEADLINES`].
     pub(crate) fn has_queue(self) -> bool {
         let mut companions = self.spec().companions.iter();
         companions.any(|companion| ptr::eq(*companion, &DEADLINES))
@@ -107,24 +107,26 @@ impl fmt::Display for Kind {
     }
 }
 
-/// The particulars of a kind of lock. The module of the kind has them as `SPEC`.
+/// The particulars of a kind of lock. Each kind has one `Spec`: the static `SPEC` in its module.
 pub(crate) struct Spec {
-    /// The words for people.
+    /// The name of the kind in texts for people.
     pub(in crate::core) shown: &'static str,
-    /// `true` if an owner holds the lock. Otherwise, a token does, which is new for every attempt.
+    /// `true` if the holder of such a lock is an owner. Otherwise, it is a token, which is new for
+    /// every attempt.
     has_owner: bool,
     /// The keys that the kind keeps in addition to the key of the lock, in the order that its
     /// scripts expect.
     pub(crate) companions: &'static [&'static Companion],
     /// `true` if each attempt is that of a reader or of a writer. Readers share the lock.
     pub(crate) has_readers: bool,
-    /// `true` if several can hold the lock, each in a slot of its own. A grant is then for a slot.
+    /// `true` if several clients can hold the lock, each in its own slot. Each grant of such a lock
+    /// names a slot.
     pub(crate) has_slots: bool,
 }
 
-/// Whether the holder of a lock shares it. Readers of a [read-write lock](crate::Kind::ReadWrite)
-/// and holders of a [semaphore](crate::Kind::Semaphore) share their lock. All other holders hold a
-/// lock alone.
+/// Whether a holder shares the lock. Readers of a [read-write lock](crate::Kind::ReadWrite) and
+/// holders of a [semaphore](crate::Kind::Semaphore) share their lock. All other holders hold a lock
+/// alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[expect(
     clippy::exhaustive_enums,
@@ -134,11 +136,12 @@ pub enum Access {
     /// No one else holds the lock.
     #[default]
     Exclusive,
-    /// Others may hold the lock at the same time, and share it, too.
+    /// Other holders may share the lock at the same time.
     Shared,
 }
 
-/// Returns all companion keys, each of them once. A lock of any kind may have a counter.
+/// Returns all companion keys, each of them once. The counter is one of them, because a lock of any
+/// kind may have a counter.
 pub(crate) fn companion_keys() -> impl Iterator<Item = &'static Companion> {
     let of_kinds = Kind::ALL
         .into_iter()

@@ -15,8 +15,8 @@ pub(super) static SPEC: Spec = Spec {
 
 /// Takes a fenced mutex. A mutex that is not fenced is taken with a plain `SET`.
 pub(in crate::core) static ACQUIRE: Script = script!("mutex/acquire", "shared/ballot");
-/// Takes a mutex that is not fenced. If another holds it, reads its key, so that the master reports
-/// the next change of the key.
+/// Takes a mutex that is not fenced. If another client holds the mutex, reads the key, so that the
+/// master reports the next change of the key.
 pub(in crate::core) static ACQUIRE_WATCHED: Script = script!("mutex/acquire_watched");
 pub(in crate::core) static EXTEND: Script = script!("mutex/extend");
 pub(in crate::core) static RELEASE: [Script; 2] = releases!("mutex/release");

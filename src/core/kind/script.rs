@@ -6,7 +6,7 @@ use super::kinds;
 
 /// A script that masters run.
 pub(crate) struct Script {
-    /// The file in `lua/`. For a fenced lock, the name may have `_fenced` at the end.
+    /// The file in `lua/`. The script that releases a fenced lock has `_fenced` after it.
     pub(crate) name: &'static str,
     text: &'static str,
     hash: OnceLock<String>,
@@ -44,8 +44,8 @@ macro_rules! script_with_companions {
 }
 pub(in crate::core) use script_with_companions;
 
-/// Makes both scripts of a release. The script for a lock that is not fenced may begin with a
-/// common case. In the script for a fenced lock, the release is a Lua function, and
+/// Makes both scripts of a release. The script for a lock that is not fenced may begin with the
+/// file of a common case. In the script for a fenced lock, the release is a Lua function, and
 /// `shared/tombstone` follows it.
 macro_rules! releases {
     ($file:literal $(, first $common:literal)? $(, $part:literal)*) => {
@@ -62,7 +62,8 @@ macro_rules! releases {
 }
 pub(in crate::core) use releases;
 
-/// Finds out whether a master may have forgotten locks. No lock command runs it.
+/// The script that finds out whether a master may have forgotten locks. No command on a lock runs
+/// it.
 pub(crate) static ORIGIN: Script = script!("shared/origin");
 
 macro_rules! for_any_kind {
@@ -88,7 +89,7 @@ macro_rules! for_any_kind {
 }
 kinds!(for_any_kind);
 
-/// Reports the holder of a lock of any kind, and its waiters.
+/// Reports the holders and the waiters of a lock of any kind.
 pub(in crate::core) static INSPECT: Script = script_for_any_kind!("shared/inspect");
 /// Breaks a lock of any kind.
 pub(in crate::core) static BREAK: Script = script_for_any_kind!("shared/break");
@@ -106,8 +107,8 @@ impl Script {
         self.text
     }
 
-    /// Returns the hash by which a server knows the script. `hash` computes it from the text. It is
-    /// called only once.
+    /// Returns the hash by which a server knows the script. The function `hash` computes it from
+    /// the text, and is called only once.
     pub(crate) fn hash(&self, hash: impl FnOnce(&str) -> String) -> &str {
         self.hash.get_or_init(|| hash(self.text))
     }

@@ -1,5 +1,5 @@
-//! The semaphore: a hash with an entry for each holder, who has a slot of its own, and a queue of
-//! tickets on each master.
+//! The semaphore: a hash with an entry and a slot for each holder, and a queue of tickets on each
+//! master.
 
 use super::{
     Spec,
@@ -15,7 +15,7 @@ pub(super) static SPEC: Spec = Spec {
     has_slots: true,
 };
 
-/// The queue of the tickets.
+/// The queue, which holds the tickets of waiters.
 static WAITERS: Companion = Companion::key("waiters", "anrc", "zset");
 
 pub(in crate::core) static ACQUIRE: Script = script_with_companions!(

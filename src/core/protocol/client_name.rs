@@ -10,10 +10,10 @@ use crate::core::config_error::ConfigError;
 pub(crate) struct ClientName(Arc<str>);
 
 impl ClientName {
-    /// The length of the longest name in bytes. Every command that takes or keeps a lock repeats
-    /// the name.
+    /// The maximum length of a name in bytes. It is small, because every command that takes or
+    /// keeps a lock repeats the name.
     pub(crate) const MOST: usize = 64;
-    /// The mark before the name.
+    /// The mark before the name, in a token or in the ID of an owner.
     pub(crate) const MARK: char = '@';
 
     /// Returns the name, if it can be used.
@@ -39,8 +39,8 @@ impl ClientName {
         (is_number && is_name(name)).then_some(name)
     }
 
-    /// Returns the client name that a master reports for a mutex. `reported` is empty if there is
-    /// none.
+    /// Returns the client name that a master reports for a mutex. `reported` is empty if the mutex
+    /// has none.
     pub(crate) fn of_mutex(reported: &str) -> Option<&str> {
         is_name(reported).then_some(reported)
     }

@@ -1,6 +1,7 @@
 //! The commands that a master is asked to execute.
 //!
-//! [`table`](super::table) has their words, and [`reply`](super::reply) reads the replies.
+//! [`table`](super::table) has the words of these commands, and [`reply`](super::reply) reads the
+//! replies.
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
@@ -24,16 +25,17 @@ pub(crate) struct Command {
     pub(crate) watch: bool,
 }
 
-/// What a command says of its attempt: who makes the attempt, and what the attempt is to hold.
+/// What a command says of its attempt: who makes the attempt, and what the attempt wants to hold.
 #[derive(Clone, Debug)]
 pub(crate) struct Holding {
     pub(crate) by: Identity,
-    /// The number of levels to hold: 0 in the release of the last one. The key of a mutex does not
-    /// contain this number.
+    /// The number of levels that are held after the command: 0 in the release of the last level.
+    /// The key of a mutex does not contain this number.
     pub(crate) depth: u32,
-    /// Whether others may share the lock: they may if no level excludes them.
+    /// Whether other holders may share the lock. They may if no level is exclusive.
     pub(crate) access: Access,
-    /// The slot that a master has granted. `None` if the lock has no slots, or to take any slot.
+    /// The slot that a master has granted. `None` if the lock has no slots, or if the master may
+    /// choose the slot.
     pub(crate) slot: Option<Slot>,
     /// The candidate for the fencing token of a fenced lock.
     pub(crate) ballot: Option<Ballot>,
@@ -56,11 +58,11 @@ pub(crate) struct Ballot {
 /// time, and the attempt fails.
 pub(crate) const MORE_BALLOTS: u32 = 2;
 
-/// The action of a [`Command`] on its lock, with what it needs.
+/// The action of a [`Command`] on its lock, with the data for the action.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     /// Takes a lock that is free. If the lock has a queue, other waiters may come first. An attempt
-    /// that waits has options.
+    /// that waits in the queues has options for them.
     Acquire(Holding, Ttl, Option<QueueOptions>),
     /// Removes the given holders of a lock of any kind. Each holder is a line with a kind and a
     /// digest, as `lua/shared/inspect.lua` reports them.
@@ -71,11 +73,11 @@ pub(crate) enum Action {
     Heal(Holding, Ttl),
     /// Asks who holds the lock and who waits for it.
     Inspect,
-    /// Asks whether the master takes locks now. Writes a key of the crate's own, which is gone a
-    /// millisecond later. A key that exists stays as it is.
+    /// Asks whether the master accepts locks now. Writes a key of the crate's own, which is gone a
+    /// millisecond later. If the key exists already, it stays as it is.
     Probe,
-    /// Releases a level. With the last one, deletes the key and the place in the queue. If the
-    /// attempt was not won, the caller needs to know for how long another holds the lock.
+    /// Releases a level. If this was the last level, deletes the key and the place in the queue. If
+    /// the attempt was not won, the reply also says for how long another client holds the lock.
     Release { holding: Holding, was_won: bool },
     /// Deletes the key, and keeps the place in the queue for the waiter timeout.
     Yield(Holding, Duration),
@@ -96,7 +98,8 @@ impl Action {
     }
 }
 
-/// A master's reply. It has a case for each reply with a meaning of its own for some command.
+/// A master's reply. Two replies have different variants if they mean different things to at least
+/// one command.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Reply<'a> {
     /// The first sentence of an error reply, without the leading `-`.

@@ -21,7 +21,7 @@ use crate::core::{hash::hash, time::lease::Ttl, vote::lists::ListsId};
 /// assert_eq!(name.max_ttl, Duration::from_secs(60));
 /// assert_eq!(name.client.as_deref(), Some("web-3/812"));
 /// ```
-// The programs of several versions read the text, so its form must never change.
+// Programs of different versions read the text, so its form must never change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConnectionName {
@@ -37,16 +37,17 @@ pub struct ConnectionName {
 }
 
 impl ConnectionName {
-    /// The [longest TTL](Self::max_ttl) of a program without
-    /// [quarantine](crate::Builder::quarantine), unless the program sets one.
+    /// The [longest TTL](Self::max_ttl) of a program that has switched the
+    /// [quarantine](crate::Builder::quarantine) off and sets no longest TTL.
     pub const MAX_TTL_WITHOUT_QUARANTINE: Duration = Ttl::MOST;
     const PREFIX: &str = "quorlock:";
     const NO_CLIENT: &str = "-";
-    /// The digits of the hash.
+    /// The number of digits of the hash.
     const DIGITS: usize = 8;
 
-    /// Returns the name of a program. `key` is the key of the lock `quorlock:check` under the
-    /// program's template: the first of the [`example_keys`](crate::tools::example_keys).
+    /// Returns the name for the connections of a program. `key` is the key of the lock
+    /// `quorlock:check` under the program's template: the first of the
+    /// [`example_keys`](crate::tools::example_keys).
     pub fn new(lists: ListsId, key: &str, max_ttl: Duration, client: Option<&str>) -> Self {
         let millis = u64::try_from(max_ttl.as_millis()).unwrap_or(u64::MAX);
         Self {
@@ -63,7 +64,7 @@ impl ConnectionName {
         Self::new(ListsId::of([], []), "quorlock:check", Duration::ZERO, None)
     }
 
-    /// Reads the name of any connection. `None` if it is not of this form.
+    /// Reads the name of a connection. `None` if the name does not have this form.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.strip_prefix(Self::PREFIX)?.splitn(4, ':');
         let (lists, keys, millis) = (parts.next()?, parts.next()?, parts.next()?);
@@ -74,7 +75,8 @@ impl ConnectionName {
             max_ttl: Duration::from_millis(millis.parse().ok()?),
             client: client.map(str::to_owned),
         };
-        // A text with another spelling of a number, or with an unusable client name, is no name.
+        // A text that spells a number in another way, or has an unusable client name, is no such
+        // name.
         let is_client = name
             .client
             .clone()

@@ -14,7 +14,7 @@ pub(crate) enum Identity {
 }
 
 impl Identity {
-    /// Returns the token of a mutex.
+    /// Returns the token of an attempt at a mutex. `None` for an owner.
     pub(crate) fn token(&self) -> Option<&Token> {
         let Self::Token(token) = self else {
             return None;
@@ -90,8 +90,8 @@ pub(crate) struct QueueOptions {
 }
 
 impl QueueOptions {
-    /// Returns the waiter timeout in milliseconds, and the window in microseconds. A window of 0
-    /// means that masters do not check the time.
+    /// Returns the waiter timeout in milliseconds, and the [`CLOCK_WINDOW`] in microseconds. 0 in
+    /// place of the window means that masters do not check the time in the ticket.
     pub(in crate::core) fn in_words(self) -> [u64; 2] {
         let window = if self.is_fresh {
             CLOCK_WINDOW

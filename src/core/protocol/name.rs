@@ -41,7 +41,8 @@ impl fmt::Debug for LockId {
     }
 }
 
-/// Compares kind and key. All other fields but the permits follow from these two.
+/// Compares kind and key. All other fields follow from these two, except for the permits, which are
+/// not compared.
 impl PartialEq for LockId {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.names, &other.names)
@@ -117,8 +118,8 @@ pub(crate) struct KeyTemplate {
 impl KeyTemplate {
     const EXAMPLE: &str = "quorlock:check";
     const VARIABLE: &str = "{name}";
-    /// The length of the longest name in bytes. Masters repeat the name to subscribers in every
-    /// message. A longer name is a mistake.
+    /// The maximum length of a name in bytes. Masters repeat the name in every message to
+    /// subscribers. A longer name is probably a mistake.
     const MOST_NAME: usize = 64 * 1024;
 
     pub(crate) fn parse(template: &str) -> Result<Self, ConfigError> {
@@ -196,8 +197,8 @@ pub struct ExampleKey {
 }
 
 /// Returns the keys of the lock `quorlock:check` under a [template](crate::Builder::key_template),
-/// for all kinds of locks together. Nobody can acquire this lock, so its keys can serve to try the
-/// rights of a user. The first key is that of the lock itself.
+/// for all kinds of locks together. Nobody can acquire this lock, so a tool can use its keys to
+/// test the rights of a user. The first key is that of the lock itself.
 ///
 /// ```
 /// let keys = quorlock::tools::example_keys("app:{name}")?;

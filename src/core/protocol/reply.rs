@@ -13,7 +13,8 @@ impl Command {
             && self.lock_id.kind().spec().has_slots
         {
             let slot = u16::try_from(*slot).ok().and_then(Slot::new);
-            // The other masters may be asked for this slot, and would grant any number.
+            // The other masters may be asked for this slot, and would grant it even if its number
+            // is too large.
             let slot = slot.filter(|slot| slot.number() <= self.lock_id.permits());
             let vote = slot.map_or_else(Vote::nonsense, |_| Vote::Grant);
             return SlotVote { vote, slot };
@@ -21,12 +22,12 @@ impl Command {
         self.vote_without_slot(reply).into()
     }
 
-    /// An error reply is a failure, with one exception. WRONGTYPE means that a lock of another kind
-    /// is held under the name.
+    /// Returns the vote that `reply` means. An error reply is a failure, with one exception:
+    /// WRONGTYPE means that a lock of another kind is held under the name.
     fn vote_without_slot(&self, reply: &Reply<'_>) -> Vote {
         let refusal = match (self.verb(), reply) {
-            // The key may exist, of any type. Before a server looks for the key, it checks whether it
-            // takes writes.
+            // The key may exist, of any type. The master can vote nevertheless: a server checks
+            // whether it takes writes before it looks for the key.
             (Verb::Probe, Reply::Int(_) | Reply::Nil) => return Vote::Grant,
             (Verb::Probe, Reply::Error(text)) if is_wrong_type(text) => return Vote::Grant,
             (_, Reply::Error(text)) if is_wrong_type(text) => {
@@ -232,7 +233,8 @@ mod tests {
             (Extend, Reply::Int(-5), Vote::nonsense()),
             (Release, Reply::Int(0), Vote::Refuse(Refusal::Gone)),
             (Yield, Reply::Int(0), Vote::Refuse(Refusal::Gone)),
-            // A release is proved only by a reply that its script has.
+            // Only a reply that the script of a release can give counts as an answer to the
+            // release.
             (Release, Reply::Text("queued 2".into()), Vote::nonsense()),
             (Release, Reply::Text("stale 5".into()), Vote::nonsense()),
             (Release, Reply::Text("skew 5".into()), Vote::nonsense()),

@@ -24,8 +24,8 @@ use crate::core::{
 const SET: Word = Text("SET");
 const NX: Word = Text("NX");
 const PX: Word = Text("PX");
-/// The fields that name the kind in the hash of a lock. The value is the number of the attempt that
-/// holds the lock.
+/// The fields that name the kind in the hash of a lock. The value of the field is the number of the
+/// attempt that holds the lock.
 const REENTRANT: Word = Text("quorlock:reentrant");
 const FAIR: Word = Text("quorlock:fair");
 
@@ -59,7 +59,8 @@ impl Command {
             (Reentrant, Release | Yield) =>
                 run(one(&reentrant::RELEASE), &[By, Depth, REENTRANT, Channel, Ballot]),
             (Fair, Acquire) => run(&fair::ACQUIRE, &[By, Depth, Ttl, Ticket, Queue, Ballot]),
-            // A fair lock that is held is a reentrant lock: the queue does not matter.
+            // While a fair lock is held, its queue does not matter: it is treated as a reentrant
+            // lock.
             (Fair, Heal) => run_on(&[], &reentrant::ACQUIRE, &[By, Depth, Ttl, FAIR, Ballot]),
             (Fair, Extend) => run_on(&[], &reentrant::EXTEND, &[By, Depth, Ttl, FAIR]),
             (Fair, Release) if is_level =>
@@ -70,7 +71,7 @@ impl Command {
             (ReadWrite, Acquire | Heal) =>
                 run(&read_write::ACQUIRE, &[By, Depth, Ttl, Access, Ticket, Queue, Ballot]),
             (ReadWrite, Extend) => run(&read_write::EXTEND, &[By, Depth, Ttl, Access]),
-            // The level that is gone may have been the last one that excludes others.
+            // The level that is gone may have been the last exclusive one.
             (ReadWrite, Release) if is_level => run(&read_write::EXTEND, &[By, Depth, Ttl, Access]),
             (ReadWrite, Release) => run(one(&read_write::RELEASE), &[By, Access, Ticket, Ballot]),
             (ReadWrite, Yield) => run(&read_write::YIELD, &[By, Access, Ticket, Timeout]),
@@ -89,12 +90,12 @@ impl Command {
         is_mutex && self.is_acquisition() && !self.watch && !self.is_fenced()
     }
 
-    /// Returns whether a master can refuse this command in this way.
+    /// Returns whether `refusal` is a possible answer of a master to this command.
     pub(in crate::core) fn can_be_refused(&self, refusal: &Refusal) -> bool {
         let (kind, verb) = (self.lock_id.kind(), self.verb());
         match refusal {
             Refusal::Gone => !self.is_acquisition(),
-            // A break does not report the owner of what it leaves.
+            // If a break leaves holders, its reply does not name their owners.
             Refusal::Held(report) => {
                 verb != Verb::Yield
                     && report.has_owner() == (kind.has_owner() && verb != Verb::Break)
@@ -129,7 +130,7 @@ pub(crate) mod fixture {
         protocol::command::fixture::{command, fenced},
     };
 
-    /// Returns all scripts that lock commands run.
+    /// Returns all scripts that commands on locks run.
     pub(crate) fn scripts() -> impl Iterator<Item = &'static Script> {
         let mut scripts = BTreeMap::new();
         for (kind, verb) in verbs() {
@@ -144,7 +145,7 @@ pub(crate) mod fixture {
         scripts.into_values()
     }
 
-    /// Returns all verbs of all kinds. Only a waiter in a queue yields.
+    /// Returns each kind with each of its verbs. Only a kind with queues has the verb `Yield`.
     pub(crate) fn verbs() -> impl Iterator<Item = (Kind, Verb)> {
         let of_kind = |kind| Verb::ALL.map(|verb| (kind, verb));
         let all = Kind::ALL.into_iter().flat_map(of_kind);
@@ -186,8 +187,8 @@ mod tests {
         format!("{script:?} {keys:?} {arguments:?}")
     }
 
-    /// A file for each kind lists the words for a server. Earlier versions of this crate and the
-    /// masters must understand a change in these files.
+    /// A file for each kind lists the words for a server. When these files change, earlier versions
+    /// of this crate and the masters must still understand the words.
     #[test]
     fn the_words_of_all_commands_are_those_of_the_lists() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");

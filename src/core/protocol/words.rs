@@ -19,10 +19,10 @@ use crate::core::{
 /// What stands in one place of a command.
 #[derive(Clone, Copy)]
 pub(in crate::core) enum Word {
-    /// What the caller does with a lock that has readers and writers.
+    /// For a lock with readers and writers: whether the caller reads or writes.
     Access,
-    /// For a fenced lock: the candidate and, if the command takes the lock, the window. The last
-    /// key is that of the counter. For any other lock: nothing.
+    /// For a fenced lock: the candidate and, if the command takes the lock, the [`CLOCK_WINDOW`] or
+    /// 0. The last key of the script is then the key of the counter. For any other lock: nothing.
     Ballot,
     /// The token, or the owner and the number of its attempt.
     By,
@@ -35,9 +35,9 @@ pub(in crate::core) enum Word {
     Key,
     /// The number of permits of a semaphore.
     Permits,
-    /// The waiter timeout and the window of the ticket. Both are 0 for an attempt that does not
-    /// wait, and are left out if nothing follows them. The waiter timeout -1 puts back what a
-    /// master lost, regardless of the waiters.
+    /// The waiter timeout, and the [`CLOCK_WINDOW`] or 0. An attempt that does not wait has 0 for
+    /// both, or leaves both out if nothing follows them. The waiter timeout -1 puts back what a
+    /// master lost, even if waiters come first.
     Queue,
     /// The slot that another master has granted to the caller, or 0 for any slot.
     Slot,
@@ -130,7 +130,8 @@ impl<'a> Words<'a> {
             }
             (Word::Timeout, Action::Yield(_, timeout), _) => number(whole_millis(*timeout)),
             (word, _, Some(holding)) => self.of_holding(word, holding, each),
-            // No row of the table asks for what its command does not have.
+            // Each row of the table asks only for what its command has, so this case does not
+            // occur.
             _ => {}
         }
     }
@@ -154,7 +155,8 @@ impl<'a> Words<'a> {
                 number(ballot.candidate);
                 match self.command.verb() {
                     Verb::Acquire => number(CLOCK_WINDOW.as_micros() as u64),
-                    // The candidate may have been accepted long ago, so any distance is allowed.
+                    // The candidate may have been accepted long ago, so masters do not compare it
+                    // with their clocks.
                     Verb::Heal => number(0),
                     _ => {}
                 }
