@@ -28,7 +28,7 @@ pub(crate) struct Config {
     pub(crate) client_name: Option<ClientName>,
     pub(crate) label: Option<Arc<str>>,
     pub(crate) renewal: Renewal,
-    /// Waiters may be silent for this time, or for four node timeouts if these are longer.
+    /// Waiters may be silent for this time, or for four node timeouts if that is longer.
     pub(crate) waiter_timeout: Duration,
     pub(crate) quarantine: Quarantine,
     /// `None` means the default, which depends on other settings.
@@ -36,7 +36,7 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// Returns the default settings. They pass the same checks as all others.
+    /// Returns the default settings. They pass the same checks as the settings of a user.
     pub(crate) fn of_defaults() -> Result<Self, ConfigError> {
         let millis = Duration::from_millis;
         Ok(Self {
@@ -64,11 +64,11 @@ impl Config {
 
     /// Returns the longest TTL. A master that forgot locks is quarantined for about this long.
     pub(crate) fn max_ttl(&self) -> Duration {
-        /// The default, unless the TTL is longer.
+        /// The default longest TTL, unless the TTL of the coordinator is longer.
         const USUAL: Duration = Duration::from_secs(60);
         let default = || match self.quarantine {
-            // The maximum only limits the length of quarantines. With quarantine off, there are
-            // none.
+            // The longest TTL only limits the length of quarantines. With quarantine off, there are
+            // no quarantines.
             Quarantine::Off => Ttl::MOST,
             Quarantine::Observed | Quarantine::Strict => self.ttl.duration().max(USUAL),
         };

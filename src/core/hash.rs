@@ -19,9 +19,9 @@ pub(crate) fn mix(mut value: u64) -> u64 {
 /// Returns the rank of a master for the lock `key`. The master with the lowest rank is the agreed
 /// one: clients that wait for the lock ask it before the others. All clients compute the same ranks
 /// if they list the masters under the same addresses. The ranks differ from lock to lock, so no
-/// master gets all these questions.
+/// master is asked first for all locks.
 ///
-/// The function must never change: clients of several versions share locks.
+/// The function must never change: clients of different versions share locks.
 pub(crate) fn rank(key: &str, address: &str) -> u64 {
     hash(key.bytes().chain([0]).chain(address.bytes()))
 }

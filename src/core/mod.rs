@@ -18,7 +18,7 @@
 //! | `protocol` | names and identities, the commands to masters, and the votes in their replies |
 //! | `vote` | votes, majorities, and the rounds that they decide |
 //! | `time` | TTL, drift and validity, the times of renewals, timeouts, and outages |
-//! | `wait` | the wait before another attempt, the order of waiters, and who can win |
+//! | `wait` | the wait before another attempt, the order of waiters, and whether a waiter can win |
 //! | `claim` | a claim on a lock: its phases, the commands that it makes, and how votes change it |
 //! | `view` | locks, their waiters and masters, as programs see them |
 //! | `restart` | when a master that may have lost locks may vote again |

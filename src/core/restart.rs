@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use super::time::lease::Drift;
 
-/// The protection against masters that may have lost locks. A master can lose locks by a restart or
-/// by `FLUSHALL`, because a replica takes its place, or because it was a replica for a while.
+/// The protection against masters that may have lost locks. A master can lose locks when it
+/// restarts, when `FLUSHALL` deletes its keys, when a replica takes its place, or when it was a
+/// replica for a while.
 ///
-/// A master that may have lost locks is quarantined: it must not vote until no client holds a lock
-/// that the master may have lost. The coordinator stores the key `quorlock:guard` on every master,
-/// and reads the key on every dial. A key whose contents make no sense counts as changed. A
-/// connection ends when the master reports that all of its keys were deleted or replaced, so that
-/// the next dial reads the key.
+/// A master that may have lost locks is quarantined: it must not vote while a client may hold a
+/// lock that the master has lost. The coordinator stores the key `quorlock:guard` on every master,
+/// and reads the key on every dial. A key whose contents make no sense counts as changed. When a
+/// master reports that all of its keys were deleted or replaced, the coordinator ends the
+/// connection, and the next dial reads the key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Quarantine {
@@ -21,9 +22,10 @@ pub enum Quarantine {
     Off,
     /// Quarantines a master whose run id or replication id differs from the one in its key. Also
     /// quarantines a master without the key, if any coordinator of this process has used the master
-    /// before. Otherwise, a master without the key counts as new. If a master denies the question,
-    /// for example without the right to `INFO`, it is used without protection, and the log says so.
-    /// After any other error, such as `OOM`, the master counts as down, and is asked again.
+    /// before. Otherwise, a master without the key counts as new. If a master cannot be asked
+    /// because a right is missing, such as that to `INFO`, the master is used without protection,
+    /// and the log says so. If the question fails for another reason, such as `OOM`, the master
+    /// counts as down, and is asked again.
     #[default]
     Observed,
     /// Quarantines a master as `Observed` does, and also every master without the key, even if the
@@ -34,20 +36,20 @@ pub enum Quarantine {
 }
 
 /// Returns the length of a quarantine. No client holds a lock for longer than `max_ttl` without
-/// another vote. Only keys that were left in place for a minimum time may stay for longer, and no
-/// client holds their locks.
+/// another vote. Keys that were left in place for a minimum time may stay for longer, but no client
+/// holds their locks.
 pub(crate) fn quarantine_length(max_ttl: Duration, drift: Drift) -> Duration {
-    /// The minimum for fencing tokens. A candidate may be one second above or below a master's
-    /// clock. The clock of a master may be wrong by half a second, before and after the loss.
+    /// The minimum, which keeps fencing tokens in order. A candidate may be one second above or
+    /// below a master's clock. Before and after the loss, that clock may be wrong by half a second.
     const TOKENS: Duration = Duration::from_secs(3);
     max_ttl.saturating_add(drift.allowance(max_ttl)).max(TOKENS)
 }
 
-/// The key of the origin record.
+/// The key of the origin record, which shows whether a master may have lost locks.
 pub(crate) const ORIGIN_KEY: &str = "quorlock:guard";
 
 /// Returns the arguments of `lua/shared/origin.lua`. Each known run id comes with the number of
-/// milliseconds since the caller last heard from it.
+/// milliseconds since the caller last heard from the server with this run id.
 pub(crate) fn origin_arguments(known: &[(String, u64)], quarantine: Quarantine) -> Vec<String> {
     let mode = match quarantine {
         Quarantine::Strict => "strict",
@@ -67,10 +69,10 @@ pub(crate) struct DataLoss {
     pub(crate) sign: Sign,
 }
 
-/// The sign that a master may have lost locks.
+/// What shows that a master may have lost locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sign {
-    /// An earlier dial found the loss. The record does not say by which sign.
+    /// An earlier dial found the loss. The record does not say what showed it.
     Earlier,
     Missing,
     Promoted,
@@ -79,7 +81,7 @@ pub(crate) enum Sign {
 }
 
 impl Sign {
-    /// Returns the sign for people.
+    /// Returns the words for people.
     pub(crate) fn text(self) -> &'static str {
         match self {
             Self::Earlier => "as an earlier connection found, perhaps of another program",
@@ -98,7 +100,7 @@ impl Sign {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Incarnation {
     pub(crate) run_id: String,
-    /// `None` if the master is not known to have lost any locks.
+    /// `None` if nothing shows that the master may have lost locks.
     pub(crate) loss: Option<DataLoss>,
 }
 

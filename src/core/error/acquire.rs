@@ -10,10 +10,10 @@ use crate::core::{
 
 /// The reason why a lock was not acquired.
 ///
-/// After any of these errors the attempt holds nothing. Every attempt that sent something and did
-/// not win the lock is followed by a release on all masters that may have the key. A master that
-/// cannot be reached is owed the release until the TTL has passed. If the owner held the lock
-/// before, its other guards are as valid as they were.
+/// After each of these errors, the attempt holds nothing. Every attempt that sent something and did
+/// not win the lock is followed by a release on all masters that may have the key. If such a master
+/// cannot be reached now, the coordinator sends the release as soon as it can, until the TTL has
+/// passed. If the owner held the lock before, its other guards are as valid as they were.
 ///
 /// To decide what to do, match on the error of the last attempt. After a
 /// [`Deadline`](Self::Deadline), [`last_attempt`](Self::last_attempt) returns the error inside it:
@@ -46,12 +46,12 @@ use crate::core::{
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// A [blocking](crate::blocking) call cannot wait here. It sent nothing.
+    /// A [blocking](crate::blocking) call was made where it cannot wait. It sent nothing.
     #[error(transparent)]
     Blocking(#[from] BlockingError),
 
-    /// The coordinator is closed, its runtime has shut down, or code of the program panicked in one
-    /// of its tasks. This attempt sent nothing.
+    /// The coordinator is closed, its runtime has shut down, or code of the program panicked in a
+    /// task of the coordinator. This attempt sent nothing.
     #[error("could not lock: the coordinator is closed, its runtime ended, or a task panicked")]
     Closed,
 
@@ -73,8 +73,8 @@ pub enum AcquireError {
         /// The reason why the attempt did not win.
         reason: Contention,
         /// Whether a guard of the same coordinator had the lock when this error was made. A task
-        /// that waits for its own guard waits in vain. Only guards that are renewed are found, and
-        /// only if there are fewer than 250.
+        /// that waits for its own guard waits in vain. The search covers only guards whose lock is
+        /// renewed, and only if there are fewer than 250 of them.
         own_guard: bool,
         /// The votes of the round that failed.
         votes: Votes,
@@ -96,8 +96,8 @@ pub enum AcquireError {
 
     /// Too many masters failed. This client cannot get the lock until enough of them are back.
     ///
-    /// The error is the same if some masters are down and too many of the others are quarantined.
-    /// `votes` shows which masters are quarantined, and for how long
+    /// This is also the error if some masters are down, and too many of the other masters are
+    /// quarantined. `votes` shows which masters are quarantined, and for how long
     /// ([`Failure::Quarantined`](crate::Failure::Quarantined)).
     #[error(
         "could not lock {name:?}: only {}: {votes}", .votes.tally_text(" voted", Vote::is_answer)
@@ -110,8 +110,8 @@ pub enum AcquireError {
         votes: Votes,
     },
 
-    /// The owner holds the lock without a fencing token. If this owner acquires the lock again,
-    /// that makes no token.
+    /// The owner holds the lock without a fencing token. Acquiring the lock again does not add a
+    /// token.
     #[error(
         "could not lock {name:?}: its owner holds it without a fencing token: \
          every task that acquires it must ask for a token"
@@ -123,7 +123,7 @@ pub enum AcquireError {
     },
 
     /// The name is held as another kind of lock. This is a mistake in one of the programs that use
-    /// the name, and waiting does not fix it. It is detected only while the lock is held.
+    /// the name, and waiting does not fix it. The mistake is detected only while the lock is held.
     #[error(
         "could not lock {name:?} as a {asked}: it is held as another kind of lock, \
          use each name with one kind: {votes}"
@@ -141,8 +141,8 @@ pub enum AcquireError {
     /// Another task of the same [owner](crate::Owner) has been in the middle of an attempt at this
     /// lock for longer than an attempt takes. The attempt that got this error sent nothing.
     ///
-    /// Tasks of one owner make their attempts one after the other. Try again later. This does not
-    /// help if the other task no longer polls its future: see
+    /// Tasks of one owner make their attempts one after the other. Try again later. Another try
+    /// does not help if the other task no longer polls its future: see
     /// [`Lock`](crate::Lock#futures-that-are-not-polled).
     #[error(
         "could not lock {name:?}: another task of its owner is in the middle of an attempt, \
@@ -172,7 +172,7 @@ pub enum AcquireError {
         votes: Votes,
     },
 
-    /// A reader asked for a fencing token. Tokens put writers in order. This attempt sent nothing.
+    /// A reader asked for a fencing token, but only writers get tokens. This attempt sent nothing.
     #[error(
         "could not lock {name:?}: a reader has no fencing token, because it writes nothing: \
          ask for a token to write"
@@ -253,7 +253,7 @@ impl AcquireError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Contention {
-    /// Other holders have the lock on too many masters. The other masters are no majority.
+    /// Other holders have the lock on so many masters that the rest is no majority.
     Held {
         /// The time until a majority of masters will be free, unless a holder extends or releases
         /// the lock. `None` if too few masters reported a time, or if the lock has no TTL.

@@ -1,4 +1,4 @@
-//! What may happen to a lock that is held, and why a call on its guard failed.
+//! The loss of a lock that was held, and why a call on its guard failed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,12 +13,13 @@ use crate::core::{
 /// The reason why a lock was not extended.
 ///
 /// After [`Lost`](Self::Lost) and [`Expired`](Self::Expired) the guard is not valid. After any
-/// other error it is as valid as before. No key was created, deleted or shortened. Masters that
-/// confirmed keep the key for the new TTL, but the guard is not valid for longer.
+/// other error, the guard is as valid as before the call. No key was created, deleted or shortened.
+/// Masters that confirmed keep the key for the new TTL, but that does not prolong the validity of
+/// the guard.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExtendError {
-    /// A [blocking](crate::blocking) call cannot wait here. It sent nothing.
+    /// A [blocking](crate::blocking) call was made where it cannot wait. It sent nothing.
     #[error(transparent)]
     Blocking(#[from] BlockingError),
 
@@ -26,8 +27,8 @@ pub enum ExtendError {
     #[error(transparent)]
     Config(#[from] ConfigError),
 
-    /// The guard's validity has ended. If it ended before the call, nothing was sent. It may also
-    /// have ended after a majority had confirmed, before the calling task ran again.
+    /// The guard's validity has ended. If the validity ended before the call, nothing was sent. It
+    /// may also have ended after a majority had confirmed, but before the calling task ran again.
     #[error("could not extend {name:?}: its validity ended {since:.1?} ago")]
     #[non_exhaustive]
     Expired {
@@ -62,8 +63,8 @@ pub enum ExtendError {
         votes: Votes,
     },
 
-    /// A majority confirmed too late: the guard's validity had ended, or the extended validity
-    /// would have ended by then.
+    /// A majority confirmed too late: by then, the guard's validity had ended, or the extended
+    /// validity would have ended.
     #[error("could not extend {name:?}: a majority confirmed too late to be of use: {votes}")]
     #[non_exhaustive]
     TooSlow {
@@ -75,7 +76,7 @@ pub enum ExtendError {
 }
 
 /// Only the guard of a [read-write lock](crate::Coordinator::read_write) can become the guard of a
-/// reader. This guard stays as it is.
+/// reader. The guard of this call stays as it is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a {kind} has no readers: only the guard of a read-write lock can become a reader's")]
 #[non_exhaustive]
@@ -93,8 +94,8 @@ pub struct LostError {
     pub name: Arc<str>,
     /// The reason.
     pub reason: LostReason,
-    /// This process did not run for at least this time before the loss, so it could not renew the
-    /// lock. `None` if it ran, or if that is not known.
+    /// Before the loss, this process stood still for at least this time, so it could not renew the
+    /// lock. `None` if the process ran, or if that is not known.
     pub stalled: Option<Duration>,
     /// The votes of the last round.
     pub votes: Votes,
@@ -123,16 +124,17 @@ pub enum RunError<E> {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReleaseError {
-    /// A [blocking](crate::blocking) call cannot wait here. The release was posted as if the guard
-    /// had been dropped, and no one waited for its result.
+    /// A [blocking](crate::blocking) call was made where it cannot wait. The release was posted as
+    /// if the guard had been dropped, and no one waited for its result.
     #[error("posted the release, but did not wait for it: {0}")]
     Blocking(#[from] BlockingError),
 
-    /// Fewer than a majority of masters confirmed. The other masters are owed the release until the
-    /// TTL has passed. Then their keys expire. The caller need not do anything.
+    /// Fewer than a majority of masters confirmed. The coordinator sends the release to the other
+    /// masters as soon as it can, until the TTL has passed and their keys expire. The caller need
+    /// not do anything.
     ///
-    /// If the owner has other guards of the lock, only one level was released. No master is owed
-    /// that release, because the next extension or release tells the masters the depth.
+    /// If the owner has other guards of the lock, only one level was released. Such a release is
+    /// not sent later, because the next extension or release tells the masters the depth.
     #[error(
         "released {name:?} on only {}, \
          the others are owed the release until the TTL has passed: {votes}",
@@ -146,10 +148,10 @@ pub enum ReleaseError {
         votes: Votes,
     },
 
-    /// The lock should have been left in place for its [minimum time](crate::Lock::min_hold), and
-    /// fewer than a majority of masters confirmed. Others may get the lock when its TTL has passed.
-    /// On the masters that confirmed, the key stays for the rest of the minimum time. If these are
-    /// half of the masters, no one else can get the lock.
+    /// The lock should have been left in place for its [minimum time](crate::Lock::min_hold), but
+    /// fewer than a majority of masters confirmed this. Other clients may get the lock when its TTL
+    /// has passed. On the masters that confirmed, the key stays for the rest of the minimum time.
+    /// If half of the masters confirmed, other clients cannot get the lock in this time.
     #[error(
         "kept {name:?} for its minimum time on only {}, \
          others may get it when its TTL has passed: {votes}",

@@ -13,7 +13,7 @@ use crate::core::{
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InspectError {
-    /// A [blocking](crate::blocking) call cannot wait here. It sent nothing.
+    /// A [blocking](crate::blocking) call was made where it cannot wait. It sent nothing.
     #[error(transparent)]
     Blocking(#[from] BlockingError),
 
@@ -42,12 +42,12 @@ pub enum InspectError {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadyError {
-    /// A [blocking](crate::blocking) call cannot wait here. Nothing was sent.
+    /// A [blocking](crate::blocking) call was made where it cannot wait. Nothing was sent.
     #[error(transparent)]
     Blocking(#[from] BlockingError),
 
-    /// The coordinator is closed, its runtime has shut down, or code of the program panicked in one
-    /// of its tasks.
+    /// The coordinator is closed, its runtime has shut down, or code of the program panicked in a
+    /// task of the coordinator.
     #[error("the coordinator is closed, its runtime ended, or a task panicked")]
     Closed,
 
@@ -59,7 +59,7 @@ pub enum ReadyError {
         waited: Duration,
         /// The last answer of each master. A grant means that the master can vote.
         votes: Votes,
-        /// Whether the call waited for all masters, and not for a majority.
+        /// Whether the call waited for all masters. Otherwise, it waited for a majority.
         need_all: bool,
     },
 }
@@ -73,8 +73,8 @@ fn too_few(votes: &Votes, need_all: bool) -> String {
 }
 
 impl ReadyError {
-    /// Returns whether a majority of masters can vote. If so, only
-    /// [`all_ready`](crate::Coordinator::all_ready) has failed, and locks can be acquired.
+    /// Returns whether a majority of masters can vote. If so,
+    /// [`all_ready`](crate::Coordinator::all_ready) has failed, but locks can be acquired.
     pub fn has_quorum(&self) -> bool {
         matches!(self, Self::NoQuorum { votes, .. } if votes.has_quorum())
     }

@@ -70,12 +70,12 @@ pub(crate) const CLOCK_WINDOW: Duration = Duration::from_secs(1);
 pub(crate) struct Ttl(u64);
 
 impl Ttl {
-    /// The longest TTL. A longer TTL is a mistake in units. The end of a lease must also fit into
-    /// an `Instant`.
+    /// The longest TTL. A longer TTL is probably a mistake in units. The end of a lease must also
+    /// fit into an `Instant`.
     pub(crate) const MOST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
-    /// Rounds a TTL down to whole milliseconds, the unit of the masters. Refuses one that is longer
-    /// than [`MOST`](Self::MOST).
+    /// Rounds a TTL down to whole milliseconds, the unit of the masters. Refuses a TTL that is
+    /// longer than [`MOST`](Self::MOST).
     pub(crate) fn whole(ttl: Duration) -> Result<Self, ConfigError> {
         if ttl > Self::MOST {
             return Err(too_long(ttl, Self::MOST));
@@ -83,8 +83,8 @@ impl Ttl {
         Ok(Self(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)))
     }
 
-    /// Rounds a TTL down as [`whole`](Self::whole) does. Refuses one that leaves no validity after
-    /// a round that takes a whole node timeout.
+    /// Rounds a TTL down as [`whole`](Self::whole) does. Refuses a TTL that leaves no validity
+    /// after a round that takes a whole node timeout.
     pub(crate) fn parse(
         ttl: Duration,
         node_timeout: Duration,
@@ -179,7 +179,7 @@ impl LeaseTime {
         self.0.checked_sub(time).map(Self)
     }
 
-    /// Returns the time since `earlier`, or zero if that is later.
+    /// Returns the time since `earlier`, or zero if `earlier` is later than this time.
     pub(crate) fn saturating_duration_since(self, earlier: Self) -> Duration {
         self.0.saturating_duration_since(earlier.0)
     }

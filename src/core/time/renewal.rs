@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::lease::{Lease, LeaseTime};
 
-/// A limit for the renewal of a lock, for [`Lock::renewal`](crate::Lock::renewal) and
-/// [`Builder::renewal`](crate::Builder::renewal). A lock is renewed only while its guard lives.
+/// A limit for the renewal of a lock, which [`Lock::renewal`](crate::Lock::renewal) and
+/// [`Builder::renewal`](crate::Builder::renewal) set. A lock is renewed only while its guard lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Renewal {
@@ -13,9 +13,9 @@ pub enum Renewal {
     /// The lock is never renewed. It ends when its validity ends, unless it is
     /// [extended](crate::Guard::extend).
     Off,
-    /// The lock is renewed for this time, counted from the round that won it. After that, it ends
-    /// when its validity ends, at most one TTL later. So a task that hangs with the guard does not
-    /// keep the lock forever.
+    /// The lock is renewed for this time, counted from the start of the round that won the lock.
+    /// After that, the lock ends when its validity ends, at most one TTL later. So a task that
+    /// hangs with the guard does not keep the lock forever.
     UpTo(Duration),
     /// The lock is renewed as long as the guard lives. This is the default.
     Unlimited,
@@ -26,11 +26,11 @@ pub enum Renewal {
 pub(crate) struct RenewalPlan {
     /// The time that is left of a lease when its renewal is due.
     ahead: Duration,
-    /// The time by which the next renewal comes earlier, see [`spread`](Self::spread).
+    /// The time by which the next renewal is due before that: see [`spread`](Self::spread).
     early: Duration,
     /// The shortest and the longest time after which a renewal that failed is tried again.
     retry: (Duration, Duration),
-    /// No renewal is due at this instant or later. `None` means no limit.
+    /// Renewals are due only before this instant. `None` means no limit.
     end: Option<LeaseTime>,
 }
 
@@ -40,9 +40,9 @@ impl RenewalPlan {
     ///
     /// A renewal is due when two thirds of a lease are left. This leaves time for masters that are
     /// slow, restarting or gone. A renewal that failed is tried again after a random time, on
-    /// average a twentieth of a lease, and never within a node timeout. Equal times could keep step
-    /// with masters that stand still at regular times, such as those with a CPU quota. Then every
-    /// retry would meet masters that stand still.
+    /// average a twentieth of a lease, and never within a node timeout. Some masters stand still at
+    /// regular intervals, such as those with a CPU quota. If the retries also came at regular
+    /// intervals, each of them could meet masters that stand still.
     pub(crate) fn new(
         start: LeaseTime,
         lease: Lease,
@@ -78,8 +78,8 @@ impl RenewalPlan {
     }
 
     /// Returns the plan for the time after a renewal. Each renewal comes early by half as much as
-    /// the one before. So the first renewals move apart, by up to a period in total, and later ones
-    /// are no more frequent than without the spread.
+    /// the one before. So the first renewals of different locks move apart, by up to a period in
+    /// total. Later renewals are as frequent as without the spread.
     pub(crate) fn after_renewal(self) -> Self {
         Self {
             early: self.early / 2,
@@ -95,13 +95,15 @@ impl RenewalPlan {
         }
     }
 
-    /// Returns when to renew `lease`, which may have any length. `None` if `lease` is the last one.
+    /// Returns when to renew `lease`, which may have any length. `None` if the plan ends before
+    /// that, so that `lease` is the last one.
     pub(crate) fn due(self, lease: Lease) -> Option<LeaseTime> {
         let due = lease.until().checked_sub(self.ahead + self.early)?;
         (!self.is_over(due)).then_some(due)
     }
 
-    /// Returns whether nothing is renewed at `now` any more, not even if a renewal was due before.
+    /// Returns whether this plan has ended at `now`. Then a renewal is not made, even if it was due
+    /// before.
     pub(crate) fn is_over(self, now: LeaseTime) -> bool {
         self.end.is_some_and(|end| end <= now)
     }

@@ -18,7 +18,8 @@ pub struct MasterHealth {
     pub label: Option<Arc<str>>,
     /// The master's address, without the user name and the password.
     pub master: Arc<str>,
-    /// Whether the master stays while the masters [are changed](crate::Builder::leaving).
+    /// Whether the master joins, leaves or stays while the masters [are
+    /// changed](crate::Builder::leaving).
     pub membership: Membership,
     /// The connection to the master.
     pub state: MasterState,
@@ -34,13 +35,14 @@ pub struct MasterHealth {
     pub quarantine: Option<Duration>,
     /// Why the master may have forgotten locks, in words for people.
     pub quarantine_reason: Option<&'static str>,
-    /// The error with which the master answers, such as `OOM` or `MISCONF`. A replica is in the
-    /// state `Down` instead, and so is a server that cannot write the key of the
-    /// [quarantine](crate::Quarantine), such as one that never had memory for it. `None` after the
-    /// master has granted a lock, or after [`Coordinator::ready`] found that it takes locks.
+    /// The error with which the master answers, such as `OOM` or `MISCONF`. A replica has the state
+    /// `Down` instead of an error. So has a server that cannot write the key of the
+    /// [quarantine](crate::Quarantine), for example because it never had memory for the key. `None`
+    /// after the master has granted a lock, or after [`Coordinator::ready`] found that the master
+    /// accepts locks.
     ///
-    /// The error for a key that the program may not use says nothing about other keys, so this
-    /// error does not count. The error for a command that the program may not use does, even if
+    /// An error about a key that the program may not use is not shown here, because it says nothing
+    /// about other keys. An error about a command that the program may not use is shown, even if
     /// only one kind of lock needs the command.
     ///
     /// [`Coordinator::ready`]: crate::Coordinator::ready
@@ -106,8 +108,8 @@ pub enum MasterState {
     Down(Arc<str>),
 }
 
-/// The reason why dials fail until someone changes a setting of the master or of this program.
-/// There is none for a server that cannot be a master, such as a replica.
+/// The reason why dials fail until someone changes a setting of the master or of this program. A
+/// server that cannot be a master, such as a replica, has no such reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DialRefusal {
@@ -116,10 +118,11 @@ pub enum DialRefusal {
     Certificate,
     /// The master has no database with this number.
     Database,
-    /// The master refused the login. The login for Sentinels does not count.
+    /// The master refused the login. A login that a Sentinel refused does not count.
     Login,
-    /// The master cannot be asked whether it restarted: its user lacks a right, or the server lacks
-    /// a command. Only under [`Quarantine::Strict`](crate::Quarantine::Strict).
+    /// The master cannot be asked whether it restarted: the user lacks a right, or the server lacks
+    /// a command. Dials fail for this reason only under
+    /// [`Quarantine::Strict`](crate::Quarantine::Strict).
     RestartQuestion,
 }
 

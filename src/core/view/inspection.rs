@@ -15,18 +15,18 @@ use crate::core::{
 pub struct Inspection {
     /// The lock's name.
     pub name: Arc<str>,
-    /// Each holder that has a majority of masters. A lock that readers share may have several, and
-    /// so may a semaphore.
+    /// Each holder that has a majority of masters. A lock that readers share may have several
+    /// holders, and so may a semaphore.
     ///
     /// If there is no such holder, one entry stands for all holders that the masters know. The list
-    /// is empty if a majority of masters found the lock free or did not answer. The lock is not
-    /// free on a master that may have forgotten locks and has no vote, as long as any master knows
-    /// a holder.
+    /// is empty if a majority of masters found the lock free or did not answer. As long as one
+    /// master knows a holder, the lock does not count as free on a master that may have forgotten
+    /// locks and has no vote.
     pub holders: Vec<Holder>,
     /// The [IDs](crate::Owner::id) of the owners that wait for a lock with queues, in the order of
-    /// the queue. The list contains every waiter that any master knows, but at most 1,000 from each
-    /// master. A waiter whose process died stays in the list until the masters remove it from their
-    /// queues. The list is empty for a mutex and a reentrant lock.
+    /// the queue. The list contains every waiter that at least one master knows, but at most 1,000
+    /// from each master. A waiter whose process died stays in the list until the masters remove it
+    /// from their queues. The list is empty for a mutex and a reentrant lock.
     pub queue: Vec<String>,
     /// The answer of each master. A master that answered has the vote
     /// [`Vote::Grant`](crate::Vote::Grant) here, even if the lock is held on that master.
@@ -38,13 +38,13 @@ pub struct Inspection {
 }
 
 impl Inspection {
-    /// Returns whether the lock has a holder. If holders cannot share the lock, no other client can
-    /// acquire it now, because too few masters are free.
+    /// Returns whether the lock has a holder. If so, and if the lock cannot be shared, no other
+    /// client can acquire it now, because too few masters are free.
     pub fn is_held(&self) -> bool {
         !self.holders.is_empty()
     }
 
-    /// Returns whether the lock is held, and no holder has a majority of masters. This happens for
+    /// Returns whether the lock is held, but no holder has a majority of masters. This happens for
     /// a moment while several clients contend for the lock, and while masters that may have
     /// forgotten its holder have no vote.
     pub fn is_contested(&self) -> bool {
@@ -57,15 +57,16 @@ impl Inspection {
     }
 
     /// Makes [`break_held`](crate::Coordinator::break_held) remove only the holder with this owner
-    /// [ID](crate::Owner::id), and leave the others of a semaphore or a read-write lock alone.
+    /// [ID](crate::Owner::id), and leave the other holders of a semaphore or a read-write lock
+    /// alone.
     #[must_use]
     pub fn only(self, owner: impl Into<String>) -> Self {
         let only = Some(owner.into());
         Self { only, ..self }
     }
 
-    /// Returns every holder that any master reported and that a break removes, each of them once,
-    /// as `lua/shared/break.lua` takes them.
+    /// Returns the holders that a break removes, in the form that `lua/shared/break.lua` takes.
+    /// Each holder comes once, even if several masters reported it.
     pub(crate) fn named(&self) -> String {
         let is_chosen = |held: &&SeenHolder| self.only.is_none() || held.holder.owner == self.only;
         let chosen = held(&self.seen).filter(is_chosen);
@@ -82,7 +83,7 @@ pub enum MasterView {
     Free,
     /// The lock is held on this master, by these holders.
     Held(Vec<Holder>),
-    /// The master did not answer, or its answer makes no sense. Its vote says which.
+    /// The master did not answer, or its answer makes no sense. The vote of the master says which.
     Unknown,
 }
 
@@ -111,16 +112,18 @@ pub struct Holder {
     /// The kind of lock that is held. `None` if the masters hold locks of different kinds, or a key
     /// that this crate does not recognise as a lock.
     pub kind: Option<Kind>,
-    /// [`Shared`](Access::Shared) for a reader of a read-write lock and a permit of a semaphore.
+    /// [`Shared`](Access::Shared) for a reader of a read-write lock and for a holder of a
+    /// semaphore.
     pub access: Access,
     /// The [ID](crate::Owner::id) of the owner. `None` for a mutex, which has no owner. Also `None`
-    /// if the masters know several owners and none holds a majority of masters. That happens for a
-    /// moment while several clients contend for the lock. This is always so while the lock is held
-    /// by Redisson's `RedissonRedLock`, which has a different ID on every master.
+    /// if the masters know several owners, and none of them has a majority of masters. That happens
+    /// for a moment while several clients contend for the lock. It is always so while Redisson's
+    /// `RedissonRedLock` holds the lock, because that has a different ID on every master.
     pub owner: Option<String>,
     /// The [client name](crate::Builder::client_name) of the coordinator that holds the lock.
-    /// `None` if it has no name, if another library holds the lock, or if the masters know several
-    /// holders and none has a majority. For an owner, this is the end of its ID.
+    /// `None` if the coordinator has no name, if another library holds the lock, or if the masters
+    /// know several holders and none of them has a majority. The ID of an owner ends with the
+    /// client name.
     ///
     /// The text consists of 1 to 64 graphic ASCII characters. It is what the client says of itself,
     /// and proves nothing.
@@ -162,7 +165,7 @@ impl fmt::Display for Holder {
 /// The answer of one master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
-    /// Empty if the lock is free.
+    /// The holders. There are none if the lock is free.
     held: Vec<SeenHolder>,
     queue: Vec<String>,
 }
@@ -189,7 +192,7 @@ impl Seen {
         Some(Self { held, queue })
     }
 
-    /// Returns the time until the master is free. `None` if it is free.
+    /// Returns the time until the lock is free on the master. `None` if it is free now.
     fn left(&self) -> Option<Duration> {
         self.held.iter().map(SeenHolder::left).max()
     }
@@ -210,7 +213,7 @@ impl SeenHolder {
         let left: i64 = words.next()?.parse().ok()?;
         let depth = words.next()?.parse().ok()?;
         let digest = words.next()?.to_owned();
-        // For a mutex, the client name.
+        // For a mutex, this word is the client name.
         let owner = reply::owner(words.next()?);
         let has_owner = kind.is_some_and(Kind::has_owner);
         let client = match has_owner {
@@ -228,7 +231,7 @@ impl SeenHolder {
         Some(Self { holder, digest })
     }
 
-    /// Returns the remaining time. A lock without a TTL comes after all others.
+    /// Returns the remaining time, or [`Duration::MAX`] for a lock without a TTL.
     fn left(&self) -> Duration {
         self.holder.remaining.unwrap_or(Duration::MAX)
     }
@@ -287,13 +290,13 @@ fn median<'a>(held: impl Iterator<Item = &'a SeenHolder>) -> u64 {
     depths.get(depths.len() / 2).copied().unwrap_or(0)
 }
 
-/// Returns each holder that has a majority of any set.
+/// Returns each holder that has a majority of at least one set.
 fn by_each(seen: &[Option<Seen>], quorum: &Quorum) -> Vec<Holder> {
     let mut known = BTreeSet::new();
     let new = held(seen).filter(|held| known.insert(held.identity()));
     new.filter_map(|one| {
         let is_same = |held: &&SeenHolder| held.identity() == one.identity();
-        // The longest remaining time comes first.
+        // `Reverse` puts the longest remaining time first.
         let Reverse(left) = quorum.least_of_any(|master| {
             let held = seen.get(master)?.as_ref()?.held.iter();
             held.filter(is_same).map(|held| Reverse(held.left())).min()
@@ -307,13 +310,13 @@ fn by_each(seen: &[Option<Seen>], quorum: &Quorum) -> Vec<Holder> {
     .collect()
 }
 
-/// Returns all holders as one, for a lock that no single holder has on a majority of any set.
+/// Returns one entry for all holders of a lock, if no single holder has a majority of a set.
 /// Returns `None` if a majority of every set counts as free, because another client may then
 /// acquire the lock.
 fn by_several(seen: &[Option<Seen>], quorum: &Quorum, quarantined: MasterSet) -> Option<Holder> {
     let first = held(seen).next()?;
     let longest = held(seen).map(SeenHolder::left).max();
-    // A master that is free comes first.
+    // `None` comes first: the master is free, or did not answer.
     let left = |master: usize| {
         let left = seen.get(master)?.as_ref()?.left();
         left.or_else(|| longest.filter(|_| quarantined.contains(master)))
@@ -338,7 +341,7 @@ fn by_several(seen: &[Option<Seen>], quorum: &Quorum, quarantined: MasterSet) ->
     })
 }
 
-/// Returns the owners of all tickets that any master has, in the order of the tickets.
+/// Returns the owners of all tickets that at least one master has, in the order of the tickets.
 pub(crate) fn queue(seen: &[Option<Seen>]) -> Vec<String> {
     let tickets: BTreeSet<_> = seen.iter().flatten().flat_map(|seen| &seen.queue).collect();
     tickets
@@ -523,7 +526,7 @@ mod tests {
             (&*fair, Some("web-3/812")),
             (&*reentrant, Some("web-3/812")),
             ("mutex 5 1 0a ", None),
-            // A master that says something else than the scripts.
+            // Replies that the script never gives.
             ("mutex 5 1 0a a\x1b[2J", None),
             ("fair 5 1 u:1 u:1@a", None),
             ("other 5 0 0a a", None),
@@ -535,7 +538,7 @@ mod tests {
             };
             assert_eq!(view, seen.holders, "{text}");
         }
-        // Several holders have no name, even if it is the same.
+        // For several holders, no name is shown, even if all of them have the same name.
         let several = inspection(&["mutex 5 1 0a web", "mutex 5 1 0b web"]);
         assert_eq!(several.holders[0].client, None);
         let broken = inspection(&["mutex 5 1 0a web"]).named();
