@@ -105,8 +105,8 @@ page. The last row is a quorum of different versions: the port of a master decid
 |---|---|---|---|---|
 $(cat "$work/rows")
 
-- A test is left out, and counts as passed, if the servers cannot do what it tests. Some need version 7, TLS, or a
-  replica of the same version. So the mix has servers from version 7 on, and no replicas.
+- A test is left out, and counts as passed, if the servers cannot do what it tests. Some tests need version 7, TLS,
+  or a replica of the same version. So the last row has no server before version 7, and no replicas.
 - An absent server could not be fetched. \`./dev servers\` says why.
 END
     if [ -e "$work/failed" ]; then

@@ -69,7 +69,7 @@ if not is_free then
   end
 end
 
--- Calls the waiter that comes first now because dead waiters before it were removed.
+-- If the lock is free and dead waiters were removed, notifies the first waiter.
 local function call_next()
   if is_free and is_swept then
     notify(head)

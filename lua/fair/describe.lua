@@ -4,7 +4,7 @@
 -- KEYS[2]  the queue; only if the caller asks about a fair lock
 -- KEYS[3]  the deadlines; only if the caller breaks a fair lock
 
--- Returns whether the caller asks about a fair lock, and not about a lock of another kind.
+-- Returns whether the caller asks about a fair lock.
 local function is_asked()
   return string.sub(KEYS[2] or '', 1, 15) == 'quorlock:queue:'
 end
@@ -20,7 +20,7 @@ return {
     local is_queue = is_asked() and redis.call('TYPE', KEYS[2])['ok'] == 'zset'
     return is_queue and redis.call('ZRANGE', KEYS[2], 0, 999) or {}
   end,
-  -- The next waiter is called, whatever kind of lock was broken.
+  -- Notifies the next waiter, whatever kind of lock was broken.
   on_break = function()
     if is_asked() then
       best_effort(function()

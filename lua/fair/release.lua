@@ -38,7 +38,7 @@ end
 if stored.err then
   return redis.call('HMGET', KEYS[1], ARGV[1]) -- throws the same error
 end
--- While another holds the lock, only the first waiter finds out when it ends.
+-- If another holds the lock, a new first waiter must find out when that lock ends.
 if head and (is_mine or was_next) then
   local now = clock()
   denied = best_effort(function()

@@ -13,9 +13,9 @@
 --          text  'stale ..', 'skew ..': see shared/ballot
 --          error WRONGTYPE: a lock of another kind is held under this name
 --
--- Safe to run twice: the second run finds its own token and its own candidate. An acquisition is
--- safe to run late, after its release: the release has raised the counter to the candidate, so the
--- candidate is refused. A late heal leaves the lock for its TTL.
+-- Safe to run twice: the second run finds the token and the candidate of the first. An acquisition
+-- is safe to run late, after its release: the release has raised the counter to the candidate, so
+-- the candidate is refused. A late heal may leave the lock here for its TTL.
 if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
   local refused = ballot(KEYS[2], ARGV[3], ARGV[4], false)
   if refused then

@@ -29,7 +29,7 @@
 local is_writer, attempt = ARGV[5] == 'write', tonumber(ARGV[2])
 local queue, ticket, waiter_timeout = KEYS[is_writer and 2 or 4], ARGV[6], tonumber(ARGV[7] or 0)
 local now, micros = clock()
--- Whether entries were removed, and whether a writer's entry or ticket was.
+-- Whether entries were removed, and whether a writer's entry or ticket was removed.
 local is_removed, is_writer_removed = false, false
 -- The first waiters, and whether dead ones were removed before them.
 local first, is_swept, reader, is_reader_swept
@@ -127,7 +127,7 @@ if is_free and not first and not reader then
   return grant()
 end
 
--- Calls the others whose turn has come because entries or dead waiters were removed.
+-- If entries or dead waiters were removed, notifies other waiters whose turn has come.
 local function call_others()
   if is_removed or is_swept or is_reader_swept then
     call_next(now, ticket, not is_writer_removed and not is_swept)

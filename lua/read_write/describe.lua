@@ -3,7 +3,7 @@
 --
 -- KEYS[2], KEYS[3], KEYS[4]  see shared/entries; only if the caller asks about a read-write lock
 
--- Returns whether the caller asks about a read-write lock, and not about a lock of another kind.
+-- Returns whether the caller asks about a read-write lock.
 local function is_asked()
   return string.sub(KEYS[2] or '', 1, 17) == 'quorlock:writers:'
 end
@@ -16,7 +16,7 @@ return {
     if not entries then
       return nil
     end
-    -- TIME comes only now, so locks of other kinds can be described without that right.
+    -- TIME is called only now, so locks of other kinds are described without the right to it.
     local now, holders = clock(), {}
     for _, entry in ipairs(entries) do
       if is_alive(entry, now) then
@@ -53,7 +53,7 @@ return {
     end
     return tickets
   end,
-  -- The next waiters are called, whatever kind of lock was broken.
+  -- Notifies the next waiters, whatever kind of lock was broken.
   on_break = function()
     if is_asked() then
       best_effort(function()

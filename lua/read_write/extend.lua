@@ -31,8 +31,8 @@ for _, entry in ipairs(entries) do
 end
 if mine then
   local ends = math.max(mine.ends, now + tonumber(ARGV[4]))
-  -- A master that is out of memory refuses HSET as a first write, but must still be able to extend.
-  -- A TTL of 0 would delete the lock.
+  -- A master that is out of memory refuses HSET as the first write, so PEXPIRE comes first. A TTL
+  -- of 0 would delete the lock.
   local left = math.max(redis.call('PTTL', KEYS[1]), ends - now, 1)
   redis.call('PEXPIRE', KEYS[1], string.format('%.0f', left))
   local is_downgrade = mine.is_writer and not is_writer

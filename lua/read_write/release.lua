@@ -1,4 +1,4 @@
--- read_write/release: removes the caller's entry on this master, or ends its wait, and calls the
+-- read_write/release: removes the caller's entry on this master, or ends its wait, and notifies the
 -- waiters whose turn has come.
 --
 -- KEYS[1]..KEYS[4]  see shared/entries

@@ -1,6 +1,6 @@
--- read_write/uncontended_release: the common case of read_write/release, before its functions are
--- even defined: their definition takes as long as all the rest. The caller has an entry of this
--- attempt and no other one, and no one waits.
+-- read_write/uncontended_release: the common case of read_write/release. Comes before the
+-- definitions of its functions, which take as long as all the rest. The caller has an entry of this
+-- attempt and no other entry, and no one waits.
 do
   local call, key, reader = redis.call, KEYS[1], 'quorlock:reader:' .. ARGV[1]
   local stored = redis.pcall('HMGET', key, 'mode', 'quorlock:read_write', 'quorlock:writer', reader)
@@ -8,7 +8,7 @@ do
   local is_only = not (stored[3] and stored[4]) and (stored[4] or owner == ARGV[1])
   if attempt == ARGV[2] and stored[1] == 'quorlock' and stored[2] and is_only
       and redis.pcall('EXISTS', KEYS[2], KEYS[4]) == 0 then
-    -- The entry and two fields that every entry brings: see shared/entries.
+    -- The fields are the entry and the two of every lock: see shared/entries.
     if call('HLEN', key) == 3 then
       call('DEL', key)
     else

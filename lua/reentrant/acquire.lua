@@ -15,7 +15,7 @@
 --          error WRONGTYPE: a lock of another kind is held under this name
 --
 -- Safe to run twice: the depth is set, not counted. Safe to run late: after a later attempt of the
--- same owner, an earlier attempt is refused. The later attempt may rely on what it found here.
+-- same owner, an earlier one is refused, because the later attempt may rely on what it found here.
 if redis.call('EXISTS', KEYS[1]) == 0 then
   local refused = KEYS[2] and ballot(KEYS[2], ARGV[6], ARGV[7], false)
   return refused or store_lock(true, ARGV[1], ARGV[3], ARGV[5], ARGV[2], ARGV[4])

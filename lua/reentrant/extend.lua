@@ -13,7 +13,8 @@
 --          error WRONGTYPE: a lock of another kind is held under this name
 --
 -- Never creates or deletes a key, and never shortens a TTL. Safe to run twice or late: it acts only
--- for the attempt that holds the lock. The next extension or release corrects an old depth.
+-- for the attempt that holds the lock. If it sets an old depth, the next extension or release
+-- corrects that.
 local stored = redis.call('HMGET', KEYS[1], ARGV[1], ARGV[5], 'mode')
 if stored[1] and stored[2] == ARGV[2] and is_unaltered(stored[3]) then
   if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[4]) then

@@ -1,5 +1,5 @@
--- reentrant/release: releases the caller's lock on this master, or some of its levels. Also used
--- for the levels of fair locks.
+-- reentrant/release: releases the caller's lock on this master, or lowers its depth. Also lowers
+-- the depth of fair locks.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  owner

@@ -24,10 +24,10 @@
 --
 -- The waiter at place p of the queue, from 0, gets the free slot after p other free ones. So
 -- masters that know the same holders and waiters grant it the same slot. A waiter that asks without
--- a waiter timeout wants this master to choose for the others, as the agreed one. The search begins
--- at a slot that depends on ticket and attempt, as for a caller without timeout that finds no
--- waiters. Masters may lack holders, so the slot changes with every second attempt: the agreed
--- master chooses only that often.
+-- a waiter timeout asks this master, as the agreed one, to choose for all masters. The search
+-- begins at a slot that depends on ticket and attempt, as for a caller without timeout that finds
+-- no waiters. This slot changes with every second attempt, because the agreed master may lack a
+-- holder, and chooses only that often.
 --
 -- A waiter whose candidate is refused stays in the queue, so that later clients do not pass it.
 --
@@ -121,14 +121,14 @@ local function grant(slot)
   used = used + (mine and 0 or 1)
   local denied = best_effort(function()
     local is_served = leave_queue()
-    -- A release calls one waiter. If permits are still free after its grant, the next is called
-    -- here.
+    -- A release notifies one waiter. If permits are free even after this grant, the next waiter is
+    -- notified here.
     call_waiters(now, (is_served or removed > 0) and used < most and 1 or 0)
   end)
   return denied or tonumber(slot)
 end
 
--- Calls the waiters whose turn has come because entries or dead waiters were removed.
+-- If entries or dead waiters were removed, notifies the waiters whose turn has come.
 local function call_others(is_swept)
   call_waiters(now, math.min(math.max(removed, is_swept and 1 or 0), most - used), ticket)
 end

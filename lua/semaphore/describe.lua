@@ -3,7 +3,7 @@
 --
 -- KEYS[2], KEYS[3]  see shared/permits; only if the caller asks about a semaphore
 
--- Returns whether the caller asks about a semaphore, and not about a lock of another kind.
+-- Returns whether the caller asks about a semaphore.
 local function is_asked()
   return string.sub(KEYS[2] or '', 1, 17) == 'quorlock:waiters:'
 end
@@ -16,7 +16,7 @@ return {
     if not permits then
       return nil
     end
-    -- TIME comes only now, so locks of other kinds can be described without that right.
+    -- TIME is called only now, so locks of other kinds are described without the right to it.
     local now, holders = clock(), {}
     for _, permit in ipairs(permits) do
       if permit.ends >= now then
@@ -41,7 +41,7 @@ return {
     local is_queue = is_asked() and redis.call('TYPE', KEYS[2])['ok'] == 'zset'
     return is_queue and redis.call('ZRANGE', KEYS[2], 0, 999) or {}
   end,
-  -- The next waiter is called, whatever kind of lock was broken.
+  -- Notifies the next waiter, whatever kind of lock was broken.
   on_break = function()
     if is_asked() then
       best_effort(function()

@@ -11,10 +11,10 @@
 --                another kind: see shared/permits
 --          error WRONGTYPE: a lock of another kind is held under this name
 --
--- Removes an entry of the caller with another slot, and calls the next waiter. Never creates one,
--- or shortens a TTL. Safe to run twice or late: it acts only for the attempt that has the entry.
--- Never prolongs an entry whose lease has ended, because another may have been granted the slot
--- since.
+-- Removes an entry of the caller with another slot, and notifies the next waiter. Never creates an
+-- entry, and never shortens a TTL. Safe to run twice or late: it acts only for the attempt that has
+-- the entry. Never prolongs an entry whose lease has ended, because another may have been granted
+-- the slot since.
 local now = clock()
 local mine, is_lock, earliest = own_permit(ARGV[1])
 if not is_lock then
@@ -22,7 +22,7 @@ if not is_lock then
 end
 if mine and mine.attempt == tonumber(ARGV[2]) and mine.slot == ARGV[4] and mine.ends >= now then
   local ends = math.max(mine.ends, now + tonumber(ARGV[3]))
-  -- A master that is out of memory refuses HSET as a first write, but must still be able to extend.
+  -- A master that is out of memory refuses HSET as the first write, so PEXPIRE comes first.
   local left = math.max(redis.call('PTTL', KEYS[1]), ends - now)
   redis.call('PEXPIRE', KEYS[1], string.format('%.0f', left))
   return store_permit(mine, ends, now)

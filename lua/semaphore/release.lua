@@ -1,4 +1,4 @@
--- semaphore/release: removes the caller's entry on this master, or ends its wait, and calls the
+-- semaphore/release: removes the caller's entry on this master, or ends its wait, and notifies the
 -- next waiter.
 --
 -- KEYS[1]..KEYS[3]  see shared/permits

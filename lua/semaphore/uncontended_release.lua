@@ -1,13 +1,13 @@
--- semaphore/uncontended_release: the common case of semaphore/release, before its functions are
--- even defined: their definition takes as long as all the rest. The caller has an entry of this
--- attempt and its slot, no one waits, and no other lease has ended.
+-- semaphore/uncontended_release: the common case of semaphore/release. Comes before the definitions
+-- of its functions, which take as long as all the rest. The caller has an entry of this attempt and
+-- its slot, no one waits, and no other lease has ended.
 do
   local call, key, permit = redis.call, KEYS[1], 'quorlock:permit:' .. ARGV[1]
   local stored = redis.pcall('HMGET', key, permit, 'mode', 'quorlock:semaphore')
   local attempt, slot = string.match(stored[1] or '', '^(%d+) %d+ (%d+)$')
   local earliest = stored[2] == 'quorlock' and tonumber(stored[3] or '')
   if attempt == ARGV[2] and earliest and redis.pcall('EXISTS', KEYS[2]) == 0 then
-    -- The entry, its slot and two fields that every entry brings: see shared/permits. Another
+    -- The fields are the entry, its slot and the two of every lock: see shared/permits. Another
     -- holder would have two more.
     if call('HLEN', key) == 4 then
       call('DEL', key)

@@ -5,10 +5,10 @@
 -- type         the type of the key of a lock
 -- describe     a function of a key of that type. Returns a list of the holders; nil if the key is
 --              no lock of the kind. A holder is a table with
---                by     the token or the owner. Holders with the same one are the same
---                shown  what is shown of it
+--                by     the token or the owner. Holders with the same `by` are the same
+--                shown  the text that is shown for `by`
 --                depth  the depth
---                left   milliseconds left; may be missing, and is then that of the key
+--                left   milliseconds left; if missing, the TTL of the key counts
 --                is_shared  true if others may hold the lock at the same time; may be missing
 -- remove       a function of the key and of `by`: deletes this holder, and no other
 -- waiters      returns a list of the waiters; may be missing

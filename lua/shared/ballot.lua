@@ -6,9 +6,9 @@
 -- locks. See docs/guarantees.md.
 --
 -- The window is the largest distance of a candidate from this master's time, in microseconds. So
--- every new candidate is above the counters of long ago, whose loss or expiry does no harm. A
--- window of '0' accepts any distance, and also a candidate that is not above the counter. A heal
--- sends '0': its candidate is the token of a lock that is held, and a rival whose attempt failed
+-- every new candidate is above old counters, and the loss or expiry of these does no harm. A window
+-- of '0' accepts any distance, and also a candidate that is not above the counter. A heal sends
+-- '0': its candidate is the token of a lock that is held, and another client, whose attempt failed,
 -- may have raised the counter since.
 --
 -- A counter is a string of digits. Any other value under its key belongs to another program, and is

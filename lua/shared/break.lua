@@ -12,8 +12,8 @@
 --          nil     another holds it without a TTL
 --          'kind'  the key is not a lock
 --
--- Safe to run twice or late: the second run finds no key, or the key of another holder. But if an
--- owner has acquired the lock again, a late run deletes the later lock.
+-- Safe to run twice or late: the second run finds no key, or the key of another holder. But if a
+-- removed owner has acquired the lock again, a late run deletes that lock.
 local kind, holders = describe_holders(KEYS[1])
 if not holders[1] then
   return 0

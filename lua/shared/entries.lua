@@ -110,8 +110,8 @@ local function delete_if_free(key)
   end
 end
 
--- Removes the entries of this attempt of the owner, and of its earlier ones. Returns whether there
--- was one, and whether the owner was the writer.
+-- Removes the owner's entries of this attempt and of earlier ones. Returns whether there was one,
+-- and whether the owner was the writer.
 local function remove_attempt(entries, owner, attempt)
   local is_removed, was_writer = false, false
   for _, entry in ipairs(entries) do
@@ -127,7 +127,7 @@ local function remove_attempt(entries, owner, attempt)
 end
 
 -- Describes the holders that are in the way, as shared/holder does. At most five owners are named,
--- each on a line of its own. LEFT is the time until the last of their leases ends.
+-- each on a line of its own. LEFT is the time until the last lease of all these holders ends.
 local function describe_entries(entries, now, position)
   local owners, ends = {}, 0
   for at, entry in ipairs(entries) do
@@ -138,14 +138,14 @@ local function describe_entries(entries, now, position)
   return words .. table.concat(owners, '\n')
 end
 
--- Calls the waiters whose turn has come: all readers before the first writer, or that writer if no
--- one holds the lock. Does not call the waiter with the ticket `caller`.
+-- Notifies the waiters whose turn has come: all readers before the first writer, or that writer if
+-- no one holds the lock. Leaves out the waiter with the ticket `caller`.
 --
 -- If `is_first_gone`, the first waiter has left its queue. Then the waiters that come first now are
--- called even while others hold the lock, and find out when it will be free.
+-- notified even while others hold the lock, so that they find out when it will be free.
 --
 -- If `is_reader`, only a reader or its ticket is gone. It was in the way of writers only, so no
--- reader is called. Otherwise readers with minority grants would call each other for ever.
+-- reader is notified. Otherwise readers with minority grants would notify each other for ever.
 local function call_next(now, caller, is_reader, is_first_gone)
   local writer = to_entry(WRITER, redis.call('HMGET', KEYS[1], WRITER)[1])
   if writer and is_alive(writer, now) and not is_first_gone then

@@ -9,7 +9,7 @@
 --          'replid'  the replication id of the process
 -- ARGV[1]  'strict': a master without a record counts as having forgotten its locks. If other
 --          callers took it for new, it counts as having forgotten them when it was first seen.
---          'observed': a master without a record counts so only if the caller knew it.
+--          'observed': such a master counts so only if the caller knew it before.
 -- ARGV[2], ARGV[3], and so on  two arguments for each process that the caller has met here: its
 --          run id, and the ms since the caller last heard from it
 -- returns  text  'SINCE NOW RUN_ID SIGN'
@@ -23,9 +23,9 @@
 -- malformed record counts as missing. The caller then counts as having known the master.
 --
 -- The replication id tells whether the process was a replica meanwhile, and may have replaced its
--- data by that of another server. A process that is promoted always gets a new one. Other events
--- change the id as well, such as the first replica, and count as a loss, too. A rule that tells
--- them apart by the earlier id and its offset would miss losses.
+-- data by that of another server. A process that is promoted always gets a new one. Other events,
+-- such as the first replica of a master, also change the id, and count as a loss, too. A rule that
+-- tells them apart by the earlier id and its offset would miss losses.
 local info = '\n' .. redis.call('INFO')
 local run_id = string.match(info, '\nrun_id:(%x+)')
 if not run_id then
@@ -61,7 +61,7 @@ if not is_sound then
   sign = is_new and sign or 'missing'
 end
 
--- The shortest silence of the other processes that the caller has met. nil if it has met no other.
+-- The time since the caller last heard from any other process here. nil if it has met no other.
 local away
 for at = 2, #ARGV, 2 do
   if ARGV[at] ~= run_id then
@@ -77,7 +77,7 @@ elseif away then
   -- This process has none of the locks of the other one. In two cases, the record does not say
   -- since when:
   -- - The client that first saw this process did not know the other one. So `since` is 0.
-  -- - This process forgot before the caller last heard from the other one. So it is another server.
+  -- - This process forgot before the caller last heard from the other one. So they are two servers.
   forgot = since == 0 or now - since > away
   sign = forgot and 'replaced' or sign
 end

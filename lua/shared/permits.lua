@@ -12,7 +12,7 @@
 -- KEYS[3]  their deadlines
 local SEMAPHORE, PERMIT, SLOT = 'quorlock:semaphore', 'quorlock:permit:', 'quorlock:slot:'
 
--- Returns the entry of an owner; nil if `value` is none.
+-- Returns the entry of an owner; nil if `value` is no entry.
 local function to_permit(owner, value)
   local attempt, ends, slot = string.match(value or '', '^(%d+) (%d+) (%d+)$')
   return attempt and {
@@ -60,7 +60,7 @@ local function own_permit(owner)
   return to_permit(owner, stored[3]), is_lock, earliest
 end
 
--- Removes an entry, and with the last one the lock.
+-- Removes an entry. Deletes the lock with its last entry.
 local function remove_permit(key, permit)
   redis.call('HDEL', key, PERMIT .. permit.owner)
   if redis.call('HMGET', key, SLOT .. permit.slot)[1] == permit.owner then
@@ -87,7 +87,7 @@ local function sweep_permits(key, now)
     end
   end
   if earliest then
-    -- A master that is out of memory refuses this. Then the next command looks again.
+    -- A master that is out of memory refuses this write. Then the next command sweeps again.
     redis.pcall('HSET', key, SEMAPHORE, string.format('%.0f', earliest))
   end
   return count, earliest
@@ -118,7 +118,7 @@ local function store_permit(permit, ends, now)
 end
 
 -- Describes the holders, as shared/holder does. Names those in the first five slots, each on a line
--- of its own. LEFT is a time before which no lease ends.
+-- of its own. No lease ends within LEFT.
 local function describe_permits(now, earliest, position)
   local slots, owners = {}, {}
   for slot = 1, 5 do
@@ -132,7 +132,7 @@ local function describe_permits(now, earliest, position)
   return string.format('held %.0f 1 %.0f ', left, position) .. table.concat(owners, '\n')
 end
 
--- Calls the first waiters, at most `count` of them. Does not call the one with the ticket `caller`.
+-- Notifies the first `count` waiters, but not the one with the ticket `caller`.
 local function call_waiters(now, count, caller)
   if count > 0 and next_waiter(KEYS[2], now) then
     for _, ticket in ipairs(redis.call('ZRANGE', KEYS[2], 0, count - 1)) do

@@ -49,7 +49,7 @@ local function is_wrong_type(reply)
 end
 
 -- Runs a step on the queue and the deadlines. The type of these keys must not prevent a release, so
--- a WRONGTYPE error is ignored. Returns any other error, or a false value.
+-- a WRONGTYPE error is ignored. Returns another error as a reply, and otherwise a false value.
 local function best_effort(step)
   local is_done, thrown = pcall(step)
   local reply = not is_done and to_error_reply(thrown)

@@ -1,13 +1,13 @@
 -- shared/tombstone: appended to the release of a fenced lock. Raises the counter to the candidate
--- of the released lock. An acquisition with that candidate is refused if it arrives after that. A
--- new counter lives for 3 s: later, shared/ballot refuses the candidate because it is too old. A
--- counter that was there keeps its TTL.
+-- of the released lock. An acquisition with that candidate is refused if it arrives later. A new
+-- counter lives for 3 s: after that, shared/ballot refuses the candidate because it is too old. A
+-- counter that existed keeps a longer TTL.
 --
 -- KEYS[last]  the counter
 -- ARGV[last]  the candidate
 -- `reply`     the reply of the release
 
--- Raises the counter. Leaves a value that is not a counter alone. Does nothing if the candidate is
+-- Raises the counter. Does not touch a value that is no counter. Does nothing if the candidate is
 -- so far above the clock that shared/ballot would refuse it. A client whose clock is wrong must not
 -- move the counter.
 local function raise(found)
