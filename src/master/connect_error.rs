@@ -9,7 +9,7 @@ use crate::core::view::health::DialRefusal;
 
 /// The reason why a connection to a master could not be made, or why the master refused the login.
 ///
-/// The text has no password, and no name of a user but in error replies of the server.
+/// The text has no password. It names a user only in error replies of the server.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
@@ -31,7 +31,7 @@ pub enum ConnectError {
     /// The certificate of the server or of this program is refused.
     #[error("{0}")]
     Certificate(String),
-    /// The server refused the database. The text begins with its number.
+    /// The server refused the database. The text begins with the number of the database.
     #[error("refused the database {0}")]
     Database(String),
     /// A step failed.
@@ -43,10 +43,10 @@ pub enum ConnectError {
     /// The server refused the user or the password. The text ends with what to do.
     #[error("refused the login: {0}")]
     Login(String),
-    /// The stream broke before the first reply. Only on a connection without TLS.
+    /// The stream of a connection without TLS broke before the first reply.
     #[error("{0}; if this port expects TLS, use rediss://")]
     NoGreeting(io::Error),
-    /// The stream broke after the handshake and before the first reply.
+    /// The stream of a connection with TLS broke after the handshake and before the first reply.
     #[error(
         "{0}; does the server want a certificate of the client, with cert_file and key_file or Builder::tls?"
     )]
@@ -63,7 +63,7 @@ pub enum ConnectError {
     /// The Sentinels do not say where the master is.
     #[error("{0}")]
     Sentinel(String),
-    /// The time was over during this step.
+    /// The time limit of the dial was over during this step.
     #[error("no connection in {0:?}{during}", during = during(.1))]
     Timeout(Duration, Option<ConnectStep>),
     /// The handshake of TLS failed.
@@ -102,7 +102,7 @@ pub enum ConnectStep {
     /// Connecting to this address.
     #[error("connecting to {0}")]
     Connect(String),
-    /// Waiting for the answer to the login, or to the question about restarts after it.
+    /// Waiting for the answer to the login, or to the question about restarts that follows it.
     #[error("waiting for {0} to answer the login")]
     Login(String),
     /// Looking up the name of this host.
@@ -142,8 +142,8 @@ pub(super) const ORIGIN_RIGHTS: &str = "+eval +info +time +hmget +hset ~quorlock
 /// The reason why a dial failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DialError {
-    /// Another server answered at the address during the dial. The question of this dial did not
-    /// name it, so the dial must be repeated.
+    /// Another server answered at the address during the dial. The question about restarts did not
+    /// name that server, so the dial must be repeated.
     #[error("another server answered at this address during the dial")]
     Changed,
     #[error(transparent)]
@@ -157,7 +157,7 @@ pub(crate) enum DialError {
         ORIGIN_RIGHTS
     )]
     RightsMissing { why: String },
-    /// With the address of the other master.
+    /// The server of this dial is also the master with this address.
     #[error("it is the same server as {0}: every master must be a server of its own")]
     SameServer(Arc<str>),
 }

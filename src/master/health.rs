@@ -32,14 +32,14 @@ pub(crate) struct HealthBoard {
 pub(crate) struct Entry {
     /// The part of the health that does not depend on the present time.
     known: MasterHealth,
-    /// The time at which this state began.
+    /// The time at which the state in `known` began.
     since: Instant,
     quarantined_until: Option<Instant>,
     errors: OutageLog,
     last_heard: LastHeard,
 }
 
-/// The time when bytes last came from a server. Clones share it.
+/// The time when bytes last came from a server. Clones share this time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LastHeard(Arc<Mutex<Option<Instant>>>);
 
@@ -74,16 +74,16 @@ impl Entry {
         }
     }
 
-    /// Returns whether a watcher that has been told of `before` should be told of this entry. The
-    /// failures of one outage are one event, unless a refusal comes or goes. The errors of one
-    /// master are also one event.
+    /// Returns whether a watcher that has been told of `before` should be told of this entry. A
+    /// further failure in the same outage is no news, unless the refusal changes. A further error
+    /// of a master that answers errors is no news.
     pub(crate) fn is_news(&self, before: &Self) -> bool {
         self.known.error.is_some() != before.known.error.is_some()
             || self.known.refusal != before.known.refusal
             || self.has_other_connection(before)
     }
 
-    /// Returns whether the connection or the quarantine is another one than in `before`.
+    /// Returns whether, since `before`, the state has changed or a quarantine has begun or ended.
     pub(crate) fn has_other_connection(&self, before: &Self) -> bool {
         let kind = |entry: &Self| {
             let state = mem::discriminant(&entry.known.state);
@@ -152,7 +152,7 @@ impl HealthBoard {
         round_trip: Duration,
         quarantined_until: Option<Instant>,
     ) {
-        // While a server loads its data, dials fail.
+        // A server that loads its data refuses dials, so it has loaded the data by now.
         let was_loading = |entry: &Entry| {
             let error = entry.known.error.as_deref();
             error.is_some_and(|error| ServerError::of(error) == ServerError::Loading)

@@ -26,26 +26,26 @@ pub(crate) struct MasterObserver {
 /// Something that happened to a master.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum MasterEvent<'a> {
-    /// The first answer after an outage in which connections were made and no command was answered.
+    /// The master answered its first command after an outage in which it only took connections.
     AnswersAgain,
     /// The master refused a subscription.
     CallsNobody { error: &'a str },
-    /// A dial succeeded. It is no news if the outage goes on.
+    /// A dial succeeded. This is no news while the outage goes on.
     Connected { is_news: bool },
     /// A connection that has worked ended while nobody needed it, or because the master lost its
     /// keys. The master is dialled at once.
     ConnectsAgain { why: &'a str },
-    /// A dial failed, or a connection broke. It is news if an outage begins.
+    /// A dial failed, or a connection broke. This is news only if an outage begins with it.
     Down { is_news: bool, why: &'a str },
     /// This program cannot read the key that shows restarts.
     OriginDenied { why: &'a str },
     /// The master may have forgotten locks.
     Quarantined { left: Duration, why: &'a str },
-    /// Too many releases were owed.
+    /// Too many releases waited for the master, and the oldest were given up.
     ReleasesGivenUp,
     /// The master refused to report releases.
     ReportsNothing { error: &'a str },
-    /// The cause of an error has gone.
+    /// The master takes locks again after [`TakesNoLocks`](Self::TakesNoLocks).
     TakesLocks,
     /// The master answers with an error.
     TakesNoLocks { why: &'a str },

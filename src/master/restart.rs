@@ -1,5 +1,5 @@
-//! Remembers the run ids of servers: of the server that each master is now, and of those that
-//! answered at the address of the master before.
+//! Remembers run ids: of the server that each master is now, and of the servers that have answered
+//! at the address of each master.
 
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
@@ -13,8 +13,8 @@ use crate::sim::Process;
 /// reaches the server of another master, because no server may vote as two masters. Clones share
 /// the list.
 ///
-/// A refused dial leaves `None`. So if two servers have swapped addresses, the next dial of the
-/// other master is not refused for the run id that was here.
+/// A refused dial sets the run id of its master to `None`. So if two servers have swapped
+/// addresses, the old run id does not make the next dial of the other master fail, too.
 #[derive(Clone, Debug)]
 pub(crate) struct DistinctServers(Arc<Mutex<Vec<Option<String>>>>);
 
@@ -71,8 +71,8 @@ impl RunIds {
     }
 
     /// Notes that the server with `run_id` answered at `now`. The question to this server named all
-    /// run ids that were known at `asked`. Returns the time when the server was last heard. The
-    /// connection to that server updates this time, and keeps it until the connection ends.
+    /// run ids that were known at `asked`. Returns the [`LastHeard`] of the server. The connection
+    /// to the server updates it, and holds a clone of it until the connection ends.
     ///
     /// Removes the other run ids that have no connection and were last heard before `asked`. The
     /// question named them, so the server counts its quarantine from a time after they were last
@@ -100,11 +100,11 @@ impl RunIds {
     }
 }
 
-/// Returns the known run ids of the master at `address`. If the master is new and too many are
-/// remembered, forgets the unused master that answered longest ago.
+/// Returns the known run ids of the master at `address`. If the master is new and too many masters
+/// are remembered, forgets the unused one that answered longest ago.
 fn find(masters: &mut Masters, address: &str) -> RunIds {
     /// The most masters that are remembered. Masters in use are never forgotten, even if there are
-    /// more of them.
+    /// more of these.
     const MOST: usize = 4096;
     if let Some(known) = masters.get(address) {
         return known.clone();

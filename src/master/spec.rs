@@ -52,7 +52,7 @@ use crate::core::restart::ORIGIN_KEY;
 /// [`docs::operations`](crate::docs::operations#masters-behind-sentinel) for what you must ensure.
 #[derive(Clone)]
 pub struct MasterSpec(
-    // `Builder::build` reports the reason why a master cannot be used, with its number.
+    // `Builder::build` reports the reason why a master cannot be used, with the master's number.
     Result<redis::Endpoint, String>,
 );
 
@@ -82,7 +82,7 @@ impl From<&String> for MasterSpec {
 
 /// Reads a URL from a configuration file. A URL that cannot be used is no error here, because the
 /// error of a parser might show the line, with the password in it.
-/// [`Builder::build`](crate::Builder::build) reports it.
+/// [`Builder::build`](crate::Builder::build) reports such a URL.
 #[cfg(feature = "serde")]
 impl<'de> serde::Deserialize<'de> for MasterSpec {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -105,7 +105,7 @@ impl From<MemoryMaster> for MasterSpec {
     }
 }
 
-/// The origin key is not among [`MemoryMaster::keys`].
+/// [`MemoryMaster::keys`] does not show the origin key, which this crate writes.
 #[cfg(feature = "test-util")]
 impl From<&MemoryMaster> for MasterSpec {
     fn from(memory: &MemoryMaster) -> Self {
@@ -125,7 +125,7 @@ impl fmt::Debug for MasterSpec {
     }
 }
 
-/// The future that serves one master. One task of a coordinator polls those of all its masters.
+/// The future that serves one master. One task of a coordinator polls the futures of all masters.
 pub(crate) type Supervisor = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl MasterSpec {
@@ -134,11 +134,11 @@ impl MasterSpec {
     /// [`connect_timeout`](crate::Builder::connect_timeout).
     ///
     /// The URL, `redis://` or `unix://`, has the login and the database. It also names the master:
-    /// give each server the URL that all programs give it, because programs tell masters apart by
-    /// their URLs. A stream that is dropped should not deliver what it still holds, so that no late
-    /// command arrives. The system cannot tell whether a stream of `connect` has ended. So if a
-    /// stream ends while this process stands still, the next command may still be written to that
-    /// stream, and fail at this master.
+    /// give each server the same URL in all programs, because programs tell masters apart by their
+    /// URLs. A stream that is dropped should not deliver what it still holds, so that no late
+    /// command arrives. This crate cannot ask the system whether a stream of `connect` has ended.
+    /// So if a stream ends while this process stands still, the next command may still be written
+    /// to that stream, and fail at this master.
     ///
     /// `connect` and the streams run in the task that serves all masters of a coordinator. So they
     /// must not block, and if they panic, the coordinator is closed.
@@ -246,8 +246,8 @@ impl MasterSpec {
         Self(self.0.map(|endpoint| endpoint.login(user, password)))
     }
 
-    /// Sets the TLS configuration of a `rediss://` master that has none yet. It takes precedence
-    /// over that of [`Builder::tls`](crate::Builder::tls), which is for all masters.
+    /// Sets the TLS configuration of a `rediss://` master that has none yet. This configuration
+    /// takes precedence over [`Builder::tls`](crate::Builder::tls), which is for all masters.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls(self, config: impl Into<Arc<tokio_rustls::rustls::ClientConfig>>) -> Self {
@@ -261,7 +261,7 @@ impl MasterSpec {
         Ok(endpoint.address())
     }
 
-    /// Returns the address, or the reason why nobody could use the master as it is now.
+    /// Returns the address, or the reason why the master cannot be used with its present settings.
     pub(crate) fn usable_address(&self) -> Result<Arc<str>, String> {
         const NO_PASSWORD: &str = "its URL has a user and no password: \
             give the password in the URL, or with password_file, QUORLOCK_PASSWORD or \
@@ -277,7 +277,7 @@ impl MasterSpec {
         self.0.as_ref().ok()?.user()
     }
 
-    /// Returns whether the master needs no other password.
+    /// Returns whether the master has a password.
     pub(crate) fn has_password(&self) -> bool {
         self.0.as_ref().is_ok_and(redis::Endpoint::has_password)
     }

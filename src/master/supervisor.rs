@@ -31,8 +31,8 @@ pub(super) fn supervise(
     mailbox: Arc<Mailbox>,
     config: MasterConfig,
 ) -> impl Future<Output = ()> + Send {
-    // The session is created outside the future. It then ends even if the runtime drops the future
-    // without polling it.
+    // The session is created outside the future, so that it ends even if the runtime drops the
+    // future before the first poll.
     let session = Session::new(mailbox, config);
     async move {
         let mut session = session;
@@ -76,8 +76,8 @@ async fn run(dialer: Dialer, session: &mut Session) {
 }
 
 /// Runs `step` and returns its output. Keeps the requests that are posted meanwhile, as long as
-/// they may wait for a connection. Returns `None` if nothing is left to deliver, and nothing more
-/// will be posted, before `step` ends.
+/// they may wait for a connection. Returns `None` as soon as nothing is left to deliver and nothing
+/// more will be posted, even if `step` has not ended.
 async fn unless_done<T>(session: &mut Session, step: impl Future<Output = T>) -> Option<T> {
     let mut step = pin!(step);
     let mut timer = LazyTimer::new(session.config.now);
@@ -181,8 +181,8 @@ impl Ended {
 struct Outage {
     /// The number of dials that failed and connections that broke in this outage.
     failures: u32,
-    /// The number of these failures since a connection last served for a while. Only these make the
-    /// pause before the next dial longer.
+    /// The number of failures since a connection last worked for a while. Only these failures make
+    /// the pause before the next dial longer.
     in_vain: u32,
     /// Set if the last connection was given up. The next one then begins with only a few commands.
     was_given_up: bool,
@@ -208,14 +208,14 @@ impl Outage {
         }
     }
 
-    /// Notes that a dial or the connection of `session` has `ended`. Returns whether it was a
-    /// connection that had worked.
+    /// Notes that a dial or the connection of `session` has `ended`. Returns whether a connection
+    /// has ended that had worked.
     ///
     /// The end of such a connection is no failure of the master if the connection was idle, or if
     /// the master may have lost its keys.
     fn note(&mut self, ended: &Ended, why: &str, session: &Session) -> bool {
         const LEAST: Duration = Duration::from_secs(1);
-        /// A master whose connections break sooner gets fewer and fewer dials, even if it answers.
+        /// A connection that breaks sooner makes the next pause longer, even if the master answers.
         const BRIEF: Duration = Duration::from_millis(50);
         let (link, observer) = (&session.link, session.mailbox.observer());
         let age = (session.config.now)().saturating_duration_since(link.began);

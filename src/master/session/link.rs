@@ -20,7 +20,7 @@ use crate::{
 /// master.
 ///
 /// A window limits the number of unanswered commands. The window grows with each reply, so a silent
-/// master gets only a few commands.
+/// master gets no more commands than the first window.
 #[derive(Debug)]
 pub(crate) struct Link {
     /// The time when the connection came into use, just after its dial.
@@ -72,12 +72,12 @@ impl Link {
         }
     }
 
-    /// Notes that `item` was sent at `now`. `is_owed` is set if it is a release that was owed to
-    /// the master.
+    /// Notes that `item` was sent at `now`. `is_owed` is set if `item` is a release that was owed
+    /// to the master.
     pub(crate) fn push(&mut self, item: Item, is_owed: bool, now: Instant) {
         if self.sent.is_empty() {
-            // Renewals come seconds apart. The silence before one does not count: a master that
-            // only stands still for a moment must not lose the connection of a holder.
+            // Renewals come seconds apart. The silence before a renewal does not count, so that a
+            // holder keeps its connection to a master that only stands still for a moment.
             match &item {
                 Item::Request(request) if request.command.verb() == Verb::Extend => {
                     self.liveness.restart(now);
@@ -99,7 +99,7 @@ impl Link {
         Ok(sent)
     }
 
-    /// Returns whether nothing is unanswered, and the connection has been silent for a while.
+    /// Returns whether no command is unanswered, and the connection counts as idle.
     pub(crate) fn is_idle(&self, now: Instant) -> bool {
         self.sent.is_empty() && self.liveness.is_idle(now)
     }
@@ -110,7 +110,7 @@ impl Link {
 
     /// Returns the earliest deadline of an unanswered command, or of the connection.
     pub(crate) fn next_deadline(&mut self) -> Option<Instant> {
-        // The deadline of any open vote is earlier than that of the connection.
+        // Every open vote has an earlier deadline than the connection.
         self.sent.next_deadline().or_else(|| self.silence_ends())
     }
 
@@ -285,7 +285,7 @@ pub(crate) struct Liveness {
     /// The time when the last byte came. A later send replaces this time if no other command was
     /// unanswered.
     last_byte: Instant,
-    /// The time when the last whole reply came. A later send replaces this time in the same case.
+    /// The time when the last whole reply came. A send that replaces `last_byte` also replaces it.
     last_reply: Instant,
     /// The time without a byte before the oldest unanswered command was sent. Cleared by the next
     /// byte.
@@ -338,8 +338,8 @@ impl Liveness {
         self.silence = silence;
     }
 
-    /// Notes that a whole reply came, or that a command is sent as if the connection had been in
-    /// use.
+    /// Notes that a whole reply came, or that a command is sent for which earlier silence does not
+    /// count.
     pub(crate) fn restart(&mut self, now: Instant) {
         (self.last_byte, self.last_reply) = (now, now);
         self.silence = Duration::ZERO;
@@ -358,7 +358,7 @@ impl Liveness {
     }
 
     /// Returns how long the connection was silent before the oldest unanswered command, if it
-    /// counted as idle and is still silent.
+    /// counted as idle then and is still silent.
     pub(crate) fn silence(&self) -> Option<Duration> {
         (self.silence >= Self::IDLE).then_some(self.silence)
     }

@@ -1,4 +1,4 @@
-//! The listeners to what a master tells by itself, and the subscription that they need.
+//! The listeners to what a master tells without being asked, and the subscription that they need.
 
 use std::{
     collections::BTreeMap,
@@ -8,14 +8,14 @@ use std::{
 
 use crate::core::protocol::identity::Ticket;
 
-/// A receiver of what masters tell by themselves. Any news may get lost, so news are only hints.
+/// A receiver of what masters tell without being asked. News may get lost, so it is only a hint.
 pub(crate) trait Listener: Send + Sync + fmt::Debug {
     /// Handles news about `topic` from `master`. The news may be false: listeners of a key also
     /// hear when a change may have been missed, as when the connection breaks.
     fn on_news(&self, master: usize, topic: &Topic);
 }
 
-/// Something that a master tells by itself.
+/// Something that a master tells without being asked.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Topic {
     /// The key changes: any client writes or deletes it, or it expires. A master tells this only
@@ -100,7 +100,7 @@ impl Listeners {
         all.collect()
     }
 
-    /// Returns the ticket of a waiter that masters may call.
+    /// Returns the ticket of a waiter that waits for its turn, if there is one.
     fn called(&self) -> Option<&Ticket> {
         match self.topics.last_key_value()?.0 {
             Topic::Turn(ticket) => Some(ticket),

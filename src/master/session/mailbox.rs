@@ -33,7 +33,7 @@ use crate::{
 pub(crate) struct Mailbox {
     master: usize,
     observer: MasterObserver,
-    /// Set while there is a connection. The flag is read without the lock, so it may be out of
+    /// Set while there is a connection. The flag is read without the mutex, so it may be out of
     /// date.
     is_serving: AtomicBool,
     /// Set while there is a connection and the master reports changes of keys over it.
@@ -71,7 +71,7 @@ impl Mailbox {
     }
 
     /// Posts `request`. If the request fails at once, returns the failure. The caller must then
-    /// [cast](Self::cast) it. Requests fail at once while the master is down.
+    /// [cast](Self::cast) this failure as the vote. Requests fail at once while the master is down.
     #[must_use = "the vote must be cast"]
     pub(crate) fn post(&self, request: Arc<Request>) -> Option<Failure> {
         let mut queue = self.queue.lock();
@@ -188,7 +188,7 @@ impl Mailbox {
         if self.is_serving()
             && let Some(change) = queue.listeners.take_change()
         {
-            // A change replaces the one that waits, because there is one channel.
+            // A change replaces one that was not sent yet, because there is only one channel.
             posts.change = Some(change);
         }
         match &queue.waker {
@@ -267,8 +267,8 @@ struct Queue {
 pub(crate) struct Posts {
     /// The requests whose votes are open.
     pub(crate) requests: VecDeque<Arc<Request>>,
-    /// The releases that failed at once because there was no connection. The master may be owed
-    /// them.
+    /// The releases that failed at once because there was no connection. They may still have to be
+    /// sent.
     pub(crate) failed: VecDeque<Arc<Request>>,
     /// The change of the subscription to send before the requests.
     pub(crate) change: Option<Subscription>,
@@ -276,7 +276,7 @@ pub(crate) struct Posts {
 
 impl Queue {
     fn move_to(&mut self, posts: &mut Posts) {
-        // Mostly everything was sent before, and a swap copies nothing.
+        // Usually everything was sent before, so `posts` is empty, and a swap copies nothing.
         if posts.requests.is_empty() {
             mem::swap(&mut posts.requests, &mut self.posts.requests);
         }

@@ -56,9 +56,9 @@ pub(crate) trait Transmit {
 ///
 /// Every command gets a vote by its deadline, whatever the master answers. Commands for which the
 /// window of the connection has no room wait here, in order, for at most one node timeout. So do
-/// commands during the first dial after a connection that worked. Releases that the master is owed
-/// wait until they are sent, and get their votes up to the connect timeout later. If the master
-/// stops answering, the connection is given up, and these releases wait for the next one.
+/// commands during the first dial after a connection that worked. [`Owed`] releases wait until they
+/// are sent, and get their votes up to one connect timeout later. If the master stops answering,
+/// the connection is given up, and these releases wait for the next connection.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) mailbox: Arc<Mailbox>,
@@ -129,7 +129,7 @@ impl Session {
     pub(crate) fn disconnect(&mut self, why: &Arc<str>) {
         self.owed.disconnect();
         let unknown = Failure::Disconnected(why.clone());
-        // The votes come first, because they may decide which releases are owed.
+        // The votes are cast first, because they may decide which releases are owed.
         for request in self.give_up(&unknown, &Failure::Unreachable(why.clone())) {
             self.owe(request);
         }
@@ -160,9 +160,9 @@ impl Session {
         is_abandoned
     }
 
-    /// Drops the releases that the master is no longer owed, and gives up the requests that have
-    /// waited for a node timeout. During the very first dial, requests wait until it is over.
-    /// Returns when to call this method again. Used while there is no connection.
+    /// Called while there is no connection. Drops the releases that the master is no longer owed,
+    /// and gives up the requests that have waited for a node timeout, except during the very first
+    /// dial. Returns when to call this method again.
     pub(crate) fn expire_unconnected(&mut self) -> Option<Instant> {
         let (master, now) = (self.master(), self.config.now);
         let mut next = None;
@@ -221,8 +221,8 @@ impl Session {
         self.link.sent.len() > before
     }
 
-    /// Returns when to do something next, if nothing is posted before and no reply comes: to send,
-    /// to end the quarantine, or to call [`expire`](Self::expire).
+    /// Returns when to act next, if no post and no reply comes before: to send, to end the
+    /// quarantine, or to call [`expire`](Self::expire).
     pub(crate) fn next_wake(&mut self) -> Option<Instant> {
         let mut next = self.link.next_deadline();
         if self.has_backlog() {
@@ -322,14 +322,14 @@ impl Session {
         [waiting, late, owed, retry].into_iter().flatten().min()
     }
 
-    /// Returns when a waiting `request` is given up: one node timeout after its post. If the
-    /// request was posted before the connection came into use, the time counts from that moment.
+    /// Returns when a waiting `request` is given up: one node timeout after its post, or after the
+    /// connection came into use if that was later.
     fn send_by(&self, request: &Request) -> Instant {
         request.posted.max(self.link.began) + self.link.liveness.timeout()
     }
 
-    /// Returns when a late `release` gets a failed vote, because its caller waits. The release
-    /// itself goes on waiting.
+    /// Returns when a late `release` gets a failed vote, so that its caller can go on. The release
+    /// itself still waits to be sent.
     fn confirmed_by(&self, release: &Request) -> Instant {
         self.send_by(release) + self.config.connect_timeout
     }
@@ -342,7 +342,7 @@ impl Session {
     }
 
     /// Casts all open votes, and makes later requests fail at once with `unsent`. Requests that
-    /// were sent fail with `unknown`. Returns all requests, because the master may be owed them.
+    /// were sent fail with `unknown`. Returns all requests, because some may be owed releases.
     fn give_up(&mut self, unknown: &Failure, unsent: &Failure) -> Vec<Arc<Request>> {
         self.mailbox.down(unsent.clone(), &mut self.posts);
         let mut given_up = self.give_up_old(unknown, unsent);

@@ -167,7 +167,7 @@ mod tests {
     }
 
     /// The release was posted while another thread was about to cast the vote. A supervisor without
-    /// a timer would keep the release until the master is back, and `close` would wait for it.
+    /// a timer would keep the release until the master is back, and `close` would wait as long.
     #[test]
     fn a_release_that_is_no_longer_owed_is_given_up_at_once() {
         let now = clock::monotonic();

@@ -19,7 +19,7 @@ use crate::{
 impl Session {
     /// Handles the reply to the oldest command, and casts the vote that the reply means. `now` was
     /// read after the reply came. Fails if no command is unanswered, if `reply` cannot be a reply
-    /// to the oldest one, or if it says that the master has become a replica.
+    /// to the oldest one, or if `reply` says that the master has become a replica.
     pub(crate) fn on_reply(&mut self, reply: &Reply<'_>, now: Instant) -> Result<(), Arc<str>> {
         let sent = self.link.pop(now)?;
         let request = match &sent.item {
@@ -36,7 +36,7 @@ impl Session {
         }
         let vote = request.command.vote(reply);
         let checked = check_role(reply);
-        // Before the vote is cast, so that a caller whose round ends sees the new health.
+        // This comes before the vote, so that a caller whose round ends sees the new health.
         let noted = caught(|| {
             if vote.vote.is_failure() && (sent.is_owed || request.is_owed_to(master)) {
                 let random = (self.config.random)();
@@ -55,9 +55,9 @@ impl Session {
         checked
     }
 
-    /// Notes what the answer to `verb` says about the master. After an error, the master takes no
-    /// locks until it grants a command that takes one. A server without memory still releases and
-    /// extends locks, so other grants say nothing.
+    /// Notes what the answer to `verb` says about the master. After an error, the master counts as
+    /// taking no locks until it grants a command that takes one. A server that is out of memory
+    /// still releases and extends locks, so other grants say nothing.
     fn note_fitness(&mut self, verb: Verb, vote: &Vote) {
         let health = &self.config.health;
         match vote {
@@ -138,8 +138,8 @@ impl Session {
         Err("its keys may have been deleted or replaced".into())
     }
 
-    /// Handles the confirmation of a subscription. Fails if the oldest command is not a change of a
-    /// subscription to `channel`.
+    /// Handles the confirmation of a change of a subscription. Fails if the oldest command does not
+    /// change the subscription to `channel`.
     pub(crate) fn on_confirmation(&mut self, channel: &str, now: Instant) -> Result<(), Arc<str>> {
         // The command is checked before it is removed. A command of another kind must stay, because
         // its own reply may still come.

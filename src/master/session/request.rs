@@ -12,9 +12,9 @@ use crate::core::{kind::script::Script, protocol::command::Command, vote::SlotVo
 /// the latest when the node timeout of the master is over. If a reply comes later, another vote
 /// follows. The node timeout begins when the command is sent. Before that, the command may have to
 /// wait for the first dial. If the master does not keep up, or is dialled again, the command may
-/// also wait for up to one node timeout. A release that the master is owed may wait for longer,
-/// until it is sent, until the connection ends, or until it is no longer owed. If this process
-/// notices a deadline late, the master gets the delay as extra time, for at most one more node
+/// also wait for up to one node timeout. A release that is [owed](Self::owed_until) may wait for
+/// longer: until it is sent, until the connection ends, or until it is no longer owed. If this
+/// process notices a deadline late, the master gets the delay as extra time, but at most one node
 /// timeout.
 pub(crate) trait VoteCounter: Send + Sync {
     /// Counts a vote of `master`. `now` is the time, read after the vote was known.
@@ -28,9 +28,9 @@ pub(crate) trait VoteCounter: Send + Sync {
     /// next.
     fn take_text(&self, _master: usize, _text: &str) {}
 
-    /// Returns the time until which `master` is owed the command, or `None` if it is not owed the
-    /// command. An owed command is sent later if the master cannot be reached now. At the returned
-    /// time, the key that the command would delete on the master has expired.
+    /// Returns the time until which the command is owed to `master`, or `None` if it is not owed.
+    /// If the master cannot be reached now, an owed command is sent later, even after its vote. At
+    /// the returned time, the key that the command would delete on the master has expired.
     fn owed_until(&self, _master: usize) -> Option<Instant> {
         None
     }

@@ -317,12 +317,12 @@ fn releases_that_wait_for_room_have_not_failed() {
     }
     assert_eq!(wire.sent, 50_000);
     assert_eq!(*acquisition.votes_to.0.votes.lock(), 1);
-    // Each master would get the releases once more if they were owed.
+    // If the releases were owed, they would be sent once more.
     assert!(session.is_empty());
 }
 
-/// A late release gets its vote before it is sent. Then it is owed, and sent like other releases
-/// that are owed.
+/// A late release gets its vote before it is sent. After that, it is owed, and sent like other owed
+/// releases.
 #[test]
 fn a_late_release_gets_its_vote_and_is_owed() {
     set_clock(Duration::ZERO);
@@ -360,8 +360,8 @@ fn a_late_release_gets_its_vote_and_is_owed() {
     assert!(session.is_empty());
 }
 
-/// Requests wait for the first dial. While the master is down, they fail at once, and the releases
-/// that it is owed wait for the next connection, as do those without a reply.
+/// Requests wait for the first dial. While the master is down, requests fail at once, but releases
+/// wait for the next connection. So do releases that were sent and have no reply.
 #[test]
 fn a_release_outlives_connections() {
     set_clock(Duration::ZERO);
@@ -483,7 +483,7 @@ fn a_request_that_was_not_sent_waits_for_the_first_dial() {
     }
 }
 
-/// A request waits for a node timeout. Then a release is owed.
+/// A request waits for a node timeout. After that, a release is owed.
 #[test]
 fn the_wait_for_a_dial_ends_in_time() {
     set_clock(Duration::ZERO);
