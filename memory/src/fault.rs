@@ -12,7 +12,7 @@ pub enum Fault {
     /// Connections break, and none can be opened.
     Down,
     /// Every command is answered with this error, such as `OOM command not allowed`, and is not
-    /// executed, not even reads and deletions. A server that is out of memory executes those.
+    /// executed. This includes reads and deletions, which a server that is out of memory executes.
     /// Commands about the connection, such as `HELLO` and `SUBSCRIBE`, still work.
     ErrorReply(String),
     /// The master stops, as after SIGSTOP. Commands that are sent to it meanwhile are executed when

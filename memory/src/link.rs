@@ -20,7 +20,7 @@ pub(crate) struct Link {
     number: u64,
     state: Arc<Mutex<State>>,
     stream: DuplexStream,
-    /// The pieces that have not arrived, each with the time when it was sent.
+    /// The bytes that have not arrived, in pieces, each with the time when it was sent.
     in_transit: VecDeque<(Instant, Vec<u8>)>,
     out: Vec<u8>,
     /// Set once the client has closed its end.
@@ -57,8 +57,8 @@ impl Link {
         if fault == Fault::Hang {
             return Poll::Pending; // what was sent stays in the stream
         }
-        // What the server sends because of this poll is written in the next poll, as on the other
-        // connections. Otherwise a client would hear of its own change before all other clients.
+        // On every connection, what the server sends because of this poll is written in the next
+        // poll. Otherwise a client would hear of its own change before all other clients.
         self.write(cx);
         self.read(cx);
         self.arrive(&fault, cx);
@@ -136,7 +136,7 @@ impl Drop for Link {
     }
 }
 
-/// A timer that is made when it is needed.
+/// A timer that is created by its first poll.
 #[derive(Default)]
 struct Timer(Option<Pin<Box<Sleep>>>);
 

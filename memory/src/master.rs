@@ -65,7 +65,7 @@ impl MemoryMaster {
         Self::of_version(Version::default())
     }
 
-    /// Creates a server without keys, which knows the commands of this version.
+    /// Creates a server that has no keys and knows the commands of this version.
     #[must_use]
     pub fn of_version(version: Version) -> Self {
         static COUNT: AtomicU64 = AtomicU64::new(1);
@@ -139,17 +139,17 @@ impl MemoryMaster {
         }
     }
 
-    /// Returns the number of the process that this handle simulates: 0 unless the handle, or one
-    /// that it was cloned from, came from [`for_another_process`](Self::for_another_process). A
-    /// client that remembers something about a server for the life of its process keeps it under
-    /// the address and this number.
+    /// Returns the number of the process that this handle simulates: 0, or another number for a
+    /// handle from [`for_another_process`](Self::for_another_process) and its clones. A client that
+    /// remembers something about a server while its process lives should use the address and this
+    /// number as the key.
     #[must_use]
     pub fn process(&self) -> u64 {
         self.process
     }
 
-    /// Leaves `key` out of [`keys`](Self::keys) from now on, such as a key that a client writes for
-    /// itself.
+    /// Leaves `key` out of [`keys`](Self::keys) from now on. Clients hide keys that they write for
+    /// themselves.
     pub fn hide(&self, key: &str) {
         self.state.lock().hidden.insert(key.to_owned());
     }
@@ -264,7 +264,7 @@ impl MemoryMaster {
         state.wake_all(); // the timers of connections are wrong
     }
 
-    /// Calls `f` with the server and the true time, for what this type has no method for.
+    /// Calls `f` with the server and the true time. Use this if no other method does what you need.
     /// Connections get what `f` makes the server send. `f` must not use a handle on this server.
     pub fn with<T>(&self, f: impl FnOnce(&mut Server, u64) -> T) -> T {
         self.state.lock().with(f)

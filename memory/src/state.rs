@@ -1,4 +1,4 @@
-//! A server with what the tasks of its connections share.
+//! A server, and the state that the tasks of its connections share.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,7 +21,7 @@ pub(crate) struct State {
     ends: BTreeMap<u64, End>,
     /// When the server began, by tokio's clock.
     started: Instant,
-    /// The time of day at that instant, in microseconds since 1970.
+    /// The time of day at `started`, in microseconds since 1970.
     epoch: u64,
 }
 
@@ -68,7 +68,7 @@ impl State {
         number
     }
 
-    /// Closes a connection. What it has not got yet is lost.
+    /// Closes a connection. Output that its task has not taken yet is lost.
     pub(crate) fn close(&mut self, number: u64) {
         self.server.close(number);
         let end = self.ends.remove(&number);
@@ -144,13 +144,13 @@ impl State {
         self.wake_all();
     }
 
-    /// Makes all connections look at the fault, at the clock, and at what they are to get.
+    /// Makes the tasks of all connections look at the fault, at the clock, and at their output.
     pub(crate) fn wake_all(&self) {
         let wakers = self.ends.values().filter_map(|end| end.waker.as_ref());
         wakers.for_each(Waker::wake_by_ref);
     }
 
-    /// Gives connections what they are to get, and wakes their tasks.
+    /// Gives each connection what the server sends on it, and wakes its task.
     fn spread(&mut self) {
         for (number, bytes) in self.server.outputs() {
             if bytes.is_empty() {

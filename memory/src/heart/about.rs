@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::script::sha1;
 
-/// The version that a server shows, and with it the commands that it knows.
+/// The version that a server shows. It decides which commands the server knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Version {
@@ -29,7 +29,7 @@ pub(super) struct About {
     pub(super) denied: BTreeSet<String>,
 }
 
-/// The settings with which a server begins: it has a complete log, and evicts nothing.
+/// The settings of a new server, which logs every write, and evicts nothing.
 const SETTINGS: [(&str, &str); 6] = [
     ("appendfsync", "always"),
     ("appendonly", "yes"),

@@ -3,11 +3,11 @@
 /// A clock that shows more or less than the true time, and runs at a rate of its own.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Clock {
-    /// By how many microseconds it was ahead when it was set.
+    /// By how many microseconds the clock was ahead when it was set.
     ahead: i64,
-    /// When it was set.
+    /// When the clock was set.
     since: u64,
-    /// How many microseconds it gains in a second.
+    /// How many microseconds the clock gains in a second.
     ppm: i64,
 }
 

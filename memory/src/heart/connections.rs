@@ -18,9 +18,9 @@ pub(super) struct Connections {
     newest: u64,
     /// The channels, with the connections that listen.
     channels: BTreeMap<Vec<u8>, BTreeSet<u64>>,
-    /// The keys whose next change a connection hears of, each with the connection.
+    /// Each key that a connection tracks, with the number of this connection.
     tracked: BTreeSet<(Vec<u8>, u64)>,
-    /// The bytes that connections are to get. A connection that was cut gets none.
+    /// The output of each connection. It is empty for a connection that was cut.
     outputs: BTreeMap<u64, Vec<u8>>,
     /// The user and the password that new connections need.
     pub(super) login: Option<(String, String)>,
@@ -43,9 +43,9 @@ pub(super) struct Connection {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Tracking {
     All,
-    /// Those that the next command reads.
+    /// The keys that the next command reads.
     Next,
-    /// None, until the connection asks for those of the next command.
+    /// No keys, until the connection asks to track those of the next command.
     OnRequest,
     #[default]
     Off,
@@ -74,7 +74,7 @@ impl Connections {
         self.open.keys().copied()
     }
 
-    /// Closes a connection. Its client still gets what it has not got yet.
+    /// Closes a connection. Its client still gets the output so far.
     pub(super) fn end(&mut self, number: u64) {
         self.open.remove(&number);
         self.untrack(number);
@@ -84,7 +84,7 @@ impl Connections {
         });
     }
 
-    /// Closes a connection. Its client learns of that, and gets nothing else.
+    /// Closes a connection. Its client sees that it is closed, and gets no more output.
     pub(super) fn cut(&mut self, number: u64) {
         self.end(number);
         self.outputs.insert(number, Vec::new());
@@ -96,7 +96,7 @@ impl Connections {
         self.outputs.remove(&number);
     }
 
-    /// Begins or ends a subscription. Returns how many the connection has then.
+    /// Begins or ends a subscription. Returns how many subscriptions the connection has after that.
     pub(super) fn listen(&mut self, number: u64, channel: &[u8], begins: bool) -> usize {
         let listeners = self.channels.entry(channel.to_vec()).or_default();
         match begins {
@@ -152,8 +152,8 @@ impl Connections {
         }
     }
 
-    /// Reports that `key` has changed to the connections that track it. Each of them hears of one
-    /// change.
+    /// Reports a change of `key` to the connections that track it. After that, none of them tracks
+    /// it.
     fn report(&mut self, key: &[u8]) {
         let of_key = (key.to_vec(), 0)..=(key.to_vec(), u64::MAX);
         let trackers: Vec<_> = self.tracked.range(of_key).cloned().collect();
@@ -173,7 +173,7 @@ impl Connections {
         }
     }
 
-    /// Reports changed keys. A client of RESP2 gets no such reports on this connection.
+    /// Reports changed keys. A connection with RESP2 gets no such reports.
     fn invalidate(&mut self, number: u64, keys: Reply) {
         if self.open.get(&number).is_some_and(|one| one.is_resp3) {
             self.send(number, &Reply::Push(vec![Reply::bulk("invalidate"), keys]));

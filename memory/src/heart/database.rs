@@ -1,5 +1,5 @@
-//! What commands and scripts work on: the keys of one database at one time, and what a server knows
-//! besides them.
+//! What commands and scripts work on: the keys of one database at one time, and the other state of
+//! the server.
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
@@ -22,12 +22,12 @@ pub(super) const NOT_INTEGER: Error = Cow::Borrowed("ERR value is not an integer
 /// The error of a server if it does not understand a word.
 pub(super) const SYNTAX: Error = Cow::Borrowed("ERR syntax error");
 
-/// An error reply to a command. The error ends a script.
+/// An error reply to a command. In a script, `redis.call` throws it.
 pub(super) type Error = Cow<'static, str>;
 
 pub(super) type Answer<T = Reply> = Result<T, Error>;
 
-/// The words of a command, with its name.
+/// The words of a command. The first is its name.
 pub(super) type Words<'a> = &'a [&'a [u8]];
 
 /// Executes a command.
@@ -146,7 +146,7 @@ impl Database {
         self.changed(key, true);
     }
 
-    /// Sets when a key expires. Returns whether the key is there.
+    /// Sets when a key expires. Returns whether the key was there.
     pub(super) fn set_expiry(&mut self, key: &[u8], expires: u64) -> bool {
         if self.value(key).is_none() {
             return false;

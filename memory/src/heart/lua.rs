@@ -39,7 +39,7 @@ pub(super) fn run(
     })
 }
 
-/// Fails if a script is no Lua.
+/// Fails if a script cannot be compiled.
 pub(super) fn check(script: &Script) -> Answer<()> {
     INTERPRETER.with(|interpreter| interpreter.compiled(script).map(drop))
 }
@@ -49,9 +49,9 @@ thread_local! {
         Interpreter::new().expect("the prelude is a constant that loads");
 }
 
-/// A Lua interpreter, which all servers of a thread share. A script leaves nothing in it for the
-/// next one, except what it writes into libraries, such as `redis.x = 1`, and the globals that it
-/// replaces. On a server, both are read-only.
+/// A Lua interpreter, which all servers of a thread share. A script leaves nothing behind for the
+/// next script, except what it writes into libraries, such as `redis.x = 1`, and the globals that
+/// it replaces. On a server, both are read-only.
 struct Interpreter {
     lua: Lua,
     /// The data of the server whose script runs.
@@ -60,7 +60,7 @@ struct Interpreter {
     call: Rc<Cell<Run>>,
     /// The function of the prelude that runs scripts.
     run: Function,
-    /// The scripts by their hashes.
+    /// The compiled scripts, by their hashes.
     scripts: RefCell<HashMap<String, Function>>,
 }
 
@@ -188,8 +188,8 @@ fn to_lua(lua: &Lua, reply: Reply) -> mlua::Result<Value> {
 /// Converts what a script has returned, which is inside `depth` tables, to a reply, as a server
 /// does.
 fn to_reply(returned: &Value, depth: usize) -> mlua::Result<Reply> {
-    /// The most tables inside each other. A table may even contain itself. Servers allow about
-    /// 8,000 tables, but the stack of a thread may be too small for so many.
+    /// How deep tables may be nested. A table may even contain itself. Servers allow about 8,000
+    /// tables, but the stack of a thread may be too small for so many.
     const DEEPEST: usize = 128;
     Ok(match returned {
         _ if depth > DEEPEST => Reply::Error("ERR reached lua stack limit".to_owned()),
@@ -230,7 +230,7 @@ fn field(table: &Table, name: &str) -> Option<String> {
 
 /// The part of a server's environment that is written in Lua. It returns the function that runs a
 /// script. `redis.call` throws the errors that `redis.pcall` returns. As on a server, a script that
-/// uses a global variable of its own fails, and `pcall` returns the text of an error of a command.
+/// uses a global variable of its own fails, and `pcall` returns the error of a command as a text.
 const PRELUDE: &str = "
 local call, allows, sha1hex = ...
 KEYS, ARGV, redis = {}, {}, {

@@ -19,7 +19,7 @@ impl Script {
             static KNOWN: RefCell<Vec<Script>> = const { RefCell::new(Vec::new()) };
         }
         let text = text.as_ref();
-        // Clients send the same texts again and again, and hashing one takes longer than running
+        // Clients send the same texts again and again, and hashing a text takes longer than running
         // it.
         KNOWN.with_borrow_mut(|known| {
             if let Some(script) = known.iter().find(|script| *script.text == *text) {

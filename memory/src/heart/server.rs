@@ -29,14 +29,14 @@ pub type Data = BTreeMap<u32, Keyspace>;
 /// ```
 #[derive(Default)]
 pub struct Server {
-    /// The keys of the database that a command works on are moved here while it runs.
+    /// While a command runs, the keys of its database are moved here.
     database: Database,
     data: Data,
     clock: Clock,
     /// The error that all commands are answered with.
     refusal: Option<Error>,
     commands: u64,
-    /// How many keys there were when the expired ones were last deleted.
+    /// How many keys were left when expired keys were last deleted.
     kept: usize,
 }
 
@@ -129,8 +129,9 @@ impl Server {
         }
     }
 
-    /// Executes a command as another client would, in database 0. Nothing refuses it, and it does
-    /// not count.
+    /// Executes a command as another client would, in database 0. It needs no login,
+    /// [`refuse_with`](Self::refuse_with) does not apply to it, and [`commands`](Self::commands)
+    /// does not count it.
     pub fn run<W: AsRef<[u8]>>(&mut self, words: &[W], now: u64) -> Reply {
         let words: Vec<_> = words.iter().map(AsRef::as_ref).collect();
         self.database.caller = 0;
@@ -168,15 +169,15 @@ impl Server {
         keys.map(|keys| keys.entries.len()).sum()
     }
 
-    /// Tells all connections what the last command has done.
+    /// Sends the pushes that follow from the last command to all connections.
     fn tell(&mut self) {
         let effects = mem::take(&mut self.database.effects);
         let caller = self.database.caller;
         self.database.connections.tell(caller, effects);
     }
 
-    /// Takes the bytes that connections are to get: replies, and pushes. A connection without bytes
-    /// was cut.
+    /// Takes the output of connections: replies and pushes. A connection with an empty output was
+    /// cut.
     pub fn outputs(&mut self) -> BTreeMap<u64, Vec<u8>> {
         self.database.connections.take_outputs()
     }
@@ -187,7 +188,7 @@ impl Server {
         self.refusal = error.map(|error| error.to_owned().into());
     }
 
-    /// Takes the right to a command from all users, such as `PUBLISH` or `CLIENT|TRACKING`.
+    /// Takes the right to a command, such as `PUBLISH` or `CLIENT|TRACKING`, from all users.
     pub fn deny(&mut self, command: &str) {
         let denied = &mut Arc::make_mut(&mut self.database.about).denied;
         denied.insert(command.to_lowercase());
@@ -198,9 +199,9 @@ impl Server {
         self.database.connections.login = Some((user.to_owned(), password.to_owned()));
     }
 
-    /// Deletes the keys that have expired, and tells the connections that track them. Without this
-    /// call, a key that has expired is gone, too, but nobody hears of that until someone writes the
-    /// key, or until there are many more keys than before.
+    /// Deletes the keys that have expired, and tells the connections that track them. An expired
+    /// key counts as gone even without this call, but no connection hears of that until someone
+    /// writes the key, or until there are many more keys than before.
     pub fn expire(&mut self, now: u64) {
         self.database.micros = self.micros(now);
         self.delete_expired();
@@ -246,7 +247,7 @@ impl Server {
         self.clock = Clock::new(now, ahead, ppm);
     }
 
-    /// Returns the keys of database 0. Nobody hears of changes that are made in this way.
+    /// Returns the keys of database 0. No connection hears of changes that you make to them.
     pub fn keys(&mut self) -> &mut Keyspace {
         self.data.entry(0).or_default()
     }
@@ -270,7 +271,7 @@ impl Server {
     }
 
     /// Becomes a replica of a server with these keys, and a master again: the replication id is
-    /// new, and connections that track keys hear that all have changed.
+    /// new, and connections that track keys hear that all keys have changed.
     pub fn resync(&mut self, data: Data) {
         Arc::make_mut(&mut self.database.about).promote();
         self.data = data;

@@ -120,7 +120,7 @@ fn a_scan_misses_no_key_while_others_are_deleted() {
     assert!((10..=100).contains(&pages), "{pages}");
 }
 
-/// The same is true on a server, but there the error is deeper.
+/// A server returns an error, too, but only at a greater depth.
 #[test]
 fn a_table_that_contains_itself_ends_in_an_error() {
     let ran = eval(&mut Keyspace::default(), "local t = {} t[1] = t return t");

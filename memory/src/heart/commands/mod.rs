@@ -1,4 +1,4 @@
-//! The commands, one function each. Such a function does what the command of its name does.
+//! The commands. Each is executed by the function with its name.
 
 mod client;
 mod connection;
@@ -23,14 +23,14 @@ use super::{
 #[derive(Clone, Copy)]
 pub(super) struct Command {
     name: &'static str,
-    /// The number of its words. A negative number stands for the least number of words.
+    /// The number of words, with the name. A negative number stands for the least number of words.
     arity: i32,
-    /// The words that are keys which it reads and does not write.
+    /// Which words are keys that the command reads and does not write.
     reads: Reads,
     is_for_scripts: bool,
-    /// The only version that has the command.
+    /// The only version that has the command. `None` if all versions have it.
     version: Option<Version>,
-    /// Whether it is about the connection that sends it.
+    /// Set if the command is about the connection that sends it.
     pub(super) is_about_connection: bool,
     run: Run,
 }
@@ -51,7 +51,7 @@ pub(super) enum Missing {
 }
 
 impl Command {
-    /// Finds the command with this name, if it may have these words.
+    /// Finds the command that the first word names, if it may have these words.
     pub(super) fn find(words: Words<'_>, about: &About) -> Result<&'static Self, Missing> {
         let name = words.first().copied().unwrap_or_default();
         let by_name = |command: &Self| {

@@ -25,7 +25,7 @@ pub(super) fn is(word: &[u8], name: &str) -> bool {
     word.eq_ignore_ascii_case(name.as_bytes())
 }
 
-/// Returns a pattern, unless it has a set of bytes in brackets. [`matches()`] would take the set
+/// Returns a pattern. Fails if it has a set of bytes in brackets, which [`matches()`] would take
 /// literally.
 pub(super) fn pattern_of(word: &[u8]) -> Answer<&[u8]> {
     let mut is_escaped = false;
@@ -59,7 +59,7 @@ pub(super) fn matches(mut pattern: &[u8], mut text: &[u8]) -> bool {
             _ => None,
         };
         if met.is_none() {
-            // The star takes one byte more. What came before it stays as it is.
+            // The star takes one byte more. What came before the star stays as it is.
             star = star.and_then(|(rest, left)| Some((rest, left.get(1..)?)));
         }
         let Some(next) = met.or(star) else {
