@@ -13,8 +13,8 @@
 --          error WRONGTYPE: a lock of another kind is held under this name
 --
 -- Safe to run twice or late: an attempt is released once, and removing a missing ticket does
--- nothing. If the waiter left because no majority answered, and is back with the same ticket, a
--- late run removes that ticket, and the waiter's next poll queues it at its old position.
+-- nothing. A waiter that left because no majority answered may be back with the same ticket. Then a
+-- late run removes the ticket, and the waiter's next poll queues it at its old position.
 
 -- `stored` is an error reply if the key is of another type.
 local stored = redis.pcall('HMGET', KEYS[1], ARGV[1], 'quorlock:fair', 'mode')

@@ -1,7 +1,7 @@
--- read_write/uncontended_acquire: the common case of read_write/acquire. Comes before the
--- definitions of its functions, which take as long as all the rest. There is no holder and no
+-- read_write/uncontended_acquire: the common case of read_write/acquire: there is no holder and no
 -- waiter; or readers hold the lock, no writer waits, and the caller reads. The caller does not
--- wait, and has no candidate for a fencing token.
+-- wait, and has no candidate for a fencing token. Runs before the functions of read_write/acquire
+-- are defined, which takes as long as all the rest.
 if not ARGV[7] then
   local call, key, ttl = redis.call, KEYS[1], tonumber(ARGV[4])
   local is_writer = ARGV[5] == 'write'

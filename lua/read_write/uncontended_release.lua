@@ -1,6 +1,6 @@
--- read_write/uncontended_release: the common case of read_write/release. Comes before the
--- definitions of its functions, which take as long as all the rest. The caller has an entry of this
--- attempt and no other entry, and no one waits.
+-- read_write/uncontended_release: the common case of read_write/release: the caller has an entry of
+-- this attempt and no other entry, and no one waits. Runs before the functions of
+-- read_write/release are defined, which takes as long as all the rest.
 do
   local call, key, reader = redis.call, KEYS[1], 'quorlock:reader:' .. ARGV[1]
   local stored = redis.pcall('HMGET', key, 'mode', 'quorlock:read_write', 'quorlock:writer', reader)

@@ -55,7 +55,7 @@ if earliest and earliest < now then
   end
   mine = mine and mine.ends >= now and mine
 end
--- A waiter that was granted a slot in an earlier round has left the queue, and keeps its place.
+-- A waiter that was granted a slot in an earlier round has left the queue, but its ticket counts.
 local was_granted = mine and mine.attempt < attempt
 if was_granted then
   remove(mine)

@@ -1,7 +1,7 @@
--- semaphore/uncontended_acquire: the common case of semaphore/acquire. Comes before the definitions
--- of its functions, which take as long as all the rest. No one waits, no lease has ended, and the
--- slot where the search begins is free. The caller does not wait, and has no candidate for a
--- fencing token.
+-- semaphore/uncontended_acquire: the common case of semaphore/acquire: no one waits, no lease has
+-- ended, and the slot where the search begins is free. The caller does not wait, and has no
+-- candidate for a fencing token. Runs before the functions of semaphore/acquire are defined, which
+-- takes as long as all the rest.
 if not ARGV[7] and ARGV[5] == '0' then
   local call, key, ttl, most = redis.call, KEYS[1], tonumber(ARGV[3]), tonumber(ARGV[4])
   local is_new, earliest = call('EXISTS', key, KEYS[2]) == 0, nil

@@ -1,6 +1,6 @@
--- semaphore/uncontended_release: the common case of semaphore/release. Comes before the definitions
--- of its functions, which take as long as all the rest. The caller has an entry of this attempt and
--- its slot, no one waits, and no other lease has ended.
+-- semaphore/uncontended_release: the common case of semaphore/release: the caller has an entry of
+-- this attempt and its slot, no one waits, and no other lease has ended. Runs before the functions
+-- of semaphore/release are defined, which takes as long as all the rest.
 do
   local call, key, permit = redis.call, KEYS[1], 'quorlock:permit:' .. ARGV[1]
   local stored = redis.pcall('HMGET', key, permit, 'mode', 'quorlock:semaphore')

@@ -9,7 +9,7 @@
 --          'replid'  the replication id of the process
 -- ARGV[1]  'strict': a master without a record counts as having forgotten its locks. If other
 --          callers took it for new, it counts as having forgotten them when it was first seen.
---          'observed': such a master counts so only if the caller knew it before.
+--          'observed': a master without a record counts as new, unless the caller knew it.
 -- ARGV[2], ARGV[3], and so on  two arguments for each process that the caller has met here: its
 --          run id, and the ms since the caller last heard from it
 -- returns  text  'SINCE NOW RUN_ID SIGN'

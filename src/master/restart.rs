@@ -70,9 +70,10 @@ impl RunIds {
         known.collect()
     }
 
-    /// Notes that the server with `run_id` answered at `now`. The question to this server named all
-    /// run ids that were known at `asked`. Returns the [`LastHeard`] of the server. The connection
-    /// to the server updates it, and holds a clone of it until the connection ends.
+    /// Notes that the server with `run_id` answered the question about restarts at `now`. The
+    /// question named all run ids that were known at `asked`. Returns the [`LastHeard`] of the
+    /// server. The connection to the server updates it, and holds a clone of it until the
+    /// connection ends.
     ///
     /// Removes the other run ids that have no connection and were last heard before `asked`. The
     /// question named them, so the server counts its quarantine from a time after they were last

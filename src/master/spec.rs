@@ -209,9 +209,8 @@ impl MasterSpec {
 
     /// Returns the URLs in a list, as they are written there. Commas and white space separate them.
     ///
-    /// A part of the list without `://` belongs to the URL before it, because a password, and the
-    /// URL of a master behind Sentinels, may contain commas. A tab or a line break in a URL must be
-    /// percent-encoded.
+    /// A part of the list without `://` belongs to the URL before it, because passwords and lists
+    /// of Sentinels may contain commas. A tab or a line break in a URL must be percent-encoded.
     pub fn split(urls: &str) -> Vec<&str> {
         let is_separator = |c: char| c == ',' || c.is_whitespace();
         let starts = urls.match_indices("://").map(|(at, _)| {

@@ -39,7 +39,7 @@ pub(super) struct Connection {
     pub(super) tracking: Tracking,
 }
 
-/// Which keys a connection tracks, of those that it reads.
+/// Which keys a connection tracks when it reads them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Tracking {
     All,

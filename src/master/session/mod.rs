@@ -160,8 +160,8 @@ impl Session {
         is_abandoned
     }
 
-    /// Called while there is no connection. Drops the releases that the master is no longer owed,
-    /// and gives up the requests that have waited for a node timeout, except during the very first
+    /// Called while there is no connection. Drops the releases that the master is no longer owed.
+    /// Gives up the requests that have waited for a node timeout, except during the very first
     /// dial. Returns when to call this method again.
     pub(crate) fn expire_unconnected(&mut self) -> Option<Instant> {
         let (master, now) = (self.master(), self.config.now);

@@ -127,7 +127,7 @@ impl Session {
     }
 
     /// Handles a report that all keys have changed: they were flushed, or replaced by those of
-    /// another server. With quarantine, always fails. The replies that come later on the
+    /// another server. Always fails if quarantine is on. The replies that come later on the
     /// connection are then not read, and the next dial finds out which locks are lost.
     pub(crate) fn on_flushed(&mut self) -> Result<(), Arc<str>> {
         if self.config.quarantine == Quarantine::Off {

@@ -84,7 +84,7 @@ pub(super) fn zrange(db: &mut Database, words: Words<'_>) -> Answer {
 
 /// Counts the members in a range of strings. All members should have the same score.
 pub(super) fn zlexcount(db: &mut Database, words: Words<'_>) -> Answer {
-    /// Returns where a member is, as seen from a limit.
+    /// Returns whether a member is below, at or above a limit.
     fn place(member: &[u8], limit: &[u8]) -> Answer<Ordering> {
         match limit {
             b"-" => Ok(Ordering::Greater),
