@@ -27,8 +27,8 @@ impl From<FencingToken> for u64 {
 }
 
 impl From<FencingToken> for i64 {
-    /// Converts the token of a lock without loss. A number above [`i64::MAX`], which no lock has,
-    /// becomes [`i64::MAX`].
+    /// Keeps the value of every token of a lock. A number above [`i64::MAX`], which is no token of
+    /// a lock, becomes [`i64::MAX`].
     fn from(token: FencingToken) -> Self {
         Self::try_from(token.0).unwrap_or(Self::MAX)
     }

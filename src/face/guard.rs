@@ -24,9 +24,9 @@ use crate::{
 /// [`valid_until`](Self::valid_until).
 ///
 /// As long as the guard lives, the lock is renewed whenever two thirds of its
-/// [validity](Self::validity) are left. [`Lock::renewal`](crate::Lock::renewal) can set a limit.
-/// [`lost`](Self::lost) resolves when the lock is lost, for example because it could not be
-/// renewed.
+/// [validity](Self::validity) are left. [`Lock::renewal`](crate::Lock::renewal) can limit how long
+/// the lock is renewed. [`lost`](Self::lost) resolves when the lock is lost, for example because it
+/// could not be renewed.
 ///
 /// Bind the guard to a name: `let guard = ..` or `let _guard = ..` holds the lock to the end of the
 /// scope. `let _ = ..` and `if lock.try_acquire().await.is_ok()` drop the guard and release the
@@ -40,8 +40,9 @@ use crate::{
 /// # Guarantees
 ///
 /// While this guard [is valid](Self::is_valid), no other guard of this name is valid in any
-/// process. The exceptions are guards of the same [owner](crate::Owner), of other readers, and of
-/// other [slots](Self::slot). [`docs::guarantees`](crate::docs::guarantees) lists the conditions.
+/// process. The exceptions are guards of one [owner](crate::Owner), guards of readers, and guards
+/// of different [slots](Self::slot): such guards can be valid together.
+/// [`docs::guarantees`](crate::docs::guarantees) lists the conditions.
 ///
 /// The guards of one owner for the same lock are levels of that lock. They share its validity, its
 /// renewal and its loss. For example, extending one of them extends all of them. The lock is
@@ -142,7 +143,8 @@ impl Guard {
     ///
     /// This method does not wait for the masters. If the owner has no other guard that writes, this
     /// method posts an extension, which tells the masters of the change. A master that misses this
-    /// extension learns of the change from the next one. Until then, the master keeps readers away.
+    /// extension learns of the change from the next extension. Until then, the master keeps readers
+    /// away.
     ///
     /// # Errors
     ///
@@ -164,15 +166,15 @@ impl Guard {
 
     /// Returns when the validity ends, on the clock of [`Instant`].
     ///
-    /// While the lock is valid, this instant is now plus [`remaining`](Self::remaining). If the
-    /// machine is suspended, or its wall clock steps forward, the validity ends earlier on this
-    /// clock. After the validity has ended, this instant is in the past, but not before the start
-    /// of the acquisition.
+    /// While the lock is valid, this instant is the present time plus
+    /// [`remaining`](Self::remaining). If the machine is suspended, or its wall clock steps
+    /// forward, the validity ends earlier on this clock. After the validity has ended, this instant
+    /// is in the past, but not before the start of the acquisition.
     pub fn valid_until(&self) -> Instant {
         self.weakest().valid_until()
     }
 
-    /// Returns what is left of the validity. It is zero once the lock is lost.
+    /// Returns what is left of the validity, or zero once the lock is lost.
     pub fn remaining(&self) -> Duration {
         self.weakest().remaining()
     }
@@ -266,14 +268,15 @@ impl Guard {
     /// majority has confirmed the extension. From then on, its vote in [`votes`](Self::votes) is a
     /// grant.
     ///
-    /// Renewals still use the lock's own TTL. The next renewal begins when two thirds of the
-    /// validity of that TTL are left. An extension does not restart the limit of the renewal.
+    /// Renewals still use the lock's own TTL. The next renewal begins when the guard is valid for
+    /// only two thirds of the time that this TTL would give. A limit that is set by
+    /// [`Lock::renewal`](crate::Lock::renewal) does not start again with an extension.
     ///
     /// # Errors
     ///
     /// After every error except `Lost` and `Expired` the guard is as valid as before. No key was
     /// created, deleted or shortened. Masters that confirmed keep the key for the new TTL, but the
-    /// guard is not valid for longer.
+    /// validity of the guard does not become longer.
     ///
     /// - [`NoQuorum`](ExtendError::NoQuorum): too few masters confirmed. Try again after a pause,
     ///   because a request to a master that is known to be down fails in microseconds.
@@ -335,8 +338,8 @@ impl Guard {
     /// - [`NoQuorum`](ReleaseError::NoQuorum): fewer than a majority confirmed in time. Each master
     ///   has a node timeout to confirm. If other commands must be sent before the release, the wait
     ///   is longer: at most the connect timeout and two node timeouts. Masters that did not confirm
-    ///   get the release when they can be reached, until the TTL has passed. If only one level was
-    ///   released, the next extension or release tells these masters the depth.
+    ///   get the release if they can be reached before the TTL has passed. If only one level was
+    ///   released, the next extension or release tells these masters the new depth.
     /// - [`NotLeft`](ReleaseError::NotLeft): the lock has a [minimum time](crate::Lock::min_hold),
     ///   and fewer than a majority confirmed that they keep the lock for the rest of that time.
     ///
@@ -365,8 +368,8 @@ impl Guard {
         iter::once(&self.first).chain(&self.others)
     }
 
-    /// Returns the claim whose lease ends first, or has ended first. The guard is as valid as this
-    /// claim.
+    /// Returns the claim whose lease ends first, or has ended first. The guard is valid as long as
+    /// this claim is valid.
     fn weakest(&self) -> &Claim {
         if self.others.is_empty() {
             return &self.first.claim;

@@ -13,12 +13,12 @@ impl Lock {
     ///
     /// Changes nothing on the masters. The answer may be out of date when it arrives. The holder is
     /// reported even if it holds the name as another kind of lock. The queue is reported only if
-    /// this lock is of a kind with queues. Waits for at most the node timeout for the answers of
-    /// all masters. For a master whose first connection is under way, the limit is the connect
+    /// this lock is of a kind with queues. Waits for the answers of all masters, for at most the
+    /// node timeout. For a master whose first connection is under way, the limit is the connect
     /// timeout.
     ///
-    /// For several names, returns the answer for the first name that is held, or for the first name
-    /// if all are free.
+    /// If the lock has several names, returns the answer for the first name that is held, or for
+    /// the first name if all are free.
     ///
     /// # Errors
     ///
@@ -66,9 +66,9 @@ impl Lock {
         Ok(first)
     }
 
-    /// Returns whether the lock is held. A lock counts as held if it is free on too few masters for
-    /// another client to acquire it now. A shared lock that has a holder counts as held, even if it
-    /// has room for more holders: see [`available`](Self::available).
+    /// Returns whether the lock is held. A lock counts as held if another client could not acquire
+    /// it now, because it is free on too few masters. A shared lock that has a holder counts as
+    /// held, even if it has room for more holders: see [`available`](Self::available).
     ///
     /// The lock also counts as held while several owners hold it on different masters. This happens
     /// for a moment while clients contend. A `RedissonRedLock` is always in this state, because it

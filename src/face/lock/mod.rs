@@ -39,14 +39,14 @@ pub(crate) mod shared;
 /// [`Coordinator::mutex`](crate::Coordinator::mutex), [`ttl`](Self::ttl) and the like return a
 /// lock, and not a `Result`. Each call that would use a bad name or TTL fails with
 /// [`Config`](AcquireError::Config) and sends nothing. Acquiring a lock can fail for other reasons,
-/// too. In this way, all errors of a lock come from one place.
+/// too, so all errors of a lock come from one place.
 ///
 /// # Cancel safety
 ///
 /// The future of [`try_acquire`](Self::try_acquire), [`acquire_within`](Self::acquire_within) or
-/// [`acquire`](Self::acquire) may be dropped at any point. The drop posts a release of
-/// everything that was sent by then. A master that cannot be reached gets the release as soon
-/// as it can be reached, until the TTL has passed.
+/// [`acquire`](Self::acquire) may be dropped at any point. The drop posts a release of everything
+/// that was sent by then. A master that cannot be reached gets the release later, if it can be
+/// reached before the TTL has passed.
 ///
 /// # Futures that are not polled
 ///
@@ -54,14 +54,15 @@ pub(crate) mod shared;
 /// up other tasks for a while. This happens, for example, with `select!` on `&mut future` when
 /// another branch completes first. The effects are:
 ///
-/// - Waiters for one name in one coordinator take turns. If a waiter has not been polled for about
-///   2 s longer than it meant to sleep, the next waiter takes the turn.
+/// - Waiters for one name in one coordinator take turns. If the waiter whose turn it is was not
+///   polled when it should wake up, the next waiter takes the turn about 2 s later.
 /// - Tasks of one [owner](Owner) make their attempts one after the other. While an unpolled future
 ///   is in the middle of an attempt, [`try_acquire`](Self::try_acquire) and
-///   [`acquire_within`](Self::acquire_within) of the same owner and name stop waiting and report
-///   [`OwnerBusy`](AcquireError::OwnerBusy). [`acquire`](Self::acquire) goes on waiting.
-/// - An attempt of the unpolled future may win. Then the lock is held, but not renewed, until its
-///   TTL has passed.
+///   [`acquire_within`](Self::acquire_within) of the same owner and name wait only for a limited
+///   time, and then report [`OwnerBusy`](AcquireError::OwnerBusy). [`acquire`](Self::acquire) goes
+///   on waiting.
+/// - An attempt of the unpolled future may win. Then the lock is held until its TTL has passed,
+///   without a renewal.
 ///
 /// In a loop with `select!`, create the future before the loop and poll it in every iteration. If
 /// the loop does not poll the future, drop it.
@@ -73,7 +74,7 @@ pub struct Lock {
     /// The locks of the other names, if this lock has several names.
     others: Vec<(Arc<Context>, LockId)>,
     ttl: Result<Ttl, ConfigError>,
-    /// `None` for a mutex, and for a semaphore, where each call has an owner of its own.
+    /// `None` for a mutex and for a semaphore. Each call for a semaphore has an owner of its own.
     owner: Option<Owner>,
     access: Access,
     is_fenced: bool,
@@ -119,9 +120,9 @@ impl Lock {
     /// one node timeout. After a failure it takes at most one more node timeout to find out the
     /// reason. A fenced lock may take two more round trips, of at most one node timeout each. If
     /// the votes on a semaphore are split, a second attempt follows. Each of the two attempts may
-    /// ask one master before the others. Together, they take at most six node timeouts, or ten if
-    /// the semaphore is fenced. All these times may double while a master does not keep up with the
-    /// commands of this coordinator.
+    /// ask one master before the others. Together, the two attempts take at most six node timeouts,
+    /// or ten if the semaphore is fenced. All these times may double while a master does not keep
+    /// up with the commands of this coordinator.
     ///
     /// If another task of the same owner is making an attempt, this call first waits until that
     /// attempt ends, for at most three node timeouts, or five if the lock is fenced. Until every
@@ -183,11 +184,11 @@ impl Lock {
     ///
     /// An attempt may be under way when `limit` has passed. That attempt and the last one may each
     /// take two node timeouts, or four if the lock is fenced. For a semaphore, each may take one
-    /// more. So this method returns about four node timeouts after `limit` at the latest, or later
-    /// for such locks. The first connections may take the connect timeout in addition. All these
-    /// times may double while a master does not keep up with the commands of this coordinator.
-    /// [Several names](crate::Coordinator::mutex_all) may take one attempt more: if the last
-    /// attempt at one name wins, the remaining names are tried once.
+    /// node timeout more. So this method returns at most about four node timeouts after `limit`, or
+    /// later if the lock is fenced or a semaphore. The first connections may take the connect
+    /// timeout in addition. All these times may double while a master does not keep up with the
+    /// commands of this coordinator. [Several names](crate::Coordinator::mutex_all) may take one
+    /// attempt more: if the last attempt at one name wins, the remaining names are tried once.
     ///
     /// Tasks of one owner make their attempts one after the other. If the turn of a task has not
     /// come three node timeouts after `limit`, the task makes no last attempt. For a fenced lock,
@@ -199,7 +200,7 @@ impl Lock {
     ///
     /// - [`Deadline`](AcquireError::Deadline), with the error of the last attempt.
     /// - [`Closed`](AcquireError::Closed), and mistakes such as [`Config`](AcquireError::Config)
-    ///   and [`OtherKind`](AcquireError::OtherKind), without waiting for `limit`.
+    ///   and [`OtherKind`](AcquireError::OtherKind): the call does not wait for `limit`.
     ///
     /// # Cancel safety
     ///
@@ -250,7 +251,8 @@ impl Lock {
     }
 
     /// Acquires the lock as [`acquire`](Self::acquire) does, runs `body`, and releases the lock. If
-    /// the lock is lost while `body` waits, `body` is dropped unfinished, even if it could go on.
+    /// the lock is lost while `body` waits, `body` is dropped unfinished, even if it is ready to go
+    /// on.
     ///
     /// `body` is an async closure, `async |guard| ..`. In the async block of a plain closure,
     /// `|guard| async { .. }`, the guard cannot be used.
@@ -288,7 +290,8 @@ impl Lock {
         let guard = self.acquire().await?;
         let outcome = {
             let (lost, body) = (pin!(guard.lost()), pin!(body(&guard)));
-            // The loss comes first: after a stall, the body may be ready for its next step.
+            // The loss is checked first: after a stall, the body may be ready for its next step,
+            // too.
             match select(lost, body).await {
                 Either::Left((lost, _)) => Err(RunError::Lost(lost)),
                 Either::Right((done, _)) => done.map_err(RunError::Body),

@@ -19,14 +19,14 @@ impl Lock {
     }
 
     /// Sets how long the lock is renewed while its guard lives. If an owner acquires the lock
-    /// again, a second limit counts from that round, and the later of the two limits applies.
+    /// again, a second limit counts from that acquisition, and the later of the two limits applies.
     ///
     /// Replaces the coordinator's [setting](crate::Builder::renewal) for this lock.
     pub fn renewal(self, renewal: Renewal) -> Self {
         Self { renewal, ..self }
     }
 
-    /// Keeps others from the lock until `time` after its acquisition, even if its guard is released
+    /// Keeps others from the lock for `time` after its acquisition, even if its guard is released
     /// or dropped earlier. Defaults to zero.
     ///
     /// Use this for a job that must run on only one host each time. Without a minimum time, the
@@ -36,17 +36,18 @@ impl Lock {
     /// If a guard is released or dropped before that time has passed, the lock stays on the masters
     /// for the rest of the time plus the [drift](crate::Builder::drift_ppm), without a holder and
     /// without a renewal. The process may end meanwhile. The rest may be longer than
-    /// [`max_ttl`](crate::Builder::max_ttl), up to 366 days. A longer time is refused when the lock
-    /// is acquired. If the TTL ends later than the minimum time, the lock stays until the TTL ends.
+    /// [`max_ttl`](crate::Builder::max_ttl). A minimum time of more than 366 days is refused when
+    /// the lock is acquired. If the TTL ends later than the minimum time, the lock stays until the
+    /// TTL ends.
     ///
     /// # Not guaranteed
     ///
     /// While the guard lives, its TTL and its [renewal](Self::renewal) decide how long the lock is
     /// held. A lock that is lost, or whose holder dies, does not stay for the rest of the time.
     ///
-    /// The [owner](crate::Owner) of the lock may acquire it again meanwhile. If the owner tries to,
-    /// the rest of the minimum time is over, even if the attempt fails. So use a mutex, or a new
-    /// owner for each job.
+    /// The [owner](crate::Owner) of the lock may acquire it again during the rest of the time. An
+    /// attempt of the owner ends the minimum time, even if the attempt fails. So use a mutex, or a
+    /// new owner for each job.
     ///
     /// A writer becomes a reader by [`downgrade`](crate::Guard::downgrade), or when its last guard
     /// that writes is dropped before one that reads. From then on, others may read, too: the rest
@@ -88,8 +89,8 @@ impl Lock {
     /// the resource stops a holder that acts late. A lock alone cannot do that.
     ///
     /// A token normally costs no extra round. It costs one more round if the masters' counters for
-    /// tokens are ahead of the clock of this process. It costs one more round, only once, if this
-    /// clock is more than one second off the masters' clocks. See
+    /// tokens are ahead of the clock of this process. It costs one more round, once per
+    /// coordinator, if this clock is more than one second off the masters' clocks. See
     /// [`docs::fencing`](crate::docs::fencing#what-it-costs).
     ///
     /// For a fenced mutex, the masters run a script instead of a `SET`. All clients that use the

@@ -68,7 +68,7 @@ fn guard_of_all(mut levels: Vec<Level>) -> Guard {
 }
 
 /// Returns the first lock and the others, each once, in the order of their keys. All clients take
-/// several locks in this order.
+/// the locks in this order.
 fn in_order(mut lock_ids: Vec<LockId>) -> Result<(LockId, Vec<LockId>), ConfigError> {
     let given = lock_ids.len();
     lock_ids.sort_unstable_by(|one, other| one.key().cmp(other.key()));

@@ -35,9 +35,9 @@ impl ReadWriteLock {
 
     /// Returns the lock of the writer. No other owner can read or write at the same time.
     ///
-    /// The writer may also [read](Self::read), and its guards may
-    /// [become those of a reader](crate::Guard::downgrade). A reader cannot become the writer: if
-    /// the owner holds the lock only as a reader, acquiring this lock fails with
+    /// The writer may also [read](Self::read), and its guards may [become guards of a
+    /// reader](crate::Guard::downgrade). A reader cannot become the writer: if the owner holds the
+    /// lock only as a reader, acquiring this lock fails with
     /// [`Upgrade`](crate::AcquireError::Upgrade), and sends nothing.
     pub fn write(&self) -> Lock {
         self.writer.clone()
@@ -65,8 +65,8 @@ impl Lock {
 
     /// Returns how many permits of a [semaphore](crate::Coordinator::semaphore) are free. Returns 0
     /// if the name is held as another kind of lock. For a lock that is not a semaphore, returns 1
-    /// if it is free, and otherwise 0. Returns 0 while too many masters have no vote because they
-    /// may have forgotten locks.
+    /// if it is free, and otherwise 0. Returns 0 while too many masters may have forgotten locks,
+    /// and so cannot vote.
     ///
     /// This number is a hint, for a person or a graph: it may be wrong when it arrives. It is the
     /// number of permits minus the number of [holders](crate::Inspection::holders) of an
