@@ -9,9 +9,9 @@ use crate::{
     face::lock::{Lock, Owner, shared::ReadWriteLock},
 };
 
-/// Locks. A name or an owner that cannot be used is reported when the lock is acquired. If the name
-/// is held as another kind of lock, the error is [`OtherKind`](crate::AcquireError::OtherKind). A
-/// name that is free can be acquired as any kind.
+/// Methods that return locks. A name or an owner that cannot be used is reported when the lock is
+/// acquired. If the name is held as another kind of lock, acquiring it fails with
+/// [`OtherKind`](crate::AcquireError::OtherKind). A name that is free can be acquired as any kind.
 impl Coordinator {
     /// Returns the mutex called `name`. Sends nothing.
     ///
@@ -83,10 +83,10 @@ impl Coordinator {
     /// [`try_acquire`](Lock::try_acquire) does not join the queues. It fails while other waiters
     /// come first.
     ///
-    /// A waiter can win only while a majority of masters answers it in time. If fewer masters
-    /// answer for half the waiter timeout, the waiter leaves the queues, so that other waiters can
-    /// win. When a majority answers again, the waiter takes its old position. If no majority ever
-    /// knew that position, the waiter gets a new one.
+    /// A waiter can win only while a majority of masters answers it in time. If half the waiter
+    /// timeout passes without answers from a majority, the waiter leaves the queues, so that other
+    /// waiters can win. When a majority answers again, the waiter takes its old position. If no
+    /// majority ever knew that position, the waiter gets a new one.
     ///
     /// # Guarantees
     ///
@@ -138,14 +138,14 @@ impl Coordinator {
     ///
     /// # Guarantees
     ///
-    /// While a writer holds the lock, no other owner reads or writes. The conditions are those of a
-    /// [mutex](Self::mutex).
+    /// While a writer holds the lock, no other owner reads or writes. This guarantee has the same
+    /// conditions as that of a [mutex](Self::mutex).
     ///
     /// # Not guaranteed
     ///
-    /// The order in which waiters are served has the limits of a [fair](Self::fair) lock.
-    /// Redisson's `RReadWriteLock` has another format: while one of the two locks holds a name, the
-    /// other cannot acquire it.
+    /// The order in which waiters are served has the same exceptions as that of a
+    /// [fair](Self::fair) lock. Redisson's `RReadWriteLock` has another format: while a name is
+    /// held as one of the two, it cannot be acquired as the other.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -183,8 +183,7 @@ impl Coordinator {
     /// Programs may use different numbers of permits. There are never more holders than the largest
     /// of these numbers. So the number can grow or shrink while programs run: no holder loses its
     /// permit, and a program with a smaller number waits until enough holders are gone. Callers
-    /// that come after a waiter of such a program wait for that waiter, even if there is a permit
-    /// for them.
+    /// that come later wait behind that program, even if there is a permit for them.
     ///
     /// With [`fenced`](Lock::fenced), a token is larger than those of all earlier holders of all
     /// slots. If each slot has a resource of its own, that resource can check the token.
@@ -216,10 +215,10 @@ impl Coordinator {
     /// and its release releases all.
     ///
     /// All names that seem free are asked for at once. If one name is held,
-    /// [`acquire`](Lock::acquire) keeps the names whose keys come before, waits for the held name,
-    /// and goes on with the names whose keys come after. All clients go through the names in the
-    /// order of their keys, so they never wait for each other in a circle. A task that holds such a
-    /// lock already, and waits for another lock, can still be part of a circle.
+    /// [`acquire`](Lock::acquire) takes the names in the order of their keys: it keeps the names
+    /// before the held one, waits for the held name, and goes on with the names after it. All
+    /// clients use this order, so they never wait for each other in a circle. A task that holds
+    /// such a lock already, and waits for another lock, can still be part of a circle.
     ///
     /// Each name is a lock of its own on the masters, with its own
     /// [fencing token](crate::Guard::fencing_token_of), metrics, log messages and span. If an

@@ -20,7 +20,7 @@ mod questions;
 /// connection. A background task connects to the masters, notices when a master hangs, and
 /// reconnects. A request to a master that is known to be down fails at once. Another task renews
 /// the locks that are held. The tasks end after the last clone of the coordinator, the last lock
-/// and the last guard are dropped. Before that, they deliver everything that was posted.
+/// and the last guard are dropped. Before they end, they deliver everything that was posted.
 ///
 /// # Runtimes
 ///
@@ -125,8 +125,8 @@ impl Coordinator {
     }
 
     /// Returns the number of masters that make a majority. While the masters [are
-    /// changed](crate::Builder::leaving), each list has a majority of its own. Then this method
-    /// returns the larger number, and [`tally`](Self::tally) has both.
+    /// changed](crate::Builder::leaving), each list has a majority of its own. This method then
+    /// returns the larger of the two numbers, and [`tally`](Self::tally) has both.
     pub fn quorum(&self) -> usize {
         self.context.masters.quorum().size()
     }
@@ -136,9 +136,9 @@ impl Coordinator {
         self.context.config.label.as_deref()
     }
 
-    /// For each list, counts the masters whose present state makes `count` return `true`. There are
-    /// two lists only while the masters [are changed](crate::Builder::leaving). Locks can be
-    /// acquired if a majority of each list can vote.
+    /// For each list of masters, counts those whose present state makes `count` return `true`.
+    /// There are two lists only while the masters [are changed](crate::Builder::leaving). Locks can
+    /// be acquired if a majority of each list can vote.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -172,10 +172,10 @@ impl Coordinator {
     /// Refuses new acquisitions, and waits until all posted releases are delivered.
     ///
     /// A release is delivered when it has reached every master on which the key may still be. Keys
-    /// that have expired need no release. So `close` takes at most the longest TTL in use, or twice
-    /// the [waiter timeout](crate::Builder::waiter_timeout) of a lock with queues if that is
-    /// longer. `close` may take that long if masters are down: [`close_within`](Self::close_within)
-    /// has a limit.
+    /// that have expired need no release. So `close` takes at most the longer of two times: the
+    /// longest TTL in use, and twice the [waiter timeout](crate::Builder::waiter_timeout) of a lock
+    /// with queues. If masters are down, `close` may take all of this time:
+    /// [`close_within`](Self::close_within) has a limit.
     ///
     /// Call `close` at the end of a program, so that the releases of dropped guards arrive. Before
     /// that, join the tasks that hold locks or wait for them. Guards that are still alive stay
@@ -195,7 +195,7 @@ impl Coordinator {
 
     /// Closes the coordinator as [`close`](Self::close) does, but waits for at most `limit`.
     /// Returns whether all posted releases are delivered. If the coordinator's runtime has ended,
-    /// returns `false`, because nothing delivers releases any more. The timer for `limit` runs on
+    /// returns `false`, because no task is left to deliver releases. The timer for `limit` runs on
     /// that runtime.
     ///
     /// # Cancel safety

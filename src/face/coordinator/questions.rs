@@ -12,28 +12,28 @@ use crate::{
 };
 
 impl Coordinator {
-    /// Waits for at most `limit` until a majority of masters can vote. Returns the answer of each
+    /// Waits until a majority of masters can vote, for at most `limit`. Returns the answer of each
     /// master. A [grant](crate::Vote::Grant) means that the master can vote.
     ///
-    /// A master can vote if it is connected, answers in time, accepts writes and scripts, and is not
-    /// [in quarantine](crate::Quarantine).
+    /// A master can vote if it is connected, answers in time, accepts writes and scripts, and is
+    /// not [in quarantine](crate::Quarantine).
     ///
     /// Call this method when a program starts, or in a health probe. Without this call, the first
     /// attempts of a program may fail because too few connections are ready. The call asks each
     /// master to write the key of the reserved name `quorlock:check`, which expires after a
-    /// millisecond. So a master that refuses writes or scripts is not ready, for example a replica
-    /// or a server whose memory is full. The call asks again until enough masters can vote. If the
-    /// user has no right to use that key on a master, the master counts as ready.
+    /// millisecond. So a master that refuses writes or scripts is not ready. Examples are a
+    /// replica, and a server whose memory is full. The call asks again until enough masters can
+    /// vote. If the user has no right to use that key on a master, the master counts as ready.
     ///
     /// # Duration
     ///
     /// This method returns at most one node timeout after `limit`. The first connections may take
-    /// the connect timeout in addition. With a limit of zero, it asks each master once.
+    /// the connect timeout in addition. If `limit` is zero, this method asks each master once.
     ///
     /// # Errors
     ///
     /// - [`NoQuorum`](ReadyError::NoQuorum): too few masters could vote before the limit. The error
-    ///   says which, and why.
+    ///   says which masters could not, and why.
     /// - [`Closed`](ReadyError::Closed): the coordinator is closed, or its tasks have ended.
     ///
     /// # Cancel safety
@@ -63,7 +63,7 @@ impl Coordinator {
         self.when_ready(false, limit).await
     }
 
-    /// Waits for at most `limit` until all masters can vote. Apart from that, works like
+    /// Waits until all masters can vote, for at most `limit`. Apart from that, works like
     /// [`ready`](Self::ready).
     ///
     /// If only a majority of masters can vote when `limit` has passed, the error's
@@ -90,8 +90,8 @@ impl Coordinator {
     ///
     /// A master removes only the holders that `inspection` has seen, so a newer holder keeps the
     /// lock. [`Inspection::only`] selects one of these holders. An owner that has acquired the lock
-    /// again counts as the holder that was seen. Waiters are notified. If `inspection` is of
-    /// another kind than their lock, waiters in queues find out later, by polling. The counter of
+    /// again counts as the holder that was seen. Waiters are notified. Only waiters in the queues
+    /// of another kind of lock than the inspected one find out later, by polling. The counter of
     /// fencing tokens stays.
     ///
     /// # Votes

@@ -50,8 +50,9 @@ fn score(seeds: &[u64], name: u64) -> u64 {
     scores.max().unwrap_or_default()
 }
 
-/// Returns the part of a name that decides: the text in its first braces, as in the hash tags of a
-/// Redis Cluster, or else the whole name. So names with the same text in braces are in one group.
+/// Returns the part of a name that decides the group: the text in its first braces, as in the hash
+/// tags of a Redis Cluster, or else the whole name. So names with the same text in braces are in
+/// one group.
 fn part(name: &str) -> &str {
     let tag = name
         .split_once('{')

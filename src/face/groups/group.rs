@@ -18,8 +18,8 @@ use crate::{
 /// # let _ = (group, twice_the_size);
 /// ```
 ///
-/// The [shared settings](crate::SharedSettings) have no groups. But they can give the masters of a
-/// group the login and the certificates, and can give the builder all other settings:
+/// The [shared settings](crate::SharedSettings) have no groups. But a group's masters can take
+/// their login and certificates from these settings, and the builder can take all others:
 ///
 /// ```no_run
 /// # #[tokio::main(flavor = "current_thread")]
@@ -73,8 +73,8 @@ impl Group {
         Self { weight, ..self }
     }
 
-    /// Checks the groups of one list. Returns an entry for each group, from which the ID of both
-    /// lists is made.
+    /// Checks the groups of one list. Returns an entry for each group. `lists_id` makes an ID from
+    /// the entries.
     pub(super) fn check_all(groups: &[Self]) -> Result<Vec<Entry>, GroupsError> {
         if groups.len() > Self::MOST {
             let given = format!("{} groups", groups.len());
@@ -191,7 +191,7 @@ pub enum GroupsError {
 /// The ID of a group, its weight, and the ID of its masters.
 type Entry = (String, u32, ListsId);
 
-/// Returns the ID of both lists of groups: those that a program uses, and those that it leaves.
+/// Returns one ID for two lists: the groups that a program uses, and the groups that it leaves.
 // The ID is the hash of both lists, each sorted by the IDs of the groups. If the lists are the
 // same, the second counts as empty. A zero byte ends each text, and another one ends each list.
 // This function must never change.

@@ -32,13 +32,13 @@ use crate::core::{config_error::ConfigError, error::ReadyError, vote::votes::Vot
 /// with that name.
 ///
 /// Every lock is written to every master of its group. More masters in a group make locks safer,
-/// and more groups carry more locks. There may be 64 groups, and 64 masters in each. An outage of a
-/// group concerns its names only.
+/// and more groups carry more locks. There may be up to 64 groups, and up to 64 masters in each. An
+/// outage of a group affects only its names.
 ///
 /// The group of a name follows from the name, and from the [IDs](Group::new) and the
 /// [weights](Group::weight) of all groups. The key template does not matter. If a name has a part
-/// in braces, as in `{cart:9}/items`, the first such part decides. So names with the same part are
-/// in one group. `lua/README.md` describes this choice for other languages.
+/// in braces, as in `{cart:9}/items`, the first such part decides the group. So names with the same
+/// part are in one group. `lua/README.md` describes this choice for other languages.
 ///
 /// Each coordinator has the ID of its group as its [label](Builder::label). The health and the
 /// readiness of a coordinator are those of its group. [`coordinators`](Self::coordinators) returns
@@ -66,8 +66,8 @@ struct Inner {
     choice: Choice,
     /// The choice among the old groups.
     old: Choice,
-    /// The coordinators. A key has two numbers: that of the group of the names, and that of their
-    /// old group.
+    /// The coordinators. A key is two numbers: the number of the group that has the coordinator's
+    /// names, and the number of the old group of these names.
     members: BTreeMap<(usize, usize), Member>,
     /// One of the coordinators, no matter which. All have the same settings and the same owners.
     first: Coordinator,
@@ -101,8 +101,8 @@ impl Groups {
         Self::change(settings, groups, [])
     }
 
-    /// Creates groups as [`new`](Self::new) does, for a time in which the groups are changed.
-    /// `leaving` has all old groups.
+    /// Creates groups as [`new`](Self::new) does, for use while the groups are changed. `leaving`
+    /// has all old groups.
     ///
     /// Every decision about a name then needs a majority of the masters of its group, and a
     /// majority of the masters of its old group. So locks of this program exclude those of programs
@@ -110,14 +110,15 @@ impl Groups {
     /// other programs exclude each other only if the change follows the [order of
     /// steps](crate::docs::operations#change-the-groups).
     ///
-    /// A group with the same ID and the same masters in both lists decides as in
-    /// [`new`](Self::new). To go from [one coordinator](Builder::masters) to groups, give the
-    /// masters of that coordinator as the only old group, with any ID.
+    /// If a group has the same ID and the same masters in both lists, one majority decides about
+    /// the names that stay in it, as in [`new`](Self::new). To go from [one
+    /// coordinator](Builder::masters) to groups, give the masters of that coordinator as the only
+    /// old group, with any ID.
     ///
-    /// The names that move from `a` to `b` have a coordinator of their own, with the label `a->b`,
-    /// which connects to the masters when [`of`](Self::of) first returns it. A name moves only to a
-    /// group that is new or gets more weight, or from a group that is gone or gets less weight.
-    /// There may be 256 coordinators in all.
+    /// The names that move from `a` to `b` have a coordinator of their own, with the label `a->b`.
+    /// This coordinator connects to the masters when [`of`](Self::of) first returns it. A name
+    /// moves only to a group that is new or gets more weight, or from a group that is gone or gets
+    /// less weight. There may be up to 256 coordinators in all.
     ///
     /// # Errors
     ///
@@ -198,12 +199,12 @@ impl Groups {
         self.of(name).semaphore(name, permits)
     }
 
-    /// Returns the coordinator of a name, to look at its group or to
+    /// Returns the coordinator of a name. Use it to look at the group of the name, or to
     /// [break](Coordinator::break_held) a lock. **Use it only for this name**, or for names with
     /// the same part in braces: on the masters of another group, a lock would exclude nobody.
     ///
-    /// The groups may be [closed](Self::close) before the coordinator of a name that moves is first
-    /// used. Then this method returns another coordinator, which is closed, too.
+    /// If the groups are [closed](Self::close) before the coordinator of a name that moves is first
+    /// used, this method returns another coordinator, which is closed, too.
     pub fn of(&self, name: impl AsRef<str>) -> &Coordinator {
         let inner = &*self.0;
         let name = name.as_ref();
@@ -215,8 +216,8 @@ impl Groups {
         let Some(opener) = inner.opener.lock().clone() else {
             return member.opened.get().unwrap_or(&inner.first);
         };
-        // The mutex is not locked while `open` runs, because `open` calls the metrics recorder of
-        // the program.
+        // `open` calls the metrics recorder, which is code of the program. So the mutex is not
+        // locked while `open` runs.
         let ours = member.open(&opener);
         let opener = inner.opener.lock();
         if let Err(late) = member.opened.set(ours) {
@@ -234,8 +235,8 @@ impl Groups {
     /// Returns the mutexes called `names` as one lock, as
     /// [`Coordinator::mutex_all`](Coordinator::mutex_all) does. The names may be in several groups.
     ///
-    /// If the masters of a group do not answer for long, the names of other groups are released
-    /// until these masters answer.
+    /// If the masters of one group give no answers for a long time, the names of the other groups
+    /// are released until these masters answer.
     pub fn mutex_all(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Lock {
         let context_of = |name: &str| self.of(name).context.clone();
         Lock::mutex_all(&self.0.first.context, context_of, names)
@@ -254,11 +255,11 @@ impl Groups {
         members.filter_map(|member| member.opened.get())
     }
 
-    /// Asks the [`coordinators`](Self::coordinators) at the same time whether they are
+    /// Asks all [`coordinators`](Self::coordinators) at once whether they are
     /// [ready](Coordinator::ready). Returns the answer of each.
     ///
-    /// A program may wait for all groups when it starts. A health probe should not: an outage of
-    /// one group would take away the names of all other groups, too. See
+    /// A program may wait for all groups when it starts. A health probe should not wait for all:
+    /// otherwise, an outage of one group would take away the names of all other groups, too. See
     /// [`docs::operations`](crate::docs::operations#groups-in-probes).
     ///
     /// # Cancel safety
@@ -308,10 +309,10 @@ impl Groups {
         join_all(closed).await.into_iter().all(|done| done)
     }
 
-    /// Closes all coordinators, and makes `of` open no other coordinator.
+    /// Closes all coordinators. From then on, `of` opens no other coordinator.
     fn refuse(&self) {
         // The coordinators are closed before the opener is taken: without an opener, `of` may
-        // return the first coordinator for any name, and that one must be closed.
+        // return the first coordinator for any name. That coordinator must be closed by then.
         self.coordinators()
             .for_each(|opened| opened.context.close());
         drop(self.0.opener.lock().take());
@@ -334,8 +335,8 @@ impl Member {
 /// group.
 ///
 /// A name moves only to a group that is new or has more weight, or from a group that is gone or has
-/// less weight, because all other scores stay the same. Only such pairs, and pairs of a group with
-/// itself, are returned.
+/// less weight, because all other scores stay the same. Only pairs of groups between which names
+/// may move, and pairs of a group with itself, are returned.
 fn members(
     groups: &[Group],
     leaving: &[Group],
