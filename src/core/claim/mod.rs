@@ -3,8 +3,8 @@
 //!
 //! This module reads no clock, holds no mutex and sends nothing. The driver locks the mutex of the
 //! claim, calls the method for what has happened, posts the [`Command`] that the method returns,
-//! and unlocks the mutex. Then it carries out what the [`ClaimStep`] has left to do. Votes are
-//! counted elsewhere: a step only reads the newest round.
+//! and unlocks the mutex. Then the driver announces the change that the [`ClaimStep`] names, if
+//! there is one. Votes are counted elsewhere: a step only reads the newest round.
 
 use std::time::{Duration, Instant};
 
@@ -39,16 +39,17 @@ pub(crate) struct Terms {
     pub(crate) quorum: Quorum,
 }
 
-/// A step of a claim: what the step sees, and what the driver does after it has unlocked the mutex,
-/// because that may run code of the program.
+/// A step of a claim: what the step sees, and what the driver does after the step. The driver
+/// announces a change after it has unlocked the mutex, because the announcement may run code of the
+/// program.
 #[derive(Debug)]
 pub(crate) struct ClaimStep<'a> {
     pub(crate) terms: &'a Terms,
     /// The newest round: the acquisition, or the last extension.
     pub(crate) newest: &'a Round,
     pub(crate) now: LeaseTime,
-    /// The time on the monotonic clock, which counts for the expiry of keys. Unlike the clock of
-    /// leases, this clock does not jump forward with the wall clock.
+    /// The time on the monotonic clock, by which the claim knows when its keys expire. Unlike the
+    /// clock of leases, the monotonic clock does not jump forward with the wall clock.
     pub(crate) monotonic: Instant,
     /// The change that the driver announces, if there is one.
     pub(crate) notice: Option<Notice>,
@@ -83,10 +84,10 @@ pub(crate) enum Notice {
 /// The state of a claim.
 #[derive(Debug)]
 pub(crate) struct ClaimState {
-    /// What commands to masters say about this claim. A release with this identity takes back the
-    /// newest attempt and all earlier ones. The depth is the number of guards, including those
-    /// whose rounds are still under way. The slot is the one that was won, or that the agreed
-    /// master has granted.
+    /// What the commands of this claim say to masters. A release with this identity takes back the
+    /// newest attempt and all earlier ones. The depth is the number of guards, including guards
+    /// whose rounds are not over. The slot is the slot that was won. Before that, it is the slot
+    /// that the agreed master has granted.
     holding: Holding,
     /// The number of guards that exclude other holders.
     exclusive: u32,
@@ -126,7 +127,7 @@ enum Phase {
     Released,
 }
 
-/// The part of a claim that only a held lock has.
+/// The part of a claim that exists only while the lock is held.
 #[derive(Debug, Default)]
 struct Held {
     /// `true` if an extension before the newest round failed, and none has succeeded since.
@@ -136,7 +137,7 @@ struct Held {
     /// it.
     next_look: Option<LeaseTime>,
     /// The instant on the monotonic clock until which the lock stays on the masters, even if all
-    /// guards are dropped before.
+    /// guards are dropped earlier.
     stays_until: Option<Instant>,
 }
 
@@ -153,8 +154,8 @@ impl ClaimState {
             Phase::Held(held) if held.in_doubt || has_failed(step.newest) => LockState::InDoubt,
             Phase::Held(_) => LockState::Held,
             Phase::Lost { reason, .. } => LockState::Lost(*reason),
-            // There is no guard now that could ask for the state. Another task of the owner may
-            // ask, before it reenters the lock.
+            // Now there is no guard that could ask for the state. But another task of the owner may
+            // ask for it before that task reenters the lock.
             Phase::Asking { .. } | Phase::Released => LockState::Lost(LostReason::Expired),
         }
     }
@@ -167,7 +168,7 @@ impl ClaimState {
         }
     }
 
-    /// Removes one level: that of one guard. After the last level, the lock is released or left in
+    /// Removes the level of one guard. If that was the last level, the lock is released or left in
     /// place.
     pub(crate) fn leave(&mut self, step: &mut ClaimStep<'_>, access: Access) -> Leave {
         let lock_id = &step.terms.lock_id;
@@ -254,8 +255,8 @@ impl ClaimState {
         step.notice = Some(Notice::Lost { reason, stalled });
     }
 
-    /// Opens a round, and makes it the newest one. Notes that masters may keep what the round
-    /// before it asked for.
+    /// Opens a round, and makes it the newest one. Notes which masters may have the key or the
+    /// ticket because of the round before.
     fn open(&mut self, round: Round, step: &mut ClaimStep<'_>) {
         self.may_keep |= step.newest.may_keep();
         step.opened = Some(Box::new(round));
@@ -299,8 +300,8 @@ impl ClaimState {
     }
 
     /// Returns the masters that need a release. If the newest acquisition has not asked all masters
-    /// yet, the release goes only to masters that may have the key or the ticket, because of this
-    /// or an earlier round.
+    /// yet, a release is needed only on masters that may have the key or the ticket because of this
+    /// acquisition or an earlier round.
     fn needs_release(&self, newest: &Round) -> MasterSet {
         match self.phase {
             Phase::Asking { unasked } if !unasked.is_empty() => {
@@ -322,18 +323,19 @@ pub(crate) struct Leave {
     /// The instant on the monotonic clock at which everything that the claim may have written has
     /// expired. `None` if other levels are left.
     pub(crate) keys_until: Option<Instant>,
-    /// The masters that must get the release because of a heal or an earlier round, even if they
-    /// cannot be reached now. The same holds for the masters that may keep what the newest round
-    /// asked for. These are read from that round later, because a late vote may show that a master
-    /// has nothing. `None` if the command does not release the last level. If other levels are
-    /// left, the next extension also sets the depth.
+    /// The masters that may have the key or the ticket because of a heal or an earlier round. They
+    /// must get the release, even if they cannot be reached now. The masters that may have the key
+    /// or the ticket because of the newest round must also get the release. The driver finds these
+    /// masters later, because a late vote may show that a master has nothing. `None` if the command
+    /// does not release the last level. If other levels are left, the next extension also sets the
+    /// depth.
     pub(crate) owed: Option<MasterSet>,
 }
 
 impl Held {
-    /// Returns why the lock ends with `lease`. If the renewer has missed a retry, also returns how
-    /// late the renewer is at `now`. The renewer does nothing but wait for that time, so it can be
-    /// late only because the runtime did not run.
+    /// Returns why the lock is lost when `lease` ends. If the renewer has missed a retry, also
+    /// returns how late the renewer is at `now`. The renewer only waits for the time of its next
+    /// look, so if it is that late, the runtime probably did not run.
     fn end(&self, lease: Lease, now: LeaseTime) -> (LostReason, Option<Duration>) {
         let Some(plan) = self.plan else {
             return (LostReason::Expired, None);

@@ -24,8 +24,8 @@ impl ClaimState {
     /// Begins a claim. The newest round of the step is the first [`acquisition`] of the claim. Asks
     /// all masters for the lock, or at first only those in `asked`. If the kind of lock [is
     /// watched](crate::core::kind::Kind::is_watched), masters that are asked before the others also
-    /// report the next change of the key. If `queue` has options, joins the queues. `holding` has
-    /// one level, as the caller wants to hold it.
+    /// report the next change of the key. If `queue` has options, joins the queues. `holding` must
+    /// have one level, with the access that the caller wants.
     pub(crate) fn begin(
         step: &ClaimStep<'_>,
         holding: Holding,
@@ -65,7 +65,7 @@ impl ClaimState {
         Some((others, self.ask(step, queue)))
     }
 
-    /// Asks again, from the same position in the queues of the masters or with another candidate.
+    /// Asks again in a new round. `next` has what differs from the last round.
     pub(crate) fn ask_again(
         &mut self,
         step: &mut ClaimStep<'_>,
@@ -146,9 +146,9 @@ impl ClaimState {
 /// Extending a lock that is held.
 impl ClaimState {
     /// Hands the lock out to a guard, after the lock was won or reentered. If the lock is already
-    /// being renewed, the later of the old and the new limit counts. Returns when to call
-    /// [`renew`](Self::renew). `None` if the renewer knows a time already, or if the lock is not
-    /// renewed.
+    /// being renewed, the renewal ends at the later of the old and the new limit. Returns when to
+    /// call [`renew`](Self::renew). `None` if the renewer knows a time already, or if the lock is
+    /// not renewed.
     ///
     /// A renewal that failed is not tried again within `node_timeout`. With `spread`, the first
     /// renewal comes earlier by a random time.
@@ -242,7 +242,7 @@ impl ClaimState {
     }
 
     /// Turns an exclusive level into a shared one. If this was the last exclusive level, extends
-    /// the lock, which tells the masters. `None` if the masters need not be told.
+    /// the lock to tell the masters. `None` if the masters need not be told.
     pub(crate) fn downgrade(&mut self, step: &mut ClaimStep<'_>) -> Option<Command> {
         self.remove_level(Access::Exclusive);
         self.add_level(Access::Shared);
@@ -252,8 +252,8 @@ impl ClaimState {
         }
     }
 
-    /// Renews the lock if that is due. Returns when to call this method again, or `None` if it need
-    /// not be called again. A reentry may make such calls necessary again. `random` must be uniform
+    /// Renews the lock if that is due. Returns when to call this method again, or `None` if no
+    /// further call is needed. After a reentry, calls may be needed again. `random` must be uniform
     /// over all of `u64`.
     pub(crate) fn renew(
         &mut self,
@@ -284,8 +284,8 @@ impl ClaimState {
         (Some(next_look), self.extend(step, step.terms.ttl))
     }
 
-    /// Carries out the consequence of a vote on an extension that asked for `ttl` at `start`.
-    /// Returns the command that puts the key back, and the masters that lost the key.
+    /// Carries out the consequence of a vote on an extension that asked for `ttl` at `start`. If
+    /// masters have lost the key, returns these masters and the command that puts the key back.
     pub(crate) fn apply(
         &mut self,
         step: &mut ClaimStep<'_>,
@@ -361,8 +361,8 @@ pub(crate) struct NextRound {
     pub(crate) watch: bool,
 }
 
-/// A consequence of a vote on an extension. It is a value, because it is carried out later, after
-/// the round is unlocked.
+/// A consequence of a vote on an extension. The driver carries it out with
+/// [`apply`](ClaimState::apply) after it has unlocked the round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
     /// A majority of at least one set says that the caller does not hold the lock.
@@ -377,7 +377,7 @@ pub(crate) enum Effect {
 
 impl Effect {
     /// Returns the consequence of the vote of `master`, if it has one. The vote has just been
-    /// counted in `round`. `before` is the outcome of the round before that vote.
+    /// counted in `round`. `before` is the outcome that the round had before the vote.
     pub(crate) fn of_vote(round: &Round, before: Outcome, master: usize) -> Option<Self> {
         let gone = round.masters(Vote::is_gone);
         match round.outcome() {
@@ -389,7 +389,8 @@ impl Effect {
     }
 }
 
-/// Returns a round that asks for a lock from `now` on, and may join the queues.
+/// Returns a round that begins at `now` and asks for a lock. If `queue` has options, the round
+/// joins the queues.
 pub(crate) fn acquisition(terms: &Terms, now: LeaseTime, queue: Option<QueueOptions>) -> Round {
     let limit = Lease::new(now, terms.ttl, terms.drift).until();
     let mut round = Round::open(Verb::Acquire, &terms.quorum, now, Some(limit));

@@ -399,7 +399,8 @@ fn search(path: &mut Vec<&'static str>, left: usize, count: &mut usize) {
     }
 }
 
-/// Checks the rules on a path. Returns `false` if the path is impossible.
+/// Takes the inputs in `path`, and checks the rules after each. Returns `false` if an input is
+/// impossible.
 fn is_right(path: &[&str]) -> bool {
     let rank = |claim: &ClaimState| match claim.phase {
         Phase::Asking { .. } => 0,
@@ -573,7 +574,7 @@ impl Case {
         }
     }
 
-    /// Takes a step, and adds what it changes to the text.
+    /// Takes a step, and adds its notice to the text.
     fn step<T>(&mut self, step: impl FnOnce(&mut ClaimState, &mut ClaimStep<'_>) -> T) -> T {
         let monotonic = self.start + millis(self.at);
         let now = LeaseTime::new(monotonic, millis(self.slept));

@@ -2,12 +2,12 @@
 
 use std::{ptr, sync::OnceLock};
 
-/// A further key of a lock, or a channel. Its text follows from the key of the lock. A kind of lock
-/// defines its companions in its own module.
+/// A channel or a further key that belongs to a lock. Its text is made from the key of the lock. A
+/// kind of lock defines its companions in its own module.
 #[derive(Debug)]
 pub(crate) struct Companion {
-    /// The purpose. For a key, this is also the word for the right to that key in the crate
-    /// `quorlock-check`.
+    /// The purpose. If the companion is a key, the crate `quorlock-check` uses this word for the
+    /// right to that key.
     pub(crate) name: &'static str,
     form: Form,
 }
@@ -18,9 +18,9 @@ enum Form {
     /// is harmless, because messages are only hints.
     Channel,
     Key {
-        /// Letters that give the companion key the hash slot of the lock's key. With them, the text
-        /// before the lock's key has the CRC16 0. This text is `quorlock:`, the name, a colon, the
-        /// letters and another colon.
+        /// Letters that put the companion key into the same hash slot as the lock's key. With them,
+        /// the CRC16 of the text before the lock's key is 0. This text is `quorlock:`, the name, a
+        /// colon, the letters and another colon.
         neutral: &'static str,
         /// The type, as the command `TYPE` names it.
         of_type: &'static str,
@@ -88,7 +88,7 @@ fn has_hash_tag(key: &str) -> bool {
 }
 
 /// The texts of the companions of one lock. Few locks need companions, so each text is made when it
-/// is first needed. Each text has a place for the next one, so a lock can have as many as it needs.
+/// is first needed. The texts are a linked list, so a lock can have any number of them.
 #[derive(Default)]
 pub(in crate::core) struct Companions(OnceLock<Box<Made>>);
 

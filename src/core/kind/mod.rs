@@ -23,8 +23,9 @@ pub(crate) mod semaphore;
 macro_rules! kinds {
     ($make:ident) => {
         $make! {
-            // Sorted from one holder at a time to several.
-            /// A lock that only one guard can hold at a time, as in most Redlock libraries.
+            // Kinds with one holder at a time come before kinds with several.
+            /// A lock that only one guard can hold at a time, like the locks of most Redlock
+            /// libraries.
             Mutex => mutex,
             /// A lock that its owner can acquire again while it holds the lock. It has the layout
             /// of Redisson's plain lock.
@@ -59,8 +60,8 @@ macro_rules! enumerate {
                 }
             }
 
-            /// Returns the word for the kind in metrics and JSON: the name of its method of
-            /// [`Coordinator`](crate::Coordinator), such as `read_write`.
+            /// Returns the word for the kind in metrics and JSON, such as `read_write`. The method
+            /// of [`Coordinator`](crate::Coordinator) for the kind has the same name.
             pub fn word(self) -> &'static str {
                 match self {
                     $(Self::$kind => stringify!($module),)+
@@ -76,7 +77,7 @@ impl Kind {
         Self::ALL.into_iter().find(|kind| kind.word() == word)
     }
 
-    /// Returns whether the holder of such a lock is an owner. Otherwise, it is a token.
+    /// Returns whether the holder of such a lock is an owner. Otherwise, the holder is a token.
     pub(crate) fn has_owner(self) -> bool {
         self.spec().has_owner
     }
@@ -111,13 +112,13 @@ impl fmt::Display for Kind {
 pub(crate) struct Spec {
     /// The name of the kind in texts for people.
     pub(in crate::core) shown: &'static str,
-    /// `true` if the holder of such a lock is an owner. Otherwise, it is a token, which is new for
-    /// every attempt.
+    /// `true` if the holder of such a lock is an owner. Otherwise, the holder is a token, which is
+    /// new for every attempt.
     has_owner: bool,
     /// The keys that the kind keeps in addition to the key of the lock, in the order that its
     /// scripts expect.
     pub(crate) companions: &'static [&'static Companion],
-    /// `true` if each attempt is that of a reader or of a writer. Readers share the lock.
+    /// `true` if each attempt is made by a reader or by a writer. Readers share the lock.
     pub(crate) has_readers: bool,
     /// `true` if several clients can hold the lock, each in its own slot. Each grant of such a lock
     /// names a slot.
@@ -140,8 +141,8 @@ pub enum Access {
     Shared,
 }
 
-/// Returns all companion keys, each of them once. The counter is one of them, because a lock of any
-/// kind may have a counter.
+/// Returns all companion keys, each of them once. The counter for fencing tokens is one of them,
+/// because a lock of any kind may have it.
 pub(crate) fn companion_keys() -> impl Iterator<Item = &'static Companion> {
     let of_kinds = Kind::ALL
         .into_iter()

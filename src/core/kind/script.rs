@@ -6,7 +6,8 @@ use super::kinds;
 
 /// A script that masters run.
 pub(crate) struct Script {
-    /// The file in `lua/`. The script that releases a fenced lock has `_fenced` after it.
+    /// The name of the file in `lua/`. For the script that releases a fenced lock, `_fenced` is
+    /// added to the name.
     pub(crate) name: &'static str,
     text: &'static str,
     hash: OnceLock<String>,
@@ -21,7 +22,7 @@ macro_rules! lua {
 }
 pub(in crate::core) use lua;
 
-/// Makes a script of the given file, which comes after the given shared parts.
+/// Makes a script of the given shared parts and, after them, the given file.
 macro_rules! script {
     ($file:literal $(, $part:literal)*) => {
         Script::new($file, lua!($($part,)* $file))
@@ -29,8 +30,8 @@ macro_rules! script {
 }
 pub(in crate::core) use script;
 
-/// Makes a script that may store an entry in a companion key: the given file becomes a Lua
-/// function, and `shared/companions` follows.
+/// Makes a script that may store an entry in a companion key. The given file becomes a Lua
+/// function, and the file `shared/companions` comes after it.
 macro_rules! script_with_companions {
     ($file:literal $(, $part:literal)+) => {
         Script::new($file, concat!(
@@ -44,9 +45,9 @@ macro_rules! script_with_companions {
 }
 pub(in crate::core) use script_with_companions;
 
-/// Makes both scripts of a release. The script for a lock that is not fenced may begin with the
-/// file of a common case. In the script for a fenced lock, the release is a Lua function, and
-/// `shared/tombstone` follows it.
+/// Makes both scripts of a release. The script for a lock that is not fenced may begin with a file
+/// that handles a common case. In the script for a fenced lock, the release is a Lua function, and
+/// the file `shared/tombstone` comes after it.
 macro_rules! releases {
     ($file:literal $(, first $common:literal)? $(, $part:literal)*) => {
         [

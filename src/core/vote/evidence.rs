@@ -73,9 +73,9 @@ impl Round {
         self.any_set_has(|vote| *vote == Vote::Refuse(Refusal::OtherKind))
     }
 
-    /// Returns whether a majority of at least one set names the same owner as a holder. While that
-    /// owner holds the lock, it keeps the caller out. After a split vote, no owner has such a
-    /// majority.
+    /// Returns whether a majority of at least one set agrees on one owner that holds the lock.
+    /// While that owner holds the lock, the caller cannot get it. After a split vote, no owner has
+    /// such a majority.
     pub(crate) fn is_held_for_sure(&self) -> bool {
         self.votes_cast()
             .flat_map(Vote::owners)
@@ -110,7 +110,7 @@ impl Round {
     }
 
     /// Returns whether the lock is free but other waiters come first: all masters that refused say
-    /// so, or a majority of at least one set.
+    /// so, or a majority of at least one set says so.
     pub(crate) fn lets_others_pass(&self) -> bool {
         let queued = self.masters(|vote| matches!(vote, Vote::Refuse(Refusal::Queued { .. })));
         let is_majority = self.quorum.has_majority_of_any_set(queued);
@@ -118,8 +118,8 @@ impl Round {
     }
 
     /// Returns a candidate above the counters of all masters that refused the candidate of this
-    /// round as stale. `None` if no master did that, or if these masters and those that granted the
-    /// lock are not a majority of every set.
+    /// round as stale. `None` if there is no such master. Also `None` if, in some set, these
+    /// masters and those that granted the lock are together no majority.
     pub(crate) fn next_candidate(&self) -> Option<u64> {
         let highest = self.votes_cast().filter_map(Vote::counter).max()?;
         self.every_set_has(|vote| vote.is_grant() || vote.counter().is_some())
@@ -127,9 +127,9 @@ impl Round {
     }
 
     /// Returns the median clock of the masters whose clocks are too far from the time in the ticket
-    /// or in the candidate. `None` if there is no such master. Also `None` if these masters,
-    /// together with those that granted the lock or refused the candidate as stale, are a majority
-    /// of no set.
+    /// or in the candidate. `None` if there is no such master. Also `None` if, in every set, these
+    /// masters and those that granted the lock or refused the candidate as stale are together no
+    /// majority.
     pub(crate) fn skewed_to(&self) -> Option<Duration> {
         let mut clocks: Vec<_> = self.votes_cast().filter_map(Vote::skewed_to).collect();
         clocks.sort_unstable();
@@ -139,9 +139,9 @@ impl Round {
         middle.filter(|_| self.any_set_has(is_free))
     }
 
-    /// Returns whether a later vote may bring the majority without which [`next_candidate`] or
-    /// [`skewed_to`] returns `None`: some set lacks it, and every set can still get it. The round
-    /// may be decided before that vote, because other masters failed or because another client
+    /// Returns whether later votes may complete a majority of every set for [`next_candidate`] or
+    /// [`skewed_to`]: some set has no such majority yet, and every set can still get one. The round
+    /// may be decided before these votes, because other masters failed or because another client
     /// holds the lock on them.
     ///
     /// [`next_candidate`]: Self::next_candidate

@@ -2,13 +2,13 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-/// One master's report on a lock that other clients hold on it, from
-/// [`Refusal::Held`](crate::Refusal::Held).
+/// The report in [`Refusal::Held`](crate::Refusal::Held): what one master says of a lock that other
+/// clients hold on that master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldReport {
     remaining: Option<Duration>,
-    /// The owners, or `None` for a mutex. They are on the heap to keep a vote small, because a
-    /// round keeps a vote for every master.
+    /// The owners, or `None` for a mutex. They are on the heap, so that a vote is small. A round
+    /// stores a vote for every master.
     owned: Option<Arc<Owned>>,
 }
 

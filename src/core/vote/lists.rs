@@ -1,5 +1,5 @@
-//! The names and the ID of the two lists of masters: those that a coordinator uses, and those that
-//! it leaves.
+//! The two lists of masters, with their names and their ID: the masters that a coordinator uses,
+//! and the masters that it leaves.
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
@@ -13,7 +13,7 @@ use crate::core::hash::hash;
     reason = "the two are all; a match on them should be complete"
 )]
 pub enum MasterList {
-    // In the order in which a `Quorum` has its sets.
+    // The lists have the same order as the sets of a `Quorum`.
     /// The masters of the coordinator: see [`Builder::masters`](crate::Builder::masters).
     Masters,
     /// The masters that the coordinator leaves: see [`Builder::leaving`](crate::Builder::leaving).
@@ -23,7 +23,7 @@ pub enum MasterList {
 impl MasterList {
     const ALL: [Self; 2] = [Self::Masters, Self::Leaving];
 
-    /// Returns the word for the list that settings and the labels of metrics use.
+    /// Returns the word that settings and the labels of metrics use for the list.
     pub fn word(self) -> &'static str {
         match self {
             Self::Masters => "masters",
@@ -58,7 +58,7 @@ pub enum Membership {
 }
 
 impl Membership {
-    /// Returns the word for this role that the label of a metric uses.
+    /// Returns the word that the label of a metric uses for this role.
     pub fn word(self) -> &'static str {
         match self {
             Self::Joins => "joins",
@@ -191,7 +191,7 @@ impl ListsId {
     /// Returns the ID of a program that uses `masters` and [leaves](crate::Builder::leaving) the
     /// masters `leaving`. Both lists contain addresses, as
     /// [`MasterSpec::address`](crate::MasterSpec::address) returns them. If `leaving` is empty or
-    /// has the same masters, the program uses one list.
+    /// equal to `masters`, the program uses one list.
     ///
     /// ```
     /// use quorlock::tools::ListsId;
@@ -202,9 +202,9 @@ impl ListsId {
     /// assert_ne!(during_a_change, ListsId::of(new, []));
     /// assert_eq!(ListsId::of(old, []).to_string(), "f1bb702098bb38aa");
     /// ```
-    // The ID is the hash of the sorted addresses of both lists. A zero byte ends each address, and
-    // another one ends each list. This must never change: for the same lists, programs of all
-    // versions must show the same ID.
+    // The ID is the hash of the sorted addresses of both lists. A zero byte comes after each
+    // address, and another one after each list. This format must never change: for the same lists,
+    // programs of all versions must show the same ID.
     pub fn of<'a>(
         masters: impl IntoIterator<Item = &'a str>,
         leaving: impl IntoIterator<Item = &'a str>,

@@ -1,4 +1,4 @@
-//! Votes: the vote of one master, the count of votes, and the round that they decide.
+//! Votes: the vote of one master, the count of votes, and the round that the votes decide.
 
 use std::{fmt, num::NonZeroU16, sync::Arc, time::Duration};
 
@@ -25,7 +25,7 @@ pub(crate) use quorum::MasterSet;
     reason = "the three answers are the algorithm; a match on them should be complete"
 )]
 pub enum Vote {
-    // In this order: yes, no, and no answer.
+    // The variants have this order: yes, no, and no answer.
     /// The master did what was asked: see [`Votes`](crate::Votes).
     Grant,
     /// The master answered that the client does not get the lock on it, or does not hold the lock
@@ -58,8 +58,8 @@ impl Vote {
         !self.is_failure()
     }
 
-    /// Returns whether the master can have a slot: it answered, and did not report a lock of
-    /// another kind.
+    /// Returns whether the master can store a slot: it answered without an error, and did not
+    /// report a lock of another kind.
     pub(crate) fn may_have_slot(&self) -> bool {
         self.is_answer() && *self != Self::Refuse(Refusal::OtherKind)
     }
@@ -175,7 +175,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Returns the timeout of a command, on a connection that was not silent before.
+    /// Returns the failure of a command that timed out on a connection that was not silent before.
     #[cfg(test)]
     pub(crate) fn timed_out(after: Duration) -> Self {
         Self::TimedOut {

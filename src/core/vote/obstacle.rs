@@ -69,7 +69,8 @@ impl Obstacle {
         } else if round.is_other_kind() {
             Self::OtherKind
         } else if round.lets_others_pass() {
-            // This is the reason even if `free_in` says that another client has the lock by now.
+            // This stays the reason even if `free_in` shows that another client has the lock by
+            // now.
             Self::Queued
         } else if free_in == Some(Duration::ZERO) {
             Self::Split
@@ -97,7 +98,7 @@ impl Obstacle {
     }
 
     /// Returns why `round` did not give a read-write lock to a reader in the queues. Readers do not
-    /// compete, so a reader gains nothing if it soon asks again after a split vote.
+    /// compete, so after a split vote, a reader gains nothing by asking again soon.
     pub(crate) fn of_reader(round: &Round) -> Self {
         let free_in = round.free_in().filter(|_| !round.lets_others_pass());
         match Self::in_queue(round) {

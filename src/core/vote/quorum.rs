@@ -1,4 +1,4 @@
-//! The sets of masters that decide, and what a majority is.
+//! The sets of masters whose majorities decide, and what a majority is.
 
 use std::{
     iter::successors,
@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-/// The sets of masters that decide. All code that counts masters is here.
+/// The sets of masters whose majorities decide. All code that counts masters is here.
 ///
 /// A majority is more than half of all masters of a set, whether they can be reached or not. If
 /// only the masters that can be reached were counted, two disjoint "majorities" could win.

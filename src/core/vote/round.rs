@@ -59,8 +59,8 @@ impl Round {
         }
     }
 
-    /// Marks this round as one that queues: every master that refuses it puts the caller into its
-    /// queue.
+    /// Marks this round as one that joins the queues: every master that refuses the round puts the
+    /// caller into its queue.
     pub(crate) fn mark_queued(&mut self) {
         self.queues = true;
     }
@@ -94,7 +94,8 @@ impl Round {
         self.outcome
     }
 
-    /// Decides that this round, which is pending, has no majority. Later votes do not change that.
+    /// Ends this round, which is pending, without a majority. Later votes do not change the
+    /// outcome.
     pub(crate) fn give_up(&mut self) {
         self.outcome = Outcome::NoMajority;
     }
@@ -132,7 +133,7 @@ impl Round {
         self.outcome
     }
 
-    /// Returns whether the round was pending when its outcome was `before`, and is decided now.
+    /// Returns whether the round has been decided since the time when its outcome was `before`.
     pub(crate) fn was_decided_after(&self, before: Outcome) -> bool {
         before == Outcome::Pending && self.outcome != Outcome::Pending
     }
@@ -169,7 +170,7 @@ impl Round {
         self.slots().flatten().next()
     }
 
-    /// Returns the masters that have not granted the slot that was won, but can have it.
+    /// Returns the masters that can store the slot that was won, but have not granted it.
     pub(crate) fn lack_slot(&self) -> MasterSet {
         self.masters(Vote::may_have_slot) - self.done_for(self.slot())
     }
@@ -199,7 +200,8 @@ impl Round {
         self.quorum.has_majority_of_any_set(self.masters(matches))
     }
 
-    /// Returns whether a majority of every set has cast, before the limit, a vote that matches.
+    /// Returns whether a majority of every set has a vote that matches and that came before the
+    /// limit.
     pub(crate) fn every_set_has_in_time(&self, matches: impl Fn(&Vote) -> bool) -> bool {
         let time = self
             .limit
@@ -219,7 +221,7 @@ impl Round {
         self.quorum.verdict(yes, self.unanswered())
     }
 
-    /// Returns the slot in the vote of each master that did what was asked, so a slot may come
+    /// Returns the slots in the votes of the masters that did what was asked. A slot may come
     /// several times. `None` stands for a vote without a slot. If no vote has a slot, one `None`
     /// stands for all masters.
     fn slots(&self) -> impl Iterator<Item = Option<Slot>> + Clone {
@@ -248,11 +250,11 @@ impl Round {
 /// in.
 #[derive(Clone, Debug)]
 pub(crate) struct CastVote {
-    /// The vote, or `None` for a grant. Most votes on a held lock are grants, so a box saves
-    /// memory.
+    /// The vote, or `None` for a grant. It is boxed to save memory: most votes on a held lock are
+    /// grants.
     other: Option<Box<Vote>>,
-    /// The latency in microseconds, at most about an hour, plus 1. This is never 0, so
-    /// `Option<CastVote>` is as small as `CastVote`.
+    /// One more than the latency in microseconds, for latencies up to about an hour. This number is
+    /// never 0, so `Option<CastVote>` is as small as `CastVote`.
     micros: NonZeroU32,
     pub(super) slot: Option<Slot>,
 }

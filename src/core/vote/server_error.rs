@@ -42,8 +42,9 @@ const CODES: [(&str, ServerError); 9] = [
     ("READONLY", ServerError::WritesRefused("READONLY")),
 ];
 
-/// Words in errors with the code `ERR` or `NOPERM`, or without a code, of Redis 6, 7 and 8, of
-/// Valkey, and of the crate's own scripts. The first row whose words are in an error decides.
+/// The meanings of errors that have the code `ERR` or `NOPERM`, or no code. The words come from
+/// errors of Redis 6, 7 and 8, of Valkey, and of the crate's own scripts. The first row whose words
+/// are in the error decides.
 const WORDS: [(&str, ServerError); 14] = [
     // An error of the crate's scripts about a key. The name of the key may contain any word.
     ("ERR the key ", ServerError::Other),
@@ -83,8 +84,8 @@ impl ServerError {
         })
     }
 
-    /// Returns whether the server will refuse the same command until a right or the server's
-    /// configuration is changed. All other errors may be temporary.
+    /// Returns whether the server will refuse the same command until a right of the user or the
+    /// server's configuration is changed. All other errors may be temporary.
     pub(crate) fn is_denial(self) -> bool {
         matches!(
             self,
@@ -105,9 +106,9 @@ impl ServerError {
     /// now.
     pub(crate) fn is_about_server(self, verb: Verb) -> bool {
         match self {
-            // The user may have the rights to other keys. After `NOSCRIPT`, the script is sent.
+            // Perhaps the user has the rights to other keys. After `NOSCRIPT`, the script is sent.
             Self::ChannelDenied | Self::KeyDenied | Self::NoScript => false,
-            // The program may not need the rights to inspect locks or to probe.
+            // Perhaps the program does not need the rights to inspect locks or to probe.
             Self::CommandDenied | Self::UnknownCommand => {
                 matches!(verb, Verb::Acquire | Verb::Heal)
             }

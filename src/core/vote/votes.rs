@@ -79,8 +79,8 @@ impl Votes {
     }
 
     /// Returns the number of masters that make a majority. While the masters [are
-    /// changed](crate::Builder::leaving), this is the larger number of the two lists, and
-    /// [`tally`](Self::tally) has both numbers.
+    /// changed](crate::Builder::leaving), there is one such number for each list. This method
+    /// returns the larger one, and [`tally`](Self::tally) returns both.
     pub fn quorum(&self) -> usize {
         self.roster.quorum.size()
     }
@@ -107,7 +107,7 @@ impl Votes {
         self.roster.quorum.tallies(self.masters(count)).collect()
     }
 
-    /// Returns how many masters of each list gave a vote that matches `of`, in words: for example
+    /// Returns in words how many masters of each list gave a vote that matches `of`: for example
     /// `3 of 5 masters voted (need 3), 2 of 5 leaving masters voted (need 3)`.
     pub(crate) fn tally_text(&self, did: &str, of: fn(&Vote) -> bool) -> String {
         let voted = self.masters(|row| row.vote().is_some_and(of));
@@ -216,7 +216,8 @@ impl<'a> VoteRow<'a> {
         Some(cast.latency())
     }
 
-    /// Returns the master's failure. `None` if the master granted, refused or has not voted yet.
+    /// Returns the master's failure. `None` if the master has granted, has refused, or has not
+    /// voted yet.
     pub fn failure(&self) -> Option<&'a Failure> {
         match self.vote() {
             Some(Vote::Fail(failure)) => Some(failure),

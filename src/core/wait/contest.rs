@@ -9,12 +9,12 @@ use crate::core::{
     vote::{MasterSet, obstacle::Obstacle},
 };
 
-/// A waiter for a lock without queues on the masters. The driver tells it of its turns, of its
-/// attempts that were denied, and of news of the lock.
+/// A waiter for a lock without queues on the masters. The driver tells the waiter when it has its
+/// turn, when its attempt was denied, and when there is news of the lock.
 ///
 /// The clients that wait for a lock notice a release at about the same time. If all of them asked
-/// all masters, each would get some masters, and none a majority. So each client asks the agreed
-/// master first. Only the client that gets the lock on this master asks the other masters.
+/// all masters, each would get some masters, and none would get a majority. So each client asks the
+/// agreed master first. Only the client that gets the lock on this master asks the other masters.
 #[derive(Debug)]
 pub(crate) struct ContestPolicy {
     pauses: Pauses,
@@ -24,9 +24,9 @@ pub(crate) struct ContestPolicy {
     ask_all_at: LeaseTime,
     /// `true` if the last wait ended with news, and had no pause.
     has_news: bool,
-    /// `true` if an attempt got the agreed master but not the other masters, and no attempt right
-    /// after news has followed. Then other clients ask all masters at once, and a waiter that asks
-    /// in two steps loses to them.
+    /// `true` if an attempt got the agreed master but not the other masters, probably because other
+    /// clients ask all masters at once. A waiter that asks in two steps loses to such clients. If
+    /// an attempt right after news is denied, this is `false` again.
     was_outrun: bool,
     /// The time that the last attempt took.
     took: Duration,
@@ -35,13 +35,14 @@ pub(crate) struct ContestPolicy {
 /// The way in which an attempt begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Start {
-    /// After a pause in which other processes could take the lock.
+    /// The attempt begins after a pause in which other processes could take the lock.
     GaveWay,
-    /// Right after the release by a guard of this process.
+    /// The attempt begins right after the release by a guard of this process.
     HandedOver,
-    /// Right after the turn of another waiter of this process. That waiter probably has the lock.
+    /// The attempt begins right after the turn of another waiter of this process. That waiter
+    /// probably has the lock.
     NextInLine,
-    /// In any other case.
+    /// The attempt begins in any other way.
     Plain,
 }
 
@@ -62,7 +63,7 @@ impl ContestPolicy {
     /// turn of other processes.
     pub(crate) fn begin(&mut self, has_waited: bool, is_run_over: Option<bool>) -> Start {
         if has_waited {
-            // What this waiter knew is older than the attempts of the waiter before it.
+            // What this waiter knew is out of date: the waiter before it has made attempts since.
             (self.free, self.has_news) = (MasterSet::ALL, false);
         }
         match is_run_over {
@@ -109,8 +110,8 @@ impl ContestPolicy {
         self.ask_all_at = now + self.pauses.poll.most();
     }
 
-    /// Notes what a denied attempt met, and how long the attempt took. Returns whether it met a
-    /// rival.
+    /// Notes what a denied attempt met, and how long the attempt took. Returns whether the attempt
+    /// met a rival.
     pub(crate) fn note_denied(&mut self, met: Met<'_>, is_one_asked: bool, took: Duration) -> bool {
         self.took = took;
         let (obstacle, took_some) = met;
@@ -118,8 +119,8 @@ impl ContestPolicy {
         let is_taken = is_split || matches!(obstacle, Obstacle::HeldFor(_));
         let is_outrun = is_one_asked && is_taken && took_some;
         self.was_outrun = is_outrun || self.was_outrun && !self.has_news;
-        // A client that has had the lock for long is no rival: it need not be asking for the lock
-        // now.
+        // A client that took the lock long ago is no rival, because a rival asks now or asked just
+        // before.
         is_split || is_taken && (took_some || self.has_news)
     }
 
@@ -165,7 +166,7 @@ mod tests {
         policy_at(LeaseTime::some())
     }
 
-    /// Notes a wait that ends with news of master 1, after a pause or at once.
+    /// Notes that a wait with this `pause` has ended with news of master 1.
     fn hear(policy: &mut ContestPolicy, pause: u64) {
         let wait = Wait {
             pause: millis(pause),

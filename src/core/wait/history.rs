@@ -1,12 +1,12 @@
 //! What a process remembers of a lock: whether clients of other processes want the lock, and how
-//! often this process has handed the lock over to its own waiters instead.
+//! often this process has handed the lock over to its own waiters.
 
 use std::time::Duration;
 
 use super::contest::Start;
 use crate::core::time::lease::LeaseTime;
 
-/// What the attempts of this process for one lock have found out. A rival is a client of another
+/// What this process has found out by its attempts at one lock. A rival is a client of another
 /// process that asks for the lock at the same moment, or that asked just before.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct History {
@@ -52,15 +52,15 @@ pub(crate) struct Run {
 
 impl Run {
     /// A run is over after this number of hand-overs, or after this time. Both limits double each
-    /// time that a waiter gave way in vain.
+    /// time a waiter gives way in vain.
     const MOST: (u32, Duration) = (8, Duration::from_millis(100));
     const MOST_VAIN: u32 = 7;
     /// The least time limit of a run if the rivals poll. A long run is better, because after the
     /// run the lock is free until a rival asks.
     const LEAST_IF_POLLED: Duration = Duration::from_millis(400);
 
-    /// Notes an attempt of a waiter of this process: how it began, and when it won the lock, if it
-    /// did.
+    /// Notes how an attempt of a waiter of this process began. `won_at` is the time at which the
+    /// attempt won the lock, or `None`.
     pub(crate) fn note(&mut self, start: Start, won_at: Option<LeaseTime>) {
         let vain = match (start, won_at) {
             (Start::HandedOver, Some(now)) => {
@@ -68,7 +68,8 @@ impl Run {
                 self.since.get_or_insert(now);
                 return;
             }
-            // A guard of this process may have the lock. This says nothing of other processes.
+            // Perhaps a guard of this process has the lock. So this attempt says nothing of other
+            // processes.
             (Start::Plain | Start::NextInLine, None) => return,
             (Start::GaveWay, None) => 0,
             (Start::GaveWay, Some(_)) => Self::MOST_VAIN.min(self.vain + 1),

@@ -2,8 +2,8 @@
 //!
 //! | Part | Answers |
 //! |---|---|
-//! | `wait_order` | whose turn it is among the waiters of a process for a mutex or reentrant lock |
-//! | `contest` | which masters the waiter asks that has its turn, when it gives way, and when it asks again |
+//! | `wait_order` | which waiter of a process has its turn, if the lock is a mutex or a reentrant lock |
+//! | `contest` | which masters a waiter asks in its turn, when it gives way, and when it asks again |
 //! | `pauses` | how long a waiter waits after an attempt that failed, and the random delays |
 //! | `queued` | when a waiter in the queues of a lock asks, and with which ticket |
 //! | `reach` | whether a waiter reaches enough masters to win, or steps aside |

@@ -7,9 +7,9 @@ use crate::core::{time::lease::LeaseTime, vote::obstacle::Obstacle};
 /// The waits of one waiter between its attempts.
 ///
 /// Reports of changes lead to a burst of at most 28 attempts, and then to at most four a second.
-/// One reason is a server whose table of tracked keys is too small: it reports keys that did not
-/// change. Another is a lock that a hundred processes want: without a limit, each of them would
-/// make an attempt after each release.
+/// There are two reasons for this limit. A server whose table of tracked keys is too small also
+/// reports keys that did not change. And if a hundred processes want a lock, each of them would
+/// otherwise make an attempt after each release.
 #[derive(Debug)]
 pub(crate) struct Pauses {
     /// The delay before a retry if no master says when the lock may be free.
@@ -51,8 +51,8 @@ impl Wait {
 impl Pauses {
     const INTERVAL: Duration = Duration::from_millis(250);
     const BURST: u32 = 28;
-    /// After the burst, a waiter makes this many attempts at a time. The first attempt of such a
-    /// series only finds out what has happened since the last series.
+    /// After the burst, a waiter makes its attempts in series of this length. The first attempt of
+    /// a series only finds out what has happened since the last series.
     const SERIES: u32 = 2;
     /// The time that is added to a TTL to be sure that the key is gone. A key lives to the end of
     /// its last millisecond.
@@ -91,8 +91,8 @@ impl Pauses {
                     left.saturating_add(Self::EXPIRY_MARGIN)
                 });
                 let end = expiry.min(poll);
-                // Several clients may each take some masters and give them back. A client that came
-                // back at once would contend with the same clients again.
+                // Several clients may each take some masters and give them back. A client that
+                // asked again at once would contend with the same clients.
                 let pause = if took_some { delay } else { Duration::ZERO };
                 let pause = pause.min(end);
                 Wait { pause, end }
@@ -249,7 +249,7 @@ mod tests {
         assert_eq!(wait.pause, millis(5));
     }
 
-    /// Each attempt is followed by a report, at once.
+    /// In this test, a report follows each attempt at once.
     #[test]
     fn no_report_leads_to_more_than_a_burst_and_four_attempts_a_second() {
         let (mut pauses, start) = (pauses(), now());

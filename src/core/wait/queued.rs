@@ -14,8 +14,8 @@ use crate::core::{
 
 /// A waiter for a lock with queues, from its first round to its last one. The driver tells it of
 /// the rounds that it did not win. Each master calls the waiter at the head of its queue, by a
-/// message. So a round that follows no call only keeps the position of the waiter, and finds out
-/// what masters do not report.
+/// message. So a round without a call before it has only two uses: it keeps the position of the
+/// waiter, and it finds out what masters do not report.
 #[derive(Debug)]
 pub(crate) struct QueuePolicy {
     pauses: Pauses,
@@ -61,9 +61,9 @@ impl QueuePolicy {
         self.options.is_fresh &= !round.is_queued() && self.disputes < Self::DISPUTES;
     }
 
-    /// Returns how to wait for a call after `round`. If `is_taken`, the slot that the round asked
-    /// for is taken, but other slots may be free. No master calls the waiter for another slot, so
-    /// the waiter tries again soon.
+    /// Returns the wait after `round`. A call of a master may end this wait. If `is_taken` is
+    /// `true`, the slot that the round asked for is taken, but other slots may be free. No master
+    /// calls the waiter for another slot, so the waiter tries again soon.
     pub(crate) fn wait_after(&mut self, round: &Round, is_taken: bool, random: u64) -> Wait {
         let obstacle = if is_taken {
             Obstacle::Split
@@ -115,7 +115,7 @@ mod tests {
 
     const TIMEOUT: Duration = Duration::from_millis(1_200);
     /// With this number, delays are in the middle of their ranges: retries come after 15 ms, 25 ms
-    /// and 45 ms, polls after 380 ms.
+    /// and 45 ms, and polls after 380 ms.
     const RANDOM: u64 = u64::MAX / 2 + 1;
 
     fn millis(count: u64) -> Duration {
@@ -126,10 +126,10 @@ mod tests {
         QueuePolicy::new(Backoff::between(millis(10), millis(200)), TIMEOUT, false)
     }
 
-    /// Returns a round that queues, with one vote for each letter. With `h` and `n`, another holds
-    /// the lock for 50 ms, and the caller is second in the queue (`h`) or first (`n`). `g` is
-    /// granted, `f` is timed out, `q` is in quarantine for 5 s, and `s` and `t` say that the time
-    /// in the ticket is wrong.
+    /// Returns a round that joins the queues, with one vote for each letter. With `h` and `n`,
+    /// another holds the lock for 50 ms, and the caller is second in the queue (`h`) or first
+    /// (`n`). `g` is granted, `f` is timed out, `q` is in quarantine for 5 s, and `s` and `t` say
+    /// that the time in the ticket is wrong.
     fn round(letters: &str) -> Round {
         let start = LeaseTime::some();
         let mut round = Round::open(Verb::Acquire, &Quorum::of(letters.len()), start, None);

@@ -17,8 +17,8 @@ use crate::core::{
 /// has answered one round in time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Reach {
-    /// A period in which no round reached a majority: the start of the first of these rounds, and
-    /// the end of the last one.
+    /// The period in which no round reached a majority, from the start of its first round to the
+    /// end of its last round.
     missed: Option<(LeaseTime, LeaseTime)>,
 }
 
@@ -30,7 +30,7 @@ impl Reach {
         if is_too_slow {
             Some(false)
         } else if round.lacks_masters() {
-            // Masters that answer with errors in time can be reached, and have granted nothing.
+            // Masters whose errors come in time can be reached, and have granted nothing.
             let is_replied = round.every_set_has_in_time(Vote::is_reply);
             (!is_replied).then_some(false)
         } else if round.every_set_has_in_time(Vote::is_answer) {
@@ -71,7 +71,8 @@ impl Reach {
             .filter(|(_, end)| now.saturating_duration_since(*end) <= waiter_timeout * 2)
     }
 
-    /// Returns the delays after which a waiter that is aside checks whether masters answer in time.
+    /// Returns the delays of a waiter that is aside. After each delay, it checks whether masters
+    /// answer in time.
     pub(crate) fn delays(waiter_timeout: Duration) -> Backoff {
         Backoff::between(waiter_timeout / 4, waiter_timeout)
     }
@@ -194,7 +195,8 @@ mod tests {
             let now = origin + millis(at);
             assert_eq!(reach.is_aside(now, WAITER_TIMEOUT), expected, "{at}");
         }
-        // The next outage counts from its own beginning, and also needs half the waiter timeout.
+        // The next outage counts from its own beginning. Waiters are aside again when it has lasted
+        // half the waiter timeout.
         let again = origin + millis(7_501);
         for (at, expected) in [(0, false), (1_449, false), (1_450, true)] {
             let start = again + millis(at);

@@ -29,10 +29,10 @@ struct InTurn {
 }
 
 impl<T: Clone> WaitOrder<T> {
-    /// The time that a waiter may be late before it counts as silent.
+    /// A waiter that is late by this time counts as silent.
     const GRACE: Duration = Duration::from_secs(2);
-    /// Each waiter checks this much later than the waiter before it whether the contender is
-    /// silent. So the first waiter that is still polled takes over.
+    /// The waiters check one after another whether the contender is silent, with this time between
+    /// two checks. So the first waiter that is still polled takes over.
     const STEP: Duration = Duration::from_millis(10);
 
     /// Returns a number for a new waiter. It is larger than all numbers before it.
@@ -43,8 +43,8 @@ impl<T: Clone> WaitOrder<T> {
 
     /// Asks at `now` for the turn of waiter `number`. Returns `None` if the waiter may contend.
     /// Otherwise returns the handle that wakes the waiter, and the latest time to ask again. A
-    /// waiter calls this method before each attempt, and again when it was woken or that time has
-    /// come.
+    /// waiter calls this method before each attempt. If it gets no turn, it calls again when it is
+    /// woken, or at the returned time.
     pub(crate) fn ask_for_turn(
         &mut self,
         number: u64,
@@ -60,8 +60,8 @@ impl<T: Clone> WaitOrder<T> {
             self.contend(number, now);
             return None;
         }
-        // The contender may change before `look_again`. Then only the new contender is woken, so
-        // this waiter must ask again soon.
+        // If the contender changes before `look_again`, only the new contender is woken. So this
+        // waiter must ask again soon.
         let soon = now + Self::GRACE + self.delay(number);
         let wakeup = self.waiting.entry(number).or_insert_with(wakeup).clone();
         Some((wakeup, look_again.min(soon)))
@@ -75,8 +75,8 @@ impl<T: Clone> WaitOrder<T> {
         }
     }
 
-    /// Notes that the event for which the contender waits came at `now`. The contender should act
-    /// soon after `now`.
+    /// Notes that the contender should act soon after `now`, because the event for which it waits
+    /// has come.
     pub(crate) fn on_event(&mut self, now: LeaseTime) {
         if let Some(contender) = &mut self.contender {
             let due = now.checked_add(Self::GRACE).unwrap_or(now);
@@ -85,8 +85,8 @@ impl<T: Clone> WaitOrder<T> {
     }
 
     /// Removes waiter `number` if other waiters wait. If the turn passes to one of these, returns
-    /// the handle that wakes it. The removed waiter needs a new number, and so comes after all
-    /// others.
+    /// the handle that wakes that waiter. The removed waiter needs a new number, and so comes after
+    /// all others.
     pub(crate) fn step_back(&mut self, number: u64, now: LeaseTime) -> Option<T> {
         if self.waiting.is_empty() {
             return None;
@@ -95,7 +95,7 @@ impl<T: Clone> WaitOrder<T> {
     }
 
     /// Removes waiter `number`. If the turn passes to another waiter, returns the handle that wakes
-    /// that one.
+    /// that waiter.
     pub(crate) fn leave(&mut self, number: u64, now: LeaseTime) -> Option<T> {
         self.waiting.remove(&number);
         if !self.contends(number) {
